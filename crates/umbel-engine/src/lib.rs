@@ -1,0 +1,17 @@
+//! Protocol engines without I/O.
+//!
+//! An engine is a plain struct. It takes datagrams, commands and the time, and gives datagrams,
+//! membership changes, timers and events. It never reads a clock, opens a socket, spawns, or
+//! draws from a global generator, so that the network driver and the simulator host the very
+//! same code. See [`Engine`] for the one rule about the order of calls.
+
+mod engine;
+pub mod repository;
+pub mod symbols;
+mod time;
+mod transmit;
+pub mod units;
+
+pub use engine::Engine;
+pub use time::Instant;
+pub use transmit::{Address, Datagram, Membership, SessionId, Transmit, TransmitBuf};

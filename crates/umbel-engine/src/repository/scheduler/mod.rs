@@ -1,0 +1,1 @@
+//! Which item is sent next.

@@ -1,0 +1,180 @@
+//! Rates and sizes as people write them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A rate in bits per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Rate(u64);
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ByteCount(pub u64);
+
+/// A rate or size that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    /// Not a number with a known unit.
+    #[error("`{text}` is not a {what}: write it like {example}")]
+    Syntax {
+        /// What was given.
+        text: String,
+        /// What it should have been.
+        what: &'static str,
+        /// How it can be written.
+        example: &'static str,
+    },
+    /// Zero, or more than 64 bits hold.
+    #[error("`{0}` is out of range: a rate is at least 1 bit/s and below 2^63")]
+    Range(String),
+}
+
+impl Rate {
+    /// `n` bits per second; `None` for 0.
+    pub const fn from_bits_per_s(n: u64) -> Option<Rate> {
+        if n == 0 { None } else { Some(Rate(n)) }
+    }
+
+    /// Bits per second; never 0.
+    pub const fn bits_per_s(self) -> u64 {
+        self.0
+    }
+
+    /// How long `bytes` take at this rate.
+    pub fn time_for(self, bytes: u64) -> Duration {
+        let ns = u128::from(bytes) * 8_000_000_000 / u128::from(self.0);
+        Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
+
+    /// How many bytes pass in `time`.
+    pub fn bytes_in(self, time: Duration) -> u64 {
+        u64::try_from(u128::from(self.0) * time.as_nanos() / 8_000_000_000).unwrap_or(u64::MAX)
+    }
+}
+
+/// Splits `12.5Mbit` into the number and the unit.
+fn split(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    Some((text[..end].parse().ok()?, text[end..].trim()))
+}
+
+impl FromStr for Rate {
+    type Err = UnitError;
+
+    /// Reads `64000`, `100M`, `1.5Mbit`, `10Mbit/s`, `2Gbps`: bits per second, decimal prefixes.
+    fn from_str(text: &str) -> Result<Rate, UnitError> {
+        let syntax = || UnitError::Syntax {
+            text: text.to_owned(),
+            what: "rate",
+            example: "100M or 1.5Mbit (bits per second)",
+        };
+        let (number, unit) = split(text).ok_or_else(syntax)?;
+        let unit = unit.to_ascii_lowercase();
+        let prefix = ["bit/s", "bits/s", "bps", "bit", "b/s"]
+            .iter()
+            .find_map(|suffix| unit.strip_suffix(suffix))
+            .unwrap_or(&unit);
+        let factor = match prefix {
+            "" => 1.0,
+            "k" => 1e3,
+            "m" => 1e6,
+            "g" => 1e9,
+            "t" => 1e12,
+            _ => return Err(syntax()),
+        };
+        let bits = (number * factor).round();
+        if !(1.0..9.2e18).contains(&bits) {
+            return Err(UnitError::Range(text.to_owned()));
+        }
+        Ok(Rate(bits as u64))
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = self.0 as f64;
+        match self.0 {
+            0..1_000 => write!(f, "{} bit/s", self.0),
+            1_000..1_000_000 => write!(f, "{:.1} kbit/s", bits / 1e3),
+            1_000_000..1_000_000_000 => write!(f, "{:.1} Mbit/s", bits / 1e6),
+            _ => write!(f, "{:.2} Gbit/s", bits / 1e9),
+        }
+    }
+}
+
+impl FromStr for ByteCount {
+    type Err = UnitError;
+
+    /// Reads `512`, `64KiB`, `64K`, `10MB`, `1.5G`: a bare letter and `B` are decimal, `iB` binary.
+    fn from_str(text: &str) -> Result<ByteCount, UnitError> {
+        let syntax =
+            || UnitError::Syntax { text: text.to_owned(), what: "size", example: "64KiB or 10MB" };
+        let (number, unit) = split(text).ok_or_else(syntax)?;
+        let factor = match unit.to_ascii_lowercase().as_str() {
+            "" | "b" => 1.0,
+            "k" | "kb" => 1e3,
+            "m" | "mb" => 1e6,
+            "g" | "gb" => 1e9,
+            "t" | "tb" => 1e12,
+            "kib" => 1024.0,
+            "mib" => 1024.0 * 1024.0,
+            "gib" => 1024.0 * 1024.0 * 1024.0,
+            "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+            _ => return Err(syntax()),
+        };
+        let bytes = (number * factor).round();
+        if !(0.0..9.2e18).contains(&bytes) {
+            return Err(syntax());
+        }
+        Ok(ByteCount(bytes as u64))
+    }
+}
+
+impl fmt::Display for ByteCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0 as f64;
+        match self.0 {
+            0..1_000 => write!(f, "{} B", self.0),
+            1_000..1_000_000 => write!(f, "{:.1} kB", bytes / 1e3),
+            1_000_000..1_000_000_000 => write!(f, "{:.1} MB", bytes / 1e6),
+            _ => write!(f, "{:.2} GB", bytes / 1e9),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_as_people_write_them() {
+        for (text, bits) in [
+            ("64000", 64_000),
+            ("100M", 100_000_000),
+            ("1.5Mbit", 1_500_000),
+            ("2 Gbps", 2_000_000_000),
+        ] {
+            assert_eq!(text.parse::<Rate>().unwrap().bits_per_s(), bits, "{text}");
+        }
+        for text in ["0", "", "fast", "-1M", "1Mb8", "1e400"] {
+            assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        for (text, bytes) in [("512", 512), ("64KiB", 65_536), ("1.5k", 1_500), ("0", 0)] {
+            assert_eq!(text.parse::<ByteCount>().unwrap().0, bytes, "{text}");
+        }
+        assert!("lots".parse::<ByteCount>().is_err());
+    }
+
+    #[test]
+    fn a_rate_and_a_time_give_bytes_and_back() {
+        let rate = Rate::from_bits_per_s(8_000).unwrap();
+        assert_eq!(rate.time_for(500), Duration::from_millis(500));
+        assert_eq!(rate.bytes_in(Duration::from_millis(500)), 500);
+    }
+}

@@ -1,0 +1,1 @@
+//! Erasure codes behind one interface, and the splitting of an object into source blocks.

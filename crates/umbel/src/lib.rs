@@ -1,0 +1,1 @@
+//! Umbel: reliable multicast.

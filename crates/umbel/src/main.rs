@@ -1,0 +1,2 @@
+//! The `umbel` command.
+fn main() {}
