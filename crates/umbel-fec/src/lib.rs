@@ -1,1 +1,42 @@
 //! Erasure codes behind one interface, and the splitting of an object into source blocks.
+//!
+//! [`Partition`] says which bytes of an object make which source symbol [RFC 5052 §9.1]. [`Code`]
+//! makes repair symbols of a source block and restores a block from any sufficient set of its
+//! symbols, whichever of the three schemes is in use:
+//!
+//! | scheme | symbols a block | symbols needed | fresh symbols later |
+//! |---|---|---|---|
+//! | no code [RFC 5445 §3] | 65,535 | every one | none |
+//! | Reed–Solomon over GF(2^8) [RFC 5510] | 255 | any k | until 255 in all |
+//! | RaptorQ [RFC 6330] | 56,403 source | k, rarely one or two more | 2^24 in all |
+//!
+//! Reed–Solomon is our own: the kernels of [`gf256`] combine many symbols at once with what the
+//! processor has, and decoding computes the lost symbols alone. RaptorQ is the `raptorq` crate,
+//! behind checks of everything that would make it panic.
+//!
+//! Nothing here reads a clock, does I/O, starts a thread or panics on input. All types can be
+//! shared between threads; what is cached (generator matrices, encoding plans) is shared by the
+//! whole process.
+//!
+//! # Validation
+//!
+//! The kernels are tested against the scalar one, Reed–Solomon against a naive transcription of
+//! the RFC's matrix formula, and both codes against implementations by others;
+//! `docs/interop-fec.md` has the findings.
+
+mod checks;
+mod code;
+mod error;
+pub mod gf256;
+mod no_code;
+mod partition;
+mod raptorq;
+mod reed_solomon;
+mod symbol_set;
+
+pub use code::{Code, Restored};
+pub use error::FecError;
+pub use gf256::Kernel;
+pub use partition::Partition;
+pub use reed_solomon::{Points, ReedSolomon};
+pub use symbol_set::SymbolSet;
