@@ -1,1 +1,16 @@
-//! Placeholder.
+//! What a repository serves, and where a client keeps what it received.
+//!
+//! On the server, a [`Repository`] ties together where items come from (a directory, or a WARC
+//! file), the [`Catalog`] of the versions now on offer, and the [`BlockReader`] that reads source
+//! blocks and makes repair symbols on other threads, ahead of the paced sender.
+
+mod catalog;
+mod directory;
+mod errors;
+mod origin;
+mod repository;
+
+pub use catalog::{Catalog, Changes, Item, Selection};
+pub use errors::{Fault, OpenError, PatternError, ReadError};
+pub use origin::{SkipReason, Skipped, SkippedItem};
+pub use repository::{Content, Repository, RepositoryOptions};

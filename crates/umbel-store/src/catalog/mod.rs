@@ -1,0 +1,426 @@
+//! The items now on offer, and the versions of them that transmissions in progress still use.
+
+mod digest;
+mod handles;
+mod pattern;
+mod select;
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock, Weak};
+
+use crossbeam_channel::Sender;
+use parking_lot::{Mutex, RwLock};
+use umbel_fec::Partition;
+use umbel_wire::repository::ItemInfo;
+use umbel_wire::{Digest, Oti, Toi};
+
+use crate::origin::{Body, Found, Origin, Scan, SkipReason, Skipped};
+use crate::{Fault, OpenError, PatternError, ReadError, RepositoryOptions};
+use handles::Handles;
+pub use select::Selection;
+use select::{Selector, Snapshot};
+
+/// One version of an item.
+pub struct Item {
+    toi: Toi,
+    oti: Oti,
+    found: Found,
+    digest: OnceLock<Digest>,
+    /// Held by the thread that computes the digest, so that none does it twice.
+    hashing: Mutex<()>,
+}
+
+impl Item {
+    fn new(toi: Toi, oti: Oti, found: Found) -> Item {
+        Item { toi, oti, found, digest: OnceLock::new(), hashing: Mutex::new(()) }
+    }
+
+    /// The object that carries this version and no other.
+    pub fn toi(&self) -> Toi {
+        self.toi
+    }
+
+    /// Path relative to the repository's root with `/` between its parts, or a URI.
+    pub fn name(&self) -> &str {
+        &self.found.name
+    }
+
+    /// Bytes of the content.
+    pub fn size(&self) -> u64 {
+        self.found.size
+    }
+
+    /// When it was modified: nanoseconds since the Unix epoch.
+    pub fn modified_ns(&self) -> Option<i64> {
+        self.found.modified_ns
+    }
+
+    /// Media type; empty if it is not known.
+    pub fn media_type(&self) -> &str {
+        &self.found.media_type
+    }
+
+    /// How the content is cut into symbols.
+    pub fn oti(&self) -> Oti {
+        self.oti
+    }
+
+    /// The digest, if it was computed already; see [`Catalog::digest`].
+    pub fn known_digest(&self) -> Option<Digest> {
+        self.digest.get().copied()
+    }
+
+    /// What clients are told about the item; its digest is zero until it is known.
+    pub fn info(&self) -> ItemInfo {
+        ItemInfo {
+            toi: self.toi,
+            name: self.found.name.clone(),
+            digest: self.known_digest().unwrap_or(Digest([0; 32])),
+            modified_ns: self.found.modified_ns,
+            media_type: self.found.media_type.clone().into_owned(),
+            oti: self.oti,
+        }
+    }
+
+    fn gone(&self, fault: Fault) -> ReadError {
+        ReadError::Gone { name: self.found.name.clone(), fault }
+    }
+
+    fn no_part(&self, part: String) -> ReadError {
+        ReadError::Range { name: self.found.name.clone(), part }
+    }
+}
+
+impl fmt::Debug for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Item")
+            .field("toi", &self.toi)
+            .field("name", &self.found.name)
+            .field("size", &self.found.size)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a refresh changed, in the order of the names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Items that were not there before.
+    pub added: Vec<Toi>,
+    /// Items with a new version: the old object and the new one.
+    pub replaced: Vec<(Toi, Toi)>,
+    /// Items that are no longer there.
+    pub removed: Vec<Toi>,
+}
+
+impl Changes {
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.replaced.is_empty() && self.removed.is_empty()
+    }
+}
+
+/// The set of items on offer. All methods can be called from any thread at any time; those that
+/// read content block while they do.
+pub struct Catalog {
+    origin: Box<dyn Origin>,
+    options: RepositoryOptions,
+    state: RwLock<State>,
+    /// The next identifier; held while a refresh runs, so that one comes after the other.
+    next_toi: Mutex<u32>,
+    handles: Handles,
+    selector: Selector,
+    /// Wakes the hashing thread after a refresh; its end is the thread's end.
+    hasher: OnceLock<Sender<()>>,
+}
+
+struct State {
+    snapshot: Arc<Snapshot>,
+    by_toi: HashMap<Toi, Arc<Item>>,
+    /// Versions no longer on offer that can still be read, oldest first.
+    withdrawn: VecDeque<Toi>,
+    skipped: Skipped,
+}
+
+/// How many withdrawn versions are kept for transmissions in progress.
+const WITHDRAWN: usize = 4_096;
+
+impl Catalog {
+    pub(crate) fn new(
+        origin: Box<dyn Origin>,
+        options: RepositoryOptions,
+    ) -> Result<Catalog, OpenError> {
+        let open_files = NonZeroUsize::new(options.open_files).unwrap_or(NonZeroUsize::MIN);
+        let catalog = Catalog {
+            origin,
+            options,
+            state: RwLock::new(State {
+                snapshot: Arc::new(Snapshot::default()),
+                by_toi: HashMap::new(),
+                withdrawn: VecDeque::new(),
+                skipped: Skipped::default(),
+            }),
+            next_toi: Mutex::new(1),
+            handles: Handles::new(open_files),
+            selector: Selector::default(),
+            hasher: OnceLock::new(),
+        };
+        catalog.refresh()?;
+        Ok(catalog)
+    }
+
+    /// Scans again, and gives every item that is new or has changed a new object. Versions that
+    /// are withdrawn by this can still be read while they exist: a transmission in progress goes
+    /// on from the version that it began with.
+    ///
+    /// # Errors
+    ///
+    /// If the repository's path cannot be read. The catalog stays as it was.
+    pub fn refresh(&self) -> Result<Changes, OpenError> {
+        let mut next_toi = self.next_toi.lock();
+        let Scan { mut items, mut skipped } = self.origin.scan()?;
+        items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let before = self.snapshot();
+        let mut update = Update {
+            next_toi: *next_toi,
+            old: before.items.iter().peekable(),
+            items: Vec::with_capacity(items.len()),
+            fresh: Vec::new(),
+            changes: Changes::default(),
+        };
+        for found in items {
+            match self.options.oti(found.size) {
+                Some(oti) => update.add(found, oti)?,
+                None => skipped.add(found.name, SkipReason::TooLarge),
+            }
+        }
+        update.finish();
+        *next_toi = update.next_toi;
+        let changes = update.changes;
+        let snapshot =
+            Snapshot { generation: before.generation.wrapping_add(1), items: update.items };
+        self.state.write().apply(snapshot, update.fresh, &changes, skipped);
+        if let Some(hasher) = self.hasher.get() {
+            // Full means that the thread is going to look anyway.
+            let _ = hasher.try_send(());
+        }
+        Ok(changes)
+    }
+
+    /// How many items are on offer.
+    pub fn len(&self) -> usize {
+        self.snapshot().items.len()
+    }
+
+    /// Whether nothing is on offer.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the last scan left out.
+    pub fn skipped(&self) -> Skipped {
+        self.state.read().skipped.clone()
+    }
+
+    /// The item that an object carries: also one that was replaced or removed lately.
+    pub fn get(&self, toi: Toi) -> Option<Arc<Item>> {
+        self.state.read().by_toi.get(&toi).cloned()
+    }
+
+    /// The item now on offer under a name.
+    pub fn lookup(&self, name: &str) -> Option<Arc<Item>> {
+        let snapshot = self.snapshot();
+        snapshot.position(name).map(|index| Arc::clone(&snapshot.items[index]))
+    }
+
+    /// A page of the items that match any of `patterns`, sorted by name; with no pattern, of all
+    /// items.
+    ///
+    /// A pattern that is the name of an item means that item, and one without wildcards that
+    /// names a directory means everything below it. Otherwise `?` and `*` match within one part
+    /// of a path, `**` any number of parts, `[a-z]` one of a set of characters, `{a,b}` either
+    /// alternative; `\` takes the meaning off the next character.
+    ///
+    /// `cursor` is 0, or [`Selection::next`] of the page before; the pages of one selection are
+    /// of one state of the catalog, unless many other queries come between. At least one item is
+    /// given where there are any, and at most `limit`.
+    ///
+    /// Costs a binary search for each pattern without wildcards; one with wildcards is matched
+    /// against the items that begin with what stands before its first wildcard. Later pages cost
+    /// nothing of this.
+    ///
+    /// # Errors
+    ///
+    /// If a pattern is not a glob, is too long, or there are too many with wildcards.
+    pub fn select(
+        &self,
+        patterns: &[String],
+        cursor: u64,
+        limit: usize,
+    ) -> Result<Selection, PatternError> {
+        self.selector.select(&self.snapshot(), patterns, cursor, limit)
+    }
+
+    /// The digest of an item's content, computed now if it is not known.
+    ///
+    /// # Errors
+    ///
+    /// If the item is unknown or gone.
+    pub fn digest(&self, toi: Toi) -> Result<Digest, ReadError> {
+        let item = self.item(toi)?;
+        if let Some(digest) = item.digest.get() {
+            return Ok(*digest);
+        }
+        let _only_one = item.hashing.lock();
+        if let Some(digest) = item.digest.get() {
+            return Ok(*digest);
+        }
+        let digest =
+            digest::of_item(&*self.peek(&item)?, item.size()).map_err(|fault| item.gone(fault))?;
+        Ok(*item.digest.get_or_init(|| digest))
+    }
+
+    /// The digests of some of an item's source blocks, computed anew each time.
+    ///
+    /// # Errors
+    ///
+    /// If the item is unknown or gone, or does not have these blocks.
+    pub fn block_digests(&self, toi: Toi, blocks: Range<u32>) -> Result<Vec<Digest>, ReadError> {
+        let item = self.item(toi)?;
+        let no_such = || item.no_part(format!("source blocks {blocks:?}"));
+        let partition = Partition::new(&item.oti).map_err(|_| no_such())?;
+        if blocks.start > blocks.end || blocks.end > partition.blocks() {
+            return Err(no_such());
+        }
+        let body = self.peek(&item)?;
+        let digests = blocks.map(|sbn| digest::of_range(&*body, partition.block_range(sbn)));
+        digests.collect::<Result<_, _>>().map_err(|fault| item.gone(fault))
+    }
+
+    pub(crate) fn start_hashing(catalog: &Arc<Catalog>) {
+        let (wake, woken) = crossbeam_channel::bounded(1);
+        if catalog.hasher.set(wake).is_err() {
+            return;
+        }
+        let weak: Weak<Catalog> = Arc::downgrade(catalog);
+        let thread = std::thread::Builder::new().name("umbel-digests".to_owned());
+        if let Err(error) = thread.spawn(move || digest::run(&weak, &woken)) {
+            tracing::warn!("digests are only computed when asked for: no thread: {error}");
+        }
+    }
+
+    /// Fills `buf` with the item's bytes from `offset` on.
+    pub(crate) fn read_at(&self, toi: Toi, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
+        let item = self.item(toi)?;
+        if offset.checked_add(buf.len() as u64).is_none_or(|end| end > item.size()) {
+            return Err(item.no_part(format!("{} bytes at {offset}", buf.len())));
+        }
+        if buf.is_empty() {
+            return Ok(());
+        }
+        self.read_item(&item, offset, buf)
+    }
+
+    /// Like `read_at` of a part that is known to exist.
+    pub(crate) fn read_item(
+        &self,
+        item: &Item,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<(), ReadError> {
+        self.handles
+            .get_or_open(item.toi, || self.origin.open(&item.found))
+            .and_then(|body| body.read_at(offset, buf))
+            .map_err(|fault| item.gone(fault))
+    }
+
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.state.read().snapshot)
+    }
+
+    fn item(&self, toi: Toi) -> Result<Arc<Item>, ReadError> {
+        self.get(toi).ok_or(ReadError::Unknown(toi))
+    }
+
+    /// The content of an item for one pass over it, which leaves the open descriptors as they
+    /// are.
+    fn peek(&self, item: &Item) -> Result<Arc<dyn Body>, ReadError> {
+        match self.handles.peek(item.toi) {
+            Some(body) => Ok(body),
+            None => self.origin.open(&item.found).map_err(|fault| item.gone(fault)),
+        }
+    }
+}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Catalog")
+            .field("origin", &self.origin)
+            .field("items", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn apply(
+        &mut self,
+        snapshot: Snapshot,
+        fresh: Vec<Arc<Item>>,
+        changes: &Changes,
+        skipped: Skipped,
+    ) {
+        self.by_toi.extend(fresh.into_iter().map(|item| (item.toi, item)));
+        self.withdrawn.extend(changes.replaced.iter().map(|(old, _)| *old));
+        self.withdrawn.extend(&changes.removed);
+        while self.withdrawn.len() > WITHDRAWN
+            && let Some(toi) = self.withdrawn.pop_front()
+        {
+            self.by_toi.remove(&toi);
+        }
+        self.snapshot = Arc::new(snapshot);
+        self.skipped = skipped;
+    }
+}
+
+/// The way from one snapshot to the next, both sorted by name.
+struct Update<'a> {
+    next_toi: u32,
+    old: std::iter::Peekable<std::slice::Iter<'a, Arc<Item>>>,
+    items: Vec<Arc<Item>>,
+    fresh: Vec<Arc<Item>>,
+    changes: Changes,
+}
+
+impl Update<'_> {
+    fn add(&mut self, found: Found, oti: Oti) -> Result<(), OpenError> {
+        while let Some(old) = self.old.next_if(|old| old.found.name < found.name) {
+            self.changes.removed.push(old.toi);
+        }
+        let old = self.old.next_if(|old| old.found.name == found.name);
+        if let Some(old) = old
+            && old.found.place.is_same_version(&found.place)
+        {
+            self.items.push(Arc::clone(old));
+            return Ok(());
+        }
+        let toi = Toi(self.next_toi);
+        if toi == Toi::PROBE {
+            return Err(OpenError::Exhausted);
+        }
+        self.next_toi += 1;
+        match old {
+            Some(old) => self.changes.replaced.push((old.toi, toi)),
+            None => self.changes.added.push(toi),
+        }
+        let item = Arc::new(Item::new(toi, oti, found));
+        self.fresh.push(Arc::clone(&item));
+        self.items.push(item);
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        self.changes.removed.extend(self.old.by_ref().map(|old| old.toi));
+    }
+}

@@ -1,0 +1,66 @@
+//! Patterns of names, as a user writes them.
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use crate::PatternError;
+
+/// Most bytes of a pattern.
+const MAX_LEN: usize = 4_096;
+
+/// What a pattern asks for.
+#[derive(Clone, Debug)]
+pub(super) enum Pattern {
+    /// Everything.
+    All,
+    /// What has this name, or else what is below it.
+    Literal(String),
+    /// What matches.
+    Glob {
+        /// As it was given: it may be the very name of an item.
+        text: String,
+        /// Every name that matches begins with this.
+        prefix: String,
+        matcher: Box<GlobMatcher>,
+    },
+}
+
+impl Pattern {
+    pub(super) fn new(given: &str) -> Result<Pattern, PatternError> {
+        if given.len() > MAX_LEN {
+            return Err(PatternError::Length { len: given.len(), max: MAX_LEN });
+        }
+        let mut text = given;
+        while let Some(rest) = text.strip_prefix("./").or_else(|| text.strip_prefix('/')) {
+            text = rest;
+        }
+        if text.is_empty() || text == "." {
+            return Ok(Pattern::All);
+        }
+        let Some(wildcard) = text.find(['*', '?', '[', '{', '\\']) else {
+            return Ok(Pattern::Literal(text.to_owned()));
+        };
+        let glob = GlobBuilder::new(text)
+            .literal_separator(true)
+            .backslash_escape(true)
+            .empty_alternates(true)
+            .build()
+            .map_err(|error| PatternError::Syntax {
+                pattern: given.to_owned(),
+                reason: error.kind().to_string(),
+            })?;
+        Ok(Pattern::Glob {
+            text: text.to_owned(),
+            prefix: prefix_before(text, wildcard).to_owned(),
+            matcher: Box::new(glob.compile_matcher()),
+        })
+    }
+}
+
+/// What every match begins with. `a/**` also matches `a`: the separator before `**` does not count.
+fn prefix_before(text: &str, wildcard: usize) -> &str {
+    let prefix = &text[..wildcard];
+    match prefix.strip_suffix('/') {
+        Some(shorter) if text[wildcard..].starts_with("**") => shorter,
+        _ => prefix,
+    }
+}

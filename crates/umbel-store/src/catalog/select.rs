@@ -1,0 +1,208 @@
+//! Selections of items by pattern, page by page.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::Item;
+use super::pattern::Pattern;
+use crate::PatternError;
+
+/// Most patterns with wildcards in one query.
+const MAX_GLOBS: usize = 256;
+/// How many selections are remembered for their later pages.
+const REMEMBERED: usize = 16;
+/// A cursor is the position in the selection, and above it the snapshot that it is a position in.
+const POSITION_BITS: u32 = 40;
+
+/// One state of the catalog.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    /// Which state: the first has 1.
+    pub(crate) generation: u32,
+    /// Sorted by name.
+    pub(crate) items: Vec<Arc<Item>>,
+}
+
+impl Snapshot {
+    pub(super) fn position(&self, name: &str) -> Option<usize> {
+        self.items.binary_search_by(|item| item.name().cmp(name)).ok()
+    }
+
+    /// The items whose names begin with `prefix`.
+    fn below(&self, prefix: &str) -> Range<usize> {
+        let start = self.items.partition_point(|item| item.name() < prefix);
+        let len = self.items[start..].partition_point(|item| item.name().starts_with(prefix));
+        start..start + len
+    }
+
+    fn generation_bits(&self) -> u64 {
+        u64::from(self.generation) << POSITION_BITS & !(1 << 63)
+    }
+}
+
+/// A page of the items that match.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// The items of this page, sorted by name.
+    pub items: Vec<Arc<Item>>,
+    /// How many items match, on all pages.
+    pub total: u64,
+    /// The cursor of the next page; `None` on the last one.
+    pub next: Option<u64>,
+    /// The patterns that match nothing at all.
+    pub unmatched: Vec<String>,
+}
+
+/// Selects, and remembers what it selected lately.
+#[derive(Debug, Default)]
+pub(super) struct Selector {
+    lately: Mutex<VecDeque<Arc<Matches>>>,
+}
+
+/// All items of a snapshot that match.
+#[derive(Debug)]
+struct Matches {
+    snapshot: Arc<Snapshot>,
+    patterns: Vec<String>,
+    /// Ascending, apart from each other: first item, one after the last, matches before.
+    runs: Vec<(usize, usize, usize)>,
+    total: usize,
+    unmatched: Vec<String>,
+}
+
+impl Selector {
+    pub(super) fn select(
+        &self,
+        now: &Arc<Snapshot>,
+        patterns: &[String],
+        cursor: u64,
+        limit: usize,
+    ) -> Result<Selection, PatternError> {
+        let position = (cursor & ((1 << POSITION_BITS) - 1)) as usize;
+        let generation = if cursor == 0 { now.generation_bits() } else { cursor - position as u64 };
+        let matches = match self.recall(patterns, generation) {
+            Some(matches) => matches,
+            None => self.remember(Matches::new(now, patterns)?),
+        };
+        Ok(matches.page(position, limit.max(1)))
+    }
+
+    fn recall(&self, patterns: &[String], generation: u64) -> Option<Arc<Matches>> {
+        let mut lately = self.lately.lock();
+        let index = lately.iter().position(|matches| {
+            matches.snapshot.generation_bits() == generation && matches.patterns == patterns
+        })?;
+        let matches = lately.remove(index)?;
+        lately.push_front(Arc::clone(&matches));
+        Some(matches)
+    }
+
+    fn remember(&self, matches: Matches) -> Arc<Matches> {
+        let matches = Arc::new(matches);
+        let mut lately = self.lately.lock();
+        lately.push_front(Arc::clone(&matches));
+        lately.truncate(REMEMBERED);
+        matches
+    }
+}
+
+impl Matches {
+    fn new(snapshot: &Arc<Snapshot>, given: &[String]) -> Result<Matches, PatternError> {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        let mut unmatched = Vec::new();
+        let patterns = given.iter().map(|p| Pattern::new(p)).collect::<Result<Vec<_>, _>>()?;
+        let globs = patterns.iter().filter(|p| matches!(p, Pattern::Glob { .. })).count();
+        if globs > MAX_GLOBS {
+            return Err(PatternError::Count { count: globs, max: MAX_GLOBS });
+        }
+        if given.is_empty() {
+            runs.push(0..snapshot.items.len());
+        }
+        for (pattern, text) in patterns.iter().zip(given) {
+            let matched = runs_of(snapshot, pattern);
+            if matched.iter().all(Range::is_empty) {
+                unmatched.push(text.clone());
+            }
+            runs.extend(matched);
+        }
+        let (runs, total) = union(runs);
+        Ok(Matches {
+            snapshot: Arc::clone(snapshot),
+            patterns: given.to_vec(),
+            runs,
+            total,
+            unmatched,
+        })
+    }
+
+    fn page(&self, position: usize, limit: usize) -> Selection {
+        let end = position.saturating_add(limit).min(self.total);
+        let first =
+            self.runs.partition_point(|(start, end, before)| before + end - start <= position);
+        let mut items = Vec::with_capacity(end.saturating_sub(position));
+        for (start, run_end, before) in &self.runs[first..] {
+            if *before >= end {
+                break;
+            }
+            let from = start + position.saturating_sub(*before);
+            let to = (*run_end).min(start + (end - before));
+            items.extend_from_slice(&self.snapshot.items[from..to]);
+        }
+        Selection {
+            items,
+            total: self.total as u64,
+            next: (end < self.total).then(|| self.snapshot.generation_bits() | end as u64),
+            unmatched: self.unmatched.clone(),
+        }
+    }
+}
+
+/// The items that a pattern matches, ascending.
+fn runs_of(snapshot: &Snapshot, pattern: &Pattern) -> Vec<Range<usize>> {
+    let one = |index| Range { start: index, end: index + 1 };
+    match pattern {
+        Pattern::All => vec![Range { start: 0, end: snapshot.items.len() }],
+        Pattern::Literal(text) => match snapshot.position(text) {
+            Some(index) => vec![one(index)],
+            None => vec![snapshot.below(&format!("{}/", text.trim_end_matches('/')))],
+        },
+        Pattern::Glob { text, prefix, matcher } => {
+            if let Some(index) = snapshot.position(text) {
+                return vec![one(index)];
+            }
+            let mut runs: Vec<Range<usize>> = Vec::new();
+            let candidates = snapshot.below(prefix);
+            for index in candidates.filter(|i| matcher.is_match(snapshot.items[*i].name())) {
+                match runs.last_mut() {
+                    Some(last) if last.end == index => last.end += 1,
+                    _ => runs.push(one(index)),
+                }
+            }
+            runs
+        }
+    }
+}
+
+/// Sorts runs and makes one of those that meet; counts what they hold.
+fn union(mut runs: Vec<Range<usize>>) -> (Vec<(usize, usize, usize)>, usize) {
+    runs.retain(|run| !run.is_empty());
+    runs.sort_unstable_by_key(|run| run.start);
+    let mut merged: Vec<(usize, usize, usize)> = Vec::new();
+    let mut total = 0;
+    for run in runs {
+        match merged.last_mut() {
+            Some((_, end, _)) if run.start <= *end => {
+                total += run.end.saturating_sub(*end);
+                *end = run.end.max(*end);
+            }
+            _ => {
+                merged.push((run.start, run.end, total));
+                total += run.end - run.start;
+            }
+        }
+    }
+    (merged, total)
+}

@@ -1,0 +1,325 @@
+//! A directory as a repository: every regular file below it is an item.
+//!
+//! Nothing outside the directory is ever read: files are opened beneath it by `openat2`, and a
+//! symbolic link counts only if it is relative and leads to a regular file inside. Names that are
+//! not UTF-8, special files and unreadable files are left out, counted and named.
+//!
+//! A file is served in the version that the scan saw. It is opened once and the descriptor kept,
+//! so that a file that is replaced (a new one renamed over it) or removed goes on from the old
+//! version; one that is modified in place is noticed after the read, by size and times.
+//!
+//! # Scope and limitations
+//!
+//! A modification that leaves size, modification time and change time as they were (within one
+//! tick of the file system's clock, or through a mapping that is not written back yet) is not
+//! noticed here; the receivers' digest check notices it. Where the kernel has no `openat2`
+//! (before Linux 5.6), symbolic links are left out.
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
+use nix::sys::stat::Mode;
+use nix::unistd::{AccessFlags, faccessat};
+use parking_lot::RwLock;
+use walkdir::WalkDir;
+
+use crate::origin::{Body, Found, Origin, Place, Scan, SkipReason, Skipped};
+use crate::{Fault, OpenError};
+
+/// Which version of a file: what tells it from the one before it under the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileVersion {
+    device: u64,
+    inode: u64,
+    links: u64,
+    size: u64,
+    modified_ns: i64,
+    changed_ns: i64,
+}
+
+impl FileVersion {
+    pub(crate) fn of(metadata: &fs::Metadata) -> FileVersion {
+        FileVersion {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            links: metadata.nlink(),
+            size: metadata.size(),
+            modified_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+            changed_ns: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// Whether the content that `later` was taken of is still this version's.
+    ///
+    /// Making or removing a link moves the change time, as a replacement by renaming does, and
+    /// is no change of content.
+    pub(crate) fn is_same_content(&self, later: &FileVersion) -> bool {
+        (self.device, self.inode, self.size, self.modified_ns)
+            == (later.device, later.inode, later.size, later.modified_ns)
+            && (self.changed_ns == later.changed_ns || self.links != later.links)
+    }
+}
+
+fn nanoseconds(seconds: i64, rest: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+}
+
+/// A directory, or a single file of it.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    root: PathBuf,
+    /// The only file that is served, where the repository is a single file.
+    only: Option<OsString>,
+    /// The directory itself, as of the last scan.
+    descriptor: RwLock<Arc<OwnedFd>>,
+    has_openat2: bool,
+}
+
+impl Directory {
+    /// Serves everything below `root`.
+    pub(crate) fn new(root: &Path) -> Result<Directory, OpenError> {
+        Directory::open(root, None)
+    }
+
+    /// Serves one file, under its own name.
+    pub(crate) fn of_file(path: &Path) -> Result<Directory, OpenError> {
+        let Some(name) = path.file_name() else { return Err(OpenError::Kind(path.to_owned())) };
+        let parent = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        Directory::open(parent, Some(name.to_owned()))
+    }
+
+    fn open(root: &Path, only: Option<OsString>) -> Result<Directory, OpenError> {
+        let descriptor = open_root(root)?;
+        let probe = openat2(&descriptor, ".", how(OFlag::O_PATH | OFlag::O_CLOEXEC));
+        Ok(Directory {
+            root: root.to_owned(),
+            only,
+            has_openat2: probe.is_ok(),
+            descriptor: RwLock::new(Arc::new(descriptor)),
+        })
+    }
+
+    /// Opens a file below the root for reading, never waiting for a pipe's writer.
+    fn open_beneath(&self, path: &Path) -> Result<File, Errno> {
+        let root = Arc::clone(&self.descriptor.read());
+        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        if !self.has_openat2 {
+            return open_by_steps(&root, path, flags);
+        }
+        // EAGAIN: something was renamed while the kernel looked whether the path stays inside.
+        for _ in 0..16 {
+            match openat2(&*root, path, how(flags)) {
+                Err(Errno::EAGAIN) => {}
+                other => return other.map(File::from),
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// What is at `path` (relative), or why it is left out. `None`: vanished meanwhile.
+    fn look_at(
+        &self,
+        path: &Path,
+        kind: fs::FileType,
+        metadata: impl FnOnce() -> io::Result<fs::Metadata>,
+    ) -> Result<Option<fs::Metadata>, SkipReason> {
+        if kind.is_symlink() {
+            return self.look_behind_link(path);
+        }
+        if !kind.is_file() {
+            return Err(SkipReason::SpecialFile);
+        }
+        let metadata = match metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|error| unreadable(&error))?,
+        };
+        let root = Arc::clone(&self.descriptor.read());
+        match faccessat(&*root, path, AccessFlags::R_OK, AtFlags::AT_EACCESS) {
+            Ok(()) => Ok(Some(metadata)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(error) => Err(unreadable(&error.into())),
+        }
+    }
+
+    fn look_behind_link(&self, path: &Path) -> Result<Option<fs::Metadata>, SkipReason> {
+        let file = self.open_beneath(path).map_err(|error| match error {
+            Errno::EACCES | Errno::EPERM => unreadable(&error.into()),
+            Errno::ENXIO | Errno::ENODEV => SkipReason::LinkToOther,
+            _ => SkipReason::LinkOutside,
+        })?;
+        let metadata = file.metadata().map_err(|error| unreadable(&error))?;
+        if metadata.is_file() { Ok(Some(metadata)) } else { Err(SkipReason::LinkToOther) }
+    }
+
+    fn add(
+        &self,
+        scan: &mut Scan,
+        path: &Path,
+        kind: fs::FileType,
+        metadata: impl FnOnce() -> io::Result<fs::Metadata>,
+    ) {
+        let Some(name) = path.to_str() else {
+            scan.skipped.add(path.to_string_lossy(), SkipReason::NameNotUtf8);
+            return;
+        };
+        match self.look_at(path, kind, metadata) {
+            Ok(Some(metadata)) => {
+                let version = FileVersion::of(&metadata);
+                scan.items.push(Found {
+                    name: name.to_owned(),
+                    size: version.size,
+                    modified_ns: Some(version.modified_ns),
+                    media_type: media_type(name),
+                    place: Place::File(version),
+                });
+            }
+            Ok(None) => {}
+            Err(reason) => scan.skipped.add(name, reason),
+        }
+    }
+
+    fn scan_only(&self, name: &Path) -> Result<Scan, OpenError> {
+        let mut scan = Scan::default();
+        let path = self.root.join(name);
+        // The user named this file, so that a link is what it leads to, wherever that is.
+        let metadata = fs::metadata(&path).map_err(|error| OpenError::Io { path, error })?;
+        self.add(&mut scan, name, metadata.file_type(), || Ok(metadata));
+        Ok(scan)
+    }
+}
+
+impl Origin for Directory {
+    fn scan(&self) -> Result<Scan, OpenError> {
+        *self.descriptor.write() = Arc::new(open_root(&self.root)?);
+        if let Some(name) = &self.only {
+            return self.scan_only(Path::new(name));
+        }
+        let mut scan = Scan::default();
+        let walk = WalkDir::new(&self.root).min_depth(1).into_iter();
+        for entry in walk.filter_entry(|entry| !is_partial(entry.file_name().as_encoded_bytes())) {
+            match entry {
+                Ok(entry) if entry.file_type().is_dir() => {}
+                Ok(entry) => {
+                    let path = entry.path().strip_prefix(&self.root).unwrap_or(entry.path());
+                    self.add(&mut scan, path, entry.file_type(), || {
+                        entry.metadata().map_err(io::Error::from)
+                    });
+                }
+                Err(error) => self.add_failure(&mut scan.skipped, error)?,
+            }
+        }
+        Ok(scan)
+    }
+
+    fn open(&self, item: &Found) -> Result<Arc<dyn Body>, Fault> {
+        let Place::File(version) = item.place;
+        let file = if self.only.is_some() {
+            File::open(self.root.join(&item.name))?
+        } else {
+            self.open_beneath(Path::new(&item.name)).map_err(|error| match error {
+                Errno::ENOENT | Errno::ENOTDIR => Fault::Vanished,
+                Errno::EXDEV | Errno::ELOOP | Errno::ENXIO => Fault::Changed,
+                other => Fault::Io(other.into()),
+            })?
+        };
+        let file = OpenFile { file, version };
+        file.check()?;
+        Ok(Arc::new(file))
+    }
+}
+
+impl Directory {
+    /// Notes what the walk could not enter. Failing to enter the root itself fails the scan.
+    fn add_failure(&self, skipped: &mut Skipped, error: walkdir::Error) -> Result<(), OpenError> {
+        let depth = error.depth();
+        let path = error.path().unwrap_or(&self.root).to_owned();
+        let error = io::Error::from(error);
+        if depth == 0 {
+            return Err(OpenError::Io { path, error });
+        }
+        if error.kind() != io::ErrorKind::NotFound {
+            let name = path.strip_prefix(&self.root).unwrap_or(&path).to_string_lossy();
+            skipped.add(name, unreadable(&error));
+        }
+        Ok(())
+    }
+}
+
+/// An open file, of which only one version counts.
+struct OpenFile {
+    file: File,
+    version: FileVersion,
+}
+
+impl OpenFile {
+    fn check(&self) -> Result<(), Fault> {
+        let metadata = self.file.metadata()?;
+        let same = metadata.is_file() && self.version.is_same_content(&FileVersion::of(&metadata));
+        if same { Ok(()) } else { Err(Fault::Changed) }
+    }
+}
+
+impl Body for OpenFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        match self.file.read_exact_at(buf, offset) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Fault::Changed),
+            Err(error) => Err(error.into()),
+            // The kernel moves the times before it writes: if they are still what the catalog
+            // has, then no write began before the read ended.
+            Ok(()) => self.check(),
+        }
+    }
+}
+
+fn how(flags: OFlag) -> OpenHow {
+    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+    OpenHow::new().flags(flags).resolve(resolve)
+}
+
+fn open_root(root: &Path) -> Result<OwnedFd, OpenError> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    nix::fcntl::open(root, flags, Mode::empty())
+        .map_err(|error| OpenError::Io { path: root.to_owned(), error: error.into() })
+}
+
+/// Opens a path one part at a time and follows no link.
+fn open_by_steps(root: &OwnedFd, path: &Path, flags: OFlag) -> Result<File, Errno> {
+    let mut parts = path.components().peekable();
+    let mut directory: Option<OwnedFd> = None;
+    while let Some(part) = parts.next() {
+        let Component::Normal(name) = part else { return Err(Errno::EXDEV) };
+        let at = directory.as_ref().unwrap_or(root).as_fd();
+        if parts.peek().is_none() {
+            return openat(at, name, flags | OFlag::O_NOFOLLOW, Mode::empty()).map(File::from);
+        }
+        let step = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        directory = Some(openat(at, name, step, Mode::empty())?);
+    }
+    Err(Errno::ENOENT)
+}
+
+/// Whether the name is that of an item that a client has not received whole yet.
+fn is_partial(name: &[u8]) -> bool {
+    const MARK: &[u8] = b".umbel-part";
+    name.first() == Some(&b'.') && name.windows(MARK.len()).any(|part| part == MARK)
+}
+
+/// The media type that goes with the extension of a name; empty if none is known.
+pub(crate) fn media_type(name: &str) -> Cow<'static, str> {
+    Cow::Borrowed(mime_guess2::from_path(name).first_raw().unwrap_or_default())
+}
+
+fn unreadable(error: &io::Error) -> SkipReason {
+    SkipReason::Unreadable(error.to_string())
+}

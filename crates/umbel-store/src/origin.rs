@@ -1,0 +1,127 @@
+//! What the catalog needs of a place that items come from.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::directory::FileVersion;
+use crate::{Fault, OpenError};
+
+/// Where items come from.
+pub(crate) trait Origin: Send + Sync + fmt::Debug {
+    /// Looks at everything that can be served now. No two items have the same name.
+    fn scan(&self) -> Result<Scan, OpenError>;
+
+    /// Opens an item in exactly the version that a scan found.
+    fn open(&self, item: &Found) -> Result<Arc<dyn Body>, Fault>;
+}
+
+/// The content of one version of an item. It stays readable when the item is removed or replaced.
+pub(crate) trait Body: Send + Sync {
+    /// Fills `buf` with the bytes from `offset` on, all of which must exist.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Fault>;
+}
+
+/// An item as a scan found it.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) name: String,
+    pub(crate) size: u64,
+    pub(crate) modified_ns: Option<i64>,
+    pub(crate) media_type: Cow<'static, str>,
+    pub(crate) place: Place,
+}
+
+/// Where exactly an item's content is, and of which version.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// A file in a directory.
+    File(FileVersion),
+}
+
+impl Place {
+    /// Whether `later`, found under the same name, is the same version.
+    pub(crate) fn is_same_version(&self, later: &Place) -> bool {
+        match (self, later) {
+            (Place::File(a), Place::File(b)) => a.is_same_content(b),
+        }
+    }
+}
+
+/// What a scan found.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    pub(crate) items: Vec<Found>,
+    pub(crate) skipped: Skipped,
+}
+
+/// Why something is not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SkipReason {
+    /// Its name is not UTF-8, so that clients could not be told it.
+    NameNotUtf8,
+    /// A symbolic link that leads out of the repository, is absolute, or leads nowhere.
+    LinkOutside,
+    /// A symbolic link to something that is not a regular file.
+    LinkToOther,
+    /// A socket, a pipe or a device.
+    SpecialFile,
+    /// The system does not let it be read; what it said.
+    Unreadable(String),
+    /// Larger than the erasure code can carry.
+    TooLarge,
+    /// A record of an archive that cannot be understood; what is wrong with it.
+    Corrupt(String),
+}
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SkipReason::NameNotUtf8 => f.write_str("its name is not UTF-8"),
+            SkipReason::LinkOutside => f.write_str("a link that does not stay in the repository"),
+            SkipReason::LinkToOther => f.write_str("a link to something that is not a file"),
+            SkipReason::SpecialFile => f.write_str("not a regular file"),
+            SkipReason::Unreadable(error) => f.write_str(error),
+            SkipReason::TooLarge => f.write_str("too large for the erasure code"),
+            SkipReason::Corrupt(what) => write!(f, "damaged: {what}"),
+        }
+    }
+}
+
+/// Something that is not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedItem {
+    /// Its path, URI or position, as well as it can be written.
+    pub name: String,
+    /// Why it is not served.
+    pub reason: SkipReason,
+}
+
+/// What a scan left out: all of it counted, the first of it named.
+#[derive(Clone, Debug, Default)]
+pub struct Skipped {
+    total: u64,
+    named: Vec<SkippedItem>,
+}
+
+impl Skipped {
+    /// How many are named at most.
+    const NAMED: usize = 1_000;
+
+    /// How many were left out.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The first thousand of them, in the order of the scan.
+    pub fn named(&self) -> &[SkippedItem] {
+        &self.named
+    }
+
+    pub(crate) fn add(&mut self, name: impl Into<String>, reason: SkipReason) {
+        self.total += 1;
+        if self.named.len() < Self::NAMED {
+            self.named.push(SkippedItem { name: name.into(), reason });
+        }
+    }
+}

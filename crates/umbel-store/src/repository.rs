@@ -1,0 +1,164 @@
+//! What a server opens: a path, with the catalog of what is there and the way to its bytes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::{fmt, fs};
+
+use umbel_fec::{FecError, Partition};
+use umbel_wire::{Oti, Scheme, Toi};
+
+use crate::catalog::{Catalog, Changes};
+use crate::directory::Directory;
+use crate::origin::Origin;
+use crate::{OpenError, ReadError};
+
+/// How items are cut into symbols, and what serving them may use.
+#[derive(Clone, Debug)]
+pub struct RepositoryOptions {
+    /// The erasure code. Default: Reed–Solomon.
+    pub scheme: Scheme,
+    /// Bytes of an encoding symbol; at least 1. Default: 1,364, which makes datagrams of 1,400
+    /// bytes with the header of [RFC 5775] and an authentication tag.
+    pub symbol_len: u16,
+    /// Most source symbols of a source block. Default: 128. An object for which the scheme's
+    /// block numbers would not suffice gets larger blocks, where the scheme allows them.
+    pub max_block_symbols: u16,
+    /// Most descriptors kept open for items. Default: 256.
+    pub open_files: usize,
+}
+
+impl Default for RepositoryOptions {
+    fn default() -> RepositoryOptions {
+        RepositoryOptions {
+            scheme: Scheme::ReedSolomon,
+            symbol_len: 1_364,
+            max_block_symbols: 128,
+            open_files: 256,
+        }
+    }
+}
+
+impl RepositoryOptions {
+    fn check(&self) -> Result<(), OpenError> {
+        Partition::new(&self.split(0, self.max_block_symbols))
+            .map_err(|error| OpenError::Options(error.to_string()))?;
+        Ok(())
+    }
+
+    /// How an object of `object_len` bytes is cut, or `None` if the scheme cannot carry it.
+    pub fn oti(&self, object_len: u64) -> Option<Oti> {
+        let oti = self.split(object_len, self.max_block_symbols);
+        match Partition::new(&oti) {
+            Ok(_) => Some(oti),
+            Err(FecError::TooManyBlocks { max, .. }) => {
+                let symbols = object_len.div_ceil(u64::from(self.symbol_len));
+                let least = u16::try_from(symbols.div_ceil(max)).ok()?;
+                let oti = self.split(object_len, least);
+                Partition::new(&oti).is_ok().then_some(oti)
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn split(&self, object_len: u64, max_block_symbols: u16) -> Oti {
+        Oti {
+            scheme: self.scheme,
+            object_len,
+            symbol_len: self.symbol_len,
+            max_block_symbols,
+            max_encoding_symbols: match self.scheme {
+                // The parity of the longest code serves objects of any number of blocks.
+                Scheme::ReedSolomon => 255,
+                Scheme::NoCode | Scheme::RaptorQ => max_block_symbols,
+            },
+        }
+    }
+}
+
+/// What a server offers.
+#[derive(Clone, Debug)]
+pub struct Repository {
+    catalog: Arc<Catalog>,
+}
+
+impl Repository {
+    /// Opens a directory or a single file and scans it.
+    ///
+    /// # Errors
+    ///
+    /// If the path cannot be read, or the options do not go together. What cannot be served
+    /// below the path is no error: see [`Catalog::skipped`].
+    pub fn open(
+        path: impl AsRef<Path>,
+        options: RepositoryOptions,
+    ) -> Result<Repository, OpenError> {
+        options.check()?;
+        let origin = open_origin(path.as_ref())?;
+        Ok(Repository { catalog: Arc::new(Catalog::new(origin, options)?) })
+    }
+
+    /// What is on offer.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// The bytes of what is on offer.
+    pub fn content(&self) -> Content {
+        Content { catalog: Arc::clone(&self.catalog) }
+    }
+
+    /// Scans again: see [`Catalog::refresh`].
+    ///
+    /// # Errors
+    ///
+    /// If the path cannot be read any more. The catalog stays as it was.
+    pub fn refresh(&self) -> Result<Changes, OpenError> {
+        self.catalog.refresh()
+    }
+
+    /// Starts a thread that computes the digests of all items, and of those that later
+    /// refreshes bring, until the repository is dropped.
+    pub fn start_hashing(&self) {
+        Catalog::start_hashing(&self.catalog);
+    }
+}
+
+fn open_origin(path: &Path) -> Result<Box<dyn Origin>, OpenError> {
+    let metadata =
+        fs::metadata(path).map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
+    if metadata.is_dir() {
+        return Ok(Box::new(Directory::new(path)?));
+    }
+    if !metadata.is_file() {
+        return Err(OpenError::Kind(path.to_owned()));
+    }
+    Ok(Box::new(Directory::of_file(path)?))
+}
+
+/// Random access to the bytes of items; cheap to clone.
+#[derive(Clone)]
+pub struct Content {
+    catalog: Arc<Catalog>,
+}
+
+impl Content {
+    /// The catalog whose items these are.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// Fills `buf` with the item's bytes from `offset` on. Blocks while they are read.
+    ///
+    /// # Errors
+    ///
+    /// If the item is unknown, is shorter than `offset + buf.len()`, or is gone.
+    pub fn read_at(&self, toi: Toi, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
+        self.catalog.read_at(toi, offset, buf)
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Content").finish_non_exhaustive()
+    }
+}
