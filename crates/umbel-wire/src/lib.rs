@@ -2,15 +2,29 @@
 //! nothing else.
 //!
 //! - [`alc`]: data packets, [RFC 5775] over [RFC 5651] with the FEC Payload ID of the scheme.
+//!   The 24-byte header is drawn there; `lct.rs` reads the shapes that other sources send, and
+//!   `fti.rs` the header extension that describes the object.
 //! - [`control`]: the versioned header and the TLV body that every control message shares.
 //! - [`repository`]: the messages between a repository's server and its clients.
+//! - `ids.rs`, `oti.rs`: the names and numbers that all of them carry.
 //!
 //! Parsing borrows from the datagram and checks every length before it is used; emitting a data
-//! packet allocates nothing.
+//! packet allocates nothing. What was parsed keeps to the ranges in the comments of its type:
+//! [`ParseError`] says why anything else was refused. No input makes a parser panic, and none
+//! makes it allocate out of proportion to its own length.
 
+pub mod alc;
+mod codec;
+pub mod control;
+mod error;
+mod fti;
 pub mod ids;
+mod lct;
 pub mod oti;
 pub mod repository;
 
+pub use alc::{DataHeader, DataPacket};
+pub use control::Parsed;
+pub use error::{EmitError, ParseError};
 pub use ids::{Channel, Digest, Toi, Tsi};
-pub use oti::{Oti, Scheme};
+pub use oti::{Oti, OtiError, Scheme};

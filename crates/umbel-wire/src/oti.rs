@@ -30,6 +30,113 @@ impl Scheme {
             _ => None,
         }
     }
+
+    /// The greatest source block number that a packet can carry: the FEC Payload ID has 16, 24
+    /// or 8 bits for it.
+    pub const fn max_sbn(self) -> u32 {
+        match self {
+            Scheme::NoCode => 0xFFFF,
+            Scheme::ReedSolomon => 0xFF_FFFF,
+            Scheme::RaptorQ => 0xFF,
+        }
+    }
+
+    /// The greatest encoding symbol ID that a packet can carry: the field's range, but 254 for
+    /// Reed–Solomon, which has at most 255 encoding symbols a block [RFC 5510 §5.2].
+    pub const fn max_esi(self) -> u32 {
+        match self {
+            Scheme::NoCode => 0xFFFF,
+            Scheme::ReedSolomon => 254,
+            Scheme::RaptorQ => 0xFF_FFFF,
+        }
+    }
+
+    /// The greatest legal [`Oti::max_block_symbols`].
+    pub const fn max_block_symbols(self) -> u16 {
+        match self {
+            Scheme::NoCode => u16::MAX,
+            Scheme::ReedSolomon => 255,
+            Scheme::RaptorQ => 56_403,
+        }
+    }
+
+    /// The most source blocks that an object can have. RaptorQ's is 255, since the OTI has
+    /// 8 bits for their number [RFC 6330 §3.3.3].
+    pub const fn max_blocks(self) -> u32 {
+        match self {
+            Scheme::NoCode => 1 << 16,
+            Scheme::ReedSolomon => 1 << 24,
+            Scheme::RaptorQ => 255,
+        }
+    }
+
+    /// The greatest object in bytes that the OTI can describe: 48 bits, or what
+    /// [RFC 6330 §3.3.2] allows.
+    pub const fn max_object_len(self) -> u64 {
+        match self {
+            Scheme::NoCode | Scheme::ReedSolomon => (1 << 48) - 1,
+            Scheme::RaptorQ => 946_270_874_880,
+        }
+    }
+}
+
+/// Why an [`Oti`] describes no object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OtiError {
+    /// Symbols of no bytes.
+    #[error("symbols of 0 bytes")]
+    EmptySymbol,
+    /// Source blocks of no symbols, or of more than the scheme can have.
+    #[error("source blocks of up to {blocks} symbols; {scheme:?} has 1 to {limit}")]
+    BlockSymbols {
+        /// The scheme.
+        scheme: Scheme,
+        /// What the OTI says.
+        blocks: u32,
+        /// What the scheme can have.
+        limit: u16,
+    },
+    /// Reed–Solomon with fewer encoding symbols than source symbols, or more than 255.
+    #[error(
+        "up to {encoding} encoding symbols for {source_symbols} source symbols; 255 is the most"
+    )]
+    EncodingSymbols {
+        /// Most encoding symbols of a block.
+        encoding: u16,
+        /// Most source symbols of a block.
+        source_symbols: u16,
+    },
+    /// An object larger than the scheme's OTI can say.
+    #[error("an object of {len} bytes; {scheme:?} carries at most {limit}")]
+    ObjectLen {
+        /// The scheme.
+        scheme: Scheme,
+        /// What the OTI says.
+        len: u64,
+        /// What the scheme can have.
+        limit: u64,
+    },
+    /// More source blocks than the scheme can number.
+    #[error("{blocks} source blocks; {scheme:?} numbers at most {limit}")]
+    Blocks {
+        /// The scheme.
+        scheme: Scheme,
+        /// Source blocks that the object would have.
+        blocks: u64,
+        /// What the scheme can number.
+        limit: u32,
+    },
+    /// RaptorQ with a partition that no block limit gives, with sub-blocks, or with an alignment
+    /// that does not divide the symbol.
+    #[error("RaptorQ with Z = {z}, N = {n}, Al = {al}: only even blocks without sub-blocks")]
+    RaptorQ {
+        /// Number of source blocks.
+        z: u8,
+        /// Number of sub-blocks.
+        n: u16,
+        /// Symbol alignment in bytes.
+        al: u8,
+    },
 }
 
 /// FEC Object Transmission Information [RFC 5052 §6.2].
@@ -47,4 +154,147 @@ pub struct Oti {
     /// Most encoding symbols (source and repair) made of one block; for Reed–Solomon at most 255.
     /// Ignored by the other schemes.
     pub max_encoding_symbols: u16,
+}
+
+impl Oti {
+    /// Checks each field against the limits of the scheme, and that the source blocks can be
+    /// numbered. Everything that comes from the wire has passed this.
+    ///
+    /// # Errors
+    ///
+    /// The first field that is out of its range.
+    pub fn check(&self) -> Result<(), OtiError> {
+        let scheme = self.scheme;
+        if self.symbol_len == 0 {
+            return Err(OtiError::EmptySymbol);
+        }
+        let limit = scheme.max_block_symbols();
+        if self.max_block_symbols == 0 || self.max_block_symbols > limit {
+            let blocks = u32::from(self.max_block_symbols);
+            return Err(OtiError::BlockSymbols { scheme, blocks, limit });
+        }
+        if scheme == Scheme::ReedSolomon
+            && !(self.max_block_symbols..=255).contains(&self.max_encoding_symbols)
+        {
+            return Err(OtiError::EncodingSymbols {
+                encoding: self.max_encoding_symbols,
+                source_symbols: self.max_block_symbols,
+            });
+        }
+        let limit = scheme.max_object_len();
+        if self.object_len > limit {
+            return Err(OtiError::ObjectLen { scheme, len: self.object_len, limit });
+        }
+        let limit = scheme.max_blocks();
+        let blocks = self.blocks();
+        if blocks > u64::from(limit) {
+            return Err(OtiError::Blocks { scheme, blocks, limit });
+        }
+        Ok(())
+    }
+
+    /// Source symbols of the object, the last of which may be shorter; 0 for an empty object.
+    fn source_symbols(&self) -> u64 {
+        self.object_len.div_ceil(u64::from(self.symbol_len.max(1)))
+    }
+
+    /// Source blocks of the object [RFC 5052 §9.1]; 0 for an empty one.
+    fn blocks(&self) -> u64 {
+        self.source_symbols().div_ceil(u64::from(self.max_block_symbols.max(1)))
+    }
+
+    /// RaptorQ's number of source blocks Z: that of [RFC 5052 §9.1], but 1 for an empty object.
+    pub(crate) fn raptorq_blocks(&self) -> u8 {
+        self.blocks().clamp(1, 255) as u8
+    }
+
+    /// The OTI of a RaptorQ object whose symbols are cut into Z source blocks, with the smallest
+    /// block limit that gives this very partition.
+    pub(crate) fn raptorq(
+        object_len: u64,
+        symbol_len: u16,
+        (z, n, al): (u8, u16, u8),
+    ) -> Result<Oti, OtiError> {
+        let unsupported = OtiError::RaptorQ { z, n, al };
+        if symbol_len == 0 {
+            return Err(OtiError::EmptySymbol);
+        }
+        if z == 0 || n != 1 || al == 0 || !symbol_len.is_multiple_of(u16::from(al)) {
+            return Err(unsupported);
+        }
+        let scheme = Scheme::RaptorQ;
+        let limit = scheme.max_block_symbols();
+        let mut oti =
+            Oti { scheme, object_len, symbol_len, max_block_symbols: 1, max_encoding_symbols: 0 };
+        let per_block = oti.source_symbols().div_ceil(u64::from(z)).max(1);
+        let blocks = u32::try_from(per_block).unwrap_or(u32::MAX);
+        oti.max_block_symbols = u16::try_from(per_block).map_err(|_| OtiError::BlockSymbols {
+            scheme,
+            blocks,
+            limit,
+        })?;
+        oti.check()?;
+        if oti.raptorq_blocks() == z { Ok(oti) } else { Err(unsupported) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RS: Oti = Oti {
+        scheme: Scheme::ReedSolomon,
+        object_len: 1_000_000,
+        symbol_len: 1376,
+        max_block_symbols: 128,
+        max_encoding_symbols: 255,
+    };
+
+    #[test]
+    fn an_oti_within_the_limits_passes() {
+        RS.check().unwrap();
+        Oti { object_len: 0, ..RS }.check().unwrap();
+        Oti { max_block_symbols: 255, ..RS }.check().unwrap();
+    }
+
+    #[test]
+    fn each_limit_is_checked() {
+        let raptorq = Oti { scheme: Scheme::RaptorQ, max_block_symbols: 56_403, ..RS };
+        raptorq.check().unwrap();
+        for oti in [
+            Oti { symbol_len: 0, ..RS },
+            Oti { max_block_symbols: 0, ..RS },
+            Oti { max_block_symbols: 256, max_encoding_symbols: 256, ..RS },
+            Oti { max_encoding_symbols: 127, ..RS },
+            Oti { max_encoding_symbols: 256, ..RS },
+            Oti { object_len: 1 << 48, ..RS },
+            Oti { object_len: u64::MAX, ..RS },
+            Oti { object_len: (1 << 24) * 128 * 1376 + 1, ..RS },
+            Oti { max_block_symbols: 56_404, ..raptorq },
+            Oti { object_len: 946_270_874_881, ..raptorq },
+            Oti { symbol_len: 1, max_block_symbols: 1, object_len: 256, ..raptorq },
+        ] {
+            assert!(oti.check().is_err(), "{oti:?}");
+        }
+    }
+
+    #[test]
+    fn a_raptorq_partition_gives_the_smallest_block_limit_and_back() {
+        let oti = Oti::raptorq(10_000, 100, (7, 1, 1)).unwrap();
+        assert_eq!((oti.max_block_symbols, oti.raptorq_blocks()), (15, 7));
+        let empty = Oti::raptorq(0, 100, (1, 1, 4)).unwrap();
+        assert_eq!((empty.max_block_symbols, empty.raptorq_blocks()), (1, 1));
+    }
+
+    #[test]
+    fn a_raptorq_partition_that_we_cannot_express_is_refused() {
+        // 10 symbols in 7 blocks: a block limit of 2 gives 5 blocks, a limit of 1 gives 10.
+        assert!(Oti::raptorq(10, 1, (7, 1, 1)).is_err());
+        for (z, n, al) in [(0, 1, 1), (1, 2, 1), (1, 0, 1), (1, 1, 0), (1, 1, 3)] {
+            assert!(Oti::raptorq(10_000, 100, (z, n, al)).is_err(), "{z} {n} {al}");
+        }
+        assert!(Oti::raptorq(10_000, 0, (1, 1, 1)).is_err());
+        assert!(Oti::raptorq(60_000, 1, (1, 1, 1)).is_err());
+        assert!(Oti::raptorq(600_000, 1, (1, 1, 1)).is_err());
+    }
 }

@@ -2,8 +2,25 @@
 //!
 //! They travel on the client's session (reliable, in order, one after the other). Announcements
 //! may also travel on a multicast control channel; their encoding is the same.
+//!
+//! - Here: the messages.
+//! - `client.rs`, `server.rs`: emitting and parsing them; their type numbers.
+//! - `need.rs`, `item.rs`: the compact lists in them: what is needed, pages of the catalog.
+//! - `field.rs`: the TLV types that all messages share.
+//! - [`limits`]: how much of what a message may hold.
+//!
+//! Each message is one control message ([`control`](crate::control)) with a TLV for each field.
+//! Parsing accepts nothing that a type's comment rules out, so an engine need not check again.
+//! Emitting does not check: the peer refuses a message that keeps to no limits.
 
 use std::time::Duration;
+
+mod client;
+mod field;
+mod item;
+pub mod limits;
+mod need;
+mod server;
 
 use crate::{Channel, Digest, Oti, Toi, Tsi};
 
@@ -12,7 +29,7 @@ use crate::{Channel, Digest, Oti, Toi, Tsi};
 pub struct NeedRun {
     /// First source block number of the run.
     pub first_block: u32,
-    /// How many blocks; at least 1.
+    /// How many blocks; at least 1. `first_block + blocks` fits 32 bits.
     pub blocks: u32,
     /// Encoding symbols that each block still needs; at least 1.
     pub symbols: u16,
@@ -25,7 +42,7 @@ pub struct SymbolRun {
     pub block: u32,
     /// First encoding symbol ID of the run.
     pub first_esi: u32,
-    /// How many symbols; at least 1.
+    /// How many symbols; at least 1. `first_esi + count` fits 32 bits.
     pub count: u32,
 }
 
@@ -35,9 +52,10 @@ pub enum Need {
     /// Everything.
     Whole,
     /// So many further symbols of some blocks, whichever: runs in ascending block order, not
-    /// overlapping. An empty list needs nothing.
+    /// overlapping, at most [`limits::RUNS`]. An empty list needs nothing.
     Symbols(Vec<NeedRun>),
-    /// Exactly these symbols (exact-packet mode, "no ECC" of [Repository §6.4]); ascending.
+    /// Exactly these symbols (exact-packet mode, "no ECC" of [Repository §6.4]): runs in ascending order, not
+    /// overlapping, at most [`limits::RUNS`].
     Exact(Vec<SymbolRun>),
 }
 
@@ -71,7 +89,7 @@ pub struct Announcement {
     pub channel: u8,
     /// First source block of the run.
     pub first_block: u32,
-    /// Number of source blocks in the run.
+    /// Number of source blocks in the run. `first_block + blocks` fits 32 bits.
     pub blocks: u32,
     /// Data packets that the transmission has.
     pub packets: u32,

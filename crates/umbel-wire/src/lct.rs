@@ -1,0 +1,103 @@
+//! The Layered Coding Transport header in any legal shape [RFC 5651 §5.1].
+//!
+//! Only the parsing of foreign shapes stands here; what Umbel itself emits is the fixed layout of
+//! [`alc`](crate::alc).
+
+use crate::ParseError;
+
+/// LCT version that [RFC 5651] describes.
+const VERSION: u8 = 1;
+/// Header extension types from here on are one word long and have no length field
+/// [RFC 5651 §5.2.1, erratum 3843].
+const FIRST_FIXED_EXTENSION: u8 = 128;
+
+/// A parsed LCT header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LctHeader<'a> {
+    /// The first two words of the congestion control information; the second is 0 where the
+    /// packet has only one.
+    pub(crate) cci: [u32; 2],
+    pub(crate) tsi: u32,
+    pub(crate) toi: u32,
+    pub(crate) codepoint: u8,
+    pub(crate) close_session: bool,
+    pub(crate) close_object: bool,
+    /// Header extensions, not yet taken apart; whole words.
+    pub(crate) extensions: &'a [u8],
+    /// What follows the header.
+    pub(crate) payload: &'a [u8],
+}
+
+impl<'a> LctHeader<'a> {
+    /// Parses an LCT header whose TSI and TOI fit 32 bits.
+    pub(crate) fn parse(packet: &'a [u8]) -> Result<LctHeader<'a>, ParseError> {
+        let truncated =
+            |need| ParseError::Truncated { what: "LCT header", need, have: packet.len() };
+        let &[version_c_psi, flags, words, codepoint, ..] = packet else {
+            return Err(truncated(4));
+        };
+        if version_c_psi >> 4 != VERSION {
+            return Err(ParseError::LctVersion(version_c_psi >> 4));
+        }
+        let half_word = usize::from(flags >> 4 & 1) * 2;
+        let cci_len = (usize::from(version_c_psi >> 2 & 3) + 1) * 4;
+        let tsi_len = usize::from(flags >> 7) * 4 + half_word;
+        let toi_len = usize::from(flags >> 5 & 3) * 4 + half_word;
+        let need = 4 + cci_len + tsi_len + toi_len;
+        let len = usize::from(words) * 4;
+        if len < need {
+            return Err(ParseError::LctHeaderLen { len, need });
+        }
+        let (header, payload) = packet.split_at_checked(len).ok_or_else(|| truncated(len))?;
+        let (fields, extensions) = header.split_at(need);
+        let (cci, ids) = fields[4..].split_at(cci_len);
+        let (tsi, toi) = ids.split_at(tsi_len);
+        Ok(LctHeader {
+            cci: [word(cci, 0), word(cci, 4)],
+            tsi: id("TSI", tsi)?,
+            toi: id("TOI", toi)?,
+            codepoint,
+            close_session: flags & 2 != 0,
+            close_object: flags & 1 != 0,
+            extensions,
+            payload,
+        })
+    }
+}
+
+/// The big-endian word at `at`, or 0 beyond the end.
+fn word(bytes: &[u8], at: usize) -> u32 {
+    match bytes.get(at..at + 4) {
+        Some(&[a, b, c, d]) => u32::from_be_bytes([a, b, c, d]),
+        _ => 0,
+    }
+}
+
+/// An identifier of 16 bits or more whose value fits 32.
+fn id(what: &'static str, bytes: &[u8]) -> Result<u32, ParseError> {
+    let (high, low) = bytes.split_at(bytes.len().saturating_sub(4));
+    if low.is_empty() {
+        return Err(ParseError::Absent(what));
+    }
+    if high.iter().any(|byte| *byte != 0) {
+        return Err(ParseError::IdTooWide(what));
+    }
+    Ok(low.iter().fold(0, |value, byte| value << 8 | u32::from(*byte)))
+}
+
+/// The next header extension: its type, and all its bytes with type and length.
+pub(crate) fn next_extension<'a>(
+    rest: &mut &'a [u8],
+) -> Result<Option<(u8, &'a [u8])>, ParseError> {
+    let &[het, hel, ..] = *rest else {
+        return Ok(None);
+    };
+    let words = if het >= FIRST_FIXED_EXTENSION { 1 } else { hel };
+    let bad = ParseError::Extension { het, words };
+    if words == 0 {
+        return Err(bad);
+    }
+    let (extension, tail) = rest.split_at_checked(usize::from(words) * 4).ok_or(bad)?;
+    *rest = tail;
+    Ok(Some((het, extension)))
+}

@@ -1,0 +1,193 @@
+//! Emitting and parsing what a client says.
+
+use super::{ClientMessage, Need, field, limits};
+use crate::codec::{Reader, put_varint};
+use crate::control::{self, Fields, Frame, Parsed};
+use crate::{ParseError, Toi};
+
+const HELLO: u8 = 0x01;
+const LIST: u8 = 0x02;
+const REQUEST: u8 = 0x03;
+const WANT: u8 = 0x04;
+const NAK: u8 = 0x05;
+const DONE: u8 = 0x06;
+const CANCEL: u8 = 0x07;
+const UNICAST: u8 = 0x08;
+const DIGESTS: u8 = 0x09;
+const PROBE: u8 = 0x0A;
+
+impl ClientMessage {
+    /// Appends the message to `out` as one control message.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let mut frame = Frame::begin(out, self.message_type());
+        self.emit_fields(&mut frame);
+        frame.end();
+    }
+
+    /// Parses one control message, which must be all of `frame`. A message of a type that
+    /// clients do not send is [`Parsed::UnknownType`].
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the message.
+    pub fn parse(frame: &[u8]) -> Result<Parsed<ClientMessage>, ParseError> {
+        control::parse(frame, ClientMessage::read)
+    }
+
+    fn message_type(&self) -> u8 {
+        match self {
+            ClientMessage::Hello { .. } => HELLO,
+            ClientMessage::List { .. } => LIST,
+            ClientMessage::Request { .. } => REQUEST,
+            ClientMessage::Want { .. } => WANT,
+            ClientMessage::Nak { .. } => NAK,
+            ClientMessage::Done { .. } => DONE,
+            ClientMessage::Cancel { .. } => CANCEL,
+            ClientMessage::Unicast { .. } => UNICAST,
+            ClientMessage::Digests { .. } => DIGESTS,
+            ClientMessage::Probe { .. } => PROBE,
+        }
+    }
+
+    fn emit_fields(&self, frame: &mut Frame<'_>) {
+        match self {
+            ClientMessage::Hello { agent, token } => {
+                frame.string(field::AGENT, agent);
+                if let Some(token) = token {
+                    frame.string(field::TOKEN, token);
+                }
+            }
+            ClientMessage::List { query, patterns, cursor, limit } => {
+                emit_query(frame, *query, patterns);
+                frame.number(field::CURSOR, *cursor);
+                frame.number(field::LIMIT, *limit);
+            }
+            ClientMessage::Request { query, patterns } => emit_query(frame, *query, patterns),
+            ClientMessage::Want { toi, need } | ClientMessage::Unicast { toi, need } => {
+                frame.number(field::TOI, toi.0);
+                frame.field(field::NEED, |out| need.put(out));
+            }
+            ClientMessage::Nak { transmission, toi, need, received, lost } => {
+                frame.number(field::TRANSMISSION, *transmission);
+                frame.number(field::TOI, toi.0);
+                frame.field(field::NEED, |out| need.put(out));
+                frame.number(field::RECEIVED, *received);
+                frame.number(field::LOST, *lost);
+            }
+            ClientMessage::Done { tois } | ClientMessage::Cancel { tois } => {
+                frame.field(field::TOIS, |out| {
+                    for toi in tois {
+                        put_varint(out, u64::from(toi.0));
+                    }
+                });
+            }
+            ClientMessage::Digests { toi } => frame.number(field::TOI, toi.0),
+            ClientMessage::Probe { probe, channel, packets, packet_len, rate_bits_per_s } => {
+                frame.number(field::PROBE, *probe);
+                frame.number(field::CHANNEL_INDEX, *channel);
+                frame.number(field::PACKETS, *packets);
+                frame.number(field::PACKET_LEN, *packet_len);
+                frame.number(field::RATE, *rate_bits_per_s);
+            }
+        }
+    }
+
+    fn read(fields: &mut Fields<'_>) -> Result<Option<ClientMessage>, ParseError> {
+        Ok(Some(match fields.message {
+            HELLO => ClientMessage::Hello {
+                agent: fields.string(field::AGENT, limits::AGENT_LEN)?,
+                token: fields
+                    .optional(field::TOKEN)?
+                    .map(|token| Reader::new("token", token).rest_string(limits::TOKEN_LEN))
+                    .transpose()?,
+            },
+            LIST => ClientMessage::List {
+                query: fields.number(field::QUERY)?,
+                patterns: read_patterns(fields)?,
+                cursor: fields.number(field::CURSOR)?,
+                limit: fields.number(field::LIMIT)?,
+            },
+            REQUEST => ClientMessage::Request {
+                query: fields.number(field::QUERY)?,
+                patterns: read_patterns(fields)?,
+            },
+            WANT => ClientMessage::Want { toi: read_toi(fields)?, need: read_need(fields)? },
+            NAK => ClientMessage::Nak {
+                transmission: fields.number(field::TRANSMISSION)?,
+                toi: read_toi(fields)?,
+                need: read_need(fields)?,
+                received: fields.number(field::RECEIVED)?,
+                lost: fields.number(field::LOST)?,
+            },
+            DONE => ClientMessage::Done { tois: read_tois(fields)? },
+            CANCEL => ClientMessage::Cancel { tois: read_tois(fields)? },
+            UNICAST => ClientMessage::Unicast { toi: read_toi(fields)?, need: read_need(fields)? },
+            DIGESTS => ClientMessage::Digests { toi: read_toi(fields)? },
+            PROBE => read_probe(fields)?,
+            _ => return Ok(None),
+        }))
+    }
+}
+
+fn emit_query(frame: &mut Frame<'_>, query: u32, patterns: &[String]) {
+    frame.number(field::QUERY, query);
+    for pattern in patterns {
+        frame.string(field::PATTERN, pattern);
+    }
+}
+
+fn read_patterns(fields: &mut Fields<'_>) -> Result<Vec<String>, ParseError> {
+    let mut patterns = Vec::new();
+    for value in fields.all(field::PATTERN) {
+        let reader = &mut Reader::new(field::PATTERN.name, value?);
+        if patterns.len() == limits::PATTERNS {
+            return Err(reader.bad("too many patterns"));
+        }
+        patterns.push(reader.rest_string(limits::PATTERN_LEN)?);
+    }
+    Ok(patterns)
+}
+
+/// The item that a message is about.
+pub(super) fn read_toi(fields: &mut Fields<'_>) -> Result<Toi, ParseError> {
+    fields.number(field::TOI).map(Toi)
+}
+
+fn read_need(fields: &mut Fields<'_>) -> Result<Need, ParseError> {
+    Need::read(fields.required(field::NEED)?)
+}
+
+fn read_tois(fields: &mut Fields<'_>) -> Result<Vec<Toi>, ParseError> {
+    let mut reader = Reader::new(field::TOIS.name, fields.required(field::TOIS)?);
+    let mut tois = Vec::new();
+    while !reader.is_empty() {
+        if tois.len() == limits::TOIS {
+            return Err(reader.bad("too many items"));
+        }
+        tois.push(Toi(reader.number()?));
+    }
+    Ok(tois)
+}
+
+fn read_probe(fields: &mut Fields<'_>) -> Result<ClientMessage, ParseError> {
+    let packet_len = fields.number(field::PACKET_LEN)?;
+    if !(limits::PROBE_PACKET_MIN..=limits::PROBE_PACKET_MAX).contains(&packet_len) {
+        let what = field::PACKET_LEN.name;
+        return Err(ParseError::Value { what, problem: "no length that a packet can have" });
+    }
+    Ok(ClientMessage::Probe {
+        probe: fields.number(field::PROBE)?,
+        channel: fields.number(field::CHANNEL_INDEX)?,
+        packets: fields.number(field::PACKETS)?,
+        packet_len,
+        rate_bits_per_s: read_rate(fields)?,
+    })
+}
+
+/// A rate, which is never 0.
+pub(super) fn read_rate(fields: &mut Fields<'_>) -> Result<u64, ParseError> {
+    match fields.number(field::RATE)? {
+        0 => Err(ParseError::Value { what: field::RATE.name, problem: "0 bit/s" }),
+        rate => Ok(rate),
+    }
+}

@@ -1,0 +1,165 @@
+//! Pages of the catalog, in few bytes.
+//!
+//! The value is a list of items to its end, each relative to the one before:
+//!
+//! 1. a byte of flags, below;
+//! 2. the TOI, as the signed difference from one more than the TOI before (0 at first);
+//! 3. the name: length and bytes;
+//! 4. the digest, if `DIGEST`; else it is all zero;
+//! 5. the modification time, if `MODIFIED`, as the signed difference from the one before
+//!    (wrapping; 0 at first);
+//! 6. the media type: nothing if it is empty, or if `SAME_MEDIA` says that it is the one before;
+//!    length and bytes if `MEDIA`;
+//! 7. the object's length; and, unless `SAME_OTI` says that they are as before: FEC Encoding ID,
+//!    symbol length, source symbols and encoding symbols of a block.
+
+use super::{ItemInfo, limits};
+use crate::codec::{Reader, put_bytes, put_signed, put_varint};
+use crate::{Digest, Oti, ParseError, Scheme, Toi};
+
+const DIGEST: u8 = 1;
+const MODIFIED: u8 = 2;
+const MEDIA: u8 = 4;
+const SAME_MEDIA: u8 = 8;
+const SAME_OTI: u8 = 16;
+const ALL: u8 = DIGEST | MODIFIED | MEDIA | SAME_MEDIA | SAME_OTI;
+
+/// Bytes of an item beside its name and media type, at most: flags, TOI, two lengths, digest,
+/// time, and OTI.
+const FIXED_LEN: usize = 1 + 5 + 2 + 2 + 32 + 10 + 10 + 1 + 3 + 3 + 3;
+
+/// What the items before have told.
+#[derive(Default)]
+struct Before<'a> {
+    next_toi: i64,
+    modified_ns: i64,
+    media_type: &'a str,
+    oti: Option<Oti>,
+}
+
+impl ItemInfo {
+    /// Most bytes that the item takes in a page; to keep a page below
+    /// [`MAX_BODY`](crate::control::MAX_BODY).
+    pub fn max_wire_len(&self) -> usize {
+        FIXED_LEN + self.name.len() + self.media_type.len()
+    }
+}
+
+/// Appends a page.
+pub(super) fn put(out: &mut Vec<u8>, items: &[ItemInfo]) {
+    let mut before = Before::default();
+    for item in items {
+        put_item(out, item, &before);
+        before = Before {
+            next_toi: i64::from(item.toi.0) + 1,
+            modified_ns: item.modified_ns.unwrap_or(before.modified_ns),
+            media_type: &item.media_type,
+            oti: Some(item.oti),
+        };
+    }
+}
+
+fn put_item(out: &mut Vec<u8>, item: &ItemInfo, before: &Before<'_>) {
+    let same_oti =
+        before.oti.is_some_and(|oti| item.oti == Oti { object_len: item.oti.object_len, ..oti });
+    let media = match item.media_type.as_str() {
+        "" => 0,
+        same if same == before.media_type => SAME_MEDIA,
+        _ => MEDIA,
+    };
+    let digest = item.digest != Digest([0; 32]);
+    out.push(
+        media
+            | if digest { DIGEST } else { 0 }
+            | if item.modified_ns.is_some() { MODIFIED } else { 0 }
+            | if same_oti { SAME_OTI } else { 0 },
+    );
+    put_signed(out, i64::from(item.toi.0) - before.next_toi);
+    put_bytes(out, item.name.as_bytes());
+    if digest {
+        out.extend_from_slice(&item.digest.0);
+    }
+    if let Some(modified_ns) = item.modified_ns {
+        put_signed(out, modified_ns.wrapping_sub(before.modified_ns));
+    }
+    if media == MEDIA {
+        put_bytes(out, item.media_type.as_bytes());
+    }
+    put_varint(out, item.oti.object_len);
+    if !same_oti {
+        out.push(item.oti.scheme.encoding_id());
+        put_varint(out, u64::from(item.oti.symbol_len));
+        put_varint(out, u64::from(item.oti.max_block_symbols));
+        put_varint(out, u64::from(item.oti.max_encoding_symbols));
+    }
+}
+
+/// Reads a page. A page takes at most [`limits::PAGE_ITEMS`] × [`limits::MEDIA_TYPE_LEN`] bytes
+/// of memory more than in proportion to its own length: the media types that are as before.
+pub(super) fn read(value: &[u8]) -> Result<Vec<ItemInfo>, ParseError> {
+    let mut reader = Reader::new("page", value);
+    let mut items: Vec<ItemInfo> = Vec::new();
+    let mut modified_ns = 0;
+    while !reader.is_empty() {
+        if items.len() == limits::PAGE_ITEMS {
+            return Err(reader.bad("too many items"));
+        }
+        let last = items.last();
+        let before = Before {
+            next_toi: last.map_or(0, |item| i64::from(item.toi.0) + 1),
+            modified_ns,
+            media_type: last.map_or("", |item| &item.media_type),
+            oti: last.map(|item| item.oti),
+        };
+        let item = read_item(&mut reader, &before)?;
+        modified_ns = item.modified_ns.unwrap_or(modified_ns);
+        items.push(item);
+    }
+    Ok(items)
+}
+
+fn read_item(reader: &mut Reader<'_>, before: &Before<'_>) -> Result<ItemInfo, ParseError> {
+    let flags = reader.byte()?;
+    if flags & !ALL != 0 || flags & (MEDIA | SAME_MEDIA) == MEDIA | SAME_MEDIA {
+        return Err(reader.bad("unknown flags of an item"));
+    }
+    let toi = before.next_toi.checked_add(reader.signed()?);
+    let toi = toi.and_then(|toi| u32::try_from(toi).ok());
+    let toi = Toi(toi.ok_or_else(|| reader.bad("a TOI above 32 bits"))?);
+    let name = reader.string(limits::NAME_LEN)?;
+    if name.is_empty() {
+        return Err(reader.bad("an item without a name"));
+    }
+    let digest = Digest(if flags & DIGEST != 0 { reader.array()? } else { [0; 32] });
+    let modified_ns = if flags & MODIFIED != 0 {
+        Some(before.modified_ns.wrapping_add(reader.signed()?))
+    } else {
+        None
+    };
+    let media_type = match flags & (MEDIA | SAME_MEDIA) {
+        0 => String::new(),
+        MEDIA => reader.string(limits::MEDIA_TYPE_LEN)?,
+        _ => before.media_type.to_owned(),
+    };
+    let object_len = reader.varint()?;
+    let oti = if flags & SAME_OTI != 0 {
+        let oti = before.oti.ok_or_else(|| reader.bad("an OTI as before, but none before"))?;
+        Oti { object_len, ..oti }
+    } else {
+        read_oti(reader, object_len)?
+    };
+    oti.check()?;
+    Ok(ItemInfo { toi, name, digest, modified_ns, media_type, oti })
+}
+
+fn read_oti(reader: &mut Reader<'_>, object_len: u64) -> Result<Oti, ParseError> {
+    let scheme = Scheme::from_encoding_id(reader.byte()?);
+    let scheme = scheme.ok_or_else(|| reader.bad("an unknown FEC Encoding ID"))?;
+    Ok(Oti {
+        scheme,
+        object_len,
+        symbol_len: reader.number()?,
+        max_block_symbols: reader.number()?,
+        max_encoding_symbols: reader.number()?,
+    })
+}

@@ -1,0 +1,296 @@
+//! Emitting and parsing what the server says.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::client::{read_rate, read_toi};
+use super::{Announcement, ServerMessage, field, item, limits};
+use crate::codec::{Reader, put_signed, put_varint};
+use crate::control::{self, Field, Fields, Frame, Parsed};
+use crate::{Channel, Digest, ParseError, Toi, Tsi};
+
+const WELCOME: u8 = 0x21;
+const REFUSED: u8 = 0x22;
+const PAGE: u8 = 0x23;
+const FAILED: u8 = 0x24;
+const ANNOUNCE: u8 = 0x25;
+const END: u8 = 0x26;
+const GONE: u8 = 0x27;
+const DIGESTS: u8 = 0x28;
+const PROBED: u8 = 0x29;
+
+/// A channel's flag: the addresses are IPv6.
+const IPV6: u8 = 1;
+/// A channel's flag: it has a source.
+const SOURCE: u8 = 2;
+
+impl ServerMessage {
+    /// Appends the message to `out` as one control message. Durations lose what they have below
+    /// a microsecond.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let mut frame = Frame::begin(out, self.message_type());
+        self.emit_fields(&mut frame);
+        frame.end();
+    }
+
+    /// Parses one control message, which must be all of `frame`. A message of a type that
+    /// servers do not send is [`Parsed::UnknownType`].
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the message.
+    pub fn parse(frame: &[u8]) -> Result<Parsed<ServerMessage>, ParseError> {
+        control::parse(frame, ServerMessage::read)
+    }
+
+    fn message_type(&self) -> u8 {
+        match self {
+            ServerMessage::Welcome { .. } => WELCOME,
+            ServerMessage::Refused { .. } => REFUSED,
+            ServerMessage::Page { .. } => PAGE,
+            ServerMessage::Failed { .. } => FAILED,
+            ServerMessage::Announce { .. } => ANNOUNCE,
+            ServerMessage::End { .. } => END,
+            ServerMessage::Gone { .. } => GONE,
+            ServerMessage::Digests { .. } => DIGESTS,
+            ServerMessage::Probed { .. } => PROBED,
+        }
+    }
+
+    fn emit_fields(&self, frame: &mut Frame<'_>) {
+        match self {
+            ServerMessage::Welcome { agent, tsi, channels, rate_bits_per_s } => {
+                frame.string(field::AGENT, agent);
+                frame.number(field::TSI, tsi.0);
+                for channel in channels {
+                    frame.field(field::CHANNEL, |out| put_channel(out, channel));
+                }
+                frame.number(field::RATE, *rate_bits_per_s);
+            }
+            ServerMessage::Refused { reason } => frame.string(field::REASON, reason),
+            ServerMessage::Page { query, items, total, next } => {
+                frame.number(field::QUERY, *query);
+                frame.field(field::PAGE, |out| item::put(out, items));
+                frame.number(field::TOTAL, *total);
+                if let Some(next) = next {
+                    frame.number(field::NEXT, *next);
+                }
+            }
+            ServerMessage::Failed { query, reason } => {
+                frame.number(field::QUERY, *query);
+                frame.string(field::REASON, reason);
+            }
+            ServerMessage::Announce { starts_in, nak_spread, announcements } => {
+                emit_duration(frame, field::STARTS_IN, *starts_in);
+                emit_duration(frame, field::NAK_SPREAD, *nak_spread);
+                frame.field(field::ANNOUNCEMENTS, |out| put_announcements(out, announcements));
+            }
+            ServerMessage::End { transmission } => {
+                frame.number(field::TRANSMISSION, *transmission);
+            }
+            ServerMessage::Gone { toi, reason } => {
+                frame.number(field::TOI, toi.0);
+                frame.string(field::REASON, reason);
+            }
+            ServerMessage::Digests { toi, first_block, digests, more } => {
+                frame.number(field::TOI, toi.0);
+                frame.number(field::FIRST_BLOCK, *first_block);
+                frame.field(field::DIGESTS, |out| {
+                    for digest in digests {
+                        out.extend_from_slice(&digest.0);
+                    }
+                });
+                frame.number(field::MORE, *more);
+            }
+            ServerMessage::Probed { probe, packets } => {
+                frame.number(field::PROBE, *probe);
+                frame.number(field::PACKETS, *packets);
+            }
+        }
+    }
+
+    fn read(fields: &mut Fields<'_>) -> Result<Option<ServerMessage>, ParseError> {
+        Ok(Some(match fields.message {
+            WELCOME => ServerMessage::Welcome {
+                agent: fields.string(field::AGENT, limits::AGENT_LEN)?,
+                tsi: Tsi(fields.number(field::TSI)?),
+                channels: read_channels(fields)?,
+                rate_bits_per_s: read_rate(fields)?,
+            },
+            REFUSED => ServerMessage::Refused { reason: read_reason(fields)? },
+            PAGE => ServerMessage::Page {
+                query: fields.number(field::QUERY)?,
+                items: item::read(fields.required(field::PAGE)?)?,
+                total: fields.number(field::TOTAL)?,
+                next: fields.optional_number(field::NEXT)?,
+            },
+            FAILED => ServerMessage::Failed {
+                query: fields.number(field::QUERY)?,
+                reason: read_reason(fields)?,
+            },
+            ANNOUNCE => ServerMessage::Announce {
+                starts_in: read_duration(fields, field::STARTS_IN)?,
+                nak_spread: read_duration(fields, field::NAK_SPREAD)?,
+                announcements: read_announcements(fields.required(field::ANNOUNCEMENTS)?)?,
+            },
+            END => ServerMessage::End { transmission: fields.number(field::TRANSMISSION)? },
+            GONE => ServerMessage::Gone { toi: read_toi(fields)?, reason: read_reason(fields)? },
+            DIGESTS => read_digests(fields)?,
+            PROBED => ServerMessage::Probed {
+                probe: fields.number(field::PROBE)?,
+                packets: fields.number(field::PACKETS)?,
+            },
+            _ => return Ok(None),
+        }))
+    }
+}
+
+fn read_reason(fields: &mut Fields<'_>) -> Result<String, ParseError> {
+    fields.string(field::REASON, limits::REASON_LEN)
+}
+
+fn emit_duration(frame: &mut Frame<'_>, field: Field, duration: Duration) {
+    frame.number(field, u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
+}
+
+fn read_duration(fields: &mut Fields<'_>, field: Field) -> Result<Duration, ParseError> {
+    let duration = Duration::from_micros(fields.number(field)?);
+    if duration > limits::DURATION {
+        return Err(ParseError::Value { what: field.name, problem: "more than a day" });
+    }
+    Ok(duration)
+}
+
+/// Flags, group, source if there is one, port.
+fn put_channel(out: &mut Vec<u8>, channel: &Channel) {
+    let ipv6 = if channel.group.is_ipv6() { IPV6 } else { 0 };
+    out.push(ipv6 | if channel.source.is_some() { SOURCE } else { 0 });
+    put_address(out, channel.group);
+    if let Some(source) = channel.source {
+        put_address(out, source);
+    }
+    out.extend_from_slice(&channel.port.to_be_bytes());
+}
+
+fn put_address(out: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => out.extend_from_slice(&address.octets()),
+        IpAddr::V6(address) => out.extend_from_slice(&address.octets()),
+    }
+}
+
+fn read_channels(fields: &mut Fields<'_>) -> Result<Vec<Channel>, ParseError> {
+    let mut channels = Vec::new();
+    for value in fields.all(field::CHANNEL) {
+        let reader = Reader::new(field::CHANNEL.name, value?);
+        if channels.len() == limits::CHANNELS {
+            return Err(reader.bad("too many channels"));
+        }
+        channels.push(read_channel(reader)?);
+    }
+    Ok(channels)
+}
+
+fn read_channel(mut reader: Reader<'_>) -> Result<Channel, ParseError> {
+    let flags = reader.byte()?;
+    if flags & !(IPV6 | SOURCE) != 0 {
+        return Err(reader.bad("unknown flags"));
+    }
+    let group = read_address(&mut reader, flags)?;
+    if !group.is_multicast() {
+        return Err(reader.bad("a group address that is not multicast"));
+    }
+    let source = if flags & SOURCE != 0 { Some(read_address(&mut reader, flags)?) } else { None };
+    if source.is_some_and(|source| source.is_multicast() || source.is_unspecified()) {
+        return Err(reader.bad("a source address that is no host's"));
+    }
+    let port = u16::from_be_bytes(reader.array()?);
+    if port == 0 {
+        return Err(reader.bad("port 0"));
+    }
+    reader.finish()?;
+    Ok(Channel { source, group, port })
+}
+
+fn read_address(reader: &mut Reader<'_>, flags: u8) -> Result<IpAddr, ParseError> {
+    Ok(if flags & IPV6 != 0 {
+        IpAddr::from(reader.array::<16>()?)
+    } else {
+        IpAddr::from(reader.array::<4>()?)
+    })
+}
+
+/// Each relative to the one before: transmission (wrapping, from one more; 0 at first), TOI
+/// (signed difference from the same one), channel, first block, blocks, packets.
+fn put_announcements(out: &mut Vec<u8>, announcements: &[Announcement]) {
+    let (mut transmission, mut toi) = (0_u32, 0_u32);
+    for announcement in announcements {
+        put_varint(out, u64::from(announcement.transmission.wrapping_sub(transmission)));
+        put_signed(out, i64::from(announcement.toi.0) - i64::from(toi));
+        out.push(announcement.channel);
+        put_varint(out, u64::from(announcement.first_block));
+        put_varint(out, u64::from(announcement.blocks));
+        put_varint(out, u64::from(announcement.packets));
+        (transmission, toi) = (announcement.transmission.wrapping_add(1), announcement.toi.0);
+    }
+}
+
+fn read_announcements(value: &[u8]) -> Result<Vec<Announcement>, ParseError> {
+    let mut reader = Reader::new(field::ANNOUNCEMENTS.name, value);
+    let mut announcements = Vec::new();
+    let (mut transmission, mut toi) = (0_u32, 0_u32);
+    while !reader.is_empty() {
+        if announcements.len() == limits::ANNOUNCEMENTS {
+            return Err(reader.bad("too many announcements"));
+        }
+        transmission = transmission.wrapping_add(reader.number()?);
+        let difference = reader.signed()?;
+        let next = i64::from(toi).checked_add(difference).and_then(|toi| u32::try_from(toi).ok());
+        toi = next.ok_or_else(|| reader.bad("a TOI above 32 bits"))?;
+        let announcement = Announcement {
+            transmission,
+            toi: Toi(toi),
+            channel: reader.byte()?,
+            first_block: reader.number()?,
+            blocks: reader.number()?,
+            packets: reader.number()?,
+        };
+        if announcement.first_block.checked_add(announcement.blocks).is_none() {
+            return Err(reader.bad("a source block number above 32 bits"));
+        }
+        announcements.push(announcement);
+        transmission = transmission.wrapping_add(1);
+    }
+    Ok(announcements)
+}
+
+fn read_digests(fields: &mut Fields<'_>) -> Result<ServerMessage, ParseError> {
+    let first_block: u32 = fields.number(field::FIRST_BLOCK)?;
+    let value = fields.required(field::DIGESTS)?;
+    let bad = |problem| ParseError::Value { what: field::DIGESTS.name, problem };
+    let (digests, rest) = value.as_chunks::<32>();
+    if !rest.is_empty() {
+        return Err(bad("no whole number of digests"));
+    }
+    if digests.len() > limits::DIGESTS {
+        return Err(bad("too many digests"));
+    }
+    if first_block.checked_add(digests.len() as u32).is_none() {
+        return Err(bad("a source block number above 32 bits"));
+    }
+    Ok(ServerMessage::Digests {
+        toi: read_toi(fields)?,
+        first_block,
+        digests: digests.iter().copied().map(Digest).collect(),
+        more: match fields.number::<u8>(field::MORE)? {
+            0 => false,
+            1 => true,
+            _ => {
+                return Err(ParseError::Value {
+                    what: field::MORE.name,
+                    problem: "neither 0 nor 1",
+                });
+            }
+        },
+    })
+}
