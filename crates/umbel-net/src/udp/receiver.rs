@@ -1,0 +1,482 @@
+//! Receives the datagrams of multicast channels, many with one system call.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::PollFlags;
+use nix::sys::socket::{setsockopt, sockopt};
+use socket2::{Domain, Protocol, Socket, Type};
+use umbel_engine::units::Rate;
+use umbel_engine::{Address, Datagram};
+use umbel_wire::Channel;
+
+use crate::buffers::{self, BufferSize};
+use crate::interface::{Family, Interface};
+use crate::sys::{self, Change, Envelope};
+use crate::wake::{self, Waker};
+
+/// Bytes of a buffer: the longest message, coalesced or not.
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// How to receive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiverOptions {
+    /// The rate that the receive buffer is sized for.
+    pub rate: Option<Rate>,
+    /// Whether the kernel may hand over several datagrams as one message, which is split here.
+    pub offload: bool,
+    /// How many messages one system call takes, 1 to 32. Each costs a buffer of 64 KiB.
+    pub batch: usize,
+}
+
+impl Default for ReceiverOptions {
+    /// Any rate, 16 messages at once, coalesced where the kernel can.
+    fn default() -> ReceiverOptions {
+        ReceiverOptions { rate: None, offload: true, batch: 16 }
+    }
+}
+
+/// Why a receiver cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenReceiverError {
+    /// Somebody else uses the port and does not share it.
+    #[error("UDP port {0} is taken by a program that does not share it: see `ss -ulpn`")]
+    PortTaken(u16),
+    /// The system refuses something else.
+    #[error("cannot open a UDP socket for port {port}: {source}")]
+    System {
+        /// The port.
+        port: u16,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Why a channel cannot be joined.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The group is no multicast address.
+    #[error("{0} is not a multicast address: use 224.0.0.0/4 or ff00::/8")]
+    NotMulticast(IpAddr),
+    /// The group or the source is not of the receiver's family, or the port is another.
+    #[error("channel {channel} does not belong to this receiver ({family}, port {port})")]
+    Foreign {
+        /// What was to be joined.
+        channel: Channel,
+        /// Of the receiver.
+        family: Family,
+        /// Of the receiver.
+        port: u16,
+    },
+    /// The group is joined from any source, and now from one, or the other way round.
+    #[error("{0} is joined both from one source and from any: leave the other channel first")]
+    Mixed(IpAddr),
+    /// The system limits the memberships of a socket.
+    #[error("cannot join {channel}: too many memberships; {}", limits(.channel))]
+    TooMany {
+        /// What was to be joined.
+        channel: Channel,
+    },
+    /// The interface is gone, down, or has no address of the family.
+    #[error("cannot join {channel} on {interface}: the interface is gone or cannot do multicast")]
+    Interface {
+        /// What was to be joined.
+        channel: Channel,
+        /// The interface.
+        interface: String,
+    },
+    /// The system refuses something else.
+    #[error("cannot join {channel} on {interface}: {source}")]
+    System {
+        /// What was to be joined.
+        channel: Channel,
+        /// The interface.
+        interface: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// The limits that a socket may have run into.
+fn limits(channel: &Channel) -> &'static str {
+    match (channel.group, channel.source) {
+        (IpAddr::V4(_), None) => "raise `sysctl net.ipv4.igmp_max_memberships`",
+        (IpAddr::V4(_), Some(_)) => {
+            "raise `sysctl net.ipv4.igmp_max_memberships` or, for many sources of one group, \
+             `net.ipv4.igmp_max_msf`"
+        }
+        (IpAddr::V6(_), None) => "raise `sysctl net.core.optmem_max`",
+        (IpAddr::V6(_), Some(_)) => {
+            "raise `sysctl net.core.optmem_max` or, for many sources of one group, \
+             `net.ipv6.mld_max_msf`"
+        }
+    }
+}
+
+/// A datagram.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a> {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// The group and port that it was sent to.
+    pub to: SocketAddr,
+    /// UDP payload.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Received<'a> {
+    /// The datagram as an engine takes it: by the channel of its group and its sender.
+    pub fn datagram(&self) -> Datagram<'a> {
+        let channel =
+            Channel { source: Some(self.from.ip()), group: self.to.ip(), port: self.to.port() };
+        Datagram { by: Address::Channel(channel), payload: self.payload }
+    }
+}
+
+/// What one [`Receiver::receive`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reception {
+    /// Datagrams handed over.
+    pub datagrams: usize,
+    /// Their bytes, without headers.
+    pub bytes: u64,
+    /// Whether the [`Waker`] was called.
+    pub woken: bool,
+}
+
+/// What did not reach the application, since the receiver was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DropCounts {
+    /// Messages that the kernel dropped because the receive buffer was full. Datagrams that it
+    /// had coalesced count as one.
+    pub kernel: u64,
+    /// Messages to a group or an address that is not joined.
+    pub not_joined: u64,
+    /// Messages from another than the source of the channel.
+    pub other_source: u64,
+    /// Messages that were cut off or lacked an address.
+    pub malformed: u64,
+}
+
+/// Receives the datagrams of channels of one family that share a port, by one interface.
+///
+/// Several receivers on one host, in the same or in different processes, all get the datagrams of
+/// the channels that they have joined.
+#[derive(Debug)]
+pub struct Receiver {
+    socket: UdpSocket,
+    family: Family,
+    port: u16,
+    interface: Interface,
+    buffer: BufferSize,
+    joined: Vec<Channel>,
+    messages: Messages,
+    drops: DropCounts,
+    /// The kernel's counter when it was last read.
+    kernel_drops: u32,
+}
+
+/// Where messages are received.
+struct Messages {
+    buffers: Vec<Box<[u8]>>,
+    envelopes: Vec<Envelope>,
+}
+
+impl std::fmt::Debug for Messages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} buffers", self.buffers.len())
+    }
+}
+
+impl Receiver {
+    /// Opens a socket that receives nothing before a channel is joined. Port 0 lets the system
+    /// choose.
+    ///
+    /// # Errors
+    ///
+    /// When the port is taken by somebody who does not share it, or the system refuses.
+    pub fn open(
+        port: u16,
+        family: Family,
+        interface: &Interface,
+        options: &ReceiverOptions,
+    ) -> Result<Receiver, OpenReceiverError> {
+        let system = |source: std::io::Error| OpenReceiverError::System { port, source };
+        let domain = match family {
+            Family::V4 => Domain::IPV4,
+            Family::V6 => Domain::IPV6,
+        };
+        let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)).map_err(system)?;
+        prepare(&socket, family, options).map_err(system)?;
+        let wanted = buffers::bytes_for(options.rate);
+        let buffer = buffers::set_receive_buffer(&socket, wanted).map_err(system)?;
+        // The wildcard, as several groups may be joined: a bound group would be the only one.
+        let any = match family {
+            Family::V4 => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+            Family::V6 => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
+        };
+        socket.bind(&any.into()).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AddrInUse => OpenReceiverError::PortTaken(port),
+            _ => system(error),
+        })?;
+        let socket = UdpSocket::from(socket);
+        let batch = options.batch.clamp(1, sys::MAX_MESSAGES);
+        Ok(Receiver {
+            port: socket.local_addr().map_err(system)?.port(),
+            socket,
+            family,
+            interface: interface.clone(),
+            buffer,
+            joined: Vec::new(),
+            messages: Messages {
+                buffers: (0..batch).map(|_| vec![0; BUFFER_BYTES].into()).collect(),
+                envelopes: vec![Envelope::new(); batch],
+            },
+            drops: DropCounts::default(),
+            kernel_drops: 0,
+        })
+    }
+
+    /// The port that it receives on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The interface that it joins channels on.
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// The receive buffer that the system gave.
+    pub fn buffer(&self) -> BufferSize {
+        self.buffer
+    }
+
+    /// The channels that are joined, in the order in which they were.
+    pub fn joined(&self) -> &[Channel] {
+        &self.joined
+    }
+
+    /// Joins a channel: with its source, if it has one, or from any. Does nothing if it is joined.
+    ///
+    /// # Errors
+    ///
+    /// When the channel does not suit this receiver, or the system refuses.
+    pub fn join(&mut self, channel: &Channel) -> Result<(), JoinError> {
+        self.check(channel)?;
+        if self.joined.contains(channel) {
+            return Ok(());
+        }
+        let same_group = self.joined.iter().find(|joined| joined.group == channel.group);
+        if same_group.is_some_and(|joined| joined.source.is_some() != channel.source.is_some()) {
+            return Err(JoinError::Mixed(channel.group));
+        }
+        self.change(Change::Join, channel).map_err(|errno| self.join_error(errno, channel))?;
+        self.joined.push(*channel);
+        Ok(())
+    }
+
+    /// Leaves a channel. Does nothing if it is not joined.
+    ///
+    /// Datagrams of the channel that the kernel already holds are discarded when they are read.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses; the channel counts as left even then, as it does when the
+    /// interface has vanished.
+    pub fn leave(&mut self, channel: &Channel) -> Result<(), JoinError> {
+        let Some(place) = self.joined.iter().position(|joined| joined == channel) else {
+            return Ok(());
+        };
+        self.joined.remove(place);
+        match self.change(Change::Leave, channel) {
+            Err(Errno::EADDRNOTAVAIL | Errno::ENODEV) | Ok(()) => Ok(()),
+            Err(errno) => Err(self.join_error(errno, channel)),
+        }
+    }
+
+    fn check(&self, channel: &Channel) -> Result<(), JoinError> {
+        if !channel.group.is_multicast() {
+            return Err(JoinError::NotMulticast(channel.group));
+        }
+        let addresses = [Some(channel.group), channel.source];
+        let mut families = addresses.into_iter().flatten().map(Family::of);
+        if channel.port != self.port || families.any(|family| family != self.family) {
+            let (family, port) = (self.family, self.port);
+            return Err(JoinError::Foreign { channel: *channel, family, port });
+        }
+        Ok(())
+    }
+
+    fn change(&self, change: Change, channel: &Channel) -> Result<(), Errno> {
+        let (fd, index) = (self.socket.as_fd(), self.interface.index);
+        sys::change_membership(fd, change, index, channel.group, channel.source)
+    }
+
+    fn join_error(&self, errno: Errno, channel: &Channel) -> JoinError {
+        let (channel, interface) = (*channel, self.interface.name.clone());
+        match errno {
+            Errno::ENOBUFS | Errno::ENOMEM => JoinError::TooMany { channel },
+            Errno::ENODEV => JoinError::Interface { channel, interface },
+            errno => JoinError::System { channel, interface, source: errno.into() },
+        }
+    }
+
+    /// Waits until datagrams come, `waker` is called, or `timeout` has passed (`None`: for ever);
+    /// then calls `f` for each datagram that is there, up to one batch. May return early with
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses to receive or to wait.
+    pub fn receive(
+        &mut self,
+        timeout: Option<Duration>,
+        waker: Option<&Waker>,
+        mut f: impl FnMut(Received<'_>),
+    ) -> std::io::Result<Reception> {
+        let mut reception = Reception::default();
+        if waker.is_some_and(Waker::take) {
+            reception.woken = true;
+        }
+        if self.receive_ready(&mut f, &mut reception)? || reception.woken {
+            return Ok(reception);
+        }
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Ok(reception);
+        }
+        let ours = self.socket.as_fd();
+        let ready = match waker {
+            None => wake::wait_for([ours], PollFlags::POLLIN, timeout)?[0],
+            Some(waker) => {
+                let fds = [ours, waker.as_fd()];
+                let [ready, called] = wake::wait_for(fds, PollFlags::POLLIN, timeout)?;
+                if called {
+                    waker.take();
+                    reception.woken = true;
+                }
+                ready
+            }
+        };
+        if ready {
+            self.receive_ready(&mut f, &mut reception)?;
+        }
+        Ok(reception)
+    }
+
+    /// Receives one batch without waiting. Says whether there was any.
+    fn receive_ready(
+        &mut self,
+        f: &mut impl FnMut(Received<'_>),
+        reception: &mut Reception,
+    ) -> std::io::Result<bool> {
+        let Messages { buffers, envelopes } = &mut self.messages;
+        let count = match sys::receive(self.socket.as_fd(), buffers, envelopes) {
+            Ok(count) => count,
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(false),
+            Err(errno) => return Err(errno.into()),
+        };
+        for (envelope, buffer) in envelopes.iter().zip(buffers).take(count) {
+            let details = envelope.details();
+            if let Some(drops) = details.drops {
+                // The counter wraps; so does the difference.
+                self.drops.kernel += u64::from(drops.wrapping_sub(self.kernel_drops));
+                self.kernel_drops = drops;
+            }
+            let (Some(from), Some(to), false) =
+                (envelope.from(), details.to, envelope.is_truncated())
+            else {
+                self.drops.malformed += 1;
+                continue;
+            };
+            match accepts(&self.joined, to, from.ip()) {
+                Verdict::Accept => {}
+                Verdict::NotJoined => {
+                    self.drops.not_joined += 1;
+                    continue;
+                }
+                Verdict::OtherSource => {
+                    self.drops.other_source += 1;
+                    continue;
+                }
+            }
+            let to = SocketAddr::new(to, self.port);
+            let message = &buffer[..envelope.len.min(buffer.len())];
+            for payload in segments(message, details.segment) {
+                reception.datagrams += 1;
+                reception.bytes += payload.len() as u64;
+                f(Received { from, to, payload });
+            }
+        }
+        Ok(count > 0)
+    }
+
+    /// What did not reach the application. Asks the kernel for its newest count.
+    pub fn drops(&mut self) -> DropCounts {
+        if let Ok(drops) = sys::drops(self.socket.as_fd()) {
+            self.drops.kernel += u64::from(drops.wrapping_sub(self.kernel_drops));
+            self.kernel_drops = drops;
+        }
+        self.drops
+    }
+}
+
+impl AsFd for Receiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Sets the options of the socket.
+fn prepare(socket: &Socket, family: Family, options: &ReceiverOptions) -> std::io::Result<()> {
+    socket.set_nonblocking(true)?;
+    // With this alone, each socket on the port gets each multicast datagram; SO_REUSEPORT would
+    // share them out.
+    socket.set_reuse_address(true)?;
+    setsockopt(socket, sockopt::RxqOvfl, &1)?;
+    match family {
+        Family::V4 => {
+            socket.set_multicast_all_v4(false)?;
+            setsockopt(socket, sockopt::Ipv4PacketInfo, &true)?;
+        }
+        Family::V6 => {
+            socket.set_only_v6(true)?;
+            // Since Linux 4.20; without it, the check of each datagram does.
+            let _ = socket.set_multicast_all_v6(false);
+            setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &true)?;
+        }
+    }
+    if options.offload {
+        // Since Linux 5.0; without it, each message is one datagram.
+        let _ = setsockopt(socket, sockopt::UdpGroSegment, &true);
+    }
+    Ok(())
+}
+
+enum Verdict {
+    Accept,
+    NotJoined,
+    OtherSource,
+}
+
+/// Whether a joined channel takes datagrams to this group from this source.
+fn accepts(joined: &[Channel], to: IpAddr, from: IpAddr) -> Verdict {
+    let mut verdict = Verdict::NotJoined;
+    for channel in joined.iter().filter(|channel| channel.group == to) {
+        if channel.source.is_none_or(|source| source == from) {
+            return Verdict::Accept;
+        }
+        verdict = Verdict::OtherSource;
+    }
+    verdict
+}
+
+/// Splits a message into the datagrams that it was made of. An empty one is one datagram.
+fn segments(message: &[u8], segment: Option<usize>) -> impl Iterator<Item = &[u8]> {
+    let whole = message.len().max(1);
+    let bytes = segment.filter(|bytes| *bytes > 0).unwrap_or(whole);
+    let empty = message.is_empty().then_some(message);
+    empty.into_iter().chain(message.chunks(bytes))
+}

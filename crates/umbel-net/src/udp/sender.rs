@@ -1,0 +1,510 @@
+//! Sends datagrams to multicast groups, many with one system call.
+
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::PollFlags;
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
+use socket2::{Domain, Protocol, Socket, Type};
+use umbel_engine::TransmitBuf;
+use umbel_engine::units::Rate;
+
+use crate::buffers::{self, BufferSize};
+use crate::interface::{Family, Interface, InterfaceError};
+use crate::udp::MAX_PAYLOAD;
+use crate::{sys, wake};
+
+/// Most datagrams of one batch: what every kernel with segmentation offload takes.
+const MAX_SEGMENTS: usize = sys::MAX_SENT;
+
+/// How long a send waits for room before it gives up.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
+/// How long to wait when the system has no memory for a packet, which it does not say the end of.
+const NO_MEMORY_WAIT: Duration = Duration::from_millis(1);
+
+/// How to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SenderOptions {
+    /// Of the groups to send to.
+    pub family: Family,
+    /// An address of the interface to send from; `None` takes its first. It is what receivers of
+    /// a source-specific channel name.
+    pub source: Option<IpAddr>,
+    /// UDP source port; 0 lets the system choose.
+    pub port: u16,
+    /// How many routers may forward a datagram, plus one: 1 stays on the link.
+    pub hop_limit: u8,
+    /// Whether receivers on this host get the datagrams too.
+    pub loopback: bool,
+    /// The rate that the send buffer is sized for.
+    pub rate: Option<Rate>,
+    /// Whether to let the kernel or the network card cut batches into packets, where they can.
+    pub offload: bool,
+}
+
+impl SenderOptions {
+    /// Sends from any port, over up to 31 routers, to receivers on this host too, without a limit
+    /// of the rate.
+    pub fn new(family: Family) -> SenderOptions {
+        SenderOptions {
+            family,
+            source: None,
+            port: 0,
+            hop_limit: 32,
+            loopback: true,
+            rate: None,
+            offload: true,
+        }
+    }
+}
+
+/// Why a sender cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenSenderError {
+    /// The interface cannot be used.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// The source address is not one of the interface, or of the other family.
+    #[error("{address} is no {family} address of {interface}: use one that is")]
+    Source {
+        /// What was asked for.
+        address: IpAddr,
+        /// What it should be.
+        family: Family,
+        /// The interface with its addresses.
+        interface: String,
+    },
+    /// Somebody else uses the port.
+    #[error("UDP port {0} is taken: use another, or see who has it with `ss -ulpn`")]
+    PortTaken(u16),
+    /// The system refuses something else.
+    #[error("cannot open a UDP socket on {interface}: {source}")]
+    System {
+        /// The interface.
+        interface: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Why datagrams were not sent.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// A datagram does not fit the link whole, and is never cut.
+    #[error(
+        "a datagram of {bytes} bytes does not fit the MTU of {interface} ({mtu} bytes with its \
+         headers): choose smaller packets, or `ip link set dev {interface} mtu {}`", bytes + headers
+    )]
+    TooLong {
+        /// UDP payload.
+        bytes: usize,
+        /// Of the interface, when the sender was opened.
+        mtu: usize,
+        /// Bytes of the IP and UDP headers.
+        headers: usize,
+        /// The interface.
+        interface: String,
+    },
+    /// The system does not let the datagram out.
+    #[error("sending to {0} is not permitted: a firewall rule drops it (`nft list ruleset`)")]
+    Refused(SocketAddr),
+    /// No route leads to the group.
+    #[error("no route to {to} by {interface}: `ip route add {} dev {interface}`", route(to))]
+    Unreachable {
+        /// Where it should have gone.
+        to: SocketAddr,
+        /// The interface.
+        interface: String,
+    },
+    /// The interface went down or away.
+    #[error("interface {0} is down: `ip link set dev {0} up`")]
+    Down(String),
+    /// The socket or the system had no room for a whole second.
+    #[error("{0} has taken no packet for a second: its queue is full")]
+    Stuck(String),
+    /// The system refuses something else.
+    #[error("cannot send to {to}: {source}")]
+    System {
+        /// Where it should have gone.
+        to: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl SendError {
+    /// Whether it may pass by itself, so that to send on is right: what was not sent counts as
+    /// lost.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            SendError::Refused(_)
+            | SendError::Unreachable { .. }
+            | SendError::Down(_)
+            | SendError::Stuck(_) => true,
+            SendError::TooLong { .. } | SendError::System { .. } => false,
+        }
+    }
+}
+
+/// The prefix of all multicast addresses of the group's family.
+fn route(to: &SocketAddr) -> &'static str {
+    if to.is_ipv4() { "224.0.0.0/4" } else { "ff00::/8 table local" }
+}
+
+/// What one [`Sender::send`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendReport {
+    /// Datagrams sent.
+    pub datagrams: usize,
+    /// Bytes sent, without headers.
+    pub bytes: u64,
+}
+
+/// What a sender has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendCounts {
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// Bytes sent, without headers.
+    pub bytes: u64,
+    /// System calls that sent something.
+    pub calls: u64,
+    /// Times that there was no room at first.
+    pub waits: u64,
+    /// Datagrams that an error kept from being sent.
+    pub unsent: u64,
+    /// Errors that [are transient](SendError::is_transient).
+    pub transient_errors: u64,
+}
+
+/// Sends to multicast groups of one family by one interface.
+#[derive(Debug)]
+pub struct Sender {
+    socket: UdpSocket,
+    source: SocketAddr,
+    interface: Interface,
+    family: Family,
+    buffer: BufferSize,
+    offload: bool,
+    counts: SendCounts,
+}
+
+impl Sender {
+    /// Opens a socket that sends from the interface's address, so that receivers of a
+    /// source-specific channel see the source that they asked for. Its datagrams are never
+    /// fragmented.
+    ///
+    /// # Errors
+    ///
+    /// When the interface or its address cannot be used, or the port is taken.
+    pub fn open(interface: &Interface, options: &SenderOptions) -> Result<Sender, OpenSenderError> {
+        let source = source_address(interface, options)?;
+        let system = |source: std::io::Error| OpenSenderError::System {
+            interface: interface.name.clone(),
+            source,
+        };
+        let domain = Domain::for_address(source);
+        let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)).map_err(system)?;
+        prepare(&socket, interface, options).map_err(system)?;
+        let wanted = buffers::bytes_for(options.rate);
+        let buffer = buffers::set_send_buffer(&socket, wanted).map_err(system)?;
+        socket.bind(&source.into()).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AddrInUse => OpenSenderError::PortTaken(options.port),
+            _ => system(error),
+        })?;
+        let socket = UdpSocket::from(socket);
+        Ok(Sender {
+            source: socket.local_addr().map_err(system)?,
+            socket,
+            interface: interface.clone(),
+            family: options.family,
+            buffer,
+            offload: options.offload,
+            counts: SendCounts::default(),
+        })
+    }
+
+    /// The address and port that receivers see as the source.
+    pub fn source(&self) -> SocketAddr {
+        self.source
+    }
+
+    /// The interface that it sends by.
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// The send buffer that the system gave.
+    pub fn buffer(&self) -> BufferSize {
+        self.buffer
+    }
+
+    /// Whether batches leave as one, to be cut by the kernel or the network card. It turns false
+    /// for good when the system refuses one.
+    pub fn offloads(&self) -> bool {
+        self.offload
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> SendCounts {
+        self.counts
+    }
+
+    /// The longest datagram that fits the interface's MTU, in bytes.
+    pub fn max_datagram(&self) -> usize {
+        self.interface.mtu.saturating_sub(self.family.header_bytes()).min(MAX_PAYLOAD)
+    }
+
+    /// How many datagrams of `bytes` one system call sends. At least 1.
+    pub fn max_batch(&self, bytes: usize) -> usize {
+        if self.offload {
+            (MAX_PAYLOAD / bytes.max(1)).clamp(1, MAX_SEGMENTS)
+        } else {
+            MAX_SEGMENTS
+        }
+    }
+
+    /// Sends all datagrams of `buf`. Waits while there is no room, up to a second.
+    ///
+    /// # Errors
+    ///
+    /// The first that keeps datagrams from being sent: those, and all that follow, are given up
+    /// and counted as unsent.
+    pub fn send(&mut self, to: SocketAddr, buf: &TransmitBuf) -> Result<SendReport, SendError> {
+        let name = SockaddrStorage::from(to);
+        let mut report = SendReport::default();
+        let mut run = Run::default();
+        let mut result = Ok(());
+        for (head, body) in buf.iter() {
+            if run.is_closed_to(head.len() + body.len()) {
+                result = self.send_run(&name, &run, &mut report);
+                if result.is_err() {
+                    break;
+                }
+                run = Run::default();
+            }
+            run.push(head, body);
+        }
+        if result.is_ok() && run.count > 0 {
+            result = self.send_run(&name, &run, &mut report);
+        }
+        self.counts.datagrams += report.datagrams as u64;
+        self.counts.bytes += report.bytes;
+        result.map_err(|(errno, bytes)| {
+            self.counts.unsent += (buf.len() - report.datagrams) as u64;
+            let error = self.error(errno, to, bytes);
+            self.counts.transient_errors += u64::from(error.is_transient());
+            error
+        })?;
+        Ok(report)
+    }
+
+    /// Sends the datagrams of a run, and adds them to the report. On an error it also gives the
+    /// length of the datagrams.
+    fn send_run(
+        &mut self,
+        to: &SockaddrStorage,
+        run: &Run<'_>,
+        report: &mut SendReport,
+    ) -> Result<(), (Errno, usize)> {
+        if run.count > 1 && self.offload {
+            match self.send_offloaded(to, run) {
+                // The device or an older kernel does not cut batches: do it here from now on.
+                // EINVAL may also mean that a segment is too long, which comes out below.
+                Err(Errno::EIO | Errno::EINVAL | Errno::EOPNOTSUPP) => {}
+                Err(errno) => return Err((errno, run.segment)),
+                Ok(()) => {
+                    report.datagrams += run.count;
+                    report.bytes += run.bytes as u64;
+                    return Ok(());
+                }
+            }
+        }
+        let refused = run.count > 1 && self.offload;
+        let mut start = 0;
+        while start < run.count {
+            let datagrams = &run.slices[start..run.count];
+            let sent = self.send_each(to, datagrams).map_err(|errno| (errno, run.segment))?;
+            for [head, body] in &datagrams[..sent] {
+                report.bytes += (head.len() + body.len()) as u64;
+            }
+            report.datagrams += sent;
+            start += sent;
+        }
+        if refused {
+            self.offload = false;
+        }
+        Ok(())
+    }
+
+    /// Sends the run as one message that is cut into segments further down.
+    fn send_offloaded(&mut self, to: &SockaddrStorage, run: &Run<'_>) -> Result<(), Errno> {
+        // A run of several is at most `MAX_PAYLOAD` long.
+        let segment = run.segment as u16;
+        let control = [ControlMessage::UdpGsoSegments(&segment)];
+        let slices = run.slices[..run.count].as_flattened();
+        self.with_room(|socket| {
+            sendmsg(socket.as_raw_fd(), slices, &control, MsgFlags::MSG_DONTWAIT, Some(to))
+        })?;
+        Ok(())
+    }
+
+    /// Sends datagrams as separate messages; says how many.
+    fn send_each(
+        &mut self,
+        to: &SockaddrStorage,
+        datagrams: &[[IoSlice<'_>; 2]],
+    ) -> Result<usize, Errno> {
+        self.with_room(|socket| sys::send(socket, to, datagrams))
+    }
+
+    /// Repeats a system call until there is room for what it sends, up to [`MAX_WAIT`].
+    fn with_room<T>(
+        &mut self,
+        mut call: impl FnMut(BorrowedFd<'_>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let mut waited = Duration::ZERO;
+        loop {
+            self.counts.calls += 1;
+            let errno = match call(self.socket.as_fd()) {
+                Ok(value) => return Ok(value),
+                Err(Errno::EINTR) => continue,
+                Err(errno @ (Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM)) => errno,
+                Err(errno) => return Err(errno),
+            };
+            if waited >= MAX_WAIT {
+                return Err(errno);
+            }
+            self.counts.waits += 1;
+            let start = std::time::Instant::now();
+            if errno == Errno::EAGAIN {
+                let fd = self.socket.as_fd();
+                let _ =
+                    wake::wait_for([fd], PollFlags::POLLOUT, Some(MAX_WAIT.saturating_sub(waited)));
+            } else {
+                std::thread::sleep(NO_MEMORY_WAIT);
+            }
+            waited += start.elapsed();
+        }
+    }
+
+    fn error(&self, errno: Errno, to: SocketAddr, bytes: usize) -> SendError {
+        let interface = self.interface.name.clone();
+        match errno {
+            Errno::EMSGSIZE => SendError::TooLong {
+                bytes,
+                mtu: self.interface.mtu,
+                headers: self.family.header_bytes(),
+                interface,
+            },
+            Errno::EPERM | Errno::EACCES => SendError::Refused(to),
+            Errno::ENETUNREACH | Errno::EHOSTUNREACH => SendError::Unreachable { to, interface },
+            Errno::ENETDOWN | Errno::ENODEV | Errno::ENXIO => SendError::Down(interface),
+            Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM => SendError::Stuck(interface),
+            errno => SendError::System { to, source: errno.into() },
+        }
+    }
+}
+
+impl AsFd for Sender {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The address to bind to.
+fn source_address(
+    interface: &Interface,
+    options: &SenderOptions,
+) -> Result<SocketAddr, OpenSenderError> {
+    let address = match options.source {
+        None => interface.address(options.family)?,
+        Some(address) if Family::of(address) == options.family && interface.has(address) => address,
+        Some(address) => {
+            return Err(OpenSenderError::Source {
+                address,
+                family: options.family,
+                interface: interface.to_string(),
+            });
+        }
+    };
+    Ok(match address {
+        IpAddr::V4(v4) => SocketAddr::from((v4, options.port)),
+        IpAddr::V6(v6) => {
+            let scope = if v6.is_unicast_link_local() { interface.index } else { 0 };
+            SocketAddrV6::new(v6, options.port, 0, scope).into()
+        }
+    })
+}
+
+/// Sets the options of the socket.
+fn prepare(socket: &Socket, interface: &Interface, options: &SenderOptions) -> std::io::Result<()> {
+    socket.set_nonblocking(true)?;
+    let fd = socket.as_fd();
+    match options.family {
+        Family::V4 => {
+            sys::set_multicast_interface_v4(fd, interface.index)?;
+            socket.set_multicast_loop_v4(options.loopback)?;
+            socket.set_multicast_ttl_v4(options.hop_limit.into())?;
+            // Sets "don't fragment" and ignores what routers say about the path's MTU.
+            let probe = libc::IP_PMTUDISC_PROBE;
+            sys::set_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)?;
+        }
+        Family::V6 => {
+            socket.set_only_v6(true)?;
+            socket.set_multicast_if_v6(interface.index)?;
+            socket.set_multicast_loop_v6(options.loopback)?;
+            socket.set_multicast_hops_v6(options.hop_limit.into())?;
+            let probe = libc::IPV6_PMTUDISC_PROBE;
+            sys::set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
+            sys::set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// Successive datagrams that can be sent as one: equally long, but for a shorter last one.
+struct Run<'a> {
+    /// Head and body of each.
+    slices: [[IoSlice<'a>; 2]; MAX_SEGMENTS],
+    count: usize,
+    /// Length of each but the last.
+    segment: usize,
+    bytes: usize,
+    /// Whether the last one is shorter, so that none may follow.
+    ended: bool,
+}
+
+impl Default for Run<'_> {
+    fn default() -> Self {
+        let slices = [[IoSlice::new(&[]); 2]; MAX_SEGMENTS];
+        Run { slices, count: 0, segment: 0, bytes: 0, ended: false }
+    }
+}
+
+impl<'a> Run<'a> {
+    /// Whether a datagram of `bytes` cannot be added.
+    fn is_closed_to(&self, bytes: usize) -> bool {
+        self.count > 0
+            && (self.ended
+                || self.count == MAX_SEGMENTS
+                || bytes == 0
+                || bytes > self.segment
+                || self.bytes + bytes > MAX_PAYLOAD)
+    }
+
+    fn push(&mut self, head: &'a [u8], body: &'a [u8]) {
+        let bytes = head.len() + body.len();
+        if self.count == 0 {
+            self.segment = bytes;
+        }
+        self.slices[self.count] = [IoSlice::new(head), IoSlice::new(body)];
+        self.count += 1;
+        self.bytes += bytes;
+        self.ended = bytes < self.segment;
+    }
+}

@@ -1,0 +1,173 @@
+//! Waiting for sockets and deadlines, and interrupting such a wait from another thread.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+
+/// Interrupts a thread that waits. Clones wake the same thread.
+///
+/// Several calls of [`wake`](Waker::wake) before the thread looks are one. A thread that finds
+/// itself woken must look at everything that it can be woken for.
+#[derive(Clone, Debug)]
+pub struct Waker {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Whether somebody has called since the thread last looked. Spares system calls: only the
+    /// first call writes to `event`.
+    called: AtomicBool,
+    event: EventFd,
+}
+
+impl Waker {
+    /// A waker that nobody has called yet.
+    ///
+    /// # Errors
+    ///
+    /// When the process has no file descriptor left.
+    pub fn new() -> std::io::Result<Waker> {
+        let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(Waker { shared: Arc::new(Shared { called: AtomicBool::new(false), event }) })
+    }
+
+    /// Ends the wait of the thread, or its next one if it does not wait now.
+    pub fn wake(&self) {
+        if !self.shared.called.swap(true, Ordering::AcqRel) {
+            // It fails only if the counter is full, and then the thread wakes anyway.
+            let _ = self.shared.event.write(1);
+        }
+    }
+
+    /// Whether somebody has called since the last time. Costs no system call if not.
+    pub fn take(&self) -> bool {
+        self.shared.called.load(Ordering::Acquire) && self.clear()
+    }
+
+    /// Takes back the event and then the flag, in this order: a call in between is one that the
+    /// thread, which is about to look, sees the reason of.
+    fn clear(&self) -> bool {
+        let _ = self.shared.event.read();
+        self.shared.called.swap(false, Ordering::AcqRel)
+    }
+
+    /// Waits until somebody calls, or for `timeout` (`None`: for ever). Says whether somebody
+    /// called. May return early.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses to wait.
+    pub fn wait(&self, timeout: Option<Duration>) -> std::io::Result<bool> {
+        if self.take() {
+            return Ok(true);
+        }
+        let [called] = wait_for([self.as_fd()], PollFlags::POLLIN, timeout)?;
+        Ok(called && { self.clear() })
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.event.as_fd()
+    }
+}
+
+/// Waits until one of `fds` is ready for `events`, or for `timeout` to the nanosecond (`None`: for
+/// ever). Says which are ready; none if the time is up or a signal came.
+///
+/// # Errors
+///
+/// When the system refuses to wait.
+pub fn wait_for<const N: usize>(
+    fds: [BorrowedFd<'_>; N],
+    events: PollFlags,
+    timeout: Option<Duration>,
+) -> std::io::Result<[bool; N]> {
+    let mut polled = fds.map(|fd| PollFd::new(fd, events));
+    match ppoll(&mut polled, timeout.map(TimeSpec::from_duration), None) {
+        Ok(_) => Ok(polled.map(|fd| fd.any().unwrap_or(false))),
+        Err(Errno::EINTR) => Ok([false; N]),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Lets the waits of the calling thread end on time: by default the system may put off each of
+/// them by 50 µs.
+///
+/// # Errors
+///
+/// When the system refuses.
+pub fn wait_precisely() -> std::io::Result<()> {
+    Ok(nix::sys::prctl::set_timerslack(1)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_when_its_time_is_up() {
+        let waker = Waker::new().unwrap();
+        let start = Instant::now();
+        assert!(!waker.wait(Some(Duration::from_millis(20))).unwrap());
+        assert!(start.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn calls_before_the_wait_end_it_once() {
+        let waker = Waker::new().unwrap();
+        waker.wake();
+        waker.wake();
+        assert!(waker.wait(None).unwrap());
+        assert!(!waker.take());
+        assert!(!waker.wait(Some(Duration::from_millis(1))).unwrap());
+        waker.wake();
+        assert!(waker.take());
+    }
+
+    #[test]
+    fn another_thread_ends_the_wait() {
+        let waker = Waker::new().unwrap();
+        let theirs = waker.clone();
+        let caller = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(10));
+            theirs.wake();
+        });
+        assert!(waker.wait(Some(Duration::from_secs(10))).unwrap());
+        caller.join().unwrap();
+    }
+
+    #[test]
+    fn no_call_is_lost_between_two_threads() {
+        let waker = Waker::new().unwrap();
+        let theirs = waker.clone();
+        let (give, take) = crossbeam_channel::unbounded();
+        let giver = thread::spawn(move || {
+            for n in 0..20_000_u32 {
+                give.send(n).unwrap();
+                theirs.wake();
+            }
+        });
+        let mut expected = 0;
+        while expected < 20_000 {
+            waker.wait(Some(Duration::from_secs(5))).unwrap();
+            let before = expected;
+            while let Ok(n) = take.try_recv() {
+                assert_eq!(n, expected);
+                expected += 1;
+            }
+            let _ = before;
+        }
+        giver.join().unwrap();
+    }
+}
