@@ -70,12 +70,12 @@ impl Scheme {
         }
     }
 
-    /// The greatest object in bytes that the OTI can describe: 48 bits, or what
-    /// [RFC 6330 §3.3.2] allows.
+    /// The greatest object in bytes that the OTI can describe: 48 bits, or 255 blocks of the most
+    /// and longest symbols [RFC 6330 §4.4.1.2, erratum 5548].
     pub const fn max_object_len(self) -> u64 {
         match self {
             Scheme::NoCode | Scheme::ReedSolomon => (1 << 48) - 1,
-            Scheme::RaptorQ => 946_270_874_880,
+            Scheme::RaptorQ => 942_574_504_275,
         }
     }
 }
@@ -271,7 +271,7 @@ mod tests {
             Oti { object_len: u64::MAX, ..RS },
             Oti { object_len: (1 << 24) * 128 * 1376 + 1, ..RS },
             Oti { max_block_symbols: 56_404, ..raptorq },
-            Oti { object_len: 946_270_874_881, ..raptorq },
+            Oti { object_len: 942_574_504_276, ..raptorq },
             Oti { symbol_len: 1, max_block_symbols: 1, object_len: 256, ..raptorq },
         ] {
             assert!(oti.check().is_err(), "{oti:?}");

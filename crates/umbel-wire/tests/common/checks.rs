@@ -1,0 +1,50 @@
+//! What must hold for any bytes at all. The fuzz targets run these, and `corpus.rs` runs them on
+//! the corpora of the fuzz targets.
+
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "shared by test binaries")]
+
+use umbel_wire::control::{self, FrameHeader};
+use umbel_wire::repository::{ClientMessage, ServerMessage};
+use umbel_wire::{DataHeader, DataPacket, Parsed};
+
+/// What is parsed can be emitted, and comes back.
+pub fn data_packet(bytes: &[u8]) {
+    let Ok(packet) = DataPacket::parse(bytes) else { return };
+    let mut again = vec![0; DataHeader::MAX_LEN];
+    let len = packet.header().emit(&mut again).unwrap();
+    again.truncate(len);
+    again.extend_from_slice(packet.symbol);
+    assert_eq!(DataPacket::parse(&again), Ok(packet));
+}
+
+/// What is parsed can be emitted, and comes back.
+pub fn client_message(bytes: &[u8]) {
+    let Ok(Parsed::Message { message, .. }) = ClientMessage::parse(bytes) else { return };
+    let mut again = Vec::new();
+    message.emit(&mut again);
+    assert_eq!(ClientMessage::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
+}
+
+/// What is parsed can be emitted, and comes back.
+pub fn server_message(bytes: &[u8]) {
+    let Ok(Parsed::Message { message, .. }) = ServerMessage::parse(bytes) else { return };
+    let mut again = Vec::new();
+    message.emit(&mut again);
+    assert_eq!(ServerMessage::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
+}
+
+/// A stream tells the same however much of it is there: nothing yet, and then the same header or
+/// an error.
+pub fn control_peek(bytes: &[u8]) {
+    let whole = control::peek(bytes);
+    for len in 0..bytes.len().min(FrameHeader::LEN) {
+        match control::peek(&bytes[..len]) {
+            Ok(None) => {}
+            Ok(Some(header)) => assert_eq!(whole, Ok(Some(header))),
+            Err(_) => assert!(whole.is_err()),
+        }
+    }
+    if let Ok(Some(header)) = whole {
+        assert!(header.body_len <= control::MAX_BODY && bytes.len() >= FrameHeader::LEN);
+    }
+}

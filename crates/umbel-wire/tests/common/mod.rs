@@ -1,0 +1,269 @@
+//! Strategies for every packet and message that Umbel can send.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use umbel_wire::repository::{
+    Announcement, ClientMessage, ItemInfo, Need, NeedRun, ServerMessage, SymbolRun, limits,
+};
+use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
+
+pub fn schemes() -> impl Strategy<Value = Scheme> {
+    prop_oneof![Just(Scheme::NoCode), Just(Scheme::ReedSolomon), Just(Scheme::RaptorQ)]
+}
+
+/// OTIs that are the same after EXT_FTI. For RaptorQ that takes the smallest block limit of the
+/// partition.
+pub fn otis(scheme: Scheme) -> impl Strategy<Value = Oti> {
+    let object_len = prop_oneof![0..100_000_u64, 0..=scheme.max_object_len()];
+    (object_len, 1..=u16::MAX, 1..=scheme.max_block_symbols(), 0..=255_u16)
+        .prop_map(move |(object_len, symbol_len, block, more)| {
+            let max_encoding_symbols =
+                if scheme == Scheme::ReedSolomon { block.saturating_add(more).min(255) } else { 0 };
+            let oti = Oti {
+                scheme,
+                object_len,
+                symbol_len,
+                max_block_symbols: block,
+                max_encoding_symbols,
+            };
+            if scheme == Scheme::RaptorQ { smallest_block_limit(oti) } else { oti }
+        })
+        .prop_filter("the blocks can be numbered", |oti| oti.check().is_ok())
+}
+
+fn smallest_block_limit(oti: Oti) -> Oti {
+    let symbols = oti.object_len.div_ceil(u64::from(oti.symbol_len));
+    let blocks = symbols.div_ceil(u64::from(oti.max_block_symbols)).max(1);
+    Oti { max_block_symbols: symbols.div_ceil(blocks).max(1) as u16, ..oti }
+}
+
+pub fn data_headers() -> impl Strategy<Value = DataHeader> {
+    schemes().prop_flat_map(|scheme| {
+        let numbers = (0..=scheme.max_sbn(), 0..=scheme.max_esi());
+        let flags = any::<(bool, bool)>();
+        (any::<(u32, u32, u32, u32)>(), numbers, option::of(otis(scheme)), flags).prop_map(
+            move |(
+                (tsi, toi, transmission, index),
+                (sbn, esi),
+                oti,
+                (close_session, close_object),
+            )| {
+                DataHeader {
+                    tsi: Tsi(tsi),
+                    toi: Toi(toi),
+                    transmission,
+                    index,
+                    scheme,
+                    sbn,
+                    esi,
+                    oti,
+                    close_session,
+                    close_object,
+                }
+            },
+        )
+    })
+}
+
+fn strings(limit: usize) -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        Just("x".repeat(limit)),
+        vec(any::<char>(), 0..limit.min(60) / 4).prop_map(String::from_iter),
+    ]
+}
+
+fn tois() -> impl Strategy<Value = Toi> {
+    any::<u32>().prop_map(Toi)
+}
+
+fn toi_lists() -> impl Strategy<Value = Vec<Toi>> {
+    vec(tois(), 0..50)
+}
+
+/// Mostly small numbers, some of any size.
+fn steps() -> impl Strategy<Value = u32> {
+    prop_oneof![4 => 0..4_u32, 1 => any::<u32>()]
+}
+
+pub fn needs() -> impl Strategy<Value = Need> {
+    let symbols = prop_oneof![4 => 1..40_u16, 1 => 1..=u16::MAX];
+    let need_runs = vec((steps(), steps(), symbols), 0..60).prop_map(|raw| {
+        let mut end = 0_u32;
+        let mut runs = Vec::new();
+        for (gap, blocks, symbols) in raw {
+            let Some(first_block) = end.checked_add(gap) else { break };
+            let blocks = blocks.max(1);
+            let Some(next) = first_block.checked_add(blocks) else { break };
+            runs.push(NeedRun { first_block, blocks, symbols });
+            end = next;
+        }
+        Need::Symbols(runs)
+    });
+    let symbol_runs = vec((steps(), steps(), steps()), 0..60).prop_map(|raw| {
+        let (mut block, mut end) = (0_u32, 0_u32);
+        let mut runs = Vec::new();
+        for (block_step, gap, count) in raw {
+            if block_step > 0 {
+                let Some(next) = block.checked_add(block_step) else { break };
+                (block, end) = (next, 0);
+            }
+            let count = count.max(1);
+            let Some(first_esi) = end.checked_add(gap) else { continue };
+            let Some(next) = first_esi.checked_add(count) else { continue };
+            runs.push(SymbolRun { block, first_esi, count });
+            end = next;
+        }
+        Need::Exact(runs)
+    });
+    prop_oneof![1 => Just(Need::Whole), 3 => need_runs, 3 => symbol_runs]
+}
+
+fn digests() -> impl Strategy<Value = Digest> {
+    prop_oneof![Just([0; 32]), any::<[u8; 32]>()].prop_map(Digest)
+}
+
+pub fn items() -> impl Strategy<Value = ItemInfo> {
+    let media = prop_oneof![Just(String::new()), Just("text/plain".to_owned()), strings(255)];
+    let name = strings(limits::NAME_LEN)
+        .prop_map(|name| if name.is_empty() { "a/ü".into() } else { name });
+    // Few different OTIs, so that neighbours share them.
+    let oti = prop_oneof![
+        (0..1_u64 << 30).prop_map(|object_len| Oti {
+            scheme: Scheme::ReedSolomon,
+            object_len,
+            symbol_len: 1376,
+            max_block_symbols: 128,
+            max_encoding_symbols: 255,
+        }),
+        schemes().prop_flat_map(otis),
+    ];
+    (tois(), name, digests(), any::<Option<i64>>(), media, oti).prop_map(
+        |(toi, name, digest, modified_ns, media_type, oti)| ItemInfo {
+            toi,
+            name,
+            digest,
+            modified_ns,
+            media_type,
+            oti,
+        },
+    )
+}
+
+pub fn client_messages() -> impl Strategy<Value = ClientMessage> {
+    use ClientMessage as M;
+    let patterns = || vec(strings(limits::PATTERN_LEN), 0..5);
+    prop_oneof![
+        (strings(limits::AGENT_LEN), option::of(strings(limits::TOKEN_LEN)))
+            .prop_map(|(agent, token)| M::Hello { agent, token }),
+        (any::<u32>(), patterns(), any::<u64>(), any::<u32>()).prop_map(
+            |(query, patterns, cursor, limit)| M::List { query, patterns, cursor, limit }
+        ),
+        (any::<u32>(), patterns()).prop_map(|(query, patterns)| M::Request { query, patterns }),
+        (tois(), needs()).prop_map(|(toi, need)| M::Want { toi, need }),
+        (any::<u32>(), tois(), needs(), any::<u32>(), any::<u32>()).prop_map(
+            |(transmission, toi, need, received, lost)| M::Nak {
+                transmission,
+                toi,
+                need,
+                received,
+                lost
+            }
+        ),
+        toi_lists().prop_map(|tois| M::Done { tois }),
+        toi_lists().prop_map(|tois| M::Cancel { tois }),
+        (tois(), needs()).prop_map(|(toi, need)| M::Unicast { toi, need }),
+        tois().prop_map(|toi| M::Digests { toi }),
+        (
+            any::<u32>(),
+            any::<u8>(),
+            any::<u32>(),
+            limits::PROBE_PACKET_MIN..=limits::PROBE_PACKET_MAX,
+            1..=u64::MAX
+        )
+            .prop_map(|(probe, channel, packets, packet_len, rate_bits_per_s)| M::Probe {
+                probe,
+                channel,
+                packets,
+                packet_len,
+                rate_bits_per_s
+            }),
+    ]
+}
+
+fn channels() -> impl Strategy<Value = Channel> {
+    let v4 = (option::of(1..0xE000_0000_u32), 0xE000_0000..=0xEFFF_FFFF_u32).prop_map(
+        |(source, group)| {
+            let source = source.map(|source| IpAddr::V4(Ipv4Addr::from_bits(source)));
+            (source, IpAddr::V4(Ipv4Addr::from_bits(group)))
+        },
+    );
+    let v6 = (option::of(1..0xFF_u128 << 120), 0xFF_u128 << 120..=u128::MAX).prop_map(
+        |(source, group)| {
+            let source = source.map(|source| IpAddr::V6(Ipv6Addr::from_bits(source)));
+            (source, IpAddr::V6(Ipv6Addr::from_bits(group)))
+        },
+    );
+    (prop_oneof![v4, v6], 1..=u16::MAX).prop_map(|((source, group), port)| Channel {
+        source,
+        group,
+        port,
+    })
+}
+
+fn durations() -> impl Strategy<Value = Duration> {
+    (0..=limits::DURATION.as_micros() as u64).prop_map(Duration::from_micros)
+}
+
+fn announcements() -> impl Strategy<Value = Announcement> {
+    let blocks =
+        any::<(u32, u32)>().prop_map(|(first, blocks)| (first, blocks.min(u32::MAX - first)));
+    (any::<u32>(), tois(), any::<u8>(), blocks, any::<u32>()).prop_map(
+        |(transmission, toi, channel, (first_block, blocks), packets)| Announcement {
+            transmission,
+            toi,
+            channel,
+            first_block,
+            blocks,
+            packets,
+        },
+    )
+}
+
+pub fn server_messages() -> impl Strategy<Value = ServerMessage> {
+    use ServerMessage as M;
+    let reason = || strings(limits::REASON_LEN);
+    prop_oneof![
+        (strings(limits::AGENT_LEN), any::<u32>(), vec(channels(), 0..5), 1..=u64::MAX).prop_map(
+            |(agent, tsi, channels, rate_bits_per_s)| M::Welcome {
+                agent,
+                tsi: Tsi(tsi),
+                channels,
+                rate_bits_per_s
+            }
+        ),
+        reason().prop_map(|reason| M::Refused { reason }),
+        (any::<u32>(), vec(items(), 0..20), any::<u64>(), any::<Option<u64>>())
+            .prop_map(|(query, items, total, next)| M::Page { query, items, total, next }),
+        (any::<u32>(), reason()).prop_map(|(query, reason)| M::Failed { query, reason }),
+        (durations(), durations(), vec(announcements(), 0..20)).prop_map(
+            |(starts_in, nak_spread, announcements)| M::Announce {
+                starts_in,
+                nak_spread,
+                announcements
+            }
+        ),
+        any::<u32>().prop_map(|transmission| M::End { transmission }),
+        (tois(), reason()).prop_map(|(toi, reason)| M::Gone { toi, reason }),
+        (tois(), 0..u32::MAX - 20, vec(digests(), 0..20), any::<bool>()).prop_map(
+            |(toi, first_block, digests, more)| M::Digests { toi, first_block, digests, more }
+        ),
+        any::<(u32, u32)>().prop_map(|(probe, packets)| M::Probed { probe, packets }),
+    ]
+}

@@ -1,0 +1,207 @@
+//! Seeds of the fuzz corpora: a packet or message of each kind.
+
+use std::time::Duration;
+
+use umbel_wire::repository::{
+    Announcement, ClientMessage, ItemInfo, Need, NeedRun, ServerMessage, SymbolRun,
+};
+use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
+
+pub(crate) const TARGETS: [&str; 4] =
+    ["data_packet", "client_message", "server_message", "control_peek"];
+
+/// File names and contents.
+pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
+    let named = |(name, bytes): (&str, Vec<u8>)| (name.to_owned(), bytes);
+    match target {
+        "data_packet" => data_packets(),
+        "client_message" => client_messages().into_iter().map(named).collect(),
+        "server_message" => server_messages().into_iter().map(named).collect(),
+        "control_peek" => control_peeks().into_iter().map(named).collect(),
+        _ => unreachable!("{target}"),
+    }
+}
+
+fn oti(scheme: Scheme) -> Oti {
+    let rs = scheme == Scheme::ReedSolomon;
+    Oti {
+        scheme,
+        object_len: 1_000_000,
+        symbol_len: 1376,
+        max_block_symbols: if rs { 128 } else { 727 },
+        max_encoding_symbols: if rs { 255 } else { 0 },
+    }
+}
+
+fn data_packets() -> Vec<(String, Vec<u8>)> {
+    let mut seeds = Vec::new();
+    for scheme in [Scheme::NoCode, Scheme::ReedSolomon, Scheme::RaptorQ] {
+        for oti in [None, Some(oti(scheme))] {
+            let header = DataHeader {
+                tsi: Tsi(1),
+                toi: Toi(2),
+                transmission: 3,
+                index: 4,
+                scheme,
+                sbn: 5,
+                esi: 6,
+                oti,
+                close_session: false,
+                close_object: oti.is_some(),
+            };
+            let mut packet = vec![0; DataHeader::MAX_LEN];
+            let len = header.emit(&mut packet).unwrap();
+            packet.truncate(len);
+            packet.extend_from_slice(b"symbol");
+            let fti = if oti.is_some() { "-fti" } else { "" };
+            seeds.push((format!("{}{fti}", scheme.encoding_id()), packet));
+        }
+    }
+    // 16-bit identifiers; EXT_NOP, a fixed extension, and wide identifiers.
+    let half_words = [0x10, 0x10, 3, 5, 9, 8, 7, 6, 0, 1, 0, 2, 0, 0, 3, 4, b'x'];
+    seeds.push(("half-words".to_owned(), half_words.to_vec()));
+    let mut wide = vec![0x1C, 0xD0, 11, 0];
+    wide.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 2, 9, 9, 9, 9, 9, 9, 9, 9]);
+    wide.extend_from_slice(&[0, 0, 0xAA, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0xBB, 0, 0, 2]);
+    wide.extend_from_slice(&[0, 1, 0, 0, 193, 1, 2, 3, 0, 3, 0, 4, b'x']);
+    seeds.push(("wide".to_owned(), wide));
+    seeds
+}
+
+fn needs() -> [Need; 3] {
+    let run = |first_block, blocks, symbols| NeedRun { first_block, blocks, symbols };
+    let exact = |block, first_esi, count| SymbolRun { block, first_esi, count };
+    [
+        Need::Whole,
+        Need::Symbols(vec![run(0, 1, 3), run(1, 200, 1), run(500, 1, 100)]),
+        Need::Exact(vec![exact(0, 3, 1), exact(0, 9, 20), exact(7, 1, 1)]),
+    ]
+}
+
+fn client_messages() -> Vec<(&'static str, Vec<u8>)> {
+    use ClientMessage as M;
+    let patterns = vec!["images/**".to_owned(), "notes.txt".to_owned()];
+    let [whole, symbols, exact] = needs();
+    let toi = Toi(7);
+    let tois = vec![Toi(7), Toi(700), Toi(70_000)];
+    let messages = [
+        ("hello", M::Hello { agent: "umbel 0.1.0".into(), token: Some("secret".into()) }),
+        ("list", M::List { query: 1, patterns: patterns.clone(), cursor: 300, limit: 4096 }),
+        ("request", M::Request { query: 2, patterns }),
+        ("want", M::Want { toi, need: whole }),
+        ("nak", M::Nak { transmission: 9, toi, need: symbols, received: 1000, lost: 10 }),
+        ("done", M::Done { tois: tois.clone() }),
+        ("cancel", M::Cancel { tois }),
+        ("unicast", M::Unicast { toi, need: exact }),
+        ("digests", M::Digests { toi }),
+        (
+            "probe",
+            M::Probe {
+                probe: 1,
+                channel: 0,
+                packets: 100,
+                packet_len: 1400,
+                rate_bits_per_s: 10_000_000,
+            },
+        ),
+    ];
+    let bytes = |message: &ClientMessage| {
+        let mut out = Vec::new();
+        message.emit(&mut out);
+        out
+    };
+    messages.iter().map(|(name, message)| (*name, bytes(message))).collect()
+}
+
+fn page() -> ServerMessage {
+    let item = |toi, name: &str, scheme| ItemInfo {
+        toi: Toi(toi),
+        name: name.to_owned(),
+        digest: Digest([toi as u8; 32]),
+        modified_ns: (toi > 0).then_some(1_700_000_000_000_000_000),
+        media_type: "text/plain".to_owned(),
+        oti: oti(scheme),
+    };
+    let items = vec![
+        item(0, "a.txt", Scheme::ReedSolomon),
+        item(1, "b/c.txt", Scheme::ReedSolomon),
+        item(9, "d", Scheme::RaptorQ),
+        item(8, "e", Scheme::NoCode),
+    ];
+    ServerMessage::Page { query: 1, items, total: 10, next: Some(4) }
+}
+
+fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
+    use ServerMessage as M;
+    let channel = |source: Option<&str>, group: &str| Channel {
+        source: source.map(|source| source.parse().unwrap()),
+        group: group.parse().unwrap(),
+        port: 7702,
+    };
+    let channels = vec![
+        channel(Some("192.0.2.2"), "232.1.2.3"),
+        channel(None, "239.255.1.2"),
+        channel(Some("2001:db8::2"), "ff3e::8000:1"),
+    ];
+    let announcement = |transmission, toi| Announcement {
+        transmission,
+        toi: Toi(toi),
+        channel: 1,
+        first_block: 0,
+        blocks: 6,
+        packets: 800,
+    };
+    let reason = || "no such item".to_owned();
+    let messages = [
+        (
+            "welcome",
+            M::Welcome {
+                agent: "umbel 0.1.0".into(),
+                tsi: Tsi(77),
+                channels,
+                rate_bits_per_s: 100_000_000,
+            },
+        ),
+        ("refused", M::Refused { reason: reason() }),
+        ("page", page()),
+        ("failed", M::Failed { query: 3, reason: reason() }),
+        (
+            "announce",
+            M::Announce {
+                starts_in: Duration::from_millis(20),
+                nak_spread: Duration::from_millis(100),
+                announcements: vec![announcement(9, 70), announcement(10, 7)],
+            },
+        ),
+        ("end", M::End { transmission: 9 }),
+        ("gone", M::Gone { toi: Toi(7), reason: reason() }),
+        (
+            "digests",
+            M::Digests {
+                toi: Toi(7),
+                first_block: 3,
+                digests: vec![Digest([1; 32]), Digest([2; 32])],
+                more: true,
+            },
+        ),
+        ("probed", M::Probed { probe: 1, packets: 100 }),
+    ];
+    let bytes = |message: &ServerMessage| {
+        let mut out = Vec::new();
+        message.emit(&mut out);
+        out
+    };
+    messages.iter().map(|(name, message)| (*name, bytes(message))).collect()
+}
+
+fn control_peeks() -> Vec<(&'static str, Vec<u8>)> {
+    vec![
+        ("empty", Vec::new()),
+        ("half", b"Um\x01\x05\0\0".to_vec()),
+        ("header", b"Um\x01\x05\0\0\x01\0".to_vec()),
+        ("longest", b"Um\x01\x05\0\x40\0\0".to_vec()),
+        ("too-long", b"Um\x01\x05\0\x40\0\x01".to_vec()),
+        ("version-2", b"Um\x02\x05\0\0\0\0".to_vec()),
+        ("http", b"GET / HTTP/1.1\r\n".to_vec()),
+    ]
+}

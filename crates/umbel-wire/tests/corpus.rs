@@ -1,0 +1,71 @@
+//! Replays the corpora of the fuzz targets, and every input that once broke something: it is
+//! kept there.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "common/checks.rs"]
+mod checks;
+#[path = "common/seeds.rs"]
+mod seeds;
+
+use std::fs;
+use std::path::PathBuf;
+
+fn corpus(target: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "../../fuzz/corpus", target].iter().collect()
+}
+
+/// Runs the check on each file of the corpus.
+fn replay(target: &str, check: fn(&[u8])) {
+    let mut count = 0;
+    for entry in fs::read_dir(corpus(target)).unwrap() {
+        let path = entry.unwrap().path();
+        println!("{}", path.display());
+        check(&fs::read(path).unwrap());
+        count += 1;
+    }
+    assert!(count >= seeds::of(target).len(), "{target}: {count} files");
+}
+
+#[test]
+fn the_corpus_of_data_packet_replays() {
+    replay("data_packet", checks::data_packet);
+}
+
+#[test]
+fn the_corpus_of_client_message_replays() {
+    replay("client_message", checks::client_message);
+}
+
+#[test]
+fn the_corpus_of_server_message_replays() {
+    replay("server_message", checks::server_message);
+}
+
+#[test]
+fn the_corpus_of_control_peek_replays() {
+    replay("control_peek", checks::control_peek);
+}
+
+/// A change of the wire format shows here first: then write the seeds anew, and think of the
+/// version.
+#[test]
+fn the_seeds_are_still_what_we_emit() {
+    for target in seeds::TARGETS {
+        for (name, bytes) in seeds::of(target) {
+            let path = corpus(target).join(name);
+            assert_eq!(fs::read(&path).unwrap(), bytes, "{}", path.display());
+        }
+    }
+}
+
+#[test]
+#[ignore = "writes the seeds into the corpora"]
+fn write_the_seeds() {
+    for target in seeds::TARGETS {
+        fs::create_dir_all(corpus(target)).unwrap();
+        for (name, bytes) in seeds::of(target) {
+            fs::write(corpus(target).join(name), bytes).unwrap();
+        }
+    }
+}

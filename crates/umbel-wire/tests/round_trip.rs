@@ -1,0 +1,186 @@
+//! Parse of emit is the identity, for every packet and every message; and no bytes make a parser
+//! panic.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod common;
+
+use proptest::prelude::*;
+use umbel_wire::control::{self, FrameHeader};
+use umbel_wire::repository::{ClientMessage, ItemInfo, ServerMessage};
+use umbel_wire::{DataHeader, DataPacket, Parsed};
+
+fn client_bytes(message: &ClientMessage) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.emit(&mut bytes);
+    bytes
+}
+
+fn server_bytes(message: &ServerMessage) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.emit(&mut bytes);
+    bytes
+}
+
+/// The bytes with a TLV of a type that no message has.
+fn with_unknown_field(mut frame: Vec<u8>, field: u16) -> Vec<u8> {
+    frame.extend_from_slice(&field.to_be_bytes());
+    frame.extend_from_slice(b"\0\0\0\x03new");
+    let body_len = (frame.len() - FrameHeader::LEN) as u32;
+    frame[4..8].copy_from_slice(&body_len.to_be_bytes());
+    frame
+}
+
+/// Parses with every parser; what comes out does not matter.
+fn parse_as_everything(bytes: &[u8]) {
+    let _ = DataPacket::parse(bytes);
+    let _ = control::peek(bytes);
+    let _ = ClientMessage::parse(bytes);
+    let _ = ServerMessage::parse(bytes);
+}
+
+proptest! {
+    #[test]
+    fn data_packets_come_back(header in common::data_headers(), symbol: Vec<u8>) {
+        let mut packet = vec![0; DataHeader::MAX_LEN];
+        let len = header.emit(&mut packet).unwrap();
+        packet.truncate(len);
+        packet.extend_from_slice(&symbol);
+        let parsed = DataPacket::parse(&packet).unwrap();
+        prop_assert_eq!(parsed.header(), header);
+        prop_assert_eq!(parsed.symbol, &symbol[..]);
+        for cut in 0..len {
+            prop_assert!(DataPacket::parse(&packet[..cut]).is_err());
+        }
+    }
+
+    #[test]
+    fn client_messages_come_back(message in common::client_messages(), field in 64_u16..) {
+        let bytes = client_bytes(&message);
+        let parsed = ClientMessage::parse(&bytes);
+        prop_assert_eq!(parsed, Ok(Parsed::Message { message: message.clone(), skipped: 0 }));
+        let newer = with_unknown_field(bytes.clone(), field);
+        prop_assert_eq!(ClientMessage::parse(&newer), Ok(Parsed::Message { message, skipped: 1 }));
+        prop_assert_eq!(ServerMessage::parse(&bytes), Ok(Parsed::UnknownType(bytes[3])));
+    }
+
+    #[test]
+    fn server_messages_come_back(message in common::server_messages(), field in 64_u16..) {
+        let bytes = server_bytes(&message);
+        let parsed = ServerMessage::parse(&bytes);
+        prop_assert_eq!(parsed, Ok(Parsed::Message { message: message.clone(), skipped: 0 }));
+        let newer = with_unknown_field(bytes.clone(), field);
+        prop_assert_eq!(ServerMessage::parse(&newer), Ok(Parsed::Message { message, skipped: 1 }));
+        prop_assert_eq!(ClientMessage::parse(&bytes), Ok(Parsed::UnknownType(bytes[3])));
+    }
+
+    #[test]
+    fn a_cut_message_is_an_error_at_every_byte(
+        client in common::client_messages(),
+        server in common::server_messages(),
+    ) {
+        let (client, server) = (client_bytes(&client), server_bytes(&server));
+        for cut in (0..client.len()).take(300) {
+            prop_assert!(ClientMessage::parse(&client[..cut]).is_err());
+        }
+        for cut in (0..server.len()).take(300) {
+            prop_assert!(ServerMessage::parse(&server[..cut]).is_err());
+        }
+    }
+
+    /// The header is made to agree with the cut, so that the cut reaches the fields.
+    #[test]
+    fn a_cut_body_never_panics(
+        client in common::client_messages(),
+        server in common::server_messages(),
+    ) {
+        for frame in [client_bytes(&client), server_bytes(&server)] {
+            for cut in (FrameHeader::LEN..frame.len()).take(300) {
+                let mut frame = frame[..cut].to_vec();
+                frame[4..8].copy_from_slice(&((cut - FrameHeader::LEN) as u32).to_be_bytes());
+                parse_as_everything(&frame);
+            }
+        }
+    }
+
+    #[test]
+    fn altered_messages_never_panic_and_what_they_mean_comes_back(
+        server in common::server_messages(),
+        client in common::client_messages(),
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let (mut server, mut client) = (server_bytes(&server), client_bytes(&client));
+        for (at, byte) in changes {
+            let (server_at, client_at) = (at.index(server.len()), at.index(client.len()));
+            server[server_at] = byte;
+            client[client_at] = byte;
+        }
+        if let Ok(Parsed::Message { message, .. }) = ServerMessage::parse(&server) {
+            let again = ServerMessage::parse(&server_bytes(&message)).unwrap();
+            prop_assert_eq!(again, Parsed::Message { message, skipped: 0 });
+        }
+        if let Ok(Parsed::Message { message, .. }) = ClientMessage::parse(&client) {
+            let again = ClientMessage::parse(&client_bytes(&message)).unwrap();
+            prop_assert_eq!(again, Parsed::Message { message, skipped: 0 });
+        }
+        parse_as_everything(&server);
+        parse_as_everything(&client);
+    }
+
+    #[test]
+    fn noise_never_panics(mut noise: Vec<u8>) {
+        parse_as_everything(&noise);
+        for start in [&b"\x14\xA0"[..], b"\x1C\xF0", b"\x10\x90", b"Um\x01"] {
+            let len = start.len().min(noise.len());
+            noise[..len].copy_from_slice(&start[..len]);
+            parse_as_everything(&noise);
+        }
+    }
+
+    #[test]
+    fn peek_tells_the_length_of_the_frame(
+        message in common::client_messages(),
+        behind: Vec<u8>,
+    ) {
+        let frame = client_bytes(&message);
+        let stream = [&frame[..], &behind].concat();
+        let header = control::peek(&stream).unwrap().unwrap();
+        prop_assert_eq!(header.frame_len(), frame.len());
+    }
+
+    #[test]
+    fn an_item_takes_no_more_than_it_says(item in common::items()) {
+        let len = |items| {
+            let page = ServerMessage::Page { query: 0, items, total: 0, next: None };
+            server_bytes(&page).len()
+        };
+        let most = item.max_wire_len();
+        prop_assert!(len(vec![item]) - len(vec![]) <= most);
+    }
+}
+
+#[test]
+fn twenty_thousand_items_take_less_than_two_megabytes() {
+    let items: Vec<ItemInfo> = (0..20_000_u32)
+        .map(|n| ItemInfo {
+            toi: umbel_wire::Toi(n),
+            name: format!("images/2024/holiday-{n:05}.jpg"),
+            digest: umbel_wire::Digest([n as u8 | 1; 32]),
+            modified_ns: Some(1_700_000_000_000_000_000 + i64::from(n) * 1_234_567_891),
+            media_type: "image/jpeg".to_owned(),
+            oti: umbel_wire::Oti {
+                scheme: umbel_wire::Scheme::ReedSolomon,
+                object_len: u64::from(n) * 97,
+                symbol_len: 1376,
+                max_block_symbols: 128,
+                max_encoding_symbols: 255,
+            },
+        })
+        .collect();
+    let mut bytes = Vec::new();
+    for page in items.chunks(4096) {
+        let items = page.to_vec();
+        ServerMessage::Page { query: 1, items, total: 20_000, next: None }.emit(&mut bytes);
+    }
+    assert!(bytes.len() < 1_700_000, "{}", bytes.len());
+}
