@@ -86,8 +86,8 @@ impl Pacer {
         }
         let debt_bytes = self.buckets.as_ref().map_or(0, |buckets| buckets.schedule.debt(now));
         self.start(rate, now);
+        let quantum_bytes = self.quantum_bytes();
         if let Some(buckets) = &mut self.buckets {
-            let quantum_bytes = self.quantum as u64 * self.packet_bytes;
             buckets.spend(now, debt_bytes.saturating_add(quantum_bytes));
         }
     }
@@ -102,7 +102,7 @@ impl Pacer {
         let burst_bytes = rate.bytes_in(BURST);
         let in_burst = usize::try_from(burst_bytes / self.packet_bytes).unwrap_or(usize::MAX);
         self.quantum = in_burst.clamp(1, self.max_batch);
-        let quantum_bytes = self.packet_bytes.saturating_mul(self.quantum as u64);
+        let quantum_bytes = self.quantum_bytes();
         let lag_bytes = rate.bytes_in(MAX_LAG);
         let bits_per_s = rate.bits_per_s();
         let catch_up = bits_per_s.saturating_mul(CATCH_UP);
@@ -112,6 +112,10 @@ impl Pacer {
             schedule: Bucket::new(bits_per_s, depth, quantum_bytes, now),
             peak: Bucket::new(catch_up, quantum_bytes.max(burst_bytes), quantum_bytes, now),
         });
+    }
+
+    fn quantum_bytes(&self) -> u64 {
+        self.packet_bytes.saturating_mul(self.quantum as u64)
     }
 
     /// How many packets may leave now: 0 to the largest batch.
@@ -133,14 +137,14 @@ impl Pacer {
     /// ask [`allow`](Pacer::allow) earlier.
     pub fn next(&self, now: Instant) -> Instant {
         let Some(buckets) = &self.buckets else { return now };
-        let bytes = self.quantum as u64 * self.packet_bytes;
+        let bytes = self.quantum_bytes();
         let at = buckets.schedule.holds_at(bytes).max(buckets.peak.holds_at(bytes));
         now.max(Instant::from_nanos(u64::try_from(at).unwrap_or(0)))
     }
 
     /// Says that there is nothing to send: the time that passes so is no delay to make good.
     pub fn idle(&mut self, now: Instant) {
-        let quantum_bytes = self.quantum as u64 * self.packet_bytes;
+        let quantum_bytes = self.quantum_bytes();
         if let Some(buckets) = &mut self.buckets {
             buckets.schedule.limit(now, quantum_bytes);
         }
@@ -213,4 +217,241 @@ impl Bucket {
 /// Nanoseconds since the epoch; saturates after 292 years.
 fn nanos(at: Instant) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn rate(bits_per_s: u64) -> Rate {
+        Rate::from_bits_per_s(bits_per_s).unwrap()
+    }
+
+    fn at(ns: u64) -> Instant {
+        Instant::from_nanos(ns)
+    }
+
+    /// A bucket that leaks at a rate, kept apart from the pacer's in another way: in
+    /// bit-nanoseconds per second, exactly.
+    struct Leaky {
+        bits_per_s: u64,
+        level: u128,
+        highest: u128,
+        last_ns: u64,
+    }
+
+    impl Leaky {
+        fn new(bits_per_s: u64) -> Leaky {
+            Leaky { bits_per_s, level: 0, highest: 0, last_ns: 0 }
+        }
+
+        fn pour(&mut self, now_ns: u64, bytes: u64) {
+            let leaked = u128::from(now_ns - self.last_ns) * u128::from(self.bits_per_s);
+            self.level = self.level.saturating_sub(leaked) + u128::from(bytes) * SCALE;
+            self.highest = self.highest.max(self.level);
+            self.last_ns = now_ns;
+        }
+
+        fn highest_bytes(&self) -> u64 {
+            (self.highest / SCALE) as u64
+        }
+    }
+
+    /// A sender with an endless supply that wakes late.
+    struct Simulation {
+        pacer: Pacer,
+        packet_bytes: u64,
+        now_ns: u64,
+        sent_bytes: u64,
+        peak: Leaky,
+        schedule: Leaky,
+    }
+
+    impl Simulation {
+        fn new(bits_per_s: u64, packet_bytes: u64, max_batch: usize) -> Simulation {
+            let start = at(0);
+            let pacer = Pacer::new(Some(rate(bits_per_s)), packet_bytes as usize, max_batch, start);
+            Simulation {
+                pacer,
+                packet_bytes,
+                now_ns: 0,
+                sent_bytes: 0,
+                peak: Leaky::new(bits_per_s.saturating_mul(CATCH_UP)),
+                schedule: Leaky::new(bits_per_s),
+            }
+        }
+
+        /// Sends for `ns`, each wake-up late by what `late` says.
+        fn run(&mut self, ns: u64, mut late: impl FnMut() -> u64) {
+            let end = self.now_ns + ns;
+            while self.now_ns < end {
+                let now = at(self.now_ns);
+                let packets = self.pacer.allow(now);
+                if packets == 0 {
+                    let next = self.pacer.next(now).as_nanos();
+                    assert!(next > self.now_ns, "the pacer waits for a moment that has passed");
+                    self.now_ns = next + late();
+                    continue;
+                }
+                let bytes = packets as u64 * self.packet_bytes;
+                self.pacer.sent(now, bytes);
+                self.sent_bytes += bytes;
+                self.peak.pour(self.now_ns, bytes);
+                self.schedule.pour(self.now_ns, bytes);
+            }
+        }
+
+        fn rate_held(&self) -> f64 {
+            self.sent_bytes as f64 * 8e9 / self.now_ns as f64
+        }
+    }
+
+    #[test]
+    fn packets_at_a_low_rate_leave_one_by_one_on_the_dot() {
+        // 1,000 bytes take 125 ms.
+        let mut pacer = Pacer::new(Some(rate(64_000)), 1_000, 48, at(0));
+        for n in 0..20 {
+            let now = at(n * SECOND / 8);
+            assert_eq!(pacer.allow(at(now.as_nanos().saturating_sub(1))), usize::from(n == 0));
+            assert_eq!(pacer.allow(now), 1);
+            pacer.sent(now, 1_000);
+            assert_eq!(pacer.allow(now), 0);
+            assert_eq!(pacer.next(now), at((n + 1) * SECOND / 8));
+        }
+    }
+
+    #[test]
+    fn a_whole_batch_leaves_at_a_high_rate() {
+        // 48 packets of 1,250 bytes take 48 µs.
+        let mut pacer = Pacer::new(Some(rate(10_000_000_000)), 1_250, 48, at(0));
+        assert_eq!(pacer.allow(at(0)), 48);
+        pacer.sent(at(0), 60_000);
+        assert_eq!(pacer.next(at(0)), at(48_000));
+    }
+
+    #[test]
+    fn no_limit_means_whole_batches_at_once() {
+        let mut pacer = Pacer::new(None, 1_400, 46, at(0));
+        for _ in 0..3 {
+            assert_eq!(pacer.allow(at(7)), 46);
+            assert_eq!(pacer.next(at(7)), at(7));
+            pacer.sent(at(7), 46 * 1_400);
+        }
+    }
+
+    #[test]
+    fn a_packet_that_was_not_allowed_is_waited_for() {
+        let mut pacer = Pacer::new(Some(rate(8_000_000)), 1_000, 8, at(0));
+        pacer.sent(at(0), 10_000);
+        assert_eq!(pacer.allow(at(9 * SECOND / 1_000)), 0);
+        assert_eq!(pacer.next(at(0)), at(10 * SECOND / 1_000));
+    }
+
+    #[test]
+    fn a_new_rate_holds_from_now_on() {
+        let mut pacer = Pacer::new(Some(rate(64_000)), 1_000, 48, at(0));
+        pacer.sent(at(0), 1_000);
+        // 1,000 bytes are still to pass, and another 1,000 make room for the next packet.
+        pacer.set_rate(Some(rate(8_000_000)), at(0));
+        assert_eq!(pacer.rate(), Some(rate(8_000_000)));
+        assert_eq!(pacer.next(at(0)), at(SECOND / 1_000));
+        pacer.set_rate(None, at(0));
+        assert_eq!(pacer.allow(at(0)), 48);
+        pacer.set_rate(Some(rate(8_000_000)), at(0));
+        assert_eq!(pacer.allow(at(0)), 0);
+    }
+
+    #[test]
+    fn a_long_stall_does_not_become_a_burst() {
+        let bits_per_s = 80_000_000;
+        let mut simulation = Simulation::new(bits_per_s, 1_250, 48);
+        simulation.run(SECOND / 10, || 0);
+        let before = simulation.sent_bytes;
+        simulation.now_ns += SECOND;
+        simulation.run(SECOND / 10, || 0);
+        // 100 ms of the rate, 5 ms made good, and one quantum of 8 packets.
+        let sent = simulation.sent_bytes - before;
+        assert!((1_000_000..=1_000_000 + 50_000 + 10_000).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn idle_time_is_not_made_good() {
+        let mut pacer = Pacer::new(Some(rate(80_000_000)), 1_250, 48, at(0));
+        pacer.sent(at(0), 8 * 1_250);
+        pacer.idle(at(SECOND));
+        assert_eq!(pacer.allow(at(SECOND)), 8);
+        pacer.sent(at(SECOND), 8 * 1_250);
+        assert_eq!(pacer.next(at(SECOND)), at(SECOND + SECOND / 1_000));
+    }
+
+    #[test]
+    fn extreme_arguments_do_no_harm() {
+        for bits_per_s in [1, u64::MAX] {
+            for packet_bytes in [0, 1, usize::MAX] {
+                let mut pacer = Pacer::new(Some(rate(bits_per_s)), packet_bytes, 0, at(0));
+                for ns in [0, 1, u64::MAX / 2, u64::MAX] {
+                    assert!(pacer.allow(at(ns)) <= 1);
+                    assert!(pacer.next(at(ns)) >= at(ns));
+                    pacer.sent(at(ns), u64::MAX);
+                    pacer.idle(at(ns));
+                    pacer.set_rate(Some(rate(bits_per_s / 2 + 1)), at(ns));
+                }
+            }
+        }
+    }
+
+    /// Rates from 64 kbit/s to 100 Gbit/s, evenly on a logarithmic scale.
+    fn rates() -> impl Strategy<Value = u64> {
+        (64_000_f64.ln()..100e9_f64.ln()).prop_map(|ln| ln.exp() as u64)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn the_rate_is_held_within_a_hundredth_in_spite_of_late_wake_ups(
+            bits_per_s in rates(),
+            packet_bytes in 200_u64..9_000,
+            max_batch in 1_usize..=64,
+            seed: u64,
+        ) {
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+            let mut simulation = Simulation::new(bits_per_s, packet_bytes, max_batch);
+            // Long enough for 300 quanta, and for a lag of 5 ms to be under a hundredth.
+            let packet_ns = packet_bytes * 8 * SECOND / bits_per_s;
+            simulation.run((300 * packet_ns).max(600_000_000), || {
+                let draw = random.next_u64();
+                // Mostly up to 100 µs late, once in 400 times up to 4 ms.
+                let most = if draw.is_multiple_of(400) { 4_000_000 } else { 100_000 };
+                (draw >> 16) % most
+            });
+            let held = simulation.rate_held() / bits_per_s as f64;
+            prop_assert!((0.99..=1.01).contains(&held), "{held}");
+        }
+
+        #[test]
+        fn bursts_are_bounded_however_late_the_wake_ups_are(
+            bits_per_s in rates(),
+            packet_bytes in 200_u64..9_000,
+            max_batch in 1_usize..=64,
+            lateness in 0_u64..20_000_000,
+            seed: u64,
+        ) {
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+            let mut simulation = Simulation::new(bits_per_s, packet_bytes, max_batch);
+            simulation.run(SECOND / 5, || random.next_u64() % (lateness + 1));
+            let rate = rate(bits_per_s);
+            let in_burst = rate.bytes_in(BURST);
+            let quantum = (in_burst / packet_bytes).clamp(1, max_batch as u64) * packet_bytes;
+            prop_assert!(simulation.peak.highest_bytes() <= in_burst.max(quantum) + 1);
+            let lag = rate.bytes_in(MAX_LAG);
+            prop_assert!(simulation.schedule.highest_bytes() <= lag + quantum + 1);
+        }
+    }
 }
