@@ -38,7 +38,8 @@ pub struct SenderOptions {
     pub port: u16,
     /// How many routers may forward a datagram, plus one: 1 stays on the link.
     pub hop_limit: u8,
-    /// Whether receivers on this host get the datagrams too.
+    /// Whether receivers on this host get the datagrams too. On the loopback interface they always
+    /// do.
     pub loopback: bool,
     /// The rate that the send buffer is sized for.
     pub rate: Option<Rate>,
@@ -81,6 +82,12 @@ pub enum OpenSenderError {
     /// Somebody else uses the port.
     #[error("UDP port {0} is taken: use another, or see who has it with `ss -ulpn`")]
     PortTaken(u16),
+    /// The address is gone, or not in use yet.
+    #[error(
+        "{0} cannot be sent from now: a new IPv6 address takes two seconds, one that another host \
+         has is never ready (`ip addr` says `tentative` or `dadfailed`)"
+    )]
+    NotReady(IpAddr),
     /// The system refuses something else.
     #[error("cannot open a UDP socket on {interface}: {source}")]
     System {
@@ -113,12 +120,14 @@ pub enum SendError {
     #[error("sending to {0} is not permitted: a firewall rule drops it (`nft list ruleset`)")]
     Refused(SocketAddr),
     /// No route leads to the group.
-    #[error("no route to {to} by {interface}: `ip route add {} dev {interface}`", route(to))]
+    #[error("no route to {to} by {interface}: `{command}`")]
     Unreachable {
         /// Where it should have gone.
         to: SocketAddr,
         /// The interface.
         interface: String,
+        /// What makes a route.
+        command: String,
     },
     /// The interface went down or away.
     #[error("interface {0} is down: `ip link set dev {0} up`")]
@@ -150,9 +159,17 @@ impl SendError {
     }
 }
 
-/// The prefix of all multicast addresses of the group's family.
-fn route(to: &SocketAddr) -> &'static str {
-    if to.is_ipv4() { "224.0.0.0/4" } else { "ff00::/8 table local" }
+/// The command that routes groups to an interface. Linux does so by itself but on the loopback
+/// interface, and there for IPv4 only.
+fn route_command(family: Family, interface: &Interface) -> String {
+    let name = &interface.name;
+    match family {
+        Family::V4 => format!("ip route add 224.0.0.0/4 dev {name}"),
+        Family::V6 => {
+            let kind = if interface.loopback { "local" } else { "multicast" };
+            format!("ip -6 route add {kind} ff00::/8 dev {name} table local")
+        }
+    }
 }
 
 /// What one [`Sender::send`] did.
@@ -214,6 +231,7 @@ impl Sender {
         let buffer = buffers::set_send_buffer(&socket, wanted).map_err(system)?;
         socket.bind(&source.into()).map_err(|error| match error.kind() {
             std::io::ErrorKind::AddrInUse => OpenSenderError::PortTaken(options.port),
+            std::io::ErrorKind::AddrNotAvailable => OpenSenderError::NotReady(source.ip()),
             _ => system(error),
         })?;
         let socket = UdpSocket::from(socket);
@@ -402,7 +420,10 @@ impl Sender {
                 interface,
             },
             Errno::EPERM | Errno::EACCES => SendError::Refused(to),
-            Errno::ENETUNREACH | Errno::EHOSTUNREACH => SendError::Unreachable { to, interface },
+            Errno::ENETUNREACH | Errno::EHOSTUNREACH => {
+                let command = route_command(self.family, &self.interface);
+                SendError::Unreachable { to, interface, command }
+            }
             Errno::ENETDOWN | Errno::ENODEV | Errno::ENXIO => SendError::Down(interface),
             Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM => SendError::Stuck(interface),
             errno => SendError::System { to, source: errno.into() },
@@ -506,5 +527,57 @@ impl<'a> Run<'a> {
         self.count += 1;
         self.bytes += bytes;
         self.ended = bytes < self.segment;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_batch_is_sent_one_by_one_from_then_on() {
+        let interface = Interface::resolve("lo").unwrap();
+        let mut sender = Sender::open(&interface, &SenderOptions::new(Family::V4)).unwrap();
+        // The kernel does not cut batches of a socket that sends without checksums.
+        sys::set_int(sender.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+        let mut buf = TransmitBuf::default();
+        for n in 0..100 {
+            buf.push(&[n], Bytes::from_static(&[0; 1_000]));
+        }
+        let [_, _, high, low] = std::process::id().to_be_bytes();
+        let to = SocketAddr::from(([239, 98, high, low], 7_702));
+        for round in 1..=2 {
+            let report = sender.send(to, &buf).unwrap();
+            assert_eq!(report, SendReport { datagrams: 100, bytes: 100_100 });
+            assert!(!sender.offloads());
+            // One batch was refused, once.
+            assert_eq!(sender.counts().calls, 1 + 2 * round);
+        }
+        assert_eq!(sender.max_batch(60_000), 64);
+    }
+
+    #[test]
+    fn a_run_ends_where_the_kernel_could_not_cut() {
+        let closes = |lengths: &[usize], next: usize| {
+            let body = vec![0; 65_507];
+            let mut run = Run::default();
+            for bytes in lengths {
+                assert!(!run.is_closed_to(*bytes));
+                run.push(&[], &body[..*bytes]);
+            }
+            run.is_closed_to(next)
+        };
+        assert!(!closes(&[], 0));
+        assert!(closes(&[0], 0));
+        assert!(closes(&[10], 0));
+        assert!(!closes(&[10, 10], 10));
+        assert!(!closes(&[10, 10], 9));
+        assert!(closes(&[10, 10], 11));
+        assert!(closes(&[10, 9], 9));
+        assert!(closes(&[1; 64], 1));
+        assert!(!closes(&[32_754], 32_753));
+        assert!(closes(&[32_754], 32_754));
     }
 }

@@ -1,0 +1,387 @@
+//! Multicast between two hosts: network namespaces that each test makes and that vanish with it.
+//!
+//! A test runs itself again in a namespace by `unshare`, as root or with a user namespace, so that
+//! nothing it does is seen outside. Where that is not allowed it says so and passes.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests too.
+
+use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use nix::sched::{CloneFlags, unshare};
+use umbel_engine::TransmitBuf;
+use umbel_net::interface::{Family, Interface, InterfaceError};
+use umbel_net::udp::{
+    JoinError, OpenSenderError, Receiver, ReceiverOptions, SendError, Sender, SenderOptions,
+};
+use umbel_wire::Channel;
+
+const INSIDE: &str = "UMBEL_NET_TEST_INSIDE";
+const PORT: u16 = 7_702;
+
+/// Runs the body of test `name` in a network namespace of its own.
+fn in_namespace(name: &str, body: impl FnOnce()) {
+    if std::env::var_os(INSIDE).is_some() {
+        run("ip link set lo up");
+        return body();
+    }
+    let root = nix::unistd::geteuid().is_root();
+    let options: &[&str] = if root { &["--net"] } else { &["--map-root-user", "--net"] };
+    if !Command::new("unshare").args(options).arg("true").status().is_ok_and(|s| s.success()) {
+        eprintln!("SKIPPED: {name}: this system does not let us make network namespaces");
+        return;
+    }
+    let status = Command::new("unshare")
+        .args(options)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(INSIDE, "1")
+        .status()
+        .unwrap();
+    assert!(status.success(), "{name} failed in its namespace");
+}
+
+/// Runs a command in the namespace of the calling thread.
+fn run(command: &str) {
+    let mut words = command.split_whitespace();
+    let status = Command::new(words.next().unwrap()).args(words).status().unwrap();
+    assert!(status.success(), "{command}");
+}
+
+/// A host on the other end of a link: a thread in another namespace.
+struct Host {
+    jobs: mpsc::Sender<Box<dyn FnOnce() + Send>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Host {
+    /// Makes a host, and a link to it: `near` here, 10.9.0.1 and fd09::1; `far` there, 10.9.0.2 and
+    /// fd09::2.
+    fn linked() -> Host {
+        let (jobs, todo) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        let (tell, told) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            tell.send(nix::unistd::gettid()).unwrap();
+            for job in todo {
+                job();
+            }
+        });
+        let host = Host { jobs, thread: Some(thread) };
+        let (process, thread) = (std::process::id(), told.recv().unwrap());
+        let far = format!("/proc/{process}/task/{thread}/ns/net");
+        run(&format!("ip link add near type veth peer name far netns {far}"));
+        set_up("near", 1);
+        host.run(|| set_up("far", 2));
+        host.run(|| await_link_local("far"));
+        await_link_local("near");
+        host
+    }
+
+    /// Does something on the host, and gives its result.
+    fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+        let (tell, told) = mpsc::channel();
+        self.jobs.send(Box::new(move || tell.send(job()).unwrap())).unwrap();
+        told.recv().expect("the job on the other host panicked")
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.jobs = mpsc::channel().0;
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+fn set_up(interface: &str, number: u8) {
+    run("ip link set lo up");
+    run(&format!("ip link set {interface} up"));
+    run(&format!("ip addr add 10.9.0.{number}/24 dev {interface}"));
+    run(&format!("ip addr add fd09::{number}/64 dev {interface} nodad"));
+}
+
+/// Waits until the interface has a link-local address, which MLD reports are sent from. It comes
+/// when both ends are up.
+fn await_link_local(interface: &str) {
+    let end = Instant::now() + Duration::from_secs(5);
+    while Interface::resolve(interface).unwrap().v6.len() < 2 {
+        assert!(Instant::now() < end, "no link-local address");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn channel(group: &str, source: Option<&str>) -> Channel {
+    Channel { source: source.map(address), group: address(group), port: PORT }
+}
+
+fn sender(interface: &str, family: Family, offload: bool) -> Sender {
+    let interface = Interface::resolve(interface).unwrap();
+    Sender::open(&interface, &SenderOptions { offload, ..SenderOptions::new(family) }).unwrap()
+}
+
+fn receiver(interface: &str, channel: &Channel) -> Receiver {
+    let interface = Interface::resolve(interface).unwrap();
+    let options = ReceiverOptions::default();
+    let family = Family::of(channel.group);
+    let mut receiver = Receiver::open(PORT, family, &interface, &options).unwrap();
+    receiver.join(channel).unwrap();
+    receiver
+}
+
+/// `count` datagrams of `bytes`, each with its number.
+fn datagrams(count: usize, bytes: usize) -> TransmitBuf {
+    let mut buf = TransmitBuf::new(count);
+    for n in 0..count {
+        buf.push(&[n as u8], Bytes::from(vec![n as u8; bytes - 1]));
+    }
+    buf
+}
+
+/// The numbers of the datagrams that arrive until `count` have, or nothing more does; checks that
+/// each is whole.
+fn collect(receiver: &mut Receiver, count: usize, bytes: usize) -> Vec<u8> {
+    let mut got = Vec::new();
+    let end = Instant::now() + Duration::from_secs(2);
+    while got.len() < count && Instant::now() < end {
+        let wait = Some(Duration::from_millis(100));
+        receiver
+            .receive(wait, None, |datagram| {
+                assert_eq!(datagram.payload.len(), bytes);
+                assert!(datagram.payload.iter().all(|byte| *byte == datagram.payload[0]));
+                got.push(datagram.payload[0]);
+            })
+            .unwrap();
+    }
+    got
+}
+
+/// Says that nothing arrives for a while.
+fn assert_silent(receiver: &mut Receiver) {
+    let wait = Some(Duration::from_millis(50));
+    let reception = receiver.receive(wait, None, |_| {}).unwrap();
+    assert_eq!(reception.datagrams, 0);
+}
+
+/// The channels that both hosts can use: either family, from any source and from one.
+fn channels() -> [Channel; 4] {
+    [
+        channel("239.255.9.1", None),
+        channel("232.9.9.1", Some("10.9.0.1")),
+        channel("ff15::9:1", None),
+        channel("ff3e::9:1", Some("fd09::1")),
+    ]
+}
+
+#[test]
+fn every_kind_of_channel_reaches_the_other_host_and_this_one() {
+    in_namespace("every_kind_of_channel_reaches_the_other_host_and_this_one", || {
+        let host = Host::linked();
+        for channel in channels() {
+            for offload in [true, false] {
+                let family = Family::of(channel.group);
+                let mut there = host.run(move || receiver("far", &channel));
+                let mut here = [receiver("near", &channel), receiver("near", &channel)];
+                let mut sender = sender("near", family, offload);
+                sender.send(channel.destination(), &datagrams(100, 1_400)).unwrap();
+                let all: Vec<u8> = (0..100).collect();
+                assert_eq!(collect(&mut there, 100, 1_400), all, "{channel}, offload {offload}");
+                for here in &mut here {
+                    assert_eq!(collect(here, 100, 1_400), all, "{channel} here");
+                }
+                assert_eq!(sender.offloads(), offload);
+                there.leave(&channel).unwrap();
+                sender.send(channel.destination(), &datagrams(1, 10)).unwrap();
+                assert_silent(&mut there);
+                assert_eq!(collect(&mut here[0], 1, 10), [0]);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_source_specific_channel_does_not_take_another_host_as_its_source() {
+    in_namespace("a_source_specific_channel_does_not_take_another_host_as_its_source", || {
+        let host = Host::linked();
+        for channel in
+            [channel("232.9.9.2", Some("10.9.0.77")), channel("ff3e::9:2", Some("fd09::77"))]
+        {
+            let mut there = host.run(move || receiver("far", &channel));
+            let mut sender = sender("near", Family::of(channel.group), true);
+            sender.send(channel.destination(), &datagrams(5, 100)).unwrap();
+            assert_silent(&mut there);
+        }
+    });
+}
+
+#[test]
+fn without_loopback_only_the_other_host_gets_it() {
+    in_namespace("without_loopback_only_the_other_host_gets_it", || {
+        let host = Host::linked();
+        for channel in channels() {
+            let mut there = host.run(move || receiver("far", &channel));
+            let mut here = receiver("near", &channel);
+            let near = Interface::resolve("near").unwrap();
+            let family = Family::of(channel.group);
+            let options = SenderOptions { loopback: false, ..SenderOptions::new(family) };
+            let mut sender = Sender::open(&near, &options).unwrap();
+            sender.send(channel.destination(), &datagrams(3, 100)).unwrap();
+            assert_eq!(collect(&mut there, 3, 100), [0, 1, 2]);
+            assert_silent(&mut here);
+        }
+    });
+}
+
+#[test]
+fn nothing_is_fragmented_and_the_mtu_is_named() {
+    in_namespace("nothing_is_fragmented_and_the_mtu_is_named", || {
+        let host = Host::linked();
+        for channel in channels() {
+            let family = Family::of(channel.group);
+            let mut there = host.run(move || receiver("far", &channel));
+            for offload in [true, false] {
+                let mut sender = sender("near", family, offload);
+                let most = sender.max_datagram();
+                assert_eq!(most, 1_500 - family.header_bytes());
+                sender.send(channel.destination(), &datagrams(3, most)).unwrap();
+                assert_eq!(collect(&mut there, 3, most), [0, 1, 2]);
+                for count in [1, 3] {
+                    let buf = datagrams(count, most + 1);
+                    let error = sender.send(channel.destination(), &buf).unwrap_err();
+                    assert!(matches!(error, SendError::TooLong { mtu: 1_500, .. }), "{error}");
+                    assert!(error.to_string().contains("near"), "{error}");
+                }
+                assert_silent(&mut there);
+                // That was no fault of the offload.
+                assert_eq!(sender.offloads(), offload);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_link_that_goes_away_is_an_error_that_may_pass() {
+    in_namespace("a_link_that_goes_away_is_an_error_that_may_pass", || {
+        let _host = Host::linked();
+        for channel in channels() {
+            let family = Family::of(channel.group);
+            let mut sender = sender("near", family, true);
+            run("ip link set near down");
+            let error = sender.send(channel.destination(), &datagrams(5, 100)).unwrap_err();
+            assert!(error.is_transient(), "{error}");
+            assert!(error.to_string().contains("near"), "{error}");
+            assert_eq!(sender.counts().unsent, 5);
+            assert_eq!(sender.counts().transient_errors, 1);
+            run("ip link set near up");
+            // The kernel took the address away with the link.
+            run("ip addr add fd09::1/64 dev near nodad");
+            let end = Instant::now() + Duration::from_secs(5);
+            while let Err(error) = sender.send(channel.destination(), &datagrams(1, 100)) {
+                assert!(error.is_transient() && Instant::now() < end, "{error}");
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_firewall_that_refuses_is_named() {
+    in_namespace("a_firewall_that_refuses_is_named", || {
+        let _host = Host::linked();
+        if !Command::new("nft")
+            .args(["add", "table", "ip", "t"])
+            .status()
+            .is_ok_and(|s| s.success())
+        {
+            eprintln!("SKIPPED: a_firewall_that_refuses_is_named: no nftables here");
+            return;
+        }
+        run("nft add chain ip t out { type filter hook output priority 0 ; }");
+        run("nft add rule ip t out udp dport 7702 drop");
+        let mut sender = sender("near", Family::V4, true);
+        let to = SocketAddr::new(address("239.255.9.1"), PORT);
+        let error = sender.send(to, &datagrams(5, 100)).unwrap_err();
+        assert!(matches!(error, SendError::Refused(_)) && error.is_transient(), "{error}");
+        run("nft flush ruleset");
+        assert_eq!(sender.send(to, &datagrams(5, 100)).unwrap().datagrams, 5);
+    });
+}
+
+#[test]
+fn the_interface_of_the_route_is_found_and_a_useless_one_is_refused() {
+    in_namespace("the_interface_of_the_route_is_found_and_a_useless_one_is_refused", || {
+        let _host = Host::linked();
+        for peer in ["10.9.0.2", "fd09::2", "10.9.0.1", "fd09::1"] {
+            assert_eq!(Interface::for_peer(address(peer)).unwrap().name, "near", "{peer}");
+        }
+        let error = Interface::for_peer(address("192.0.2.1")).unwrap_err();
+        assert!(matches!(error, InterfaceError::NoRoute { .. }), "{error}");
+        let near = Interface::resolve("fd09::1").unwrap();
+        let link_local = near.v6[1];
+        assert!(link_local.is_unicast_link_local());
+        let zoned = Interface::resolve(&format!("{link_local}%near")).unwrap();
+        assert_eq!((zoned.index, zoned.v6[0]), (near.index, link_local));
+        // It can be sent from, too, as soon as it is known to be nobody else's.
+        let end = Instant::now() + Duration::from_secs(5);
+        let sender = loop {
+            match Sender::open(&zoned, &SenderOptions::new(Family::V6)) {
+                Ok(sender) => break sender,
+                Err(OpenSenderError::NotReady(address)) => {
+                    assert!(address == link_local && Instant::now() < end);
+                    thread::sleep(Duration::from_millis(50));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert_eq!(sender.source().ip(), link_local);
+
+        run("ip link set near multicast off");
+        let error = Interface::resolve("near").unwrap_err();
+        assert!(matches!(error, InterfaceError::NoMulticast(_)), "{error}");
+        run("ip link set near multicast on");
+        run("ip link set near down");
+        assert!(matches!(Interface::resolve("near").unwrap_err(), InterfaceError::Down(_)));
+    });
+}
+
+#[test]
+fn joining_on_an_interface_that_vanished_says_so() {
+    in_namespace("joining_on_an_interface_that_vanished_says_so", || {
+        let _host = Host::linked();
+        for channel in channels() {
+            let mut interface = Interface::resolve("near").unwrap();
+            interface.index = 4_242;
+            let family = Family::of(channel.group);
+            let options = ReceiverOptions::default();
+            let mut receiver = Receiver::open(PORT, family, &interface, &options).unwrap();
+            let error = receiver.join(&channel).unwrap_err();
+            assert!(matches!(error, JoinError::Interface { .. }), "{error}");
+        }
+    });
+}
+
+#[test]
+fn ipv6_works_on_the_loopback_interface_once_groups_are_routed_there() {
+    in_namespace("ipv6_works_on_the_loopback_interface_once_groups_are_routed_there", || {
+        for channel in [channel("ff15::9:3", None), channel("ff3e::9:3", Some("::1"))] {
+            let mut receiver = receiver("lo", &channel);
+            let mut sender = sender("lo", Family::V6, true);
+            let error = sender.send(channel.destination(), &datagrams(1, 100)).unwrap_err();
+            assert!(matches!(error, SendError::Unreachable { .. }), "{error}");
+            // What the message advises is what helps.
+            let advice = "ip -6 route add local ff00::/8 dev lo table local";
+            assert!(error.to_string().contains(advice), "{error}");
+            run(advice);
+            sender.send(channel.destination(), &datagrams(50, 1_400)).unwrap();
+            assert_eq!(collect(&mut receiver, 50, 1_400).len(), 50);
+            run("ip -6 route del local ff00::/8 dev lo table local");
+        }
+    });
+}
