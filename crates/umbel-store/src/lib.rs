@@ -8,9 +8,11 @@ mod catalog;
 mod directory;
 mod errors;
 mod origin;
+mod reader;
 mod repository;
 
 pub use catalog::{Catalog, Changes, Item, Selection};
 pub use errors::{Fault, OpenError, PatternError, ReadError};
 pub use origin::{SkipReason, Skipped, SkippedItem};
+pub use reader::{BlockReader, ReaderOptions};
 pub use repository::{Content, Repository, RepositoryOptions};

@@ -7,7 +7,7 @@ use std::{fmt, fs};
 use umbel_fec::{FecError, Partition};
 use umbel_wire::{Oti, Scheme, Toi};
 
-use crate::catalog::{Catalog, Changes};
+use crate::catalog::{Catalog, Changes, Item};
 use crate::directory::Directory;
 use crate::origin::Origin;
 use crate::{OpenError, ReadError};
@@ -154,6 +154,16 @@ impl Content {
     /// If the item is unknown, is shorter than `offset + buf.len()`, or is gone.
     pub fn read_at(&self, toi: Toi, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
         self.catalog.read_at(toi, offset, buf)
+    }
+
+    /// Like [`read_at`](Self::read_at), of a part that is known to exist.
+    pub(crate) fn read_item(
+        &self,
+        item: &Item,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<(), ReadError> {
+        self.catalog.read_item(item, offset, buf)
     }
 }
 

@@ -239,9 +239,9 @@ impl Catalog {
     /// items.
     ///
     /// A pattern that is the name of an item means that item, and one without wildcards that
-    /// names a directory means everything below it. Otherwise `?` and `*` match within one part
-    /// of a path, `**` any number of parts, `[a-z]` one of a set of characters, `{a,b}` either
-    /// alternative; `\` takes the meaning off the next character.
+    /// names a directory means everything below it. Otherwise `*` matches anything and `?` one
+    /// byte within one part of a path, `**` any number of parts, `[a-z]` one ASCII character of a
+    /// set, `{a,b}` either alternative; `\` takes the meaning off the next character.
     ///
     /// `cursor` is 0, or [`Selection::next`] of the page before; the pages of one selection are
     /// of one state of the catalog, unless many other queries come between. At least one item is

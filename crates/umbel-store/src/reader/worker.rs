@@ -1,0 +1,150 @@
+//! The line of blocks to be read, and the threads that read them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::entry::{Entry, Task};
+use super::pool::Pool;
+use crate::Content;
+
+/// Most buffers that wait to be used again.
+const SPARE_BUFFERS: usize = 32;
+
+/// What the sending thread and the workers share.
+pub(super) struct Shared {
+    pub(super) content: Content,
+    /// The sender was told to wait, and nothing was published since.
+    pub(super) sleeping: AtomicBool,
+    line: Mutex<Line>,
+    /// The line got longer, or there is more room.
+    moved: Condvar,
+    memory: usize,
+    pool: Arc<Pool>,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Line {
+    /// In the order in which they will be asked for.
+    waiting: VecDeque<Arc<Entry>>,
+    /// Asked for already.
+    urgent: VecDeque<Arc<Entry>>,
+    /// Bytes in use.
+    used: usize,
+    stopped: bool,
+}
+
+impl Line {
+    /// The next block to work on, once there is room for it.
+    fn next(&mut self, memory: usize) -> Option<(Arc<Entry>, Task)> {
+        while let Some(entry) = self.urgent.pop_front() {
+            if let Some(task) = entry.take() {
+                self.used += task.cost;
+                return Some((entry, task));
+            }
+        }
+        while let Some(entry) = self.waiting.front() {
+            if self.used > 0 && self.used + entry.cost() > memory {
+                return None;
+            }
+            let entry = self.waiting.pop_front()?;
+            if let Some(task) = entry.take() {
+                self.used += task.cost;
+                return Some((entry, task));
+            }
+        }
+        None
+    }
+}
+
+impl Shared {
+    pub(super) fn new(
+        content: Content,
+        memory: usize,
+        wake: Box<dyn Fn() + Send + Sync>,
+    ) -> Shared {
+        Shared {
+            content,
+            sleeping: AtomicBool::new(false),
+            line: Mutex::new(Line::default()),
+            moved: Condvar::new(),
+            memory,
+            pool: Arc::new(Pool::new(SPARE_BUFFERS)),
+            wake,
+        }
+    }
+
+    /// Works until told to stop.
+    pub(super) fn run(&self) {
+        while let Some((entry, task)) = self.next() {
+            let freed = entry.run(&task, &self.content, &self.pool, || self.publish());
+            // Buffers of the block go back to the pool before another one needs them.
+            drop(task);
+            if entry.requeue() {
+                self.enqueue(entry);
+            }
+            self.give_back(freed);
+        }
+    }
+
+    fn next(&self) -> Option<(Arc<Entry>, Task)> {
+        let mut line = self.line.lock();
+        loop {
+            if line.stopped {
+                return None;
+            }
+            if let Some(next) = line.next(self.memory) {
+                return Some(next);
+            }
+            self.moved.wait(&mut line);
+        }
+    }
+
+    /// Puts a block at the end of the line.
+    pub(super) fn enqueue(&self, entry: Arc<Entry>) {
+        self.line.lock().waiting.push_back(entry);
+        self.moved.notify_one();
+    }
+
+    /// Puts a block before all that nobody has asked for yet.
+    pub(super) fn hurry(&self, entry: Arc<Entry>) {
+        let mut line = self.line.lock();
+        if !line.urgent.iter().any(|other| Arc::ptr_eq(other, &entry)) {
+            line.urgent.push_back(entry);
+            drop(line);
+            self.moved.notify_one();
+        }
+    }
+
+    /// Takes note that bytes are no longer in use.
+    pub(super) fn give_back(&self, bytes: usize) {
+        if bytes > 0 {
+            self.line.lock().used -= bytes;
+            self.moved.notify_one();
+        }
+    }
+
+    pub(super) fn memory_in_use(&self) -> usize {
+        self.line.lock().used
+    }
+
+    pub(super) fn stop(&self) {
+        let mut line = self.line.lock();
+        line.stopped = true;
+        line.waiting.clear();
+        line.urgent.clear();
+        drop(line);
+        self.moved.notify_all();
+    }
+
+    /// Wakes the sender if it waits. What it waits for was published under the entry's lock, and
+    /// it began to wait under the same lock.
+    fn publish(&self) {
+        if self.sleeping.swap(false, Ordering::Relaxed) {
+            (self.wake)();
+        }
+    }
+}
