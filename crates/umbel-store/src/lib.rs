@@ -3,6 +3,9 @@
 //! On the server, a [`Repository`] ties together where items come from (a directory, or a WARC
 //! file), the [`Catalog`] of the versions now on offer, and the [`BlockReader`] that reads source
 //! blocks and makes repair symbols on other threads, ahead of the paced sender.
+//!
+//! On a client, a [`DiskSink`](sink::DiskSink) keeps what is received: resumable, verified, and never
+//! outside its directory.
 
 mod catalog;
 mod directory;
@@ -10,6 +13,7 @@ mod errors;
 mod origin;
 mod reader;
 mod repository;
+pub mod sink;
 
 pub use catalog::{Catalog, Changes, Item, Selection};
 pub use errors::{Fault, OpenError, PatternError, ReadError};

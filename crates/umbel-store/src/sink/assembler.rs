@@ -1,0 +1,234 @@
+//! Puts the blocks of one item together: decodes, writes, hashes.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use umbel_fec::{FecError, SymbolSet};
+use umbel_wire::Digest;
+
+use super::errors::SinkError;
+use super::finish::Verification;
+use super::held::HeldBlock;
+use super::item::{Item, Shelf};
+use super::journal::Replay;
+use super::part::{BlockBuffer, Checkpoint, Part};
+
+/// Blocks that are read back at once to go on with the digest; the rest waits for the end.
+const CATCH_UP_BLOCKS: u32 = 8;
+
+/// What became of a block.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// It was restored before.
+    Known,
+    /// It is restored now.
+    Restored,
+    /// It cannot be restored from what is held of it, which is this.
+    NotEnough(HeldBlock),
+}
+
+/// How far an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Blocks are missing.
+    Receiving,
+    /// All blocks are there; the digest is being computed, or the file put in its place.
+    Finishing,
+    /// All blocks are there, but the digest does not match.
+    Suspect,
+}
+
+/// One item, as the disk thread sees it.
+#[derive(Debug)]
+pub(super) struct Assembler {
+    pub(super) item: Arc<Item>,
+    pub(super) phase: Phase,
+    pub(super) part: Part,
+    /// Whether the disk thread counts the part among its open files.
+    pub(super) listed: bool,
+    shelf: Arc<Shelf>,
+    hasher: blake3::Hasher,
+    /// Blocks that the hasher has seen.
+    hashed: u32,
+    /// The only block of an item, restored and never written.
+    whole: Option<Vec<u8>>,
+    restored_len: u64,
+}
+
+impl Assembler {
+    pub(super) fn new(item: Arc<Item>, shelf: Arc<Shelf>, replay: Option<&Replay>) -> Assembler {
+        let partition = item.partition;
+        let part = Part::new(shelf.tree.clone(), item.clone(), replay);
+        let lens = (0..partition.blocks()).filter(|&sbn| part.restored().contains(sbn));
+        let restored_len =
+            lens.map(|sbn| partition.block_range(sbn)).map(|range| range.end - range.start).sum();
+        Assembler {
+            item,
+            phase: Phase::Receiving,
+            part,
+            listed: false,
+            shelf,
+            hasher: blake3::Hasher::new(),
+            hashed: 0,
+            whole: None,
+            restored_len,
+        }
+    }
+
+    /// Whether every block is restored.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole.is_some() || self.part.restored().is_full()
+    }
+
+    /// Bytes of restored blocks.
+    pub(super) fn restored_len(&self) -> u64 {
+        self.restored_len
+    }
+
+    /// Keeps the symbols on the disk until more come.
+    pub(super) fn rest(&mut self, sbn: u32, block: &BlockBuffer) -> Result<(), SinkError> {
+        if self.is_restored(sbn) {
+            return Ok(());
+        }
+        self.part.save_symbols(sbn, block)
+    }
+
+    /// Restores the block from the symbols given and those on the disk.
+    pub(super) fn restore(
+        &mut self,
+        sbn: u32,
+        block: &mut BlockBuffer,
+    ) -> Result<Outcome, SinkError> {
+        if self.is_restored(sbn) {
+            return Ok(Outcome::Known);
+        }
+        let was_on_disk = self.part.has_symbols(sbn);
+        if was_on_disk {
+            self.part.load_symbols(sbn, block)?;
+        }
+        match self.decode(sbn, block) {
+            Ok(()) => {}
+            Err(FecError::NotEnough { .. }) => {
+                if was_on_disk && self.part.has_symbols(sbn) {
+                    self.part.drop_block(sbn)?;
+                }
+                self.part.save_symbols(sbn, block)?;
+                let held = HeldBlock::new(block.source.clone(), block.repair_esis.clone());
+                return Ok(Outcome::NotEnough(held));
+            }
+            Err(source) => return Err(SinkError::Oti { name: self.item.name.clone(), source }),
+        }
+        let range = self.item.partition.block_range(sbn);
+        let len = (range.end - range.start) as usize;
+        if self.item.partition.blocks() == 1 && !self.part.is_on_disk() {
+            self.whole = Some(block.data[..len].to_vec());
+        } else {
+            self.part.write_restored(sbn, &block.data)?;
+            self.hash_restored(sbn, &block.data[..len])?;
+        }
+        self.restored_len += len as u64;
+        self.shelf.unreserve(&self.item, len as u64);
+        Ok(Outcome::Restored)
+    }
+
+    /// The only block of an item whose digest matches; the digest is told otherwise.
+    pub(super) fn take_whole(&mut self) -> Option<Result<Vec<u8>, Digest>> {
+        let whole = match self.item.partition.blocks() {
+            0 => Vec::new(),
+            _ => self.whole.take()?,
+        };
+        let digest = Digest(*blake3::hash(&whole).as_bytes());
+        if digest == self.item.key.item {
+            return Some(Ok(whole));
+        }
+        self.restored_len = 0;
+        Some(Err(digest))
+    }
+
+    /// What another thread needs to verify and finish the item.
+    pub(super) fn verification(&mut self) -> Result<Verification, SinkError> {
+        self.part.flush()?;
+        Ok(Verification {
+            item: self.item.clone(),
+            data: self.part.data()?,
+            hasher: self.hasher.clone(),
+            hashed_len: self.hashed_len(),
+        })
+    }
+
+    /// Compares each block with its digest, drops those that do not match, and gives their
+    /// numbers.
+    pub(super) fn check_blocks(&mut self, digests: &[Digest]) -> Result<Vec<u32>, SinkError> {
+        let mut bad = Vec::new();
+        let mut buffer = Vec::new();
+        for sbn in 0..self.item.partition.blocks() {
+            if self.part.restored().contains(sbn) {
+                self.part.read_block(sbn, &mut buffer)?;
+                let digest = Digest(*blake3::hash(&buffer).as_bytes());
+                if digests.get(sbn as usize) == Some(&digest) {
+                    continue;
+                }
+                self.part.drop_block(sbn)?;
+                self.restored_len -= buffer.len() as u64;
+            }
+            bad.push(sbn);
+        }
+        if !bad.is_empty() {
+            self.hasher.reset();
+            self.hashed = 0;
+            self.phase = Phase::Receiving;
+        }
+        Ok(bad)
+    }
+
+    /// Starts to make durable what is on the disk, if it is time to.
+    pub(super) fn checkpoint(&mut self, now: Instant) -> Result<Option<Checkpoint>, SinkError> {
+        match self.part.next_checkpoint() {
+            Some(due) if due <= now => self.part.start_checkpoint().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn is_restored(&self, sbn: u32) -> bool {
+        self.whole.is_some() || self.part.restored().contains(sbn)
+    }
+
+    fn decode(&self, sbn: u32, block: &mut BlockBuffer) -> Result<(), FecError> {
+        if block.source.is_full() {
+            return Ok(());
+        }
+        let k = self.item.partition.block_symbols(sbn);
+        let symbol_len = self.item.symbol_len();
+        let BlockBuffer { data, source, repair_esis, repairs } = block;
+        let repairs: Vec<(u32, &[u8])> =
+            repair_esis.iter().copied().zip(repairs.chunks_exact(symbol_len)).collect();
+        self.item.code.restore(k, symbol_len, data, source, &repairs)?;
+        *source = SymbolSet::full(k);
+        Ok(())
+    }
+
+    /// Goes on with the digest if this block is the next one, and with a few after it that are on
+    /// the disk.
+    fn hash_restored(&mut self, sbn: u32, block: &[u8]) -> Result<(), SinkError> {
+        if sbn != self.hashed {
+            return Ok(());
+        }
+        self.hasher.update(block);
+        self.hashed += 1;
+        let mut buffer = Vec::new();
+        for _ in 0..CATCH_UP_BLOCKS {
+            if !self.part.restored().contains(self.hashed) {
+                break;
+            }
+            self.part.read_block(self.hashed, &mut buffer)?;
+            self.hasher.update(&buffer);
+            self.hashed += 1;
+        }
+        Ok(())
+    }
+
+    fn hashed_len(&self) -> u64 {
+        // A block number past the last one gives an empty range at the end.
+        self.item.partition.block_range(self.hashed).start
+    }
+}

@@ -1,0 +1,347 @@
+//! The disk thread: everything that waits for the disk, one job after the other.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use umbel_engine::symbols::BlockId;
+use umbel_wire::{Digest, Toi};
+
+use super::assembler::{Assembler, Outcome, Phase};
+use super::buffers::Filled;
+use super::errors::SinkError;
+use super::finish::{Finish, Finished, SyncTask, Verification};
+use super::item::{Item, Shelf};
+use super::journal::Replay;
+use super::part::BlockBuffer;
+use super::tree::Role;
+use super::{EventHandler, SinkEvent};
+
+/// Items whose files are open at the same time.
+const MAX_OPEN_PARTS: usize = 64;
+/// How often checkpoints are looked for.
+const TICK: Duration = Duration::from_millis(200);
+/// Least time between two reports of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What the disk thread does.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Takes an item in.
+    Add(Arc<Item>, Option<Box<Replay>>),
+    /// Restores a block from these symbols and what is on the disk.
+    Restore(BlockId, Option<Filled>),
+    /// Keeps symbols until more come.
+    Rest(BlockId, Filled),
+    /// Compares the blocks of an item with their digests.
+    CheckBlocks(Toi, Vec<Digest>),
+    /// Lets go of an item; what is held of it stays on the disk.
+    Cancel(Toi),
+    /// A checkpoint is on the disk.
+    Synced { toi: Toi, up_to: u64, result: Result<(), SinkError> },
+    /// An item's end.
+    Finished { toi: Toi, end: Finish },
+    /// Makes everything durable and ends the thread.
+    Close,
+}
+
+/// The disk thread.
+pub(super) struct Disk {
+    pub(super) shelf: Arc<Shelf>,
+    pub(super) jobs: Receiver<Job>,
+    pub(super) sync: Sender<SyncTask>,
+    pub(super) verify: Sender<Verification>,
+    pub(super) on_event: EventHandler,
+    pub(super) helpers: Vec<JoinHandle<()>>,
+    pub(super) items: HashMap<Toi, Assembler>,
+    /// Items with open files, the longest open first.
+    pub(super) open: VecDeque<Toi>,
+    pub(super) progress_at: Instant,
+}
+
+impl Disk {
+    /// Works until it is told to close.
+    pub(super) fn run(mut self) {
+        let mut tick_at = Instant::now() + TICK;
+        loop {
+            match self.jobs.recv_deadline(tick_at) {
+                Ok(Job::Close) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(job) => self.handle(job),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let now = Instant::now();
+            if now >= tick_at {
+                self.checkpoint(now);
+                tick_at = now + TICK;
+            }
+        }
+        self.close();
+    }
+
+    fn handle(&mut self, job: Job) {
+        match job {
+            Job::Add(item, replay) => self.add(item, replay.as_deref()),
+            Job::Restore(block, filled) => self.restore(block, filled),
+            Job::Rest(block, filled) => self.rest(block, filled),
+            Job::CheckBlocks(toi, digests) => self.check_blocks(toi, &digests),
+            Job::Cancel(toi) => self.cancel(toi),
+            Job::Synced { toi, up_to, result } => self.on_synced(toi, up_to, result),
+            Job::Finished { toi, end } => self.on_finished(toi, end),
+            Job::Close => {}
+        }
+    }
+
+    fn add(&mut self, item: Arc<Item>, replay: Option<&Replay>) {
+        let toi = item.toi;
+        let waiting = replay.map(|replay| enough(&item, replay)).unwrap_or_default();
+        self.items.insert(toi, Assembler::new(item, self.shelf.clone(), replay));
+        for sbn in waiting {
+            self.restore(BlockId { toi, sbn }, None);
+        }
+        self.finish_if_whole(toi);
+    }
+
+    fn restore(&mut self, block: BlockId, filled: Option<Filled>) {
+        let result = self.items.get_mut(&block.toi).map(|assembler| {
+            if let Some(mut filled) = filled {
+                let result = assembler.restore(block.sbn, &mut filled.buffer);
+                filled.recycle();
+                result
+            } else {
+                let mut buffer = BlockBuffer::empty(&assembler.item.partition, block.sbn);
+                assembler.restore(block.sbn, &mut buffer)
+            }
+        });
+        match result {
+            Some(Ok(Outcome::Restored)) => {
+                self.tell(SinkEvent::BlockRestored { block });
+                self.tell_progress(block.toi);
+                self.finish_if_whole(block.toi);
+            }
+            Some(Ok(Outcome::NotEnough(held))) => {
+                self.tell(SinkEvent::RestoreFailed { block, held });
+            }
+            Some(Err(error)) => self.fail(block.toi, error),
+            Some(Ok(Outcome::Known)) | None => {}
+        }
+        self.limit_open(block.toi);
+    }
+
+    fn rest(&mut self, block: BlockId, filled: Filled) {
+        if let Some(assembler) = self.items.get_mut(&block.toi)
+            && let Err(error) = assembler.rest(block.sbn, &filled.buffer)
+        {
+            self.fail(block.toi, error);
+        }
+        filled.recycle();
+        self.limit_open(block.toi);
+    }
+
+    /// Passes an item with all its blocks on to be finished.
+    fn finish_if_whole(&mut self, toi: Toi) {
+        let Some(assembler) = self.items.get_mut(&toi) else { return };
+        if assembler.phase != Phase::Receiving || !assembler.is_whole() {
+            return;
+        }
+        assembler.phase = Phase::Finishing;
+        if let Some(whole) = assembler.take_whole() {
+            match whole.map(|content| assembler.write_whole(&content)) {
+                Ok(Ok(finished)) => self.pass(SyncTask::Finish(finished)),
+                Ok(Err(error)) => self.fail(toi, error),
+                Err(_) => self.on_finished(toi, Finish::Mismatch),
+            }
+            return;
+        }
+        match assembler.verification() {
+            // The verifying thread receives until this one drops its sender.
+            Ok(verification) => drop(self.verify.send(verification)),
+            Err(error) => self.fail(toi, error),
+        }
+    }
+
+    fn on_finished(&mut self, toi: Toi, end: Finish) {
+        let Some(assembler) = self.items.get_mut(&toi) else { return };
+        match end {
+            Finish::Done => {
+                let item = assembler.item.clone();
+                self.forget(toi);
+                self.tell(SinkEvent::ItemDone {
+                    toi,
+                    name: item.name.clone(),
+                    path: item.place.target.clone(),
+                    size: item.len(),
+                });
+            }
+            Finish::Mismatch => {
+                assembler.phase = Phase::Suspect;
+                self.tell(SinkEvent::DigestMismatch { toi });
+            }
+            Finish::Failed(error) => self.fail(toi, error),
+            Finish::Aborted => {}
+        }
+    }
+
+    fn check_blocks(&mut self, toi: Toi, digests: &[Digest]) {
+        let Some(assembler) = self.items.get_mut(&toi) else { return };
+        if assembler.phase == Phase::Finishing {
+            return;
+        }
+        match assembler.check_blocks(digests) {
+            Ok(blocks) if blocks.is_empty() => {
+                let name = assembler.item.name.clone();
+                self.fail(toi, SinkError::Inconsistent { name });
+            }
+            Ok(blocks) => self.tell(SinkEvent::BlocksDropped { toi, blocks }),
+            Err(error) => self.fail(toi, error),
+        }
+    }
+
+    /// Starts the checkpoints that are due.
+    fn checkpoint(&mut self, now: Instant) {
+        for toi in self.open.clone() {
+            let Some(assembler) = self.items.get_mut(&toi) else { continue };
+            if assembler.phase == Phase::Finishing {
+                continue;
+            }
+            match assembler.checkpoint(now) {
+                Ok(Some(checkpoint)) => {
+                    let item = assembler.item.clone();
+                    self.pass(SyncTask::Checkpoint(item, checkpoint));
+                }
+                Ok(None) => {}
+                Err(error) => self.fail(toi, error),
+            }
+        }
+    }
+
+    fn on_synced(&mut self, toi: Toi, up_to: u64, result: Result<(), SinkError>) {
+        let Some(assembler) = self.items.get_mut(&toi) else { return };
+        let journal = result.and_then(|()| assembler.part.end_checkpoint(up_to));
+        match journal.map(|()| assembler.part.open_journal()) {
+            Ok(Some(journal)) => self.pass(SyncTask::Journal(journal)),
+            Ok(None) => {}
+            Err(error) => self.fail(toi, error),
+        }
+    }
+
+    /// Ends an item that cannot go on. What is on the disk stays there.
+    fn fail(&mut self, toi: Toi, error: SinkError) {
+        self.forget(toi);
+        self.tell(SinkEvent::ItemFailed { toi, error });
+    }
+
+    fn cancel(&mut self, toi: Toi) {
+        if let Some(assembler) = self.items.get_mut(&toi)
+            && assembler.phase != Phase::Finishing
+        {
+            // What cannot be kept is received again.
+            let _ = assembler.part.sync();
+        }
+        self.forget(toi);
+    }
+
+    fn forget(&mut self, toi: Toi) {
+        if let Some(assembler) = self.items.remove(&toi) {
+            assembler.item.closed.store(true, Ordering::Release);
+            self.shelf.unreserve(&assembler.item, u64::MAX);
+            if assembler.listed {
+                self.open.retain(|&open| open != toi);
+            }
+        }
+    }
+
+    /// Closes the files that have been open for longest when there are too many.
+    fn limit_open(&mut self, toi: Toi) {
+        if let Some(assembler) = self.items.get_mut(&toi)
+            && assembler.part.is_open()
+            && !assembler.listed
+        {
+            assembler.listed = true;
+            self.open.push_back(toi);
+        }
+        if self.open.len() <= MAX_OPEN_PARTS {
+            return;
+        }
+        let Some(oldest) = self.open.pop_front() else { return };
+        let Some(assembler) = self.items.get_mut(&oldest) else { return };
+        if oldest == toi || assembler.phase == Phase::Finishing || assembler.part.is_changed() {
+            self.open.push_back(oldest);
+            return;
+        }
+        assembler.listed = false;
+        if let Err(error) = assembler.part.close() {
+            self.fail(oldest, error);
+        }
+    }
+
+    fn close(mut self) {
+        for assembler in self.items.values_mut().filter(|item| item.phase != Phase::Finishing) {
+            if let Err(error) = assembler.part.sync() {
+                tracing::warn!("{error}; it may be received again");
+            }
+        }
+        let Disk { sync, verify, helpers, jobs, on_event, items, .. } = self;
+        drop((sync, verify));
+        for helper in helpers {
+            // A helper that panicked has told why already.
+            let _ = helper.join();
+        }
+        for job in jobs.try_iter() {
+            if let Job::Finished { toi, end: Finish::Done } = job
+                && let Some(assembler) = items.get(&toi)
+            {
+                let item = &assembler.item;
+                on_event(SinkEvent::ItemDone {
+                    toi,
+                    name: item.name.clone(),
+                    path: item.place.target.clone(),
+                    size: item.len(),
+                });
+            }
+        }
+    }
+
+    fn pass(&self, task: SyncTask) {
+        // The sync thread receives until this one drops its sender.
+        let _ = self.sync.send(task);
+    }
+
+    fn tell(&self, event: SinkEvent) {
+        (self.on_event)(event);
+    }
+
+    fn tell_progress(&mut self, toi: Toi) {
+        let now = Instant::now();
+        if now < self.progress_at {
+            return;
+        }
+        self.progress_at = now + PROGRESS_INTERVAL;
+        if let Some(assembler) = self.items.get(&toi) {
+            let (restored, size) = (assembler.restored_len(), assembler.item.len());
+            self.tell(SinkEvent::Progress { toi, restored, size });
+        }
+    }
+}
+
+impl Assembler {
+    /// Writes a small item's part file, all at once.
+    fn write_whole(&mut self, content: &[u8]) -> Result<Finished, SinkError> {
+        let file = self.part.data()?;
+        file.write_all_at(content, 0)
+            .map_err(SinkError::io("write", &self.item.place.path(Role::Part)))?;
+        Ok(Finished { item: self.item.clone(), file })
+    }
+}
+
+/// The blocks that the journal has enough symbols of.
+fn enough(item: &Item, replay: &Replay) -> Vec<u32> {
+    let blocks = replay.partial.iter();
+    blocks
+        .filter(|&(&sbn, held)| held.count() >= item.partition.block_symbols(sbn))
+        .map(|(&sbn, _)| sbn)
+        .collect()
+}

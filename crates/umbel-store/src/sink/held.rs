@@ -1,0 +1,144 @@
+//! What is held of an item.
+
+use std::collections::BTreeMap;
+
+use umbel_fec::{Partition, SymbolSet};
+use umbel_wire::repository::{Need, NeedRun};
+
+/// What a sink holds of an item when it is added.
+#[derive(Clone, Debug)]
+pub enum Held {
+    /// The target is there, with the right length and digest: there is nothing to receive, and no
+    /// event follows.
+    AlreadyThere,
+    /// These parts. If nothing is needed, the sink goes on by itself and tells the end by an
+    /// event.
+    Parts(HeldParts),
+}
+
+/// What is held of an item that is not complete.
+#[derive(Clone, Debug)]
+pub struct HeldParts {
+    partition: Partition,
+    restored: SymbolSet,
+    partial: BTreeMap<u32, HeldBlock>,
+}
+
+impl HeldParts {
+    /// Nothing of an item that is cut as `partition` says.
+    pub fn nothing(partition: Partition) -> HeldParts {
+        let restored = SymbolSet::new(partition.blocks());
+        HeldParts { partition, restored, partial: BTreeMap::new() }
+    }
+
+    /// Restored blocks, and symbols of others.
+    pub(super) fn new(
+        partition: Partition,
+        restored: SymbolSet,
+        partial: BTreeMap<u32, HeldBlock>,
+    ) -> HeldParts {
+        HeldParts { partition, restored, partial }
+    }
+
+    /// How the item is cut into blocks and symbols.
+    pub fn partition(&self) -> &Partition {
+        &self.partition
+    }
+
+    /// Whether the block is restored.
+    pub fn is_restored(&self, sbn: u32) -> bool {
+        self.restored.contains(sbn)
+    }
+
+    /// Number of restored blocks.
+    pub fn restored_blocks(&self) -> u32 {
+        self.restored.count()
+    }
+
+    /// The symbols held of a block that is not restored; `None` if there are none.
+    pub fn block(&self, sbn: u32) -> Option<&HeldBlock> {
+        self.partial.get(&sbn)
+    }
+
+    /// The blocks of which something, but not all, is held; ascending.
+    pub fn partial_blocks(&self) -> impl Iterator<Item = (u32, &HeldBlock)> {
+        self.partial.iter().map(|(&sbn, block)| (sbn, block))
+    }
+
+    /// Symbols that the block still needs, whichever: 0 when it is restored or about to be.
+    pub fn missing_symbols(&self, sbn: u32) -> u32 {
+        if self.is_restored(sbn) {
+            return 0;
+        }
+        let held = self.block(sbn).map_or(0, HeldBlock::count);
+        self.partition.block_symbols(sbn).saturating_sub(held)
+    }
+
+    /// What to ask the server for.
+    pub fn need(&self) -> Need {
+        if self.restored.count() == 0 && self.partial.is_empty() {
+            return Need::Whole;
+        }
+        let mut runs: Vec<NeedRun> = Vec::new();
+        for sbn in 0..self.partition.blocks() {
+            // A block has at most 65,535 source symbols, in every scheme.
+            let symbols = self.missing_symbols(sbn) as u16;
+            match runs.last_mut() {
+                Some(run) if run.symbols == symbols && run.first_block + run.blocks == sbn => {
+                    run.blocks += 1;
+                }
+                _ if symbols == 0 => {}
+                _ => runs.push(NeedRun { first_block: sbn, blocks: 1, symbols }),
+            }
+        }
+        Need::Symbols(runs)
+    }
+}
+
+/// The symbols held of one block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldBlock {
+    source: SymbolSet,
+    /// Encoding symbol IDs of repair symbols, ascending.
+    repairs: Vec<u32>,
+}
+
+impl HeldBlock {
+    /// No symbols of a block of `k` source symbols.
+    pub fn none(k: u32) -> HeldBlock {
+        HeldBlock { source: SymbolSet::new(k), repairs: Vec::new() }
+    }
+
+    /// These symbols.
+    pub(super) fn new(source: SymbolSet, mut repairs: Vec<u32>) -> HeldBlock {
+        repairs.sort_unstable();
+        repairs.dedup();
+        HeldBlock { source, repairs }
+    }
+
+    /// Different symbols held.
+    pub fn count(&self) -> u32 {
+        self.source.count() + self.repairs.len() as u32
+    }
+
+    /// Whether the symbol is held.
+    pub fn contains(&self, esi: u32) -> bool {
+        self.source.contains(esi) || self.repairs.binary_search(&esi).is_ok()
+    }
+
+    /// The source symbols held.
+    pub fn source(&self) -> &SymbolSet {
+        &self.source
+    }
+
+    /// The repair symbols held, ascending.
+    pub fn repairs(&self) -> &[u32] {
+        &self.repairs
+    }
+
+    /// All symbols held, ascending.
+    pub fn esis(&self) -> impl Iterator<Item = u32> + '_ {
+        let source = (0..self.source.len()).filter(|&esi| self.source.contains(esi));
+        source.chain(self.repairs.iter().copied())
+    }
+}

@@ -1,0 +1,233 @@
+//! An item as the threads of the sink share it, and how one is added.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use umbel_fec::{Code, Partition, SymbolSet};
+use umbel_wire::repository::ItemInfo;
+use umbel_wire::{Digest, Toi};
+
+use super::errors::SinkError;
+use super::held::{Held, HeldParts};
+use super::journal::{self, JournalKey, Replay};
+use super::names::Names;
+use super::tree::{Place, Role, Tree, is_directory, is_regular};
+
+/// An item of one block, or up to this length, is looked at without a journal: its part file may
+/// have been complete already.
+const SMALL_LEN: u64 = 4 << 20;
+/// Bytes read at once to compute a digest.
+pub(super) const READ_LEN: usize = 1 << 20;
+
+/// An item that is being received.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) toi: Toi,
+    pub(super) name: String,
+    pub(super) place: Place,
+    pub(super) key: JournalKey,
+    pub(super) partition: Partition,
+    pub(super) code: Code,
+    pub(super) modified_ns: Option<i64>,
+    /// Nothing more is to be received: the item is done, failed, or not wanted any more.
+    pub(super) closed: AtomicBool,
+    /// Bytes set aside on the file system and not written yet.
+    pub(super) reserved: AtomicU64,
+}
+
+impl Item {
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn symbol_len(&self) -> usize {
+        usize::from(self.partition.symbol_len())
+    }
+
+    /// Bytes of the object.
+    pub(super) fn len(&self) -> u64 {
+        self.partition.object_len()
+    }
+}
+
+/// What is shared by whoever adds items.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    pub(super) tree: Arc<Tree>,
+    pub(super) names: Mutex<Names>,
+    pub(super) check_space: bool,
+    /// Bytes set aside for all items together.
+    pub(super) reserved: AtomicU64,
+}
+
+/// An item that was looked up on the disk, ready to be handed to its sink.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(super) item: Arc<Item>,
+    pub(super) replay: Option<Replay>,
+    pub(super) held: Held,
+}
+
+impl Prepared {
+    /// What is held of the item.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+}
+
+impl Shelf {
+    /// Finds out where the item goes and what is there of it.
+    pub(super) fn prepare(&self, info: &ItemInfo) -> Result<Prepared, SinkError> {
+        let name = || info.name.clone();
+        let partition =
+            Partition::new(&info.oti).map_err(|source| SinkError::Oti { name: name(), source })?;
+        if info.digest == Digest([0; 32]) {
+            return Err(SinkError::NoDigest { name: name() });
+        }
+        let relative = self.names().place(&info.name)?;
+        let item = Item {
+            toi: info.toi,
+            name: name(),
+            place: Place::new(self.tree.path(), relative),
+            key: JournalKey::new(&info.name, info.digest, info.oti),
+            partition,
+            code: Code::new(info.oti.scheme),
+            modified_ns: info.modified_ns,
+            closed: AtomicBool::new(false),
+            reserved: AtomicU64::new(0),
+        };
+        let prepared = self.look_up(item);
+        if prepared.is_err() {
+            self.names().release(&info.name);
+        }
+        prepared
+    }
+
+    pub(super) fn names(&self) -> std::sync::MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look_up(&self, item: Item) -> Result<Prepared, SinkError> {
+        if self.target_is_there(&item)? {
+            let held = Held::AlreadyThere;
+            return Ok(Prepared { item: Arc::new(item), replay: None, held });
+        }
+        let replay = self.replay(&item)?;
+        let held = replay.as_ref().map_or_else(
+            || HeldParts::nothing(item.partition),
+            |replay| {
+                HeldParts::new(item.partition, replay.restored.clone(), replay.partial.clone())
+            },
+        );
+        self.reserve(&item, &held)?;
+        Ok(Prepared { item: Arc::new(item), replay, held: Held::Parts(held) })
+    }
+
+    /// Whether the finished item stands in its place.
+    fn target_is_there(&self, item: &Item) -> Result<bool, SinkError> {
+        let Some(stat) = self.tree.stat(&item.place, Role::Target)? else { return Ok(false) };
+        if is_directory(&stat) {
+            return Err(SinkError::IsDirectory { path: item.place.target.clone() });
+        }
+        if !is_regular(&stat) || stat.st_size as u64 != item.len() {
+            return Ok(false);
+        }
+        let Some(file) = self.tree.open_to_read(&item.place, Role::Target)? else {
+            return Ok(false);
+        };
+        if Shelf::digest(item, &file, Role::Target)? != item.key.item {
+            return Ok(false);
+        }
+        // Left over if a process ended between renaming and tidying up.
+        if self.tree.stat(&item.place, Role::Journal)?.is_some() {
+            self.tree.remove(&item.place, Role::Journal)?;
+        }
+        Ok(true)
+    }
+
+    /// What the journal says. Files of another version of the item are removed.
+    fn replay(&self, item: &Item) -> Result<Option<Replay>, SinkError> {
+        let Some(stat) = self.tree.stat(&item.place, Role::Part)? else { return Ok(None) };
+        if is_directory(&stat) {
+            return Err(SinkError::IsDirectory { path: item.place.path(Role::Part) });
+        }
+        if !is_regular(&stat) {
+            self.tree.remove(&item.place, Role::Part)?;
+            return Ok(None);
+        }
+        let part = self.tree.open_part(&item.place)?;
+        let is_whole = stat.st_size as u64 == item.len();
+        if is_whole && let Some(mut journal) = self.tree.open_to_read(&item.place, Role::Journal)? {
+            let path = item.place.path(Role::Journal);
+            let boot = journal::boot_id();
+            let replay = journal::replay(&mut journal, &item.key, &item.partition, boot)
+                .map_err(SinkError::io("read", &path))?;
+            if replay.is_some() {
+                return Ok(replay);
+            }
+        }
+        let is_small = item.partition.blocks() <= 1 || item.len() <= SMALL_LEN;
+        if is_whole && is_small && Shelf::digest(item, &part, Role::Part)? == item.key.item {
+            return Ok(Some(Replay {
+                restored: SymbolSet::full(item.partition.blocks()),
+                partial: BTreeMap::new(),
+                last_records: BTreeMap::new(),
+                trusted_len: 0,
+                dead_len: 0,
+            }));
+        }
+        self.tree.remove(&item.place, Role::Journal)?;
+        self.tree.remove(&item.place, Role::Part)?;
+        Ok(None)
+    }
+
+    fn digest(item: &Item, mut file: &File, role: Role) -> Result<Digest, SinkError> {
+        let mut hasher = blake3::Hasher::new();
+        let len = usize::try_from(item.len()).unwrap_or(READ_LEN).min(READ_LEN);
+        let mut buffer = vec![0; len.max(1)];
+        loop {
+            let read = file.read(&mut buffer);
+            match read.map_err(SinkError::io("read", &item.place.path(role)))? {
+                0 => return Ok(Digest(*hasher.finalize().as_bytes())),
+                len => hasher.update(&buffer[..len]),
+            };
+        }
+    }
+
+    /// Sets room aside for what is missing.
+    fn reserve(&self, item: &Item, held: &HeldParts) -> Result<(), SinkError> {
+        if !self.check_space {
+            return Ok(());
+        }
+        let missing = (0..item.partition.blocks()).filter(|&sbn| !held.is_restored(sbn));
+        let needed = match held.restored_blocks() {
+            0 => item.len(),
+            _ => missing.map(|sbn| item.partition.block_range(sbn)).map(|r| r.end - r.start).sum(),
+        };
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        if let Some(available) = self.tree.available() {
+            let available = available.saturating_sub(reserved);
+            if needed > available {
+                let path = item.place.target.clone();
+                return Err(SinkError::NoSpace { path, needed, available });
+            }
+        }
+        item.reserved.store(needed, Ordering::Relaxed);
+        self.reserved.fetch_add(needed, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Notes that so many bytes of what was set aside for the item are written, or not needed.
+    pub(super) fn unreserve(&self, item: &Item, bytes: u64) {
+        let before = item
+            .reserved
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
+                Some(held.saturating_sub(bytes))
+            })
+            .unwrap_or(0);
+        self.reserved.fetch_sub(before.min(bytes), Ordering::Relaxed);
+    }
+}

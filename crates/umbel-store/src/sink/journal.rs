@@ -1,0 +1,394 @@
+//! The journal of an incomplete item: which of its blocks and symbols are held.
+//!
+//! A header names the version of the item, then records follow; numbers are little-endian.
+//!
+//! | bytes | header | | bytes | record |
+//! |---|---|---|---|---|
+//! | 8 | `UMBELJ1\n` | | 4 | CRC-32 of what follows |
+//! | 32 | BLAKE3 digest of the item's name | | 1 | kind |
+//! | 32 | BLAKE3 digest of the item | | 4 | length of the body |
+//! | 15 | scheme, lengths and limits of its [`Oti`] | | … | body |
+//! | 4 | CRC-32 of the header | | | |
+//!
+//! Data comes first, then the record that says so. Records reach the file at once, their data in
+//! the part file may still be in the kernel's memory; a process that dies loses nothing by that, a
+//! machine that dies may. So a [`Record::Durable`] says up to where everything is known to be on
+//! the disk, and each process that writes begins with the [`Record::Session`] of the kernel it
+//! runs on. Records count up to the last `Durable`, or all of them if the kernel is still the same.
+//! What follows the first record that is torn or makes no sense does not count.
+//!
+//! The TOI is not in the journal: a server gives other ones after a restart.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use umbel_fec::{Partition, SymbolSet};
+use umbel_wire::{Digest, Oti};
+
+use super::held::HeldBlock;
+
+const MAGIC: &[u8; 8] = b"UMBELJ1\n";
+/// Bytes of the header.
+pub(super) const HEADER_LEN: usize = 8 + 32 + 32 + 15 + 4;
+/// Bytes of a record before its body.
+const RECORD_HEAD_LEN: usize = 4 + 1 + 4;
+/// Most bytes of repair symbols in one record, but always room for one symbol.
+pub(super) const MAX_REPAIRS_LEN: usize = 1 << 20;
+/// Most bytes of a body: the repair symbols, their IDs (a symbol has at least a byte), a bit for
+/// each of 65,535 source symbols, and the fixed fields.
+const MAX_BODY_LEN: usize = 5 * MAX_REPAIRS_LEN + (1 << 16) + (1 << 13) + 64;
+
+/// Identifies a version of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalKey {
+    /// BLAKE3 digest of the item's name.
+    pub name: Digest,
+    /// BLAKE3 digest of the item.
+    pub item: Digest,
+    /// How it is cut.
+    pub oti: Oti,
+}
+
+impl JournalKey {
+    /// The key of this version of the item called `name`.
+    pub fn new(name: &str, item: Digest, oti: Oti) -> JournalKey {
+        JournalKey { name: Digest(*blake3::hash(name.as_bytes()).as_bytes()), item, oti }
+    }
+
+    /// The header of the item's journal.
+    pub fn header(&self) -> [u8; HEADER_LEN] {
+        let mut bytes = Vec::with_capacity(HEADER_LEN);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&self.name.0);
+        bytes.extend_from_slice(&self.item.0);
+        bytes.push(self.oti.scheme.encoding_id());
+        bytes.extend_from_slice(&self.oti.object_len.to_le_bytes());
+        bytes.extend_from_slice(&self.oti.symbol_len.to_le_bytes());
+        bytes.extend_from_slice(&self.oti.max_block_symbols.to_le_bytes());
+        bytes.extend_from_slice(&self.oti.max_encoding_symbols.to_le_bytes());
+        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
+        bytes.try_into().expect("the fields above are HEADER_LEN bytes")
+    }
+}
+
+/// One entry of a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// A process begins to write, on this kernel.
+    Session {
+        /// The kernel's boot ID.
+        boot: [u8; 16],
+    },
+    /// These blocks are restored and in the part file.
+    Restored {
+        /// First source block number.
+        first: u32,
+        /// How many; at least 1.
+        count: u32,
+    },
+    /// Symbols of a block are held.
+    Symbols(Symbols<'a>),
+    /// Nothing of the block is held any more.
+    Dropped {
+        /// Source block number.
+        sbn: u32,
+    },
+    /// All records before this offset, and the data that they tell of, are on the disk.
+    Durable {
+        /// Offset in the journal.
+        up_to: u64,
+    },
+}
+
+/// Symbols of a block that is not restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Symbols<'a> {
+    /// Source block number.
+    pub sbn: u32,
+    /// Offset of the record before this one about the same block, or 0.
+    pub previous: u64,
+    /// All source symbols of the block that are in the part file, those that earlier records told
+    /// of among them.
+    pub source: SymbolSet,
+    /// IDs of the repair symbols that this record holds.
+    pub repair_esis: Vec<u32>,
+    /// The repair symbols, in the order of their IDs.
+    pub repairs: &'a [u8],
+}
+
+impl Record<'_> {
+    fn kind(&self) -> u8 {
+        match self {
+            Record::Session { .. } => 1,
+            Record::Restored { .. } => 2,
+            Record::Symbols(_) => 3,
+            Record::Dropped { .. } => 4,
+            Record::Durable { .. } => 5,
+        }
+    }
+
+    /// Appends the record to `out`.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; 4]);
+        out.push(self.kind());
+        out.extend_from_slice(&[0; 4]);
+        self.emit_body(out);
+        let body_len = (out.len() - start - RECORD_HEAD_LEN) as u32;
+        out[start + 5..start + 9].copy_from_slice(&body_len.to_le_bytes());
+        let crc = crc32fast::hash(&out[start + 4..]);
+        out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    fn emit_body(&self, out: &mut Vec<u8>) {
+        match self {
+            Record::Session { boot } => out.extend_from_slice(boot),
+            Record::Restored { first, count } => {
+                out.extend_from_slice(&first.to_le_bytes());
+                out.extend_from_slice(&count.to_le_bytes());
+            }
+            Record::Symbols(symbols) => symbols.emit(out),
+            Record::Dropped { sbn } => out.extend_from_slice(&sbn.to_le_bytes()),
+            Record::Durable { up_to } => out.extend_from_slice(&up_to.to_le_bytes()),
+        }
+    }
+
+    /// Reads a record's kind and body; `None` if it does not fit the item.
+    fn parse<'a>(kind: u8, body: &'a [u8], partition: &Partition) -> Option<Record<'a>> {
+        let mut body = Body(body);
+        let record = match kind {
+            1 => Record::Session { boot: body.array()? },
+            2 => {
+                let (first, count) = (body.u32()?, body.u32()?);
+                let end = first.checked_add(count)?;
+                (count > 0 && end <= partition.blocks()).then_some(())?;
+                Record::Restored { first, count }
+            }
+            3 => Record::Symbols(Symbols::parse(&mut body, partition)?),
+            4 => {
+                let sbn = body.u32()?;
+                (sbn < partition.blocks()).then_some(())?;
+                Record::Dropped { sbn }
+            }
+            5 => Record::Durable { up_to: u64::from_le_bytes(body.array()?) },
+            _ => return None,
+        };
+        body.0.is_empty().then_some(record)
+    }
+}
+
+impl Symbols<'_> {
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.sbn.to_le_bytes());
+        out.extend_from_slice(&self.previous.to_le_bytes());
+        out.extend_from_slice(&(self.repair_esis.len() as u32).to_le_bytes());
+        for first in (0..self.source.len()).step_by(8) {
+            let bits = (0..8).filter(|bit| self.source.contains(first + bit));
+            out.push(bits.fold(0, |byte, bit| byte | 1 << bit));
+        }
+        self.repair_esis.iter().for_each(|esi| out.extend_from_slice(&esi.to_le_bytes()));
+        out.extend_from_slice(self.repairs);
+    }
+
+    fn parse<'a>(body: &mut Body<'a>, partition: &Partition) -> Option<Symbols<'a>> {
+        let sbn = body.u32()?;
+        let previous = u64::from_le_bytes(body.array()?);
+        let repairs = body.u32()? as usize;
+        let k = partition.block_symbols(sbn);
+        (k > 0).then_some(())?;
+        let mut source = SymbolSet::new(k);
+        let bits = body.take(k.div_ceil(8) as usize)?;
+        for esi in (0..k).filter(|&esi| bits[(esi / 8) as usize] >> (esi % 8) & 1 == 1) {
+            source.insert(esi);
+        }
+        let esis = body.take(repairs.checked_mul(4)?)?;
+        let repair_esis: Vec<u32> = esis
+            .chunks_exact(4)
+            .map(|esi| u32::from_le_bytes(esi.try_into().expect("chunks of 4 bytes")))
+            .collect();
+        let allowed = k..partition.max_encoding_symbols(sbn);
+        repair_esis.iter().all(|esi| allowed.contains(esi)).then_some(())?;
+        let repairs = body.take(repairs.checked_mul(usize::from(partition.symbol_len()))?)?;
+        Some(Symbols { sbn, previous, source, repair_esis, repairs })
+    }
+}
+
+/// The part of a body that is not read yet.
+struct Body<'a>(&'a [u8]);
+
+impl<'a> Body<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+}
+
+/// Reads the record at the reader's position into `body`, at most `room` bytes long; `None` if
+/// there is no whole and undamaged one.
+pub(super) fn read_record<'a>(
+    reader: &mut impl Read,
+    room: u64,
+    partition: &Partition,
+    body: &'a mut Vec<u8>,
+) -> io::Result<Option<(Record<'a>, u64)>> {
+    let mut head = [0; RECORD_HEAD_LEN];
+    if room < head.len() as u64 {
+        return Ok(None);
+    }
+    reader.read_exact(&mut head)?;
+    let crc = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+    let body_len = u32::from_le_bytes([head[5], head[6], head[7], head[8]]) as usize;
+    let len = head.len() as u64 + body_len as u64;
+    if body_len > MAX_BODY_LEN || len > room {
+        return Ok(None);
+    }
+    body.resize(body_len, 0);
+    reader.read_exact(body)?;
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&head[4..]);
+    hasher.update(body);
+    if hasher.finalize() != crc {
+        return Ok(None);
+    }
+    Ok(Record::parse(head[4], body, partition).map(|record| (record, len)))
+}
+
+/// What a journal says.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// The restored blocks.
+    pub restored: SymbolSet,
+    /// The symbols held of other blocks.
+    pub partial: BTreeMap<u32, HeldBlock>,
+    /// For each block with symbols, the offset of the last record about it.
+    pub last_records: BTreeMap<u32, u64>,
+    /// Bytes of the journal that count; writing goes on here.
+    pub trusted_len: u64,
+    /// Bytes of records that no longer matter.
+    pub dead_len: u64,
+}
+
+/// Reads a journal; `None` if it is of another version of the item, or none at all. `boot` is the
+/// ID of the running kernel. The whole journal is read, in pieces of at most a few MiB.
+///
+/// # Errors
+///
+/// When the reader fails. Damage is no error: what follows it does not count.
+pub fn replay(
+    reader: &mut (impl Read + Seek),
+    key: &JournalKey,
+    partition: &Partition,
+    boot: Option<[u8; 16]>,
+) -> io::Result<Option<Replay>> {
+    let len = reader.seek(SeekFrom::End(0))?;
+    reader.rewind()?;
+    let mut header = [0; HEADER_LEN];
+    if len < HEADER_LEN as u64 {
+        return Ok(None);
+    }
+    reader.read_exact(&mut header)?;
+    if header != key.header() {
+        return Ok(None);
+    }
+    let trusted_len = trusted_len(reader, len, partition, boot)?;
+    reader.seek(SeekFrom::Start(HEADER_LEN as u64))?;
+    let mut state = Replay {
+        restored: SymbolSet::new(partition.blocks()),
+        partial: BTreeMap::new(),
+        last_records: BTreeMap::new(),
+        trusted_len: HEADER_LEN as u64,
+        dead_len: 0,
+    };
+    let mut sizes = BTreeMap::new();
+    let mut body = Vec::new();
+    while state.trusted_len < trusted_len {
+        let room = trusted_len - state.trusted_len;
+        let Some((record, len)) = read_record(reader, room, partition, &mut body)? else { break };
+        if !state.apply(&record, len, &mut sizes) {
+            break;
+        }
+        state.trusted_len += len;
+    }
+    Ok(Some(state))
+}
+
+/// Up to where the records count.
+fn trusted_len(
+    reader: &mut impl Read,
+    len: u64,
+    partition: &Partition,
+    boot: Option<[u8; 16]>,
+) -> io::Result<u64> {
+    let mut offset = HEADER_LEN as u64;
+    let mut durable = offset;
+    let mut same_kernel = false;
+    let mut body = Vec::new();
+    while let Some((record, record_len)) = read_record(reader, len - offset, partition, &mut body)?
+    {
+        match record {
+            Record::Session { boot: written } => same_kernel = boot == Some(written),
+            Record::Durable { up_to } if up_to <= offset => durable = durable.max(up_to),
+            _ => {}
+        }
+        offset += record_len;
+    }
+    Ok(if same_kernel { offset } else { durable })
+}
+
+impl Replay {
+    /// Takes the next record into account; `false` if it contradicts those before.
+    fn apply(&mut self, record: &Record<'_>, len: u64, sizes: &mut BTreeMap<u32, u64>) -> bool {
+        match record {
+            Record::Session { .. } | Record::Durable { .. } => self.dead_len += len,
+            Record::Restored { first, count } => {
+                for sbn in *first..first + count {
+                    self.forget(sbn, sizes);
+                    self.restored.insert(sbn);
+                }
+            }
+            Record::Symbols(symbols) => {
+                let sbn = symbols.sbn;
+                let last = self.last_records.get(&sbn).copied().unwrap_or(0);
+                if symbols.previous != last || self.restored.contains(sbn) {
+                    return false;
+                }
+                self.last_records.insert(sbn, self.trusted_len);
+                *sizes.entry(sbn).or_default() += len;
+                let mut repairs = symbols.repair_esis.clone();
+                if let Some(before) = self.partial.get(&sbn) {
+                    repairs.extend_from_slice(before.repairs());
+                }
+                self.partial.insert(sbn, HeldBlock::new(symbols.source.clone(), repairs));
+            }
+            Record::Dropped { sbn } => {
+                self.forget(*sbn, sizes);
+                self.restored.remove(*sbn);
+                self.dead_len += len;
+            }
+        }
+        true
+    }
+
+    fn forget(&mut self, sbn: u32, sizes: &mut BTreeMap<u32, u64>) {
+        self.partial.remove(&sbn);
+        self.last_records.remove(&sbn);
+        self.dead_len += sizes.remove(&sbn).unwrap_or(0);
+    }
+}
+
+/// The ID of the running kernel, where the system has one.
+pub(super) fn boot_id() -> Option<[u8; 16]> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let digits = std::str::from_utf8(&digits).ok()?;
+    u128::from_str_radix(digits, 16).ok().map(u128::to_be_bytes)
+}

@@ -1,0 +1,405 @@
+//! Where a client keeps what it receives.
+//!
+//! The receiving engine hands symbols to a [`DiskSink`] as a
+//! [`SymbolSink`](umbel_engine::symbols::SymbolSink). Storing one is a copy into the buffer of its
+//! block; everything that waits for a disk happens on threads of the sink's own:
+//!
+//! ```text
+//! receiving thread      disk thread               sync thread           verifying thread
+//! store ─ copy          restore: decode, write,   sync, rename  ◄────── digest of large items
+//! restore, rest ──────► hash, journal ──────────► checkpoints
+//!                       events ◄──────────────────┘
+//! ```
+//!
+//! An incomplete item lives beside its target as `.NAME.umbel-part`, with a [`journal`] of what is
+//! held of it, so that a client killed at any instant goes on where it was. An item is verified
+//! against its digest, made durable, and only then renamed. Items of one block are written once,
+//! when they are complete, and many of them become durable together.
+//!
+//! Memory is bounded: open blocks and those on their way to the disk share one budget; when it is
+//! used up, `store` gives `false`. Per block of an incomplete item a bit is kept, and 8 bytes for
+//! one of which symbols are on the disk.
+//!
+//! # Scope and limitations
+//!
+//! No symbolic link below the output directory is followed. An item whose directory or file
+//! system fails is reported and dropped, and the others go on; its part file stays, so that it
+//! can be resumed.
+
+mod assembler;
+mod buffers;
+mod disk;
+mod errors;
+mod finish;
+mod held;
+mod item;
+pub mod journal;
+mod memory;
+mod names;
+mod part;
+mod tree;
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use crossbeam_channel::Sender;
+use umbel_engine::symbols::{BlockId, SymbolSink};
+use umbel_wire::repository::ItemInfo;
+use umbel_wire::{Digest, Toi};
+
+pub use errors::SinkError;
+pub use held::{Held, HeldBlock, HeldParts};
+pub use item::Prepared;
+pub use memory::MemorySink;
+pub use names::{NameError, Names, RelativePath};
+
+use buffers::{Budget, OpenBlocks, Stored};
+use disk::{Disk, Job};
+use finish::{Syncer, Verifier};
+use item::{Item, Shelf};
+use tree::Tree;
+
+/// Tasks of the sync thread that may wait; each keeps a file open.
+const SYNC_QUEUE: usize = 512;
+
+/// Called for each event, on a thread of the sink: it must not wait for anything.
+type EventHandler = Arc<dyn Fn(SinkEvent) + Send + Sync>;
+
+/// How a [`DiskSink`] works.
+#[derive(Clone, Copy, Debug)]
+pub struct SinkOptions {
+    /// Bytes of memory for open blocks and those on their way to the disk. A block that is larger
+    /// is received alone. Default 32 MiB.
+    pub memory: usize,
+    /// Whether names that differ only in case are the same file; `None` (the default) finds out.
+    pub folds_case: Option<bool>,
+    /// Whether items and journals are synced to the disk; without, a crash of the machine (not of
+    /// the process) may lose items that were reported as done. Default true.
+    pub durable: bool,
+    /// Whether a file gets the item's modification time. Default true.
+    pub preserve_times: bool,
+    /// Whether an item that the file system has no room for is refused at once. Default true.
+    pub check_space: bool,
+}
+
+impl Default for SinkOptions {
+    fn default() -> SinkOptions {
+        SinkOptions {
+            memory: 32 << 20,
+            folds_case: None,
+            durable: true,
+            preserve_times: true,
+            check_space: true,
+        }
+    }
+}
+
+/// What happens in a sink.
+#[derive(Clone, Debug)]
+pub enum SinkEvent {
+    /// The block is restored and written.
+    BlockRestored {
+        /// The block.
+        block: BlockId,
+    },
+    /// The block could not be restored: RaptorQ needs a few more symbols, or some that were on
+    /// the disk are damaged. Restore it again when more are held.
+    RestoreFailed {
+        /// The block.
+        block: BlockId,
+        /// What is held of it now.
+        held: HeldBlock,
+    },
+    /// How far an item is; not more often than ten times a second.
+    Progress {
+        /// The item.
+        toi: Toi,
+        /// Bytes of restored blocks.
+        restored: u64,
+        /// Bytes of the item.
+        size: u64,
+    },
+    /// The item is verified and in its place. Nothing follows about it.
+    ItemDone {
+        /// The item.
+        toi: Toi,
+        /// Its name.
+        name: String,
+        /// Where it is.
+        path: PathBuf,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// All blocks are there, but the item's digest is another: get the digests of its blocks and
+    /// call [`DiskSink::check_blocks`].
+    DigestMismatch {
+        /// The item.
+        toi: Toi,
+    },
+    /// Nothing is held of these blocks any more, or ever was; they are to be received again.
+    BlocksDropped {
+        /// The item.
+        toi: Toi,
+        /// Source block numbers, ascending; at least one.
+        blocks: Vec<u32>,
+    },
+    /// The item cannot be kept. Nothing follows about it; other items go on.
+    ItemFailed {
+        /// The item.
+        toi: Toi,
+        /// Why: one line for the user.
+        error: SinkError,
+    },
+}
+
+/// Keeps items below an output directory.
+///
+/// Dropping it is closing it.
+pub struct DiskSink {
+    items: HashMap<Toi, Arc<Item>>,
+    blocks: OpenBlocks,
+    preparer: Preparer,
+    jobs: Sender<Job>,
+    closing: Arc<AtomicBool>,
+    disk: Option<JoinHandle<()>>,
+}
+
+/// Looks items up on the disk for a sink, on any thread: verifying a large file that is already
+/// there takes a while.
+#[derive(Clone, Debug)]
+pub struct Preparer {
+    shelf: Arc<Shelf>,
+}
+
+impl Preparer {
+    /// Finds out where the item goes and what is there of it. Hand the answer to
+    /// [`DiskSink::admit`]. Reads the whole target if one of the right size is there, and the
+    /// journal if there is one.
+    ///
+    /// # Errors
+    ///
+    /// When the item cannot be kept: its name is refused or taken, there is no room, or the file
+    /// system says no. Other items are not affected.
+    pub fn prepare(&self, info: &ItemInfo) -> Result<Prepared, SinkError> {
+        self.shelf.prepare(info)
+    }
+}
+
+impl DiskSink {
+    /// Opens the output directory, makes it if need be, and starts the sink's threads. Each event
+    /// is given to `on_event` on one of them.
+    ///
+    /// # Errors
+    ///
+    /// When the directory cannot be made, opened or written to, or no thread can be started.
+    pub fn open(
+        directory: &Path,
+        options: SinkOptions,
+        on_event: impl Fn(SinkEvent) + Send + Sync + 'static,
+    ) -> Result<DiskSink, SinkError> {
+        let tree = Tree::open(directory)?;
+        let folds_case = match options.folds_case {
+            Some(folds) => folds,
+            None => tree.folds_case()?,
+        };
+        let shelf = Arc::new(Shelf {
+            tree: Arc::new(tree),
+            names: Mutex::new(Names::new(folds_case)),
+            check_space: options.check_space,
+            reserved: AtomicU64::new(0),
+        });
+        let closing = Arc::new(AtomicBool::new(false));
+        let (jobs, disk) = start(&shelf, options, &closing, Arc::new(on_event))
+            .map_err(SinkError::io("start threads for", directory))?;
+        Ok(DiskSink {
+            items: HashMap::new(),
+            blocks: OpenBlocks::new(Budget::new(options.memory)),
+            preparer: Preparer { shelf },
+            jobs,
+            closing,
+            disk: Some(disk),
+        })
+    }
+
+    /// Looks items up for this sink, on other threads if that is better.
+    pub fn preparer(&self) -> Preparer {
+        self.preparer.clone()
+    }
+
+    /// Takes in an item that is to be received: [`Preparer::prepare`] and
+    /// [`admit`](Self::admit) in one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Preparer::prepare`].
+    pub fn add(&mut self, info: &ItemInfo) -> Result<Held, SinkError> {
+        let prepared = self.preparer.prepare(info)?;
+        Ok(self.admit(prepared))
+    }
+
+    /// Takes in an item that was looked up, and gives what is held of it.
+    pub fn admit(&mut self, prepared: Prepared) -> Held {
+        let Prepared { item, replay, held } = prepared;
+        if matches!(held, Held::Parts(_)) {
+            self.items.insert(item.toi, item.clone());
+            self.send(Job::Add(item, replay.map(Box::new)));
+        }
+        held
+    }
+
+    /// Keeps neighbouring source symbols of a block, from `first_esi` on: a whole block, or a part
+    /// of one that came over the session. Only the last symbol may be shorter than the others, if
+    /// it is the last of the item. Gives `false` if there was no room for all of them, or they do
+    /// not fit the item.
+    pub fn store_source(&mut self, block: BlockId, first_esi: u32, bytes: &[u8]) -> bool {
+        let Some(symbol_len) = self.items.get(&block.toi).map(|item| item.symbol_len()) else {
+            return false;
+        };
+        let symbols = (first_esi..).zip(bytes.chunks(symbol_len));
+        symbols.fold(true, |stored, (esi, symbol)| self.store(block, esi, symbol) && stored)
+    }
+
+    /// Keeps a whole source block that came over the session, and restores it.
+    pub fn store_unicast(&mut self, block: BlockId, bytes: &[u8]) -> bool {
+        let stored = self.store_source(block, 0, bytes);
+        if stored {
+            self.restore(block);
+        }
+        stored
+    }
+
+    /// Compares the blocks of an item with these digests, one of each block in order, after
+    /// [`SinkEvent::DigestMismatch`]. Those that do not match are dropped and told in
+    /// [`SinkEvent::BlocksDropped`]. If all match, the item fails.
+    pub fn check_blocks(&mut self, toi: Toi, digests: Vec<Digest>) {
+        self.send(Job::CheckBlocks(toi, digests));
+    }
+
+    /// Lets go of an item that is not wanted any more. What is held of it stays on the disk.
+    pub fn cancel(&mut self, toi: Toi) {
+        for block in self.blocks.ids(|block| block.toi == toi) {
+            self.rest(block);
+        }
+        if let Some(item) = self.items.remove(&toi) {
+            item.closed.store(true, Ordering::Release);
+            self.preparer.shelf.names().release(&item.name);
+            self.send(Job::Cancel(toi));
+        }
+    }
+
+    /// Writes everything that is held to the disk, makes it durable, and ends the threads. Items
+    /// that are being verified are left as they are: all is there when they are added again.
+    pub fn close(mut self) {
+        self.shut_down();
+    }
+
+    fn shut_down(&mut self) {
+        let Some(disk) = self.disk.take() else { return };
+        for block in self.blocks.ids(|_| true) {
+            self.rest(block);
+        }
+        self.closing.store(true, Ordering::Release);
+        self.send(Job::Close);
+        if disk.join().is_err() {
+            tracing::error!("the disk thread panicked; what it held is lost");
+        }
+    }
+
+    fn send(&self, job: Job) {
+        // If the disk thread is gone, nothing can be kept any more, and `store` says so.
+        let _ = self.jobs.send(job);
+    }
+
+    /// Makes room by putting a block to rest that nobody has touched for long.
+    fn relieve(&mut self) {
+        if let Some(block) = self.blocks.stalest() {
+            self.rest(block);
+        }
+    }
+}
+
+impl SymbolSink for DiskSink {
+    fn store(&mut self, block: BlockId, esi: u32, symbol: &[u8]) -> bool {
+        let Some(item) = self.items.get(&block.toi).filter(|item| !item.is_closed()) else {
+            return false;
+        };
+        match self.blocks.store(item, block.sbn, esi, symbol) {
+            Stored::Yes => true,
+            Stored::Unfit => false,
+            Stored::NoRoom => {
+                self.relieve();
+                false
+            }
+        }
+    }
+
+    fn restore(&mut self, block: BlockId) {
+        let filled = self.blocks.take(block);
+        self.send(Job::Restore(block, filled));
+    }
+
+    fn rest(&mut self, block: BlockId) {
+        if let Some(filled) = self.blocks.take(block) {
+            self.send(Job::Rest(block, filled));
+        }
+    }
+}
+
+impl Drop for DiskSink {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+impl fmt::Debug for DiskSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DiskSink").field("items", &self.items.len()).finish_non_exhaustive()
+    }
+}
+
+/// Starts the threads; gives the way to the disk thread.
+fn start(
+    shelf: &Arc<Shelf>,
+    options: SinkOptions,
+    closing: &Arc<AtomicBool>,
+    on_event: EventHandler,
+) -> std::io::Result<(Sender<Job>, JoinHandle<()>)> {
+    let (jobs, inbox) = crossbeam_channel::unbounded();
+    let (sync, sync_tasks) = crossbeam_channel::bounded(SYNC_QUEUE);
+    let (verify, verify_tasks) = crossbeam_channel::unbounded();
+    let syncer = Syncer {
+        shelf: shelf.clone(),
+        durable: options.durable,
+        preserve_times: options.preserve_times,
+        tasks: sync_tasks,
+        reports: jobs.clone(),
+    };
+    let verifier = Verifier {
+        closing: closing.clone(),
+        tasks: verify_tasks,
+        finished: sync.clone(),
+        reports: jobs.clone(),
+    };
+    let spawn = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    let helpers = vec![
+        spawn("umbel-sync").spawn(|| syncer.run())?,
+        spawn("umbel-verify").spawn(|| verifier.run())?,
+    ];
+    let disk = Disk {
+        shelf: shelf.clone(),
+        jobs: inbox,
+        sync,
+        verify,
+        on_event,
+        helpers,
+        items: HashMap::new(),
+        open: VecDeque::new(),
+        progress_at: Instant::now(),
+    };
+    Ok((jobs, spawn("umbel-disk").spawn(|| disk.run())?))
+}

@@ -1,0 +1,540 @@
+//! Where an item goes below the output directory.
+//!
+//! A name from the network is a path relative to the repository's root, or a URI. What comes out
+//! of here is a list of plain parts: none is empty, `.` or `..`, none holds a `/`, a NUL or another
+//! control character, and none can be taken for a file of the sink's own. Joining them to a
+//! directory cannot leave it. The rules are the same on every system, so that what one client can
+//! store, all can.
+
+use std::collections::HashMap;
+
+/// Most bytes of one part of a path.
+const MAX_PART_LEN: usize = 255;
+/// Most bytes of a whole path: Linux refuses 4,096 with the final NUL; the output directory is
+/// opened first and does not count.
+const MAX_PATH_LEN: usize = 4_000;
+/// Longest of what the sink adds to a name: `.NAME.umbel-part.journal`.
+const DECORATION_LEN: usize = ".".len() + PART_SUFFIX.len() + ".journal".len();
+/// Marks a file that is still incomplete: `.NAME.umbel-part`.
+pub(super) const PART_SUFFIX: &str = ".umbel-part";
+/// Names that some system takes for a device, whatever extension follows.
+const DEVICES: [&str; 8] = ["con", "prn", "aux", "nul", "conin$", "conout$", "com", "lpt"];
+
+/// Why an item's name cannot be a file below the output directory.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// The name is empty, or has an empty part.
+    #[error("item name {name:?} has an empty part")]
+    Empty {
+        /// The name.
+        name: String,
+    },
+    /// The name starts at the root of a file system.
+    #[error("item name {name:?} is an absolute path")]
+    Absolute {
+        /// The name.
+        name: String,
+    },
+    /// A part is `.` or `..`.
+    #[error("item name {name:?} leaves its directory with {part:?}")]
+    Dots {
+        /// The name.
+        name: String,
+        /// The part.
+        part: String,
+    },
+    /// The name holds a NUL or another control character.
+    #[error("item name {name:?} holds a control character")]
+    Control {
+        /// The name.
+        name: String,
+    },
+    /// A part or the whole is longer than file systems take.
+    #[error("item name {name:?} is too long: {len} bytes where {max} are allowed")]
+    TooLong {
+        /// The name.
+        name: String,
+        /// Bytes of the part or the path.
+        len: usize,
+        /// Most bytes allowed.
+        max: usize,
+    },
+    /// A part names a device on some system.
+    #[error("item name {name:?} holds the device name {part:?}")]
+    Device {
+        /// The name.
+        name: String,
+        /// The part.
+        part: String,
+    },
+    /// A part looks like one of the sink's own files.
+    #[error("item name {name:?} is kept for incomplete items")]
+    Reserved {
+        /// The name.
+        name: String,
+    },
+    /// Another item has the name already.
+    #[error("item name {name:?} is taken by another item")]
+    Taken {
+        /// The name.
+        name: String,
+    },
+    /// Another item's name differs only in case, and the output directory does not tell them
+    /// apart.
+    #[error("item names {name:?} and {other:?} are the same file here: case is not told apart")]
+    Case {
+        /// The name.
+        name: String,
+        /// The name that was there first.
+        other: String,
+    },
+    /// One item is a file where another needs a directory.
+    #[error("item {name:?} cannot be stored: {path:?} would have to be a file and a directory")]
+    FileAndDirectory {
+        /// The name.
+        name: String,
+        /// The path that is both.
+        path: String,
+    },
+}
+
+/// A path below the output directory; never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RelativePath {
+    parts: Vec<String>,
+}
+
+impl RelativePath {
+    /// Where an item of this name goes if nothing else is in the way.
+    ///
+    /// # Errors
+    ///
+    /// When the name is one that no item may have. A URI is never refused for what it holds, only
+    /// for its length; what cannot stand in a file name is percent-encoded.
+    pub fn of_item(name: &str) -> Result<RelativePath, NameError> {
+        let parts = match uri_rest(name) {
+            Some(rest) => uri_parts(rest),
+            None => name.split('/').map(str::to_owned).collect(),
+        };
+        check(name, &parts)?;
+        Ok(RelativePath { parts })
+    }
+
+    /// The names of the directories from the output directory on, and the name of the file.
+    pub fn split(&self) -> (&[String], &str) {
+        let (file, directories) = self.parts.split_last().expect("a path has at least one part");
+        (directories, file)
+    }
+
+    /// All parts, joined by `/`.
+    pub fn joined(&self) -> String {
+        self.parts.join("/")
+    }
+
+    /// The name of the partial file beside the target.
+    pub(super) fn part_name(&self) -> String {
+        let name = self.split().1;
+        if name.len() + DECORATION_LEN <= MAX_PART_LEN {
+            return format!(".{name}{PART_SUFFIX}");
+        }
+        let tag = tag(name);
+        let kept = floor_char_boundary(name, MAX_PART_LEN - DECORATION_LEN - tag.len());
+        format!(".{}{tag}{PART_SUFFIX}", &name[..kept])
+    }
+}
+
+/// What follows `scheme://`, if the name is a URI.
+fn uri_rest(name: &str) -> Option<&str> {
+    let (scheme, rest) = name.split_once("://")?;
+    let mut letters = scheme.chars();
+    let starts = letters.next().is_some_and(|c| c.is_ascii_alphabetic());
+    let goes_on = letters.all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    (starts && goes_on).then_some(rest)
+}
+
+/// `host/path?query` as safe parts; a path that ends in `/` names its `index.html`.
+fn uri_parts(rest: &str) -> Vec<String> {
+    let (path, query) = match rest.find(['?', '#']) {
+        Some(at) => rest.split_at(at),
+        None => (rest, ""),
+    };
+    let (authority, path) = path.split_once('/').unwrap_or((path, ""));
+    let mut parts = vec![authority.to_ascii_lowercase()];
+    parts.extend(path.split('/').map(str::to_owned));
+    if let Some(last) = parts.last_mut() {
+        if last.is_empty() {
+            "index.html".clone_into(last);
+        }
+        last.push_str(query);
+    }
+    parts.iter().map(|part| safe_part(part)).collect()
+}
+
+/// A part of a URI as one part of a path that [`check`] lets pass.
+fn safe_part(part: &str) -> String {
+    let mut safe = String::with_capacity(part.len());
+    for c in part.chars() {
+        if c.is_control() || "/\\\"<>|*".contains(c) {
+            let mut utf8 = [0; 4];
+            c.encode_utf8(&mut utf8).bytes().for_each(|byte| safe.push_str(&percent(byte)));
+        } else {
+            safe.push(c);
+        }
+    }
+    if safe.is_empty() {
+        return "_".to_owned();
+    }
+    if safe == "." || safe == ".." || is_device(&safe) || is_reserved(&safe) {
+        let first = safe.remove(0);
+        safe.insert_str(0, &percent(first as u8));
+    }
+    if safe.len() > MAX_PART_LEN {
+        let tag = tag(part);
+        safe.truncate(floor_char_boundary(&safe, MAX_PART_LEN - tag.len()));
+        safe.push_str(&tag);
+    }
+    safe
+}
+
+fn percent(byte: u8) -> String {
+    format!("%{byte:02X}")
+}
+
+/// Tells apart what has the same beginning.
+fn tag(text: &str) -> String {
+    let digest = blake3::hash(text.as_bytes());
+    format!("~{}", &digest.to_hex()[..8])
+}
+
+/// The greatest character boundary not above `at`.
+fn floor_char_boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+}
+
+fn check(name: &str, parts: &[String]) -> Result<(), NameError> {
+    if is_absolute(name) {
+        return Err(NameError::Absolute { name: name.to_owned() });
+    }
+    for part in parts {
+        check_part(name, part)?;
+    }
+    let len = parts.iter().map(|part| part.len() + 1).sum::<usize>();
+    if len > MAX_PATH_LEN {
+        return Err(NameError::TooLong { name: name.to_owned(), len, max: MAX_PATH_LEN });
+    }
+    Ok(())
+}
+
+/// A path from a root, of Unix or with a drive letter or a share of Windows.
+fn is_absolute(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let drive = bytes.len() >= 2
+        && bytes[0].is_ascii_alphabetic()
+        && bytes[1] == b':'
+        && matches!(bytes.get(2), None | Some(b'\\' | b'/'));
+    name.starts_with('/') || name.starts_with("\\\\") || drive
+}
+
+fn check_part(name: &str, part: &str) -> Result<(), NameError> {
+    let name = || name.to_owned();
+    if part.is_empty() {
+        return Err(NameError::Empty { name: name() });
+    }
+    if part == "." || part == ".." {
+        return Err(NameError::Dots { name: name(), part: part.to_owned() });
+    }
+    if part.chars().any(|c| c.is_control() || c == '/') {
+        return Err(NameError::Control { name: name() });
+    }
+    if part.len() > MAX_PART_LEN {
+        return Err(NameError::TooLong { name: name(), len: part.len(), max: MAX_PART_LEN });
+    }
+    if is_device(part) {
+        return Err(NameError::Device { name: name(), part: part.to_owned() });
+    }
+    if is_reserved(part) {
+        return Err(NameError::Reserved { name: name() });
+    }
+    Ok(())
+}
+
+/// Whether some system takes the part for a device: `con`, `NUL.txt`, `com1`, `lpt9.log`.
+fn is_device(part: &str) -> bool {
+    let stem = part.split('.').next().unwrap_or(part).trim_end().to_lowercase();
+    DEVICES.iter().any(|&device| match stem.strip_prefix(device) {
+        Some("") => device != "com" && device != "lpt",
+        Some(number) if device == "com" || device == "lpt" => {
+            matches!(number, "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9" | "¹" | "²" | "³")
+        }
+        _ => false,
+    })
+}
+
+/// Whether the part looks like an incomplete item or its journal.
+fn is_reserved(part: &str) -> bool {
+    let lower = part.to_lowercase();
+    lower.strip_prefix('.').is_some_and(|rest| {
+        rest.ends_with(PART_SUFFIX) || rest.contains(&format!("{PART_SUFFIX}."))
+    })
+}
+
+/// The names in use below one output directory.
+#[derive(Debug, Default)]
+pub struct Names {
+    folds_case: bool,
+    /// Key of each file, to the name of its item.
+    files: HashMap<String, String>,
+    /// Key of each directory that a file is in, to its spelling.
+    directories: HashMap<String, String>,
+}
+
+impl Names {
+    /// No names yet. `folds_case` says that names which differ only in case are the same file.
+    pub fn new(folds_case: bool) -> Names {
+        Names { folds_case, ..Names::default() }
+    }
+
+    /// Chooses where the item goes, and keeps the place for it. The same item gets the same place
+    /// again. A URI that collides with another item gets a suffix made from its digest.
+    ///
+    /// # Errors
+    ///
+    /// When the name cannot be a file, or collides with that of another item.
+    pub fn place(&mut self, name: &str) -> Result<RelativePath, NameError> {
+        let path = RelativePath::of_item(name)?;
+        match self.claim(name, &path) {
+            Err(_) if uri_rest(name).is_some() => self.place_suffixed(name, path),
+            Err(error) => Err(error),
+            Ok(()) => Ok(path),
+        }
+    }
+
+    /// Gives back the place of an item that is not wanted after all.
+    pub fn release(&mut self, name: &str) {
+        self.files.retain(|_, holder| holder != name);
+    }
+
+    fn place_suffixed(
+        &mut self,
+        name: &str,
+        path: RelativePath,
+    ) -> Result<RelativePath, NameError> {
+        let mut parts = path.parts;
+        for end in 1..parts.len() {
+            let directory = parts[..end].join("/");
+            if self.files.contains_key(&self.key(&directory)) {
+                push_tag(&mut parts[end - 1], &format!("{directory}/"));
+            }
+        }
+        let mut path = RelativePath { parts };
+        if self.claim(name, &path).is_err() {
+            push_tag(path.parts.last_mut().expect("a path has at least one part"), name);
+            self.claim(name, &path)?;
+        }
+        Ok(path)
+    }
+
+    /// Takes the path for the item, or says what is in the way.
+    fn claim(&mut self, name: &str, path: &RelativePath) -> Result<(), NameError> {
+        let joined = path.joined();
+        let key = self.key(&joined);
+        match self.files.get(&key) {
+            Some(holder) if holder == name => return Ok(()),
+            Some(holder) => return Err(self.collision(name, holder)),
+            None => {}
+        }
+        let both = |path: &str| NameError::FileAndDirectory {
+            name: name.to_owned(),
+            path: path.to_owned(),
+        };
+        if self.directories.contains_key(&key) {
+            return Err(both(&joined));
+        }
+        let mut directories = Vec::new();
+        for (at, _) in joined.match_indices('/') {
+            let directory = &joined[..at];
+            let key = self.key(directory);
+            if self.files.contains_key(&key) {
+                return Err(both(directory));
+            }
+            match self.directories.get(&key) {
+                Some(spelling) if spelling != directory => {
+                    let (name, other) = (name.to_owned(), spelling.clone());
+                    return Err(NameError::Case { name, other });
+                }
+                Some(_) => {}
+                None => directories.push((key, directory.to_owned())),
+            }
+        }
+        self.directories.extend(directories);
+        self.files.insert(key, name.to_owned());
+        Ok(())
+    }
+
+    fn collision(&self, name: &str, holder: &str) -> NameError {
+        let differ = RelativePath::of_item(holder) != RelativePath::of_item(name);
+        if self.folds_case && differ {
+            NameError::Case { name: name.to_owned(), other: holder.to_owned() }
+        } else {
+            NameError::Taken { name: name.to_owned() }
+        }
+    }
+
+    fn key(&self, path: &str) -> String {
+        if self.folds_case { path.to_lowercase() } else { path.to_owned() }
+    }
+}
+
+/// Ends a part with a tag made from `text`, within the length allowed.
+fn push_tag(part: &mut String, text: &str) {
+    let tag = tag(text);
+    part.truncate(floor_char_boundary(part, MAX_PART_LEN - tag.len()));
+    part.push_str(&tag);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn placed(name: &str) -> String {
+        RelativePath::of_item(name).unwrap().joined()
+    }
+
+    #[test]
+    fn ordinary_names_stay_as_they_are() {
+        for name in ["a", "a/b.txt", "größe/日本.txt", "a b/c~1", "x\\y", "...", "a..b/.hidden"]
+        {
+            assert_eq!(placed(name), name);
+        }
+    }
+
+    #[test]
+    fn hostile_names_are_refused_each_for_its_reason() {
+        let refused = |name: &str| RelativePath::of_item(name).unwrap_err();
+        for name in ["..", "../a", "a/../b", "a/..", ".", "./a", "a/./b"] {
+            assert!(matches!(refused(name), NameError::Dots { .. }), "{name}");
+        }
+        for name in ["/", "/etc/passwd", "//a", "C:\\x", "c:/x", "\\\\server\\share"] {
+            assert!(matches!(refused(name), NameError::Absolute { .. }), "{name}");
+        }
+        for name in ["", "a//b", "a/"] {
+            assert!(matches!(refused(name), NameError::Empty { .. }), "{name}");
+        }
+        for name in ["a\0b", "a\n", "\u{7f}", "a/\u{1b}[2J"] {
+            assert!(matches!(refused(name), NameError::Control { .. }), "{name}");
+        }
+        for name in ["CON", "nul.txt", "a/Com1", "LPT9.log/x", "aux .x"] {
+            assert!(matches!(refused(name), NameError::Device { .. }), "{name}");
+        }
+        for name in [".a.umbel-part", ".a.umbel-part.journal", "d/.X.UMBEL-PART"] {
+            assert!(matches!(refused(name), NameError::Reserved { .. }), "{name}");
+        }
+        assert!(matches!(refused(&"x".repeat(256)), NameError::TooLong { len: 256, .. }));
+        assert!(matches!(refused(&"x/".repeat(3_000)[..5_999]), NameError::TooLong { .. }));
+    }
+
+    #[test]
+    fn names_that_only_resemble_devices_are_fine() {
+        for name in ["console", "com", "com10", "lpt", "null", "auxiliary.txt", "com0"] {
+            assert_eq!(placed(name), name);
+        }
+    }
+
+    #[test]
+    fn uris_become_paths_below_their_host() {
+        for (uri, path) in [
+            ("http://Example.org", "example.org/index.html"),
+            ("http://example.org/", "example.org/index.html"),
+            ("https://example.org/a/b.png", "example.org/a/b.png"),
+            ("http://h:8080/a/?q=x/y", "h:8080/a/index.html?q=x%2Fy"),
+            ("http://h/a/../../b", "h/a/%2E./%2E./b"),
+            ("http://../etc", "%2E./etc"),
+            ("http://h//x", "h/_/x"),
+            ("http://h/con", "h/%63on"),
+            ("http://h/a\\b\n", "h/a%5Cb%0A"),
+            ("http://", "_/index.html"),
+        ] {
+            assert_eq!(placed(uri), path, "{uri}");
+        }
+    }
+
+    #[test]
+    fn long_names_get_short_part_names_that_differ() {
+        let (one, other) = ("é".repeat(127), format!("{}e", "é".repeat(126)));
+        let part = |name: &str| RelativePath::of_item(name).unwrap().part_name();
+        assert_ne!(part(&one), part(&other));
+        assert!(part(&one).len() + ".journal".len() <= MAX_PART_LEN);
+        assert_eq!(part("d/a"), ".a.umbel-part");
+    }
+
+    #[test]
+    fn a_name_cannot_be_a_file_and_a_directory() {
+        let mut names = Names::new(false);
+        names.place("a").unwrap();
+        assert!(matches!(names.place("a/b"), Err(NameError::FileAndDirectory { .. })));
+        names.place("c/d/e").unwrap();
+        assert!(matches!(names.place("c/d"), Err(NameError::FileAndDirectory { .. })));
+        names.place("c/d/f").unwrap();
+    }
+
+    #[test]
+    fn case_matters_only_where_the_file_system_tells_it_apart() {
+        let mut names = Names::new(false);
+        names.place("Read.me").unwrap();
+        names.place("read.me").unwrap();
+        let mut names = Names::new(true);
+        names.place("Read.me").unwrap();
+        names.place("Read.me").unwrap();
+        let error = names.place("read.me").unwrap_err();
+        assert!(matches!(error, NameError::Case { ref other, .. } if other == "Read.me"));
+        names.place("dir/a").unwrap();
+        assert!(matches!(names.place("DIR/b"), Err(NameError::Case { .. })));
+    }
+
+    #[test]
+    fn uris_that_collide_get_a_suffix() {
+        let mut names = Names::new(false);
+        let mut place = |uri: &str| names.place(uri).unwrap().joined();
+        assert_eq!(place("http://h/a"), "h/a");
+        let secure = place("https://h/a");
+        assert!(secure.starts_with("h/a~") && secure.len() == "h/a~12345678".len(), "{secure}");
+        let below = place("http://h/a/b");
+        assert!(below.starts_with("h/a~") && below.ends_with("/b"), "{below}");
+        assert_eq!(place("https://h/a"), secure, "the same item keeps its place");
+        assert_eq!(place("http://h/c/d"), "h/c/d");
+        let above = place("http://h/c");
+        assert!(above.starts_with("h/c~"), "{above}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_leaves_the_directory(
+            name in r"([a-zA-Z]{0,4}://)?([./\\:%?#~ a-cC0\x00-\x20]|\PC){0,40}"
+        ) {
+            if let Ok(path) = RelativePath::of_item(&name) {
+                let joined = path.joined();
+                let plain = std::path::Path::new(&joined)
+                    .components()
+                    .all(|part| matches!(part, std::path::Component::Normal(_)));
+                prop_assert!(plain, "{joined:?}");
+                prop_assert!(!joined.is_empty() && !joined.chars().any(char::is_control));
+                let (_, file) = path.split();
+                prop_assert!(!file.contains('/') && file.len() <= MAX_PART_LEN);
+                prop_assert!(!is_reserved(file) && is_reserved(&path.part_name()));
+            }
+        }
+
+        #[test]
+        fn no_two_items_share_a_place(uris in prop::collection::vec("http://h(/[ab?]{0,2}){0,3}", 1..12)) {
+            let mut names = Names::new(true);
+            let mut places = HashMap::new();
+            for uri in uris {
+                if let Ok(path) = names.place(&uri) {
+                    let earlier = places.insert(path.joined().to_lowercase(), uri.clone());
+                    prop_assert!(earlier.is_none_or(|earlier| earlier == uri));
+                }
+            }
+        }
+    }
+}

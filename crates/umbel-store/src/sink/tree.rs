@@ -1,0 +1,285 @@
+//! The output directory, as open directories.
+//!
+//! Every path is walked part by part from the open output directory, and no part may be a
+//! symbolic link: nothing that happens below it, while or before the sink runs, leads outside.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::errors::SinkError;
+use super::names::RelativePath;
+
+/// Directories kept open; when there are more, all are closed.
+const MAX_OPEN_DIRECTORIES: usize = 128;
+
+/// A file that the sink keeps for an item, all in the target's directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The finished item.
+    Target,
+    /// `.NAME.umbel-part`
+    Part,
+    /// `.NAME.umbel-part.journal`
+    Journal,
+    /// `.NAME.umbel-part.compact`: a journal being written anew.
+    Compact,
+}
+
+/// Where an item is kept.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The path below the output directory.
+    pub(super) relative: RelativePath,
+    /// The target, for the user: the output directory as given, and the path below it.
+    pub(super) target: PathBuf,
+    part: String,
+}
+
+impl Place {
+    /// The files of an item that goes to `relative` below `root`.
+    pub(super) fn new(root: &Path, relative: RelativePath) -> Place {
+        Place { target: root.join(relative.joined()), part: relative.part_name(), relative }
+    }
+
+    /// The path of a file, for the user.
+    pub(super) fn path(&self, role: Role) -> PathBuf {
+        self.target.with_file_name(self.name(role))
+    }
+
+    fn name(&self, role: Role) -> String {
+        match role {
+            Role::Target => self.relative.split().1.to_owned(),
+            Role::Part => self.part.clone(),
+            Role::Journal => format!("{}.journal", self.part),
+            Role::Compact => format!("{}.compact", self.part),
+        }
+    }
+}
+
+/// An open output directory.
+#[derive(Debug)]
+pub(super) struct Tree {
+    root: Arc<OwnedFd>,
+    path: PathBuf,
+    open: Mutex<HashMap<String, Arc<OwnedFd>>>,
+}
+
+impl Tree {
+    /// Opens the directory, and makes it first if it is not there.
+    pub(super) fn open(path: &Path) -> Result<Tree, SinkError> {
+        std::fs::create_dir_all(path).map_err(SinkError::io("create directory", path))?;
+        let root = File::open(path).map_err(SinkError::io("open directory", path))?;
+        let tree =
+            Tree { root: Arc::new(root.into()), path: path.to_owned(), open: Mutex::default() };
+        let stat = fstat(&tree.root).map_err(SinkError::io("open directory", path))?;
+        if !is_directory(&stat) {
+            return Err(SinkError::NotDirectory { path: path.to_owned() });
+        }
+        Ok(tree)
+    }
+
+    /// The directory as it was given.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open directory.
+    pub(super) fn root(&self) -> &OwnedFd {
+        &self.root
+    }
+
+    /// Whether the file system takes `A` and `a` for the same name, found out by trying.
+    pub(super) fn folds_case(&self) -> Result<bool, SinkError> {
+        let lower = format!(".umbel-case-{}.umbel-part", std::process::id());
+        let flags = OFlag::O_CREAT | OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        openat(&self.root, lower.as_str(), flags, mode)
+            .map_err(SinkError::io("create a file in", &self.path))?;
+        let upper = lower.to_uppercase();
+        let folds = fstatat(&self.root, upper.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
+        unlinkat(&self.root, lower.as_str(), UnlinkatFlags::NoRemoveDir)
+            .map_err(SinkError::io("remove a file from", &self.path))?;
+        Ok(folds)
+    }
+
+    /// Bytes that files can still grow by, or `None` where the file system does not say.
+    pub(super) fn available(&self) -> Option<u64> {
+        let stat = nix::sys::statvfs::fstatvfs(&self.root).ok()?;
+        let fragment = stat.fragment_size();
+        (stat.blocks() > 0).then(|| stat.blocks_available().saturating_mul(fragment))
+    }
+
+    /// The directory of the place; `None` if it is not there and `create` does not ask for it.
+    pub(super) fn directory(
+        &self,
+        place: &Place,
+        create: bool,
+    ) -> Result<Option<Arc<OwnedFd>>, SinkError> {
+        let (parts, _) = place.relative.split();
+        if parts.is_empty() {
+            return Ok(Some(self.root.clone()));
+        }
+        let key = parts.join("/");
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(directory) = open.get(&key) {
+            return Ok(Some(directory.clone()));
+        }
+        let mut directory = self.root.clone();
+        let mut path = self.path.clone();
+        for part in parts {
+            path.push(part);
+            directory = match enter(&directory, part, create) {
+                Ok(Some(next)) => Arc::new(next),
+                Ok(None) => return Ok(None),
+                Err(Errno::ENOTDIR | Errno::ELOOP) => return Err(SinkError::NotDirectory { path }),
+                Err(error) => return Err(SinkError::io("open directory", &path)(error)),
+            };
+        }
+        if open.len() >= MAX_OPEN_DIRECTORIES {
+            open.clear();
+        }
+        open.insert(key, directory.clone());
+        Ok(Some(directory))
+    }
+
+    /// Forgets the open directory of the place: it may have been removed since.
+    fn forget(&self, place: &Place) {
+        let key = place.relative.split().0.join("/");
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    }
+
+    /// What stands at the name, itself even if it is a symbolic link.
+    pub(super) fn stat(&self, place: &Place, role: Role) -> Result<Option<FileStat>, SinkError> {
+        let Some(directory) = self.directory(place, false)? else { return Ok(None) };
+        match fstatat(&directory, place.name(role).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(error) => Err(SinkError::io("look at", &place.path(role))(error)),
+        }
+    }
+
+    /// Opens a regular file for reading; `None` if there is none of this name.
+    pub(super) fn open_to_read(
+        &self,
+        place: &Place,
+        role: Role,
+    ) -> Result<Option<File>, SinkError> {
+        let Some(directory) = self.directory(place, false)? else { return Ok(None) };
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = match openat(&directory, place.name(role).as_str(), flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::ENOENT | Errno::ELOOP | Errno::ENXIO) => return Ok(None),
+            Err(error) => return Err(SinkError::io("open", &place.path(role))(error)),
+        };
+        let metadata = file.metadata().map_err(SinkError::io("look at", &place.path(role)))?;
+        Ok(metadata.is_file().then_some(file))
+    }
+
+    /// Opens a file for reading and writing, and makes it and its directories first if needed.
+    pub(super) fn open_to_write(&self, place: &Place, role: Role) -> Result<File, SinkError> {
+        let fail = |error: Errno| SinkError::io("open", &place.path(role))(error);
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let mode = Mode::from_bits_truncate(0o666);
+        for attempt in 0.. {
+            let directory = self.directory(place, true)?.ok_or_else(|| fail(Errno::ENOENT))?;
+            match openat(&directory, place.name(role).as_str(), flags, mode) {
+                Ok(file) => return Ok(file.into()),
+                // The directory was removed while it was kept open.
+                Err(Errno::ENOENT) if attempt == 0 => self.forget(place),
+                Err(error) => return Err(fail(error)),
+            }
+        }
+        unreachable!("the second attempt returns")
+    }
+
+    /// Opens the part file and locks it, so that no other process writes to it.
+    pub(super) fn open_part(&self, place: &Place) -> Result<File, SinkError> {
+        let path = place.path(Role::Part);
+        loop {
+            let file = self.open_to_write(place, Role::Part)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(std::fs::TryLockError::WouldBlock) => {
+                    return Err(SinkError::InUse { path: place.target.clone() });
+                }
+                Err(std::fs::TryLockError::Error(error)) => {
+                    return Err(SinkError::io("lock", &path)(error));
+                }
+            }
+            // Between opening and locking, the holder of the lock may have renamed the file.
+            let locked = fstat(&file).map_err(SinkError::io("look at", &path))?;
+            let named = self.stat(place, Role::Part)?;
+            if named
+                .is_some_and(|named| (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino))
+            {
+                return Ok(file);
+            }
+        }
+    }
+
+    /// Gives the file another role; whatever had that is replaced.
+    pub(super) fn rename(&self, place: &Place, from: Role, to: Role) -> Result<(), SinkError> {
+        let path = place.path(to);
+        let directory = self
+            .directory(place, false)?
+            .ok_or_else(|| SinkError::io("rename to", &path)(Errno::ENOENT))?;
+        let (old, new) = (place.name(from), place.name(to));
+        renameat(&directory, old.as_str(), &directory, new.as_str()).map_err(|error| match error {
+            Errno::EISDIR => SinkError::IsDirectory { path: path.clone() },
+            error => SinkError::io("rename to", &path)(error),
+        })
+    }
+
+    /// Removes the file, if it is there.
+    pub(super) fn remove(&self, place: &Place, role: Role) -> Result<(), SinkError> {
+        let Some(directory) = self.directory(place, false)? else { return Ok(()) };
+        match unlinkat(&directory, place.name(role).as_str(), UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Err(error) => Err(SinkError::io("remove", &place.path(role))(error)),
+        }
+    }
+}
+
+/// The directory `part` of `directory`.
+fn enter(directory: impl AsFd, part: &str, create: bool) -> Result<Option<OwnedFd>, Errno> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    match openat(directory.as_fd(), part, flags, Mode::empty()) {
+        Err(Errno::ENOENT) if create => {
+            match mkdirat(directory.as_fd(), part, Mode::from_bits_truncate(0o777)) {
+                Ok(()) | Err(Errno::EEXIST) => {}
+                Err(error) => return Err(error),
+            }
+            openat(directory.as_fd(), part, flags, Mode::empty()).map(Some)
+        }
+        Err(Errno::ENOENT) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// Whether the file is a directory.
+pub(super) fn is_directory(stat: &FileStat) -> bool {
+    file_type(stat) == SFlag::S_IFDIR
+}
+
+/// Whether the file is a regular one.
+pub(super) fn is_regular(stat: &FileStat) -> bool {
+    file_type(stat) == SFlag::S_IFREG
+}
+
+fn file_type(stat: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
+}
+
+/// Makes the names in the directory durable.
+pub(super) fn sync_directory(directory: &OwnedFd) -> io::Result<()> {
+    nix::unistd::fsync(directory.as_fd()).map_err(io::Error::from)
+}

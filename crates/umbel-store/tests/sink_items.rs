@@ -1,0 +1,96 @@
+//! Receives items into a directory and looks at what is there afterwards.
+
+mod sink_support;
+
+use sink_support::{Client, Served};
+use umbel_engine::symbols::SymbolSink;
+use umbel_store::sink::{Held, SinkEvent};
+use umbel_wire::Scheme;
+
+#[test]
+fn an_item_of_many_blocks_is_restored_from_any_symbols() {
+    for (scheme, loss) in [(Scheme::NoCode, 0), (Scheme::ReedSolomon, 30), (Scheme::RaptorQ, 30)] {
+        let served = Served::new(7, "dir/größe.bin", 100_003, scheme);
+        let mut client = Client::new();
+        client.add(&served);
+        client.send_lossy(&served, loss, 42);
+        client.wait_done(&served);
+        assert_eq!(client.files(), ["dir/größe.bin"]);
+    }
+}
+
+#[test]
+fn an_empty_item_is_done_at_once() {
+    let served = Served::new(1, "empty", 0, Scheme::ReedSolomon);
+    let mut client = Client::new();
+    client.add(&served);
+    client.wait_done(&served);
+    assert_eq!(client.files(), ["empty"]);
+}
+
+#[test]
+fn an_item_that_is_there_is_not_received_again() {
+    let served = Served::new(1, "a", 5_000, Scheme::ReedSolomon);
+    let mut client = Client::new();
+    std::fs::write(client.path().join("a"), &served.content).unwrap();
+    assert!(matches!(client.add(&served), Held::AlreadyThere));
+    let mut changed = served.content.clone();
+    changed[77] ^= 1;
+    std::fs::write(client.path().join("b"), changed).unwrap();
+    assert!(matches!(client.add(&served.renamed(2, "b")), Held::Parts(_)));
+}
+
+#[test]
+fn blocks_over_the_session_are_taken_too() {
+    let served = Served::new(1, "a", 50_001, Scheme::ReedSolomon);
+    let mut client = Client::new();
+    client.add(&served);
+    for sbn in 0..served.partition.blocks() {
+        assert!(client.sink.store_unicast(served.block(sbn), served.block_bytes(sbn)));
+    }
+    client.wait_done(&served);
+}
+
+#[test]
+fn blocks_at_rest_are_completed_later() {
+    let served = Served::new(1, "a", 60_000, Scheme::ReedSolomon);
+    let mut client = Client::new();
+    client.add(&served);
+    for sbn in 0..served.partition.blocks() {
+        let k = served.partition.block_symbols(sbn);
+        for esi in (0..k / 2).chain(k..k + 2) {
+            assert!(client.sink.store(served.block(sbn), esi, &served.symbol(sbn, esi)));
+        }
+        client.sink.rest(served.block(sbn));
+    }
+    for sbn in 0..served.partition.blocks() {
+        let k = served.partition.block_symbols(sbn);
+        for esi in k / 2..k - 2 {
+            assert!(client.sink.store(served.block(sbn), esi, &served.symbol(sbn, esi)));
+        }
+        client.sink.restore(served.block(sbn));
+    }
+    client.wait_done(&served);
+}
+
+#[test]
+fn a_wrong_symbol_is_found_and_only_its_block_received_again() {
+    for len in [900, 40_000] {
+        let served = Served::new(1, "a", len, Scheme::ReedSolomon);
+        let mut client = Client::new();
+        client.add(&served);
+        let last = served.partition.blocks() - 1;
+        for sbn in 0..=last {
+            let mut bytes = served.block_bytes(sbn).to_vec();
+            bytes[0] ^= u8::from(sbn == last);
+            assert!(client.sink.store_unicast(served.block(sbn), &bytes));
+        }
+        client.wait(|event| matches!(event, SinkEvent::DigestMismatch { .. }));
+        client.sink.check_blocks(served.info.toi, served.block_digests());
+        let event = client.wait(|event| matches!(event, SinkEvent::BlocksDropped { .. }));
+        assert!(matches!(event, SinkEvent::BlocksDropped { blocks, .. } if blocks == [last]));
+        assert!(!client.path().join("a").exists(), "nothing unverified gets the name");
+        assert!(client.sink.store_unicast(served.block(last), served.block_bytes(last)));
+        client.wait_done(&served);
+    }
+}

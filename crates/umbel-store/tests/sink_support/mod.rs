@@ -1,0 +1,227 @@
+//! A server without a network, and a client with a directory of its own.
+
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use umbel_engine::symbols::{BlockId, SymbolSink};
+use umbel_fec::{Code, Partition};
+use umbel_store::sink::{DiskSink, Held, HeldBlock, HeldParts, SinkEvent, SinkOptions};
+use umbel_wire::repository::ItemInfo;
+use umbel_wire::{Digest, Oti, Scheme, Toi};
+
+/// Bytes of a symbol.
+pub const SYMBOL_LEN: u16 = 100;
+/// Most source symbols of a block.
+pub const K: u16 = 20;
+
+/// An item that is served.
+#[derive(Clone)]
+pub struct Served {
+    pub content: Vec<u8>,
+    pub info: ItemInfo,
+    pub partition: Partition,
+}
+
+impl Served {
+    /// An item with a content of its own.
+    pub fn new(toi: u32, name: &str, len: usize, scheme: Scheme) -> Served {
+        let mut content = vec![0; len];
+        let mut seed = blake3::Hasher::new();
+        seed.update(name.as_bytes()).update(&toi.to_le_bytes());
+        seed.finalize_xof().fill(&mut content);
+        let oti = Oti {
+            scheme,
+            object_len: len as u64,
+            symbol_len: SYMBOL_LEN,
+            max_block_symbols: K,
+            max_encoding_symbols: 3 * K,
+        };
+        let info = ItemInfo {
+            toi: Toi(toi),
+            name: name.to_owned(),
+            digest: Digest(*blake3::hash(&content).as_bytes()),
+            modified_ns: Some(1_234_567_890_123_456_789),
+            media_type: String::new(),
+            oti,
+        };
+        Served { content, info, partition: Partition::new(&oti).unwrap() }
+    }
+
+    /// The same content under another name.
+    pub fn renamed(&self, toi: u32, name: &str) -> Served {
+        let mut served = self.clone();
+        served.info.toi = Toi(toi);
+        name.clone_into(&mut served.info.name);
+        served
+    }
+
+    pub fn block(&self, sbn: u32) -> BlockId {
+        BlockId { toi: self.info.toi, sbn }
+    }
+
+    pub fn block_bytes(&self, sbn: u32) -> &[u8] {
+        let range = self.partition.block_range(sbn);
+        &self.content[range.start as usize..range.end as usize]
+    }
+
+    pub fn block_digests(&self) -> Vec<Digest> {
+        (0..self.partition.blocks())
+            .map(|sbn| Digest(*blake3::hash(self.block_bytes(sbn)).as_bytes()))
+            .collect()
+    }
+
+    /// An encoding symbol.
+    pub fn symbol(&self, sbn: u32, esi: u32) -> Vec<u8> {
+        let k = self.partition.block_symbols(sbn);
+        if esi < k {
+            let range = self.partition.symbol_range(sbn, esi);
+            return self.content[range.start as usize..range.end as usize].to_vec();
+        }
+        let len = usize::from(SYMBOL_LEN);
+        let mut source = self.block_bytes(sbn).to_vec();
+        source.resize(k as usize * len, 0);
+        let mut out = vec![0; len];
+        Code::new(self.info.oti.scheme).encode(k, len, &source, esi..esi + 1, &mut out).unwrap();
+        out
+    }
+}
+
+/// Pseudo-random numbers.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % end
+    }
+}
+
+/// A client.
+pub struct Client {
+    pub sink: DiskSink,
+    pub events: Receiver<SinkEvent>,
+    directory: Option<TempDir>,
+}
+
+impl Client {
+    pub fn new() -> Client {
+        Client::with(SinkOptions::default())
+    }
+
+    pub fn with(options: SinkOptions) -> Client {
+        Client::at(tempfile::tempdir().unwrap(), options)
+    }
+
+    pub fn at(directory: TempDir, options: SinkOptions) -> Client {
+        let (events, receiver) = channel();
+        let sink = DiskSink::open(directory.path(), options, move |event| {
+            let _ = events.send(event);
+        });
+        Client { sink: sink.unwrap(), events: receiver, directory: Some(directory) }
+    }
+
+    /// Closes the sink and opens another one on the same directory.
+    pub fn restart(mut self) -> Client {
+        let directory = self.directory.take().unwrap();
+        self.sink.close();
+        Client::at(directory, SinkOptions::default())
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.as_ref().unwrap().path()
+    }
+
+    pub fn add(&mut self, served: &Served) -> Held {
+        self.sink.add(&served.info).unwrap()
+    }
+
+    /// What is held of an item that is not there yet.
+    pub fn add_parts(&mut self, served: &Served) -> HeldParts {
+        match self.add(served) {
+            Held::Parts(parts) => parts,
+            Held::AlreadyThere => panic!("{} is there", served.info.name),
+        }
+    }
+
+    /// Sends so many symbols of each block as are needed, of which `loss` per cent of the source
+    /// symbols are replaced by repair symbols.
+    pub fn send_lossy(&mut self, served: &Served, loss: u64, seed: u64) {
+        let mut random = Random(seed);
+        for sbn in 0..served.partition.blocks() {
+            let k = served.partition.block_symbols(sbn);
+            let mut held = HeldBlock::none(k).count();
+            let mut repair = k;
+            for esi in 0..k {
+                let lost = random.below(100) < loss;
+                let esi = if lost { repair } else { esi };
+                repair += u32::from(lost);
+                assert!(self.sink.store(served.block(sbn), esi, &served.symbol(sbn, esi)));
+                held += 1;
+            }
+            assert_eq!(held, k);
+            self.sink.restore(served.block(sbn));
+            self.help(served, repair);
+        }
+    }
+
+    /// Gives further symbols to blocks that could not be restored.
+    pub fn help(&mut self, served: &Served, mut repair: u32) {
+        while served.info.oti.scheme == Scheme::RaptorQ {
+            let end = |event: &SinkEvent| {
+                matches!(event, SinkEvent::BlockRestored { .. } | SinkEvent::RestoreFailed { .. })
+            };
+            let SinkEvent::RestoreFailed { block, .. } = self.wait(end) else { return };
+            assert!(self.sink.store(block, repair, &served.symbol(block.sbn, repair)));
+            repair += 1;
+            self.sink.restore(block);
+        }
+    }
+
+    /// The next event of this kind.
+    pub fn wait(&self, kind: impl Fn(&SinkEvent) -> bool) -> SinkEvent {
+        loop {
+            let event = self.events.recv_timeout(Duration::from_secs(20)).expect("an event");
+            if kind(&event) {
+                return event;
+            }
+            if let SinkEvent::ItemFailed { error, .. } = event {
+                panic!("failed: {error}");
+            }
+        }
+    }
+
+    /// Waits until the item is done, and checks what is there.
+    pub fn wait_done(&self, served: &Served) {
+        let toi = served.info.toi;
+        let event = self
+            .wait(|event| matches!(event, SinkEvent::ItemDone { toi: done, .. } if *done == toi));
+        let SinkEvent::ItemDone { name, path, size, .. } = event else { unreachable!() };
+        assert_eq!((name, size), (served.info.name.clone(), served.info.oti.object_len));
+        assert!(std::fs::read(&path).unwrap() == served.content, "{} differs", path.display());
+    }
+
+    /// All files below the directory.
+    pub fn files(&self) -> Vec<String> {
+        let mut files = Vec::new();
+        collect(self.path(), self.path(), &mut files);
+        files.sort();
+        files
+    }
+}
+
+fn collect(root: &Path, directory: &Path, files: &mut Vec<String>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(root, &path, files);
+        } else {
+            files.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+        }
+    }
+}
