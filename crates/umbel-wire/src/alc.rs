@@ -538,6 +538,15 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_extension_without_a_length_is_refused() {
+        let mut packet = emitted(&HEADER);
+        packet[2] = 6;
+        packet.splice(20..20, [0, 0, 0, 0]); // EXT_NOP of no words
+        let error = ParseError::Extension { het: 0, words: 0 };
+        assert_eq!(DataPacket::parse(&packet), Err(error));
+    }
+
+    #[test]
     fn the_header_length_is_checked_against_fields_and_packet() {
         let packet = emitted(&HEADER);
         let with = |words: u8| {
