@@ -1,1 +1,290 @@
 //! Which item is sent next.
+//!
+//! The server knows what each client still wants. A [`Scheduler`] ranks the wanted items by one
+//! of five rules and keeps the ranking up to date as requests come and go, so that a choice does
+//! not look at all of them. R is the number of clients that want an item.
+//!
+//! | kind | sends first the item with | from |
+//! |---|---|---|
+//! | `rq` | the greatest R/Q, Q being the smallest outstanding request of a client that wants it | [Repository §2.2] |
+//! | `rq-fill` | the greatest R/(Q/fill), fill being the share of packets that the client receives | [Repository §6.3.2] |
+//! | `rxw` | the greatest R × waiting time of its oldest request | Aksoy and Franklin, 1998 |
+//! | `mrf` | the greatest R | Dykeman, Ammar and Wong, 1986 |
+//! | `fcfs` | the oldest request | |
+//!
+//! A client's outstanding request is the sum of what it lacks of all items that it wants, in
+//! symbols. Ties go to the smallest item id.
+
+mod requests;
+mod score;
+#[cfg(test)]
+mod tests;
+
+pub use self::score::Score;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use umbel_wire::Toi;
+
+use self::requests::{FILL_UNIT, Requests};
+use crate::{Instant, SessionId};
+
+/// The rule by which items are ranked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SchedulerKind {
+    /// Requests over the smallest outstanding request, R/Q [Repository §2.2].
+    #[default]
+    Rq,
+    /// R/(Q/fill): as R/Q, with the time that a lossy client needs [Repository §6.3.2].
+    RqFill,
+    /// Requests times the waiting time of the oldest.
+    Rxw,
+    /// Most requests first.
+    Mrf,
+    /// First come, first served: the oldest request first.
+    Fcfs,
+}
+
+impl SchedulerKind {
+    /// All kinds, in the order of their declaration.
+    pub const ALL: [SchedulerKind; 5] = [
+        SchedulerKind::Rq,
+        SchedulerKind::RqFill,
+        SchedulerKind::Rxw,
+        SchedulerKind::Mrf,
+        SchedulerKind::Fcfs,
+    ];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SchedulerKind::Rq => "rq",
+            SchedulerKind::RqFill => "rq-fill",
+            SchedulerKind::Rxw => "rxw",
+            SchedulerKind::Mrf => "mrf",
+            SchedulerKind::Fcfs => "fcfs",
+        }
+    }
+}
+
+impl fmt::Display for SchedulerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A scheduler's name that is not known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no scheduler: choose rq, rq-fill, rxw, mrf or fcfs")]
+pub struct UnknownScheduler(pub String);
+
+impl FromStr for SchedulerKind {
+    type Err = UnknownScheduler;
+
+    fn from_str(text: &str) -> Result<SchedulerKind, UnknownScheduler> {
+        let known = SchedulerKind::ALL.into_iter().find(|kind| kind.name() == text);
+        known.ok_or_else(|| UnknownScheduler(text.to_owned()))
+    }
+}
+
+/// What clients want, and which item of it is sent next.
+///
+/// Time does not run backwards here: a `now` before an earlier one counts as the earlier one.
+#[derive(Clone, Debug)]
+pub struct Scheduler {
+    kind: SchedulerKind,
+    requests: Requests,
+    /// Items that are being sent, wanted or not.
+    held: BTreeSet<Toi>,
+    latest: Instant,
+}
+
+impl Scheduler {
+    /// A scheduler without requests.
+    pub fn new(kind: SchedulerKind) -> Scheduler {
+        let latest = Instant::EPOCH;
+        Scheduler { kind, requests: Requests::new(), held: BTreeSet::new(), latest }
+    }
+
+    /// The rule that it follows.
+    pub fn kind(&self) -> SchedulerKind {
+        self.kind
+    }
+
+    /// The client wants the item, of which it lacks `size` symbols. A size of 0 counts as 1, one
+    /// above 2³² − 1 as that. A client that wants the item already keeps its place; its size
+    /// changes.
+    pub fn add(&mut self, now: Instant, client: SessionId, item: Toi, size: u64) {
+        let now = self.advance(now);
+        let slot = self.requests.enter_client(client);
+        if self.requests.request_slot(slot, item).is_some() {
+            return self.resize(client, item, size);
+        }
+        let held = &self.held;
+        self.requests.add(now, slot, item, symbols(size), || held.contains(&item));
+    }
+
+    /// What the client lacks of an item that it wants has changed; nothing happens if it does
+    /// not want it. Sizes are read as by [`add`](Scheduler::add).
+    pub fn resize(&mut self, client: SessionId, item: Toi, size: u64) {
+        if let Some(slot) = self.find(client, item) {
+            self.requests.resize(slot, symbols(size));
+        }
+    }
+
+    /// The client no longer wants the item, or has it.
+    pub fn remove(&mut self, client: SessionId, item: Toi) {
+        if let Some(slot) = self.find(client, item) {
+            self.requests.remove(slot);
+        }
+    }
+
+    /// The client is gone: its requests and its fill are forgotten. O(its items).
+    pub fn remove_client(&mut self, client: SessionId) {
+        let Some(slot) = self.requests.client_slot(client) else { return };
+        while let Some(request) = self.requests.of_client(slot).next() {
+            self.requests.remove(request);
+        }
+        self.requests.forget_client(slot);
+    }
+
+    /// The share of packets that the client receives, 0 to 1: 1 − loss. 1 until set, kept until
+    /// [`remove_client`](Scheduler::remove_client), counted in millionths and as one millionth
+    /// if less. What is not a number changes nothing.
+    pub fn set_fill(&mut self, client: SessionId, fill: f64) {
+        if fill.is_nan() {
+            return;
+        }
+        let fill = (fill * f64::from(FILL_UNIT)).round().clamp(1.0, f64::from(FILL_UNIT)) as u32;
+        let slot = self.requests.enter_client(client);
+        self.requests.set_fill(slot, fill);
+    }
+
+    /// The item is being sent: it is not chosen until [`unhold`](Scheduler::unhold), whoever
+    /// asks for it, and still counts in what its clients have outstanding.
+    pub fn hold(&mut self, item: Toi) {
+        self.held.insert(item);
+        if let Some(slot) = self.requests.item_slot(item) {
+            self.requests.set_held(slot, true);
+        }
+    }
+
+    /// The item is no longer being sent.
+    pub fn unhold(&mut self, item: Toi) {
+        self.held.remove(&item);
+        if let Some(slot) = self.requests.item_slot(item) {
+            self.requests.set_held(slot, false);
+        }
+    }
+
+    /// The item to be sent next: of those that are wanted and not held, the one with the greatest
+    /// [`score`](Scheduler::score), of these the one with the smallest id. Its requests stay.
+    pub fn choose(&mut self, now: Instant) -> Option<Toi> {
+        let now = self.advance(now);
+        self.requests
+            .items()
+            .filter(|(_, item)| !item.held)
+            .filter_map(|(_, item)| Some((self.score(now, item.toi)?, item.toi)))
+            .max_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)))
+            .map(|(_, toi)| toi)
+    }
+
+    /// The exact score of an item that somebody wants, held or not. For FCFS it is the age of the
+    /// oldest request, and times are in nanoseconds. O(R).
+    pub fn score(&self, now: Instant, item: Toi) -> Option<Score> {
+        let slot = self.requests.item_slot(item)?;
+        let requesters = u128::from(self.requests.item(slot).requesters);
+        let oldest = self.requests.of_item(slot).next()?;
+        let since = self.requests.request(oldest).since;
+        let age = u128::from(now.max(self.latest).as_nanos() - since.as_nanos());
+        Some(match self.kind {
+            SchedulerKind::Rq | SchedulerKind::RqFill => {
+                let clients = self.requests.of_item(slot).map(|r| self.requests.request(r).client);
+                clients.map(|client| self.score_for(requesters, client)).max()?
+            }
+            SchedulerKind::Rxw => Score::new(requesters * age, 1),
+            SchedulerKind::Mrf => Score::new(requesters, 1),
+            SchedulerKind::Fcfs => Score::new(age, 1),
+        })
+    }
+
+    /// R over what this client has outstanding.
+    fn score_for(&self, requesters: u128, client: u32) -> Score {
+        let client = self.requests.client(client);
+        let outstanding = u128::from(client.outstanding);
+        match self.kind {
+            SchedulerKind::RqFill => Score::new(
+                requesters * u128::from(client.fill),
+                outstanding * u128::from(FILL_UNIT),
+            ),
+            _ => Score::new(requesters, outstanding),
+        }
+    }
+
+    /// The clients that want an item, in the order in which they asked.
+    pub fn clients(&self, item: Toi) -> impl Iterator<Item = SessionId> {
+        let list = self.requests.item_slot(item).map(|slot| self.requests.of_item(slot));
+        list.into_iter().flatten().map(|request| {
+            let client = self.requests.request(request).client;
+            self.requests.client(client).session
+        })
+    }
+
+    /// Whether the client wants the item.
+    pub fn contains(&self, client: SessionId, item: Toi) -> bool {
+        self.find(client, item).is_some()
+    }
+
+    /// R: how many clients want an item.
+    pub fn requesters(&self, item: Toi) -> usize {
+        let slot = self.requests.item_slot(item);
+        slot.map_or(0, |slot| self.requests.item(slot).requesters as usize)
+    }
+
+    /// Q: how many symbols a client lacks of all items that it wants.
+    pub fn outstanding(&self, client: SessionId) -> u64 {
+        let slot = self.requests.client_slot(client);
+        slot.map_or(0, |slot| self.requests.client(slot).outstanding)
+    }
+
+    /// The items that a client wants, in the order in which it asked.
+    pub fn items_of(&self, client: SessionId) -> impl Iterator<Item = Toi> {
+        let list = self.requests.client_slot(client).map(|slot| self.requests.of_client(slot));
+        list.into_iter().flatten().map(|request| {
+            let item = self.requests.request(request).item;
+            self.requests.item(item).toi
+        })
+    }
+
+    /// The items that somebody wants, held or not, in an order that depends on nothing but the
+    /// calls made so far.
+    pub fn items(&self) -> impl Iterator<Item = Toi> {
+        self.requests.items().map(|(_, item)| item.toi)
+    }
+
+    /// How many requests are pending: pairs of a client and an item.
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether nobody wants anything.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn find(&self, client: SessionId, item: Toi) -> Option<u32> {
+        self.requests.request_slot(self.requests.client_slot(client)?, item)
+    }
+
+    fn advance(&mut self, now: Instant) -> Instant {
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+}
+
+/// A size as it is counted.
+fn symbols(size: u64) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX).max(1)
+}
