@@ -7,6 +7,7 @@ pub mod buffers;
 pub mod clock;
 pub mod interface;
 pub mod pacer;
+pub mod session;
 mod sys;
 pub mod udp;
 pub mod wake;

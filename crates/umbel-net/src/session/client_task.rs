@@ -1,0 +1,338 @@
+//! What runs on a client's thread.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use quinn::{
+    ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, RecvStream, SendStream,
+    TokioRuntime,
+};
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{sleep, timeout};
+
+use super::client::{ClientEvent, ConnectOptions};
+use super::error::{ClientError, CloseCode};
+use super::outbox::{Ending, Outbox};
+use super::pin::Pin;
+use super::stream::{READ_CHUNK, ReadEnd, Reader, Writer};
+use super::url::{Host, SessionUrl};
+use super::{tls, transport};
+
+/// Head start of each address of a name before the next is tried as well [RFC 8305 §5].
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+
+/// Most addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 8;
+
+/// After its last message, how long the server may take to say why it closes the session.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// In TLS a server must have a name; a pinned one needs none, and this one is not sent.
+const ANY_NAME: &str = "umbel";
+
+pub(super) type Events = Arc<dyn Fn(ClientEvent) + Send + Sync>;
+
+/// All that the client's thread needs.
+pub(super) struct Task {
+    pub(super) url: SessionUrl,
+    pub(super) pin: Pin,
+    pub(super) options: ConnectOptions,
+    pub(super) outbox: Arc<Outbox>,
+    /// Set when the server is reached.
+    pub(super) connection: Arc<OnceLock<Connection>>,
+    /// Told once whether there is a session.
+    pub(super) outcome: SyncSender<Result<(), ClientError>>,
+    pub(super) events: Events,
+}
+
+/// Opens the session, and serves it until it ends.
+pub(super) async fn run(task: Task) {
+    let reason = session(&task).await;
+    task.outbox.end(Ending { code: CloseCode::Done, reason: String::new(), drain: Duration::ZERO });
+    let _ = task.outcome.try_send(Err(reason.clone()));
+    let retryable = reason.retryable();
+    (task.events)(ClientEvent::Disconnected { reason, retryable });
+}
+
+async fn session(task: &Task) -> ClientError {
+    let connected = match connect_in_time(task).await {
+        Ok(connected) => connected,
+        Err(error) => return error,
+    };
+    let connection = &connected.connection;
+    let _ = task.connection.set(connection.clone());
+    let mut bulk = JoinSet::new();
+    let end = match connection.open_bi().await {
+        Ok((send, receive)) => {
+            let reader = Reader::new(receive, task.options.max_message);
+            exchange(task, &connected, send, reader, &mut bulk).await
+        }
+        Err(error) => from_connection(task, error),
+    };
+    let code = match &end {
+        ClientError::BadMessage(_) => CloseCode::Malformed,
+        ClientError::Stalled => CloseCode::TooSlow,
+        _ => CloseCode::Done,
+    };
+    connection.close(code.on_wire(), end.to_string().as_bytes());
+    // They give what has come and then find the connection closed.
+    while bulk.join_next().await.is_some() {}
+    say_farewell().await;
+    end
+}
+
+/// Lets the connection's task send its last packet, without waiting for anything.
+async fn say_farewell() {
+    for _ in 0..4 {
+        yield_now().await;
+    }
+}
+
+/// Both directions until one ends for good.
+async fn exchange(
+    task: &Task,
+    connected: &Connected,
+    send: SendStream,
+    reader: Reader,
+    bulk: &mut JoinSet<()>,
+) -> ClientError {
+    let connection = &connected.connection;
+    let read = async {
+        // The first message goes out before anybody is told.
+        yield_now().await;
+        announce(task, connected);
+        read(task, connection, reader).await
+    };
+    tokio::pin!(read);
+    tokio::select! {
+        biased;
+        ending = Writer::new(send).run(&task.outbox) => match ending {
+            Some(ending) if ending.code == CloseCode::TooSlow => ClientError::Stalled,
+            Some(_) => ClientError::Ended,
+            // What the server said before it went is still read.
+            None => read.await,
+        },
+        end = &mut read => end,
+        error = accept_bulk(task, connection, bulk) => {
+            // Likewise.
+            let _ = error;
+            read.await
+        }
+    }
+}
+
+fn announce(task: &Task, connected: &Connected) {
+    let _ = task.outcome.try_send(Ok(()));
+    (task.events)(ClientEvent::Connected {
+        rtt: connected.connection.rtt(),
+        remote: connected.connection.remote_address(),
+        local: connected.local,
+    });
+}
+
+/// Passes on what the server says until it ends.
+async fn read(task: &Task, connection: &Connection, mut reader: Reader) -> ClientError {
+    let end = loop {
+        match reader.buffered_message() {
+            Ok(Some(message)) => {
+                (task.events)(ClientEvent::Message(message));
+                continue;
+            }
+            Ok(None) => {}
+            Err(end) => break end,
+        }
+        if let Err(end) = reader.fill().await {
+            break end;
+        }
+    };
+    match end {
+        ReadEnd::Finished | ReadEnd::Abandoned => {
+            match timeout(LAST_WORDS, connection.closed()).await {
+                Ok(error) => from_connection(task, error),
+                Err(_) => ClientError::Closed { code: None, reason: "no reason given".to_owned() },
+            }
+        }
+        ReadEnd::Bad(error) => ClientError::BadMessage(error),
+        ReadEnd::Lost(error) => from_connection(task, error),
+    }
+}
+
+fn from_connection(task: &Task, error: ConnectionError) -> ClientError {
+    ClientError::from_connection(error, &task.url.authority(), task.options.idle_timeout)
+}
+
+/// Takes bulk streams until the connection is gone.
+async fn accept_bulk(
+    task: &Task,
+    connection: &Connection,
+    bulk: &mut JoinSet<()>,
+) -> ConnectionError {
+    loop {
+        match connection.accept_uni().await {
+            Ok(stream) => {
+                bulk.spawn(read_bulk(stream, task.events.clone()));
+            }
+            Err(error) => return error,
+        }
+        while bulk.try_join_next().is_some() {}
+    }
+}
+
+async fn read_bulk(mut receive: RecvStream, events: Events) {
+    let stream = receive.id().index();
+    let complete = loop {
+        match receive.read_chunk(READ_CHUNK, true).await {
+            Ok(Some(chunk)) => events(ClientEvent::Bulk { stream, bytes: chunk.bytes }),
+            Ok(None) => break true,
+            Err(_) => break false,
+        }
+    };
+    events(ClientEvent::BulkEnd { stream, complete });
+}
+
+/// Reaches the server before the time is up, unless the session is given up first.
+async fn connect_in_time(task: &Task) -> Result<Connected, ClientError> {
+    let given_up = async {
+        let ending = task.outbox.ended(|_| true).await;
+        sleep(ending.drain).await;
+        ending.code
+    };
+    let dialer = Arc::new(Dialer {
+        server: task.url.authority(),
+        pin: task.pin,
+        options: task.options.clone(),
+    });
+    tokio::select! {
+        biased;
+        code = given_up => {
+            Err(if code == CloseCode::TooSlow { ClientError::Stalled } else { ClientError::Ended })
+        }
+        connected = timeout(task.options.timeout, connect(&dialer, &task.url)) => {
+            connected.unwrap_or_else(|_| Err(dialer.no_answer(task.options.timeout)))
+        }
+    }
+}
+
+/// Tries the server's addresses until one answers.
+async fn connect(dialer: &Arc<Dialer>, url: &SessionUrl) -> Result<Connected, ClientError> {
+    let addresses = resolve(url).await?;
+    if let [address] = addresses[..] {
+        return dialer.dial(address).await;
+    }
+    let mut attempts = JoinSet::new();
+    for (place, address) in (0..).zip(addresses) {
+        let dialer = dialer.clone();
+        attempts.spawn(async move {
+            sleep(NEXT_ADDRESS * place).await;
+            dialer.dial(address).await
+        });
+    }
+    let mut worst = None;
+    while let Some(attempt) = attempts.join_next().await {
+        match attempt {
+            Ok(Ok(connected)) => return Ok(connected),
+            // What an answering server says counts more than that another is silent.
+            Ok(Err(error)) => match &worst {
+                Some(worse) if !ClientError::retryable(worse) => {}
+                _ => worst = Some(error),
+            },
+            Err(_) => {}
+        }
+    }
+    Err(worst.unwrap_or_else(|| dialer.no_answer(dialer.options.timeout)))
+}
+
+/// The server's addresses, in the resolver's order.
+async fn resolve(url: &SessionUrl) -> Result<Vec<SocketAddr>, ClientError> {
+    let failed =
+        |host: &str, problem: String| ClientError::Resolve { host: host.to_owned(), problem };
+    match &url.host {
+        Host::Ip(address) => Ok(vec![SocketAddr::new(*address, url.port)]),
+        Host::Zoned(address, zone) => {
+            let scope = zone
+                .parse()
+                .or_else(|_| nix::net::if_::if_nametoindex(zone.as_str()))
+                .map_err(|e| failed(zone, format!("no such interface ({})", e.desc())))?;
+            Ok(vec![SocketAddrV6::new(*address, url.port, 0, scope).into()])
+        }
+        Host::Name(name) => {
+            let found = tokio::net::lookup_host((name.as_str(), url.port))
+                .await
+                .map_err(|e| failed(name, e.to_string()))?;
+            let addresses: Vec<SocketAddr> = found.take(MAX_ADDRESSES).collect();
+            if addresses.is_empty() {
+                return Err(failed(name, "the name has no address".to_owned()));
+            }
+            Ok(addresses)
+        }
+    }
+}
+
+/// A connection whose server has proved its key.
+struct Connected {
+    connection: Connection,
+    /// This host's address on the way to the server.
+    local: SocketAddr,
+}
+
+/// Opens connections to one server.
+struct Dialer {
+    server: String,
+    pin: Pin,
+    options: ConnectOptions,
+}
+
+impl Dialer {
+    async fn dial(&self, address: SocketAddr) -> Result<Connected, ClientError> {
+        let seen = Arc::new(OnceLock::new());
+        let crypto = tls::client(self.pin, seen.clone()).map_err(ClientError::Protocol)?;
+        let mut config = ClientConfig::new(Arc::new(crypto));
+        let (idle, keep_alive) = (self.options.idle_timeout, self.options.keep_alive);
+        config.transport_config(Arc::new(transport::client(idle, Some(keep_alive))));
+        let (endpoint, local) = self.endpoint(address).map_err(|e| ClientError::Socket {
+            server: self.server.clone(),
+            problem: e.to_string(),
+        })?;
+        let connecting = endpoint
+            .connect_with(config, address, ANY_NAME)
+            .map_err(|e| ClientError::Protocol(e.to_string()))?;
+        match connecting.await {
+            Ok(connection) => Ok(Connected { connection, local }),
+            Err(error) => {
+                say_farewell().await;
+                Err(match (seen.get(), error) {
+                    (Some(&got), _) => ClientError::WrongPin { expected: self.pin, got },
+                    (None, ConnectionError::TimedOut) => self.no_answer(idle),
+                    (None, error) => ClientError::from_connection(error, &self.server, idle),
+                })
+            }
+        }
+    }
+
+    fn no_answer(&self, after: Duration) -> ClientError {
+        ClientError::NoAnswer { server: self.server.clone(), after }
+    }
+
+    /// A socket of the server's address family, and the address that its packets come from.
+    fn endpoint(&self, server: SocketAddr) -> io::Result<(Endpoint, SocketAddr)> {
+        let unspecified = match server {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let local = SocketAddr::new(self.options.local.unwrap_or(unspecified), 0);
+        let interface = self.options.interface.as_deref();
+        // Connecting it sends nothing, but tells the route's address, or at once that there is no
+        // route, where QUIC would go on trying.
+        let route = transport::socket(local, interface)?;
+        route.connect(server)?;
+        let mut local_there = route.local_addr()?;
+        let socket = transport::socket(local, interface)?;
+        local_there.set_port(socket.local_addr()?.port());
+        let quic = Arc::new(TokioRuntime);
+        let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, quic)?;
+        Ok((endpoint, local_there))
+    }
+}

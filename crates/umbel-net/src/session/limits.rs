@@ -1,0 +1,125 @@
+//! What one client, and all of them together, may use.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::time::Instant;
+
+/// Body bytes that count as one more message, so that few long messages are limited as many
+/// short ones are.
+const BYTES_PER_TOKEN: usize = 16 * 1024;
+
+/// Limits how many messages a client sends: a token bucket.
+#[derive(Debug)]
+pub(super) struct RateLimit {
+    per_s: f64,
+    burst: f64,
+    tokens: f64,
+    filled: Instant,
+}
+
+impl RateLimit {
+    /// Lets `per_s` tokens a second through on average, and up to `burst` at once.
+    pub(super) fn new(per_s: u32, burst: u32, now: Instant) -> RateLimit {
+        let burst = f64::from(burst);
+        RateLimit { per_s: f64::from(per_s), burst, tokens: burst, filled: now }
+    }
+
+    /// Whether a message of `len` bytes is within the limit; if so, it is counted.
+    pub(super) fn admit(&mut self, now: Instant, len: usize) -> bool {
+        let passed = now.saturating_duration_since(self.filled).as_secs_f64();
+        self.tokens = (self.tokens + passed * self.per_s).min(self.burst);
+        self.filled = now;
+        let cost = (1 + len / BYTES_PER_TOKEN) as f64;
+        // A message that costs more than the bucket holds passes when the bucket is full.
+        if self.tokens < cost.min(self.burst) {
+            return false;
+        }
+        self.tokens -= cost;
+        true
+    }
+}
+
+/// Bytes that all sessions together may hold of messages that are not complete.
+#[derive(Debug)]
+pub(super) struct Budget {
+    used: AtomicUsize,
+    limit: usize,
+}
+
+impl Budget {
+    pub(super) fn new(limit: usize) -> Arc<Budget> {
+        Arc::new(Budget { used: AtomicUsize::new(0), limit })
+    }
+}
+
+/// One session's part of a [`Budget`]; gives it back when dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    budget: Arc<Budget>,
+    held: usize,
+}
+
+impl Share {
+    pub(super) fn new(budget: Arc<Budget>) -> Share {
+        Share { budget, held: 0 }
+    }
+
+    /// Holds `bytes` now. Gives `false` if that is more than before and all shares together are
+    /// above the budget.
+    pub(super) fn hold(&mut self, bytes: usize) -> bool {
+        let before = std::mem::replace(&mut self.held, bytes);
+        if bytes <= before {
+            self.budget.used.fetch_sub(before - bytes, Ordering::Relaxed);
+            return true;
+        }
+        let more = bytes - before;
+        self.budget.used.fetch_add(more, Ordering::Relaxed) + more <= self.budget.limit
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.held, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_then_only_the_rate() {
+        let start = Instant::now();
+        let mut limit = RateLimit::new(10, 5, start);
+        assert_eq!((0..20).filter(|_| limit.admit(start, 0)).count(), 5);
+        let later = start + Duration::from_millis(300);
+        assert_eq!((0..20).filter(|_| limit.admit(later, 0)).count(), 3);
+        let much_later = start + Duration::from_hours(1);
+        assert_eq!((0..20).filter(|_| limit.admit(much_later, 0)).count(), 5);
+    }
+
+    #[test]
+    fn a_long_message_counts_as_several_and_the_longest_still_passes() {
+        let start = Instant::now();
+        let mut limit = RateLimit::new(10, 5, start);
+        assert!(limit.admit(start, 1 << 20));
+        assert!(!limit.admit(start, 0));
+        assert!(!limit.admit(start + Duration::from_secs(5), 0), "it is paid back first");
+        assert!(limit.admit(start + Duration::from_secs(7), 0));
+    }
+
+    #[test]
+    fn shares_draw_on_one_budget_and_give_back() {
+        let budget = Budget::new(100);
+        let mut one = Share::new(budget.clone());
+        let mut two = Share::new(budget.clone());
+        assert!(one.hold(60) && two.hold(40));
+        assert!(!two.hold(41));
+        assert!(two.hold(10) && one.hold(90));
+        drop((one, two));
+        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,70 @@
+//! Reliable sessions between clients and a server: QUIC on one UDP port.
+//!
+//! ```text
+//!   client                                        server
+//!     │ ── handshake: TLS 1.3, ALPN umbel/1 ───────▶ │   the client checks the server's pin
+//!     │ ◀═ one bidirectional stream: messages ═════▶ │   opened by the client, which speaks first
+//!     │ ◀──── unidirectional streams: bulk data ──── │   unicast fallback, behind the messages
+//! ```
+//!
+//! A session carries opaque control messages, each of which tells its own length
+//! ([`frame`]), in both directions and in order. Bulk data flows from the server to the client
+//! on streams of its own, so that it never delays a message.
+//!
+//! Both ends keep their I/O on one thread of their own. An engine's driver is an ordinary thread:
+//! it hands messages over without ever waiting ([`SessionHandle::send`], [`ClientSession::send`])
+//! and learns of what happens through a callback.
+//!
+//! # Latency
+//!
+//! A client's first message leaves with the last flight of the handshake, so that it reaches
+//! the server 1.5 round trips after the client started and the answer is there after two.
+//! Give the message to [`ClientSession::start`]'s session at once; it waits there for the
+//! handshake.
+//!
+//! # Security
+//!
+//! - TLS 1.3 only (QUIC knows no other, [RFC 9001 §4.2]); no early data, which could be replayed;
+//!   no session resumption, so that every session proves the server's key anew.
+//! - A server is known by its [`Pin`], the digest of its public key, which the printed URL
+//!   carries. Names and validity times in certificates are not looked at then: whoever
+//!   holds the URL knows the key, and nothing else is trusted.
+//! - Clients are not authenticated on this layer yet; admission is up to the first message.
+//! - Whatever a peer sends is bounded before it is kept: sessions, handshakes under way, length
+//!   and rate of messages, bytes of unfinished messages, streams, windows. A peer that
+//!   exceeds a bound loses its session; no other session notices.
+//!
+//! # Scope and limitations
+//!
+//! Certificates signed by an authority, for the server (a URL without a pin) or for clients, are
+//! not verified yet. A session does not reconnect by itself.
+//!
+//! # Validation
+//!
+//! `tests/session_*.rs` run real sessions over loopback sockets, through a relay that delays,
+//! drops and dies where that matters.
+
+pub mod client;
+mod client_task;
+pub mod error;
+pub mod frame;
+pub mod identity;
+mod limits;
+mod outbox;
+pub mod pin;
+pub mod server;
+mod server_task;
+mod stream;
+mod tls;
+mod transport;
+pub mod url;
+
+pub use client::{ClientEvent, ClientSession, ConnectOptions};
+pub use error::{BindError, ClientError, CloseCode, SendError};
+pub use identity::{Identity, IdentityError};
+pub use pin::{Pin, PinError};
+pub use server::{
+    BulkWriter, ServerEndpoint, ServerOptions, SessionEvent, SessionHandle, SessionServer,
+};
+pub use tls::PROTOCOL;
+pub use url::{Host, SessionUrl, UrlError};

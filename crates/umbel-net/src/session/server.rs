@@ -1,0 +1,435 @@
+//! The server's end: one UDP port, many sessions.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use quinn::{Connection, EndpointConfig, ServerConfig, TokioRuntime};
+use quinn_proto::HashedConnectionIdGenerator;
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::Notify;
+use umbel_engine::SessionId;
+
+use super::error::{BindError, CloseCode, SendError};
+use super::frame::MAX_MESSAGE;
+use super::identity::Identity;
+use super::limits::Budget;
+use super::outbox::{Ending, Outbox};
+use super::{server_task, tls, transport};
+
+/// Bytes of one bulk stream that wait between its [`BulkWriter`] and QUIC.
+const BULK_QUEUE: usize = 256 * 1024;
+
+/// How long [`SessionHandle::close`] lets messages that wait reach the client.
+const CLOSE_DRAIN: Duration = Duration::from_secs(2);
+
+/// Datagrams kept of handshakes that were not looked at yet: of one, and of all.
+const INCOMING_BYTES: u64 = 16 * 1024;
+const INCOMING_BYTES_TOTAL: u64 = 4 * 1024 * 1024;
+
+/// What a server lets its clients use.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Sessions at a time; further clients are told that the server is full. Default 4,096.
+    pub max_sessions: usize,
+    /// Handshakes under way at a time. Above half of them a client must first show that its
+    /// address is not forged, which costs it one round trip [RFC 9000 §8.1.2]; above all of
+    /// them it is not answered, and tries again by itself. Default 1,024.
+    pub max_handshakes: usize,
+    /// How long a handshake may take, and then the first message. Default 10 s, which survives a
+    /// path that loses every other packet.
+    pub handshake_timeout: Duration,
+    /// A client that is not heard of for so long is gone. Default 15 s.
+    pub idle_timeout: Duration,
+    /// Silence after which the server pings a client. Default `None`: the clients ping, which
+    /// is enough for both ends to notice.
+    pub keep_alive: Option<Duration>,
+    /// Greatest length of one message from a client, header included, in bytes. Default:
+    /// what the protocol allows, 4 MiB.
+    pub max_message: usize,
+    /// Bytes that all sessions together may hold of messages not complete. Default 64 MiB.
+    pub max_unfinished: usize,
+    /// Messages a second from one client, on average; each 16 KiB of a message count as one more.
+    /// A client that exceeds it is closed. Default 2,000.
+    pub messages_per_s: u32,
+    /// Messages at once from one client, counted likewise. Default 4,000.
+    pub message_burst: u32,
+    /// Bytes of messages that may wait for one client before it is closed as too slow. Default
+    /// 8 MiB.
+    pub max_waiting: usize,
+    /// Bytes sent to one client and not acknowledged yet: what a session with a bulk
+    /// transfer costs in memory, and its greatest rate times the round-trip time.
+    /// Default 512 KiB.
+    pub send_window: u64,
+}
+
+impl Default for ServerOptions {
+    fn default() -> ServerOptions {
+        ServerOptions {
+            max_sessions: 4_096,
+            max_handshakes: 1_024,
+            handshake_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(15),
+            keep_alive: None,
+            max_message: MAX_MESSAGE,
+            max_unfinished: 64 << 20,
+            messages_per_s: 2_000,
+            message_burst: 4_000,
+            max_waiting: 8 << 20,
+            send_window: 512 << 10,
+        }
+    }
+}
+
+/// What happens on the server's sessions.
+///
+/// The events of one session come in order: `Opened`, any number of `Message`, `Closed`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// A client opened a session. Its first message follows.
+    Opened {
+        /// The session.
+        id: SessionId,
+        /// The client's address; it may change later.
+        remote: SocketAddr,
+        /// Round-trip time of the handshake.
+        rtt: Duration,
+    },
+    /// A message came.
+    Message {
+        /// The session.
+        id: SessionId,
+        /// The whole message.
+        bytes: Bytes,
+    },
+    /// The session is over, for whatever reason. Comes exactly once for each `Opened`.
+    Closed {
+        /// The session.
+        id: SessionId,
+        /// One line for the operator.
+        reason: String,
+    },
+    /// A client did not get a session, because it speaks another version or the server is full.
+    ///
+    /// Whoever can send packets can provoke this, with any address: count it, and do not do more
+    /// than that for each.
+    Rejected {
+        /// The address that the client seems to have.
+        remote: SocketAddr,
+        /// One line for the operator.
+        reason: String,
+    },
+}
+
+pub(super) type Events = Box<dyn Fn(SessionEvent) + Send + Sync>;
+
+/// A server that has its port and does not answer yet.
+#[derive(Debug)]
+pub struct ServerEndpoint {
+    runtime: Runtime,
+    endpoint: quinn::Endpoint,
+    options: ServerOptions,
+    address: SocketAddr,
+}
+
+impl ServerEndpoint {
+    /// Takes the port. `[::]` serves IPv4 as well; port 0 takes any free port.
+    ///
+    /// # Errors
+    ///
+    /// When the port is taken, or the address or the identity cannot be used.
+    pub fn bind(
+        address: SocketAddr,
+        identity: &Identity,
+        options: ServerOptions,
+    ) -> Result<ServerEndpoint, BindError> {
+        let failed = |source| BindError::new(address, source);
+        let crypto = tls::server(identity).map_err(BindError::Key)?;
+        let socket = transport::socket(address, None).map_err(failed)?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+
+        let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+        config
+            .transport_config(Arc::new(transport::server(
+                options.idle_timeout,
+                options.keep_alive,
+                options.send_window,
+            )))
+            .max_incoming(options.max_handshakes)
+            .incoming_buffer_size(INCOMING_BYTES)
+            .incoming_buffer_size_total(INCOMING_BYTES_TOTAL);
+        let keys = tls::ResetKeys::derive(identity);
+        let mut endpoint_config = EndpointConfig::new(Arc::new(keys.token));
+        endpoint_config
+            .cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(keys.cid)));
+
+        let _context = runtime.enter();
+        let quic = Arc::new(TokioRuntime);
+        let endpoint =
+            quinn::Endpoint::new(endpoint_config, Some(config), socket, quic).map_err(failed)?;
+        let address = endpoint.local_addr().map_err(failed)?;
+        Ok(ServerEndpoint { runtime, endpoint, options, address })
+    }
+
+    /// The address and port that were taken.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves on a thread of its own from now on, and calls `events` from there.
+    ///
+    /// All sessions stand still while `events` runs: it should hand the event over and return.
+    /// It may use the [`SessionHandle`], but not wait in [`BulkWriter::write`].
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no thread.
+    pub fn start(
+        self,
+        events: impl Fn(SessionEvent) + Send + Sync + 'static,
+    ) -> std::io::Result<SessionServer> {
+        let shared = Arc::new(Shared {
+            budget: Budget::new(self.options.max_unfinished),
+            options: self.options,
+            events: Box::new(events),
+            runtime: self.runtime.handle().clone(),
+            sessions: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            handshakes: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
+            stop: Mutex::new(None),
+            stopping: Notify::new(),
+            left: Notify::new(),
+        });
+        let handle = SessionHandle { shared: shared.clone() };
+        let (runtime, endpoint) = (self.runtime, self.endpoint);
+        let thread = std::thread::Builder::new()
+            .name("umbel-sessions".to_owned())
+            .spawn(move || runtime.block_on(server_task::run(endpoint, shared)))?;
+        Ok(SessionServer { handle, address: self.address, thread: Some(thread) })
+    }
+}
+
+/// What the server's tasks and its handles share.
+pub(super) struct Shared {
+    pub(super) options: ServerOptions,
+    pub(super) events: Events,
+    pub(super) budget: Arc<Budget>,
+    pub(super) next_id: AtomicU64,
+    /// Handshakes under way.
+    pub(super) handshakes: AtomicUsize,
+    /// Connections after their handshakes, whether or not a session has been opened on them.
+    pub(super) connections: AtomicUsize,
+    runtime: Handle,
+    sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
+    /// Set once: how long sessions may drain.
+    stop: Mutex<Option<Duration>>,
+    pub(super) stopping: Notify,
+    /// To wake the draining server: a session has left.
+    pub(super) left: Notify,
+}
+
+/// An open session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) outbox: Outbox,
+    pub(super) connection: Connection,
+}
+
+impl Shared {
+    pub(super) fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Session>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn session(&self, id: SessionId) -> Option<Arc<Session>> {
+        self.sessions().get(&id).cloned()
+    }
+
+    /// How long sessions may drain, once the server is to stop.
+    pub(super) fn stop(&self) -> Option<Duration> {
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A running server. Dropping it closes all sessions at once.
+#[derive(Debug)]
+pub struct SessionServer {
+    handle: SessionHandle,
+    address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SessionServer {
+    /// A handle for other threads.
+    pub fn handle(&self) -> SessionHandle {
+        self.handle.clone()
+    }
+
+    /// The address and port that the server listens on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops: takes no further clients, gives what waits for the present ones up to `drain` to
+    /// reach them, closes all sessions, and returns when the port is free.
+    pub fn shutdown(mut self, drain: Duration) {
+        self.stop(drain);
+    }
+
+    fn stop(&mut self, drain: Duration) {
+        self.handle.shutdown(drain);
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the sessions panicked");
+        }
+    }
+}
+
+impl Drop for SessionServer {
+    fn drop(&mut self) {
+        self.stop(Duration::ZERO);
+    }
+}
+
+/// Reaches the sessions of a server from any thread. Cheap to clone.
+#[derive(Clone)]
+pub struct SessionHandle {
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for SessionHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionHandle").field("sessions", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl SessionHandle {
+    /// Sends a whole message to a client. Never waits: a session for which more waits than
+    /// [`ServerOptions::max_waiting`] is closed, and reported as such.
+    ///
+    /// # Errors
+    ///
+    /// When the session has ended, by this very message or before.
+    pub fn send(&self, id: SessionId, message: Bytes) -> Result<(), SendError> {
+        self.shared.session(id).ok_or(SendError::Ended)?.outbox.push(message)
+    }
+
+    /// The present estimate of the round-trip time to a client; `None` if it has left.
+    pub fn rtt(&self, id: SessionId) -> Option<Duration> {
+        self.shared.session(id).map(|session| session.connection.rtt())
+    }
+
+    /// The present address of a client; `None` if it has left.
+    pub fn remote(&self, id: SessionId) -> Option<SocketAddr> {
+        self.shared.session(id).map(|session| session.connection.remote_address())
+    }
+
+    /// Closes a session for good, telling the client why; messages sent before get up to 2 s to
+    /// reach it. Does nothing if the session has ended. Does not wait.
+    pub fn close(&self, id: SessionId, reason: &str) {
+        if let Some(session) = self.shared.session(id) {
+            session.outbox.end(Ending {
+                code: CloseCode::Refused,
+                reason: reason.to_owned(),
+                drain: CLOSE_DRAIN,
+            });
+        }
+    }
+
+    /// Opens a stream for bulk data to a client, behind the messages in priority. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// When the session has ended.
+    pub fn bulk(&self, id: SessionId) -> Result<BulkWriter, SendError> {
+        let session = self.shared.session(id).ok_or(SendError::Ended)?;
+        let queue = Arc::new(Outbox::new(BULK_QUEUE));
+        let task = server_task::bulk(session.connection.clone(), BulkQueue(queue.clone()));
+        self.shared.runtime.spawn(task);
+        Ok(BulkWriter { queue, finished: false })
+    }
+
+    /// Open sessions.
+    pub fn len(&self) -> usize {
+        self.shared.sessions().len()
+    }
+
+    /// Whether no session is open.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Tells the server to stop as [`SessionServer::shutdown`] does, and does not wait for it. Of
+    /// several calls the first counts.
+    pub fn shutdown(&self, drain: Duration) {
+        let mut stop = self.shared.stop.lock().unwrap_or_else(PoisonError::into_inner);
+        stop.get_or_insert(drain);
+        drop(stop);
+        self.shared.stopping.notify_one();
+    }
+}
+
+/// The task's half of a bulk stream: whenever it goes, the writer learns of it.
+pub(super) struct BulkQueue(pub(super) Arc<Outbox>);
+
+impl Drop for BulkQueue {
+    fn drop(&mut self) {
+        self.0.end(Ending { code: CloseCode::Done, reason: String::new(), drain: Duration::ZERO });
+    }
+}
+
+/// Writes bulk data to one client at the pace at which it reads.
+///
+/// Dropping it without [`finish`](BulkWriter::finish) abandons the stream, which the client sees.
+#[derive(Debug)]
+pub struct BulkWriter {
+    queue: Arc<Outbox>,
+    finished: bool,
+}
+
+impl BulkWriter {
+    /// Writes, waiting while 256 KiB wait already. Not for the thread that calls the server's
+    /// events, nor for an engine's driver.
+    ///
+    /// # Errors
+    ///
+    /// When the session has ended or the client does not want the stream.
+    pub fn write(&mut self, bytes: Bytes) -> Result<(), SendError> {
+        self.queue.push_when_room(bytes)
+    }
+
+    /// Writes if less than 256 KiB wait, and gives the bytes back if not.
+    ///
+    /// # Errors
+    ///
+    /// When the session has ended or the client does not want the stream.
+    pub fn try_write(&mut self, bytes: Bytes) -> Result<Option<Bytes>, SendError> {
+        self.queue.try_push(bytes)
+    }
+
+    /// Ends the stream: the client knows then that it has all. What waits is still sent. Does not
+    /// wait.
+    pub fn finish(mut self) {
+        self.end(Duration::MAX);
+    }
+
+    fn end(&mut self, drain: Duration) {
+        if !std::mem::replace(&mut self.finished, true) {
+            self.queue.end(Ending { code: CloseCode::Done, reason: String::new(), drain });
+        }
+    }
+}
+
+impl Drop for BulkWriter {
+    fn drop(&mut self) {
+        self.end(Duration::ZERO);
+    }
+}

@@ -1,0 +1,251 @@
+//! What runs on the server's thread: accepting clients, and a task for each session.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
+use tokio::time::{Instant, timeout};
+use umbel_engine::SessionId;
+
+use super::error::{CloseCode, clean, is_other_version};
+use super::limits::{RateLimit, Share};
+use super::outbox::{Ending, Outbox};
+use super::server::{BulkQueue, Session, SessionEvent, Shared};
+use super::stream::{ReadEnd, Reader, Writer};
+
+/// Bulk data goes when no message waits.
+const BULK_PRIORITY: i32 = -1;
+
+/// How long the last packets of a stopping server, which tell the clients, may take.
+const FAREWELL: Duration = Duration::from_millis(50);
+
+/// Beyond the drain time, how long sessions may take to wind up.
+const WIND_UP: Duration = Duration::from_millis(500);
+
+/// Serves until the server is to stop.
+pub(super) async fn run(endpoint: Endpoint, shared: Arc<Shared>) {
+    loop {
+        tokio::select! {
+            incoming = endpoint.accept() => match incoming {
+                Some(incoming) => admit(incoming, &shared),
+                None => break,
+            },
+            () = shared.stopping.notified() => break,
+        }
+    }
+    endpoint.set_server_config(None);
+    let drain = shared.stop().unwrap_or_default();
+    for session in shared.sessions().values() {
+        let reason = "the server is being stopped".to_owned();
+        session.outbox.end(Ending { code: CloseCode::Shutdown, reason, drain });
+    }
+    let _ = timeout(drain.saturating_add(WIND_UP), all_left(&shared)).await;
+    endpoint.close(CloseCode::Shutdown.on_wire(), b"the server is being stopped");
+    let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
+}
+
+async fn all_left(shared: &Shared) {
+    while !shared.sessions().is_empty() {
+        shared.left.notified().await;
+    }
+}
+
+/// Decides whether a client is worth a handshake. Whatever is done here, anybody can provoke
+/// with forged addresses, so that it must be cheap.
+fn admit(incoming: Incoming, shared: &Arc<Shared>) {
+    let options = &shared.options;
+    let under_way = shared.handshakes.load(Ordering::Relaxed);
+    if shared.connections.load(Ordering::Relaxed) >= options.max_sessions {
+        let remote = incoming.remote_address();
+        incoming.refuse();
+        reject_full(shared, remote);
+    } else if under_way >= options.max_handshakes {
+        incoming.ignore();
+    } else if under_way >= options.max_handshakes / 2
+        && !incoming.remote_address_validated()
+        && incoming.may_retry()
+    {
+        // Cannot fail: it was asked whether it may.
+        let _ = incoming.retry();
+    } else {
+        let counted = Counted::new(shared, |shared| &shared.handshakes);
+        tokio::spawn(handshake(incoming, counted));
+    }
+}
+
+fn reject_full(shared: &Shared, remote: SocketAddr) {
+    let reason = format!("there are {} sessions already", shared.options.max_sessions);
+    (shared.events)(SessionEvent::Rejected { remote, reason });
+}
+
+/// Counts one while it lives.
+struct Counted {
+    shared: Arc<Shared>,
+    counter: fn(&Shared) -> &AtomicUsize,
+}
+
+impl Counted {
+    fn new(shared: &Arc<Shared>, counter: fn(&Shared) -> &AtomicUsize) -> Counted {
+        counter(shared).fetch_add(1, Ordering::Relaxed);
+        Counted { shared: shared.clone(), counter }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        (self.counter)(&self.shared).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Shakes hands, then goes on with the session.
+async fn handshake(incoming: Incoming, counted: Counted) {
+    let shared = counted.shared.clone();
+    let remote = incoming.remote_address();
+    let Ok(connecting) = incoming.accept() else { return };
+    let connection = match timeout(shared.options.handshake_timeout, connecting).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => {
+            tracing::debug!(%remote, %error, "handshake failed");
+            if is_other_version(&error) {
+                let reason = "it speaks another version of the protocol".to_owned();
+                (shared.events)(SessionEvent::Rejected { remote, reason });
+            }
+            return;
+        }
+        Err(_) => return,
+    };
+    drop(counted);
+    let _counted = Counted::new(&shared, |shared| &shared.connections);
+    if shared.connections.load(Ordering::Relaxed) > shared.options.max_sessions {
+        connection.close(CloseCode::Full.on_wire(), b"it has as many sessions as it takes");
+        reject_full(&shared, remote);
+        return;
+    }
+    match timeout(shared.options.handshake_timeout, connection.accept_bi()).await {
+        Ok(Ok((send, receive))) => serve(&shared, connection, send, receive).await,
+        Ok(Err(error)) => tracing::debug!(%remote, %error, "left without a word"),
+        Err(_) => connection.close(CloseCode::Silent.on_wire(), b"nothing was said"),
+    }
+}
+
+/// A session from the client's first bytes to its end.
+async fn serve(
+    shared: &Arc<Shared>,
+    connection: Connection,
+    send: SendStream,
+    receive: RecvStream,
+) {
+    let mut entry = Entry::new(shared, connection.clone());
+    let reader = Reader::new(receive, shared.options.max_message);
+    let ending = tokio::select! {
+        ending = read(shared, entry.id, reader) => ending,
+        ending = Writer::new(send).run(&entry.session.outbox) => {
+            ending.unwrap_or_else(|| hard(CloseCode::Done, "the client does not listen"))
+        }
+    };
+    connection.close(ending.code.on_wire(), ending.reason.as_bytes());
+    entry.reason = ending.reason;
+}
+
+fn hard(code: CloseCode, reason: impl Into<String>) -> Ending {
+    Ending { code, reason: reason.into(), drain: Duration::ZERO }
+}
+
+/// Passes on what the client says until it ends or must be ended.
+async fn read(shared: &Shared, id: SessionId, mut reader: Reader) -> Ending {
+    let options = &shared.options;
+    let mut limit = RateLimit::new(options.messages_per_s, options.message_burst, Instant::now());
+    let mut share = Share::new(shared.budget.clone());
+    let end = loop {
+        match reader.buffered_message() {
+            Ok(Some(bytes)) => {
+                if !limit.admit(Instant::now(), bytes.len()) {
+                    return hard(CloseCode::Flood, "sent more messages than it may");
+                }
+                (shared.events)(SessionEvent::Message { id, bytes });
+                continue;
+            }
+            Ok(None) => {}
+            Err(end) => break end,
+        }
+        if !share.hold(reader.held()) {
+            return hard(CloseCode::TooSlow, "too many long messages are under way");
+        }
+        if let Err(end) = reader.fill().await {
+            break end;
+        }
+    };
+    match end {
+        ReadEnd::Finished => hard(CloseCode::Done, "the client left"),
+        ReadEnd::Abandoned => hard(CloseCode::Malformed, "the client broke off in a message"),
+        ReadEnd::Bad(error) => hard(CloseCode::Malformed, error.to_string()),
+        ReadEnd::Lost(error) => hard(CloseCode::Done, lost(&error, options.idle_timeout)),
+    }
+}
+
+/// Why a client is gone, in one line.
+fn lost(error: &quinn::ConnectionError, idle: Duration) -> String {
+    match error {
+        quinn::ConnectionError::TimedOut => format!("nothing heard from the client for {idle:?}"),
+        quinn::ConnectionError::ApplicationClosed(close)
+            if close.error_code == CloseCode::Done.on_wire() =>
+        {
+            "the client left".to_owned()
+        }
+        quinn::ConnectionError::ApplicationClosed(close) => {
+            format!("the client closed the session: {}", clean(&close.reason))
+        }
+        other => clean(other.to_string().as_bytes()),
+    }
+}
+
+/// A session's place among the open ones. Whatever becomes of its task, it is cleared and its end
+/// is reported.
+struct Entry {
+    shared: Arc<Shared>,
+    session: Arc<Session>,
+    id: SessionId,
+    reason: String,
+}
+
+impl Entry {
+    fn new(shared: &Arc<Shared>, connection: Connection) -> Entry {
+        let id = SessionId(shared.next_id.fetch_add(1, Ordering::Relaxed));
+        let (remote, rtt) = (connection.remote_address(), connection.rtt());
+        let outbox = Outbox::new(shared.options.max_waiting);
+        let session = Arc::new(Session { outbox, connection });
+        shared.sessions().insert(id, session.clone());
+        // A server that is being stopped has told the sessions that it had.
+        if let Some(drain) = shared.stop() {
+            let reason = "the server is being stopped".to_owned();
+            session.outbox.end(Ending { code: CloseCode::Shutdown, reason, drain });
+        }
+        (shared.events)(SessionEvent::Opened { id, remote, rtt });
+        Entry { shared: shared.clone(), session, id, reason: "the server stopped".to_owned() }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.shared.sessions().remove(&self.id);
+        self.session.outbox.end(hard(CloseCode::Done, ""));
+        let reason = std::mem::take(&mut self.reason);
+        (self.shared.events)(SessionEvent::Closed { id: self.id, reason });
+        self.shared.left.notify_one();
+    }
+}
+
+/// Writes one bulk stream.
+pub(super) async fn bulk(connection: Connection, queue: BulkQueue) {
+    let write = async {
+        let stream = connection.open_uni().await.ok()?;
+        stream.set_priority(BULK_PRIORITY).ok()?;
+        Writer::new(stream).run(&queue.0).await
+    };
+    tokio::select! {
+        _ = connection.closed() => {}
+        _ = write => {}
+    }
+}

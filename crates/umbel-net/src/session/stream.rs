@@ -1,0 +1,135 @@
+//! Messages over a QUIC stream, as both ends write and read them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use quinn::{ConnectionError, ReadError, RecvStream, SendStream, WriteError};
+
+use super::frame::{FrameError, Framer};
+use super::outbox::{Ending, Outbox};
+
+/// Most bytes read from a stream at once.
+pub(super) const READ_CHUNK: usize = 64 * 1024;
+
+/// Why no more messages come.
+#[derive(Debug)]
+pub(super) enum ReadEnd {
+    /// The peer has said all it had to say.
+    Finished,
+    /// The peer gave up in the middle.
+    Abandoned,
+    /// The connection is gone.
+    Lost(ConnectionError),
+    /// What comes is not messages.
+    Bad(FrameError),
+}
+
+impl From<ReadError> for ReadEnd {
+    fn from(error: ReadError) -> ReadEnd {
+        match error {
+            ReadError::ConnectionLost(error) => ReadEnd::Lost(error),
+            _ => ReadEnd::Abandoned,
+        }
+    }
+}
+
+/// Reads messages.
+#[derive(Debug)]
+pub(super) struct Reader {
+    stream: RecvStream,
+    framer: Framer,
+}
+
+impl Reader {
+    pub(super) fn new(stream: RecvStream, max_message: usize) -> Reader {
+        Reader { stream, framer: Framer::new(max_message) }
+    }
+
+    /// The next message if it has come already.
+    pub(super) fn buffered_message(&mut self) -> Result<Option<Bytes>, ReadEnd> {
+        self.framer.next_message().map_err(ReadEnd::Bad)
+    }
+
+    /// Waits for more bytes. What has come before a connection was lost is still given.
+    pub(super) async fn fill(&mut self) -> Result<(), ReadEnd> {
+        match self.stream.read_chunk(READ_CHUNK, true).await? {
+            Some(chunk) => {
+                self.framer.push(&chunk.bytes);
+                Ok(())
+            }
+            None if self.framer.buffered() > 0 => Err(ReadEnd::Abandoned),
+            None => Err(ReadEnd::Finished),
+        }
+    }
+
+    /// Bytes held of an unfinished message.
+    pub(super) fn held(&self) -> usize {
+        self.framer.buffered()
+    }
+}
+
+/// Writes what an [`Outbox`] holds.
+#[derive(Debug)]
+pub(super) struct Writer {
+    stream: SendStream,
+    /// What was taken from the outbox and QUIC has not taken yet. Kept here, so that writing
+    /// can be interrupted and resumed.
+    batch: Vec<Bytes>,
+}
+
+impl Writer {
+    pub(super) fn new(stream: SendStream) -> Writer {
+        Writer { stream, batch: Vec::new() }
+    }
+
+    /// Writes until the outbox has an ending, then does as that says: drains and finishes the
+    /// stream, or leaves it. Gives `None` if the peer stopped reading for good.
+    pub(super) async fn run(mut self, outbox: &Outbox) -> Option<Ending> {
+        tokio::select! {
+            biased;
+            _ = outbox.ended(|_| true) => {}
+            result = self.write(outbox) => result.ok()?,
+        }
+        let ending = outbox.ending()?;
+        if self.drained(outbox, ending.drain).await {
+            return Some(ending);
+        }
+        // A stream that is merely dropped would end as if it were complete.
+        let _ = self.stream.reset(ending.code.on_wire());
+        outbox.ending()
+    }
+
+    /// Whether all that waited has reached the peer in time.
+    async fn drained(&mut self, outbox: &Outbox, within: Duration) -> bool {
+        if within.is_zero() {
+            return false;
+        }
+        tokio::select! {
+            biased;
+            _ = outbox.ended(|ending| ending.drain.is_zero()) => false,
+            drained = tokio::time::timeout(within, self.drain(outbox)) => drained == Ok(true),
+        }
+    }
+
+    /// Writes until the outbox is empty and has ended.
+    async fn write(&mut self, outbox: &Outbox) -> Result<(), WriteError> {
+        loop {
+            if self.batch.is_empty() {
+                self.batch = outbox.next_batch().await;
+                if self.batch.is_empty() {
+                    return Ok(());
+                }
+            }
+            let written = self.stream.write_chunks(&mut self.batch).await?;
+            self.batch.drain(..written.chunks);
+            outbox.written(written.bytes);
+        }
+    }
+
+    /// Writes the rest and waits until the peer has acknowledged it.
+    async fn drain(&mut self, outbox: &Outbox) -> bool {
+        self.write(outbox).await.is_ok()
+            && self.stream.finish().is_ok()
+            && self.stream.stopped().await == Ok(None)
+    }
+}

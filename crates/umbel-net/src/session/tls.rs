@@ -1,0 +1,142 @@
+//! TLS 1.3 for sessions: which algorithms, which protocol, and who the server must be.
+
+use std::sync::{Arc, OnceLock};
+
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use ring::{digest, hmac};
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring as ring_provider};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::NoServerSessionStorage;
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme,
+};
+
+use super::identity::Identity;
+use super::pin::Pin;
+
+/// The application protocol that both ends must name (ALPN, [RFC 7301]). It changes with any
+/// change that an older peer would misunderstand, so that the handshake already fails, and both
+/// sides can say why.
+pub const PROTOCOL: &[u8] = b"umbel/1";
+
+/// AES-128 before ChaCha20, which machines without AES instructions would prefer: every machine
+/// that matters here has them, and QUIC needs AES-128 in any case. X25519 first.
+pub(super) fn provider() -> CryptoProvider {
+    use ring_provider::cipher_suite::{
+        TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
+    };
+    let mut provider = ring_provider::default_provider();
+    provider.cipher_suites =
+        vec![TLS13_AES_128_GCM_SHA256, TLS13_CHACHA20_POLY1305_SHA256, TLS13_AES_256_GCM_SHA384];
+    provider
+}
+
+/// The server's half. No tickets, hence no resumption and no early data.
+pub(super) fn server(identity: &Identity) -> Result<QuicServerConfig, String> {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
+        .with_protocol_versions(&[&TLS13])
+        .map_err(|e| e.to_string())?
+        .with_no_client_auth()
+        .with_single_cert(identity.chain.clone(), identity.key.clone_key())
+        .map_err(|e| e.to_string())?;
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.max_early_data_size = 0;
+    QuicServerConfig::try_from(config).map_err(|e| e.to_string())
+}
+
+/// Keys that a restarted server has again, so that it can tell its clients at once that their
+/// sessions are gone (stateless reset [RFC 9000 §10.3]) instead of leaving them to their idle
+/// timeout.
+pub(super) struct ResetKeys {
+    /// Makes the tokens of the resets.
+    pub(super) token: hmac::Key,
+    /// Marks this server's connection identifiers.
+    pub(super) cid: u64,
+}
+
+impl ResetKeys {
+    /// Derives them from the private key: they are as secret as it is.
+    pub(super) fn derive(identity: &Identity) -> ResetKeys {
+        let secret = digest::digest(&digest::SHA256, identity.key.secret_der());
+        let root = hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref());
+        let token = hmac::sign(&root, b"umbel stateless reset token");
+        let cid = hmac::sign(&root, b"umbel connection identifiers");
+        let cid = cid.as_ref().first_chunk().copied().map_or(0, u64::from_be_bytes);
+        ResetKeys { token: hmac::Key::new(hmac::HMAC_SHA256, token.as_ref()), cid }
+    }
+}
+
+/// The client's half: talks to the server with this pin and no other. Where another key was
+/// shown, `seen` tells it.
+pub(super) fn client(pin: Pin, seen: Arc<OnceLock<Pin>>) -> Result<QuicClientConfig, String> {
+    let provider = Arc::new(provider());
+    let verifier =
+        PinVerifier { pin, seen, algorithms: provider.signature_verification_algorithms };
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])
+        .map_err(|e| e.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.resumption = Resumption::disabled();
+    config.enable_sni = false;
+    config.enable_early_data = false;
+    QuicClientConfig::try_from(config).map_err(|e| e.to_string())
+}
+
+/// Takes a server for the right one if its certificate's key has the pin **and** the handshake
+/// is signed with that key. The certificate itself is public: without the second check anybody
+/// could show it.
+#[derive(Debug)]
+struct PinVerifier {
+    pin: Pin,
+    seen: Arc<OnceLock<Pin>>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for PinVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let seen = Pin::of_certificate(end_entity).ok_or(CertificateError::BadEncoding)?;
+        if seen == self.pin {
+            return Ok(ServerCertVerified::assertion());
+        }
+        self.seen.get_or_init(|| seen);
+        Err(CertificateError::ApplicationVerificationFailure.into())
+    }
+
+    /// Never called: only TLS 1.3 is offered.
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::PeerIncompatible::Tls12NotOffered.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,249 @@
+//! Messages and bulk data over sessions that work.
+
+mod session_support;
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use session_support::{Client, PATIENCE, Relay, Server, identity, message, url};
+use umbel_net::session::{ClientEvent, ConnectOptions, ServerOptions, SessionEvent};
+
+#[test]
+fn messages_pass_both_ways_in_order_and_whole() {
+    let server = Server::start(ServerOptions::default());
+    let client = Client::start(&server.url(), &ConnectOptions::default());
+    let lengths = [0, 1, 4 << 20, 1_000, 20_000];
+    for (kind, len) in (0..).zip(lengths) {
+        client.session.send(message(kind, len)).unwrap();
+    }
+    let id = server.opened();
+    for (kind, len) in (0..).zip(lengths) {
+        assert_eq!(server.message(), message(kind, len), "message {kind}");
+    }
+    assert!(server.handle.rtt(id).unwrap() < Duration::from_secs(1));
+    for (kind, len) in (0..).zip(lengths) {
+        server.handle.send(id, message(kind, len)).unwrap();
+    }
+    let ClientEvent::Connected { remote, local, .. } = client.next() else {
+        panic!("the first event says that the server was reached")
+    };
+    assert_eq!(remote, server.address);
+    assert_eq!(local.ip(), remote.ip());
+    assert_eq!(server.handle.remote(id), Some(local));
+    for (kind, len) in (0..).zip(lengths) {
+        assert_eq!(client.message(), message(kind, len), "message {kind}");
+    }
+}
+
+#[test]
+fn a_client_that_leaves_is_missed_at_once() {
+    let server = Server::start(ServerOptions::default());
+    let client = Client::connect(&server.url(), &ConnectOptions::default()).unwrap();
+    client.session.send(message(1, 10)).unwrap();
+    let id = server.opened();
+    assert_eq!(server.message(), message(1, 10));
+    let start = Instant::now();
+    drop(client.session);
+    assert_eq!(server.next(), SessionEvent::Closed { id, reason: "the client left".into() });
+    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+    assert!(server.handle.is_empty());
+    assert!(server.handle.send(id, message(1, 1)).is_err());
+}
+
+#[test]
+fn a_client_that_closes_gets_its_last_message_through() {
+    let server = Server::start(ServerOptions::default());
+    let client = Client::start(&server.url(), &ConnectOptions::default());
+    client.session.send(message(1, 1 << 20)).unwrap();
+    client.session.close(PATIENCE);
+    server.opened();
+    assert_eq!(server.message(), message(1, 1 << 20));
+    assert_eq!(server.closed(), "the client left");
+}
+
+#[test]
+fn a_server_that_closes_a_session_says_why_after_its_last_message() {
+    let server = Server::start(ServerOptions::default());
+    let client = Client::connect(&server.url(), &ConnectOptions::default()).unwrap();
+    client.session.send(message(1, 10)).unwrap();
+    let id = server.opened();
+    server.handle.send(id, message(2, 100_000)).unwrap();
+    server.handle.close(id, "you have no token");
+    assert_eq!(client.message(), message(2, 100_000));
+    let reason = client.disconnected();
+    assert!(reason.to_string().ends_with("you have no token"), "{reason}");
+    assert!(!reason.retryable());
+    assert_eq!(server.closed(), "you have no token");
+}
+
+#[test]
+fn a_server_that_stops_tells_its_clients_and_frees_the_port() {
+    let server = Server::start(ServerOptions::default());
+    let (url, address) = (server.url(), server.address);
+    let client = Client::start(&url, &ConnectOptions::default());
+    client.session.send(message(1, 10)).unwrap();
+    let id = server.opened();
+    server.handle.send(id, message(2, 2 << 20)).unwrap();
+    let start = Instant::now();
+    server.server.shutdown(PATIENCE);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!(client.message(), message(2, 2 << 20));
+    assert!(client.disconnected().retryable());
+    Server::start_as(&identity(), address, ServerOptions::default());
+}
+
+#[test]
+fn one_socket_serves_ipv4_and_ipv6() {
+    let server = Server::start_as(&identity(), "[::]:0".parse().unwrap(), ServerOptions::default());
+    for host in ["127.0.0.1", "::1"] {
+        let address = (host.parse::<std::net::IpAddr>().unwrap(), server.address.port()).into();
+        let client = Client::start(&url(address, server.pin), &ConnectOptions::default());
+        client.session.send(message(1, 10)).unwrap();
+        let id = server.opened();
+        server.message();
+        server.handle.send(id, message(2, 10)).unwrap();
+        assert_eq!(client.message(), message(2, 10), "{host}");
+        drop(client);
+        server.closed();
+    }
+}
+
+#[test]
+fn a_server_is_found_by_its_name_whichever_of_its_addresses_answers() {
+    let server = Server::start(ServerOptions::default());
+    let text = format!("umbel://localhost:{}/?pin={}", server.address.port(), server.pin);
+    let client = Client::start(&text.parse().unwrap(), &ConnectOptions::default());
+    client.session.send(message(1, 10)).unwrap();
+    server.opened();
+    assert_eq!(server.message(), message(1, 10));
+}
+
+#[test]
+fn bulk_data_flows_beside_messages() {
+    const TOTAL: usize = 50_000_000;
+    const PERIOD: usize = 65_521;
+    let pattern: Vec<u8> = (0..4 * PERIOD).map(|i| (i % PERIOD / 7) as u8).collect();
+    let pattern = Bytes::from(pattern);
+    let expected = pattern.clone();
+    let server = Server::start(ServerOptions::default());
+    let client = Client::connect(&server.url(), &ConnectOptions::default()).unwrap();
+    client.session.send(message(1, 10)).unwrap();
+    let id = server.opened();
+    server.message();
+    let mut bulk = server.handle.bulk(id).unwrap();
+    let start = Instant::now();
+    let writer = std::thread::spawn(move || {
+        let mut left = TOTAL;
+        while left > 0 {
+            let n = left.min(60_000);
+            let at = TOTAL - left;
+            bulk.write(pattern.slice(at % PERIOD..).slice(..n)).unwrap();
+            left -= n;
+        }
+        bulk.finish();
+    });
+    let (mut got, mut asked, mut answered) = (0usize, None, None);
+    loop {
+        match client.next() {
+            ClientEvent::Bulk { stream: 0, bytes } => {
+                assert!(bytes == expected[got % PERIOD..][..bytes.len()], "at {got}");
+                got += bytes.len();
+                if got > TOTAL / 4 && asked.is_none() {
+                    asked = Some(Instant::now());
+                    server.handle.send(id, message(3, 100)).unwrap();
+                }
+            }
+            ClientEvent::BulkEnd { stream: 0, complete } => {
+                assert!(complete);
+                break;
+            }
+            ClientEvent::Message(bytes) => {
+                assert_eq!(bytes, message(3, 100));
+                answered = Some((got, asked.unwrap().elapsed()));
+            }
+            ClientEvent::Connected { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    writer.join().unwrap();
+    assert_eq!(got, TOTAL);
+    let rate = got as f64 / start.elapsed().as_secs_f64() / 1e6;
+    let (at, wait) = answered.expect("the message came before the end of the bulk data");
+    println!("bulk: {rate:.0} MB/s; a message beside it took {wait:?}");
+    assert!(at < TOTAL, "the message waited for the bulk data");
+}
+
+#[test]
+fn an_abandoned_bulk_stream_is_not_taken_for_a_complete_one() {
+    let server = Server::start(ServerOptions::default());
+    let client = Client::connect(&server.url(), &ConnectOptions::default()).unwrap();
+    client.session.send(message(1, 10)).unwrap();
+    let id = server.opened();
+    let mut bulk = server.handle.bulk(id).unwrap();
+    bulk.write(Bytes::from_static(b"beginning")).unwrap();
+    loop {
+        match client.next() {
+            ClientEvent::Bulk { .. } => drop(server.handle.bulk(id).unwrap()),
+            ClientEvent::Connected { .. } => continue,
+            other => panic!("{other:?}"),
+        }
+        break;
+    }
+    drop(bulk);
+    loop {
+        if let ClientEvent::BulkEnd { stream: 0, complete } = client.next() {
+            assert!(!complete);
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_bulk_writer_learns_that_its_client_has_left() {
+    let server = Server::start(ServerOptions::default());
+    let client = Client::connect(&server.url(), &ConnectOptions::default()).unwrap();
+    client.session.send(message(1, 10)).unwrap();
+    let mut bulk = server.handle.bulk(server.opened()).unwrap();
+    let writer = std::thread::spawn(move || while bulk.write(vec![0; 10_000].into()).is_ok() {});
+    drop(client);
+    server.closed();
+    let start = Instant::now();
+    writer.join().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[test]
+fn the_first_answer_takes_two_round_trips() {
+    const DELAY: Duration = Duration::from_millis(50);
+    let (_server, direct) = Server::echo(ServerOptions::default());
+    let relay = Relay::new(format!("127.0.0.1:{}", direct.port).parse().unwrap(), DELAY);
+    let through = url(relay.address, direct.pin.unwrap());
+    for (url, rtt) in [(&direct, Duration::ZERO), (&direct, Duration::ZERO), (&through, 2 * DELAY)]
+    {
+        let start = Instant::now();
+        let client = Client::start(url, &ConnectOptions::default());
+        client.session.send(message(1, 1_000)).unwrap();
+        assert_eq!(client.message(), message(1, 1_000));
+        let took = start.elapsed();
+        println!("start to first answer: {took:?} at a round-trip time of {rtt:?}");
+        // Half a round trip of slack for a busy machine: a third round trip would show.
+        assert!(took < 2 * rtt + DELAY, "{took:?} at {rtt:?}");
+    }
+}
+
+#[test]
+fn a_path_that_loses_half_of_all_packets_still_carries_a_session() {
+    let (_server, direct) = Server::echo(ServerOptions::default());
+    let server = format!("127.0.0.1:{}", direct.port).parse().unwrap();
+    let relay = Relay::new(server, Duration::from_millis(1));
+    relay.lose(50);
+    let client =
+        Client::start(&url(relay.address, direct.pin.unwrap()), &ConnectOptions::default());
+    let start = Instant::now();
+    for kind in 0..10 {
+        client.session.send(message(kind, 500)).unwrap();
+        assert_eq!(client.message(), message(kind, 500));
+        println!("{kind}: {:?}", start.elapsed());
+    }
+    println!("ten exchanges at 50 % loss: {:?}", start.elapsed());
+}
