@@ -1,0 +1,119 @@
+//! What a link does to the frames that cross it in one direction.
+
+use std::time::Duration;
+
+use umbel_engine::units::{ByteCount, Rate};
+
+/// How much a link with a rate holds before it drops the newest frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// At most this many bytes of frames.
+    Bytes(ByteCount),
+    /// At most this many frames.
+    Packets(u32),
+}
+
+impl Default for Queue {
+    /// 100 frames.
+    fn default() -> Queue {
+        Queue::Packets(100)
+    }
+}
+
+/// The treatment of one direction of a link. The default does nothing to any frame.
+///
+/// Frames keep their order unless `reorder` says otherwise: jitter stretches and shrinks the
+/// distances between them, it does not swap them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Impairment {
+    /// Serialisation rate, counted over whole Ethernet frames (14 bytes of header, no
+    /// preamble); `None` is unlimited.
+    pub rate: Option<Rate>,
+    /// Propagation time.
+    pub delay: Duration,
+    /// Each frame's delay is uniform in `delay ± jitter`, never negative.
+    pub jitter: Duration,
+    /// The share of frames lost, 0 to 1.
+    pub loss: f64,
+    /// Mean length of a run of losses, in frames, at least 1; 1 is independent loss, more is
+    /// the simple Gilbert model (everything is lost in the bad state, nothing in the good).
+    pub loss_burst: Option<f64>,
+    /// The share of frames held back by `reorder_by`, so that later ones overtake them.
+    pub reorder: f64,
+    /// How long a reordered frame is held back; default half the delay, at least 1 ms.
+    pub reorder_by: Option<Duration>,
+    /// The share of frames delivered twice.
+    pub duplicate: f64,
+    /// The share of frames in which one payload bit is flipped, the checksum left wrong.
+    pub corrupt: f64,
+    /// The share of frames in which one payload bit is flipped and the UDP or TCP checksum
+    /// repaired, so that only an end-to-end check notices.
+    pub corrupt_silently: f64,
+    /// How much waits for the rate; without a rate nothing waits.
+    pub queue: Queue,
+}
+
+impl Impairment {
+    /// Does nothing to any frame.
+    pub fn none() -> Impairment {
+        Impairment::default()
+    }
+
+    /// Loses each frame with this probability.
+    #[must_use]
+    pub fn loss(self, loss: f64) -> Impairment {
+        Impairment { loss, ..self }
+    }
+
+    /// Limits the rate.
+    #[must_use]
+    pub fn rate(self, rate: Rate) -> Impairment {
+        Impairment { rate: Some(rate), ..self }
+    }
+
+    /// Delays every frame.
+    #[must_use]
+    pub fn delay(self, delay: Duration) -> Impairment {
+        Impairment { delay, ..self }
+    }
+
+    /// Bounds the queue in front of the rate.
+    #[must_use]
+    pub fn queue(self, queue: Queue) -> Impairment {
+        Impairment { queue, ..self }
+    }
+
+    /// Whether every frame passes at once and unchanged.
+    pub fn is_none(&self) -> bool {
+        *self == Impairment { queue: self.queue, loss_burst: self.loss_burst, ..Impairment::none() }
+    }
+
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// One line that names the field and the value.
+    pub fn validate(&self) -> Result<(), String> {
+        for (name, value) in [
+            ("loss", self.loss),
+            ("reorder", self.reorder),
+            ("duplicate", self.duplicate),
+            ("corrupt", self.corrupt),
+            ("corrupt_silently", self.corrupt_silently),
+        ] {
+            if !(0.0..=1.0).contains(&value) {
+                return Err(format!("{name} = {value} is not a probability between 0 and 1"));
+            }
+        }
+        if let Some(burst) = self.loss_burst
+            && (!burst.is_finite() || burst < 1.0)
+        {
+            return Err(format!("loss_burst = {burst} is not a mean run length of at least 1"));
+        }
+        match self.queue {
+            Queue::Bytes(ByteCount(0)) | Queue::Packets(0) => {
+                Err("queue = 0 would drop every frame".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! A running lab.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use nix::sys::socket::{SockaddrStorage, bind};
+
+use crate::emulator::{DirectionStats, EmulatedLink, Emulator};
+use crate::error::{LabError, SkipReason};
+use crate::impairment::Impairment;
+use crate::mroute::MulticastRouter;
+use crate::namespace::{self, Namespace, Privilege};
+use crate::plan::{Branch, Index, Plan};
+use crate::setup::{
+    End, Site, configuration_socket, emulator_port, interface_index, node_batch, run_ip,
+    switch_port,
+};
+use crate::topology::{NodeKind, Topology};
+use crate::warden::Warden;
+
+/// Hosts, routers, switches and links that exist until this is dropped.
+///
+/// Dropping it kills what still runs in it. If the owning process dies instead, even by SIGKILL,
+/// the same happens within about a second.
+#[derive(Debug)]
+pub struct Lab {
+    topology: Topology,
+    plan: Plan,
+    emulator: Emulator,
+    routers: Mutex<BTreeMap<Index, MulticastRouter>>,
+    nodes: Vec<Option<NodeState>>,
+    fabric: Namespace,
+    warden: Warden,
+}
+
+#[derive(Debug)]
+struct NodeState {
+    namespace: Namespace,
+    interfaces: Vec<Interface>,
+}
+
+/// An interface of a host or router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name inside the node: `eth0`, `eth1` … in order of the node's links.
+    pub name: String,
+    /// Its number inside the node.
+    pub index: u32,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// Its first IPv4 address.
+    pub addr4: Ipv4Addr,
+    /// Its first global IPv6 address.
+    pub addr6: Ipv6Addr,
+    /// The node at the other end of its link.
+    pub peer: String,
+}
+
+/// What became of the frames of one link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkStats {
+    /// One end's node.
+    pub a: String,
+    /// The other end's node.
+    pub b: String,
+    /// Frames from `a` to `b` and from `b` to `a`; `None` on plain links, which nobody counts.
+    pub directions: Option<[DirectionStats; 2]>,
+}
+
+impl Lab {
+    /// Whether this machine can host a lab, as root or through a user namespace.
+    ///
+    /// # Errors
+    /// Why not; a test prints it and skips.
+    pub fn available() -> Result<(), SkipReason> {
+        Privilege::probe()?;
+        for tool in [["ip", "-V"], ["sh", "-c"]] {
+            let mut command = Command::new(tool[0]);
+            command.args(&tool[1..]).stdout(Stdio::null()).stderr(Stdio::null());
+            if let Err(error) = command.status() {
+                return Err(SkipReason(format!("cannot run `{}`: {error}", tool[0])));
+            }
+        }
+        Ok(())
+    }
+
+    /// Builds a lab. Takes some milliseconds for each node.
+    ///
+    /// # Errors
+    /// The topology's contradiction, why no lab is possible here, or the step that failed.
+    pub fn up(topology: &Topology) -> Result<Lab, LabError> {
+        let plan = Plan::new(topology)?;
+        let machines =
+            topology.nodes.iter().filter(|n| !matches!(n.kind, NodeKind::Switch { .. })).count();
+        let namespaces = namespace::create(machines + 1)?;
+        let warden = Warden::start(&namespaces)?;
+        let mut rest = namespaces.into_iter();
+        let mut next = || {
+            rest.next().ok_or_else(|| LabError::Control("too few namespaces were made".to_owned()))
+        };
+        let fabric = next()?;
+        let mut nodes = Vec::new();
+        for spec in &topology.nodes {
+            let switch = matches!(spec.kind, NodeKind::Switch { .. });
+            nodes.push(if switch { None } else { Some(next()?) });
+        }
+        Site { topology, plan: &plan, fabric: &fabric, nodes: &nodes }.build()?;
+        let emulator = start_emulator(topology, &fabric)?;
+        let nodes = nodes
+            .into_iter()
+            .enumerate()
+            .map(|(node, namespace)| {
+                namespace
+                    .map(|namespace| NodeState::new(topology, &plan, node, namespace))
+                    .transpose()
+            })
+            .collect::<Result<_, _>>()?;
+        let routers = Mutex::new(BTreeMap::new());
+        Ok(Lab { topology: topology.clone(), plan, emulator, routers, nodes, fabric, warden })
+    }
+
+    /// The topology that was built.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The host or router with this name.
+    ///
+    /// # Errors
+    /// If there is none, or it is a switch.
+    pub fn host(&self, name: &str) -> Result<Node<'_>, LabError> {
+        let unknown = || LabError::Unknown { kind: "host or router", name: name.to_owned() };
+        let index = self.topology.node_index(name).ok_or_else(unknown)?;
+        let state = self.nodes[index].as_ref().ok_or_else(unknown)?;
+        Ok(Node { name: &self.topology.nodes[index].name, state })
+    }
+
+    /// All hosts and routers in order of definition.
+    pub fn hosts_and_routers(&self) -> impl Iterator<Item = Node<'_>> {
+        self.topology
+            .nodes
+            .iter()
+            .zip(&self.nodes)
+            .filter_map(|(spec, state)| Some(Node { name: &spec.name, state: state.as_ref()? }))
+    }
+
+    /// Changes both directions of the link between two nodes; frames already queued keep their
+    /// delivery times.
+    ///
+    /// # Errors
+    /// If there is no such link, it is a plain one, or a value is out of range.
+    pub fn set_link(&self, a: &str, b: &str, impairment: Impairment) -> Result<(), LabError> {
+        self.set_link_direction(a, b, impairment)?;
+        self.set_link_direction(b, a, impairment)
+    }
+
+    /// Changes what happens to frames from one node to its neighbour.
+    ///
+    /// # Errors
+    /// As for [`Lab::set_link`].
+    pub fn set_link_direction(
+        &self,
+        from: &str,
+        to: &str,
+        impairment: Impairment,
+    ) -> Result<(), LabError> {
+        let link = self.link(from, to)?;
+        impairment.validate().map_err(|text| LabError::Topology(crate::TopologyError(text)))?;
+        let spec = &self.topology.links[link];
+        if !spec.is_emulated() {
+            return Err(LabError::NotEmulated(spec.label()));
+        }
+        let direction = usize::from(spec.a != from);
+        self.emulator.set_impairment(link, direction, impairment);
+        Ok(())
+    }
+
+    /// What happens at present to frames from one node to its neighbour.
+    ///
+    /// # Errors
+    /// If there is no such link.
+    pub fn impairment(&self, from: &str, to: &str) -> Result<Impairment, LabError> {
+        let link = self.link(from, to)?;
+        let direction = usize::from(self.topology.links[link].a != from);
+        Ok(self.emulator.impairment(link, direction).unwrap_or_default())
+    }
+
+    /// Cuts the link or mends it. A cut emulated link swallows frames while both ends believe it
+    /// to be up; at a cut plain link the ends lose their carrier.
+    ///
+    /// # Errors
+    /// If there is no such link, or `ip` refuses.
+    pub fn set_link_up(&self, a: &str, b: &str, up: bool) -> Result<(), LabError> {
+        let link = self.link(a, b)?;
+        if self.topology.links[link].is_emulated() {
+            self.emulator.set_up(link, up);
+            return Ok(());
+        }
+        let state = if up { "up" } else { "down" };
+        for end in End::BOTH {
+            if self.plan.of_link[link][end as usize].is_none() {
+                let batch = format!("link set dev {} {state}\n", switch_port(link, end));
+                return run_ip(&self.fabric, "the switch port", &batch, &[]);
+            }
+        }
+        let [Some(interface), _] = self.plan.of_link[link] else { return Ok(()) };
+        let interface = &self.plan.interfaces[interface];
+        let Some(node) = &self.nodes[interface.node] else { return Ok(()) };
+        let batch = if up {
+            node_batch(&self.topology, &self.plan, interface.node)
+        } else {
+            format!("link set dev {} down\n", interface.name)
+        };
+        run_ip(&node.namespace, &self.topology.nodes[interface.node].name, &batch, &[])
+    }
+
+    /// What became of the frames of every link so far.
+    pub fn link_stats(&self) -> Vec<LinkStats> {
+        let links = self.topology.links.iter().enumerate();
+        links
+            .map(|(link, spec)| LinkStats {
+                a: spec.a.clone(),
+                b: spec.b.clone(),
+                directions: self.emulator.stats(link),
+            })
+            .collect()
+    }
+
+    /// Makes the routers carry what `source` sends to `group`, to all hosts.
+    ///
+    /// The entries are static: membership reports change nothing.
+    ///
+    /// # Errors
+    /// If the source is unknown, the group is no multicast address, or the kernel refuses.
+    pub fn route_multicast(&self, source: &str, group: IpAddr) -> Result<(), LabError> {
+        self.route(source, group, None)
+    }
+
+    /// Makes the routers carry what `source` sends to `group`, to the listed hosts only.
+    /// A later call for the same source and group replaces the tree where it has branches.
+    ///
+    /// # Errors
+    /// As for [`Lab::route_multicast`], and if a receiver is unknown.
+    pub fn route_multicast_to(
+        &self,
+        source: &str,
+        group: IpAddr,
+        receivers: &[&str],
+    ) -> Result<(), LabError> {
+        let receivers = receivers
+            .iter()
+            .map(|name| self.node_index(name))
+            .collect::<Result<BTreeSet<Index>, LabError>>()?;
+        self.route(source, group, Some(&receivers))
+    }
+
+    /// Makes the routers carry what any host sends to any of `groups`, to all hosts.
+    ///
+    /// # Errors
+    /// As for [`Lab::route_multicast`].
+    pub fn route_multicast_from_all(
+        &self,
+        groups: impl IntoIterator<Item = IpAddr>,
+    ) -> Result<(), LabError> {
+        for group in groups {
+            for spec in self.topology.nodes.iter().filter(|n| n.kind == NodeKind::Host) {
+                self.route(&spec.name, group, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up the kernel's multicast forwarding on every router, so that a daemon can take it.
+    pub fn release_multicast(&self) {
+        self.routers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn route(
+        &self,
+        source: &str,
+        group: IpAddr,
+        receivers: Option<&BTreeSet<Index>>,
+    ) -> Result<(), LabError> {
+        if !group.is_multicast() {
+            return Err(LabError::Control(format!("{group} is not a multicast address")));
+        }
+        let node = self.node_index(source)?;
+        for &interface in &self.plan.of_node[node] {
+            let source = self.plan.interfaces[interface].address_like(group);
+            for branch in self.plan.multicast_tree(interface, receivers) {
+                self.add_branch(&branch, source, group)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_branch(&self, branch: &Branch, source: IpAddr, group: IpAddr) -> Result<(), LabError> {
+        let name = &self.topology.nodes[branch.router].name;
+        let failed = || LabError::system(format!("route multicast on `{name}`"));
+        let Some(state) = &self.nodes[branch.router] else { return Ok(()) };
+        let mut routers = self.routers.lock().unwrap_or_else(PoisonError::into_inner);
+        if !routers.contains_key(&branch.router) {
+            let indexes: Vec<u32> = state.interfaces.iter().map(|i| i.index).collect();
+            let router = MulticastRouter::open(&state.namespace, &indexes).map_err(failed())?;
+            routers.insert(branch.router, router);
+        }
+        let position = |interface: &Index| {
+            self.plan.of_node[branch.router].iter().position(|i| i == interface).unwrap_or(0)
+        };
+        let outputs: Vec<usize> = branch.outputs.iter().map(position).collect();
+        routers[&branch.router]
+            .add(source, group, position(&branch.input), &outputs)
+            .map_err(failed())
+    }
+
+    fn node_index(&self, name: &str) -> Result<Index, LabError> {
+        let found = self.topology.node_index(name).filter(|&node| self.nodes[node].is_some());
+        found.ok_or_else(|| LabError::Unknown { kind: "host or router", name: name.to_owned() })
+    }
+
+    fn link(&self, a: &str, b: &str) -> Result<Index, LabError> {
+        self.topology
+            .link_index(a, b)
+            .ok_or_else(|| LabError::Unknown { kind: "link", name: format!("{a}–{b}") })
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.warden.clear();
+    }
+}
+
+fn start_emulator(topology: &Topology, fabric: &Namespace) -> Result<Emulator, LabError> {
+    let failed = || LabError::system("start the link emulator");
+    let mut links = Vec::new();
+    for (link, spec) in topology.links.iter().enumerate() {
+        if !spec.is_emulated() {
+            continue;
+        }
+        let control = configuration_socket(fabric).map_err(failed())?;
+        let port = |end| -> io::Result<(OwnedFd, u32)> {
+            let index = interface_index(&control, &emulator_port(link, end))?;
+            Ok((fabric.socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?, index))
+        };
+        let ports = [port(End::A).map_err(failed())?, port(End::B).map_err(failed())?];
+        links.push(EmulatedLink {
+            link,
+            ports,
+            impairments: [spec.a_to_b, spec.b_to_a],
+            mtu: spec.mtu.unwrap_or(crate::setup::DEFAULT_MTU),
+        });
+    }
+    Emulator::start(links, topology.seed).map_err(failed())
+}
+
+impl NodeState {
+    fn new(
+        topology: &Topology,
+        plan: &Plan,
+        node: Index,
+        namespace: Namespace,
+    ) -> Result<NodeState, LabError> {
+        let name = &topology.nodes[node].name;
+        let failed = || LabError::system(format!("look at the interfaces of `{name}`"));
+        let control = configuration_socket(&namespace).map_err(failed())?;
+        let mut interfaces = Vec::new();
+        for &index in &plan.of_node[node] {
+            let planned = &plan.interfaces[index];
+            let link = &topology.links[planned.link];
+            let (IpAddr::V4(addr4), IpAddr::V6(addr6)) =
+                (planned.v4[0].address, planned.v6[0].address)
+            else {
+                continue;
+            };
+            interfaces.push(Interface {
+                name: planned.name.clone(),
+                index: interface_index(&control, &planned.name).map_err(failed())?,
+                mac: planned.mac,
+                addr4,
+                addr6,
+                peer: if link.a == *name { link.b.clone() } else { link.a.clone() },
+            });
+        }
+        Ok(NodeState { namespace, interfaces })
+    }
+}
+
+/// A host or router of a running lab.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'lab> {
+    name: &'lab str,
+    state: &'lab NodeState,
+}
+
+impl<'lab> Node<'lab> {
+    /// Its name.
+    pub fn name(&self) -> &'lab str {
+        self.name
+    }
+
+    /// A command that will run in this node, with `UMBEL_LAB_HOST` set to the node's name.
+    ///
+    /// Whoever starts it waits for it as for any child; dropping the lab kills it.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = self.state.namespace.command(program);
+        command.env("UMBEL_LAB_HOST", self.name);
+        command
+    }
+
+    /// The IPv4 address of its first interface.
+    pub fn addr4(&self) -> Ipv4Addr {
+        self.state.interfaces[0].addr4
+    }
+
+    /// The global IPv6 address of its first interface.
+    pub fn addr6(&self) -> Ipv6Addr {
+        self.state.interfaces[0].addr6
+    }
+
+    /// The name of its first interface.
+    pub fn interface(&self) -> &'lab str {
+        &self.state.interfaces[0].name
+    }
+
+    /// All its interfaces in order of the node's links.
+    pub fn interfaces(&self) -> &'lab [Interface] {
+        &self.state.interfaces
+    }
+
+    /// A socket of this node, usable by the calling process wherever that runs.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn socket(&self, domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+        self.state.namespace.socket(domain, kind, protocol)
+    }
+
+    /// A UDP socket of this node, bound to `address`, usable by the calling process.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn udp_socket(&self, address: SocketAddr) -> io::Result<UdpSocket> {
+        let domain = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        let socket = self.socket(domain, libc::SOCK_DGRAM, 0)?;
+        bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
+        Ok(UdpSocket::from(socket))
+    }
+
+    /// The descriptors of its network namespace and of the user namespace above, if any.
+    pub(crate) fn namespace_fds(&self) -> (i32, Option<i32>) {
+        (self.state.namespace.net_fd(), self.state.namespace.user_fd())
+    }
+}

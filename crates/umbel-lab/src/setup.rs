@@ -1,0 +1,445 @@
+//! Builds what a plan describes: bridges, veth pairs, addresses, routes, offload.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+
+use crate::error::LabError;
+use crate::namespace::{Namespace, Sysctl};
+use crate::plan::{Index, Plan};
+use crate::topology::{LinkSpec, NodeKind, Topology};
+
+/// MTU of links that give none, in bytes.
+pub(crate) const DEFAULT_MTU: u32 = 1500;
+
+/// Numbers of the interfaces that links end in begin here, above those that the kernel gives.
+///
+/// Every end has a number of its own in the whole lab: the kernel reports the carrier of a pair
+/// whose ends carry the same number, in whatever namespaces, only after up to a second.
+const FIRST_INDEX: usize = 1000;
+
+/// How long links may take to come up.
+const CARRIER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Which end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    A,
+    B,
+}
+
+impl End {
+    pub(crate) const BOTH: [End; 2] = [End::A, End::B];
+
+    fn letter(self) -> char {
+        match self {
+            End::A => 'a',
+            End::B => 'b',
+        }
+    }
+}
+
+/// The emulator's end of the pair whose other end is `end` of link `link`.
+pub(crate) fn emulator_port(link: Index, end: End) -> String {
+    format!("e{link}{}", end.letter())
+}
+
+/// The end of a link that is plugged into a switch.
+pub(crate) fn switch_port(link: Index, end: End) -> String {
+    format!("p{link}{}", end.letter())
+}
+
+/// The topology, its plan, and the namespaces that it is built in.
+pub(crate) struct Site<'a> {
+    pub(crate) topology: &'a Topology,
+    pub(crate) plan: &'a Plan,
+    /// Where the switches and the emulator's ends live.
+    pub(crate) fabric: &'a Namespace,
+    /// One for each host and router.
+    pub(crate) nodes: &'a [Option<Namespace>],
+}
+
+impl Site<'_> {
+    /// Builds everything but the emulator.
+    pub(crate) fn build(&self) -> Result<(), LabError> {
+        self.write_sysctls()?;
+        run_ip(self.fabric, "the switches and links", &self.fabric_batch(), &self.inheritable())?;
+        self.enable_queriers()?;
+        self.switch_offload_off()?;
+        for (node, namespace) in self.nodes.iter().enumerate() {
+            if let Some(namespace) = namespace {
+                let name = &self.topology.nodes[node].name;
+                run_ip(namespace, name, &node_batch(self.topology, self.plan, node), &[])?;
+            }
+        }
+        self.wait_for_carriers().map_err(LabError::system("bring the links up"))
+    }
+
+    /// Waits until every interface has its carrier and every switch forwards: what is sent
+    /// before that is lost.
+    fn wait_for_carriers(&self) -> io::Result<()> {
+        let deadline = Instant::now() + CARRIER_TIMEOUT;
+        let fabric = configuration_socket(self.fabric)?;
+        for (node, namespace) in self.nodes.iter().enumerate() {
+            let Some(namespace) = namespace else { continue };
+            let socket = configuration_socket(namespace)?;
+            for &interface in &self.plan.of_node[node] {
+                wait_until_running(&socket, &self.plan.interfaces[interface].name, deadline)?;
+            }
+        }
+        for (link, ends) in self.plan.of_link.iter().enumerate() {
+            for end in End::BOTH {
+                if ends[end as usize].is_none() {
+                    wait_until_running(&fabric, &switch_port(link, end), deadline)?;
+                }
+                if self.topology.links[link].is_emulated() {
+                    wait_until_running(&fabric, &emulator_port(link, end), deadline)?;
+                }
+            }
+        }
+        // The kernel announces a carrier to the switch under the lock that this request takes.
+        ethtool(&fabric, "lo", ETHTOOL_GTXCSUM)
+    }
+
+    fn inheritable(&self) -> Vec<Namespace> {
+        self.nodes.iter().flatten().cloned().collect()
+    }
+
+    fn write_sysctls(&self) -> Result<(), LabError> {
+        let quiet = [Sysctl::optional("net/ipv6/conf/default/disable_ipv6", "1")];
+        self.fabric.write_sysctls(&quiet).map_err(LabError::system("set up the switches"))?;
+        for (node, namespace) in self.nodes.iter().enumerate() {
+            let Some(namespace) = namespace else { continue };
+            let spec = &self.topology.nodes[node];
+            namespace
+                .write_sysctls(&node_sysctls(spec.kind == NodeKind::Router))
+                .map_err(LabError::system(format!("set kernel parameters of `{}`", spec.name)))?;
+        }
+        Ok(())
+    }
+
+    /// The commands that make switches and links, run in the fabric.
+    fn fabric_batch(&self) -> String {
+        let mut batch = "link set dev lo up\n".to_owned();
+        for (node, spec) in self.topology.nodes.iter().enumerate() {
+            if let NodeKind::Switch { snooping, querier } = spec.kind {
+                let (snooping, querier) = (u8::from(snooping), u8::from(querier));
+                // A group that nobody reported would be dropped for a query interval after start.
+                line(
+                    &mut batch,
+                    format_args!(
+                        "link add name br{node} type bridge stp_state 0 forward_delay 0 \
+                     mcast_snooping {snooping} mcast_querier {querier} mcast_startup_query_interval 100"
+                    ),
+                );
+                line(&mut batch, format_args!("link set dev br{node} mtu 65535 up"));
+            }
+        }
+        for (link, spec) in self.topology.links.iter().enumerate() {
+            self.add_link(&mut batch, link, spec);
+        }
+        batch
+    }
+
+    fn add_link(&self, batch: &mut String, link: Index, spec: &LinkSpec) {
+        let [a, b] = End::BOTH.map(|end| self.end_arguments(link, spec, end));
+        if spec.is_emulated() {
+            for (end, arguments) in [(End::A, a), (End::B, b)] {
+                let port = emulator_port(link, end);
+                let mtu = spec.mtu.unwrap_or(DEFAULT_MTU);
+                let index = FIRST_INDEX + 4 * link + 2 + end as usize;
+                line(
+                    batch,
+                    format_args!(
+                        "link add name {port} index {index} mtu {mtu} type veth \
+                         peer name {arguments}"
+                    ),
+                );
+                line(batch, format_args!("link set dev {port} up"));
+            }
+        } else {
+            line(batch, format_args!("link add name {a} type veth peer name {b}"));
+        }
+        for end in End::BOTH {
+            self.plug_in(batch, link, spec, end);
+        }
+    }
+
+    /// Name, MTU, address and namespace of one end, as `ip link add` takes them.
+    fn end_arguments(&self, link: Index, spec: &LinkSpec, end: End) -> String {
+        let mtu = spec.mtu.unwrap_or(DEFAULT_MTU);
+        let index = FIRST_INDEX + 4 * link + end as usize;
+        let Some(interface) = self.plan.of_link[link][end as usize] else {
+            return format!("{} index {index} mtu {mtu}", switch_port(link, end));
+        };
+        let interface = &self.plan.interfaces[interface];
+        let place = self.nodes[interface.node].as_ref().map_or(-1, Namespace::net_fd);
+        let [m0, m1, m2, m3, m4, m5] = interface.mac;
+        format!(
+            "{} index {index} mtu {mtu} address {m0:02x}:{m1:02x}:{m2:02x}:{m3:02x}:{m4:02x}:{m5:02x} \
+             netns /proc/self/fd/{place}",
+            interface.name
+        )
+    }
+
+    fn plug_in(&self, batch: &mut String, link: Index, spec: &LinkSpec, end: End) {
+        let name = if end == End::A { &spec.a } else { &spec.b };
+        let other = if end == End::A { &spec.b } else { &spec.a };
+        let Some(node) = self.topology.node_index(name) else { return };
+        let NodeKind::Switch { snooping, .. } = self.topology.nodes[node].kind else { return };
+        let port = switch_port(link, end);
+        line(batch, format_args!("link set dev {port} master br{node} up"));
+        let beyond = self.topology.node_index(other).map(|n| self.topology.nodes[n].kind);
+        if snooping && beyond == Some(NodeKind::Router) {
+            // A static router sends no queries that would let the switch find it.
+            line(batch, format_args!("link set dev {port} type bridge_slave mcast_router 2"));
+        }
+        if !spec.has_offload() {
+            line(batch, format_args!("link set dev {port} gso_max_segs 1"));
+        }
+    }
+
+    /// MLD queries need an IPv6 link-local address on the bridge itself.
+    fn enable_queriers(&self) -> Result<(), LabError> {
+        let values: Vec<Sysctl> = self
+            .topology
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, spec)| matches!(spec.kind, NodeKind::Switch { querier: true, .. }))
+            .map(|(node, _)| Sysctl::optional(format!("net/ipv6/conf/br{node}/disable_ipv6"), "0"))
+            .collect();
+        self.fabric.write_sysctls(&values).map_err(LabError::system("set up the switches"))
+    }
+
+    /// Turns offload off wherever packets must cross a link one by one and with their checksums.
+    fn switch_offload_off(&self) -> Result<(), LabError> {
+        let failed = |_: &LinkSpec| LabError::system("turn segmentation offload off");
+        let fabric =
+            configuration_socket(self.fabric).map_err(LabError::system("open a socket"))?;
+        for (link, spec) in self.topology.links.iter().enumerate() {
+            if spec.has_offload() {
+                continue;
+            }
+            for end in End::BOTH {
+                match self.plan.of_link[link][end as usize] {
+                    Some(interface) => {
+                        let interface = &self.plan.interfaces[interface];
+                        let Some(namespace) = &self.nodes[interface.node] else { continue };
+                        let socket = configuration_socket(namespace).map_err(failed(spec))?;
+                        disable_offload(&socket, &interface.name).map_err(failed(spec))?;
+                    }
+                    None => {
+                        disable_offload(&fabric, &switch_port(link, end)).map_err(failed(spec))?
+                    }
+                }
+                if spec.is_emulated() {
+                    disable_offload(&fabric, &emulator_port(link, end)).map_err(failed(spec))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A socket to configure a namespace's interfaces through.
+pub(crate) fn configuration_socket(namespace: &Namespace) -> io::Result<OwnedFd> {
+    namespace.socket(libc::AF_INET, libc::SOCK_DGRAM, 0)
+}
+
+fn node_sysctls(router: bool) -> Vec<Sysctl> {
+    let mut values = Vec::new();
+    for scope in ["all", "default"] {
+        let v4 = |name| format!("net/ipv4/conf/{scope}/{name}");
+        let v6 = |name| format!("net/ipv6/conf/{scope}/{name}");
+        values.push(Sysctl::required(v4("rp_filter"), "0"));
+        // Addresses are unique by construction: no second's wait before they can be used.
+        values.push(Sysctl::optional(v6("accept_dad"), "0"));
+        values.push(Sysctl::optional(v6("accept_ra"), "0"));
+        values.push(Sysctl::optional(v6("router_solicitations"), "0"));
+        if router {
+            values.push(Sysctl::required(v4("forwarding"), "1"));
+            values.push(Sysctl::optional(v4("send_redirects"), "0"));
+            values.push(Sysctl::optional(v6("forwarding"), "1"));
+        }
+    }
+    // Lets `ping` work without privileges.
+    values.push(Sysctl::optional("net/ipv4/ping_group_range", "0 2147483647"));
+    values
+}
+
+/// The commands that give a host or router its addresses and routes. They can run again after
+/// an interface was down.
+pub(crate) fn node_batch(topology: &Topology, plan: &Plan, node: Index) -> String {
+    let mut batch = "link set dev lo up\n".to_owned();
+    for &index in &plan.of_node[node] {
+        let interface = &plan.interfaces[index];
+        let name = &interface.name;
+        if !topology.links[interface.link].has_offload() {
+            line(&mut batch, format_args!("link set dev {name} gso_max_segs 1"));
+        }
+        for cidr in &interface.v4 {
+            let (address, prefix) = (cidr.address, cidr.prefix);
+            line(&mut batch, format_args!("address replace {address}/{prefix} brd + dev {name}"));
+        }
+        line(&mut batch, format_args!("link set dev {name} up"));
+        for cidr in &interface.v6 {
+            let (address, prefix) = (cidr.address, cidr.prefix);
+            line(&mut batch, format_args!("address replace {address}/{prefix} dev {name} nodad"));
+        }
+    }
+    let routes = plan.routes(node);
+    for route in &routes {
+        let out = &plan.interfaces[route.out];
+        let gateway = &plan.interfaces[route.gateway];
+        match route.prefix {
+            Some(prefix) => {
+                let via = gateway.address_like(prefix.address);
+                let (address, bits) = (prefix.address, prefix.prefix);
+                line(
+                    &mut batch,
+                    format_args!("route replace {address}/{bits} via {via} dev {}", out.name),
+                );
+            }
+            None => {
+                for via in [gateway.v4[0].address, gateway.v6[0].address] {
+                    line(
+                        &mut batch,
+                        format_args!("route replace default via {via} dev {}", out.name),
+                    );
+                }
+            }
+        }
+    }
+    if routes.iter().all(|route| route.prefix.is_some()) {
+        // Without a default route IPv4 would not know where to send to a group.
+        line(&mut batch, format_args!("route replace 224.0.0.0/4 dev eth0"));
+    }
+    batch
+}
+
+fn line(batch: &mut String, arguments: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(batch, "{arguments}");
+}
+
+/// Runs a batch of `ip` commands in `namespace`, with the namespaces `inherited` open for it.
+pub(crate) fn run_ip(
+    namespace: &Namespace,
+    node: &str,
+    batch: &str,
+    inherited: &[Namespace],
+) -> Result<(), LabError> {
+    let failed = || LabError::system("run `ip` (package iproute2)");
+    let mut child = namespace
+        .command_with_fds("ip", inherited.to_vec())
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed())?;
+    if let Some(mut input) = child.stdin.take() {
+        // A refusal closes the pipe early; the complaint on stderr says more than the error here.
+        let _ = input.write_all(batch.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(failed())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let number = complaint.lines().find_map(|l| l.strip_prefix("Command failed -:"));
+    let command = number.and_then(|n| batch.lines().nth(n.trim().parse::<usize>().ok()? - 1));
+    Err(LabError::Ip {
+        node: node.to_owned(),
+        message: format!(
+            "{} (`{}`)",
+            complaint.lines().next().unwrap_or("no message").trim(),
+            command.unwrap_or("?").trim()
+        ),
+    })
+}
+
+/// `ETHTOOL_STXCSUM`, `_SSG`, `_STSO`, `_SGSO`, `_SGRO` of `linux/ethtool.h`. UDP segmentation
+/// goes with the checksum, or is refused by `gso_max_segs 1` on kernels that keep it.
+const OFFLOAD_COMMANDS: [u32; 5] = [0x17, 0x19, 0x1f, 0x24, 0x2c];
+const ETHTOOL_GTXCSUM: u32 = 0x16;
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
+/// A request about the interface called `name`.
+///
+/// # Errors
+/// `InvalidInput` if the name is longer than 15 bytes.
+#[allow(unsafe_code)]
+fn interface_request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: `ifreq` is plain data for which all zeroes is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(request)
+}
+
+fn disable_offload(socket: &OwnedFd, name: &str) -> io::Result<()> {
+    OFFLOAD_COMMANDS.into_iter().try_for_each(|command| ethtool(socket, name, command))
+}
+
+/// Sets what `command` names to 0, or gets it, and ignores what the interface does not have.
+#[allow(unsafe_code)]
+fn ethtool(socket: &OwnedFd, name: &str, command: u32) -> io::Result<()> {
+    let mut value = EthtoolValue { command, data: 0 };
+    let mut request = interface_request(name)?;
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: `request` names an interface and points to `value`; both outlive the call, and
+    // the commands used here read and write no more than an `EthtoolValue`.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
+    match Errno::result(result) {
+        Ok(_) | Err(Errno::EOPNOTSUPP) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[allow(unsafe_code)]
+fn wait_until_running(socket: &OwnedFd, name: &str, deadline: Instant) -> io::Result<()> {
+    loop {
+        let mut request = interface_request(name)?;
+        // SAFETY: `request` names an interface and outlives the call, which fills in the flags.
+        let flags = unsafe {
+            let pointer = &raw mut request;
+            Errno::result(libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as _, pointer))?;
+            i32::from(request.ifr_ifru.ifru_flags)
+        };
+        if flags & libc::IFF_RUNNING != 0 {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The number of the interface called `name` in the namespace of `socket`.
+#[allow(unsafe_code)]
+pub(crate) fn interface_index(socket: &OwnedFd, name: &str) -> io::Result<u32> {
+    let mut request = interface_request(name)?;
+    // SAFETY: `request` names an interface and outlives the call, which fills in the number.
+    unsafe {
+        Errno::result(libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFINDEX as _, &raw mut request))?;
+        Ok(request.ifr_ifru.ifru_ifindex as u32)
+    }
+}
