@@ -128,15 +128,22 @@ impl Site<'_> {
         let mut batch = "link set dev lo up\n".to_owned();
         for (node, spec) in self.topology.nodes.iter().enumerate() {
             if let NodeKind::Switch { snooping, querier } = spec.kind {
-                let (snooping, querier) = (u8::from(snooping), u8::from(querier));
-                // A group that nobody reported would be dropped for a query interval after start.
+                // Snooping takes hold one response interval after the querier began: 1 s, not 10.
                 line(
                     &mut batch,
                     format_args!(
                         "link add name br{node} type bridge stp_state 0 forward_delay 0 \
-                     mcast_snooping {snooping} mcast_querier {querier} mcast_startup_query_interval 100"
+                         mcast_snooping {} mcast_query_response_interval 100 \
+                         mcast_startup_query_interval 100",
+                        u8::from(snooping)
                     ),
                 );
+                if querier {
+                    line(
+                        &mut batch,
+                        format_args!("link set dev br{node} type bridge mcast_querier 1"),
+                    );
+                }
                 line(&mut batch, format_args!("link set dev br{node} mtu 65535 up"));
             }
         }

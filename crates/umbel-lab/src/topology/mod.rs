@@ -37,7 +37,8 @@ pub enum NodeKind {
     Router,
     /// Joins links into one Ethernet.
     Switch {
-        /// Whether multicast goes only to ports whose members reported; off floods it.
+        /// Whether multicast goes only to ports whose members reported; off floods it. As
+        /// Linux has it, this takes a querier, on the switch or behind it, and about a second.
         snooping: bool,
         /// Whether the switch itself sends IGMP and MLD queries.
         querier: bool,

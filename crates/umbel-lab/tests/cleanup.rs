@@ -1,0 +1,155 @@
+//! Nothing survives its owner, and an ordinary user can own a lab.
+
+mod common;
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::lab;
+use umbel_lab::{Lab, Topology};
+
+/// Runs the test called `name` of this binary in a process of its own, with `ROLE` set.
+fn this_test_again(program: &Path, name: &str) -> Command {
+    let mut command = Command::new(program);
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env("ROLE", "child");
+    command
+}
+
+fn namespace_of(pid: &str) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()
+}
+
+/// The processes that hold one of the namespaces open or run in it.
+fn holders(namespaces: &[PathBuf]) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let holds = |path: &Path| {
+        let fds = std::fs::read_dir(path.join("fd")).into_iter().flatten().flatten();
+        fds.map(|fd| fd.path())
+            .chain([path.join("ns/net")])
+            .any(|link| link.read_link().is_ok_and(|target| namespaces.contains(&target)))
+    };
+    processes
+        .map(|entry| entry.path())
+        .filter(|path| path.join("ns").exists() && holds(path))
+        .map(|path| path.display().to_string())
+        .collect()
+}
+
+#[test]
+fn nothing_is_left_after_the_owner_was_killed() {
+    const NAME: &str = "nothing_is_left_after_the_owner_was_killed";
+    if std::env::var_os("ROLE").is_some() {
+        let lab = Lab::up(&Topology::star(2).loss(0.1)).unwrap();
+        let host = |name| lab.host(name).unwrap();
+        let sleeper = host("h1").command("sleep").arg("60").spawn().unwrap();
+        let script = "setsid sleep 61 & echo $!; wait";
+        let mut shell =
+            host("h2").command("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut orphan = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut orphan).unwrap();
+        println!("\nPIDS {} {}", sleeper.id(), orphan.trim());
+        std::thread::sleep(Duration::from_secs(60));
+        return;
+    }
+    if lab(&Topology::line(0)).is_none() {
+        return;
+    }
+    let mut owner = this_test_again(&std::env::current_exe().unwrap(), NAME)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(owner.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let line = lines.find(|line| line.starts_with("PIDS")).unwrap();
+    let pids: Vec<&str> = line.split(' ').skip(1).collect();
+    let namespaces: Vec<PathBuf> = pids.iter().map(|pid| namespace_of(pid).unwrap()).collect();
+    assert_ne!(namespaces[0], namespaces[1]);
+    assert!(holders(&namespaces).len() >= 4);
+
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    wait_until_gone(&namespaces);
+    assert!(pids.iter().all(|pid| namespace_of(pid).is_none()));
+}
+
+/// Forks of other tests may hold a namespace until they exec, hence the wait.
+fn wait_until_gone(namespaces: &[PathBuf]) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let left = holders(namespaces);
+        if left.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "still there: {left:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn an_ordinary_user_can_own_a_lab_or_is_told_why_not() {
+    const NAME: &str = "an_ordinary_user_can_own_a_lab_or_is_told_why_not";
+    if std::env::var_os("ROLE").is_some() {
+        match Lab::available() {
+            Err(reason) => println!("\nREFUSED {reason}"),
+            Ok(()) => {
+                use_everything(&Lab::up(&Topology::line(1).loss(0.0).emulated()).unwrap());
+                println!("\nWORKED");
+            }
+        }
+        return;
+    }
+    if !nix::unistd::geteuid().is_root() {
+        // Then every other test runs as an ordinary user.
+        return;
+    }
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = folder.path().join("test");
+    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let child = this_test_again(&copy, NAME);
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).current_dir("/");
+    command.arg(child.get_program()).args(child.get_args()).env("ROLE", "child");
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let refused = text.lines().find_map(|line| line.strip_prefix("REFUSED "));
+    if let Some(reason) = refused {
+        assert!(reason.contains("user namespace"), "{reason}");
+    } else {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains("WORKED"), "{text}{complaint}");
+    }
+}
+
+/// Touches all that needs privileges: emulator, routes, changes, commands.
+fn use_everything(lab: &Lab) {
+    let h2 = lab.host("h2").unwrap();
+    let group = "239.1.1.1".parse().unwrap();
+    lab.route_multicast("h1", group).unwrap();
+    lab.route_multicast("h1", "ff15::1".parse().unwrap()).unwrap();
+    lab.set_link_up("h1", "r1", false).unwrap();
+    lab.set_link_up("h1", "r1", true).unwrap();
+    let receiver = common::socket(h2, group, 7400);
+    receiver.join_multicast_v4(&"239.1.1.1".parse().unwrap(), &h2.addr4()).unwrap();
+    let sender = common::socket(lab.host("h1").unwrap(), group, 0);
+    sender.set_multicast_ttl_v4(5).unwrap();
+    sender.send_to(b"hello", (group, 7400)).unwrap();
+    assert!(common::receive(&receiver, &mut [0; 10]).is_ok());
+    let status = h2.command("ip").args(["link", "set", "eth0", "mtu", "1400"]).status().unwrap();
+    assert!(status.success());
+    assert!(lab.link_stats()[1].directions.unwrap()[0].delivered > 0);
+}
+
+#[test]
+fn namespaces_of_a_dropped_lab_are_gone() {
+    let Some(lab) = lab(&Topology::star(1)) else { return };
+    let output =
+        lab.host("h1").unwrap().command("readlink").arg("/proc/self/ns/net").output().unwrap();
+    let namespace = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+    assert!(holders(std::slice::from_ref(&namespace)).len() >= 2, "this process and the warden");
+    drop(lab);
+    wait_until_gone(&[namespace]);
+}

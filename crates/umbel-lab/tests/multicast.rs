@@ -1,0 +1,119 @@
+//! Groups across switches and routers.
+
+mod common;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use common::{lab, receive, socket};
+use umbel_lab::{Lab, NodeKind, Topology};
+
+const PORT: u16 = 7300;
+const GROUP4: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+const GROUP6: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x77);
+
+fn member(lab: &Lab, host: &str, group: IpAddr) -> UdpSocket {
+    let host = lab.host(host).unwrap();
+    let socket = socket(host, group, PORT);
+    match group {
+        IpAddr::V4(group) => socket.join_multicast_v4(&group, &host.addr4()).unwrap(),
+        IpAddr::V6(group) => {
+            socket.join_multicast_v6(&group, host.interfaces()[0].index).unwrap();
+        }
+    }
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    socket
+}
+
+/// Sends to the group with room for eight routers; says which members heard it.
+fn heard(lab: &Lab, source: &str, group: IpAddr, members: &[&UdpSocket]) -> Vec<bool> {
+    let host = lab.host(source).unwrap();
+    let sender = socket2::Socket::from(socket(host, group, 0));
+    if group.is_ipv4() {
+        sender.set_multicast_ttl_v4(8).unwrap();
+        sender.set_multicast_if_v4(&host.addr4()).unwrap();
+    } else {
+        sender.set_multicast_hops_v6(8).unwrap();
+        sender.set_multicast_if_v6(host.interfaces()[0].index).unwrap();
+    }
+    let sender = UdpSocket::from(sender);
+    sender.send_to(b"group", SocketAddr::new(group, PORT)).unwrap();
+    members.iter().map(|m| receive(m, &mut [0; 16]).is_ok_and(|(n, _)| n == 5)).collect()
+}
+
+#[test]
+fn a_group_crosses_two_routers_once_it_is_routed() {
+    for group in [IpAddr::V4(GROUP4), IpAddr::V6(GROUP6)] {
+        let Some(lab) = lab(&Topology::line(2)) else { return };
+        let h2 = member(&lab, "h2", group);
+        assert_eq!(heard(&lab, "h1", group, &[&h2]), [false], "{group} passed unrouted");
+        lab.route_multicast("h1", group).unwrap();
+        assert_eq!(heard(&lab, "h1", group, &[&h2]), [true], "{group}");
+        let other = lab.host("h2").unwrap();
+        assert!(other.addr4() != lab.host("h1").unwrap().addr4());
+    }
+}
+
+#[test]
+fn only_the_listed_hosts_get_a_group_and_each_gets_one_copy() {
+    for group in [IpAddr::V4(GROUP4), IpAddr::V6(GROUP6)] {
+        let Some(lab) = lab(&Topology::tree(2, 2)) else { return };
+        let members: Vec<UdpSocket> =
+            ["h1", "h2", "h3", "h4"].iter().map(|h| member(&lab, h, group)).collect();
+        let members: Vec<&UdpSocket> = members.iter().collect();
+        lab.route_multicast_to("src", group, &["h1", "h4"]).unwrap();
+        assert_eq!(heard(&lab, "src", group, &members), [true, false, false, true]);
+        assert_eq!(heard(&lab, "src", group, &members), [true, false, false, true]);
+        assert!(receive(members[0], &mut [0; 16]).is_err(), "a second copy");
+        lab.route_multicast_from_all([group]).unwrap();
+        assert_eq!(heard(&lab, "h2", group, &members), [true, true, true, true]);
+        assert_eq!(heard(&lab, "src", group, &members), [true; 4]);
+        lab.release_multicast();
+        assert_eq!(heard(&lab, "src", group, &members), [false; 4]);
+    }
+}
+
+#[test]
+fn what_is_no_group_or_no_host_is_refused() {
+    let Some(lab) = lab(&Topology::line(1)) else { return };
+    assert!(lab.route_multicast("h1", "10.0.0.1".parse().unwrap()).is_err());
+    assert!(lab.route_multicast("x", GROUP4.into()).is_err());
+    assert!(lab.route_multicast_to("h1", GROUP4.into(), &["x"]).is_err());
+}
+
+/// Counts frames of the group that reach the host although it is no member.
+fn leaked(lab: &Lab, host: &str) -> usize {
+    let raw = lab.host(host).unwrap();
+    let output = raw.command("cat").arg("/proc/net/dev").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find(|l| l.trim().starts_with("eth0:")).unwrap();
+    line.split_whitespace().nth(2).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_snooping_switch_with_a_querier_spares_those_who_did_not_join() {
+    for (snooping, spared) in [(false, false), (true, true)] {
+        let kind = NodeKind::Switch { snooping, querier: snooping };
+        let topology = Topology::new()
+            .node("sw", kind)
+            .host("a")
+            .link("a", "sw")
+            .host("b")
+            .link("b", "sw")
+            .host("c")
+            .link("c", "sw");
+        let Some(lab) = lab(&topology) else { return };
+        // Snooping begins a query response interval after the querier's start.
+        std::thread::sleep(Duration::from_millis(if snooping { 1500 } else { 0 }));
+        let b = member(&lab, "b", GROUP4.into());
+        std::thread::sleep(Duration::from_millis(100));
+        let before = leaked(&lab, "c");
+        let sender = socket(lab.host("a").unwrap(), GROUP4.into(), 0);
+        for _ in 0..200 {
+            sender.send_to(b"group", (GROUP4, PORT)).unwrap();
+        }
+        assert!(receive(&b, &mut [0; 16]).is_ok());
+        let leaked = leaked(&lab, "c") - before;
+        assert_eq!(leaked < 100, spared, "{leaked} frames reached a host that did not join");
+    }
+}
