@@ -57,6 +57,11 @@ impl FileVersion {
         }
     }
 
+    /// Whether `later` was taken of the same file, changed or not.
+    pub(crate) fn is_same_file(&self, later: &FileVersion) -> bool {
+        (self.device, self.inode) == (later.device, later.inode)
+    }
+
     /// Whether the content that `later` was taken of is still this version's.
     ///
     /// Making or removing a link moves the change time, as a replacement by renaming does, and
@@ -200,10 +205,10 @@ impl Directory {
 }
 
 impl Origin for Directory {
-    fn scan(&self) -> Result<Scan, OpenError> {
+    fn scan(&self) -> Result<Option<Scan>, OpenError> {
         *self.descriptor.write() = Arc::new(open_root(&self.root)?);
         if let Some(name) = &self.only {
-            return self.scan_only(Path::new(name));
+            return self.scan_only(Path::new(name)).map(Some);
         }
         let mut scan = Scan::default();
         let walk = WalkDir::new(&self.root).min_depth(1).into_iter();
@@ -219,11 +224,11 @@ impl Origin for Directory {
                 Err(error) => self.add_failure(&mut scan.skipped, error)?,
             }
         }
-        Ok(scan)
+        Ok(Some(scan))
     }
 
     fn open(&self, item: &Found) -> Result<Arc<dyn Body>, Fault> {
-        let Place::File(version) = item.place;
+        let Place::File(version) = item.place else { return Err(Fault::Vanished) };
         let file = if self.only.is_some() {
             File::open(self.root.join(&item.name))?
         } else {

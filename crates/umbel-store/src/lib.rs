@@ -14,9 +14,11 @@ mod origin;
 mod reader;
 mod repository;
 pub mod sink;
+mod warc;
 
 pub use catalog::{Catalog, Changes, Item, Selection};
 pub use errors::{Fault, OpenError, PatternError, ReadError};
 pub use origin::{SkipReason, Skipped, SkippedItem};
 pub use reader::{BlockReader, ReaderOptions};
 pub use repository::{Content, Repository, RepositoryOptions};
+pub use warc::{WarcContents, read_warc};

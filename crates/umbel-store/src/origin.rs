@@ -5,12 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::directory::FileVersion;
+use crate::warc::{Archive, Record};
 use crate::{Fault, OpenError};
 
 /// Where items come from.
 pub(crate) trait Origin: Send + Sync + fmt::Debug {
-    /// Looks at everything that can be served now. No two items have the same name.
-    fn scan(&self) -> Result<Scan, OpenError>;
+    /// Looks at everything that can be served now. No two items have the same name. `None` if
+    /// nothing changed since the last scan.
+    fn scan(&self) -> Result<Option<Scan>, OpenError>;
 
     /// Opens an item in exactly the version that a scan found.
     fn open(&self, item: &Found) -> Result<Arc<dyn Body>, Fault>;
@@ -37,6 +39,8 @@ pub(crate) struct Found {
 pub(crate) enum Place {
     /// A file in a directory.
     File(FileVersion),
+    /// A record of a WARC file.
+    Record(Arc<Archive>, Record),
 }
 
 impl Place {
@@ -44,6 +48,10 @@ impl Place {
     pub(crate) fn is_same_version(&self, later: &Place) -> bool {
         match (self, later) {
             (Place::File(a), Place::File(b)) => a.is_same_content(b),
+            (Place::Record(file, record), Place::Record(later_file, later)) => {
+                Arc::ptr_eq(file, later_file) && record == later
+            }
+            (Place::File(_), Place::Record(..)) | (Place::Record(..), Place::File(_)) => false,
         }
     }
 }

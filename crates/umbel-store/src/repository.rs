@@ -10,6 +10,7 @@ use umbel_wire::{Oti, Scheme, Toi};
 use crate::catalog::{Catalog, Changes, Item};
 use crate::directory::Directory;
 use crate::origin::Origin;
+use crate::warc::WarcFile;
 use crate::{OpenError, ReadError};
 
 /// How items are cut into symbols, and what serving them may use.
@@ -25,6 +26,9 @@ pub struct RepositoryOptions {
     pub max_block_symbols: u16,
     /// Most descriptors kept open for items. Default: 256.
     pub open_files: usize,
+    /// Whether a path named `*.warc` or `*.warc.gz` is served by what is in it, instead of as a
+    /// file. Default: yes. WARC files within a directory are files.
+    pub warc: bool,
 }
 
 impl Default for RepositoryOptions {
@@ -34,6 +38,7 @@ impl Default for RepositoryOptions {
             symbol_len: 1_364,
             max_block_symbols: 128,
             open_files: 256,
+            warc: true,
         }
     }
 }
@@ -82,7 +87,7 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Opens a directory or a single file and scans it.
+    /// Opens a directory, a WARC file or any other single file, and scans it.
     ///
     /// # Errors
     ///
@@ -93,7 +98,7 @@ impl Repository {
         options: RepositoryOptions,
     ) -> Result<Repository, OpenError> {
         options.check()?;
-        let origin = open_origin(path.as_ref())?;
+        let origin = open_origin(path.as_ref(), &options)?;
         Ok(Repository { catalog: Arc::new(Catalog::new(origin, options)?) })
     }
 
@@ -123,7 +128,7 @@ impl Repository {
     }
 }
 
-fn open_origin(path: &Path) -> Result<Box<dyn Origin>, OpenError> {
+fn open_origin(path: &Path, options: &RepositoryOptions) -> Result<Box<dyn Origin>, OpenError> {
     let metadata =
         fs::metadata(path).map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
     if metadata.is_dir() {
@@ -131,6 +136,9 @@ fn open_origin(path: &Path) -> Result<Box<dyn Origin>, OpenError> {
     }
     if !metadata.is_file() {
         return Err(OpenError::Kind(path.to_owned()));
+    }
+    if options.warc && WarcFile::is_named(path) {
+        return Ok(Box::new(WarcFile::new(path)));
     }
     Ok(Box::new(Directory::of_file(path)?))
 }

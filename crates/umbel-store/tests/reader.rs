@@ -1,4 +1,5 @@
 //! Symbols, ahead of the sender.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
 

@@ -180,7 +180,9 @@ impl Catalog {
     /// If the repository's path cannot be read. The catalog stays as it was.
     pub fn refresh(&self) -> Result<Changes, OpenError> {
         let mut next_toi = self.next_toi.lock();
-        let Scan { mut items, mut skipped } = self.origin.scan()?;
+        let Some(Scan { mut items, mut skipped }) = self.origin.scan()? else {
+            return Ok(Changes::default());
+        };
         items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let before = self.snapshot();
         let mut update = Update {

@@ -1,0 +1,116 @@
+//! An item's content as a stream, from its start to its end.
+
+use std::io::{self, BufRead, BufReader, Read, Take};
+use std::sync::Arc;
+
+use flate2::bufread::GzDecoder;
+
+use super::archive::{Archive, Tape};
+use super::chunked::Dechunker;
+use super::record::Record;
+use crate::Fault;
+
+/// Inflated bytes given at a time.
+const BUFFER: usize = 64 * 1024;
+
+/// Bytes as a record has them: from the archive itself, or from a member of it.
+enum Stored {
+    Plain(Tape),
+    Member(Box<BufReader<GzDecoder<Tape>>>),
+}
+
+impl Read for Stored {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stored::Plain(tape) => tape.read(buf),
+            Stored::Member(member) => member.read(buf),
+        }
+    }
+}
+
+impl BufRead for Stored {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        match self {
+            Stored::Plain(tape) => tape.fill_buf(),
+            Stored::Member(member) => member.fill_buf(),
+        }
+    }
+
+    fn consume(&mut self, amount: usize) {
+        match self {
+            Stored::Plain(tape) => tape.consume(amount),
+            Stored::Member(member) => member.consume(amount),
+        }
+    }
+}
+
+/// The inflated bytes of the member that starts where the tape is.
+pub(super) fn inflate(tape: Tape) -> BufReader<GzDecoder<Tape>> {
+    BufReader::with_capacity(BUFFER, GzDecoder::new(tape))
+}
+
+/// The content of a record.
+pub(super) struct Content {
+    stored: Take<Stored>,
+    chunks: Option<Dechunker>,
+}
+
+impl Content {
+    /// Goes to the start of the content, by way of the record's header, which must be the one
+    /// that the scan saw.
+    pub(super) fn open(archive: &Arc<Archive>, record: &Record) -> Result<Content, Fault> {
+        let mut stored = match record.member {
+            None => Stored::Plain(archive.tape(record.start)),
+            Some(member) => {
+                let mut member = Stored::Member(Box::new(inflate(archive.tape(member))));
+                pass(&mut member, record.start)?;
+                member
+            }
+        };
+        let mut header = Vec::new();
+        let header_len = u64::from(record.header_len);
+        (&mut stored).take(header_len).read_to_end(&mut header).map_err(fault)?;
+        if crc32fast::hash(&header) != record.header_crc {
+            return Err(Fault::Changed);
+        }
+        pass(&mut stored, u64::from(record.http_len))?;
+        let chunks = record.chunked.then(Dechunker::new);
+        Ok(Content { stored: stored.take(record.stored_len), chunks })
+    }
+
+    /// Appends more of the content; nothing only at its end.
+    pub(super) fn read_more(&mut self, content: &mut Vec<u8>) -> Result<usize, Fault> {
+        let before = content.len();
+        while content.len() == before {
+            let piece = self.stored.fill_buf().map_err(fault)?;
+            let len = piece.len();
+            if len == 0 {
+                break;
+            }
+            match &mut self.chunks {
+                None => content.extend_from_slice(piece),
+                Some(dechunker) => dechunker
+                    .feed(piece, |data| content.extend_from_slice(data))
+                    .map_err(|_| Fault::Changed)?,
+            }
+            self.stored.consume(len);
+        }
+        Ok(content.len() - before)
+    }
+}
+
+/// Reads `len` bytes for nothing.
+fn pass(stored: &mut Stored, len: u64) -> Result<(), Fault> {
+    let passed = io::copy(&mut stored.take(len), &mut io::sink()).map_err(fault)?;
+    if passed == len { Ok(()) } else { Err(Fault::Changed) }
+}
+
+/// The scan found that it can be inflated.
+fn fault(error: io::Error) -> Fault {
+    match error.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+            Fault::Changed
+        }
+        _ => Fault::Io(error),
+    }
+}

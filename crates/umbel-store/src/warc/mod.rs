@@ -1,0 +1,114 @@
+//! A WARC file as a repository: every response in it is an item, named by its URL.
+//!
+//! `response` and `resource` records are items [WARC 1.1 §6.3, §6.4]. The content of an HTTP
+//! response is its body as it was stored: without the header, chunks put together, a content
+//! encoding left as it is. Of several records of one URL the one with the latest date is served;
+//! all other kinds of records are passed over. A record that makes no sense, or whose bytes do
+//! not have the digest that it carries, is left out, counted and named; the rest is served.
+//!
+//! Both forms are read, told apart by their first bytes: plain, and compressed with `gzip`. In
+//! the usual compressed form each record is a member of its own, and reading an item inflates
+//! nothing but its member. [`Archive`] says how.
+//!
+//! The parser is our own. The crate `warc` gives neither the offsets of records, without which an
+//! item could only be read by reading all before it, nor a way on after a damaged record.
+//!
+//! # Scope and limitations
+//!
+//! Opening a file reads all of it, and so does a refresh after it changed. A block far back in a
+//! large compressed record is reached by inflating the record from its start; blocks that follow
+//! one another cost nothing extra. Records split over several files (`continuation`) are left
+//! out. Bytes modified in place after the scan are noticed in a record's header and by the
+//! receivers' digest check, not otherwise.
+
+mod archive;
+mod chunked;
+mod content;
+mod fields;
+mod record;
+mod scan;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::directory::FileVersion;
+use crate::origin::{Body, Found, Origin, Place, Scan, Skipped};
+use crate::{Fault, OpenError};
+pub(crate) use archive::Archive;
+pub(crate) use record::Record;
+
+/// A WARC file.
+#[derive(Debug)]
+pub(crate) struct WarcFile {
+    path: PathBuf,
+    /// What the last scan was of.
+    last: Mutex<Option<(FileVersion, Arc<Archive>)>>,
+}
+
+impl WarcFile {
+    pub(crate) fn new(path: &Path) -> WarcFile {
+        WarcFile { path: path.to_owned(), last: Mutex::new(None) }
+    }
+
+    /// Whether the path is named like a WARC file.
+    pub(crate) fn is_named(path: &Path) -> bool {
+        let has = |path: &Path, extension: &str| {
+            path.extension().is_some_and(|found| found.eq_ignore_ascii_case(extension))
+        };
+        has(path, "warc") || has(path, "gz") && has(&path.with_extension(""), "warc")
+    }
+}
+
+impl Origin for WarcFile {
+    fn scan(&self) -> Result<Option<Scan>, OpenError> {
+        let io = |error| OpenError::Io { path: self.path.clone(), error };
+        let file = File::open(&self.path).map_err(io)?;
+        let version = FileVersion::of(&file.metadata().map_err(io)?);
+        let mut last = self.last.lock();
+        let archive = match &*last {
+            Some((before, _)) if *before == version => return Ok(None),
+            // It grew, or was written to: what did not move is the same version still.
+            Some((before, archive)) if before.is_same_file(&version) => Arc::clone(archive),
+            _ => Arc::new(Archive::new(Box::new(file))),
+        };
+        let scan = scan::run(&archive).map_err(io)?;
+        *last = Some((version, archive));
+        Ok(Some(scan))
+    }
+
+    fn open(&self, item: &Found) -> Result<Arc<dyn Body>, Fault> {
+        match &item.place {
+            Place::Record(archive, record) => Archive::open(archive, record),
+            Place::File(_) => Err(Fault::Vanished),
+        }
+    }
+}
+
+/// What a WARC file serves.
+#[derive(Debug, Default)]
+pub struct WarcContents {
+    /// Names and contents, in the order of the names.
+    pub items: Vec<(String, Result<Vec<u8>, Fault>)>,
+    /// What is left out.
+    pub skipped: Skipped,
+}
+
+/// Everything that a WARC file would serve: for programs that have it in memory, and for tests
+/// with arbitrary bytes.
+pub fn read_warc(file: Vec<u8>) -> WarcContents {
+    let archive = Arc::new(Archive::new(Box::new(file)));
+    let Ok(mut scan) = scan::run(&archive) else { return WarcContents::default() };
+    scan.items.sort_by(|a, b| a.name.cmp(&b.name));
+    let read = |item: &Found| {
+        let Place::Record(archive, record) = &item.place else { return Err(Fault::Vanished) };
+        let body = Archive::open(archive, record)?;
+        let mut content = vec![0; item.size as usize];
+        body.read_at(0, &mut content)?;
+        Ok(content)
+    };
+    let items = scan.items.iter().map(|item| (item.name.clone(), read(item))).collect();
+    WarcContents { items, skipped: scan.skipped }
+}
