@@ -1,0 +1,150 @@
+//! Every constant of the repository's protocol, as a default that experiments can sweep.
+
+use std::time::Duration;
+
+use umbel_wire::{Channel, Tsi};
+
+use super::policy::{Expansion, Policy, Retransmit};
+use super::scheduler::SchedulerKind;
+use crate::units::Rate;
+
+/// How a server behaves.
+#[derive(Clone, Debug)]
+pub struct SourceConfig {
+    /// Name and version of the program, told to clients.
+    pub agent: String,
+    /// The session of all data packets.
+    pub tsi: Tsi,
+    /// The data channel.
+    pub channel: Channel,
+    /// The rate that the pacer holds; tells clients how long a transmission takes.
+    pub rate: Rate,
+    /// UDP payload of a full data packet in bytes.
+    pub packet_len: usize,
+    /// Forward error correction, retransmission and notification [Repository §3]. Default
+    /// `FEC(1loss)+R(inf)+notify`.
+    pub policy: Policy,
+    /// Which item comes next [Repository §2.2].
+    pub scheduler: SchedulerKind,
+    /// The token that clients must show, if any.
+    pub token: Option<String>,
+    /// Transmissions are chosen and announced this long before their first packet leaves, as
+    /// long as the channel is busy. Default 10 ms. Zero chooses at the last moment, as the paper
+    /// does.
+    pub lookahead: Duration,
+    /// A large item is sent in transmissions of about this length, with NAKs after each, so that
+    /// repairs travel while the item goes on. Default 100 ms. The paper's items are sent in one:
+    /// [`Duration::MAX`].
+    pub segment: Duration,
+    /// Fewest packets in a transmission that is cut by `segment`. Default 512.
+    pub segment_min_packets: u32,
+    /// How many clients make a segment twice as long, so that announcements and NAKs stay cheap
+    /// beside the data. Default 64.
+    pub segment_clients: u32,
+    /// On an idle channel, the first packet waits for the slowest client's round trip and this
+    /// long, so that clients have joined. Default 2 ms.
+    pub join_lead: Duration,
+    /// On an idle channel, a large item waits for this share of its own channel time, so that
+    /// others who want it too can come in before it starts. Default 0.03.
+    pub gather_fraction: f64,
+    /// The longest such wait. Default 200 ms.
+    pub gather_max: Duration,
+    /// A transmission whose clients have all finished or gone is cut short. Default true; the
+    /// paper's transmissions are not.
+    pub cut_short: bool,
+    /// Every data packet carries EXT_FTI, for standard receivers that learn the object
+    /// transmission information from nowhere else. Default false.
+    pub oti_in_packets: bool,
+    /// NAKs of one transmission spread over this time for each client that wants the item
+    /// [Repository §3.2.3]. Default 20 µs.
+    pub nak_spread_per_client: Duration,
+    /// Limits of the NAK spread. Default 0 to 200 ms.
+    pub nak_spread: (Duration, Duration),
+    /// NAKs are gathered for the spread, the slowest client's round trip and this long before a
+    /// retransmission is planned, so that it serves them all. Default 2 ms.
+    pub nak_margin: Duration,
+    /// Rescheduled items are sent whole (as in the paper) rather than only what is missing.
+    /// Default false.
+    pub reschedule_whole: bool,
+    /// Most items that one client may have outstanding. Default 4,000,000.
+    pub max_items_per_client: usize,
+    /// Loss estimates above this do not raise FEC(f·loss): such a client is served by later
+    /// transmissions, so that it does not hold up the others. Default 0.5.
+    pub loss_cap: f64,
+}
+
+impl SourceConfig {
+    /// The defaults for a channel.
+    pub fn new(tsi: Tsi, channel: Channel, rate: Rate) -> SourceConfig {
+        SourceConfig {
+            agent: concat!("umbel/", env!("CARGO_PKG_VERSION")).to_owned(),
+            tsi,
+            channel,
+            rate,
+            packet_len: 1400,
+            policy: Policy {
+                fec: Expansion { times_loss: 1.0, ..Expansion::default() },
+                retransmit: Retransmit::Always,
+                notify: true,
+                exact: false,
+            },
+            scheduler: SchedulerKind::Rq,
+            token: None,
+            lookahead: Duration::from_millis(10),
+            segment: Duration::from_millis(100),
+            segment_min_packets: 512,
+            segment_clients: 64,
+            join_lead: Duration::from_millis(2),
+            gather_fraction: 0.03,
+            gather_max: Duration::from_millis(200),
+            cut_short: true,
+            oti_in_packets: false,
+            nak_spread_per_client: Duration::from_micros(20),
+            nak_spread: (Duration::ZERO, Duration::from_millis(200)),
+            nak_margin: Duration::from_millis(2),
+            reschedule_whole: false,
+            max_items_per_client: 4_000_000,
+            loss_cap: 0.5,
+        }
+    }
+}
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct ReceiverConfig {
+    /// Name and version of the program, told to the server.
+    pub agent: String,
+    /// Shown to a server that admits by token.
+    pub token: Option<String>,
+    /// The data channel is left when nothing that is wanted was announced or repaired for this
+    /// long. Default 500 ms.
+    pub linger: Duration,
+    /// An announced transmission that brings no packet for this long makes the client go on by
+    /// unicast. Default 5 s; `None` never does.
+    pub fallback_after: Option<Duration>,
+    /// While on unicast, how often multicast is probed. Default 5 s.
+    pub probe_every: Duration,
+    /// The end of a transmission is assumed when its time has passed and then nothing came for
+    /// this long. Default 1 s.
+    pub end_slack: Duration,
+    /// When a wanted item sees no packet, announcement or end for this long, the client asks for
+    /// it again. Default 20 s.
+    pub ask_again_after: Duration,
+    /// Seed of the client's own random stream (NAK delays).
+    pub seed: u64,
+}
+
+impl Default for ReceiverConfig {
+    fn default() -> ReceiverConfig {
+        ReceiverConfig {
+            agent: concat!("umbel/", env!("CARGO_PKG_VERSION")).to_owned(),
+            token: None,
+            linger: Duration::from_millis(500),
+            fallback_after: Some(Duration::from_secs(5)),
+            probe_every: Duration::from_secs(5),
+            end_slack: Duration::from_secs(1),
+            ask_again_after: Duration::from_secs(20),
+            seed: 0,
+        }
+    }
+}

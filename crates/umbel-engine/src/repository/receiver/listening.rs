@@ -1,0 +1,192 @@
+//! Announced transmissions: listening to them, noticing their end, and answering with a NAK.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use rand_core::Rng;
+use umbel_wire::Toi;
+use umbel_wire::repository::{Announcement, ClientMessage};
+
+use super::{Receiver, Way};
+use crate::Instant;
+use crate::repository::drops::DropReason;
+use crate::symbols::{BlockId, SymbolSink};
+
+/// A packet may be overtaken by others for this long before its transmission counts as over.
+const REORDER_GUARD: Duration = Duration::from_millis(1);
+
+/// A transmission that was announced and is not answered yet.
+#[derive(Clone, Debug)]
+pub(super) struct Listening {
+    id: u32,
+    toi: Toi,
+    blocks: Range<u32>,
+    packets: u32,
+    /// When its last packet should have come.
+    expected_end: Instant,
+    nak_spread: Duration,
+    /// The client was told before it started, so that silence is loss.
+    from_start: bool,
+    received: u32,
+    /// Number of the first packet that was heard, and of the highest.
+    heard: Option<(u32, u32)>,
+}
+
+impl Listening {
+    /// Packets that did not come since the client listened.
+    fn lost(&self) -> u32 {
+        let first = match self.heard {
+            _ if self.from_start => 0,
+            Some((first, _)) => first,
+            None => self.packets,
+        };
+        (self.packets.saturating_sub(first)).saturating_sub(self.received)
+    }
+}
+
+impl<K: SymbolSink> Receiver<K> {
+    /// Transmission numbers as they would be if they did not wrap.
+    fn unwrap_transmission(&self, id: u32) -> u64 {
+        let near = self.highest_transmission;
+        let candidate = (near & !0xffff_ffff) | u64::from(id);
+        if candidate + (1 << 31) < near {
+            candidate + (1 << 32)
+        } else if candidate > near + (1 << 31) {
+            candidate - (1 << 32)
+        } else {
+            candidate
+        }
+    }
+
+    pub(super) fn on_announce(
+        &mut self,
+        now: Instant,
+        starts_in: Duration,
+        nak_spread: Duration,
+        announcements: &[Announcement],
+    ) {
+        let starts = now + starts_in;
+        let mut expected_end = self
+            .listening
+            .values()
+            .next_back()
+            .map_or(starts, |last| last.expected_end.max(starts));
+        let mut wanted = false;
+        for announcement in announcements {
+            let Some(item) = self.items.get_mut(&announcement.toi) else {
+                self.drops.count(DropReason::NotWanted);
+                continue;
+            };
+            wanted = true;
+            item.last_heard = now;
+            let time = self.packet_time.saturating_mul(announcement.packets);
+            expected_end += time;
+            let end = announcement.first_block.saturating_add(announcement.blocks);
+            let listening = Listening {
+                id: announcement.transmission,
+                toi: announcement.toi,
+                blocks: announcement.first_block..end.min(item.partition.blocks()),
+                packets: announcement.packets,
+                expected_end,
+                nak_spread,
+                from_start: self.joined || !starts_in.is_zero(),
+                received: 0,
+                heard: None,
+            };
+            let number = self.unwrap_transmission(announcement.transmission);
+            self.listening.entry(number).or_insert(listening);
+        }
+        if wanted && self.way == Way::Multicast {
+            self.interest_until = expected_end.max(now) + self.config.linger;
+            self.silent_since.get_or_insert(starts);
+            self.join();
+        }
+    }
+
+    /// Notes that a packet of a transmission came. Those before it are over.
+    pub(super) fn note_heard(&mut self, now: Instant, transmission: u32, index: u32) {
+        let number = self.unwrap_transmission(transmission);
+        if number > self.highest_transmission {
+            self.highest_transmission = number;
+        }
+        while let Some((&first, _)) = self.listening.first_key_value() {
+            if first >= number {
+                break;
+            }
+            self.on_transmission_over(now, first);
+        }
+        let Some(listening) = self.listening.get_mut(&number) else { return };
+        listening.received += 1;
+        let (first, highest) = listening.heard.unwrap_or((index, index));
+        self.stats.reordered += u64::from(index < highest);
+        listening.heard = Some((first.min(index), highest.max(index)));
+        if index + 1 >= listening.packets {
+            self.on_transmission_over(now, number);
+        }
+    }
+
+    pub(super) fn on_end(&mut self, now: Instant, transmission: u32) {
+        let number = self.unwrap_transmission(transmission);
+        while let Some((&first, _)) = self.listening.first_key_value() {
+            if first > number {
+                break;
+            }
+            self.on_transmission_over(now, first);
+        }
+    }
+
+    /// Puts a NAK into the line if the transmission left something missing.
+    fn on_transmission_over(&mut self, now: Instant, number: u64) {
+        let Some(listening) = self.listening.remove(&number) else { return };
+        self.stats.lost += u64::from(listening.lost());
+        self.interest_until = self.interest_until.max(now + self.config.linger);
+        let Some(item) = self.items.get(&listening.toi) else { return };
+        for sbn in item.partial_blocks(listening.blocks.clone()) {
+            self.sink.rest(BlockId { toi: listening.toi, sbn });
+        }
+        if item.need(listening.blocks.clone()).is_empty() {
+            return;
+        }
+        let spread = listening.nak_spread.as_nanos() as u64;
+        let delay = if spread == 0 { 0 } else { self.random.next_u64() % spread };
+        let due = now + REORDER_GUARD + Duration::from_nanos(delay);
+        self.naks.insert((due, number), listening);
+    }
+
+    pub(super) fn send_due_naks(&mut self, now: Instant) {
+        while let Some((&(due, number), _)) = self.naks.first_key_value() {
+            if due > now {
+                break;
+            }
+            let Some(listening) = self.naks.remove(&(due, number)) else { break };
+            let Some(item) = self.items.get_mut(&listening.toi) else { continue };
+            item.last_heard = now;
+            let need = item.need(listening.blocks.clone());
+            if self.way != Way::Multicast || need.is_empty() {
+                continue;
+            }
+            self.stats.naks += 1;
+            self.interest_until = self.interest_until.max(now + self.config.linger);
+            self.outbox.push_back(ClientMessage::Nak {
+                transmission: listening.id,
+                toi: listening.toi,
+                need,
+                received: listening.received,
+                lost: listening.lost(),
+            });
+        }
+    }
+
+    /// When the first transmission in line counts as over though nothing says so.
+    pub(super) fn next_silent_end(&self) -> Option<Instant> {
+        let first = self.listening.values().next()?;
+        Some(first.expected_end.max(self.last_packet) + self.config.end_slack)
+    }
+
+    pub(super) fn end_silent_transmissions(&mut self, now: Instant) {
+        while self.next_silent_end().is_some_and(|end| end <= now) {
+            let Some((&first, _)) = self.listening.first_key_value() else { break };
+            self.on_transmission_over(now, first);
+        }
+    }
+}

@@ -1,0 +1,505 @@
+//! The client: asks, listens while something that it wants is announced, and says at the end of
+//! each transmission what is missing.
+//!
+//! ```text
+//!              Announce                 last packet, a later transmission,
+//!            ┌──────────▶ listening ──── End, or silence ──────┐
+//!            │                                                 ▼
+//! item: wanted ◀──── NAK sent ◀──── random delay ◀──── blocks missing?
+//!            │                                                 │ none
+//!            └───────── every block complete ◀─────────────────┘
+//!                               │
+//!                               ▼
+//!                           verifying ──digest matches──▶ done
+//! ```
+//!
+//! Symbols of a wanted item are taken whenever they come, whether the transmission was announced
+//! to this client or not. When announced transmissions bring no packet for
+//! [`ReceiverConfig::fallback_after`], the client asks for its items on the session
+//! (*unicast*), and goes back as soon as a probe or any data packet arrives.
+
+mod fallback;
+mod item;
+mod listening;
+mod messages;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_wire::alc::DataPacket;
+use umbel_wire::repository::{ClientMessage, ItemInfo};
+use umbel_wire::{Channel, Digest, Oti, Toi, Tsi};
+
+pub use self::item::Held;
+use self::item::{Item, Taken};
+use self::listening::Listening;
+use super::config::ReceiverConfig;
+use super::drops::{DropReason, Drops};
+use crate::symbols::{BlockId, SymbolSink};
+use crate::{Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf};
+
+/// What the client's application asks for or reports.
+#[derive(Clone, Debug)]
+pub enum ReceiverCommand {
+    /// The session to the server is open.
+    Connected {
+        /// The session.
+        session: SessionId,
+    },
+    /// The session is lost; every item is forgotten and may be asked for again.
+    Disconnected,
+    /// Ask for a page of the catalog.
+    List {
+        /// Comes back with the answer.
+        query: u32,
+        /// Glob patterns; empty for all.
+        patterns: Vec<String>,
+        /// 0, or what the page before said.
+        cursor: u64,
+        /// Most items.
+        limit: u32,
+    },
+    /// Ask for all items that match, and have them transmitted.
+    Request {
+        /// Comes back with the answers.
+        query: u32,
+        /// Glob patterns; empty for all.
+        patterns: Vec<String>,
+    },
+    /// Receive an item of a page.
+    Accept {
+        /// The item.
+        toi: Toi,
+        /// How it is cut into symbols.
+        oti: Oti,
+        /// What is already held of it.
+        held: Held,
+        /// The server has been asked for all of it, by [`ReceiverCommand::Request`].
+        requested: bool,
+    },
+    /// The item is verified, or was there all along: tell the server.
+    Done {
+        /// The item.
+        toi: Toi,
+    },
+    /// No longer receive the item.
+    Cancel {
+        /// The item.
+        toi: Toi,
+    },
+    /// A block could not be restored: more symbols are needed.
+    RestoreFailed {
+        /// The block.
+        block: BlockId,
+    },
+    /// Blocks were found wrong and dropped.
+    BadBlocks {
+        /// The item.
+        toi: Toi,
+        /// Source block numbers.
+        blocks: Vec<u32>,
+    },
+    /// Ask for the digest of each block of an item.
+    AskDigests {
+        /// The item.
+        toi: Toi,
+    },
+    /// A whole block came on the session and was stored.
+    UnicastBlock {
+        /// The block.
+        block: BlockId,
+    },
+    /// Ask for a burst of probe packets and listen to it.
+    Probe {
+        /// Comes back with packets and answer.
+        probe: u32,
+        /// Packets.
+        packets: u32,
+        /// UDP payload bytes of each.
+        packet_len: u16,
+        /// Bits of UDP payload per second.
+        rate_bits_per_s: u64,
+    },
+}
+
+/// Why a command was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReceiverCommandError {
+    /// The command needs a session and there is none.
+    #[error("not connected")]
+    NotConnected,
+    /// The command names an item that is not being received.
+    #[error("item {item} is not being received", item = .0.0)]
+    UnknownItem(Toi),
+    /// The object transmission information of an item makes no sense.
+    #[error("the server describes item {item} wrongly: {1}", item = .0.0)]
+    BadItem(Toi, String),
+}
+
+/// What the client's application should do or know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReceiverEvent {
+    /// The server admitted this client.
+    Welcome {
+        /// Name and version of the server program.
+        agent: String,
+        /// The data channel.
+        channel: Channel,
+        /// Rate of the data channel in bits of UDP payload per second.
+        rate_bits_per_s: u64,
+    },
+    /// The server does not admit this client.
+    Refused {
+        /// One line for the user.
+        reason: String,
+    },
+    /// A page of the catalog.
+    Page {
+        /// The query that it answers.
+        query: u32,
+        /// The items.
+        items: Vec<ItemInfo>,
+        /// Items on all pages.
+        total: u64,
+        /// The cursor of the next page.
+        next: Option<u64>,
+    },
+    /// A query has no answer.
+    Failed {
+        /// The query.
+        query: u32,
+        /// One line for the user.
+        reason: String,
+    },
+    /// Every block of the item can be restored: verify it, then say [`ReceiverCommand::Done`].
+    Received {
+        /// The item.
+        toi: Toi,
+    },
+    /// The item can no longer be had.
+    Gone {
+        /// The item.
+        toi: Toi,
+        /// One line for the user.
+        reason: String,
+    },
+    /// Digests of blocks that were asked for.
+    Digests {
+        /// The item.
+        toi: Toi,
+        /// Block of the first digest.
+        first_block: u32,
+        /// A digest of each block from there.
+        digests: Vec<Digest>,
+        /// Whether more follow.
+        more: bool,
+    },
+    /// A probe packet arrived.
+    ProbePacket {
+        /// The probe.
+        probe: u32,
+        /// The packet's number in the burst.
+        index: u32,
+        /// When it arrived.
+        at: Instant,
+        /// UDP payload bytes.
+        len: usize,
+    },
+    /// The server has sent a probe burst.
+    Probed {
+        /// The probe.
+        probe: u32,
+        /// Packets sent.
+        packets: u32,
+    },
+    /// Multicast brings nothing: the client goes on by unicast.
+    Fallback {
+        /// For how long nothing came.
+        silent: Duration,
+    },
+    /// Multicast works (again); the client goes on with it.
+    MulticastBack,
+}
+
+/// Counters of the data channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverStats {
+    /// Data packets of this session.
+    pub packets: u64,
+    /// Bytes of UDP payload in them.
+    pub bytes: u64,
+    /// Packets of announced transmissions that did not come.
+    pub lost: u64,
+    /// Packets that came after a later one.
+    pub reordered: u64,
+    /// NAKs sent.
+    pub naks: u64,
+    /// Source blocks that came by unicast.
+    pub unicast_blocks: u64,
+}
+
+/// How the client gets its items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Multicast,
+    /// On the session; multicast is probed at this time.
+    Unicast {
+        next_probe: Instant,
+    },
+}
+
+/// The client's engine.
+#[derive(Debug)]
+pub struct Receiver<K> {
+    config: ReceiverConfig,
+    sink: K,
+    random: Xoshiro256PlusPlus,
+    session: Option<SessionId>,
+    tsi: Option<Tsi>,
+    channel: Option<Channel>,
+    packet_time: Duration,
+    items: BTreeMap<Toi, Item>,
+    /// Items whose blocks are all complete and whose digest is being checked.
+    verifying: BTreeMap<Toi, Item>,
+    listening: BTreeMap<u64, Listening>,
+    naks: BTreeMap<(Instant, u64), Listening>,
+    highest_transmission: u64,
+    way: Way,
+    last_packet: Instant,
+    /// Since when an announced transmission runs and nothing came.
+    silent_since: Option<Instant>,
+    probing: bool,
+    joined: bool,
+    interest_until: Instant,
+    next_ask_again: Option<Instant>,
+    memberships: VecDeque<Membership>,
+    outbox: VecDeque<ClientMessage>,
+    done: Vec<Toi>,
+    events: VecDeque<ReceiverEvent>,
+    drops: Drops,
+    stats: ReceiverStats,
+}
+
+impl<K: SymbolSink> Receiver<K> {
+    /// A client that keeps symbols in `sink`.
+    pub fn new(config: ReceiverConfig, sink: K) -> Receiver<K> {
+        Receiver {
+            random: Xoshiro256PlusPlus::seed_from_u64(config.seed),
+            config,
+            sink,
+            session: None,
+            tsi: None,
+            channel: None,
+            packet_time: Duration::ZERO,
+            items: BTreeMap::new(),
+            verifying: BTreeMap::new(),
+            listening: BTreeMap::new(),
+            naks: BTreeMap::new(),
+            highest_transmission: 1 << 32,
+            way: Way::Multicast,
+            last_packet: Instant::EPOCH,
+            silent_since: None,
+            probing: false,
+            joined: false,
+            interest_until: Instant::EPOCH,
+            next_ask_again: None,
+            memberships: VecDeque::new(),
+            outbox: VecDeque::new(),
+            done: Vec::new(),
+            events: VecDeque::new(),
+            drops: Drops::default(),
+            stats: ReceiverStats::default(),
+        }
+    }
+
+    /// Input that was discarded, by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// Counters of the data channel.
+    pub fn stats(&self) -> ReceiverStats {
+        self.stats
+    }
+
+    /// Where symbols are kept.
+    pub fn sink_mut(&mut self) -> &mut K {
+        &mut self.sink
+    }
+
+    /// Items that are wanted and not verified yet.
+    pub fn outstanding(&self) -> usize {
+        self.items.len() + self.verifying.len()
+    }
+
+    /// Complete blocks and all blocks of an item that is being received.
+    pub fn progress(&self, toi: Toi) -> Option<(u32, u32)> {
+        self.items.get(&toi).or_else(|| self.verifying.get(&toi)).map(Item::progress)
+    }
+
+    /// Takes a packet of the data channel.
+    fn on_packet(&mut self, now: Instant, bytes: &[u8]) {
+        let Ok(packet) = DataPacket::parse(bytes) else {
+            return self.drops.count(DropReason::Malformed);
+        };
+        if Some(packet.tsi) != self.tsi {
+            return self.drops.count(DropReason::OtherSession);
+        }
+        self.stats.packets += 1;
+        self.stats.bytes += bytes.len() as u64;
+        self.last_packet = now;
+        self.silent_since = None;
+        if self.way != Way::Multicast {
+            self.on_multicast_back(now);
+        }
+        if packet.toi == Toi::PROBE {
+            let (probe, index) = (packet.transmission, packet.index);
+            let len = bytes.len();
+            return self.events.push_back(ReceiverEvent::ProbePacket {
+                probe,
+                index,
+                at: now,
+                len,
+            });
+        }
+        self.take_symbol(now, &packet);
+        self.note_heard(now, packet.transmission, packet.index);
+    }
+
+    fn take_symbol(&mut self, now: Instant, packet: &DataPacket<'_>) {
+        let Some(item) = self.items.get_mut(&packet.toi) else {
+            return self.drops.count(DropReason::NotWanted);
+        };
+        item.last_heard = now;
+        if packet.scheme != item.oti.scheme
+            || !item.admits(packet.sbn, packet.esi, packet.symbol.len())
+        {
+            return self.drops.count(DropReason::OutsideItem);
+        }
+        if !item.lacks(packet.sbn, packet.esi) {
+            return self.drops.count(DropReason::Duplicate);
+        }
+        let block = BlockId { toi: packet.toi, sbn: packet.sbn };
+        if !self.sink.store(block, packet.esi, packet.symbol) {
+            return self.drops.count(DropReason::NoRoom);
+        }
+        if item.take(packet.sbn, packet.esi) == Taken::BlockComplete {
+            self.sink.restore(block);
+            self.check_complete(packet.toi);
+        }
+    }
+
+    /// Tells the application when the last block of an item is complete.
+    fn check_complete(&mut self, toi: Toi) {
+        if self.items.get(&toi).is_some_and(Item::is_complete)
+            && let Some(item) = self.items.remove(&toi)
+        {
+            self.verifying.insert(toi, item);
+            self.events.push_back(ReceiverEvent::Received { toi });
+        }
+    }
+
+    fn join(&mut self) {
+        if let Some(channel) = self.channel.filter(|_| !self.joined) {
+            self.joined = true;
+            self.memberships.push_back(Membership::Join(channel));
+        }
+    }
+
+    fn leave(&mut self) {
+        if let Some(channel) = self.channel.filter(|_| self.joined) {
+            self.joined = false;
+            self.memberships.push_back(Membership::Leave(channel));
+        }
+    }
+
+    /// Leaves the channel when nothing on it has been of interest for a while.
+    fn leave_if_bored(&mut self, now: Instant) {
+        let idle = self.listening.is_empty() && self.naks.is_empty() && !self.probing;
+        let bored = self.items.is_empty() || now >= self.interest_until;
+        if idle && bored && self.way == Way::Multicast {
+            self.leave();
+        }
+    }
+
+    fn next_message(&mut self) -> Option<ClientMessage> {
+        if let Some(message) = self.outbox.pop_front() {
+            return Some(message);
+        }
+        if self.done.is_empty() {
+            return None;
+        }
+        let most = self.done.len().min(4096);
+        Some(ClientMessage::Done { tois: self.done.drain(..most).collect() })
+    }
+}
+
+impl<K: SymbolSink> Engine for Receiver<K> {
+    type Command = ReceiverCommand;
+    type CommandError = ReceiverCommandError;
+    type Event = ReceiverEvent;
+
+    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
+        match datagram.by {
+            Address::Channel(_) => self.on_packet(now, datagram.payload),
+            Address::Session(session) if Some(session) == self.session => {
+                self.on_server_message(now, datagram.payload);
+            }
+            Address::Session(_) | Address::Host(_) => self.drops.count(DropReason::Unexpected),
+        }
+    }
+
+    fn handle_command(
+        &mut self,
+        now: Instant,
+        command: ReceiverCommand,
+    ) -> Result<(), ReceiverCommandError> {
+        self.on_command(now, command)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.end_silent_transmissions(now);
+        self.send_due_naks(now);
+        self.check_silence(now);
+        self.probe_if_due(now);
+        self.ask_again_if_due(now);
+        self.leave_if_bored(now);
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        self.memberships.pop_front()
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        let session = self.session?;
+        let message = self.next_message()?;
+        let mut bytes = Vec::new();
+        message.emit(&mut bytes);
+        buf.push(&[], bytes.into());
+        Some(Transmit { to: Address::Session(session) })
+    }
+
+    fn wants_data(&self) -> bool {
+        false
+    }
+
+    fn poll_event(&mut self) -> Option<ReceiverEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let ends = self.next_silent_end();
+        let naks = self.naks.keys().next().map(|&(at, _)| at);
+        let silence = self.fallback_time();
+        let probe = match self.way {
+            Way::Unicast { next_probe } => Some(next_probe),
+            Way::Multicast => None,
+        };
+        let idle = self.listening.is_empty() && self.naks.is_empty() && !self.probing;
+        let bored =
+            (self.joined && idle && self.way == Way::Multicast).then_some(self.interest_until);
+        [ends, naks, silence, probe, bored, self.next_ask_again].into_iter().flatten().min()
+    }
+}

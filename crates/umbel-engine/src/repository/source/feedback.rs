@@ -1,0 +1,92 @@
+//! NAKs: what clients say at the end of a transmission.
+
+use umbel_wire::Toi;
+use umbel_wire::repository::Need;
+
+use super::Source;
+use super::transmission::Repair;
+use crate::repository::drops::DropReason;
+use crate::repository::missing::Missing;
+use crate::symbols::SymbolSource;
+use crate::{Instant, SessionId};
+
+/// Weight of a new sample in a client's loss estimate.
+const LOSS_GAIN: f64 = 0.25;
+
+impl<S: SymbolSource> Source<S> {
+    /// A client says what a transmission left missing [Repository §3.2.3].
+    pub(super) fn on_nak(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        transmission: u32,
+        toi: Toi,
+        need: &Need,
+        (received, lost): (u32, u32),
+    ) {
+        self.stats.naks += 1;
+        self.note_loss(session, received, lost);
+        if let Some(running) = self.queue.iter_mut().find(|t| t.id == transmission) {
+            // Too early: the client thinks that the transmission is over. It hears when it is.
+            running.nudged.insert(session);
+            return self.drops.count(DropReason::StaleNak);
+        }
+        let Some(item) = self.items.get_mut(&toi) else {
+            return self.drops.count(DropReason::NotWanted);
+        };
+        let Some(demand) = item.demands.get_mut(&session) else {
+            return self.drops.count(DropReason::NotWanted);
+        };
+        let missing = Missing::from_need(need, &item.partition);
+        let symbols = missing.symbols(&item.partition);
+        let ended = self.ended.get(&(toi, transmission));
+        let gather_until = ended.map(|ended| ended.gather_until);
+        if symbols > 0 {
+            let honoured = self.config.policy.accepts(symbols) || self.repairs.contains_key(&toi);
+            match gather_until {
+                Some(due) if honoured => {
+                    let repair = self.repairs.entry(toi).or_insert_with(|| Repair {
+                        missing: Missing::default(),
+                        participants: std::collections::BTreeSet::new(),
+                        due,
+                    });
+                    repair.missing.merge(&missing);
+                    repair.participants.insert(session);
+                }
+                _ => {
+                    demand.missing.merge(&missing);
+                    let symbols = demand.missing.symbols(&item.partition);
+                    self.schedule(now, session, toi, symbols);
+                }
+            }
+        }
+        self.on_answer(now, session, toi);
+    }
+
+    /// A client has said what it lacks of an item, or that it lacks nothing. When all have, the
+    /// retransmission need not wait for more.
+    pub(super) fn on_answer(&mut self, now: Instant, session: SessionId, toi: Toi) {
+        let mut waiting = false;
+        for ended in self.ended.range_mut((toi, 0)..=(toi, u32::MAX)).map(|(_, e)| e) {
+            ended.unanswered.remove(&session);
+            waiting |= !ended.unanswered.is_empty() && ended.gather_until > now;
+        }
+        if !waiting && let Some(repair) = self.repairs.get_mut(&toi) {
+            repair.due = repair.due.min(now);
+        }
+    }
+
+    /// Estimates a client's loss from what it tells in its NAKs [Repository §3.1].
+    fn note_loss(&mut self, session: SessionId, received: u32, lost: u32) {
+        let Some(client) = self.clients.get_mut(&session) else { return };
+        let total = u64::from(received) + u64::from(lost);
+        if total == 0 {
+            return;
+        }
+        let sample = f64::from(lost) / total as f64;
+        // A short transmission says little.
+        let gain = LOSS_GAIN * (total as f64 / 256.0).min(1.0);
+        client.loss += gain * (sample - client.loss);
+        self.scheduler.set_fill(session, 1.0 - client.loss);
+    }
+}

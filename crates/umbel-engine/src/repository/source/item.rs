@@ -1,0 +1,189 @@
+//! An item that clients want.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use umbel_fec::Partition;
+use umbel_wire::repository::SymbolRun;
+use umbel_wire::{Oti, Scheme};
+
+use crate::SessionId;
+use crate::repository::missing::{BlockNeed, Missing};
+use crate::repository::policy::Policy;
+
+/// One client's demand for an item.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Demand {
+    /// What the scheduler still has to send to it.
+    pub(super) missing: Missing,
+}
+
+/// A pass over an item: everything that its clients lack, in block order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass {
+    /// The next block to plan.
+    pub(super) next_block: u32,
+    /// Transmissions that are planned and not finished.
+    pub(super) open: u32,
+    /// Every block has been planned.
+    pub(super) planned: bool,
+}
+
+/// An item that at least one client wants.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) oti: Oti,
+    pub(super) partition: Partition,
+    pub(super) demands: BTreeMap<SessionId, Demand>,
+    pub(super) pass: Option<Pass>,
+    /// For each block, the encoding symbol after the last one that was sent.
+    next_esi: Vec<u32>,
+}
+
+/// What is to be sent of one block.
+#[derive(Clone, Copy, Debug)]
+struct BlockDemand {
+    /// Greatest number of symbols that a client lacks.
+    symbols: u32,
+    /// Some client holds a part of the block, so only symbols that were not sent before help it.
+    fresh: bool,
+}
+
+impl Item {
+    pub(super) fn new(oti: Oti, partition: Partition) -> Item {
+        Item { oti, partition, demands: BTreeMap::new(), pass: None, next_esi: Vec::new() }
+    }
+
+    /// The first block from `from` on that some client lacks.
+    pub(super) fn next_wanted_block(&self, from: u32) -> Option<u32> {
+        self.demands.values().filter_map(|demand| demand.missing.next_block(from)).min()
+    }
+
+    /// Adds to `plan` the symbols that a pass sends of this block, and gives how many they are.
+    pub(super) fn plan_pass_block(
+        &mut self,
+        block: u32,
+        whole: bool,
+        expand: &Expand<'_>,
+        plan: &mut Vec<SymbolRun>,
+    ) -> u32 {
+        if self.oti.scheme == Scheme::NoCode {
+            return self.plan_exact_block(block, plan);
+        }
+        let k = self.partition.block_symbols(block);
+        let mut wanted = BlockDemand { symbols: 0, fresh: false };
+        for demand in self.demands.values() {
+            if demand.missing.is_whole(block) {
+                wanted.symbols = k;
+            } else if let Some(need) = demand.missing.partial(block) {
+                wanted.symbols = wanted.symbols.max(need.symbols() as u32);
+                wanted.fresh = true;
+            }
+        }
+        if whole && wanted.symbols > 0 {
+            wanted = BlockDemand { symbols: k, fresh: self.sent(block) };
+        }
+        self.plan_block(block, wanted, expand, plan)
+    }
+
+    /// Adds to `plan` the symbols that repair `missing` of this block.
+    pub(super) fn plan_repair_block(
+        &mut self,
+        block: u32,
+        missing: &Missing,
+        expand: &Expand<'_>,
+        plan: &mut Vec<SymbolRun>,
+    ) -> u32 {
+        if let Some(BlockNeed::Exact(ranges)) = missing.partial(block) {
+            return push_ranges(block, ranges, plan);
+        }
+        let wanted = match missing.partial(block) {
+            Some(need) => BlockDemand { symbols: need.symbols() as u32, fresh: true },
+            None => BlockDemand { symbols: self.partition.block_symbols(block), fresh: false },
+        };
+        self.plan_block(block, wanted, expand, plan)
+    }
+
+    fn plan_block(
+        &mut self,
+        block: u32,
+        wanted: BlockDemand,
+        expand: &Expand<'_>,
+        plan: &mut Vec<SymbolRun>,
+    ) -> u32 {
+        if wanted.symbols == 0 {
+            return 0;
+        }
+        let pool = self.partition.max_encoding_symbols(block);
+        let count = expand.symbols(wanted.symbols).min(pool);
+        let next = self.next_esi_mut(block);
+        let mut first = if wanted.fresh { *next % pool } else { 0 };
+        let mut left = count;
+        while left > 0 {
+            let run = left.min(pool - first);
+            plan.push(SymbolRun { block, first_esi: first, count: run });
+            first = (first + run) % pool;
+            left -= run;
+        }
+        *next = match (wanted.fresh, first) {
+            (true, 0) => pool,
+            (true, first) => first,
+            (false, _) => (*next).max(count),
+        };
+        count
+    }
+
+    fn plan_exact_block(&mut self, block: u32, plan: &mut Vec<SymbolRun>) -> u32 {
+        let mut union = Missing::default();
+        for demand in self.demands.values() {
+            if demand.missing.is_whole(block) {
+                let k = self.partition.block_symbols(block);
+                plan.push(SymbolRun { block, first_esi: 0, count: k });
+                return k;
+            }
+            if let Some(need) = demand.missing.partial(block) {
+                union.add(block, need);
+            }
+        }
+        match union.partial(block) {
+            Some(BlockNeed::Exact(ranges)) => push_ranges(block, ranges, plan),
+            _ => 0,
+        }
+    }
+
+    fn sent(&self, block: u32) -> bool {
+        self.next_esi.get(block as usize).is_some_and(|&next| next > 0)
+    }
+
+    fn next_esi_mut(&mut self, block: u32) -> &mut u32 {
+        if self.next_esi.is_empty() {
+            self.next_esi = vec![0; self.partition.blocks() as usize];
+        }
+        &mut self.next_esi[block as usize]
+    }
+}
+
+fn push_ranges(block: u32, ranges: &[Range<u32>], plan: &mut Vec<SymbolRun>) -> u32 {
+    plan.extend(ranges.iter().map(|range| SymbolRun {
+        block,
+        first_esi: range.start,
+        count: range.end - range.start,
+    }));
+    ranges.iter().map(|range| range.end - range.start).sum()
+}
+
+/// How many symbols are sent for so many wanted ones [Repository §3.1].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expand<'a> {
+    pub(super) policy: &'a Policy,
+    /// Clients that want the item.
+    pub(super) requests: u32,
+    /// Greatest estimated loss of those clients.
+    pub(super) max_loss: f64,
+}
+
+impl Expand<'_> {
+    fn symbols(&self, wanted: u32) -> u32 {
+        self.policy.packets(wanted, self.requests, self.max_loss)
+    }
+}

@@ -1,0 +1,382 @@
+//! What the data channel carries next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use umbel_wire::Toi;
+use umbel_wire::repository::{Announcement, ServerMessage};
+
+use super::Source;
+use super::item::{Expand, Pass};
+use super::transmission::{Ended, Purpose, Transmission};
+use crate::symbols::{BlockId, SymbolSource};
+use crate::{Instant, SessionId};
+
+/// A client that took part in a transmission stays joined at least this long after it.
+const LISTENS_ON: Duration = Duration::from_millis(300);
+/// NAKs about a transmission are understood for this long after they were gathered.
+const REMEMBERED: Duration = Duration::from_mins(1);
+
+impl<S: SymbolSource> Source<S> {
+    /// Plans and announces transmissions until the line is as long as the lookahead.
+    pub(super) fn fill_queue(&mut self, now: Instant) {
+        let mut announced: BTreeMap<SessionId, Vec<Announcement>> = BTreeMap::new();
+        let mut starts_in = Duration::ZERO;
+        let mut nak_spread = Duration::ZERO;
+        while self.queue.is_empty() || self.queued_time() < self.config.lookahead {
+            let idle = self.queue.is_empty();
+            let Some(mut transmission) = self.plan_next(now) else { break };
+            transmission.not_before = now + self.lead(now, &transmission, idle);
+            transmission.nak_spread = self.nak_spread(transmission.participants.len());
+            starts_in = starts_in.max(transmission.not_before - now);
+            nak_spread = nak_spread.max(transmission.nak_spread);
+            self.note_listeners(now, &transmission);
+            for run in transmission.plan() {
+                let block = BlockId { toi: transmission.toi, sbn: run.block };
+                self.symbols.prefetch(block, run.first_esi..run.first_esi + run.count);
+            }
+            for &session in &transmission.participants {
+                announced.entry(session).or_default().push(transmission.announcement());
+            }
+            self.queued_packets += u64::from(transmission.packets);
+            self.queue.push_back(transmission);
+        }
+        for (session, announcements) in announced {
+            self.say(session, ServerMessage::Announce { starts_in, nak_spread, announcements });
+        }
+    }
+
+    /// How long the channel is busy with what is planned.
+    fn queued_time(&self) -> Duration {
+        self.config.rate.time_for(self.queued_packets * self.config.packet_len as u64)
+    }
+
+    /// Chooses and plans one transmission: a retransmission that is due, the pass under way, or
+    /// the scheduler's choice.
+    fn plan_next(&mut self, now: Instant) -> Option<Transmission> {
+        if let Some(repair) = self.plan_repair(now) {
+            return Some(repair);
+        }
+        if let Some(segment) = self.current_pass.and_then(|toi| self.plan_segment(toi)) {
+            return Some(segment);
+        }
+        while let Some(toi) = self.scheduler.choose(now) {
+            self.scheduler.hold(toi);
+            let Some(item) = self.items.get_mut(&toi) else {
+                // The scheduler holds no item without a demand; forget it should it happen.
+                self.scheduler.unhold(toi);
+                return None;
+            };
+            item.pass = Some(Pass { next_block: 0, open: 0, planned: false });
+            self.current_pass = Some(toi);
+            if let Some(segment) = self.plan_segment(toi) {
+                return Some(segment);
+            }
+        }
+        None
+    }
+
+    /// Plans the next blocks of the pass over an item. At its end the pass is closed and there
+    /// is nothing to plan.
+    fn plan_segment(&mut self, toi: Toi) -> Option<Transmission> {
+        let limit = self.segment_packets(toi);
+        let max_loss = self.max_loss(toi);
+        let item = self.items.get_mut(&toi)?;
+        let mut pass = item.pass?;
+        let expand =
+            Expand { policy: &self.config.policy, requests: item.demands.len() as u32, max_loss };
+        let first = item.next_wanted_block(pass.next_block);
+        let mut plan = Vec::new();
+        let mut packets = 0;
+        let mut end = first.unwrap_or(pass.next_block);
+        let mut next = first;
+        while let Some(block) = next.filter(|_| packets < limit) {
+            packets +=
+                item.plan_pass_block(block, self.config.reschedule_whole, &expand, &mut plan);
+            end = block + 1;
+            next = item.next_wanted_block(end);
+        }
+        pass.next_block = end;
+        pass.planned = next.is_none();
+        pass.open += u32::from(!plan.is_empty());
+        item.pass = Some(pass);
+        let participants: BTreeSet<SessionId> = item
+            .demands
+            .iter()
+            .filter(|(_, demand)| {
+                first
+                    .and_then(|first| demand.missing.next_block(first))
+                    .is_some_and(|block| block < end)
+            })
+            .map(|(&session, _)| session)
+            .collect();
+        if pass.planned {
+            self.current_pass = None;
+            if pass.open == 0 {
+                self.end_pass(toi);
+            }
+        }
+        let first = first?;
+        let id = self.take_transmission_id();
+        let mut transmission = Transmission::new(id, toi, Purpose::Pass, first..end, plan);
+        transmission.participants = participants;
+        Some(transmission)
+    }
+
+    /// Plans the retransmission whose NAKs have been gathered the longest.
+    fn plan_repair(&mut self, now: Instant) -> Option<Transmission> {
+        let toi = self
+            .repairs
+            .iter()
+            .filter(|(_, repair)| repair.due <= now)
+            .min_by_key(|(_, repair)| repair.due)
+            .map(|(&toi, _)| toi)?;
+        let repair = self.repairs.remove(&toi)?;
+        let max_loss = self.max_loss(toi);
+        let item = self.items.get_mut(&toi)?;
+        let expand = Expand {
+            policy: &self.config.policy,
+            requests: repair.participants.len() as u32,
+            max_loss,
+        };
+        let first = repair.missing.next_block(0)?;
+        let mut plan = Vec::new();
+        let mut next = Some(first);
+        let mut end = first;
+        while let Some(block) = next {
+            item.plan_repair_block(block, &repair.missing, &expand, &mut plan);
+            end = block + 1;
+            next = repair.missing.next_block(end);
+        }
+        let id = self.take_transmission_id();
+        let mut transmission = Transmission::new(id, toi, Purpose::Repair, first..end, plan);
+        transmission.participants = repair.participants;
+        Some(transmission)
+    }
+
+    fn take_transmission_id(&mut self) -> u32 {
+        let id = self.next_transmission;
+        self.next_transmission = id.wrapping_add(1);
+        id
+    }
+
+    fn segment_packets(&self, toi: Toi) -> u32 {
+        let bytes = self.config.rate.bytes_in(self.config.segment);
+        let packets = bytes / self.config.packet_len.max(1) as u64;
+        let clients = self.items.get(&toi).map_or(0, |item| item.demands.len() as u64);
+        let stretch = 1 + clients / u64::from(self.config.segment_clients.max(1));
+        let packets = packets.saturating_mul(stretch);
+        u32::try_from(packets).unwrap_or(u32::MAX).max(self.config.segment_min_packets)
+    }
+
+    /// Greatest estimated loss among the clients that want an item.
+    fn max_loss(&self, toi: Toi) -> f64 {
+        let Some(item) = self.items.get(&toi) else { return 0.0 };
+        item.demands
+            .keys()
+            .filter_map(|session| self.clients.get(session))
+            .map(|client| client.loss)
+            .filter(|&loss| loss <= self.config.loss_cap)
+            .fold(0.0, f64::max)
+    }
+
+    /// How long a transmission waits so that its clients have joined, and, where the channel was
+    /// idle, so that others who want the item too can come in before it starts.
+    fn lead(&self, now: Instant, transmission: &Transmission, idle: bool) -> Duration {
+        let join = transmission
+            .participants
+            .iter()
+            .filter_map(|session| self.clients.get(session))
+            .filter(|client| client.listening_until < now)
+            .map(|client| client.rtt + self.config.join_lead)
+            .max();
+        let Some(join) = join.filter(|_| transmission.purpose == Purpose::Pass) else {
+            return Duration::ZERO;
+        };
+        if !idle {
+            return join;
+        }
+        let Some(item) = self.items.get(&transmission.toi) else { return join };
+        let item_time = self.config.rate.time_for(item.oti.object_len);
+        join.max(item_time.mul_f64(self.config.gather_fraction).min(self.config.gather_max))
+    }
+
+    fn note_listeners(&mut self, now: Instant, transmission: &Transmission) {
+        let packets = self.queued_packets + u64::from(transmission.packets);
+        let busy = self.config.rate.time_for(packets * self.config.packet_len as u64);
+        let until = transmission.not_before.max(now) + busy + LISTENS_ON;
+        for session in &transmission.participants {
+            if let Some(client) = self.clients.get_mut(session) {
+                client.listening_until = client.listening_until.max(until);
+            }
+        }
+    }
+
+    fn nak_spread(&self, clients: usize) -> Duration {
+        let (least, most) = self.config.nak_spread;
+        (self.config.nak_spread_per_client * clients as u32).clamp(least, most)
+    }
+
+    /// Tells a client that came late about transmissions of its item that are planned and, if
+    /// the policy says so, running [Repository §5.3].
+    pub(super) fn notify_late(&mut self, session: SessionId, toi: Toi) {
+        let mut announcements = Vec::new();
+        let mut nak_spread = Duration::ZERO;
+        for transmission in self.queue.iter_mut().filter(|t| t.toi == toi) {
+            let open = !transmission.started() || self.config.policy.notify;
+            if open && transmission.participants.insert(session) {
+                announcements.push(transmission.announcement());
+                nak_spread = nak_spread.max(transmission.nak_spread);
+            }
+        }
+        if !announcements.is_empty() {
+            let starts_in = Duration::ZERO;
+            self.say(session, ServerMessage::Announce { starts_in, nak_spread, announcements });
+        }
+    }
+
+    /// The last packet of the first transmission in line has left.
+    pub(super) fn finish_front(&mut self, now: Instant) {
+        let Some(transmission) = self.queue.pop_front() else { return };
+        self.waiting_for_start = false;
+        let toi = transmission.toi;
+        self.stats.transmissions += 1;
+        self.stats.repairs += u64::from(transmission.purpose == Purpose::Repair);
+        if let Some(item) = self.items.get_mut(&toi) {
+            for session in &transmission.participants {
+                if let Some(demand) = item.demands.get_mut(session) {
+                    demand.missing.clear(transmission.blocks.clone());
+                }
+            }
+        }
+        if transmission.purpose == Purpose::Pass {
+            self.close_segment(toi);
+        }
+        let slowest = transmission
+            .participants
+            .iter()
+            .filter_map(|session| self.clients.get(session))
+            .map(|client| client.rtt)
+            .max()
+            .unwrap_or_default();
+        let gather = transmission.nak_spread + slowest + self.config.nak_margin;
+        let ended =
+            Ended { gather_until: now + gather, unanswered: transmission.participants.clone() };
+        self.ended.insert((toi, transmission.id), ended);
+        self.ended_order.push_back((now + gather + REMEMBERED, toi, transmission.id));
+        self.fill_queue(now);
+        let goes_on = self.queue.front().is_some_and(|next| next.not_before <= now);
+        let listeners = if goes_on { transmission.nudged } else { transmission.participants };
+        for session in listeners {
+            self.say(session, ServerMessage::End { transmission: transmission.id });
+        }
+    }
+
+    /// A transmission of the pass over an item is over.
+    fn close_segment(&mut self, toi: Toi) {
+        let Some(item) = self.items.get_mut(&toi) else { return };
+        let Some(pass) = item.pass.as_mut() else { return };
+        pass.open = pass.open.saturating_sub(1);
+        if pass.planned && pass.open == 0 {
+            self.end_pass(toi);
+        }
+    }
+
+    /// The pass over an item is over: what clients still lack is pending again.
+    fn end_pass(&mut self, toi: Toi) {
+        let Some(item) = self.items.get_mut(&toi) else { return };
+        item.pass = None;
+        for (&session, demand) in &item.demands {
+            match demand.missing.symbols(&item.partition) {
+                0 => self.scheduler.remove(session, toi),
+                symbols => self.scheduler.resize(session, toi, symbols),
+            }
+        }
+        self.scheduler.unhold(toi);
+    }
+
+    /// Has the scheduler know that the client lacks so many symbols of the item.
+    pub(super) fn schedule(&mut self, now: Instant, session: SessionId, toi: Toi, symbols: u64) {
+        if symbols == 0 {
+            self.scheduler.remove(session, toi);
+        } else if self.scheduler.contains(session, toi) {
+            self.scheduler.resize(session, toi, symbols);
+        } else {
+            self.scheduler.add(now, session, toi, symbols);
+        }
+    }
+
+    /// The client wants no more of the item from the channel.
+    pub(super) fn drop_demand_of_channel(&mut self, now: Instant, session: SessionId, toi: Toi) {
+        self.scheduler.remove(session, toi);
+        let Some(item) = self.items.get_mut(&toi) else { return };
+        item.demands.remove(&session);
+        if item.demands.is_empty() {
+            return self.abandon(toi);
+        }
+        if let Some(repair) = self.repairs.get_mut(&toi) {
+            repair.participants.remove(&session);
+            if repair.participants.is_empty() {
+                self.repairs.remove(&toi);
+            }
+        }
+        self.on_answer(now, session, toi);
+        let mut closed = 0;
+        let mut unsent = 0;
+        let cut_short = self.config.cut_short;
+        self.queue.retain_mut(|transmission| {
+            if transmission.toi != toi || !transmission.participants.remove(&session) {
+                return true;
+            }
+            let keep =
+                !transmission.participants.is_empty() || (!cut_short && transmission.started());
+            if !keep {
+                closed += u32::from(transmission.purpose == Purpose::Pass);
+                unsent += u64::from(transmission.packets_left());
+            }
+            keep
+        });
+        self.queued_packets = self.queued_packets.saturating_sub(unsent);
+        self.waiting_for_start = false;
+        for _ in 0..closed {
+            self.close_segment(toi);
+        }
+    }
+
+    /// Nobody wants the item any more, or nobody can have it.
+    pub(super) fn abandon(&mut self, toi: Toi) {
+        self.items.remove(&toi);
+        self.repairs.remove(&toi);
+        let ended: Vec<_> = self.ended.range((toi, 0)..=(toi, u32::MAX)).map(|(&k, _)| k).collect();
+        for key in ended {
+            self.ended.remove(&key);
+        }
+        self.scheduler.unhold(toi);
+        if self.current_pass == Some(toi) {
+            self.current_pass = None;
+        }
+        let cut_short = self.config.cut_short;
+        let mut unsent = 0;
+        self.queue.retain(|transmission| {
+            let keep = transmission.toi != toi || (!cut_short && transmission.started());
+            if !keep {
+                unsent += u64::from(transmission.packets_left());
+            }
+            keep
+        });
+        self.queued_packets = self.queued_packets.saturating_sub(unsent);
+        self.waiting_for_symbols = false;
+        self.waiting_for_start = false;
+    }
+
+    /// Forgets transmissions about which no NAK is expected any more.
+    pub(super) fn forget_old_transmissions(&mut self, now: Instant) {
+        while let Some(&(until, toi, id)) = self.ended_order.front() {
+            if until > now {
+                break;
+            }
+            self.ended_order.pop_front();
+            self.ended.remove(&(toi, id));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A transmission: planned, announced, sent, and then the subject of NAKs.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::time::Duration;
+
+use umbel_wire::Toi;
+use umbel_wire::repository::{Announcement, SymbolRun};
+
+use crate::symbols::BlockId;
+use crate::{Instant, SessionId};
+
+/// Why a transmission is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The scheduler chose the item.
+    Pass,
+    /// NAKs were accepted.
+    Repair,
+}
+
+/// A planned or running transmission.
+#[derive(Debug)]
+pub(super) struct Transmission {
+    pub(super) id: u32,
+    pub(super) toi: Toi,
+    pub(super) purpose: Purpose,
+    pub(super) blocks: Range<u32>,
+    /// Not to start before this, so that clients can join.
+    pub(super) not_before: Instant,
+    pub(super) nak_spread: Duration,
+    pub(super) participants: BTreeSet<SessionId>,
+    /// Clients that believed too early that it was over.
+    pub(super) nudged: BTreeSet<SessionId>,
+    pub(super) packets: u32,
+    plan: Vec<SymbolRun>,
+    run: usize,
+    in_run: u32,
+    sent: u32,
+}
+
+impl Transmission {
+    pub(super) fn new(
+        id: u32,
+        toi: Toi,
+        purpose: Purpose,
+        blocks: Range<u32>,
+        plan: Vec<SymbolRun>,
+    ) -> Transmission {
+        let packets = plan.iter().map(|run| run.count).sum();
+        Transmission {
+            id,
+            toi,
+            purpose,
+            blocks,
+            not_before: Instant::EPOCH,
+            nak_spread: Duration::ZERO,
+            participants: BTreeSet::new(),
+            nudged: BTreeSet::new(),
+            packets,
+            plan,
+            run: 0,
+            in_run: 0,
+            sent: 0,
+        }
+    }
+
+    pub(super) fn announcement(&self) -> Announcement {
+        Announcement {
+            transmission: self.id,
+            toi: self.toi,
+            channel: 0,
+            first_block: self.blocks.start,
+            blocks: self.blocks.end - self.blocks.start,
+            packets: self.packets,
+        }
+    }
+
+    /// The runs of symbols in sending order.
+    pub(super) fn plan(&self) -> &[SymbolRun] {
+        &self.plan
+    }
+
+    /// The symbol that is sent next, and its packet's number.
+    pub(super) fn next_symbol(&self) -> Option<(BlockId, u32, u32)> {
+        let run = self.plan.get(self.run)?;
+        let block = BlockId { toi: self.toi, sbn: run.block };
+        Some((block, run.first_esi + self.in_run, self.sent))
+    }
+
+    /// Goes on to the next symbol; gives the block that it leaves, if it leaves one.
+    pub(super) fn advance(&mut self) -> Option<BlockId> {
+        let run = self.plan.get(self.run)?;
+        self.sent += 1;
+        self.in_run += 1;
+        if self.in_run < run.count {
+            return None;
+        }
+        let block = run.block;
+        self.in_run = 0;
+        self.run += 1;
+        let same_block = self.plan.get(self.run).is_some_and(|next| next.block == block);
+        (!same_block).then_some(BlockId { toi: self.toi, sbn: block })
+    }
+
+    pub(super) fn started(&self) -> bool {
+        self.sent > 0
+    }
+
+    pub(super) fn finished(&self) -> bool {
+        self.run >= self.plan.len()
+    }
+
+    pub(super) fn packets_left(&self) -> u32 {
+        self.packets - self.sent
+    }
+}
+
+/// A transmission whose last packet has left: NAKs about it are welcome.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// Until when NAKs are gathered.
+    pub(super) gather_until: Instant,
+    /// Clients that listened and have neither sent a NAK nor finished the item.
+    pub(super) unanswered: BTreeSet<SessionId>,
+}
+
+/// NAKs that were accepted and are gathered for one retransmission.
+#[derive(Debug)]
+pub(super) struct Repair {
+    pub(super) missing: crate::repository::missing::Missing,
+    pub(super) participants: BTreeSet<SessionId>,
+    /// When the retransmission may be planned.
+    pub(super) due: Instant,
+}

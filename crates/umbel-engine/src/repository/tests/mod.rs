@@ -1,0 +1,309 @@
+//! The engines against each other: a server and clients in virtual time.
+
+mod host;
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use umbel_wire::{Scheme, Toi};
+
+use self::host::{Object, SYMBOL, World, config};
+use crate::Engine;
+use crate::repository::drops::DropReason;
+use crate::repository::receiver::ReceiverEvent;
+use crate::repository::source::{SourceCommand, SourceEvent};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn objects(count: usize, symbols: usize) -> Vec<Object> {
+    let len = symbols * usize::from(SYMBOL) - 5;
+    (0..count).map(|i| Object::new(Scheme::ReedSolomon, len, 32, i as u64)).collect()
+}
+
+#[test]
+fn a_client_gets_exactly_what_it_asked_for() {
+    let mut world = World::new(config(), objects(4, 100), 1);
+    world.add_client(&[1, 3], 0.0);
+    assert!(world.run(MINUTE));
+    world.assert_has(0, &[1, 3]);
+    assert_eq!(world.clients[0].done.len(), 2);
+    assert_eq!(world.sent_packets, 200, "without loss every symbol is sent once");
+    assert_eq!(world.clients[0].engine.drops().total(), 0);
+}
+
+#[test]
+fn an_empty_item_needs_no_packet() {
+    let objects = vec![Object::new(Scheme::ReedSolomon, 0, 32, 0)];
+    let mut world = World::new(config(), objects, 1);
+    world.add_client(&[1], 0.5);
+    assert!(world.run(MINUTE));
+    world.assert_has(0, &[1]);
+    assert_eq!(world.sent_packets, 0);
+}
+
+#[test]
+fn the_example_of_the_paper_is_sent_in_its_order() {
+    // [Repository §2.2]: A wants 1, 2, 3; B wants 2, 4; C wants 2, 3.
+    let mut config = config();
+    config.lookahead = Duration::ZERO;
+    let mut world = World::new(config, objects(5, 32), 1);
+    // The channel is busy with another item while the three ask.
+    world.add_client(&[5], 0.0);
+    world.run_for(Duration::from_millis(20));
+    for items in [&[1, 2, 3][..], &[2, 4], &[2, 3]] {
+        world.add_client(items, 0.0);
+    }
+    assert!(world.run(MINUTE));
+    assert_eq!(world.order[..3], [Toi(5), Toi(2), Toi(3)]);
+    assert_eq!(world.sent_packets, 5 * 32);
+    for (client, items) in [(1, &[1, 2, 3][..]), (2, &[2, 4]), (3, &[2, 3])] {
+        world.assert_has(client, items);
+    }
+    // Items 1 and 4 tie, and the first comes first: A is done after 3 items, B after 4, C after 2.
+    let last = |c: usize| *world.clients[c].done.values().max().unwrap();
+    assert!(last(3) < last(1) && last(1) < last(2));
+}
+
+#[test]
+fn losses_are_repaired_for_every_client() {
+    for (seed, loss) in [(1, 0.01), (2, 0.05), (3, 0.2), (4, 0.5)] {
+        let mut world = World::new(config(), objects(2, 500), seed);
+        for _ in 0..8 {
+            world.add_client(&[1, 2], loss);
+        }
+        assert!(world.run(MINUTE * 5), "seed {seed} loss {loss}");
+        for client in 0..8 {
+            world.assert_has(client, &[1, 2]);
+        }
+        let least = 1000.0 / (1.0 - loss);
+        let sent = world.sent_packets as f64;
+        let limit = if loss < 0.3 { 1.35 } else { 1.8 };
+        assert!(sent < least * limit, "loss {loss}: {sent} packets, at least {least}");
+    }
+}
+
+#[test]
+fn one_lossy_client_does_not_hold_up_the_others_for_long() {
+    let mut world = World::new(config(), objects(3, 300), 5);
+    let good = world.add_client(&[1], 0.0);
+    world.add_client(&[1, 2, 3], 0.9);
+    assert!(world.run(MINUTE * 20));
+    world.assert_has(good, &[1]);
+    world.assert_has(1, &[1, 2, 3]);
+    let first = world.clients[good].done[&Toi(1)];
+    let packets = Duration::from_micros(704) * 300;
+    assert!(first - crate::Instant::from_nanos(1_000_000_000) < packets * 2);
+}
+
+#[test]
+fn a_late_client_is_told_of_the_transmission_under_way() {
+    let mut world = World::new(config(), objects(1, 400), 6);
+    world.add_client(&[1], 0.0);
+    world.run_for(Duration::from_millis(150));
+    world.add_client(&[1], 0.0);
+    assert!(world.run(MINUTE));
+    world.assert_has(0, &[1]);
+    world.assert_has(1, &[1]);
+    assert!(world.sent_packets < 700, "it missed less than {} packets", world.sent_packets - 400);
+}
+
+#[test]
+fn without_notification_a_late_client_waits_for_the_next_transmission() {
+    let mut config = config();
+    config.policy = "FEC(0)+R(inf)".parse().unwrap();
+    config.segment = Duration::MAX;
+    let mut world = World::new(config, objects(1, 400), 6);
+    world.add_client(&[1], 0.0);
+    world.run_for(Duration::from_millis(150));
+    world.add_client(&[1], 0.0);
+    assert!(world.run(MINUTE));
+    world.assert_has(1, &[1]);
+    assert!(world.sent_packets >= 750, "{}", world.sent_packets);
+}
+
+#[test]
+fn a_rescheduling_server_sends_no_repair() {
+    let mut config = config();
+    config.policy = "FEC(0)+R(0)".parse().unwrap();
+    let mut world = World::new(config, objects(3, 60), 7);
+    for _ in 0..5 {
+        world.add_client(&[1, 2, 3], 0.1);
+    }
+    assert!(world.run(MINUTE));
+    for client in 0..5 {
+        world.assert_has(client, &[1, 2, 3]);
+    }
+    assert_eq!(world.source.stats().repairs, 0);
+    assert!(world.source.stats().naks > 0);
+}
+
+#[test]
+fn later_transmissions_send_symbols_that_were_not_sent_before() {
+    let mut config = config();
+    config.policy = "FEC(0)+R(0)".parse().unwrap();
+    config.reschedule_whole = true;
+    let mut world = World::new(config, objects(1, 32), 8);
+    world.add_client(&[1], 0.3);
+    assert!(world.run(MINUTE));
+    world.assert_has(0, &[1]);
+    let asked = &world.source.symbols_mut().asked;
+    assert!(asked.len() > 32);
+    assert!(asked.values().all(|&times| times == 1), "a symbol was sent twice: {asked:?}");
+}
+
+#[test]
+fn exact_packets_are_repaired_exactly() {
+    let len = 200 * usize::from(SYMBOL);
+    let objects = vec![Object::new(Scheme::NoCode, len, 32, 1)];
+    let mut world = World::new(config(), objects, 9);
+    for _ in 0..4 {
+        world.add_client(&[1], 0.1);
+    }
+    assert!(world.run(MINUTE));
+    for client in 0..4 {
+        world.assert_has(client, &[1]);
+    }
+    assert!(world.sent_packets < 400);
+}
+
+#[test]
+fn raptorq_asks_for_more_when_a_block_cannot_be_restored() {
+    let len = 300 * usize::from(SYMBOL);
+    let objects = vec![Object::new(Scheme::RaptorQ, len, 300, 1)];
+    let mut world = World::new(config(), objects, 10);
+    for _ in 0..4 {
+        world.add_client(&[1], 0.2);
+    }
+    assert!(world.run(MINUTE));
+    for client in 0..4 {
+        world.assert_has(client, &[1]);
+    }
+}
+
+#[test]
+fn clients_join_only_while_something_wanted_is_announced() {
+    let mut config = config();
+    config.lookahead = Duration::ZERO;
+    let mut world = World::new(config, objects(3, 2000), 11);
+    world.add_client(&[1], 0.0);
+    world.add_client(&[2, 3], 0.0);
+    assert!(world.run(MINUTE));
+    assert!(world.clients[0].packets <= 2010, "{}", world.clients[0].packets);
+    assert!(world.clients.iter().all(|client| !client.joined));
+}
+
+#[test]
+fn a_client_that_multicast_does_not_reach_goes_on_by_unicast_and_back() {
+    let mut world = World::new(config(), objects(2, 400), 12);
+    let deaf = world.add_client(&[1, 2], 0.0);
+    world.clients[deaf].deaf = true;
+    world.run_for(Duration::from_millis(6_500));
+    assert!(
+        matches!(world.clients[deaf].events.last(), Some(ReceiverEvent::Fallback { .. })),
+        "{:?}",
+        world.clients[deaf].events.last()
+    );
+    world.clients[deaf].deaf = false;
+    assert!(world.run(MINUTE));
+    world.assert_has(deaf, &[1, 2]);
+    assert!(world.clients[deaf].events.contains(&ReceiverEvent::MulticastBack));
+    assert!(world.source_events.iter().any(|e| matches!(e, SourceEvent::StopUnicast { .. })));
+}
+
+#[test]
+fn an_item_that_vanishes_is_reported_and_the_others_go_on() {
+    let mut world = World::new(config(), objects(2, 100), 13);
+    world.source.symbols_mut().gone.insert(Toi(1));
+    world.add_client(&[1, 2], 0.1);
+    assert!(world.run(MINUTE));
+    world.assert_has(0, &[2]);
+    assert_eq!(world.clients[0].gone[&Toi(1)], "it was deleted");
+}
+
+#[test]
+fn a_client_that_leaves_stops_its_transmissions() {
+    let mut world = World::new(config(), objects(1, 10_000), 14);
+    world.add_client(&[1], 0.0);
+    world.run_for(Duration::from_millis(500));
+    world.close(0);
+    let sent = world.sent_packets;
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(world.sent_packets, sent);
+    assert_eq!(world.source.pending_items(), 0);
+}
+
+#[test]
+fn a_wrong_token_is_refused() {
+    let mut config = config();
+    config.token = Some("secret".to_owned());
+    let mut world = World::new(config, objects(1, 10), 15);
+    world.add_client(&[1], 0.0);
+    world.run_for(Duration::from_secs(1));
+    assert!(world.clients[0].refused);
+    assert_eq!(world.sent_packets, 0);
+    assert!(world.source.drops().of(DropReason::NotAdmitted) > 0);
+}
+
+#[test]
+fn a_full_sink_only_delays() {
+    let mut world = World::new(config(), objects(1, 200), 16);
+    world.add_client(&[1], 0.0);
+    world.clients[0].engine.sink_mut().refuse = true;
+    world.run_for(Duration::from_millis(100));
+    world.clients[0].engine.sink_mut().refuse = false;
+    assert!(world.run(MINUTE));
+    world.assert_has(0, &[1]);
+    assert!(world.clients[0].engine.drops().of(DropReason::NoRoom) > 0);
+}
+
+#[test]
+fn symbols_that_are_not_ready_are_waited_for() {
+    let mut world = World::new(config(), objects(1, 20), 17);
+    world.add_client(&[1], 0.0);
+    world.source.handle_command(world.now, SourceCommand::SymbolsReady).unwrap();
+    assert!(world.run(MINUTE));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_client_gets_every_byte_whatever_the_network_does(
+        seed: u64,
+        clients in prop::collection::vec((0.0..0.6_f64, 1_u32..8, 0_u64..400), 1..6),
+        source_loss in 0.0..0.2_f64,
+        duplicate in 0.0..0.3_f64,
+        jitter_ms in 0_u64..30,
+        latency_ms in 0_u64..60,
+        policy in prop::sample::select(vec![
+            "FEC(0)+R(inf)", "FEC(0)+R(0)", "FEC(0.1)+R(10)", "FEC(0.05R)+R(0)+notify",
+            "FEC(0.1/R)+R(inf)+notify", "FEC(1loss)+R(inf)+notify", "FEC(2loss)+R(3)",
+        ]),
+        scheduler in prop::sample::select(vec!["rq", "rq-fill", "rxw", "mrf", "fcfs"]),
+        lookahead_ms in prop::sample::select(vec![0_u64, 10, 50]),
+        whole: bool,
+    ) {
+        let mut config = config();
+        config.policy = policy.parse().unwrap();
+        config.scheduler = scheduler.parse().unwrap();
+        config.lookahead = Duration::from_millis(lookahead_ms);
+        config.reschedule_whole = whole;
+        let mut world = World::new(config, objects(3, 130), seed);
+        world.source_loss = source_loss;
+        world.duplicate = duplicate;
+        world.jitter = Duration::from_millis(jitter_ms);
+        world.latency = Duration::from_millis(latency_ms);
+        let wants: Vec<Vec<u32>> = clients
+            .iter()
+            .map(|&(_, mask, _)| (1..=3).filter(|item| mask & (1 << (item - 1)) != 0).collect())
+            .collect();
+        for (&(loss, _, pause_ms), wanted) in clients.iter().zip(&wants) {
+            world.run_for(Duration::from_millis(pause_ms));
+            world.add_client(wanted, loss);
+        }
+        prop_assert!(world.run(MINUTE * 30));
+        for (client, wanted) in wants.iter().enumerate() {
+            world.assert_has(client, wanted);
+        }
+    }
+}
