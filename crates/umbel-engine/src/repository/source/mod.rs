@@ -38,7 +38,7 @@ use self::transmission::{Ended, Repair, Transmission};
 use super::config::SourceConfig;
 use super::drops::{DropReason, Drops};
 use super::scheduler::Scheduler;
-use crate::symbols::{Load, SymbolSource};
+use crate::symbols::{BlockId, Load, SymbolSource};
 use crate::{Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf};
 
 /// What the server's application asks for or answers.
@@ -344,7 +344,7 @@ impl<S: SymbolSource> Source<S> {
                 break;
             }
             let Some((block, esi, index)) = front.next_symbol() else { continue };
-            let id = front.id;
+            let (id, oti) = (front.id, front.oti);
             match self.symbols.symbol(block, esi) {
                 Load::Ready(symbol) => {
                     if !buf.is_empty() && symbol.len() > first_len {
@@ -354,7 +354,7 @@ impl<S: SymbolSource> Source<S> {
                         first_len = symbol.len();
                     }
                     let shorter = symbol.len() < first_len;
-                    let len = self.push_packet(buf, (id, index), block, esi, symbol);
+                    let len = self.push_packet(buf, (id, index), oti, (block, esi), symbol);
                     self.stats.packets += 1;
                     self.queued_packets = self.queued_packets.saturating_sub(1);
                     self.stats.bytes += len as u64;
@@ -384,20 +384,19 @@ impl<S: SymbolSource> Source<S> {
         &self,
         buf: &mut TransmitBuf,
         (transmission, index): (u32, u32),
-        block: crate::symbols::BlockId,
-        esi: u32,
+        oti: Oti,
+        (block, esi): (BlockId, u32),
         symbol: bytes::Bytes,
     ) -> usize {
-        let Some(item) = self.items.get(&block.toi) else { return 0 };
         let header = umbel_wire::alc::DataHeader {
             tsi: self.config.tsi,
             toi: block.toi,
             transmission,
             index,
-            scheme: item.oti.scheme,
+            scheme: oti.scheme,
             sbn: block.sbn,
             esi,
-            oti: self.config.oti_in_packets.then_some(item.oti),
+            oti: self.config.oti_in_packets.then_some(oti),
             close_session: false,
             close_object: false,
         };

@@ -85,6 +85,7 @@ impl<S: SymbolSource> Source<S> {
         let mut pass = item.pass?;
         let expand =
             Expand { policy: &self.config.policy, requests: item.demands.len() as u32, max_loss };
+        let oti = item.oti;
         let first = item.next_wanted_block(pass.next_block);
         let mut plan = Vec::new();
         let mut packets = 0;
@@ -118,7 +119,7 @@ impl<S: SymbolSource> Source<S> {
         }
         let first = first?;
         let id = self.take_transmission_id();
-        let mut transmission = Transmission::new(id, toi, Purpose::Pass, first..end, plan);
+        let mut transmission = Transmission::new(id, (toi, oti), Purpose::Pass, first..end, plan);
         transmission.participants = participants;
         Some(transmission)
     }
@@ -139,6 +140,7 @@ impl<S: SymbolSource> Source<S> {
             requests: repair.participants.len() as u32,
             max_loss,
         };
+        let oti = item.oti;
         let first = repair.missing.next_block(0)?;
         let mut plan = Vec::new();
         let mut next = Some(first);
@@ -149,7 +151,7 @@ impl<S: SymbolSource> Source<S> {
             next = repair.missing.next_block(end);
         }
         let id = self.take_transmission_id();
-        let mut transmission = Transmission::new(id, toi, Purpose::Repair, first..end, plan);
+        let mut transmission = Transmission::new(id, (toi, oti), Purpose::Repair, first..end, plan);
         transmission.participants = repair.participants;
         Some(transmission)
     }
@@ -312,7 +314,7 @@ impl<S: SymbolSource> Source<S> {
         let Some(item) = self.items.get_mut(&toi) else { return };
         item.demands.remove(&session);
         if item.demands.is_empty() {
-            return self.abandon(toi);
+            return self.abandon(toi, self.config.cut_short);
         }
         if let Some(repair) = self.repairs.get_mut(&toi) {
             repair.participants.remove(&session);
@@ -321,30 +323,47 @@ impl<S: SymbolSource> Source<S> {
             }
         }
         self.on_answer(now, session, toi);
-        let mut closed = 0;
-        let mut unsent = 0;
         let cut_short = self.config.cut_short;
-        self.queue.retain_mut(|transmission| {
-            if transmission.toi != toi || !transmission.participants.remove(&session) {
-                return true;
-            }
-            let keep =
-                !transmission.participants.is_empty() || (!cut_short && transmission.started());
-            if !keep {
-                closed += u32::from(transmission.purpose == Purpose::Pass);
-                unsent += u64::from(transmission.packets_left());
-            }
-            keep
+        let dropped = self.drop_transmissions(|transmission| {
+            transmission.toi == toi
+                && transmission.participants.remove(&session)
+                && transmission.participants.is_empty()
+                && (cut_short || !transmission.started())
         });
-        self.queued_packets = self.queued_packets.saturating_sub(unsent);
-        self.waiting_for_start = false;
-        for _ in 0..closed {
-            self.close_segment(toi);
+        for purpose in dropped {
+            if purpose == Purpose::Pass {
+                self.close_segment(toi);
+            }
         }
     }
 
+    /// Takes transmissions out of the line, and gives what they were for.
+    fn drop_transmissions(
+        &mut self,
+        mut drop: impl FnMut(&mut Transmission) -> bool,
+    ) -> Vec<Purpose> {
+        let mut dropped = Vec::new();
+        let (symbols, queued) = (&mut self.symbols, &mut self.queued_packets);
+        self.queue.retain_mut(|transmission| {
+            if !drop(transmission) {
+                return true;
+            }
+            *queued = queued.saturating_sub(u64::from(transmission.packets_left()));
+            for run in transmission.plan() {
+                symbols.release(BlockId { toi: transmission.toi, sbn: run.block });
+            }
+            dropped.push(transmission.purpose);
+            false
+        });
+        if !dropped.is_empty() {
+            self.waiting_for_start = false;
+            self.waiting_for_symbols = false;
+        }
+        dropped
+    }
+
     /// Nobody wants the item any more, or nobody can have it.
-    pub(super) fn abandon(&mut self, toi: Toi) {
+    pub(super) fn abandon(&mut self, toi: Toi, cut_short: bool) {
         self.items.remove(&toi);
         self.repairs.remove(&toi);
         let ended: Vec<_> = self.ended.range((toi, 0)..=(toi, u32::MAX)).map(|(&k, _)| k).collect();
@@ -355,18 +374,9 @@ impl<S: SymbolSource> Source<S> {
         if self.current_pass == Some(toi) {
             self.current_pass = None;
         }
-        let cut_short = self.config.cut_short;
-        let mut unsent = 0;
-        self.queue.retain(|transmission| {
-            let keep = transmission.toi != toi || (!cut_short && transmission.started());
-            if !keep {
-                unsent += u64::from(transmission.packets_left());
-            }
-            keep
+        self.drop_transmissions(|transmission| {
+            transmission.toi == toi && (cut_short || !transmission.started())
         });
-        self.queued_packets = self.queued_packets.saturating_sub(unsent);
-        self.waiting_for_symbols = false;
-        self.waiting_for_start = false;
     }
 
     /// Forgets transmissions about which no NAK is expected any more.

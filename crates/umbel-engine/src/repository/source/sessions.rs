@@ -279,7 +279,7 @@ impl<S: SymbolSource> Source<S> {
             self.drop_demand(now, session, toi);
             self.say(session, ServerMessage::Gone { toi, reason: reason.to_owned() });
         }
-        self.abandon(toi);
+        self.abandon(toi, true);
         self.events.push_back(SourceEvent::ItemLost { toi, reason: reason.to_owned() });
     }
 }

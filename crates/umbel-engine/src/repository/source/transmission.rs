@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 
-use umbel_wire::Toi;
 use umbel_wire::repository::{Announcement, SymbolRun};
+use umbel_wire::{Oti, Toi};
 
 use crate::symbols::BlockId;
 use crate::{Instant, SessionId};
@@ -24,6 +24,7 @@ pub(super) enum Purpose {
 pub(super) struct Transmission {
     pub(super) id: u32,
     pub(super) toi: Toi,
+    pub(super) oti: Oti,
     pub(super) purpose: Purpose,
     pub(super) blocks: Range<u32>,
     /// Not to start before this, so that clients can join.
@@ -42,7 +43,7 @@ pub(super) struct Transmission {
 impl Transmission {
     pub(super) fn new(
         id: u32,
-        toi: Toi,
+        (toi, oti): (Toi, Oti),
         purpose: Purpose,
         blocks: Range<u32>,
         plan: Vec<SymbolRun>,
@@ -51,6 +52,7 @@ impl Transmission {
         Transmission {
             id,
             toi,
+            oti,
             purpose,
             blocks,
             not_before: Instant::EPOCH,
