@@ -1,23 +1,26 @@
 //! Why a partition or a code refuses what it was given.
 
-use umbel_wire::Scheme;
+use umbel_wire::{OtiError, Scheme};
 
 /// What is wrong with the parameters or the symbols handed to this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FecError {
+    /// The object transmission information describes no object.
+    #[error(transparent)]
+    Oti(OtiError),
+    /// The scheme's source block number cannot number all blocks; more symbols a block help.
+    #[error("{blocks} source blocks are more than {scheme:?} can number ({max})")]
+    TooManyBlocks {
+        /// The scheme.
+        scheme: Scheme,
+        /// Source blocks that the object would have.
+        blocks: u64,
+        /// Source blocks that the scheme can number.
+        max: u64,
+    },
     /// The encoding symbol length is 0.
     #[error("the encoding symbol length is 0")]
     NoSymbolLen,
-    /// The object is longer than the scheme's object transmission information can say.
-    #[error("an object of {len} bytes is longer than {scheme:?} allows ({max} bytes)")]
-    ObjectTooLong {
-        /// The scheme.
-        scheme: Scheme,
-        /// Bytes of the object.
-        len: u64,
-        /// Most bytes that the scheme allows.
-        max: u64,
-    },
     /// The number of source symbols of a block is 0 or more than the scheme allows.
     #[error("{symbols} source symbols a block are not in 1..={max} of {scheme:?}")]
     BlockSymbols {
@@ -27,24 +30,6 @@ pub enum FecError {
         symbols: u32,
         /// Most source symbols that the scheme allows.
         max: u32,
-    },
-    /// A Reed–Solomon block would have fewer encoding than source symbols, or more than 255.
-    #[error("{symbols} encoding symbols a block are not in {min}..=255")]
-    EncodingSymbols {
-        /// Encoding symbols asked for.
-        symbols: u32,
-        /// Source symbols of the longest block.
-        min: u32,
-    },
-    /// The scheme's source block number cannot number all blocks.
-    #[error("{blocks} source blocks are more than {scheme:?} can number ({max})")]
-    TooManyBlocks {
-        /// The scheme.
-        scheme: Scheme,
-        /// Source blocks of the object.
-        blocks: u64,
-        /// Source blocks that the scheme can number.
-        max: u64,
     },
     /// A buffer that must hold a source block, or the symbols asked for, has another length.
     #[error("a buffer of {len} bytes where {expected} are needed")]
@@ -98,4 +83,15 @@ pub enum FecError {
         /// How many to hold before trying again.
         wanted: u32,
     },
+}
+
+impl From<OtiError> for FecError {
+    fn from(error: OtiError) -> FecError {
+        match error {
+            OtiError::Blocks { scheme, blocks, limit } => {
+                FecError::TooManyBlocks { scheme, blocks, max: u64::from(limit) }
+            }
+            other => FecError::Oti(other),
+        }
+    }
 }

@@ -13,12 +13,6 @@ pub(crate) const RAPTORQ_MAX_ENCODING_SYMBOLS: u32 = 1 << 24;
 /// Encoding symbols in a Reed–Solomon block: n of the code over GF(2^8) [RFC 5510 §8.2.1].
 pub(crate) const REED_SOLOMON_MAX_SYMBOLS: u32 = 255;
 
-/// Most bytes of an object whose length a 48-bit field says [RFC 5445 §3.2.2, RFC 5510 §5.1.3].
-const MAX_LEN_48_BITS: u64 = (1 << 48) - 1;
-/// Most bytes of an object in RaptorQ: 56,403 symbols of 65,535 bytes in each of 255 blocks
-/// [RFC 6330 §4.4.1.2, erratum 5548].
-const RAPTORQ_MAX_LEN: u64 = 942_574_504_275;
-
 /// Which bytes of an object make which source symbol of which block [RFC 5052 §9.1].
 ///
 /// All blocks have the same number of symbols, or the first ones have one more than the others,
@@ -64,15 +58,11 @@ impl Partition {
     /// # Errors
     ///
     /// When the symbol length, the symbols of a block, the object's length or the number of blocks
-    /// that results is not in the range of the scheme.
+    /// that results is not in the range of the scheme ([`Oti::check`]).
     pub fn new(oti: &Oti) -> Result<Partition, FecError> {
-        let limits = Limits::of(oti.scheme);
-        limits.check(oti)?;
+        oti.check()?;
         let symbols = oti.object_len.div_ceil(u64::from(oti.symbol_len));
         let blocks = symbols.div_ceil(u64::from(oti.max_block_symbols));
-        if blocks > limits.blocks {
-            return Err(FecError::TooManyBlocks { scheme: oti.scheme, blocks, max: limits.blocks });
-        }
         let (small, large_blocks) = match blocks {
             0 => (0, 0),
             _ => (symbols / blocks, symbols % blocks),
@@ -166,55 +156,143 @@ impl Partition {
     }
 }
 
-/// What the fields of a scheme's headers can say.
-struct Limits {
-    object_len: u64,
-    blocks: u64,
-    block_symbols: u32,
-}
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
 
-impl Limits {
-    const fn of(scheme: Scheme) -> Limits {
-        match scheme {
-            // A 16-bit source block number, a 16-bit encoding symbol ID [RFC 5445 §3.2.1].
-            Scheme::NoCode => {
-                Limits { object_len: MAX_LEN_48_BITS, blocks: 1 << 16, block_symbols: 65_535 }
-            }
-            // 24 bits and 8 bits [RFC 5510 §5.1.1].
-            Scheme::ReedSolomon => Limits {
-                object_len: MAX_LEN_48_BITS,
-                blocks: 1 << 24,
-                block_symbols: REED_SOLOMON_MAX_SYMBOLS,
-            },
-            // 8 bits and 24 bits [RFC 6330 §3.2].
-            Scheme::RaptorQ => Limits {
-                object_len: RAPTORQ_MAX_LEN,
-                blocks: 256,
-                block_symbols: RAPTORQ_MAX_SYMBOLS,
-            },
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+    const TIB: u64 = 1 << 40;
+
+    fn oti(scheme: Scheme, object_len: u64, symbol_len: u16, max_block_symbols: u16) -> Oti {
+        Oti { scheme, object_len, symbol_len, max_block_symbols, max_encoding_symbols: 255 }
+    }
+
+    fn split(object_len: u64, symbol_len: u16, max_block_symbols: u16) -> Partition {
+        let oti = oti(Scheme::ReedSolomon, object_len, symbol_len, max_block_symbols);
+        Partition::new(&oti).unwrap()
+    }
+
+    #[test]
+    fn an_empty_object_has_no_blocks() {
+        let partition = split(0, 1376, 128);
+        assert_eq!((partition.blocks(), partition.total_source_symbols()), (0, 0));
+        assert_eq!(partition.block_symbols(0), 0);
+        assert_eq!(partition.max_encoding_symbols(0), 0);
+        assert_eq!(partition.block_range(0), 0..0);
+        assert_eq!(partition.symbol_range(0, 0), 0..0);
+    }
+
+    #[test]
+    fn the_first_blocks_are_one_symbol_longer() {
+        // T = 10, N = 3, A_large = 4, A_small = 3, I = 1 [RFC 5052 §9.1].
+        let partition = split(98, 10, 4);
+        assert_eq!(partition.blocks(), 3);
+        assert_eq!([0, 1, 2, 3].map(|sbn| partition.block_symbols(sbn)), [4, 3, 3, 0]);
+        assert_eq!([0, 1, 2].map(|sbn| partition.block_range(sbn)), [0..40, 40..70, 70..98]);
+        assert_eq!(partition.symbol_range(1, 0), 40..50);
+        assert_eq!(partition.symbol_range(2, 2), 90..98);
+        assert_eq!(partition.symbol_range(2, 3), 98..98);
+        assert_eq!(partition.symbol_range(3, 0), 98..98);
+    }
+
+    #[test]
+    fn blocks_are_equal_where_they_can_be() {
+        let partition = split(128 * 1376 * 7, 1376, 128);
+        assert_eq!(partition.blocks(), 7);
+        assert!((0..7).all(|sbn| partition.block_symbols(sbn) == 128));
+        assert_eq!(partition.block_range(6).end, 128 * 1376 * 7);
+    }
+
+    #[test]
+    fn a_tebibyte_is_split() {
+        let partition = split(TIB, 1376, 128);
+        assert_eq!(partition.total_source_symbols(), TIB.div_ceil(1376));
+        let last = partition.blocks() - 1;
+        assert_eq!(partition.block_range(last).end, TIB);
+        assert_eq!(partition.symbol_range(last, partition.block_symbols(last) - 1).end, TIB);
+    }
+
+    #[test]
+    fn says_how_many_encoding_symbols_a_block_can_have() {
+        let pool = |scheme, encoding| {
+            let oti = Oti { max_encoding_symbols: encoding, ..oti(scheme, 100_000, 1000, 60) };
+            Partition::new(&oti).unwrap().max_encoding_symbols(1)
+        };
+        assert_eq!(pool(Scheme::ReedSolomon, 255), 255);
+        assert_eq!(pool(Scheme::ReedSolomon, 60), 60);
+        assert_eq!(pool(Scheme::NoCode, 255), 50);
+        assert_eq!(pool(Scheme::RaptorQ, 255), 1 << 24);
+    }
+
+    #[test]
+    fn refuses_objects_that_have_too_many_blocks() {
+        let blocks = |oti: Oti| match Partition::new(&oti) {
+            Ok(partition) => Ok(partition.blocks()),
+            Err(FecError::TooManyBlocks { blocks, max, .. }) => Err((blocks, max)),
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(blocks(oti(Scheme::ReedSolomon, 1 << 24, 1, 1)), Ok(1 << 24));
+        let most = 1 << 24;
+        assert_eq!(blocks(oti(Scheme::ReedSolomon, (1 << 24) + 1, 1, 1)), Err((most + 1, 1 << 24)));
+        assert_eq!(blocks(oti(Scheme::NoCode, 1 << 16, 1, 1)), Ok(1 << 16));
+        assert_eq!(blocks(oti(Scheme::NoCode, TIB, 1376, 64)).unwrap_err().1, 1 << 16);
+        assert_eq!(blocks(oti(Scheme::RaptorQ, 255 * KIB, 1024, 1)), Ok(255));
+        assert_eq!(blocks(oti(Scheme::RaptorQ, 257 * KIB, 1024, 1)), Err((257, 255)));
+    }
+
+    #[test]
+    fn refuses_parameters_that_no_scheme_has() {
+        for bad in [
+            oti(Scheme::ReedSolomon, 1, 0, 128),
+            oti(Scheme::ReedSolomon, 1, 1376, 0),
+            oti(Scheme::ReedSolomon, 1, 1376, 256),
+            oti(Scheme::RaptorQ, 1, 1376, 56_404),
+            oti(Scheme::NoCode, u64::MAX, 1376, 128),
+            Oti { max_encoding_symbols: 127, ..oti(Scheme::ReedSolomon, 1, 1376, 128) },
+            Oti { max_encoding_symbols: 256, ..oti(Scheme::ReedSolomon, 1, 1376, 128) },
+        ] {
+            assert!(matches!(Partition::new(&bad), Err(FecError::Oti(_))), "{bad:?}");
         }
     }
 
-    /// Checks all but the number of blocks.
-    fn check(&self, oti: &Oti) -> Result<(), FecError> {
-        let scheme = oti.scheme;
-        if oti.symbol_len == 0 {
-            return Err(FecError::NoSymbolLen);
+    fn any_object() -> impl Strategy<Value = Oti> {
+        let scheme =
+            prop_oneof![Just(Scheme::NoCode), Just(Scheme::ReedSolomon), Just(Scheme::RaptorQ)];
+        let len = prop_oneof![0..100_000u64, 0..=TIB];
+        (scheme, len, 1..=9000u16, 1..=255u16)
+            .prop_map(|(scheme, len, symbol_len, block)| oti(scheme, len, symbol_len, block))
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_cover_the_object_exactly(oti in any_object()) {
+            let Ok(partition) = Partition::new(&oti) else { return Ok(()) };
+            let blocks = partition.blocks();
+            // Every block of small objects, the ends and the middle of large ones.
+            let middle = [partition.large_blocks, blocks / 2].map(|b| b.saturating_sub(2)..b + 2);
+            let some = (0..blocks.min(300)).chain(middle.into_iter().flatten());
+            for sbn in some.chain(blocks.saturating_sub(2)..blocks).filter(|&sbn| sbn < blocks) {
+                let k = partition.block_symbols(sbn);
+                prop_assert!((1..=u32::from(oti.max_block_symbols)).contains(&k));
+                prop_assert!(k == partition.block_symbols(0) || k + 1 == partition.block_symbols(0));
+                let range = partition.block_range(sbn);
+                prop_assert_eq!(range.end, partition.block_range(sbn + 1).start);
+                let mut at = range.start;
+                for esi in 0..k {
+                    let symbol = partition.symbol_range(sbn, esi);
+                    prop_assert_eq!(symbol.start, at);
+                    let short = sbn + 1 == blocks && esi + 1 == k;
+                    let full = symbol.end - symbol.start == u64::from(oti.symbol_len);
+                    prop_assert!(full || short && !symbol.is_empty());
+                    at = symbol.end;
+                }
+                prop_assert_eq!(at, range.end);
+                prop_assert_eq!(partition.symbol_range(sbn, k), oti.object_len..oti.object_len);
+            }
+            prop_assert_eq!(partition.block_range(0).start, 0);
+            prop_assert_eq!(partition.block_range(blocks), oti.object_len..oti.object_len);
         }
-        if oti.object_len > self.object_len {
-            let max = self.object_len;
-            return Err(FecError::ObjectTooLong { scheme, len: oti.object_len, max });
-        }
-        let symbols = u32::from(oti.max_block_symbols);
-        if symbols == 0 || symbols > self.block_symbols {
-            return Err(FecError::BlockSymbols { scheme, symbols, max: self.block_symbols });
-        }
-        let encoding = u32::from(oti.max_encoding_symbols);
-        if scheme == Scheme::ReedSolomon
-            && !(symbols..=REED_SOLOMON_MAX_SYMBOLS).contains(&encoding)
-        {
-            return Err(FecError::EncodingSymbols { symbols: encoding, min: symbols });
-        }
-        Ok(())
     }
 }
