@@ -5,6 +5,7 @@
 
 pub mod buffers;
 pub mod clock;
+pub mod driver;
 pub mod interface;
 pub mod pacer;
 pub mod session;

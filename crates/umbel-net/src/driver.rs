@@ -1,0 +1,346 @@
+//! The loop that drives an engine: sockets, sessions and the clock on one side, the engine on
+//! the other.
+//!
+//! The engine stays on one thread. Other threads reach it through its [`Mailbox`]; it reaches
+//! sessions through [`Host::post`], which must not block.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver as Inbox, Sender as Outbox, TryRecvError};
+use umbel_engine::{
+    Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf,
+};
+
+use crate::clock::Clock;
+use crate::pacer::Pacer;
+use crate::udp::{JoinError, Receiver, SendError, Sender};
+use crate::wake::{self, Waker};
+
+/// What reaches an engine from other threads.
+#[derive(Debug)]
+pub enum Input<C> {
+    /// A command of the application.
+    Command(C),
+    /// A control message of a session.
+    Message(SessionId, Bytes),
+    /// Nothing: the host wants its [`Host::woken`] called.
+    Nudge,
+    /// End the loop.
+    Stop,
+}
+
+/// Hands input to an engine's thread. Clones lead to the same engine.
+#[derive(Debug)]
+pub struct Mailbox<C> {
+    outbox: Outbox<Input<C>>,
+    waker: Waker,
+}
+
+impl<C> Clone for Mailbox<C> {
+    fn clone(&self) -> Mailbox<C> {
+        Mailbox { outbox: self.outbox.clone(), waker: self.waker.clone() }
+    }
+}
+
+impl<C> Mailbox<C> {
+    /// Puts input into the line. It is lost if the loop has ended.
+    pub fn put(&self, input: Input<C>) {
+        if self.outbox.send(input).is_ok() {
+            self.waker.wake();
+        }
+    }
+
+    /// Puts a command into the line.
+    pub fn command(&self, command: C) {
+        self.put(Input::Command(command));
+    }
+}
+
+/// The application side of an engine.
+pub trait Host<E: Engine> {
+    /// Sends a control message on a session. Must not block.
+    fn post(&mut self, session: SessionId, message: Bytes);
+
+    /// Does what the engine asks for or tells. Commands to the engine can be given at once.
+    fn event(&mut self, now: Instant, engine: &mut E, io: &mut Io, event: E::Event);
+
+    /// Called after input came from other threads.
+    fn woken(&mut self, _now: Instant, _engine: &mut E, _io: &mut Io) {}
+
+    /// Called about every [`Driver::TICK`] and with what the sockets have counted: a good time to
+    /// publish a status.
+    fn tick(&mut self, _now: Instant, _engine: &mut E, _io: &mut Io) {}
+
+    /// Called when a channel cannot be joined.
+    ///
+    /// # Errors
+    ///
+    /// The error, if the loop cannot go on without the channel; that is the default.
+    fn join_failed(&mut self, error: JoinError) -> Result<(), JoinError> {
+        Err(error)
+    }
+
+    /// Called when a command is refused.
+    fn refused(&mut self, _error: E::CommandError) {}
+
+    /// Whether the loop should go on.
+    fn goes_on(&self) -> bool {
+        true
+    }
+}
+
+/// The sockets of a driver.
+#[derive(Debug, Default)]
+pub struct Io {
+    /// Sends data packets, as the pacer lets them.
+    pub sender: Option<(Sender, Pacer)>,
+    /// Receives channels.
+    pub receiver: Option<Receiver>,
+    /// The last error that passed by itself.
+    pub transient_error: Option<SendError>,
+}
+
+/// Why a loop ended.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// A data packet cannot be sent, and never will.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// A channel cannot be joined.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The system refuses to wait or to receive.
+    #[error("cannot receive: {0}")]
+    Receive(#[from] std::io::Error),
+}
+
+/// Drives one engine.
+#[derive(Debug)]
+pub struct Driver<E: Engine, H> {
+    engine: E,
+    host: H,
+    io: Io,
+    clock: Clock,
+    packet_len: usize,
+    inbox: Inbox<Input<E::Command>>,
+    waker: Waker,
+    buf: TransmitBuf,
+    next_tick: Instant,
+    stopped: bool,
+}
+
+/// A line to an engine that does not run yet.
+#[derive(Debug)]
+pub struct Line<C> {
+    inbox: Inbox<Input<C>>,
+    waker: Waker,
+}
+
+/// A mailbox and the end of its line, for [`Driver::new`].
+///
+/// # Errors
+///
+/// When the process has no file descriptor left.
+pub fn line<C>() -> std::io::Result<(Mailbox<C>, Line<C>)> {
+    let (outbox, inbox) = crossbeam_channel::unbounded();
+    let waker = Waker::new()?;
+    Ok((Mailbox { outbox, waker: waker.clone() }, Line { inbox, waker }))
+}
+
+impl<E: Engine, H: Host<E>> Driver<E, H> {
+    /// How often [`Host::tick`] is called.
+    pub const TICK: Duration = Duration::from_millis(100);
+
+    /// A driver that takes its input from `line`. `packet_len` is the UDP payload of a full data
+    /// packet.
+    pub fn new(
+        engine: E,
+        host: H,
+        io: Io,
+        clock: Clock,
+        packet_len: usize,
+        line: Line<E::Command>,
+    ) -> Driver<E, H> {
+        Driver {
+            engine,
+            host,
+            io,
+            clock,
+            packet_len,
+            inbox: line.inbox,
+            waker: line.waker,
+            buf: TransmitBuf::default(),
+            next_tick: Instant::EPOCH,
+            stopped: false,
+        }
+    }
+
+    /// Runs until [`Input::Stop`] comes or the host does not go on; gives the host back.
+    ///
+    /// # Errors
+    ///
+    /// When a socket fails for good.
+    pub fn run(mut self) -> Result<H, DriverError> {
+        // Late wake-ups only make the pacing coarser.
+        let _ = wake::wait_precisely();
+        while !self.stopped && self.host.goes_on() {
+            self.take_input();
+            let now = self.clock.now();
+            if self.engine.poll_timeout().is_some_and(|at| at <= now) {
+                self.engine.handle_timeout(now);
+            }
+            self.drain()?;
+            self.tick_if_due();
+            if !self.stopped && self.host.goes_on() {
+                self.wait()?;
+            }
+        }
+        Ok(self.host)
+    }
+
+    fn take_input(&mut self) {
+        let mut any = false;
+        // Bounded, so that a flood of messages does not keep data packets from leaving.
+        for _ in 0..256 {
+            let now = self.clock.now();
+            match self.inbox.try_recv() {
+                Ok(Input::Command(command)) => {
+                    if let Err(error) = self.engine.handle_command(now, command) {
+                        self.host.refused(error);
+                    }
+                }
+                Ok(Input::Message(session, message)) => {
+                    let by = Address::Session(session);
+                    self.engine.handle_datagram(now, Datagram { by, payload: &message });
+                }
+                Ok(Input::Nudge) => {}
+                Ok(Input::Stop) | Err(TryRecvError::Disconnected) => self.stopped = true,
+                Err(TryRecvError::Empty) => break,
+            }
+            any = true;
+        }
+        if any {
+            self.host.woken(self.clock.now(), &mut self.engine, &mut self.io);
+        }
+    }
+
+    /// Does what the engine wants until it wants nothing more at this time.
+    fn drain(&mut self) -> Result<(), DriverError> {
+        loop {
+            let mut moved = false;
+            while let Some(change) = self.engine.poll_membership() {
+                self.change_membership(change)?;
+                moved = true;
+            }
+            moved |= self.send_some()?;
+            while let Some(event) = self.engine.poll_event() {
+                self.host.event(self.clock.now(), &mut self.engine, &mut self.io, event);
+                moved = true;
+            }
+            if !moved || !self.inbox.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn change_membership(&mut self, change: Membership) -> Result<(), DriverError> {
+        let Some(receiver) = &mut self.io.receiver else { return Ok(()) };
+        let changed = match change {
+            Membership::Join(channel) => receiver.join(&channel),
+            Membership::Leave(channel) => receiver.leave(&channel),
+        };
+        if let Err(error) = changed {
+            self.host.join_failed(error)?;
+        }
+        Ok(())
+    }
+
+    /// Sends control messages and as many data packets as may leave. Gives whether it sent any.
+    fn send_some(&mut self) -> Result<bool, DriverError> {
+        let mut any = false;
+        loop {
+            let now = self.clock.now();
+            let allowed = match &self.io.sender {
+                Some((sender, pacer)) => pacer.allow(now).min(sender.max_batch(self.packet_len)),
+                None => 0,
+            };
+            self.buf.reset(allowed);
+            let Some(transmit) = self.engine.poll_transmit(now, &mut self.buf) else {
+                return Ok(any);
+            };
+            any = true;
+            let data = matches!(transmit.to, Address::Channel(_));
+            self.send(transmit)?;
+            // Others may have something to say between two batches.
+            if data && !self.inbox.is_empty() {
+                return Ok(any);
+            }
+        }
+    }
+
+    fn send(&mut self, transmit: Transmit) -> Result<(), DriverError> {
+        let to = match transmit.to {
+            Address::Session(session) => {
+                for (head, body) in self.buf.iter() {
+                    let message =
+                        if head.is_empty() { body.clone() } else { [head, body].concat().into() };
+                    self.host.post(session, message);
+                }
+                return Ok(());
+            }
+            Address::Channel(channel) => channel.destination(),
+            Address::Host(address) => address,
+        };
+        let Some((sender, pacer)) = &mut self.io.sender else { return Ok(()) };
+        let bytes: usize = self.buf.iter().map(|(head, body)| head.len() + body.len()).sum();
+        // What an error keeps from leaving counts as sent, and as lost on the way: the engine
+        // repairs it, and the pacer does not hurry after it.
+        match sender.send(to, &self.buf) {
+            Ok(_) => {}
+            Err(error) if error.is_transient() => self.io.transient_error = Some(error),
+            Err(error) => return Err(error.into()),
+        }
+        pacer.sent(self.clock.now(), bytes as u64);
+        Ok(())
+    }
+
+    fn tick_if_due(&mut self) {
+        let now = self.clock.now();
+        if now >= self.next_tick {
+            self.next_tick = now + Self::TICK;
+            self.host.tick(now, &mut self.engine, &mut self.io);
+        }
+    }
+
+    /// Waits for input, datagrams or the next deadline.
+    fn wait(&mut self) -> Result<(), DriverError> {
+        let now = self.clock.now();
+        let mut wake_at = self.next_tick;
+        if let Some(at) = self.engine.poll_timeout() {
+            wake_at = wake_at.min(at);
+        }
+        if let Some((_, pacer)) = &mut self.io.sender {
+            if self.engine.wants_data() {
+                wake_at = wake_at.min(pacer.next(now));
+            } else {
+                pacer.idle(now);
+            }
+        }
+        let timeout = if self.inbox.is_empty() { wake_at - now } else { Duration::ZERO };
+        let Some(receiver) = &mut self.io.receiver else {
+            if !timeout.is_zero() {
+                self.waker.wait(Some(timeout))?;
+            }
+            return Ok(());
+        };
+        let (engine, clock) = (&mut self.engine, &self.clock);
+        let mut at = None;
+        receiver.receive(Some(timeout), Some(&self.waker), |received| {
+            // One reading of the clock for all that one system call brought.
+            let at = *at.get_or_insert_with(|| clock.now());
+            engine.handle_datagram(at, received.datagram());
+        })?;
+        Ok(())
+    }
+}
