@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
@@ -230,7 +230,10 @@ impl Origin for Directory {
     fn open(&self, item: &Found) -> Result<Arc<dyn Body>, Fault> {
         let Place::File(version) = item.place else { return Err(Fault::Vanished) };
         let file = if self.only.is_some() {
-            File::open(self.root.join(&item.name))?
+            open_named(&self.root.join(&item.name)).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => Fault::Vanished,
+                _ => Fault::Io(error),
+            })?
         } else {
             self.open_beneath(Path::new(&item.name)).map_err(|error| match error {
                 Errno::ENOENT | Errno::ENOTDIR => Fault::Vanished,
@@ -287,6 +290,12 @@ impl Body for OpenFile {
     }
 }
 
+/// Opens a file that the user named, wherever links lead, never waiting for a pipe's writer.
+pub(crate) fn open_named(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    File::options().read(true).custom_flags(flags.bits()).open(path)
+}
+
 fn how(flags: OFlag) -> OpenHow {
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
     OpenHow::new().flags(flags).resolve(resolve)
@@ -327,4 +336,47 @@ pub(crate) fn media_type(name: &str) -> Cow<'static, str> {
 
 fn unreadable(error: &io::Error) -> SkipReason {
     SkipReason::Unreadable(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn without_openat2_files_are_opened_step_by_step_and_links_are_refused() {
+        let dir = tempfile::TempDir::new().unwrap();
+        fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        fs::write(dir.path().join("a/b/file"), b"content").unwrap();
+        symlink("b", dir.path().join("a/link")).unwrap();
+        symlink("a/b/file", dir.path().join("file")).unwrap();
+        let directory = Directory { has_openat2: false, ..Directory::new(dir.path()).unwrap() };
+        let mut content = String::new();
+        let mut file = directory.open_beneath(Path::new("a/b/file")).unwrap();
+        file.read_to_string(&mut content).unwrap();
+        assert_eq!(content, "content");
+        for path in ["a/link/file", "file", "../x", "/etc/passwd", "a/b/../b/file", ""] {
+            assert!(directory.open_beneath(Path::new(path)).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_version_is_the_same_until_its_content_can_have_changed() {
+        let version =
+            FileVersion { device: 1, inode: 2, links: 1, size: 3, modified_ns: 4, changed_ns: 5 };
+        assert!(version.is_same_content(&version));
+        let unlinked = FileVersion { links: 0, changed_ns: 6, ..version };
+        assert!(version.is_same_content(&unlinked));
+        for other in [
+            FileVersion { inode: 9, ..version },
+            FileVersion { size: 9, ..version },
+            FileVersion { modified_ns: 9, ..version },
+            FileVersion { changed_ns: 9, ..version },
+            FileVersion { size: 9, ..unlinked },
+        ] {
+            assert!(!version.is_same_content(&other), "{other:?}");
+        }
+    }
 }

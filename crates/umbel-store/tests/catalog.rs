@@ -46,6 +46,7 @@ fn patterns_mean_what_users_expect() {
         (&["images"], below_images),
         (&["images/"], below_images),
         (&["images/**"], below_images),
+        (&["images/202**"], &[]),
         (&["images/*"], &["images/cat.jpg", "images/logo.svg"]),
         (&["images/2024"], &NAMES[3..5]),
         (&["*.txt"], &["a1.txt", "a[1].txt", "images.txt", "notes.txt"]),

@@ -161,38 +161,3 @@ fn a_prefetched_block_is_there_without_waking_anybody() {
     assert!(symbols[12..].iter().all(|symbol| matches!(symbol, Load::Ready(_))));
     assert_eq!(wakes.load(Ordering::Relaxed), 0);
 }
-
-/// Not a test of speed: prints what this machine does. Run with `--ignored --nocapture`, and
-/// `--release` for numbers that mean something.
-#[test]
-#[ignore = "measures"]
-fn measure_source_blocks_from_the_page_cache() {
-    let dir = TempDir::new().unwrap();
-    write(dir.path(), "item", pattern(256 << 20, 1));
-    let repository = Repository::open(dir.path(), RepositoryOptions::default()).unwrap();
-    let item = repository.catalog().lookup("item").unwrap();
-    let partition = umbel_fec::Partition::new(&item.oti()).unwrap();
-    for repairs in [0, 13] {
-        let mut sender = Sender::new(&repository, &ReaderOptions::default());
-        for round in 0..4 {
-            let start = Instant::now();
-            let (mut symbols, mut bytes, mut prefetched) = (0_u64, 0_u64, 0);
-            for sbn in 0..partition.blocks() {
-                while prefetched < partition.blocks().min(sbn + 16) {
-                    let block = BlockId { toi: item.toi(), sbn: prefetched };
-                    sender.reader.prefetch(block, 0..partition.block_symbols(prefetched) + repairs);
-                    prefetched += 1;
-                }
-                for esi in 0..partition.block_symbols(sbn) + repairs {
-                    bytes += sender.symbol(item.toi(), sbn, esi).unwrap().len() as u64;
-                    symbols += 1;
-                }
-                sender.reader.release(BlockId { toi: item.toi(), sbn });
-            }
-            let time = start.elapsed();
-            let gigabytes = bytes as f64 / time.as_secs_f64() / 1e9;
-            let ns = time.as_nanos() / u128::from(symbols);
-            println!("{repairs} repairs, round {round}: {gigabytes:.2} GB/s, {ns} ns a symbol");
-        }
-    }
-}

@@ -6,6 +6,8 @@ use crate::PatternError;
 
 /// Most bytes of a pattern.
 const MAX_LEN: usize = 4_096;
+/// What makes a pattern more than a name.
+const WILDCARDS: [char; 5] = ['*', '?', '[', '{', '\\'];
 
 /// What a pattern asks for.
 #[derive(Clone, Debug)]
@@ -14,6 +16,8 @@ pub(super) enum Pattern {
     All,
     /// What has this name, or else what is below it.
     Literal(String),
+    /// What begins with this.
+    Below(String),
     /// What matches.
     Glob {
         /// As it was given: it may be the very name of an item.
@@ -36,7 +40,13 @@ impl Pattern {
         if text.is_empty() || text == "." {
             return Ok(Pattern::All);
         }
-        let Some(wildcard) = text.find(['*', '?', '[', '{', '\\']) else {
+        if let Some(directory) = text.strip_suffix("**")
+            && !directory.contains(WILDCARDS)
+            && (directory.is_empty() || directory.ends_with('/'))
+        {
+            return Ok(Pattern::Below(directory.to_owned()));
+        }
+        let Some(wildcard) = text.find(WILDCARDS) else {
             return Ok(Pattern::Literal(text.to_owned()));
         };
         let glob = GlobBuilder::new(text)

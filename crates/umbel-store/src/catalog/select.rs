@@ -165,6 +165,7 @@ fn runs_of(snapshot: &Snapshot, pattern: &Pattern) -> Vec<Range<usize>> {
     let one = |index| Range { start: index, end: index + 1 };
     match pattern {
         Pattern::All => vec![Range { start: 0, end: snapshot.items.len() }],
+        Pattern::Below(prefix) => vec![snapshot.below(prefix)],
         Pattern::Literal(text) => match snapshot.position(text) {
             Some(index) => vec![one(index)],
             None => vec![snapshot.below(&format!("{}/", text.trim_end_matches('/')))],

@@ -28,13 +28,12 @@ mod fields;
 mod record;
 mod scan;
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::directory::FileVersion;
+use crate::directory::{FileVersion, open_named};
 use crate::origin::{Body, Found, Origin, Place, Scan, Skipped};
 use crate::{Fault, OpenError};
 pub(crate) use archive::Archive;
@@ -65,7 +64,7 @@ impl WarcFile {
 impl Origin for WarcFile {
     fn scan(&self) -> Result<Option<Scan>, OpenError> {
         let io = |error| OpenError::Io { path: self.path.clone(), error };
-        let file = File::open(&self.path).map_err(io)?;
+        let file = open_named(&self.path).map_err(io)?;
         let version = FileVersion::of(&file.metadata().map_err(io)?);
         let mut last = self.last.lock();
         let archive = match &*last {
