@@ -77,7 +77,7 @@ pub(super) struct Request {
     pub(super) item: u32,
     /// Outstanding symbols; at least 1.
     pub(super) size: u32,
-    /// Set and read by the R/Q index alone.
+    /// The R/Q index lowered its wish to the true R; unused otherwise.
     pub(super) lowered: bool,
     /// Neighbours in the lists of the item and of the client.
     next: [u32; 2],
@@ -282,6 +282,11 @@ impl Requests {
     /// The requests for an item, oldest first.
     pub(super) fn of_item(&self, item: u32) -> RequestList<'_> {
         RequestList { requests: self, slot: self.item(item).first, list: BY_ITEM }
+    }
+
+    /// The request after this one in the list of its item.
+    pub(super) fn next_of_item(&self, slot: u32) -> Option<u32> {
+        Some(self.request(slot).next[BY_ITEM]).filter(|&next| next != NONE)
     }
 
     /// The requests of a client, oldest first.

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 const A: SessionId = SessionId(1);
@@ -46,4 +48,101 @@ fn the_papers_example_has_its_scores_order_and_delays() {
     assert_eq!(delays, [3, 4, 2]);
     assert_eq!(delays.iter().sum::<u64>(), 3 * 3);
     assert!(scheduler.is_empty());
+}
+
+/// The choice by a look at every item.
+fn choose_by_scan(scheduler: &Scheduler, now: Instant) -> Option<Toi> {
+    scheduler
+        .items()
+        .filter(|item| !scheduler.held.contains(item))
+        .filter_map(|item| Some((scheduler.score(now, item)?, Reverse(item))))
+        .max()
+        .map(|(_, Reverse(item))| item)
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Add(u64, u32, u64),
+    Resize(u64, u32, u64),
+    Remove(u64, u32),
+    RemoveClient(u64),
+    Fill(u64, f64),
+    Hold(u32),
+    Unhold(u32),
+    /// The chosen item is held, and its clients but every n-th have it.
+    Send(usize),
+    Wait(u64),
+}
+
+fn steps(clients: u64, items: u32) -> impl Strategy<Value = Vec<Step>> {
+    let sizes = || prop_oneof![3 => Just(1), 3 => 1..5u64, 1 => any::<u64>()];
+    // Low ids are wanted by many.
+    let item = move || (1..=items).prop_flat_map(|top| 0..top);
+    let step = prop_oneof![
+        12 => (0..clients, item(), sizes()).prop_map(|(c, i, s)| Step::Add(c, i, s)),
+        2 => (0..clients, item(), sizes()).prop_map(|(c, i, s)| Step::Resize(c, i, s)),
+        4 => (0..clients, item()).prop_map(|(c, i)| Step::Remove(c, i)),
+        1 => (0..clients).prop_map(Step::RemoveClient),
+        1 => (0..clients, -0.1..1.1f64).prop_map(|(c, f)| Step::Fill(c, f)),
+        2 => item().prop_map(Step::Hold),
+        3 => item().prop_map(Step::Unhold),
+        3 => (1..6usize).prop_map(Step::Send),
+        2 => (0..3u64).prop_map(Step::Wait),
+    ];
+    prop::collection::vec(step, 1..250)
+}
+
+fn apply(scheduler: &mut Scheduler, now: &mut Instant, step: &Step) {
+    match *step {
+        Step::Add(client, item, size) => scheduler.add(*now, SessionId(client), Toi(item), size),
+        Step::Resize(client, item, size) => scheduler.resize(SessionId(client), Toi(item), size),
+        Step::Remove(client, item) => scheduler.remove(SessionId(client), Toi(item)),
+        Step::RemoveClient(client) => scheduler.remove_client(SessionId(client)),
+        Step::Fill(client, fill) => scheduler.set_fill(SessionId(client), fill),
+        Step::Hold(item) => scheduler.hold(Toi(item)),
+        Step::Unhold(item) => scheduler.unhold(Toi(item)),
+        Step::Send(spared) => {
+            let Some(item) = scheduler.choose(*now) else { return };
+            scheduler.hold(item);
+            for (i, client) in scheduler.clients(item).collect::<Vec<_>>().into_iter().enumerate() {
+                if i % spared != spared - 1 {
+                    scheduler.remove(client, item);
+                }
+            }
+        }
+        Step::Wait(ms) => *now += std::time::Duration::from_millis(ms),
+    }
+}
+
+fn choices_equal_those_of_a_scan(steps: &[Step], chosen_every: usize) {
+    for kind in SchedulerKind::ALL {
+        let mut scheduler = Scheduler::new(kind);
+        let mut now = at(0);
+        for (i, step) in steps.iter().enumerate() {
+            apply(&mut scheduler, &mut now, step);
+            if i % chosen_every == 0 {
+                let expected = choose_by_scan(&scheduler, now);
+                assert_eq!(scheduler.choose(now), expected, "{kind} after step {i}");
+            }
+        }
+        let expected = choose_by_scan(&scheduler, now);
+        assert_eq!(scheduler.choose(now), expected, "{kind} at the end");
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_choice_is_that_of_a_scan_with_few_clients(steps in steps(4, 12)) {
+        choices_equal_those_of_a_scan(&steps, 1);
+    }
+
+    #[test]
+    fn every_choice_is_that_of_a_scan_with_many_clients(steps in steps(40, 8)) {
+        choices_equal_those_of_a_scan(&steps, 1);
+    }
+
+    #[test]
+    fn rare_choices_are_those_of_a_scan(steps in steps(12, 30), every in 2..60usize) {
+        choices_equal_those_of_a_scan(&steps, every);
+    }
 }
