@@ -1,5 +1,6 @@
 //! What a link does to the frames that cross it in one direction.
 
+use std::fmt;
 use std::time::Duration;
 
 use umbel_engine::units::{ByteCount, Rate};
@@ -115,5 +116,56 @@ impl Impairment {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl fmt::Display for Impairment {
+    /// Lists what is impaired, like `rate 10.0 Mbit/s, delay 20ms, loss 5%`, or `none`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if let Some(rate) = self.rate {
+            let queue = match self.queue {
+                Queue::Bytes(bytes) => bytes.to_string(),
+                Queue::Packets(packets) => format!("{packets} packets"),
+            };
+            parts.push(format!("rate {rate}, queue {queue}"));
+        }
+        for (name, time) in [("delay", self.delay), ("jitter", self.jitter)] {
+            if !time.is_zero() {
+                parts.push(format!("{name} {time:?}"));
+            }
+        }
+        for (name, share) in [
+            ("loss", self.loss),
+            ("reorder", self.reorder),
+            ("duplicate", self.duplicate),
+            ("corrupt", self.corrupt),
+            ("corrupt silently", self.corrupt_silently),
+        ] {
+            if share > 0.0 {
+                parts.push(format!("{name} {}%", (share * 1e6).round() / 1e4));
+            }
+        }
+        if let Some(burst) = self.loss_burst.filter(|_| self.loss > 0.0) {
+            parts.push(format!("in bursts of {burst}"));
+        }
+        if parts.is_empty() { f.write_str("none") } else { f.write_str(&parts.join(", ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_impairment_reads_like_its_settings() {
+        assert_eq!(Impairment::none().to_string(), "none");
+        let rate = Rate::from_bits_per_s(10_000_000);
+        let impairment = Impairment { rate, ..Impairment::none().loss(0.05) };
+        let impairment = impairment.delay(Duration::from_millis(20));
+        assert_eq!(
+            impairment.to_string(),
+            "rate 10.0 Mbit/s, queue 100 packets, delay 20ms, loss 5%"
+        );
     }
 }

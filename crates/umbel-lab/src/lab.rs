@@ -1,5 +1,6 @@
 //! A running lab.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -303,18 +304,19 @@ impl Lab {
         let failed = || LabError::system(format!("route multicast on `{name}`"));
         let Some(state) = &self.nodes[branch.router] else { return Ok(()) };
         let mut routers = self.routers.lock().unwrap_or_else(PoisonError::into_inner);
-        if !routers.contains_key(&branch.router) {
-            let indexes: Vec<u32> = state.interfaces.iter().map(|i| i.index).collect();
-            let router = MulticastRouter::open(&state.namespace, &indexes).map_err(failed())?;
-            routers.insert(branch.router, router);
-        }
+        let router = match routers.entry(branch.router) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let indexes: Vec<u32> = state.interfaces.iter().map(|i| i.index).collect();
+                let router = MulticastRouter::open(&state.namespace, &indexes);
+                entry.insert(router.map_err(failed())?)
+            }
+        };
         let position = |interface: &Index| {
             self.plan.of_node[branch.router].iter().position(|i| i == interface).unwrap_or(0)
         };
         let outputs: Vec<usize> = branch.outputs.iter().map(position).collect();
-        routers[&branch.router]
-            .add(source, group, position(&branch.input), &outputs)
-            .map_err(failed())
+        router.add(source, group, position(&branch.input), &outputs).map_err(failed())
     }
 
     fn node_index(&self, name: &str) -> Result<Index, LabError> {

@@ -78,11 +78,11 @@ fn create_with(privilege: Privilege, count: usize) -> io::Result<Vec<Namespace>>
             write_file(c"/proc/self/setgroups", b"deny")?;
             write_file(c"/proc/self/uid_map", uid_map.as_bytes())?;
             write_file(c"/proc/self/gid_map", gid_map.as_bytes())?;
-            sink.send(open_raw(c"/proc/self/ns/user")?)?;
+            sink.send(&open_raw(c"/proc/self/ns/user")?)?;
         }
         for _ in 0..count {
             nix::sched::unshare(CloneFlags::CLONE_NEWNET)?;
-            sink.send(open_raw(c"/proc/self/ns/net")?)?;
+            sink.send(&open_raw(c"/proc/self/ns/net")?)?;
         }
         Ok(())
     })?
@@ -167,9 +167,18 @@ impl Namespace {
     pub(crate) fn socket(&self, domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
         let mut fds = fork_for_fds(1, |sink| {
             self.enter()?;
-            sink.send(open_socket(domain, kind, protocol)?)
+            sink.send(&open_socket(domain, kind, protocol)?)
         })?;
         Ok(fds.remove(0))
+    }
+
+    /// Opens one of the tables in `/proc/net/`, as this namespace sees it.
+    pub(crate) fn open_table(&self, path: &std::ffi::CStr) -> io::Result<std::fs::File> {
+        let mut fds = fork_for_fds(1, |sink| {
+            self.enter()?;
+            sink.send(&open_raw(path)?)
+        })?;
+        Ok(fds.remove(0).into())
     }
 
     /// Writes kernel parameters below `/proc/sys/`. Those marked optional may be missing.
@@ -254,8 +263,8 @@ struct FdControl([u8; 64]);
 
 impl FdSink {
     /// Sends a descriptor. Allocates nothing.
-    fn send(&self, fd: OwnedFd) -> nix::Result<()> {
-        self.report(0, Some(&fd))
+    fn send(&self, fd: &OwnedFd) -> nix::Result<()> {
+        self.report(0, Some(fd))
     }
 
     #[allow(unsafe_code)]

@@ -1,7 +1,9 @@
 //! Builds what a plan describes: bridges, veth pairs, addresses, routes, offload.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Stdio;
 use std::thread;
@@ -102,8 +104,50 @@ impl Site<'_> {
                 }
             }
         }
+        for (node, namespace) in self.nodes.iter().enumerate() {
+            if let Some(namespace) = namespace {
+                self.wait_for_neighbour_groups(node, namespace, deadline)?;
+            }
+        }
         // The kernel announces a carrier to the switch under the lock that this request takes.
         ethtool(&fabric, "lo", ETHTOOL_GTXCSUM)
+    }
+
+    /// Waits until the node listens to the groups in which others ask for its IPv6 addresses. The
+    /// kernel joins them at its leisure, and an unheard question is asked again after a second.
+    fn wait_for_neighbour_groups(
+        &self,
+        node: Index,
+        namespace: &Namespace,
+        deadline: Instant,
+    ) -> io::Result<()> {
+        let mut table = namespace.open_table(c"/proc/net/igmp6")?;
+        loop {
+            let mut text = String::new();
+            table.rewind()?;
+            table.read_to_string(&mut text)?;
+            let joined: BTreeSet<(&str, &str)> = text
+                .lines()
+                .filter_map(|line| {
+                    let mut words = line.split_whitespace().skip(1);
+                    Some((words.next()?, words.next()?))
+                })
+                .collect();
+            let mut interfaces = self.plan.of_node[node].iter().map(|&i| &self.plan.interfaces[i]);
+            let complete = interfaces.all(|interface| {
+                interface.v6.iter().all(|cidr| {
+                    let group = solicited_node_group(cidr.address);
+                    joined.contains(&(interface.name.as_str(), group.as_str()))
+                })
+            });
+            if complete {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
     }
 
     fn inheritable(&self) -> Vec<Namespace> {
@@ -226,32 +270,35 @@ impl Site<'_> {
 
     /// Turns offload off wherever packets must cross a link one by one and with their checksums.
     fn switch_offload_off(&self) -> Result<(), LabError> {
-        let failed = |_: &LinkSpec| LabError::system("turn segmentation offload off");
+        let failed = || LabError::system("turn segmentation offload off");
         let fabric =
             configuration_socket(self.fabric).map_err(LabError::system("open a socket"))?;
         for (link, spec) in self.topology.links.iter().enumerate() {
-            if spec.has_offload() {
-                continue;
-            }
-            for end in End::BOTH {
-                match self.plan.of_link[link][end as usize] {
-                    Some(interface) => {
-                        let interface = &self.plan.interfaces[interface];
-                        let Some(namespace) = &self.nodes[interface.node] else { continue };
-                        let socket = configuration_socket(namespace).map_err(failed(spec))?;
-                        disable_offload(&socket, &interface.name).map_err(failed(spec))?;
-                    }
-                    None => {
-                        disable_offload(&fabric, &switch_port(link, end)).map_err(failed(spec))?
-                    }
+            for end in End::BOTH.into_iter().filter(|_| !spec.has_offload()) {
+                if let Some(interface) = self.plan.of_link[link][end as usize] {
+                    let interface = &self.plan.interfaces[interface];
+                    let Some(namespace) = &self.nodes[interface.node] else { continue };
+                    let socket = configuration_socket(namespace).map_err(failed())?;
+                    disable_offload(&socket, &interface.name).map_err(failed())?;
+                } else {
+                    disable_offload(&fabric, &switch_port(link, end)).map_err(failed())?;
                 }
                 if spec.is_emulated() {
-                    disable_offload(&fabric, &emulator_port(link, end)).map_err(failed(spec))?;
+                    disable_offload(&fabric, &emulator_port(link, end)).map_err(failed())?;
                 }
             }
         }
         Ok(())
     }
+}
+
+/// The group [RFC 4291 §2.7.1] of an IPv6 address, as `/proc/net/igmp6` writes it.
+fn solicited_node_group(address: IpAddr) -> String {
+    let low = match address {
+        IpAddr::V6(v6) => v6.to_bits() & 0xff_ffff,
+        IpAddr::V4(_) => 0,
+    };
+    format!("ff0200000000000000000001ff{low:06x}")
 }
 
 /// A socket to configure a namespace's interfaces through.

@@ -1,5 +1,7 @@
 //! What the emulator does to real traffic.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::collections::BTreeSet;
@@ -96,7 +98,8 @@ fn a_delay_is_held_to_within_milliseconds_and_jitter_does_not_reorder() {
         .collect();
     times.sort_unstable();
     assert!(times[0] >= delay, "{times:?}");
-    assert!(times[10] < delay + Duration::from_millis(5), "{times:?}");
+    // The best of twenty, since the machine may be busy.
+    assert!(times[0] < delay + Duration::from_millis(3), "{times:?}");
     let jittered =
         Impairment { jitter: Duration::from_millis(20), ..Impairment::none().delay(delay) };
     lab.set_link_direction("sw", "h2", jittered).unwrap();
@@ -107,34 +110,36 @@ fn a_delay_is_held_to_within_milliseconds_and_jitter_does_not_reorder() {
 }
 
 #[test]
-fn a_rate_is_held_and_the_queue_is_bounded() {
+fn a_rate_is_held() {
     let rate: Rate = "20M".parse().unwrap();
-    let shaped = Impairment::none().rate(rate).queue(Queue::Packets(50));
+    let shaped = Impairment::none().rate(rate).queue(Queue::Packets(2_000));
     let Some(lab) = lab(&star(shaped)) else { return };
     let (a, b, to) = ends(&lab);
     // 958 + 42 bytes of headers make 1,000-byte frames: 0.4 ms each.
     let count = 1_000;
     let start = Instant::now();
-    let (received, last) = std::thread::scope(|scope| {
-        let receiver = scope.spawn(|| {
-            let (mut received, mut last) = (0_u32, start);
-            while receive(&b, &mut [0; 2000]).is_ok() {
-                received += 1;
-                last = Instant::now();
-            }
-            (received, last)
-        });
-        burst(&a, to, count, 958, Duration::from_micros(100));
-        receiver.join().unwrap()
-    });
-    let took = last - start;
-    let expected = rate.time_for(u64::from(received) * 1_000);
-    let error = (took.as_secs_f64() / expected.as_secs_f64() - 1.0).abs();
-    assert!(error < 0.05, "{received} frames in {took:?}, not {expected:?}");
-    let dropped = lab.link_stats()[1].directions.unwrap()[1].queue_full;
+    burst(&a, to, count, 958, Duration::ZERO);
+    for _ in 0..count {
+        receive(&b, &mut [0; 2_000]).unwrap();
+    }
+    let (took, expected) = (start.elapsed(), rate.time_for(u64::from(count) * 1_000));
+    let ratio = took.as_secs_f64() / expected.as_secs_f64();
+    assert!((0.99..1.06).contains(&ratio), "{took:?}, not {expected:?}");
+}
+
+#[test]
+fn a_queue_is_bounded_and_drops_the_newest() {
+    let slow = Impairment::none().rate("1M".parse().unwrap()).queue(Queue::Packets(50));
+    let Some(lab) = lab(&star(slow)) else { return };
+    let (a, b, to) = ends(&lab);
+    burst(&a, to, 1_000, 958, Duration::ZERO);
+    let received = collect(&b);
+    // 8 ms a frame: few leave the queue while the burst lasts.
+    assert!((49..90).contains(&received.len()), "{} got through", received.len());
+    assert!((0..40).all(|n| received[n].0 == n as u32), "the oldest are kept");
+    let dropped = lab.link_stats()[1].directions.unwrap()[1].queue_full as usize;
     // A frame or two of the neighbours' own may meet the full queue as well.
-    assert!((u64::from(count)..u64::from(count) + 5).contains(&(u64::from(received) + dropped)));
-    assert!((270..350).contains(&received), "{received} got through");
+    assert!((1_000..1_005).contains(&(received.len() + dropped)), "{dropped}");
 }
 
 #[test]
@@ -159,13 +164,14 @@ fn duplicates_reordering_and_corruption_are_seen_by_the_receiver() {
     let duplicates = share(numbers.len() - distinct.len(), count);
     assert!((0.06..0.12).contains(&duplicates), "{duplicates}");
     let late = numbers.windows(2).filter(|w| w[1] + 5 < w[0]).count();
-    assert!((0.05..0.15).contains(&share(late, count)), "{late}");
+    assert!((0.06..0.15).contains(&share(late, count)), "{late}");
     let damaged = share(received.iter().filter(|(_, d)| !intact(d)).count(), count);
     // Silently damaged copies arrive; loudly damaged ones fall to the checksum.
     assert!((0.04..0.07).contains(&damaged), "{damaged}");
     let stats = lab.link_stats()[1].directions.unwrap()[1];
     let copies = stats.frames + stats.duplicated;
     assert!((share(stats.corrupted as usize, copies as u32) - 0.0975).abs() < 0.02);
+    assert!((share(stats.reordered as usize, copies as u32) - 0.1).abs() < 0.02);
     let vanished = copies - received.len() as u64;
     assert!((share(vanished as usize, copies as u32) - 0.0475).abs() < 0.02, "{vanished}");
     assert_no_overruns(&lab);

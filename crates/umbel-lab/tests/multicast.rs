@@ -1,5 +1,7 @@
 //! Groups across switches and routers.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

@@ -1,5 +1,7 @@
 //! Hosts, switches and routers without impairments.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::net::{IpAddr, SocketAddr};

@@ -28,7 +28,7 @@ pub fn corrupt(frame: &mut [u8], draw: u64, repair_checksum: bool) {
             let before = frame[index];
             frame[index] ^= 1 << (bit % 8);
             if repair_checksum {
-                repair(frame, checksum, index - t.header, before, t.protocol);
+                repair(frame, checksum, t.header, index, before, t.protocol == UDP);
             }
         }
         None if !repair_checksum && frame.len() > ETHERNET => {
@@ -69,15 +69,15 @@ fn payload_and_checksum(frame: &[u8], t: &Transport) -> Option<(usize, usize)> {
     }
 }
 
-/// Makes the checksum at `checksum` fit after the byte `offset` bytes into the segment changed.
-fn repair(frame: &mut [u8], checksum: usize, offset: usize, before: u8, protocol: u8) {
-    let index = checksum - if protocol == UDP { 6 } else { 16 } + offset;
+/// Makes the checksum at `checksum` of the segment that begins at `header` fit after the byte at
+/// `index` changed from `before`.
+fn repair(frame: &mut [u8], checksum: usize, header: usize, index: usize, before: u8, udp: bool) {
     let Some(old) = be16(frame, checksum) else { return };
-    if protocol == UDP && old == 0 {
+    if udp && old == 0 {
         // IPv4 UDP without a checksum.
         return;
     }
-    let shift = if offset % 2 == 0 { 8 } else { 0 };
+    let shift = if (index - header).is_multiple_of(2) { 8 } else { 0 };
     let (was, is) = (u16::from(before) << shift, u16::from(frame[index]) << shift);
     let mut sum = u32::from(!old) + u32::from(!was) + u32::from(is);
     while sum > 0xffff {
@@ -85,7 +85,7 @@ fn repair(frame: &mut [u8], checksum: usize, offset: usize, before: u8, protocol
     }
     let new = match !(sum as u16) {
         // Zero would mean "no checksum".
-        0 if protocol == UDP => 0xffff,
+        0 if udp => 0xffff,
         new => new,
     };
     frame[checksum..checksum + 2].copy_from_slice(&new.to_be_bytes());

@@ -248,13 +248,11 @@ impl Worker {
             let now = self.now();
             let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             for (lane, polled) in self.lanes.iter_mut().zip(&polled[1..]) {
-                lane.deliver_due(now);
-                if polled.any().unwrap_or(true) {
-                    for _ in 0..BATCHES_PER_TURN {
-                        if lane.receive(now, wall) < BATCH {
-                            break;
-                        }
-                    }
+                let has_input = polled.any().unwrap_or(true);
+                if has_input && lane.receive_turn(now, wall) {
+                    // Frames still to be fetched come before those that are due after them.
+                    lane.deliver_due(now.min(lane.latest));
+                } else {
                     lane.deliver_due(now);
                 }
             }
@@ -278,7 +276,12 @@ impl Lane {
         self.in_flight.peek().map(|Reverse(frame)| frame.at)
     }
 
-    /// Takes a batch in and sends on what is due at once; returns how many frames there were.
+    /// Takes some batches in; true if there is more to fetch.
+    fn receive_turn(&mut self, now: Instant, wall: Duration) -> bool {
+        (0..BATCHES_PER_TURN).all(|_| self.receive(now, wall) == BATCH)
+    }
+
+    /// Takes a batch in and sends on what meets no delay; returns how many frames there were.
     fn receive(&mut self, now: Instant, wall: Duration) -> usize {
         let direction = Arc::clone(&self.direction);
         // A dead socket looks idle; nothing can be done about it here.
@@ -300,7 +303,8 @@ impl Lane {
                 Verdict::Drop(LinkDrop::QueueFull) => state.stats.queue_full += 1,
                 Verdict::Drop(LinkDrop::Down) => state.stats.down += 1,
                 Verdict::Deliver(arrival) => {
-                    let plain = arrival.corruption.is_none() && arrival.at <= now;
+                    // What is due later than it came is sorted by that, also if both are past.
+                    let plain = arrival.corruption.is_none() && arrival.at <= self.latest;
                     if plain && self.in_flight.is_empty() {
                         at_once.push(n);
                     } else {

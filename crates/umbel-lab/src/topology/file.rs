@@ -262,7 +262,7 @@ impl Impairment {
             } else {
                 toml::Value::String(value.to_owned()).to_string()
             };
-            text.push_str(&format!("{name} = {quoted}\n"));
+            text.extend([name, " = ", &quoted, "\n"]);
         }
         let entry: ImpairmentEntry =
             toml::from_str(&text).map_err(|error| one_line(&text, &error))?;

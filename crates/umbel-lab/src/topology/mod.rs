@@ -242,6 +242,13 @@ impl Topology {
         self
     }
 
+    /// Changes every link there is.
+    #[must_use]
+    pub fn with_every_link(mut self, change: impl FnMut(&mut LinkSpec)) -> Topology {
+        self.links.iter_mut().for_each(change);
+        self
+    }
+
     /// Changes both directions of the link added last.
     #[must_use]
     pub fn impair(self, mut change: impl FnMut(&mut Impairment)) -> Topology {
@@ -350,9 +357,9 @@ impl Topology {
         {
             return fail(format!("mtu = {mtu} is not between 1280 and 65535"));
         }
-        for (direction, impairment) in [("", &link.a_to_b), ("", &link.b_to_a)] {
+        for impairment in [&link.a_to_b, &link.b_to_a] {
             if let Err(message) = impairment.validate() {
-                return fail(format!("{direction}{message}"));
+                return fail(message);
             }
         }
         if link.emulated == Some(false) && link.is_emulated() {

@@ -95,3 +95,16 @@ fn settings_change_only_what_they_name() {
     assert!(base.with_settings(&["loss"]).is_err());
     assert!(base.with_settings(&["colour=red"]).is_err());
 }
+
+#[test]
+fn the_examples_can_be_read() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/lab");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let topology = Topology::from_file(&path).unwrap();
+        crate::plan::Plan::new(&topology).unwrap();
+        count += 1;
+    }
+    assert!(count >= 3);
+}
