@@ -1,5 +1,6 @@
 //! Puts the blocks of one item together: decodes, writes, hashes.
 
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,11 +8,12 @@ use umbel_fec::{FecError, SymbolSet};
 use umbel_wire::Digest;
 
 use super::errors::SinkError;
-use super::finish::Verification;
+use super::finish::{Finished, Verification};
 use super::held::HeldBlock;
-use super::item::{Item, Shelf};
+use super::item::{Item, SMALL_LEN, Shelf};
 use super::journal::Replay;
-use super::part::{BlockBuffer, Checkpoint, Part};
+use super::part::{BlockBuffer, Part};
+use super::tree::Role;
 
 /// Blocks that are read back at once to go on with the digest; the rest waits for the end.
 const CATCH_UP_BLOCKS: u32 = 8;
@@ -120,7 +122,8 @@ impl Assembler {
         }
         let range = self.item.partition.block_range(sbn);
         let len = (range.end - range.start) as usize;
-        if self.item.partition.blocks() == 1 && !self.part.is_on_disk() {
+        let small = range.end <= SMALL_LEN;
+        if small && self.item.partition.blocks() == 1 && !self.part.is_on_disk() {
             self.whole = Some(block.data[..len].to_vec());
         } else {
             self.part.write_restored(sbn, &block.data)?;
@@ -145,9 +148,23 @@ impl Assembler {
         Some(Err(digest))
     }
 
+    /// Writes a small item's part file, all at once.
+    pub(super) fn write_whole(&mut self, content: &[u8]) -> Result<Finished, SinkError> {
+        let written = self.part.data().and_then(|file| {
+            file.write_all_at(content, 0)
+                .map_err(SinkError::io("write", &self.item.place.path(Role::Part)))?;
+            Finished::small(self.item.clone(), &file)
+        });
+        self.part.release();
+        if written.is_err() {
+            // A piece of a small item is not worth keeping.
+            let _ = self.shelf.tree.remove(&self.item.place, Role::Part);
+        }
+        written
+    }
+
     /// What another thread needs to verify and finish the item.
     pub(super) fn verification(&mut self) -> Result<Verification, SinkError> {
-        self.part.flush()?;
         Ok(Verification {
             item: self.item.clone(),
             data: self.part.data()?,
@@ -159,6 +176,7 @@ impl Assembler {
     /// Compares each block with its digest, drops those that do not match, and gives their
     /// numbers.
     pub(super) fn check_blocks(&mut self, digests: &[Digest]) -> Result<Vec<u32>, SinkError> {
+        self.whole = None;
         let mut bad = Vec::new();
         let mut buffer = Vec::new();
         for sbn in 0..self.item.partition.blocks() {
@@ -181,12 +199,9 @@ impl Assembler {
         Ok(bad)
     }
 
-    /// Starts to make durable what is on the disk, if it is time to.
-    pub(super) fn checkpoint(&mut self, now: Instant) -> Result<Option<Checkpoint>, SinkError> {
-        match self.part.next_checkpoint() {
-            Some(due) if due <= now => self.part.start_checkpoint().map(Some),
-            _ => Ok(None),
-        }
+    /// Whether it is time to make durable what is on the disk.
+    pub(super) fn checkpoint_due(&self, now: Instant) -> bool {
+        self.phase != Phase::Finishing && self.part.next_checkpoint().is_some_and(|due| due <= now)
     }
 
     fn is_restored(&self, sbn: u32) -> bool {

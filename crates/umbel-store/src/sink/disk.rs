@@ -1,7 +1,6 @@
 //! The disk thread: everything that waits for the disk, one job after the other.
 
 use std::collections::{HashMap, VecDeque};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -14,17 +13,16 @@ use umbel_wire::{Digest, Toi};
 use super::assembler::{Assembler, Outcome, Phase};
 use super::buffers::Filled;
 use super::errors::SinkError;
-use super::finish::{Finish, Finished, SyncTask, Verification};
+use super::finish::{Finish, SYNC_ALL_FROM, SyncTask, Verification};
 use super::item::{Item, Shelf};
 use super::journal::Replay;
 use super::part::BlockBuffer;
-use super::tree::Role;
 use super::{EventHandler, SinkEvent};
 
 /// Items whose files are open at the same time.
 const MAX_OPEN_PARTS: usize = 64;
 /// How often checkpoints are looked for.
-const TICK: Duration = Duration::from_millis(200);
+const MAX_TICK: Duration = Duration::from_millis(200);
 /// Least time between two reports of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -41,8 +39,8 @@ pub(super) enum Job {
     CheckBlocks(Toi, Vec<Digest>),
     /// Lets go of an item; what is held of it stays on the disk.
     Cancel(Toi),
-    /// A checkpoint is on the disk.
-    Synced { toi: Toi, up_to: u64, result: Result<(), SinkError> },
+    /// A checkpoint is on the disk, or one of many; or it failed.
+    Synced { toi: Toi, up_to: u64, alone: bool, result: Result<(), SinkError> },
     /// An item's end.
     Finished { toi: Toi, end: Finish },
     /// Makes everything durable and ends the thread.
@@ -52,6 +50,8 @@ pub(super) enum Job {
 /// The disk thread.
 pub(super) struct Disk {
     pub(super) shelf: Arc<Shelf>,
+    pub(super) durable: bool,
+    pub(super) checkpoint_interval: Duration,
     pub(super) jobs: Receiver<Job>,
     pub(super) sync: Sender<SyncTask>,
     pub(super) verify: Sender<Verification>,
@@ -66,7 +66,8 @@ pub(super) struct Disk {
 impl Disk {
     /// Works until it is told to close.
     pub(super) fn run(mut self) {
-        let mut tick_at = Instant::now() + TICK;
+        let tick = self.checkpoint_interval.min(MAX_TICK);
+        let mut tick_at = Instant::now() + tick;
         loop {
             match self.jobs.recv_deadline(tick_at) {
                 Ok(Job::Close) | Err(RecvTimeoutError::Disconnected) => break,
@@ -76,7 +77,7 @@ impl Disk {
             let now = Instant::now();
             if now >= tick_at {
                 self.checkpoint(now);
-                tick_at = now + TICK;
+                tick_at = now + tick;
             }
         }
         self.close();
@@ -89,7 +90,7 @@ impl Disk {
             Job::Rest(block, filled) => self.rest(block, filled),
             Job::CheckBlocks(toi, digests) => self.check_blocks(toi, &digests),
             Job::Cancel(toi) => self.cancel(toi),
-            Job::Synced { toi, up_to, result } => self.on_synced(toi, up_to, result),
+            Job::Synced { toi, up_to, alone, result } => self.on_synced(toi, up_to, alone, result),
             Job::Finished { toi, end } => self.on_finished(toi, end),
             Job::Close => {}
         }
@@ -167,14 +168,9 @@ impl Disk {
         let Some(assembler) = self.items.get_mut(&toi) else { return };
         match end {
             Finish::Done => {
-                let item = assembler.item.clone();
+                let event = done(&assembler.item);
                 self.forget(toi);
-                self.tell(SinkEvent::ItemDone {
-                    toi,
-                    name: item.name.clone(),
-                    path: item.place.target.clone(),
-                    size: item.len(),
-                });
+                self.tell(event);
             }
             Finish::Mismatch => {
                 assembler.phase = Phase::Suspect;
@@ -202,34 +198,56 @@ impl Disk {
 
     /// Starts the checkpoints that are due.
     fn checkpoint(&mut self, now: Instant) {
-        for toi in self.open.clone() {
+        let items = self.items.values();
+        let due: Vec<Toi> =
+            items.filter(|item| item.checkpoint_due(now)).map(|item| item.item.toi).collect();
+        if due.len() >= SYNC_ALL_FROM {
+            self.checkpoint_together(due);
+            return;
+        }
+        for toi in due {
             let Some(assembler) = self.items.get_mut(&toi) else { continue };
-            if assembler.phase == Phase::Finishing {
-                continue;
-            }
-            match assembler.checkpoint(now) {
-                Ok(Some(checkpoint)) => {
-                    let item = assembler.item.clone();
-                    self.pass(SyncTask::Checkpoint(item, checkpoint));
-                }
-                Ok(None) => {}
+            let item = assembler.item.clone();
+            match assembler.part.start_checkpoint() {
+                Ok(checkpoint) => self.pass(SyncTask::Checkpoint(item, checkpoint)),
                 Err(error) => self.fail(toi, error),
             }
+            self.limit_open(toi);
         }
     }
 
-    fn on_synced(&mut self, toi: Toi, up_to: u64, result: Result<(), SinkError>) {
+    /// Starts checkpoints of many items, for which the file system is synced once.
+    fn checkpoint_together(&mut self, due: Vec<Toi>) {
+        let mut ends = Vec::with_capacity(due.len());
+        for toi in due {
+            let Some(assembler) = self.items.get_mut(&toi) else { continue };
+            match assembler.part.start_common_checkpoint() {
+                Ok(up_to) => ends.push((toi, up_to)),
+                Err(error) => self.fail(toi, error),
+            }
+            self.limit_open(toi);
+        }
+        self.pass(SyncTask::Checkpoints(ends));
+    }
+
+    fn on_synced(&mut self, toi: Toi, up_to: u64, alone: bool, result: Result<(), SinkError>) {
         let Some(assembler) = self.items.get_mut(&toi) else { return };
-        let journal = result.and_then(|()| assembler.part.end_checkpoint(up_to));
+        let journal =
+            result.and_then(|()| assembler.part.end_checkpoint(up_to, self.checkpoint_interval));
         match journal.map(|()| assembler.part.open_journal()) {
-            Ok(Some(journal)) => self.pass(SyncTask::Journal(journal)),
-            Ok(None) => {}
+            Ok(Some(journal)) if alone => self.pass(SyncTask::Journal(journal)),
+            Ok(_) => {}
             Err(error) => self.fail(toi, error),
         }
+        self.limit_open(toi);
     }
 
     /// Ends an item that cannot go on. What is on the disk stays there.
     fn fail(&mut self, toi: Toi, error: SinkError) {
+        if let Some(assembler) = self.items.get_mut(&toi) {
+            // What cannot be noted is received again, if the item is ever added again.
+            let _ = assembler.part.flush();
+        }
         self.forget(toi);
         self.tell(SinkEvent::ItemFailed { toi, error });
     }
@@ -239,7 +257,7 @@ impl Disk {
             && assembler.phase != Phase::Finishing
         {
             // What cannot be kept is received again.
-            let _ = assembler.part.sync();
+            let _ = assembler.part.sync(self.durable);
         }
         self.forget(toi);
     }
@@ -268,7 +286,7 @@ impl Disk {
         }
         let Some(oldest) = self.open.pop_front() else { return };
         let Some(assembler) = self.items.get_mut(&oldest) else { return };
-        if oldest == toi || assembler.phase == Phase::Finishing || assembler.part.is_changed() {
+        if oldest == toi || assembler.phase == Phase::Finishing || !assembler.part.can_close() {
             self.open.push_back(oldest);
             return;
         }
@@ -279,10 +297,8 @@ impl Disk {
     }
 
     fn close(mut self) {
-        for assembler in self.items.values_mut().filter(|item| item.phase != Phase::Finishing) {
-            if let Err(error) = assembler.part.sync() {
-                tracing::warn!("{error}; it may be received again");
-            }
+        if let Err(error) = self.sync_parts() {
+            tracing::warn!("{error}; something may be received again");
         }
         let Disk { sync, verify, helpers, jobs, on_event, items, .. } = self;
         drop((sync, verify));
@@ -294,15 +310,36 @@ impl Disk {
             if let Job::Finished { toi, end: Finish::Done } = job
                 && let Some(assembler) = items.get(&toi)
             {
-                let item = &assembler.item;
-                on_event(SinkEvent::ItemDone {
-                    toi,
-                    name: item.name.clone(),
-                    path: item.place.target.clone(),
-                    size: item.len(),
-                });
+                on_event(done(&assembler.item));
             }
         }
+    }
+
+    /// Makes what is held of all items durable. The files of those that are being finished are
+    /// in other hands; their records are written.
+    fn sync_parts(&mut self) -> Result<(), SinkError> {
+        let mut parts = Vec::new();
+        for assembler in self.items.values_mut() {
+            match assembler.phase {
+                Phase::Finishing => assembler.part.flush()?,
+                _ if assembler.part.is_changed() => parts.push(&mut assembler.part),
+                _ => {}
+            }
+        }
+        if parts.len() < SYNC_ALL_FROM || !self.durable {
+            return parts.into_iter().try_for_each(|part| part.sync(self.durable));
+        }
+        let mut ends = Vec::with_capacity(parts.len());
+        for part in &mut parts {
+            ends.push(part.start_common_checkpoint()?);
+            part.close()?;
+        }
+        self.shelf.tree.sync_all()?;
+        for (part, up_to) in parts.into_iter().zip(ends) {
+            part.end_checkpoint(up_to, self.checkpoint_interval)?;
+            part.close()?;
+        }
+        self.shelf.tree.sync_all()
     }
 
     fn pass(&self, task: SyncTask) {
@@ -327,13 +364,12 @@ impl Disk {
     }
 }
 
-impl Assembler {
-    /// Writes a small item's part file, all at once.
-    fn write_whole(&mut self, content: &[u8]) -> Result<Finished, SinkError> {
-        let file = self.part.data()?;
-        file.write_all_at(content, 0)
-            .map_err(SinkError::io("write", &self.item.place.path(Role::Part)))?;
-        Ok(Finished { item: self.item.clone(), file })
+fn done(item: &Item) -> SinkEvent {
+    SinkEvent::ItemDone {
+        toi: item.toi,
+        name: item.name.clone(),
+        path: item.place.target.clone(),
+        size: item.len(),
     }
 }
 

@@ -22,6 +22,18 @@ pub enum SinkError {
         /// What is wrong with it.
         source: FecError,
     },
+    /// A source block of the item does not fit in memory.
+    #[error(
+        "item {name:?} cannot be received: its blocks have {len} bytes, at most {max} are allowed"
+    )]
+    BlockTooLong {
+        /// The item.
+        name: String,
+        /// Bytes of the longest block.
+        len: u64,
+        /// Most bytes allowed.
+        max: u64,
+    },
     /// The server did not say the item's digest, so that nothing could be verified.
     #[error("item {name:?} came without a digest")]
     NoDigest {
@@ -54,6 +66,12 @@ pub enum SinkError {
     #[error("{} is being received by another process", path.display())]
     InUse {
         /// The target.
+        path: PathBuf,
+    },
+    /// Somebody removed or replaced the part file while the item was being received.
+    #[error("{} was removed or replaced while it was written", path.display())]
+    Replaced {
+        /// The part file.
         path: PathBuf,
     },
     /// An operation on a file failed.

@@ -14,18 +14,20 @@ use super::disk::Job;
 use super::errors::SinkError;
 use super::item::{Item, READ_LEN, Shelf};
 use super::part::Checkpoint;
-use super::tree::{Role, sync_directory};
+use super::tree::{FileId, Role, Tree, sync_directory};
 
 /// Most small items that become durable together.
-const BATCH: usize = 256;
+const BATCH: usize = 4096;
 /// From so many items on, syncing the whole file system is cheaper than syncing each file.
-const SYNC_ALL_FROM: usize = 5;
+pub(super) const SYNC_ALL_FROM: usize = 5;
 
 /// What the sync thread does.
 #[derive(Debug)]
 pub(super) enum SyncTask {
     /// Makes a checkpoint durable.
     Checkpoint(Arc<Item>, Checkpoint),
+    /// Makes many checkpoints durable: those of these items, up to these offsets.
+    Checkpoints(Vec<(Toi, u64)>),
     /// Makes a journal durable.
     Journal(Arc<File>),
     /// Makes a verified part file durable and puts it in its place.
@@ -35,8 +37,48 @@ pub(super) enum SyncTask {
 /// An item whose part file is complete and verified.
 #[derive(Debug)]
 pub(super) struct Finished {
-    pub(super) item: Arc<Item>,
-    pub(super) file: Arc<File>,
+    item: Arc<Item>,
+    id: FileId,
+    /// Kept open, and locked, for large items; there may be thousands of small ones.
+    file: Option<Arc<File>>,
+}
+
+impl Finished {
+    /// A small item, whose file is closed now.
+    pub(super) fn small(item: Arc<Item>, file: &File) -> Result<Finished, SinkError> {
+        set_modified(&item, file);
+        let id =
+            FileId::of(file).map_err(SinkError::io("look at", &item.place.path(Role::Part)))?;
+        Ok(Finished { item, id, file: None })
+    }
+
+    /// A large item.
+    fn large(item: Arc<Item>, file: Arc<File>) -> Result<Finished, SinkError> {
+        let finished = Finished::small(item, &file)?;
+        Ok(Finished { file: Some(file), ..finished })
+    }
+
+    /// Makes the content of the file durable.
+    fn sync(&self, tree: &Tree) -> Result<(), SinkError> {
+        let path = || self.item.place.path(Role::Part);
+        let file = match &self.file {
+            Some(file) => file.clone(),
+            None => match tree.open_to_read(&self.item.place, Role::Part)? {
+                Some(file) => Arc::new(file),
+                None => return Err(SinkError::Replaced { path: path() }),
+            },
+        };
+        file.sync_data().map_err(SinkError::io("sync", &path()))
+    }
+
+    fn put_in_place(&self, tree: &Tree) -> Result<(), SinkError> {
+        let place = &self.item.place;
+        if tree.id(place, Role::Part)? != Some(self.id) {
+            return Err(SinkError::Replaced { path: place.path(Role::Part) });
+        }
+        tree.rename(place, Role::Part, Role::Target)?;
+        tree.remove(place, Role::Journal)
+    }
 }
 
 /// An item all blocks of which are in the part file.
@@ -66,7 +108,6 @@ pub(super) enum Finish {
 pub(super) struct Syncer {
     pub(super) shelf: Arc<Shelf>,
     pub(super) durable: bool,
-    pub(super) preserve_times: bool,
     pub(super) tasks: Receiver<SyncTask>,
     pub(super) reports: Sender<Job>,
 }
@@ -74,72 +115,68 @@ pub(super) struct Syncer {
 impl Syncer {
     /// Works until the disk thread is gone.
     pub(super) fn run(self) {
+        // Directories with new names, each with an item in it.
+        let mut renamed = BTreeMap::new();
         while let Ok(first) = self.tasks.recv() {
             let mut finished = Vec::new();
             for task in std::iter::once(first).chain(self.tasks.try_iter().take(BATCH)) {
                 match task {
                     SyncTask::Checkpoint(item, checkpoint) => self.checkpoint(&item, &checkpoint),
+                    SyncTask::Checkpoints(items) => self.checkpoints(items),
                     // If this fails, so will the next checkpoint, which is reported.
-                    SyncTask::Journal(journal) => drop(journal.sync_data()),
+                    SyncTask::Journal(journal) if self.durable => drop(journal.sync_data()),
+                    SyncTask::Journal(_) => {}
                     SyncTask::Finish(item) => finished.push(item),
                 }
             }
-            self.finish(&finished);
+            self.finish(&finished, &mut renamed);
+            if self.tasks.is_empty() {
+                self.sync_names(std::mem::take(&mut renamed).into_values());
+            }
         }
     }
 
     fn checkpoint(&self, item: &Item, checkpoint: &Checkpoint) {
         let result = if self.durable { checkpoint.data.sync_data() } else { Ok(()) };
         let result = result.map_err(SinkError::io("sync", &item.place.path(Role::Part)));
-        self.report(Job::Synced { toi: item.toi, up_to: checkpoint.up_to, result });
+        self.report(Job::Synced { toi: item.toi, up_to: checkpoint.up_to, alone: true, result });
     }
 
-    fn finish(&self, finished: &[Finished]) {
-        let together = finished.len() >= SYNC_ALL_FROM;
-        for Finished { item, file } in finished {
-            if self.preserve_times {
-                set_modified(item, file);
-            }
+    fn checkpoints(&self, items: Vec<(Toi, u64)>) {
+        let result = if self.durable { self.shelf.tree.sync_all() } else { Ok(()) };
+        for (toi, up_to) in items {
+            self.report(Job::Synced { toi, up_to, alone: false, result: result.clone() });
         }
-        let all = if together && self.durable { self.sync_all() } else { Ok(()) };
-        let mut directories = BTreeMap::new();
-        for Finished { item, file } in finished {
-            let one = match &all {
+    }
+
+    fn finish(&self, finished: &[Finished], renamed: &mut BTreeMap<Vec<String>, Arc<Item>>) {
+        let tree = &self.shelf.tree;
+        let together = finished.len() >= SYNC_ALL_FROM;
+        let all = if together && self.durable { tree.sync_all() } else { Ok(()) };
+        for one in finished {
+            let synced = match &all {
                 Ok(()) if together || !self.durable => Ok(()),
-                Ok(()) => {
-                    file.sync_data().map_err(SinkError::io("sync", &item.place.path(Role::Part)))
-                }
+                Ok(()) => one.sync(tree),
                 Err(error) => Err(error.clone()),
             };
-            let end = match one.and_then(|()| self.put_in_place(item)) {
+            let end = match synced.and_then(|()| one.put_in_place(tree)) {
                 Ok(()) => Finish::Done,
                 Err(error) => Finish::Failed(error),
             };
-            directories.entry(item.place.relative.split().0).or_insert(item);
-            self.report(Job::Finished { toi: item.toi, end });
+            let (directory, _) = one.item.place.relative.split();
+            renamed.entry(directory.to_vec()).or_insert_with(|| one.item.clone());
+            self.report(Job::Finished { toi: one.item.toi, end });
         }
-        if self.durable {
-            self.sync_names(directories.into_values());
-        }
-    }
-
-    /// Syncs the whole file system.
-    fn sync_all(&self) -> Result<(), SinkError> {
-        let tree = &self.shelf.tree;
-        nix::unistd::syncfs(tree.root()).map_err(SinkError::io("sync", tree.path()))
-    }
-
-    fn put_in_place(&self, item: &Item) -> Result<(), SinkError> {
-        let tree = &self.shelf.tree;
-        tree.rename(&item.place, Role::Part, Role::Target)?;
-        tree.remove(&item.place, Role::Journal)
     }
 
     /// Makes the new names durable. The items are done in any case; if the machine dies before,
     /// their part files are found again.
-    fn sync_names<'a>(&self, items: impl ExactSizeIterator<Item = &'a Arc<Item>>) {
+    fn sync_names(&self, items: impl ExactSizeIterator<Item = Arc<Item>>) {
+        if !self.durable {
+            return;
+        }
         if items.len() >= SYNC_ALL_FROM {
-            let _ = self.sync_all();
+            let _ = self.shelf.tree.sync_all();
             return;
         }
         for item in items {
@@ -183,8 +220,10 @@ impl Verifier {
             let toi = task.item.toi;
             match self.digest(&task) {
                 Ok(Some(digest)) if digest == task.item.key.item => {
-                    let finished = Finished { item: task.item, file: task.data };
-                    let _ = self.finished.send(SyncTask::Finish(finished));
+                    match Finished::large(task.item, task.data) {
+                        Ok(finished) => drop(self.finished.send(SyncTask::Finish(finished))),
+                        Err(error) => self.report(toi, Finish::Failed(error)),
+                    }
                 }
                 Ok(Some(_)) => self.report(toi, Finish::Mismatch),
                 Ok(None) => self.report(toi, Finish::Aborted),

@@ -18,7 +18,10 @@ use super::tree::{Place, Role, Tree, is_directory, is_regular};
 
 /// An item of one block, or up to this length, is looked at without a journal: its part file may
 /// have been complete already.
-const SMALL_LEN: u64 = 4 << 20;
+pub(super) const SMALL_LEN: u64 = 4 << 20;
+/// Most bytes of a source block, which has to be in memory to be restored: 56,403 symbols of
+/// RaptorQ of 1,500 bytes fit.
+const MAX_BLOCK_LEN: u64 = 96 << 20;
 /// Bytes read at once to compute a digest.
 pub(super) const READ_LEN: usize = 1 << 20;
 
@@ -31,6 +34,7 @@ pub(super) struct Item {
     pub(super) key: JournalKey,
     pub(super) partition: Partition,
     pub(super) code: Code,
+    /// The modification time that the file is to have.
     pub(super) modified_ns: Option<i64>,
     /// Nothing more is to be received: the item is done, failed, or not wanted any more.
     pub(super) closed: AtomicBool,
@@ -59,6 +63,7 @@ pub(super) struct Shelf {
     pub(super) tree: Arc<Tree>,
     pub(super) names: Mutex<Names>,
     pub(super) check_space: bool,
+    pub(super) preserve_times: bool,
     /// Bytes set aside for all items together.
     pub(super) reserved: AtomicU64,
 }
@@ -87,6 +92,14 @@ impl Shelf {
         if info.digest == Digest([0; 32]) {
             return Err(SinkError::NoDigest { name: name() });
         }
+        let block_len = u64::from(partition.block_symbols(0)) * u64::from(partition.symbol_len());
+        if block_len > MAX_BLOCK_LEN {
+            return Err(SinkError::BlockTooLong {
+                name: name(),
+                len: block_len,
+                max: MAX_BLOCK_LEN,
+            });
+        }
         let relative = self.names().place(&info.name)?;
         let item = Item {
             toi: info.toi,
@@ -95,13 +108,14 @@ impl Shelf {
             key: JournalKey::new(&info.name, info.digest, info.oti),
             partition,
             code: Code::new(info.oti.scheme),
-            modified_ns: info.modified_ns,
+            modified_ns: info.modified_ns.filter(|_| self.preserve_times),
             closed: AtomicBool::new(false),
             reserved: AtomicU64::new(0),
         };
-        let prepared = self.look_up(item);
+        let item = Arc::new(item);
+        let prepared = self.look_up(&item);
         if prepared.is_err() {
-            self.names().release(&info.name);
+            self.names().release(&item.name, &item.place.relative);
         }
         prepared
     }
@@ -110,20 +124,20 @@ impl Shelf {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look_up(&self, item: Item) -> Result<Prepared, SinkError> {
-        if self.target_is_there(&item)? {
+    fn look_up(&self, item: &Arc<Item>) -> Result<Prepared, SinkError> {
+        if self.target_is_there(item)? {
             let held = Held::AlreadyThere;
-            return Ok(Prepared { item: Arc::new(item), replay: None, held });
+            return Ok(Prepared { item: item.clone(), replay: None, held });
         }
-        let replay = self.replay(&item)?;
+        let replay = self.replay(item)?;
         let held = replay.as_ref().map_or_else(
             || HeldParts::nothing(item.partition),
             |replay| {
                 HeldParts::new(item.partition, replay.restored.clone(), replay.partial.clone())
             },
         );
-        self.reserve(&item, &held)?;
-        Ok(Prepared { item: Arc::new(item), replay, held: Held::Parts(held) })
+        self.reserve(item, &held)?;
+        Ok(Prepared { item: item.clone(), replay, held: Held::Parts(held) })
     }
 
     /// Whether the finished item stands in its place.

@@ -392,3 +392,210 @@ pub(super) fn boot_id() -> Option<[u8; 16]> {
     let digits = std::str::from_utf8(&digits).ok()?;
     u128::from_str_radix(digits, 16).ok().map(u128::to_be_bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use proptest::prelude::*;
+    use umbel_wire::Scheme;
+
+    use super::*;
+
+    const BOOT: [u8; 16] = [7; 16];
+    const SYMBOL_LEN: usize = 10;
+
+    fn key() -> JournalKey {
+        let oti = Oti {
+            scheme: Scheme::ReedSolomon,
+            object_len: 995,
+            symbol_len: SYMBOL_LEN as u16,
+            max_block_symbols: 10,
+            max_encoding_symbols: 30,
+        };
+        JournalKey::new("a", Digest([1; 32]), oti)
+    }
+
+    fn partition() -> Partition {
+        Partition::new(&key().oti).unwrap()
+    }
+
+    fn read(bytes: &[u8], boot: [u8; 16]) -> Option<Replay> {
+        replay(&mut Cursor::new(bytes), &key(), &partition(), Some(boot)).unwrap()
+    }
+
+    /// Writes a journal and notes the offset after each record.
+    struct Writer {
+        bytes: Vec<u8>,
+        ends: Vec<usize>,
+    }
+
+    impl Writer {
+        fn new() -> Writer {
+            Writer { bytes: key().header().to_vec(), ends: vec![HEADER_LEN] }
+        }
+
+        fn write(&mut self, record: &Record<'_>) -> u64 {
+            let at = self.bytes.len() as u64;
+            record.emit(&mut self.bytes);
+            self.ends.push(self.bytes.len());
+            at
+        }
+
+        fn symbols(&mut self, sbn: u32, previous: u64, source: &[u32], repairs: &[u32]) -> u64 {
+            let mut set = SymbolSet::new(10);
+            for &esi in source {
+                set.insert(esi);
+            }
+            self.write(&Record::Symbols(Symbols {
+                sbn,
+                previous,
+                source: set,
+                repair_esis: repairs.to_vec(),
+                repairs: &vec![9; repairs.len() * SYMBOL_LEN],
+            }))
+        }
+    }
+
+    /// A journal with a record of every kind, the last two of which are not durable.
+    fn sample() -> Writer {
+        let mut writer = Writer::new();
+        writer.write(&Record::Session { boot: BOOT });
+        writer.write(&Record::Restored { first: 2, count: 3 });
+        let first = writer.symbols(0, 0, &[0, 1, 9], &[10, 29]);
+        writer.symbols(0, first, &[0, 1, 2, 9], &[11]);
+        writer.symbols(1, 0, &[], &[10]);
+        writer.write(&Record::Dropped { sbn: 3 });
+        let up_to = writer.bytes.len() as u64;
+        writer.write(&Record::Durable { up_to });
+        writer.write(&Record::Restored { first: 1, count: 1 });
+        writer.symbols(5, 0, &[4], &[]);
+        writer
+    }
+
+    #[test]
+    fn a_journal_says_what_was_written() {
+        let replay = read(&sample().bytes, BOOT).unwrap();
+        let restored: Vec<u32> = (0..10).filter(|&sbn| replay.restored.contains(sbn)).collect();
+        assert_eq!(restored, [1, 2, 4]);
+        assert_eq!(replay.partial.keys().copied().collect::<Vec<_>>(), [0, 5]);
+        assert!(replay.partial[&0].esis().eq([0, 1, 2, 9, 10, 11, 29]));
+        assert!(replay.partial[&5].esis().eq([4]));
+        assert_eq!(replay.trusted_len, sample().bytes.len() as u64);
+    }
+
+    #[test]
+    fn after_a_crash_of_the_machine_only_what_is_durable_counts() {
+        let replay = read(&sample().bytes, [8; 16]).unwrap();
+        assert!(!replay.restored.contains(1) && replay.restored.contains(2));
+        assert_eq!(replay.partial.keys().copied().collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(replay.trusted_len as usize, sample().ends[7 - 1]);
+    }
+
+    #[test]
+    fn a_journal_of_another_version_does_not_count() {
+        let bytes = sample().bytes;
+        for change in 0..4 {
+            let mut key = key();
+            match change {
+                0 => key.item.0[31] ^= 1,
+                1 => key.name.0[0] ^= 1,
+                2 => key.oti.max_encoding_symbols += 1,
+                _ => key.oti.scheme = Scheme::RaptorQ,
+            }
+            let replay = replay(&mut Cursor::new(&bytes), &key, &partition(), Some(BOOT));
+            assert!(replay.unwrap().is_none(), "change {change}");
+        }
+    }
+
+    #[test]
+    fn a_journal_torn_at_any_byte_counts_up_to_its_last_whole_record() {
+        let Writer { bytes, ends } = sample();
+        for len in 0..=bytes.len() {
+            let replay = read(&bytes[..len], BOOT);
+            let Some(&end) = ends.iter().rev().find(|&&end| end <= len) else {
+                assert!(replay.is_none());
+                continue;
+            };
+            let replay = replay.unwrap();
+            assert_eq!(replay.trusted_len as usize, end.max(HEADER_LEN), "torn at {len}");
+            let whole = read(&bytes[..end], BOOT).unwrap();
+            assert_eq!((replay.restored, replay.partial), (whole.restored, whole.partial));
+        }
+    }
+
+    #[test]
+    fn a_damaged_byte_takes_away_only_what_follows_it() {
+        let Writer { bytes, ends } = sample();
+        for at in 0..bytes.len() {
+            for flip in [1, 0x80, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flip;
+                let replay = read(&damaged, BOOT);
+                if at < HEADER_LEN {
+                    assert!(replay.is_none());
+                    continue;
+                }
+                let end = ends.iter().rev().find(|&&end| end <= at).unwrap();
+                let whole = read(&bytes[..*end], BOOT).unwrap();
+                let replay = replay.unwrap();
+                assert_eq!((replay.restored, replay.partial), (whole.restored, whole.partial));
+            }
+        }
+    }
+
+    #[test]
+    fn records_that_make_no_sense_end_the_journal() {
+        let nonsense: [fn(&mut Writer) -> u64; 7] = [
+            |writer| writer.write(&Record::Restored { first: 9, count: 2 }),
+            |writer| writer.write(&Record::Restored { first: u32::MAX, count: 1 }),
+            |writer| writer.write(&Record::Restored { first: 0, count: 0 }),
+            |writer| writer.write(&Record::Dropped { sbn: 10 }),
+            |writer| writer.symbols(10, 0, &[1], &[]),
+            |writer| writer.symbols(6, 1234, &[1], &[]),
+            |writer| writer.symbols(6, 0, &[1], &[30]),
+        ];
+        for (number, write) in nonsense.iter().enumerate() {
+            let mut writer = sample();
+            let good = writer.bytes.len() as u64;
+            write(&mut writer);
+            writer.write(&Record::Restored { first: 9, count: 1 });
+            let replay = read(&writer.bytes, BOOT).unwrap();
+            assert_eq!(replay.trusted_len, good, "record {number}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_harm(
+            bytes in prop::collection::vec(any::<u8>(), 0..400),
+            header in any::<bool>(),
+        ) {
+            let mut journal = if header { key().header().to_vec() } else { Vec::new() };
+            journal.extend(bytes);
+            let replay = read(&journal, BOOT);
+            prop_assert_eq!(replay.is_some(), header);
+        }
+
+        #[test]
+        fn symbols_come_back_as_they_were_written(
+            sbn in 0..10u32,
+            source in prop::collection::btree_set(0..9u32, 0..9),
+            repairs in prop::collection::btree_set(10..30u32, 0..20),
+        ) {
+            let mut writer = Writer::new();
+            let source: Vec<u32> = source.into_iter().collect();
+            let repairs: Vec<u32> = repairs.into_iter().collect();
+            writer.symbols(sbn, 0, &source, &repairs);
+            let mut body = Vec::new();
+            let mut rest = &writer.bytes[HEADER_LEN..];
+            let room = rest.len() as u64;
+            let read = read_record(&mut rest, room, &partition(), &mut body).unwrap();
+            let Some((Record::Symbols(symbols), _)) = read else { panic!("no symbols") };
+            prop_assert_eq!(symbols.sbn, sbn);
+            prop_assert!((0..10).filter(|&esi| symbols.source.contains(esi)).eq(source));
+            prop_assert_eq!(symbols.repairs.len(), repairs.len() * SYMBOL_LEN);
+            prop_assert_eq!(symbols.repair_esis, repairs);
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Where a client keeps what it receives.
 //!
 //! The receiving engine hands symbols to a [`DiskSink`] as a
-//! [`SymbolSink`](umbel_engine::symbols::SymbolSink). Storing one is a copy into the buffer of its
+//! [`SymbolSink`]. Storing one is a copy into the buffer of its
 //! block; everything that waits for a disk happens on threads of the sink's own:
 //!
 //! ```text
@@ -45,7 +45,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use umbel_engine::symbols::{BlockId, SymbolSink};
@@ -64,8 +64,11 @@ use finish::{Syncer, Verifier};
 use item::{Item, Shelf};
 use tree::Tree;
 
-/// Tasks of the sync thread that may wait; each keeps a file open.
-const SYNC_QUEUE: usize = 512;
+/// Tasks of the sync thread that may wait.
+const SYNC_QUEUE: usize = 4096;
+
+/// Least number of items among which to look for closed ones.
+const TIDY_FROM: usize = 1024;
 
 /// Called for each event, on a thread of the sink: it must not wait for anything.
 type EventHandler = Arc<dyn Fn(SinkEvent) + Send + Sync>;
@@ -81,6 +84,9 @@ pub struct SinkOptions {
     /// Whether items and journals are synced to the disk; without, a crash of the machine (not of
     /// the process) may lose items that were reported as done. Default true.
     pub durable: bool,
+    /// Time between two checkpoints of an incomplete item: when what is held of it is written to
+    /// the journal and made durable. Large items have more of them. Default 1 s.
+    pub checkpoint_interval: Duration,
     /// Whether a file gets the item's modification time. Default true.
     pub preserve_times: bool,
     /// Whether an item that the file system has no room for is refused at once. Default true.
@@ -93,6 +99,7 @@ impl Default for SinkOptions {
             memory: 32 << 20,
             folds_case: None,
             durable: true,
+            checkpoint_interval: Duration::from_secs(1),
             preserve_times: true,
             check_space: true,
         }
@@ -162,6 +169,8 @@ pub enum SinkEvent {
 /// Dropping it is closing it.
 pub struct DiskSink {
     items: HashMap<Toi, Arc<Item>>,
+    /// How many items there are when those that are closed are let go of.
+    tidy_at: usize,
     blocks: OpenBlocks,
     preparer: Preparer,
     jobs: Sender<Job>,
@@ -211,6 +220,7 @@ impl DiskSink {
             tree: Arc::new(tree),
             names: Mutex::new(Names::new(folds_case)),
             check_space: options.check_space,
+            preserve_times: options.preserve_times,
             reserved: AtomicU64::new(0),
         });
         let closing = Arc::new(AtomicBool::new(false));
@@ -218,6 +228,7 @@ impl DiskSink {
             .map_err(SinkError::io("start threads for", directory))?;
         Ok(DiskSink {
             items: HashMap::new(),
+            tidy_at: TIDY_FROM,
             blocks: OpenBlocks::new(Budget::new(options.memory)),
             preparer: Preparer { shelf },
             jobs,
@@ -246,6 +257,10 @@ impl DiskSink {
     pub fn admit(&mut self, prepared: Prepared) -> Held {
         let Prepared { item, replay, held } = prepared;
         if matches!(held, Held::Parts(_)) {
+            if self.items.len() >= self.tidy_at {
+                self.items.retain(|_, item| !item.is_closed());
+                self.tidy_at = TIDY_FROM.max(self.items.len() * 2);
+            }
             self.items.insert(item.toi, item.clone());
             self.send(Job::Add(item, replay.map(Box::new)));
         }
@@ -287,7 +302,7 @@ impl DiskSink {
         }
         if let Some(item) = self.items.remove(&toi) {
             item.closed.store(true, Ordering::Release);
-            self.preparer.shelf.names().release(&item.name);
+            self.preparer.shelf.names().release(&item.name, &item.place.relative);
             self.send(Job::Cancel(toi));
         }
     }
@@ -375,7 +390,6 @@ fn start(
     let syncer = Syncer {
         shelf: shelf.clone(),
         durable: options.durable,
-        preserve_times: options.preserve_times,
         tasks: sync_tasks,
         reports: jobs.clone(),
     };
@@ -392,6 +406,8 @@ fn start(
     ];
     let disk = Disk {
         shelf: shelf.clone(),
+        durable: options.durable,
+        checkpoint_interval: options.checkpoint_interval,
         jobs: inbox,
         sync,
         verify,

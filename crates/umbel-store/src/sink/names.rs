@@ -310,8 +310,11 @@ impl Names {
     }
 
     /// Gives back the place of an item that is not wanted after all.
-    pub fn release(&mut self, name: &str) {
-        self.files.retain(|_, holder| holder != name);
+    pub fn release(&mut self, name: &str, path: &RelativePath) {
+        let key = self.key(&path.joined());
+        if self.files.get(&key).is_some_and(|holder| holder == name) {
+            self.files.remove(&key);
+        }
     }
 
     fn place_suffixed(

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FallocateFlags, fallocate};
 use umbel_fec::{Partition, SymbolSet};
 
 use super::errors::SinkError;
@@ -16,10 +17,10 @@ use super::tree::{Role, Tree};
 
 /// Records are kept back until there are this many bytes of them, or a checkpoint is due.
 const JOURNAL_BUFFER_LEN: usize = 256 << 10;
+/// Bytes set aside for the next records, so that they can be written even when the disk is full.
+const JOURNAL_ROOM: i64 = 4096;
 /// A journal is written anew when this many of its bytes no longer matter, and they are most.
 const MAX_DEAD_LEN: u64 = 64 << 20;
-/// Time between two checkpoints of an item.
-pub(super) const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of data between two checkpoints, if they come faster.
 const CHECKPOINT_LEN: u64 = 64 << 20;
 /// Offsets in one piece of [`Offsets`].
@@ -90,6 +91,8 @@ pub(super) struct Part {
     changed: bool,
     checkpoint_at: Instant,
     checkpoint_running: bool,
+    /// Whether another thread has the open files for a checkpoint.
+    lent: bool,
 }
 
 impl Part {
@@ -116,6 +119,7 @@ impl Part {
             changed: false,
             checkpoint_at: Instant::now(),
             checkpoint_running: false,
+            lent: false,
         }
     }
 
@@ -292,6 +296,9 @@ impl Part {
             .map_err(SinkError::io("write", &self.item.place.path(Role::Journal)))?;
         self.written_len += self.pending.len() as u64;
         self.pending.clear();
+        // On a file system without this, the next record may find no room; that is all.
+        let (offset, len) = (self.written_len as i64, JOURNAL_ROOM);
+        let _ = fallocate(&*journal, FallocateFlags::FALLOC_FL_KEEP_SIZE, offset, len);
         Ok(())
     }
 
@@ -302,9 +309,17 @@ impl Part {
         })
     }
 
-    /// Writes the journal anew if too much of it is of no use, or all records out; says what is
-    /// to be synced then.
+    /// Starts a checkpoint of its own: another thread is to sync these files.
     pub(super) fn start_checkpoint(&mut self) -> Result<Checkpoint, SinkError> {
+        let up_to = self.start_common_checkpoint()?;
+        self.lent = true;
+        Ok(Checkpoint { data: self.data()?, journal: self.journal()?, up_to })
+    }
+
+    /// Starts a checkpoint together with others, for which the whole file system is synced: writes
+    /// all records out, or the journal anew if too much of it is of no use. Gives the end of the
+    /// records.
+    pub(super) fn start_common_checkpoint(&mut self) -> Result<u64, SinkError> {
         self.flush()?;
         if self.dead_len > MAX_DEAD_LEN && self.dead_len > self.written_len / 2 {
             self.compact()?;
@@ -312,28 +327,38 @@ impl Part {
         self.changed = false;
         self.dirty_len = 0;
         self.checkpoint_running = true;
-        Ok(Checkpoint { data: self.data()?, journal: self.journal()?, up_to: self.written_len })
+        Ok(self.written_len)
     }
 
-    /// Notes that everything that records before `up_to` tell of is on the disk.
-    pub(super) fn end_checkpoint(&mut self, up_to: u64) -> Result<(), SinkError> {
+    /// Notes that everything that records before `up_to` tell of is on the disk. The next
+    /// checkpoint is due after `interval`.
+    pub(super) fn end_checkpoint(
+        &mut self,
+        up_to: u64,
+        interval: Duration,
+    ) -> Result<(), SinkError> {
         self.checkpoint_running = false;
-        self.checkpoint_at = Instant::now() + CHECKPOINT_INTERVAL;
+        self.lent = false;
+        self.checkpoint_at = Instant::now() + interval;
         self.append_quietly(&Record::Durable { up_to })?;
         self.flush()
     }
 
-    /// Makes everything durable, here and now.
-    pub(super) fn sync(&mut self) -> Result<(), SinkError> {
-        if !self.changed && self.pending.is_empty() && self.restored_run.is_none() {
+    /// Makes everything durable, here and now; or only writes it, if `durable` does not ask for
+    /// more.
+    pub(super) fn sync(&mut self, durable: bool) -> Result<(), SinkError> {
+        if !self.is_changed() {
             return Ok(());
+        }
+        if !durable {
+            return self.flush();
         }
         let checkpoint = self.start_checkpoint()?;
         checkpoint
             .data
             .sync_data()
             .map_err(SinkError::io("sync", &self.item.place.path(Role::Part)))?;
-        self.end_checkpoint(checkpoint.up_to)?;
+        self.end_checkpoint(checkpoint.up_to, Duration::ZERO)?;
         checkpoint
             .journal
             .sync_data()
@@ -347,9 +372,19 @@ impl Part {
         Ok(())
     }
 
+    /// Whether the files may be closed now: no other thread has them.
+    pub(super) fn can_close(&self) -> bool {
+        !self.lent
+    }
+
     /// Whether something is not durable yet.
     pub(super) fn is_changed(&self) -> bool {
-        self.changed || self.checkpoint_running
+        self.changed || self.restored_run.is_some() || !self.pending.is_empty()
+    }
+
+    /// Closes the files without another thought: the item is in other hands.
+    pub(super) fn release(&mut self) {
+        self.files = None;
     }
 
     /// The journal, if it is open.

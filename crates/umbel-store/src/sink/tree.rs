@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
@@ -19,7 +20,12 @@ use super::errors::SinkError;
 use super::names::RelativePath;
 
 /// Directories kept open; when there are more, all are closed.
-const MAX_OPEN_DIRECTORIES: usize = 128;
+const MAX_OPEN_DIRECTORIES: usize = 64;
+
+/// How long to wait for a part file that is locked.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// How often to look whether it still is.
+const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A file that the sink keeps for an item, all in the target's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +71,20 @@ impl Place {
     }
 }
 
+/// Tells files apart, whatever their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    pub(super) fn of(file: &File) -> Result<FileId, Errno> {
+        let stat = fstat(file)?;
+        Ok(FileId { device: stat.st_dev, inode: stat.st_ino })
+    }
+}
+
 /// An open output directory.
 #[derive(Debug)]
 pub(super) struct Tree {
@@ -92,9 +112,9 @@ impl Tree {
         &self.path
     }
 
-    /// The open directory.
-    pub(super) fn root(&self) -> &OwnedFd {
-        &self.root
+    /// Makes the whole file system durable.
+    pub(super) fn sync_all(&self) -> Result<(), SinkError> {
+        nix::unistd::syncfs(&self.root).map_err(SinkError::io("sync", &self.path))
     }
 
     /// Whether the file system takes `A` and `a` for the same name, found out by trying.
@@ -201,29 +221,38 @@ impl Tree {
         unreachable!("the second attempt returns")
     }
 
-    /// Opens the part file and locks it, so that no other process writes to it.
+    /// Opens the part file and locks it, so that no other process writes to it. Waits a moment for
+    /// a lock: this very sink may just be letting go of it, or another thread of the process may
+    /// be about to start a program.
     pub(super) fn open_part(&self, place: &Place) -> Result<File, SinkError> {
-        let path = place.path(Role::Part);
+        let give_up_at = Instant::now() + LOCK_PATIENCE;
         loop {
             let file = self.open_to_write(place, Role::Part)?;
             match file.try_lock() {
                 Ok(()) => {}
+                Err(std::fs::TryLockError::WouldBlock) if Instant::now() < give_up_at => {
+                    std::thread::sleep(LOCK_INTERVAL);
+                    continue;
+                }
                 Err(std::fs::TryLockError::WouldBlock) => {
                     return Err(SinkError::InUse { path: place.target.clone() });
                 }
-                Err(std::fs::TryLockError::Error(error)) => {
-                    return Err(SinkError::io("lock", &path)(error));
-                }
+                // The file system has no locks: then it has to do without.
+                Err(std::fs::TryLockError::Error(_)) => return Ok(file),
             }
             // Between opening and locking, the holder of the lock may have renamed the file.
-            let locked = fstat(&file).map_err(SinkError::io("look at", &path))?;
-            let named = self.stat(place, Role::Part)?;
-            if named
-                .is_some_and(|named| (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino))
-            {
+            let id =
+                FileId::of(&file).map_err(SinkError::io("look at", &place.path(Role::Part)))?;
+            if self.id(place, Role::Part)? == Some(id) {
                 return Ok(file);
             }
         }
+    }
+
+    /// Which file the name stands for.
+    pub(super) fn id(&self, place: &Place, role: Role) -> Result<Option<FileId>, SinkError> {
+        let stat = self.stat(place, role)?;
+        Ok(stat.map(|stat| FileId { device: stat.st_dev, inode: stat.st_ino }))
     }
 
     /// Gives the file another role; whatever had that is replaced.

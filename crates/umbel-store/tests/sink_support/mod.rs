@@ -1,15 +1,16 @@
 //! A server without a network, and a client with a directory of its own.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use umbel_engine::symbols::{BlockId, SymbolSink};
 use umbel_fec::{Code, Partition};
-use umbel_store::sink::{DiskSink, Held, HeldBlock, HeldParts, SinkEvent, SinkOptions};
+use umbel_store::sink::{DiskSink, Held, HeldParts, SinkEvent, SinkOptions};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Oti, Scheme, Toi};
 
@@ -74,6 +75,10 @@ impl Served {
             .collect()
     }
 
+    pub fn assert_is_at(&self, path: &Path) {
+        assert!(std::fs::read(path).unwrap() == self.content, "{} differs", path.display());
+    }
+
     /// An encoding symbol.
     pub fn symbol(&self, sbn: u32, esi: u32) -> Vec<u8> {
         let k = self.partition.block_symbols(sbn);
@@ -106,39 +111,83 @@ impl Random {
 pub struct Client {
     pub sink: DiskSink,
     pub events: Receiver<SinkEvent>,
+    path: PathBuf,
     directory: Option<TempDir>,
 }
 
 impl Client {
+    /// A client with a new directory.
     pub fn new() -> Client {
         Client::with(SinkOptions::default())
     }
 
     pub fn with(options: SinkOptions) -> Client {
-        Client::at(tempfile::tempdir().unwrap(), options)
+        let directory = tempfile::tempdir().unwrap();
+        let mut client = Client::at_path(directory.path(), options);
+        client.directory = Some(directory);
+        client
     }
 
-    pub fn at(directory: TempDir, options: SinkOptions) -> Client {
+    /// A client whose directory stays.
+    pub fn at_path(path: &Path, options: SinkOptions) -> Client {
         let (events, receiver) = channel();
-        let sink = DiskSink::open(directory.path(), options, move |event| {
+        let sink = DiskSink::open(path, options, move |event| {
             let _ = events.send(event);
         });
-        Client { sink: sink.unwrap(), events: receiver, directory: Some(directory) }
+        Client { sink: sink.unwrap(), events: receiver, path: path.to_owned(), directory: None }
     }
 
     /// Closes the sink and opens another one on the same directory.
-    pub fn restart(mut self) -> Client {
-        let directory = self.directory.take().unwrap();
+    pub fn restart(self) -> Client {
+        self.restart_after(|_| {})
+    }
+
+    /// Does something to the directory between closing and opening.
+    pub fn restart_after(self, between: impl FnOnce(&Path)) -> Client {
         self.sink.close();
-        Client::at(directory, SinkOptions::default())
+        between(&self.path);
+        let mut client = Client::at_path(&self.path, SinkOptions::default());
+        client.directory = self.directory;
+        client
     }
 
     pub fn path(&self) -> &Path {
-        self.directory.as_ref().unwrap().path()
+        &self.path
     }
 
     pub fn add(&mut self, served: &Served) -> Held {
         self.sink.add(&served.info).unwrap()
+    }
+
+    /// Receives what is missing of an item, and nothing else: source symbols where they are
+    /// missing, else repair symbols.
+    pub fn complete(&mut self, served: &Served, held: &HeldParts) {
+        for sbn in 0..served.partition.blocks() {
+            let mut missing = held.missing_symbols(sbn);
+            if missing == 0 {
+                continue;
+            }
+            for esi in 0.. {
+                if missing == 0 {
+                    break;
+                }
+                if held.block(sbn).is_none_or(|block| !block.contains(esi)) {
+                    assert!(self.sink.store(served.block(sbn), esi, &served.symbol(sbn, esi)));
+                    missing -= 1;
+                }
+            }
+            self.sink.restore(served.block(sbn));
+        }
+        let end = |event: &SinkEvent| {
+            matches!(event, SinkEvent::RestoreFailed { .. } | SinkEvent::ItemDone { .. })
+        };
+        while let SinkEvent::RestoreFailed { block, held } = self.wait(end) {
+            assert_eq!(served.info.oti.scheme, Scheme::RaptorQ, "k symbols are enough otherwise");
+            let esi = (0..1 << 24).find(|&esi| !held.contains(esi)).expect("there are many");
+            assert!(self.sink.store(block, esi, &served.symbol(block.sbn, esi)));
+            self.sink.restore(block);
+        }
+        served.assert_is_at(&self.path.join(&served.info.name));
     }
 
     /// What is held of an item that is not there yet.
@@ -155,16 +204,13 @@ impl Client {
         let mut random = Random(seed);
         for sbn in 0..served.partition.blocks() {
             let k = served.partition.block_symbols(sbn);
-            let mut held = HeldBlock::none(k).count();
             let mut repair = k;
             for esi in 0..k {
                 let lost = random.below(100) < loss;
                 let esi = if lost { repair } else { esi };
                 repair += u32::from(lost);
                 assert!(self.sink.store(served.block(sbn), esi, &served.symbol(sbn, esi)));
-                held += 1;
             }
-            assert_eq!(held, k);
             self.sink.restore(served.block(sbn));
             self.help(served, repair);
         }
@@ -172,21 +218,28 @@ impl Client {
 
     /// Gives further symbols to blocks that could not be restored.
     pub fn help(&mut self, served: &Served, mut repair: u32) {
-        while served.info.oti.scheme == Scheme::RaptorQ {
-            let end = |event: &SinkEvent| {
-                matches!(event, SinkEvent::BlockRestored { .. } | SinkEvent::RestoreFailed { .. })
-            };
-            let SinkEvent::RestoreFailed { block, .. } = self.wait(end) else { return };
+        if served.info.oti.scheme != Scheme::RaptorQ {
+            return;
+        }
+        let end = |event: &SinkEvent| {
+            matches!(event, SinkEvent::BlockRestored { .. } | SinkEvent::RestoreFailed { .. })
+        };
+        while let SinkEvent::RestoreFailed { block, .. } = self.wait(end) {
             assert!(self.sink.store(block, repair, &served.symbol(block.sbn, repair)));
             repair += 1;
             self.sink.restore(block);
         }
     }
 
+    /// The next event.
+    pub fn wait_any(&self) -> SinkEvent {
+        self.events.recv_timeout(Duration::from_secs(20)).expect("an event")
+    }
+
     /// The next event of this kind.
     pub fn wait(&self, kind: impl Fn(&SinkEvent) -> bool) -> SinkEvent {
         loop {
-            let event = self.events.recv_timeout(Duration::from_secs(20)).expect("an event");
+            let event = self.wait_any();
             if kind(&event) {
                 return event;
             }
@@ -203,7 +256,7 @@ impl Client {
             .wait(|event| matches!(event, SinkEvent::ItemDone { toi: done, .. } if *done == toi));
         let SinkEvent::ItemDone { name, path, size, .. } = event else { unreachable!() };
         assert_eq!((name, size), (served.info.name.clone(), served.info.oti.object_len));
-        assert!(std::fs::read(&path).unwrap() == served.content, "{} differs", path.display());
+        served.assert_is_at(&path);
     }
 
     /// All files below the directory.
