@@ -24,6 +24,15 @@ use super::{tls, transport};
 /// Head start of each address of a name before the next is tried as well [RFC 8305 §5].
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
+/// After so long without success, one more attempt is made beside the others. When packets of a
+/// handshake are lost, QUIC measures a round-trip time that is far too long and goes on ever more
+/// slowly; a fresh handshake has a better chance.
+const NEXT_ATTEMPT: Duration = Duration::from_secs(1);
+
+/// A server that has not confirmed the handshake by then has perhaps not seen the end of it, and
+/// QUIC may take long to repeat it: to begin anew is quicker. Four round trips come on top.
+const CONFIRM: Duration = Duration::from_secs(2);
+
 /// Most addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 8;
 
@@ -121,7 +130,21 @@ async fn exchange(
             let _ = error;
             read.await
         }
+        after = unconfirmed(connection) => {
+            ClientError::NoAnswer { server: task.url.authority(), after }
+        }
     }
+}
+
+/// Ends if the server does not confirm the handshake in time.
+async fn unconfirmed(connection: &Connection) -> Duration {
+    let within = CONFIRM + 4 * connection.rtt();
+    sleep(within).await;
+    let seen = connection.stats().frame_rx;
+    if seen.handshake_done > 0 || seen.stream > 0 {
+        std::future::pending::<()>().await;
+    }
+    within
 }
 
 fn announce(task: &Task, connected: &Connected) {
@@ -216,33 +239,41 @@ async fn connect_in_time(task: &Task) -> Result<Connected, ClientError> {
     }
 }
 
-/// Tries the server's addresses until one answers.
+/// Tries the server's addresses until one answers, and each anew while none does.
 async fn connect(dialer: &Arc<Dialer>, url: &SessionUrl) -> Result<Connected, ClientError> {
     let addresses = resolve(url).await?;
-    if let [address] = addresses[..] {
-        return dialer.dial(address).await;
-    }
     let mut attempts = JoinSet::new();
-    for (place, address) in (0..).zip(addresses) {
-        let dialer = dialer.clone();
-        attempts.spawn(async move {
-            sleep(NEXT_ADDRESS * place).await;
-            dialer.dial(address).await
-        });
-    }
     let mut worst = None;
-    while let Some(attempt) = attempts.join_next().await {
-        match attempt {
-            Ok(Ok(connected)) => return Ok(connected),
-            // What an answering server says counts more than that another is silent.
-            Ok(Err(error)) => match &worst {
-                Some(worse) if !ClientError::retryable(worse) => {}
-                _ => worst = Some(error),
-            },
-            Err(_) => {}
+    for (place, address) in addresses.iter().cycle().enumerate() {
+        let dialer = dialer.clone();
+        let address = *address;
+        attempts.spawn(async move { dialer.dial(address).await });
+        let first_round = place + 1 < addresses.len();
+        let pause = sleep(if first_round { NEXT_ADDRESS } else { NEXT_ATTEMPT });
+        tokio::pin!(pause);
+        loop {
+            tokio::select! {
+                biased;
+                attempt = attempts.join_next() => match attempt {
+                    Some(Ok(Ok(connected))) => return Ok(connected),
+                    // What an answering server says counts more than that another is silent.
+                    Some(Ok(Err(error))) if worst.as_ref().is_none_or(ClientError::retryable) => {
+                        worst = Some(error);
+                    }
+                    Some(_) => {}
+                    None if first_round => break,
+                    None => return Err(worst.unwrap_or_else(|| unreachable(url))),
+                },
+                () = &mut pause => break,
+            }
         }
     }
-    Err(worst.unwrap_or_else(|| dialer.no_answer(dialer.options.timeout)))
+    Err(unreachable(url))
+}
+
+/// Only if an attempt panicked, or there is no address, which `resolve` has excluded.
+fn unreachable(url: &SessionUrl) -> ClientError {
+    ClientError::Protocol(format!("no attempt to reach {} came to an end", url.authority()))
 }
 
 /// The server's addresses, in the resolver's order.

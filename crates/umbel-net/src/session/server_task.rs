@@ -103,8 +103,8 @@ impl Drop for Counted {
 async fn handshake(incoming: Incoming, counted: Counted) {
     let shared = counted.shared.clone();
     let remote = incoming.remote_address();
-    let Ok(connecting) = incoming.accept() else { return };
-    let connection = match timeout(shared.options.handshake_timeout, connecting).await {
+    let shaken = async { incoming.accept()?.await };
+    let connection = match timeout(shared.options.handshake_timeout, shaken).await {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {
             tracing::debug!(%remote, %error, "handshake failed");

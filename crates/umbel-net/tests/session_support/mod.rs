@@ -2,6 +2,8 @@
 //! that stands for the network between them.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod raw;
+
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -38,7 +40,7 @@ pub(crate) fn url(address: SocketAddr, pin: Pin) -> SessionUrl {
 }
 
 pub(crate) struct Server {
-    pub(crate) server: SessionServer,
+    pub(crate) running: SessionServer,
     pub(crate) handle: SessionHandle,
     pub(crate) pin: Pin,
     pub(crate) address: SocketAddr,
@@ -60,7 +62,7 @@ impl Server {
         let address = endpoint.local_addr();
         let server = endpoint.start(move |event| drop(events_in.send(event))).unwrap();
         let handle = server.handle();
-        Server { server, handle, pin: identity.fingerprint(), address, events }
+        Server { running: server, handle, pin: identity.fingerprint(), address, events }
     }
 
     /// A server that sends every message back.
@@ -171,7 +173,8 @@ fn record(events: Sender<ClientEvent>) -> impl Fn(ClientEvent) + Send + Sync {
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     cut: Arc<AtomicBool>,
-    lose_percent: Arc<AtomicU32>,
+    lose_up: Arc<AtomicU32>,
+    lose_down: Arc<AtomicU32>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -182,7 +185,7 @@ impl Relay {
         let inside = UdpSocket::bind("127.0.0.1:0").unwrap();
         inside.connect(server).unwrap();
         let (cut, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let lose_percent = Arc::new(AtomicU32::new(0));
+        let (lose_up, lose_down) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let address = outside.local_addr().unwrap();
         let client: Arc<Mutex<Option<SocketAddr>>> = Arc::default();
         let mut threads = Vec::new();
@@ -191,7 +194,7 @@ impl Relay {
             let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
             from.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
             let (cut, stop, client) = (cut.clone(), stop.clone(), client.clone());
-            let lose_percent = lose_percent.clone();
+            let lose_percent = if up { lose_up.clone() } else { lose_down.clone() };
             let (queue, queued) = channel::<(Instant, Vec<u8>)>();
             let receiver = client.clone();
             threads.push(std::thread::spawn(move || {
@@ -221,7 +224,7 @@ impl Relay {
                 }
             }));
         }
-        Relay { address, cut, lose_percent, stop, threads }
+        Relay { address, cut, lose_up, lose_down, stop, threads }
     }
 
     /// From now on nothing passes.
@@ -229,9 +232,16 @@ impl Relay {
         self.cut.store(true, Ordering::Relaxed);
     }
 
-    /// From now on so many of 100 datagrams are lost, in each direction.
-    pub(crate) fn lose(&self, percent: u32) {
-        self.lose_percent.store(percent, Ordering::Relaxed);
+    /// From now on everything passes again.
+    pub(crate) fn mend(&self) {
+        self.cut.store(false, Ordering::Relaxed);
+    }
+
+    /// From now on so many of 100 datagrams are lost on the way to the server, and so many on the
+    /// way back.
+    pub(crate) fn lose(&self, up: u32, down: u32) {
+        self.lose_up.store(up, Ordering::Relaxed);
+        self.lose_down.store(down, Ordering::Relaxed);
     }
 }
 

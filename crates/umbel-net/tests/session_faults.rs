@@ -1,0 +1,415 @@
+//! Sessions with peers that are wrong, gone, slow or hostile.
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
+mod session_support;
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use quinn::crypto::rustls::QuicServerConfig;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::version::TLS13;
+use session_support::raw::raw_client;
+use session_support::{Client, PATIENCE, Relay, Server, identity, message, url};
+use umbel_net::session::{
+    BindError, ClientError, ClientEvent, ClientSession, CloseCode, ConnectOptions, PROTOCOL, Pin,
+    ServerEndpoint, ServerOptions, SessionEvent,
+};
+
+/// Runs one raw client with a small runtime of its own.
+fn run<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+/// A server's configuration for the given protocol.
+fn raw_server(protocol: &[u8]) -> (quinn::ServerConfig, Pin) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["umbel".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap().der().clone();
+    let pin = Pin::of_certificate(&certificate).unwrap();
+    (raw_server_with(protocol, certificate, &key), pin)
+}
+
+/// A server's configuration with this certificate, and signatures by this key, which need not be
+/// the certificate's.
+fn raw_server_with(
+    protocol: &[u8],
+    certificate: CertificateDer<'static>,
+    key: &rcgen::KeyPair,
+) -> quinn::ServerConfig {
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
+    let shown = Shown(Arc::new(CertifiedKey::new(vec![certificate], key)));
+    let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(shown));
+    tls.alpn_protocols = vec![protocol.to_vec()];
+    quinn::ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls).unwrap()))
+}
+
+#[derive(Debug)]
+struct Shown(Arc<CertifiedKey>);
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+}
+
+/// Why our client does not get a session with a raw server.
+fn refusal(config: quinn::ServerConfig, pin: Pin) -> ClientError {
+    run(async {
+        let endpoint = quinn::Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let url = url(endpoint.local_addr().unwrap(), pin);
+        let server = tokio::spawn(async move {
+            while let Some(incoming) = endpoint.accept().await {
+                let _ = incoming.await;
+            }
+        });
+        let client =
+            tokio::task::spawn_blocking(move || Client::connect(&url, &quick()).err().unwrap());
+        let error = client.await.unwrap();
+        server.abort();
+        error
+    })
+}
+
+fn quick() -> ConnectOptions {
+    ConnectOptions {
+        idle_timeout: Duration::from_millis(1_500),
+        keep_alive: Duration::from_millis(300),
+        timeout: Duration::from_secs(2),
+        ..ConnectOptions::default()
+    }
+}
+
+#[test]
+fn a_server_with_another_key_is_refused() {
+    let server = Server::start(ServerOptions::default());
+    let other = identity().fingerprint();
+    let url = url(server.address, other);
+    let start = Instant::now();
+    let error = Client::connect(&url, &ConnectOptions::default()).err().unwrap();
+    assert_eq!(error, ClientError::WrongPin { expected: other, got: server.pin });
+    assert!(!error.retryable());
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+
+    // Nothing that was to be sent has reached it.
+    let client = Client::start(&url, &ConnectOptions::default());
+    let _ = client.session.send(message(1, 100));
+    assert!(matches!(client.disconnected(), ClientError::WrongPin { .. }));
+    assert!(server.events.recv_timeout(Duration::from_millis(200)).is_err());
+}
+
+#[test]
+fn a_url_without_a_pin_is_refused_before_anything_is_sent() {
+    let mut url = url("127.0.0.1:9".parse().unwrap(), identity().fingerprint());
+    url.pin = None;
+    let error = ClientSession::start(&url, &ConnectOptions::default(), |_| {}).err().unwrap();
+    assert_eq!(error, ClientError::NoPin);
+}
+
+#[test]
+fn a_client_of_another_version_is_told_and_reported() {
+    let server = Server::start(ServerOptions::default());
+    let error = run(async {
+        let endpoint = raw_client(b"umbel/2");
+        endpoint.connect(server.address, "umbel").unwrap().await.err().unwrap()
+    });
+    assert!(error.to_string().contains("peer doesn't support any known protocol"), "{error}");
+    match server.next() {
+        SessionEvent::Rejected { reason, .. } => assert!(reason.contains("another version")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_server_of_another_version_is_named_as_such() {
+    let (config, pin) = raw_server(b"umbel/2");
+    let error = refusal(config, pin);
+    assert!(matches!(error, ClientError::OtherVersion { .. }), "{error}");
+    assert!(!error.retryable());
+}
+
+#[test]
+fn garbage_on_the_port_disturbs_nobody() {
+    let server = Server::start(ServerOptions::default());
+    let client = Client::connect(&server.url(), &ConnectOptions::default()).unwrap();
+    client.session.send(message(1, 10)).unwrap();
+    let id = server.opened();
+    server.message();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut draw = 1u32;
+    for round in 0..2_000usize {
+        let mut datagram: Vec<u8> = (0..round % 1_400)
+            .map(|_| {
+                draw = draw.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (draw >> 24) as u8
+            })
+            .collect();
+        if round % 3 == 0 && datagram.len() > 5 {
+            // A long header of QUIC version 1: an Initial packet as far as one can tell.
+            datagram[0] = 0xc0 | (datagram[0] & 0x0f);
+            datagram[1..5].copy_from_slice(&1u32.to_be_bytes());
+        }
+        let _ = socket.send_to(&datagram, server.address);
+    }
+    client.session.send(message(2, 10)).unwrap();
+    assert_eq!(server.message(), message(2, 10));
+    server.handle.send(id, message(3, 10)).unwrap();
+    assert_eq!(client.message(), message(3, 10));
+    let newcomer = Client::start(&server.url(), &ConnectOptions::default());
+    newcomer.session.send(message(4, 10)).unwrap();
+    server.opened();
+    assert_eq!(server.message(), message(4, 10));
+}
+
+/// What a raw client is told after it sent `bytes` on its stream.
+fn send_raw(server: &Server, bytes: &[u8]) -> quinn::ConnectionError {
+    run(async {
+        let endpoint = raw_client(PROTOCOL);
+        let connection = endpoint.connect(server.address, "umbel").unwrap().await.unwrap();
+        let (mut send, _receive) = connection.open_bi().await.unwrap();
+        let _ = send.write_all(bytes).await;
+        connection.closed().await
+    })
+}
+
+#[test]
+fn a_client_that_sends_no_messages_is_closed() {
+    let server = Server::start(ServerOptions { max_message: 1_000, ..ServerOptions::default() });
+    for bytes in [b"GET / HTTP/1.1\r\n".to_vec(), message(1, 993).to_vec(), vec![0xff; 100]] {
+        let error = send_raw(&server, &bytes);
+        assert!(matches!(error, quinn::ConnectionError::ApplicationClosed(_)), "{error}");
+        server.closed();
+    }
+}
+
+#[test]
+fn a_client_may_open_no_other_streams() {
+    let server = Server::start(ServerOptions::default());
+    run(async {
+        let endpoint = raw_client(PROTOCOL);
+        let connection = endpoint.connect(server.address, "umbel").unwrap().await.unwrap();
+        let _stream = connection.open_bi().await.unwrap();
+        let wait = Duration::from_millis(200);
+        assert!(tokio::time::timeout(wait, connection.open_bi()).await.is_err());
+        assert!(tokio::time::timeout(wait, connection.open_uni()).await.is_err());
+    });
+}
+
+#[test]
+fn a_client_that_floods_is_closed_and_the_others_are_not() {
+    let options = ServerOptions { messages_per_s: 10, message_burst: 50, ..Default::default() };
+    let server = Server::start(options);
+    let quiet = Client::connect(&server.url(), &ConnectOptions::default()).unwrap();
+    quiet.session.send(message(9, 1)).unwrap();
+    server.opened();
+    server.message();
+    let client = Client::connect(&server.url(), &ConnectOptions::default()).unwrap();
+    for _ in 0..1_000 {
+        let _ = client.session.send(message(1, 1));
+    }
+    let error = client.disconnected();
+    assert!(matches!(error, ClientError::Closed { code: Some(CloseCode::Flood), .. }), "{error}");
+    assert!(!error.retryable());
+    let mut messages = 0;
+    loop {
+        match server.next() {
+            SessionEvent::Message { .. } => messages += 1,
+            SessionEvent::Closed { .. } => break,
+            _ => {}
+        }
+    }
+    assert!((50..60).contains(&messages), "{messages} messages passed");
+    quiet.session.send(message(8, 1)).unwrap();
+    assert_eq!(server.message(), message(8, 1));
+}
+
+#[test]
+fn a_client_that_says_nothing_is_closed() {
+    let handshake_timeout = Duration::from_millis(300);
+    let server = Server::start(ServerOptions { handshake_timeout, ..ServerOptions::default() });
+    let client = Client::connect(&server.url(), &ConnectOptions::default()).unwrap();
+    let error = client.disconnected();
+    assert!(matches!(error, ClientError::Closed { code: Some(CloseCode::Silent), .. }), "{error}");
+    assert!(error.retryable());
+}
+
+#[test]
+fn a_full_server_says_so_and_takes_the_next_when_one_leaves() {
+    let server = Server::start(ServerOptions { max_sessions: 1, ..ServerOptions::default() });
+    let first = Client::connect(&server.url(), &ConnectOptions::default()).unwrap();
+    first.session.send(message(1, 1)).unwrap();
+    server.opened();
+    server.message();
+    let error = Client::connect(&server.url(), &ConnectOptions::default()).err().unwrap();
+    assert!(matches!(error, ClientError::Full { .. }), "{error}");
+    assert!(error.retryable());
+    assert!(matches!(server.next(), SessionEvent::Rejected { .. }));
+    drop(first);
+    server.closed();
+    let second = Client::start(&server.url(), &ConnectOptions::default());
+    second.session.send(message(2, 1)).unwrap();
+    server.opened();
+}
+
+#[test]
+fn a_client_learns_that_its_server_was_killed() {
+    let server = Server::start(ServerOptions::default());
+    let relay = Relay::new(server.address, Duration::ZERO);
+    let client = Client::connect(&url(relay.address, server.pin), &quick()).unwrap();
+    client.session.send(message(1, 10)).unwrap();
+    server.opened();
+    relay.cut();
+    let start = Instant::now();
+    let error = client.disconnected();
+    assert_eq!(error, ClientError::Lost { after: quick().idle_timeout });
+    assert!(error.retryable());
+    let most = quick().idle_timeout + quick().keep_alive + Duration::from_millis(500);
+    assert!(start.elapsed() < most, "{:?}", start.elapsed());
+    // The shorter idle timeout holds for both.
+    let reason = server.closed();
+    assert!(reason.contains("nothing heard"), "{reason}");
+    assert!(start.elapsed() < most + Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_client_learns_at_once_that_its_server_was_restarted() {
+    let identity = identity();
+    let address = "127.0.0.1:0".parse().unwrap();
+    let old = Server::start_as(&identity, address, ServerOptions::default());
+    let relay = Relay::new(old.address, Duration::ZERO);
+    let address = old.address;
+    let client = Client::connect(&url(relay.address, old.pin), &ConnectOptions::default()).unwrap();
+    client.session.send(message(1, 10)).unwrap();
+    old.opened();
+    // What it says when it stops must not get through: it was killed.
+    relay.cut();
+    drop(old);
+    let _new = Server::start_as(&identity, address, ServerOptions::default());
+    relay.mend();
+    let start = Instant::now();
+    client.session.send(message(2, 100)).unwrap();
+    assert_eq!(client.disconnected(), ClientError::Restarted);
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named() {
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap();
+    let pin = identity().fingerprint();
+    let error = Client::connect(&url(address, pin), &quick()).err().unwrap();
+    assert_eq!(
+        error,
+        ClientError::NoAnswer { server: address.to_string(), after: quick().timeout }
+    );
+    let text = format!("umbel://no-such-host.invalid/?pin={pin}");
+    let error = Client::connect(&text.parse().unwrap(), &quick()).err().unwrap();
+    let plain = matches!(&error, ClientError::Resolve { host, .. } if host == "no-such-host.invalid")
+        || matches!(error, ClientError::NoAnswer { .. });
+    assert!(plain, "{error}");
+    let text = format!("umbel://[fe80::1%nosuchif0]/?pin={pin}");
+    let error = Client::connect(&text.parse().unwrap(), &quick()).err().unwrap();
+    assert!(error.to_string().contains("nosuchif0"), "{error}");
+}
+
+#[test]
+fn a_session_given_up_while_connecting_ends_at_once() {
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let url = url(nobody.local_addr().unwrap(), identity().fingerprint());
+    let client = Client::start(&url, &ConnectOptions::default());
+    client.session.send(message(1, 1)).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let start = Instant::now();
+    drop(client.session);
+    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+    let event = client.events.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(event, ClientEvent::Disconnected { reason: ClientError::Ended, retryable: false });
+}
+
+#[test]
+fn a_slow_reader_is_closed_and_holds_up_nobody() {
+    let options = ServerOptions { max_waiting: 2 << 20, ..ServerOptions::default() };
+    let server = Server::start(options);
+    let address = server.address;
+    let slow = std::thread::spawn(move || {
+        run(async {
+            let endpoint = raw_client(PROTOCOL);
+            let connection = endpoint.connect(address, "umbel").unwrap().await.unwrap();
+            let (mut send, _unread) = connection.open_bi().await.unwrap();
+            send.write_all(&message(1, 10)).await.unwrap();
+            connection.closed().await
+        })
+    });
+    let slow_id = server.opened();
+    server.message();
+    let start = Instant::now();
+    let mut sent = 0;
+    while server.handle.send(slow_id, message(2, 100_000)).is_ok() {
+        sent += 1;
+        assert!(sent < 1_000, "100 MB wait for a client that does not read");
+        // Slower than the path, so that only what the client does not read is left waiting.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let reason = server.closed();
+    assert!(reason.contains("too slowly"), "{reason}");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    match slow.join().unwrap() {
+        quinn::ConnectionError::ApplicationClosed(close) => {
+            assert!(String::from_utf8_lossy(&close.reason).contains("too slowly"));
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_taken_port_and_a_foreign_address_are_named() {
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let error = ServerEndpoint::bind(address, &identity(), ServerOptions::default()).unwrap_err();
+    assert!(matches!(error, BindError::Taken(at) if at == address), "{error}");
+    assert!(error.to_string().contains(&address.port().to_string()), "{error}");
+    let foreign = "192.0.2.77:0".parse().unwrap();
+    let error = ServerEndpoint::bind(foreign, &identity(), ServerOptions::default()).unwrap_err();
+    assert!(matches!(error, BindError::NotLocal(_)), "{error}");
+}
+
+#[test]
+fn a_stolen_certificate_without_its_key_is_worth_nothing() {
+    let owner = rcgen::KeyPair::generate().unwrap();
+    let thief = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["umbel".to_owned()]).unwrap();
+    let certificate = params.self_signed(&owner).unwrap().der().clone();
+    let pin = Pin::of_certificate(&certificate).unwrap();
+    let error = refusal(raw_server_with(PROTOCOL, certificate.clone(), &thief), pin);
+    assert!(error.to_string().contains("BadSignature"), "{error}");
+}
+
+#[test]
+fn unfinished_messages_of_many_clients_are_bounded_together() {
+    let options = ServerOptions { max_unfinished: 300_000, ..ServerOptions::default() };
+    let server = Server::start(options);
+    run(async {
+        let endpoint = raw_client(PROTOCOL);
+        let beginning: Bytes = message(1, 1 << 20).slice(..90_000);
+        let mut sessions = Vec::new();
+        for _ in 0..6 {
+            let connection = endpoint.connect(server.address, "umbel").unwrap().await.unwrap();
+            let (mut send, receive) = connection.open_bi().await.unwrap();
+            send.write_all(&beginning).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            sessions.push((connection, send, receive));
+        }
+        let closed = sessions.iter().filter(|s| s.0.close_reason().is_some()).count();
+        assert!((2..=4).contains(&closed), "{closed} of 6 were closed");
+    });
+}

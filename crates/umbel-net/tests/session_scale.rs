@@ -1,0 +1,103 @@
+//! Many clients at once.
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
+mod session_support;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use session_support::{Client, Server, message};
+use umbel_net::session::{ClientEvent, ConnectOptions, ServerOptions};
+
+#[test]
+fn two_hundred_clients_at_once_are_all_answered() {
+    let (server, url) = Server::echo(ServerOptions::default());
+    let start = Instant::now();
+    let threads: Vec<_> = (0..200)
+        .map(|_| {
+            let url = url.clone();
+            std::thread::spawn(move || {
+                let client = Client::start(&url, &ConnectOptions::default());
+                client.session.send(message(1, 500)).unwrap();
+                assert_eq!(client.message(), message(1, 500));
+                client
+            })
+        })
+        .collect();
+    let clients: Vec<Client> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let took = start.elapsed();
+    println!("200 clients: {took:?} to the last answer");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(server.handle().len(), 200);
+    drop(clients);
+}
+
+#[test]
+fn a_crowd_beyond_the_limit_of_handshakes_gets_in_by_and_by() {
+    let options = ServerOptions { max_handshakes: 8, ..ServerOptions::default() };
+    let (server, url) = Server::echo(options);
+    let clients: Vec<Client> =
+        (0..60).map(|_| Client::start(&url, &ConnectOptions::default())).collect();
+    for client in &clients {
+        client.session.send(message(1, 500)).unwrap();
+    }
+    for client in &clients {
+        assert_eq!(client.message(), message(1, 500));
+    }
+    assert_eq!(server.handle().len(), 60);
+}
+
+/// Resident memory of this process in bytes.
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/statm").unwrap();
+    status.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4_096
+}
+
+#[test]
+fn a_thousand_sessions_fit_into_the_servers_memory() {
+    const SESSIONS: usize = 1_000;
+    let server = Server::start(ServerOptions::default());
+    let before = resident();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let clients = runtime.block_on(async {
+        let clients = session_support::raw::many(server.address, SESSIONS).await;
+        let start = Instant::now();
+        while server.handle.len() < SESSIONS {
+            assert!(start.elapsed() < Duration::from_secs(10), "{} sessions", server.handle.len());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        clients
+    });
+    let grown = resident() - before;
+    println!("{SESSIONS} sessions and as many clients: {} KiB each", grown / 1024 / 1_000);
+    // Both ends are in this process: the server alone takes less.
+    assert!(grown < 150 << 20, "{grown} bytes");
+    drop(clients);
+}
+
+#[test]
+fn an_answer_does_not_wait_for_other_sessions_bulk_data() {
+    let server = Server::start(ServerOptions::default());
+    let mut busy = Vec::new();
+    for _ in 0..4 {
+        let client = Client::connect(&server.url(), &ConnectOptions::default()).unwrap();
+        client.session.send(message(1, 1)).unwrap();
+        let mut bulk = server.handle.bulk(server.opened()).unwrap();
+        server.message();
+        std::thread::spawn(move || while bulk.write(vec![0; 60_000].into()).is_ok() {});
+        busy.push(client);
+    }
+    let client = Client::start(&server.url(), &ConnectOptions::default());
+    let start = Instant::now();
+    client.session.send(message(2, 1)).unwrap();
+    let id = server.opened();
+    server.message();
+    server.handle.send(id, message(3, 1)).unwrap();
+    assert_eq!(client.message(), message(3, 1));
+    let took = start.elapsed();
+    println!("an answer beside four bulk transfers: {took:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    for client in busy {
+        assert!(matches!(client.next(), ClientEvent::Connected { .. }));
+    }
+}
