@@ -38,10 +38,10 @@
 //!
 //! Certificates signed by an authority, for the server (a URL without a pin) or for clients, are
 //! not verified yet. A session does not reconnect by itself: whoever owns it does, when
-[`ClientEvent::Disconnected`] says that it is worth trying.
-A path that loses half of all packets on the way to the client carries a session well; one that
-does so in both directions, where three of four exchanges fail, may make QUIC wait for longer than
-the idle timeout, and the session has to be opened anew.
+//! [`ClientEvent::Disconnected`] says that it is worth trying.
+//! A path that loses half of all packets on the way to the client carries a session well; one that
+//! does so in both directions, where three of four exchanges fail, may make QUIC wait for longer than
+//! the idle timeout, and the session has to be opened anew.
 //!
 //! # Validation
 //!
