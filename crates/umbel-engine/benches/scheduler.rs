@@ -15,7 +15,7 @@ use umbel_engine::{Instant, SessionId};
 use umbel_wire::Toi;
 
 const CATALOG: u32 = 1_000_000;
-const CHOICES: usize = 2000;
+const CHOICES: usize = 1500;
 const REPETITIONS: usize = 3;
 /// Items that are held at a time.
 const IN_FLIGHT: usize = 4;
@@ -57,7 +57,7 @@ impl Draw<'_> {
     }
 
     fn below(&mut self, bound: u32) -> u32 {
-        (u64::from(self.rng.next_u32()) * u64::from(bound) >> 32) as u32
+        ((u64::from(self.rng.next_u32()) * u64::from(bound)) >> 32) as u32
     }
 
     fn item(&mut self, popularity: Popularity) -> Toi {
@@ -237,7 +237,7 @@ fn scenario(kind: SchedulerKind, zipf: &[f64], shape: (u64, usize), how: (Popula
     );
 }
 
-/// Everyone wants the same 20,000 items: what it takes to enter and to serve the requests.
+/// Everyone wants the same items: what it takes to enter and to serve the requests.
 fn crowd(clients: u64, items: u32) {
     let before = resident_bytes();
     let mut scheduler = Scheduler::new(SchedulerKind::Rq);
@@ -281,7 +281,7 @@ fn main() {
     let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let wanted = |kind: &SchedulerKind| only.as_deref().is_none_or(|o| kind.name().contains(o));
     if only.as_deref().is_none_or(|only| only == "crowd") {
-        crowd(200, 20_000);
+        crowd(200, 10_000);
         crowd(1, 20_000);
     }
     println!(

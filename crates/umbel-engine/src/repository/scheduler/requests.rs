@@ -28,7 +28,9 @@ impl Hasher for SlotHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
     }
 
     fn write_u32(&mut self, n: u32) {
@@ -114,10 +116,10 @@ impl<T> Slab<T> {
 pub(super) struct Requests {
     clients: Slab<Client>,
     items: Slab<Item>,
-    requests: Slab<Request>,
+    wanted: Slab<Request>,
     client_slots: SlotMap<u64>,
     item_slots: SlotMap<u32>,
-    request_slots: SlotMap<u64>,
+    wanted_slots: SlotMap<u64>,
 }
 
 impl Requests {
@@ -125,15 +127,15 @@ impl Requests {
         Requests {
             clients: Slab::new(),
             items: Slab::new(),
-            requests: Slab::new(),
+            wanted: Slab::new(),
             client_slots: SlotMap::default(),
             item_slots: SlotMap::default(),
-            request_slots: SlotMap::default(),
+            wanted_slots: SlotMap::default(),
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.request_slots.len()
+        self.wanted_slots.len()
     }
 
     pub(super) fn client(&self, slot: u32) -> &Client {
@@ -145,11 +147,11 @@ impl Requests {
     }
 
     pub(super) fn request(&self, slot: u32) -> &Request {
-        &self.requests.slots[slot as usize]
+        &self.wanted.slots[slot as usize]
     }
 
     pub(super) fn request_mut(&mut self, slot: u32) -> &mut Request {
-        &mut self.requests.slots[slot as usize]
+        &mut self.wanted.slots[slot as usize]
     }
 
     pub(super) fn client_slot(&self, session: SessionId) -> Option<u32> {
@@ -161,7 +163,7 @@ impl Requests {
     }
 
     pub(super) fn request_slot(&self, client: u32, toi: Toi) -> Option<u32> {
-        self.request_slots.get(&request_key(client, toi)).copied()
+        self.wanted_slots.get(&request_key(client, toi)).copied()
     }
 
     /// The slot of a client, made if there is none.
@@ -210,11 +212,11 @@ impl Requests {
         let previous = [self.item(item).last, self.client(client).last];
         let next = [NONE; 2];
         let request = Request { since, client, item, size, lowered: false, next, previous };
-        let slot = self.requests.insert(request);
-        self.request_slots.insert(request_key(client, toi), slot);
+        let slot = self.wanted.insert(request);
+        self.wanted_slots.insert(request_key(client, toi), slot);
         for list in [BY_ITEM, BY_CLIENT] {
             if previous[list] != NONE {
-                self.requests.slots[previous[list] as usize].next[list] = slot;
+                self.wanted.slots[previous[list] as usize].next[list] = slot;
             }
         }
         let entry = &mut self.items.slots[item as usize];
@@ -235,7 +237,7 @@ impl Requests {
 
     /// Changes the outstanding size of a request.
     pub(super) fn resize(&mut self, slot: u32, size: u32) {
-        let request = &mut self.requests.slots[slot as usize];
+        let request = &mut self.wanted.slots[slot as usize];
         let client = &mut self.clients.slots[request.client as usize];
         client.outstanding = client.outstanding - u64::from(request.size) + u64::from(size);
         request.size = size;
@@ -248,10 +250,10 @@ impl Requests {
         let toi = self.item(item).toi;
         for list in [BY_ITEM, BY_CLIENT] {
             if previous[list] != NONE {
-                self.requests.slots[previous[list] as usize].next[list] = next[list];
+                self.wanted.slots[previous[list] as usize].next[list] = next[list];
             }
             if next[list] != NONE {
-                self.requests.slots[next[list] as usize].previous[list] = previous[list];
+                self.wanted.slots[next[list] as usize].previous[list] = previous[list];
             }
         }
         let entry = &mut self.clients.slots[client as usize];
@@ -275,8 +277,8 @@ impl Requests {
             self.item_slots.remove(&toi.0);
             self.items.free.push(item);
         }
-        self.request_slots.remove(&request_key(client, toi));
-        self.requests.free.push(slot);
+        self.wanted_slots.remove(&request_key(client, toi));
+        self.wanted.free.push(slot);
     }
 
     /// The requests for an item, oldest first.

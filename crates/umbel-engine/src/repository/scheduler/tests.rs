@@ -1,4 +1,6 @@
 use proptest::prelude::*;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use super::*;
 
@@ -144,5 +146,143 @@ proptest! {
     #[test]
     fn rare_choices_are_those_of_a_scan(steps in steps(12, 30), every in 2..60usize) {
         choices_equal_those_of_a_scan(&steps, every);
+    }
+}
+
+/// Long enough that what is published is raised and lowered again, and that dead entries are
+/// swept out.
+#[test]
+fn choices_stay_those_of_a_scan_through_long_churn() {
+    for seed in 0..6 {
+        for kind in [SchedulerKind::Rq, SchedulerKind::RqFill] {
+            churn(kind, seed);
+        }
+    }
+}
+
+fn churn(kind: SchedulerKind, seed: u64) {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut below = |bound: u64| rng.next_u64() % bound;
+    let mut scheduler = Scheduler::new(kind);
+    for round in 0..3000 {
+        // Crowds come and go; few items, so that each is asked for again and again.
+        let crowd = 1 + (round / 100 % 6) * 12;
+        for _ in 0..below(25) {
+            let item = Toi(below(12) as u32);
+            let client = SessionId(below(crowd));
+            match below(16) {
+                0..7 => scheduler.add(at(0), client, item, 1 + below(4)),
+                7..13 => scheduler.remove(client, item),
+                13 => scheduler.hold(item),
+                14 => scheduler.unhold(item),
+                _ => scheduler.set_fill(client, below(10) as f64 / 10.0),
+            }
+        }
+        if round % 50 == 49 {
+            scheduler.remove_client(SessionId(below(crowd)));
+        }
+        if round % 90 < 40 {
+            let expected = choose_by_scan(&scheduler, at(0));
+            assert_eq!(scheduler.choose(at(0)), expected, "{kind}, seed {seed}, round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_request_that_is_repeated_keeps_its_place_and_changes_its_size() {
+    let mut scheduler = Scheduler::new(SchedulerKind::Fcfs);
+    scheduler.add(at(1), A, Toi(7), 3);
+    scheduler.add(at(2), A, Toi(5), 1);
+    scheduler.add(at(3), A, Toi(7), 10);
+    assert_eq!(scheduler.outstanding(A), 11);
+    assert_eq!(scheduler.requesters(Toi(7)), 1);
+    assert_eq!(scheduler.choose(at(4)), Some(Toi(7)));
+    assert_eq!(scheduler.score(at(4), Toi(7)).unwrap().numerator(), 3_000_000);
+    assert_eq!(scheduler.items_of(A).collect::<Vec<_>>(), [Toi(7), Toi(5)]);
+}
+
+#[test]
+fn a_held_item_is_not_chosen_by_any_kind_and_still_counts_as_outstanding() {
+    for kind in SchedulerKind::ALL {
+        let mut scheduler = example(kind);
+        scheduler.hold(Toi(2));
+        assert_ne!(scheduler.choose(at(1)), Some(Toi(2)), "{kind}");
+        assert_eq!(scheduler.outstanding(C), 2);
+        scheduler.unhold(Toi(2));
+        let first = if kind == SchedulerKind::Fcfs { Toi(1) } else { Toi(2) };
+        assert_eq!(scheduler.choose(at(1)), Some(first), "{kind}");
+    }
+}
+
+#[test]
+fn an_item_stays_held_while_nobody_wants_it() {
+    for kind in SchedulerKind::ALL {
+        let mut scheduler = Scheduler::new(kind);
+        scheduler.add(at(0), A, Toi(1), 1);
+        scheduler.hold(Toi(1));
+        scheduler.remove(A, Toi(1));
+        scheduler.add(at(0), A, Toi(1), 1);
+        assert_eq!(scheduler.choose(at(1)), None, "{kind}");
+        scheduler.unhold(Toi(1));
+        assert_eq!(scheduler.choose(at(1)), Some(Toi(1)), "{kind}");
+    }
+}
+
+#[test]
+fn the_fill_of_a_client_divides_what_it_has_outstanding() {
+    let mut scheduler = Scheduler::new(SchedulerKind::RqFill);
+    scheduler.set_fill(A, 0.5);
+    scheduler.add(at(0), A, Toi(1), 10);
+    scheduler.add(at(0), B, Toi(2), 15);
+    assert_eq!(scheduler.score(at(0), Toi(1)), Some(Score::new(1, 20)));
+    assert_eq!(scheduler.score(at(0), Toi(2)), Some(Score::new(1, 15)));
+    assert_eq!(scheduler.choose(at(0)), Some(Toi(2)));
+    scheduler.set_fill(A, 0.9);
+    assert_eq!(scheduler.choose(at(0)), Some(Toi(1)));
+    scheduler.set_fill(A, f64::NAN);
+    assert_eq!(scheduler.score(at(0), Toi(1)), Some(Score::new(9, 100)));
+    scheduler.remove_client(A);
+    scheduler.add(at(0), A, Toi(1), 10);
+    assert_eq!(scheduler.score(at(0), Toi(1)), Some(Score::new(1, 10)));
+}
+
+#[test]
+fn what_does_not_exist_changes_nothing() {
+    for kind in SchedulerKind::ALL {
+        let mut scheduler = Scheduler::new(kind);
+        scheduler.resize(A, Toi(1), 5);
+        scheduler.remove(A, Toi(1));
+        scheduler.remove_client(A);
+        scheduler.unhold(Toi(1));
+        assert!(scheduler.is_empty());
+        assert_eq!(scheduler.choose(at(0)), None);
+        assert_eq!(scheduler.score(at(0), Toi(1)), None);
+        assert_eq!(scheduler.clients(Toi(1)).count() + scheduler.items_of(A).count(), 0);
+    }
+}
+
+#[test]
+fn names_of_kinds_read_back() {
+    for kind in SchedulerKind::ALL {
+        assert_eq!(kind.to_string().parse(), Ok(kind));
+    }
+    let error = "lifo".parse::<SchedulerKind>().unwrap_err();
+    assert_eq!(error.to_string(), "`lifo` is no scheduler: choose rq, rq-fill, rxw, mrf or fcfs");
+}
+
+#[test]
+fn clients_that_come_and_go_while_an_item_is_held_do_not_displace_who_stays() {
+    for kind in [SchedulerKind::Rq, SchedulerKind::RqFill] {
+        let mut scheduler = Scheduler::new(kind);
+        scheduler.add(at(0), A, Toi(0), 1);
+        scheduler.add(at(0), C, Toi(9), 100);
+        scheduler.hold(Toi(0));
+        for _ in 0..200 {
+            scheduler.add(at(0), B, Toi(0), 1);
+            assert_eq!(scheduler.choose(at(0)), Some(Toi(9)));
+            scheduler.remove(B, Toi(0));
+        }
+        scheduler.unhold(Toi(0));
+        assert_eq!(scheduler.choose(at(0)), Some(Toi(0)));
     }
 }
