@@ -1,0 +1,234 @@
+//! Firewall rules that drop the data, or the messages by which memberships are known.
+//!
+//! - `ruleset.rs`: reads what `nft` lists.
+//! - `matching.rs`: whether a packet matches an expression.
+//! - `walk.rs`: follows a packet through the chains.
+
+mod matching;
+mod ruleset;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use umbel_net::interface::Family;
+
+use self::matching::{Cargo, Direction, Packet};
+use self::ruleset::Ruleset;
+use self::walk::{Culprit, Fate};
+use super::system::{self, ToolError};
+use super::{Finding, delivery};
+
+/// IGMP membership query and version 3 report [RFC 3376 §4].
+const IGMP: [u8; 2] = [0x11, 0x22];
+/// MLD query and version 2 report [RFC 3810 §5].
+const MLD: [u8; 2] = [130, 143];
+
+/// The firewall of this host, as far as it can be read.
+#[derive(Debug)]
+pub(super) struct Firewall {
+    rules: Result<Ruleset, ToolError>,
+}
+
+/// The traffic that a firewall might drop.
+#[derive(Clone, Debug)]
+pub(super) struct Suspect {
+    /// The interface that it comes by.
+    pub(super) interface: String,
+    /// The group that the data is sent to.
+    pub(super) group: IpAddr,
+    /// The UDP port that it is sent to.
+    pub(super) port: u16,
+    /// Who sends it, if that is known.
+    pub(super) source: Option<IpAddr>,
+}
+
+/// Traffic that needs a rule of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Traffic {
+    Data,
+    Membership,
+}
+
+impl Firewall {
+    /// Reads the rules.
+    pub(super) fn read() -> Firewall {
+        let listing = system::run("nft", &["-j", "list", "ruleset"]);
+        let rules = listing.and_then(|text| {
+            let unread = || ToolError::Failed("`nft` printed what is no ruleset".to_owned());
+            // An empty ruleset may be an empty text.
+            if text.trim().is_empty() {
+                Ok(Ruleset::default())
+            } else {
+                Ruleset::parse(&text).ok_or_else(unread)
+            }
+        });
+        Firewall { rules }
+    }
+
+    /// Says whether data gets in. `delivered` is what became of a trial on this host.
+    pub(super) fn check_data(&self, suspect: &Suspect, delivered: bool) -> Finding {
+        let cargo = Cargo::Udp { port: suspect.port };
+        let (group, port) = (suspect.group, suspect.port);
+        let data = format!("{} multicast to UDP port {port}", Family::of(group));
+        match self.fate(Direction::In, suspect, group, cargo) {
+            Some(Fate::Dropped(culprit)) => self.blame(suspect, &culprit, &data, Traffic::Data),
+            Some(Fate::Endangered(culprit)) if !delivered => {
+                self.blame(suspect, &culprit, &data, Traffic::Data)
+            }
+            _ if !delivered => {
+                let rule = iptables(suspect, "INPUT", Traffic::Data);
+                let what = format!(
+                    "a datagram to a group of this host was not delivered on {}: something drops \
+                     {data}",
+                    suspect.interface
+                );
+                Finding::problem(delivery::CHECK, what).mend(if self.rules.is_ok() {
+                    rule
+                } else {
+                    "nft list ruleset, as root".to_owned()
+                })
+            }
+            _ => Finding::ok(
+                delivery::CHECK,
+                format!("{data} is delivered on {}", suspect.interface),
+            ),
+        }
+    }
+
+    /// Says whether queries get in and reports get out.
+    pub(super) fn check_membership(&self, suspect: &Suspect) -> Finding {
+        let protocol = if suspect.group.is_ipv4() { "IGMP" } else { "MLD" };
+        let unread = match &self.rules {
+            Ok(_) => None,
+            Err(ToolError::Missing) => Some(("`nft` is not installed", "apt install nftables")),
+            Err(ToolError::Failed(_)) => {
+                Some(("the firewall's rules cannot be read", "run `umbel doctor` as root"))
+            }
+        };
+        if let Some((why, mend)) = unread {
+            let what = format!("{why}: whether they drop {protocol} is not known");
+            return Finding::unknown(delivery::CHECK, what).mend(mend);
+        }
+        let (kinds, hosts, reports): (_, IpAddr, IpAddr) = if suspect.group.is_ipv4() {
+            (IGMP, Ipv4Addr::new(224, 0, 0, 1).into(), Ipv4Addr::new(224, 0, 0, 22).into())
+        } else {
+            let link = |last| Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, last).into();
+            (MLD, link(1), link(0x16))
+        };
+        let ways = [(Direction::In, "queries", hosts), (Direction::Out, "reports", reports)];
+        for ((direction, what, to), kind) in ways.into_iter().zip(kinds) {
+            let cargo = Cargo::Membership { kind };
+            // Queries come from the querier, whoever that is.
+            let unknown = Suspect { source: None, ..suspect.clone() };
+            if let Some(Fate::Dropped(culprit)) = self.fate(direction, &unknown, to, cargo) {
+                let what = format!("{protocol} {what}, by which switches and routers know members");
+                return self.blame(suspect, &culprit, &what, Traffic::Membership);
+            }
+        }
+        Finding::ok(delivery::CHECK, format!("{protocol} passes"))
+    }
+
+    /// Says which rule keeps this host from sending, where that was refused.
+    pub(super) fn explain_refusal(&self, finding: Finding, suspect: &Suspect) -> Finding {
+        if finding.check != delivery::CHECK {
+            return finding;
+        }
+        let cargo = Cargo::Udp { port: suspect.port };
+        match self.fate(Direction::Out, suspect, suspect.group, cargo) {
+            Some(Fate::Dropped(culprit) | Fate::Endangered(culprit)) => {
+                let data = format!(
+                    "outgoing {} multicast to UDP port {}",
+                    Family::of(suspect.group),
+                    suspect.port
+                );
+                self.blame(suspect, &culprit, &data, Traffic::Data)
+            }
+            _ => finding,
+        }
+    }
+
+    fn fate(
+        &self,
+        direction: Direction,
+        suspect: &Suspect,
+        destination: IpAddr,
+        cargo: Cargo,
+    ) -> Option<Fate> {
+        let packet = Packet {
+            direction,
+            interface: &suspect.interface,
+            source: suspect.source,
+            destination,
+            cargo,
+        };
+        Some(walk::fate(self.rules.as_ref().ok()?, &packet))
+    }
+
+    fn blame(&self, suspect: &Suspect, culprit: &Culprit, what: &str, traffic: Traffic) -> Finding {
+        let Culprit { table, chain, handle } = culprit;
+        let place = format!("chain `{chain}` of table `{} {}`", table.family, table.name);
+        let rule = match handle {
+            None => format!("the policy of {place}"),
+            Some(handle) => match rule_text(culprit, *handle) {
+                Some(text) => format!("the rule `{text}` in {place}"),
+                None => format!("rule {handle} in {place}"),
+            },
+        };
+        let mend = self
+            .rules
+            .as_ref()
+            .map_or_else(|_| String::new(), |rules| permit(rules, culprit, suspect, traffic));
+        Finding::problem(delivery::CHECK, format!("{rule} drops {what}")).mend(mend)
+    }
+}
+
+/// The rule as `nft` writes it.
+fn rule_text(culprit: &Culprit, handle: u64) -> Option<String> {
+    let Culprit { table, chain, .. } = culprit;
+    let listing =
+        system::run("nft", &["-a", "list", "chain", &table.family, &table.name, chain]).ok()?;
+    let end = format!("# handle {handle}");
+    let line = listing.lines().find_map(|line| line.trim().strip_suffix(&end))?;
+    Some(line.trim().to_owned())
+}
+
+/// The command that lets the traffic through where the culprit drops it.
+fn permit(rules: &Ruleset, culprit: &Culprit, suspect: &Suspect, traffic: Traffic) -> String {
+    let Culprit { table, chain, .. } = culprit;
+    let v4 = suspect.group.is_ipv4();
+    if table.name == "firewalld" {
+        return match (traffic, v4) {
+            (Traffic::Data, _) => format!("firewall-cmd --add-port={}/udp", suspect.port),
+            (Traffic::Membership, true) => "firewall-cmd --add-protocol=igmp".to_owned(),
+            (Traffic::Membership, false) => "firewall-cmd --add-protocol=ipv6-icmp".to_owned(),
+        };
+    }
+    // The tables of iptables-nft; nft itself uses small letters by custom.
+    if table.name == "filter" && rules.chain(table, "INPUT").is_some() {
+        return iptables(suspect, chain, traffic);
+    }
+    let matches = match (traffic, v4) {
+        (Traffic::Data, true) => format!("ip daddr 224.0.0.0/4 udp dport {}", suspect.port),
+        (Traffic::Data, false) => format!("ip6 daddr ff00::/8 udp dport {}", suspect.port),
+        (Traffic::Membership, true) => "ip protocol igmp".to_owned(),
+        (Traffic::Membership, false) => "icmpv6 type { 130, 131, 132, 143 }".to_owned(),
+    };
+    format!("nft insert rule {} {} {chain} {matches} accept", table.family, table.name)
+}
+
+/// The same for iptables.
+fn iptables(suspect: &Suspect, chain: &str, traffic: Traffic) -> String {
+    let port = suspect.port;
+    match (traffic, suspect.group.is_ipv4()) {
+        (Traffic::Data, true) => {
+            format!("iptables -I {chain} -d 224.0.0.0/4 -p udp --dport {port} -j ACCEPT")
+        }
+        (Traffic::Data, false) => {
+            format!("ip6tables -I {chain} -d ff00::/8 -p udp --dport {port} -j ACCEPT")
+        }
+        (Traffic::Membership, true) => format!("iptables -I {chain} -p igmp -j ACCEPT"),
+        (Traffic::Membership, false) => format!("ip6tables -I {chain} -p ipv6-icmp -j ACCEPT"),
+    }
+}

@@ -1,0 +1,177 @@
+//! Why does multicast not arrive? Checks this host, and the path from a server.
+//!
+//! ```text
+//!   this host    interface ─ route ─ memberships ─ firewall ─ rp_filter ─ IGMP/MLD ─ querier
+//!                MTU ─ socket buffers
+//!   the path     session ─ multicast ─ loss ─ MTU ─ rate                    (with a server's URL)
+//! ```
+//!
+//! Each check says what it found in plain words, and which command mends it ([`Finding`]). A
+//! check that cannot be done here, for lack of a privilege or a tool, says so.
+//!
+//! What can be tried is tried rather than read off settings: datagrams are sent to a group on the
+//! interface with a hop limit of 0, so that they reach the sockets of this host, by way of
+//! its firewall, and nobody else.
+//!
+//! # Scope and limitations
+//!
+//! Linux only. Firewall rules are looked up in nftables (`nft`), which also holds those of
+//! `iptables-nft`; of the older iptables only the effect is seen. A querier that answers nobody
+//! who leaves a group, and asks while nobody listens, goes unnoticed.
+//!
+//! # Validation
+//!
+//! `tests/doctor.rs` breaks each thing in a lab, looks for its finding, runs the command and
+//! looks again.
+
+mod bridge;
+mod buffers;
+mod delivery;
+mod firewall;
+mod host;
+mod igmp;
+mod interface;
+mod querier;
+mod route;
+mod system;
+
+use std::fmt;
+
+use serde::Serialize;
+use umbel_net::interface::Interface;
+use umbel_wire::Channel;
+
+pub use host::{HostRequest, examine_host};
+pub use interface::find as find_interface;
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// All is well.
+    Ok,
+    /// It works now, but slowly, not for long, or not for everybody.
+    Warning,
+    /// It keeps multicast from arriving.
+    Problem,
+    /// It could not be checked.
+    Unknown,
+}
+
+/// What one check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The check, such as `firewall`. A check may have several findings.
+    pub check: &'static str,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// What was found: one line in plain words.
+    pub what: String,
+    /// The command that mends it, or where there is none on this host, what to do.
+    pub mend: Option<String>,
+}
+
+impl Finding {
+    fn new(check: &'static str, verdict: Verdict, what: impl Into<String>) -> Finding {
+        Finding { check, verdict, what: what.into(), mend: None }
+    }
+
+    fn ok(check: &'static str, what: impl Into<String>) -> Finding {
+        Finding::new(check, Verdict::Ok, what)
+    }
+
+    fn warning(check: &'static str, what: impl Into<String>) -> Finding {
+        Finding::new(check, Verdict::Warning, what)
+    }
+
+    fn problem(check: &'static str, what: impl Into<String>) -> Finding {
+        Finding::new(check, Verdict::Problem, what)
+    }
+
+    fn unknown(check: &'static str, what: impl Into<String>) -> Finding {
+        Finding::new(check, Verdict::Unknown, what)
+    }
+
+    #[must_use]
+    fn mend(mut self, mend: impl Into<String>) -> Finding {
+        self.mend = Some(mend.into());
+        self
+    }
+}
+
+impl fmt::Display for Finding {
+    /// A sign, the check and what was found; on a second line what mends it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = match self.verdict {
+            Verdict::Ok => '✓',
+            Verdict::Warning => '!',
+            Verdict::Problem => '✗',
+            Verdict::Unknown => '?',
+        };
+        write!(f, "{sign} {}: {}", self.check, self.what)?;
+        self.mend.iter().try_for_each(|mend| write!(f, "\n    → {mend}"))
+    }
+}
+
+/// The most probable reason on this host why nothing arrives on `channel` by `interface`, or
+/// `None` if nothing is found wrong. Takes less than 1.5 s, and disturbs no other socket.
+pub fn quick(interface: &Interface, channel: &Channel) -> Option<Finding> {
+    let mut findings = Vec::new();
+    let request =
+        HostRequest { await_querier: false, ..HostRequest::for_channel(interface, *channel) };
+    examine_host(&request, &mut |finding| findings.push(finding));
+    most_probable(findings)
+}
+
+/// The first problem, or else the first warning that explains silence.
+fn most_probable(mut findings: Vec<Finding>) -> Option<Finding> {
+    // Short buffers and MTUs cost packets, not all of them.
+    findings.retain(|finding| {
+        !matches!(finding.check, buffers::CHECK | route::CHECK)
+            || finding.verdict == Verdict::Problem
+    });
+    [Verdict::Problem, Verdict::Warning]
+        .into_iter()
+        .find_map(|verdict| findings.iter().find(|finding| finding.verdict == verdict).cloned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_reads_as_a_line_and_its_mend_as_another() {
+        let finding = Finding::problem("interface", "eth0 is down").mend("ip link set dev eth0 up");
+        assert_eq!(finding.to_string(), "✗ interface: eth0 is down\n    → ip link set dev eth0 up");
+        assert_eq!(Finding::ok("mtu", "1500").to_string(), "✓ mtu: 1500");
+        assert_eq!(
+            serde_json::to_string(&Finding::unknown("querier", "not root")).unwrap(),
+            r#"{"check":"querier","verdict":"unknown","what":"not root","mend":null}"#
+        );
+    }
+
+    #[test]
+    fn a_problem_is_more_probable_than_a_warning_and_a_short_buffer_explains_no_silence() {
+        let buffer = Finding::warning(buffers::CHECK, "small");
+        let bridge = Finding::warning("querier", "none");
+        let firewall = Finding::problem("firewall", "drops");
+        let found = most_probable(vec![buffer.clone(), bridge.clone(), firewall.clone()]);
+        assert_eq!(found, Some(firewall));
+        assert_eq!(most_probable(vec![buffer.clone(), bridge.clone()]), Some(bridge));
+        assert_eq!(most_probable(vec![buffer, Finding::ok("mtu", "fine")]), None);
+    }
+
+    #[test]
+    fn the_loopback_interface_of_this_host_has_no_problem() {
+        let interface = Interface::resolve("lo").unwrap();
+        let channel = Channel {
+            source: Some([127, 0, 0, 1].into()),
+            group: [232, 7, 7, 7].into(),
+            port: 40_000 + (std::process::id() % 20_000) as u16,
+        };
+        let started = std::time::Instant::now();
+        let found = quick(&interface, &channel).filter(|found| found.verdict == Verdict::Problem);
+        assert_eq!(found, None);
+        assert!(started.elapsed() < std::time::Duration::from_millis(1500));
+    }
+}

@@ -1,0 +1,131 @@
+//! What this host says about itself: kernel parameters, `/proc`, `/sys`, and tools.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a tool may take.
+const TOOL_TIME: Duration = Duration::from_secs(1);
+
+/// Why a tool has nothing to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ToolError {
+    /// It is not installed.
+    Missing,
+    /// It failed or took too long: its first line on standard error.
+    Failed(String),
+}
+
+/// The text that a tool prints. No tool holds a check up for more than a second.
+pub(super) fn run(tool: &str, args: &[&str]) -> Result<String, ToolError> {
+    let mut child = Command::new(tool)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .or_else(|_| spawn_from_sbin(tool, args))
+        .map_err(|_| ToolError::Missing)?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let stdout = std::thread::spawn(move || read_all(stdout));
+    let stderr = std::thread::spawn(move || read_all(stderr));
+    let deadline = Instant::now() + TOOL_TIME;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(ToolError::Failed(format!("`{tool}` did not end")));
+            }
+        }
+    };
+    let complaint = stderr.join().unwrap_or_default();
+    if !status.success() {
+        let first = complaint.lines().next().unwrap_or("no message");
+        return Err(ToolError::Failed(first.to_owned()));
+    }
+    Ok(stdout.join().unwrap_or_default())
+}
+
+/// Ordinary users often lack the directories of these tools in their PATH.
+fn spawn_from_sbin(tool: &str, args: &[&str]) -> std::io::Result<std::process::Child> {
+    Command::new(format!("/usr/sbin/{tool}"))
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
+fn read_all(from: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(mut from) = from {
+        let _ = from.read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A kernel parameter of this network namespace, by its path such as
+/// `net/ipv4/conf/eth0/rp_filter`; `None` if there is no such number.
+pub(super) fn parameter(path: &str) -> Option<i64> {
+    read_number(&format!("/proc/sys/{path}"))
+}
+
+/// The number that a file holds.
+pub(super) fn read_number(path: &str) -> Option<i64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The command that sets a kernel parameter given by its path.
+pub(super) fn set_parameter(path: &str, value: i64) -> String {
+    // A name of an interface may have dots, which then are no separators.
+    let name = if path.contains('.') { path.to_owned() } else { path.replace('/', ".") };
+    format!("sysctl -w {name}={value}")
+}
+
+/// Whether a name of an interface can stand in a path and in a command.
+pub(super) fn is_plain(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '@');
+    !name.is_empty() && !matches!(name, "." | "..") && name.chars().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_tool_is_no_crash() {
+        assert_eq!(run("umbel-no-such-tool", &[]), Err(ToolError::Missing));
+    }
+
+    #[test]
+    fn a_tool_that_hangs_is_ended() {
+        let started = Instant::now();
+        assert!(matches!(run("sleep", &["10"]), Err(ToolError::Failed(_))));
+        assert!(started.elapsed() < Duration::from_secs(3));
+    }
+
+    #[test]
+    fn a_tool_that_fails_says_why() {
+        let failed = run("sh", &["-c", "echo no luck >&2; false"]);
+        assert_eq!(failed, Err(ToolError::Failed("no luck".to_owned())));
+        assert_eq!(run("sh", &["-c", "echo luck"]), Ok("luck\n".to_owned()));
+    }
+
+    #[test]
+    fn a_dotted_interface_keeps_its_dot_in_the_command() {
+        assert_eq!(
+            set_parameter("net/ipv4/conf/eth0/rp_filter", 2),
+            "sysctl -w net.ipv4.conf.eth0.rp_filter=2"
+        );
+        assert_eq!(
+            set_parameter("net/ipv4/conf/eth0.7/rp_filter", 2),
+            "sysctl -w net/ipv4/conf/eth0.7/rp_filter=2"
+        );
+        assert!(is_plain("eth0.7") && !is_plain("../x") && !is_plain("a b"));
+    }
+}

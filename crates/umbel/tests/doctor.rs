@@ -1,0 +1,496 @@
+//! Breaks one thing after the other in a lab: `umbel doctor` must name it, and the command that
+//! it gives must mend it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::Output;
+
+use serde_json::Value;
+use umbel_lab::{Lab, Node, NodeKind, Topology};
+
+/// Builds the lab, or says on the real stderr why the test is skipped.
+fn lab(topology: &Topology) -> Option<Lab> {
+    if let Err(reason) = Lab::available() {
+        skip(&reason.to_string());
+        return None;
+    }
+    Some(Lab::up(topology).unwrap())
+}
+
+fn skip(reason: &str) {
+    let name = std::thread::current().name().unwrap_or("?").to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
+}
+
+/// Whether `nft` works in the lab; otherwise the test is skipped.
+fn has_nft(host: Node<'_>) -> bool {
+    let works =
+        host.command("nft").args(["list", "ruleset"]).output().is_ok_and(|o| o.status.success());
+    if !works {
+        skip("`nft` does not work here");
+    }
+    works
+}
+
+/// Runs a line of shell commands that must succeed.
+fn sh(host: Node<'_>, line: &str) {
+    let output = host.command("sh").args(["-e", "-c", line]).output().unwrap();
+    assert!(output.status.success(), "`{line}`: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What a run of the doctor found.
+#[derive(Debug)]
+struct Report {
+    findings: Vec<Finding>,
+    code: i32,
+}
+
+#[derive(Clone, Debug)]
+struct Finding {
+    check: String,
+    verdict: String,
+    what: String,
+    mend: Option<String>,
+}
+
+impl Report {
+    fn read(output: &Output) -> Report {
+        let findings = String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .map(|line| {
+                let value: Value = serde_json::from_str(line).unwrap();
+                let text = |key: &str| value[key].as_str().map(str::to_owned);
+                Finding {
+                    check: text("check").unwrap(),
+                    verdict: text("verdict").unwrap(),
+                    what: text("what").unwrap(),
+                    mend: text("mend"),
+                }
+            })
+            .collect();
+        Report { findings, code: output.status.code().unwrap() }
+    }
+
+    /// The findings of a check that are not `ok`.
+    fn complaints(&self, check: &str) -> Vec<&Finding> {
+        let mine = self.findings.iter().filter(|f| f.check == check);
+        mine.filter(|f| f.verdict != "ok").collect()
+    }
+
+    /// The complaint of this check and verdict whose text has `words`.
+    fn complaint(&self, check: &str, verdict: &str, words: &str) -> Finding {
+        let complaints = self.complaints(check);
+        let found = complaints.iter().find(|f| f.verdict == verdict && f.what.contains(words));
+        (*found.unwrap_or_else(|| panic!("no {verdict} of {check} with `{words}`: {self:#?}")))
+            .clone()
+    }
+
+    fn problems(&self) -> Vec<&Finding> {
+        self.findings.iter().filter(|f| f.verdict == "problem").collect()
+    }
+}
+
+/// Checks without waiting for a querier.
+fn doctor(host: Node<'_>, args: &[&str]) -> Report {
+    patient_doctor(host, &[&["--quick"], args].concat())
+}
+
+fn patient_doctor(host: Node<'_>, args: &[&str]) -> Report {
+    let mut command = host.command(env!("CARGO_BIN_EXE_umbel"));
+    Report::read(&command.args(["--json", "doctor"]).args(args).output().unwrap())
+}
+
+/// A thing to break.
+struct Case<'a> {
+    /// What breaks it, on host `h1`.
+    breaks: &'a str,
+    check: &'a str,
+    verdict: &'a str,
+    words: &'a str,
+    mend: &'a str,
+}
+
+/// Breaks it, looks for the finding, runs its command, looks again.
+fn break_and_mend(host: Node<'_>, case: &Case<'_>) {
+    sh(host, case.breaks);
+    let before = doctor(host, &["--interface", "eth0"]);
+    let found = before.complaint(case.check, case.verdict, case.words);
+    assert_eq!(before.code, i32::from(!before.problems().is_empty()));
+    let mend = found.mend.unwrap();
+    assert_eq!(mend, case.mend);
+    sh(host, &mend);
+    let after = doctor(host, &["--interface", "eth0"]);
+    let left = after.complaints(case.check);
+    assert!(left.iter().all(|f| !f.what.contains(case.words)), "after `{mend}`: {left:?}");
+}
+
+#[test]
+fn a_sound_host_has_no_problem() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    let report = patient_doctor(lab.host("h1").unwrap(), &[]);
+    assert!(report.problems().is_empty(), "{report:#?}");
+    assert_eq!(report.code, 0);
+    let named = &report.findings[0];
+    assert!(named.check == "interface" && named.what.contains("eth0 (10.1.0.1"), "{named:?}");
+}
+
+#[test]
+fn an_interface_that_is_down_or_does_not_do_multicast_is_named() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    let host = lab.host("h1").unwrap();
+    break_and_mend(
+        host,
+        &Case {
+            breaks: "ip link set dev eth0 down",
+            check: "interface",
+            verdict: "problem",
+            words: "eth0 is down",
+            mend: "ip link set dev eth0 up",
+        },
+    );
+    break_and_mend(
+        host,
+        &Case {
+            breaks: "ip link set dev eth0 multicast off",
+            check: "interface",
+            verdict: "problem",
+            words: "eth0 does not do multicast",
+            mend: "ip link set dev eth0 multicast on",
+        },
+    );
+}
+
+#[test]
+fn an_interface_that_is_missing_or_has_no_carrier_or_address_is_named() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    let host = lab.host("h1").unwrap();
+    let report = doctor(host, &["--interface", "eth7"]);
+    report.complaint("interface", "problem", "there is no interface `eth7`");
+    assert_eq!(report.code, 1);
+    lab.set_link_up("h1", "sw", false).unwrap();
+    doctor(host, &[]).complaint("interface", "problem", "eth0 has no carrier");
+    lab.set_link_up("h1", "sw", true).unwrap();
+    sh(host, "ip addr flush dev eth0");
+    doctor(host, &["--interface", "eth0"]).complaint("interface", "problem", "no IP address");
+}
+
+#[test]
+fn a_missing_route_for_groups_is_named() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    let host = lab.host("h1").unwrap();
+    break_and_mend(
+        host,
+        &Case {
+            breaks: "ip route del 224.0.0.0/4 dev eth0",
+            check: "route",
+            verdict: "warning",
+            words: "no route leads to IPv4 groups",
+            mend: "ip route add 224.0.0.0/4 dev eth0",
+        },
+    );
+    break_and_mend(
+        host,
+        &Case {
+            breaks: "ip -6 route del multicast ff00::/8 dev eth0 table local",
+            check: "route",
+            verdict: "problem",
+            words: "no route to [ff",
+            mend: "ip -6 route add multicast ff00::/8 dev eth0 table local",
+        },
+    );
+}
+
+#[test]
+fn a_route_that_leads_groups_elsewhere_is_named() {
+    let Some(lab) = lab(&two_switches()) else { return };
+    let host = lab.host("h1").unwrap();
+    sh(host, "ip route replace 224.0.0.0/4 dev eth1");
+    let report = doctor(host, &["--interface", "eth0"]);
+    report.complaint("route", "warning", "routed to eth1, not to eth0");
+    // Without a name, the route decides.
+    let report = doctor(host, &[]);
+    assert!(report.findings[0].what.starts_with("eth1 "), "{report:#?}");
+}
+
+/// `h1` has `eth0` and `eth1`.
+fn two_switches() -> Topology {
+    let topology = Topology::new().host("h1").host("h2").switch("s1").switch("s2");
+    topology.link("h1", "s1").link("h1", "s2").link("h2", "s1")
+}
+
+#[test]
+fn a_firewall_rule_that_drops_the_data_is_named() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    let host = lab.host("h1").unwrap();
+    if !has_nft(host) {
+        return;
+    }
+    break_and_mend(
+        host,
+        &Case {
+            breaks: "nft add table inet f; \
+                nft add chain inet f in '{ type filter hook input priority 0; }'; \
+                nft add rule inet f in udp dport 7702 counter drop",
+            check: "firewall",
+            verdict: "problem",
+            words: "drop` in chain `in` of table `inet f` drops IPv4 multicast to UDP port 7702",
+            mend: "nft insert rule inet f in ip daddr 224.0.0.0/4 udp dport 7702 accept",
+        },
+    );
+    let v6 = doctor(host, &[]).complaint("firewall", "problem", "drops IPv6 multicast");
+    sh(host, &v6.mend.unwrap());
+    assert!(doctor(host, &[]).complaints("firewall").is_empty());
+}
+
+#[test]
+fn a_firewall_that_drops_all_it_does_not_know_is_named() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    let host = lab.host("h1").unwrap();
+    if !has_nft(host) {
+        return;
+    }
+    break_and_mend(
+        host,
+        &Case {
+            breaks: "nft add table ip f; \
+                nft add chain ip f in '{ type filter hook input priority 0; policy drop; }'; \
+                nft add rule ip f in ct state established,related accept; \
+                nft add rule ip f in ip protocol igmp accept; \
+                nft add rule ip f in tcp dport 22 accept",
+            check: "firewall",
+            verdict: "problem",
+            words: "the policy of chain `in` of table `ip f` drops IPv4 multicast",
+            mend: "nft insert rule ip f in ip daddr 224.0.0.0/4 udp dport 7702 accept",
+        },
+    );
+}
+
+#[test]
+fn a_firewall_rule_that_lets_nothing_out_is_named() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    let host = lab.host("h1").unwrap();
+    if !has_nft(host) {
+        return;
+    }
+    break_and_mend(
+        host,
+        &Case {
+            breaks: "nft add table ip f; \
+                nft add chain ip f out '{ type filter hook output priority 0; }'; \
+                nft add rule ip f out ip daddr 232.0.0.0/8 drop",
+            check: "firewall",
+            verdict: "problem",
+            words: "drops outgoing IPv4 multicast to UDP port 7702",
+            mend: "nft insert rule ip f out ip daddr 224.0.0.0/4 udp dport 7702 accept",
+        },
+    );
+}
+
+#[test]
+fn a_firewall_rule_that_drops_igmp_or_mld_is_named() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    let host = lab.host("h1").unwrap();
+    if !has_nft(host) {
+        return;
+    }
+    break_and_mend(
+        host,
+        &Case {
+            breaks: "nft add table inet f; \
+                nft add chain inet f in '{ type filter hook input priority 0; }'; \
+                nft add rule inet f in ip protocol igmp drop",
+            check: "firewall",
+            verdict: "problem",
+            words: "drops IGMP queries",
+            mend: "nft insert rule inet f in ip protocol igmp accept",
+        },
+    );
+    break_and_mend(
+        host,
+        &Case {
+            breaks: "nft add rule inet f in icmpv6 type mld-listener-query drop",
+            check: "firewall",
+            verdict: "problem",
+            words: "drops MLD queries",
+            mend: "nft insert rule inet f in icmpv6 type { 130, 131, 132, 143 } accept",
+        },
+    );
+    break_and_mend(
+        host,
+        &Case {
+            breaks: "nft add chain inet f out '{ type filter hook output priority 0; }'; \
+                nft add rule inet f out meta l4proto igmp reject",
+            check: "firewall",
+            verdict: "problem",
+            words: "drops IGMP reports",
+            mend: "nft insert rule inet f out ip protocol igmp accept",
+        },
+    );
+}
+
+#[test]
+fn a_bridge_that_snoops_without_a_querier_is_named() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    let host = lab.host("h1").unwrap();
+    sh(
+        host,
+        "ip link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 1 \
+            mcast_query_response_interval 100 mcast_startup_query_interval 100; \
+         ip addr flush dev eth0; ip link set dev eth0 master br0; \
+         ip link set dev br0 up; ip addr add 10.1.0.1/16 dev br0; \
+         ip route replace 224.0.0.0/4 dev br0",
+    );
+    let report = patient_doctor(host, &["--interface", "br0"]);
+    let found =
+        report.complaint("querier", "warning", "bridge br0 snoops IGMP, and nobody queries");
+    let mend = found.mend.unwrap();
+    assert_eq!(mend, "ip link set dev br0 type bridge mcast_querier 1");
+    sh(host, &mend);
+    let report = patient_doctor(host, &["--interface", "br0"]);
+    assert!(report.complaints("querier").is_empty(), "{report:#?}");
+}
+
+#[test]
+fn a_switch_that_queries_is_heard_and_one_that_does_not_is_missed() {
+    for (querier, verdict) in [(true, "ok"), (false, "warning")] {
+        let topology = Topology::new()
+            .node("sw", NodeKind::Switch { snooping: true, querier })
+            .host("h1")
+            .link("h1", "sw");
+        let Some(lab) = lab(&topology) else { return };
+        let report = patient_doctor(lab.host("h1").unwrap(), &[]);
+        let found = report.findings.iter().filter(|f| f.check == "querier").collect::<Vec<_>>();
+        assert_eq!(found.len(), 2, "{report:#?}");
+        assert!(found.iter().all(|f| f.verdict == verdict), "{found:#?}");
+    }
+}
+
+#[test]
+fn a_querier_of_an_old_version_is_named() {
+    let topology = Topology::new()
+        .node("sw", NodeKind::Switch { snooping: true, querier: true })
+        .host("h1")
+        .link("h1", "sw");
+    let Some(lab) = lab(&topology) else { return };
+    let host = lab.host("h1").unwrap();
+    // Bridges speak IGMPv2 unless told otherwise; the first run hears that.
+    patient_doctor(host, &[]);
+    patient_doctor(host, &[]).complaint(
+        "igmp",
+        "warning",
+        "the querier on this link speaks IGMPv2",
+    );
+}
+
+#[test]
+fn a_forced_version_of_igmp_or_mld_is_named() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    let host = lab.host("h1").unwrap();
+    break_and_mend(
+        host,
+        &Case {
+            breaks: "sysctl -qw net.ipv4.conf.all.force_igmp_version=2",
+            check: "igmp",
+            verdict: "problem",
+            words: "IGMPv2 is forced",
+            mend: "sysctl -w net.ipv4.conf.all.force_igmp_version=0",
+        },
+    );
+    break_and_mend(
+        host,
+        &Case {
+            breaks: "sysctl -qw net.ipv6.conf.eth0.force_mld_version=1",
+            check: "mld",
+            verdict: "problem",
+            words: "MLDv1 is forced",
+            mend: "sysctl -w net.ipv6.conf.eth0.force_mld_version=0",
+        },
+    );
+}
+
+#[test]
+fn a_limit_of_memberships_is_named() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    break_and_mend(
+        lab.host("h1").unwrap(),
+        &Case {
+            breaks: "sysctl -qw net.ipv4.igmp_max_memberships=0",
+            check: "memberships",
+            verdict: "problem",
+            words: "a socket may join 0 groups",
+            mend: "sysctl -w net.ipv4.igmp_max_memberships=20",
+        },
+    );
+}
+
+#[test]
+fn a_strict_reverse_path_filter_is_named_where_another_way_back_exists() {
+    let Some(lab) = lab(&two_switches()) else { return };
+    break_and_mend(
+        lab.host("h1").unwrap(),
+        &Case {
+            breaks: "sysctl -qw net.ipv4.conf.all.rp_filter=1",
+            check: "rp_filter",
+            verdict: "warning",
+            words: "strict on eth0",
+            mend: "sysctl -w net.ipv4.conf.eth0.rp_filter=2",
+        },
+    );
+}
+
+#[test]
+fn an_mtu_below_that_of_full_packets_is_named() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    break_and_mend(
+        lab.host("h1").unwrap(),
+        &Case {
+            breaks: "ip link set dev eth0 mtu 1300",
+            check: "mtu",
+            verdict: "problem",
+            words: "eth0 carries 1300 bytes, but IPv4 packets have up to 1428",
+            mend: "ip link set dev eth0 mtu 1500",
+        },
+    );
+}
+
+#[test]
+fn a_program_that_does_not_share_the_port_is_named() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    let host = lab.host("h1").unwrap();
+    let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 7702);
+    let taken = host.udp_socket(any).unwrap();
+    let found = doctor(host, &[]).complaint("port", "problem", "UDP port 7702 is taken");
+    assert!(found.mend.unwrap().starts_with("ss -ulpn"));
+    drop(taken);
+    assert!(doctor(host, &[]).complaints("port").is_empty());
+}
+
+#[test]
+fn what_needs_privileges_is_said_to_be_unknown() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    let host = lab.host("h1").unwrap();
+    let mut command = host.command("setpriv");
+    let caps = ["--bounding-set=-net_raw,-net_admin", "--inh-caps=-net_raw,-net_admin"];
+    let output =
+        command.args(caps).arg(env!("CARGO_BIN_EXE_umbel")).args(["--json", "doctor"]).output();
+    let Ok(output) = output else { return skip("no `setpriv` here") };
+    let report = Report::read(&output);
+    report.complaint("querier", "unknown", "CAP_NET_RAW");
+    report.complaint("firewall", "unknown", "whether they drop IGMP is not known");
+    assert_eq!(report.code, 0, "{report:#?}");
+}
+
+#[test]
+fn people_get_a_line_for_each_finding_and_one_for_what_mends_it() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    let host = lab.host("h1").unwrap();
+    sh(host, "ip link set dev eth0 down");
+    let mut command = host.command(env!("CARGO_BIN_EXE_umbel"));
+    let output = command.args(["doctor", "--interface", "eth0"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text, "✗ interface: eth0 is down\n    → ip link set dev eth0 up\n");
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "1 problem, 0 warnings\n");
+    assert_eq!(output.status.code(), Some(1));
+}
