@@ -42,9 +42,10 @@ use crate::{FecError, Kernel};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Points {
     /// 1, α, α², …: the formula of [RFC 5510 §8.2.1].
-    #[default]
     Formula,
-    /// 0, 1, α, α², …: Rizzo's `fec.c`, and what was derived from it.
+    /// 0, 1, α, α², …: Rizzo's `fec.c`, and every receiver that was found. The default, so that
+    /// they can be served.
+    #[default]
     Rizzo,
 }
 

@@ -190,8 +190,8 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
             if self.engine.poll_timeout().is_some_and(|at| at <= now) {
                 self.engine.handle_timeout(now);
             }
-            self.drain()?;
             self.tick_if_due();
+            self.drain()?;
             if !self.stopped && self.host.goes_on() {
                 self.wait()?;
             }
@@ -219,6 +219,8 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
                 Err(TryRecvError::Empty) => break,
             }
             any = true;
+            // The next message may rely on what the application does about this one.
+            self.drain_events();
         }
         if any {
             self.host.woken(self.clock.now(), &mut self.engine, &mut self.io);
@@ -234,14 +236,21 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
                 moved = true;
             }
             moved |= self.send_some()?;
-            while let Some(event) = self.engine.poll_event() {
-                self.host.event(self.clock.now(), &mut self.engine, &mut self.io, event);
-                moved = true;
-            }
+            moved |= self.drain_events();
             if !moved || !self.inbox.is_empty() {
                 return Ok(());
             }
         }
+    }
+
+    /// Hands the engine's events to the host. Gives whether there was any.
+    fn drain_events(&mut self) -> bool {
+        let mut any = false;
+        while let Some(event) = self.engine.poll_event() {
+            self.host.event(self.clock.now(), &mut self.engine, &mut self.io, event);
+            any = true;
+        }
+        any
     }
 
     fn change_membership(&mut self, change: Membership) -> Result<(), DriverError> {

@@ -109,6 +109,7 @@ fn patterns_are_limited_in_length_and_number() {
     let request = |len: usize, count| ClientMessage::Request {
         query: 1,
         patterns: vec!["*".repeat(len); count],
+        hold: false,
     };
     accepted_from_client(&request(limits::PATTERN_LEN, 1));
     accepted_from_client(&request(1, limits::PATTERNS));

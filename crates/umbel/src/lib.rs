@@ -1,1 +1,12 @@
-//! Umbel: reliable multicast.
+//! Umbel delivers data from one source to many receivers over IP multicast, reliably.
+//!
+//! - [`serve`]: offer a repository to any number of clients.
+//! - [`get`]: ask a server for a subset of its items.
+//! - [`doctor`]: find out why multicast does not arrive.
+//! - [`cli`]: the command line over them.
+
+pub mod cli;
+pub mod doctor;
+pub mod get;
+pub mod list;
+pub mod serve;

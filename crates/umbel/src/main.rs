@@ -1,2 +1,7 @@
 //! The `umbel` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    umbel::cli::run(std::env::args_os())
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use umbel_fec::Partition;
-use umbel_wire::repository::{Need, NeedRun, SymbolRun};
+use umbel_wire::repository::{Need, NeedRun, SymbolRun, limits};
 
 /// What is lacking of one source block of which something is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -238,18 +238,23 @@ pub(crate) struct NeedBuilder {
 impl NeedBuilder {
     /// Adds a block that needs `symbols` further symbols.
     pub(crate) fn count(&mut self, block: u32, symbols: u16) {
+        let full = self.runs.len() >= limits::RUNS;
         match self.runs.last_mut() {
             Some(run) if run.symbols == symbols && run.first_block + run.blocks == block => {
                 run.blocks += 1;
             }
+            // What a message cannot hold is told in a later one.
+            _ if full => {}
             _ => self.runs.push(NeedRun { first_block: block, blocks: 1, symbols }),
         }
     }
 
     /// Adds a block that needs one certain symbol.
     pub(crate) fn exact(&mut self, block: u32, esi: u32) {
+        let full = self.exact.len() >= limits::RUNS;
         match self.exact.last_mut() {
             Some(run) if run.block == block && run.first_esi + run.count == esi => run.count += 1,
+            _ if full => {}
             _ => self.exact.push(SymbolRun { block, first_esi: esi, count: 1 }),
         }
     }

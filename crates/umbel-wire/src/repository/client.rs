@@ -62,7 +62,12 @@ impl ClientMessage {
                 frame.number(field::CURSOR, *cursor);
                 frame.number(field::LIMIT, *limit);
             }
-            ClientMessage::Request { query, patterns } => emit_query(frame, *query, patterns),
+            ClientMessage::Request { query, patterns, hold } => {
+                emit_query(frame, *query, patterns);
+                if *hold {
+                    frame.number(field::HOLD, 1_u8);
+                }
+            }
             ClientMessage::Want { toi, need } | ClientMessage::Unicast { toi, need } => {
                 frame.number(field::TOI, toi.0);
                 frame.field(field::NEED, |out| need.put(out));
@@ -110,6 +115,7 @@ impl ClientMessage {
             REQUEST => ClientMessage::Request {
                 query: fields.number(field::QUERY)?,
                 patterns: read_patterns(fields)?,
+                hold: fields.optional(field::HOLD)?.is_some(),
             },
             WANT => ClientMessage::Want { toi: read_toi(fields)?, need: read_need(fields)? },
             NAK => ClientMessage::Nak {

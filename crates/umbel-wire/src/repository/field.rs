@@ -41,6 +41,7 @@ fields! {
     FIRST_BLOCK = 27, "first block";
     DIGESTS = 28, "digests";
     MORE = 29, "more";
+    HOLD = 30, "hold";
 }
 
 #[cfg(test)]

@@ -21,6 +21,9 @@ mod item;
 pub mod limits;
 mod need;
 mod server;
+mod unicast;
+
+pub use unicast::UnicastBlock;
 
 use crate::{Channel, Digest, Oti, Toi, Tsi};
 
@@ -123,6 +126,9 @@ pub enum ClientMessage {
         query: u32,
         /// Glob patterns; an item matches if any of them does. Empty: every item.
         patterns: Vec<String>,
+        /// Transmit nothing yet: the client holds some of them, and says with a `Want` for
+        /// each what it lacks.
+        hold: bool,
     },
     /// Asks for an item or for what is missing of it.
     Want {

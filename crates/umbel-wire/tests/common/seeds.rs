@@ -87,7 +87,7 @@ fn client_messages() -> Vec<(&'static str, Vec<u8>)> {
     let messages = [
         ("hello", M::Hello { agent: "umbel 0.1.0".into(), token: Some("secret".into()) }),
         ("list", M::List { query: 1, patterns: patterns.clone(), cursor: 300, limit: 4096 }),
-        ("request", M::Request { query: 2, patterns }),
+        ("request", M::Request { query: 2, patterns, hold: false }),
         ("want", M::Want { toi, need: whole }),
         ("nak", M::Nak { transmission: 9, toi, need: symbols, received: 1000, lost: 10 }),
         ("done", M::Done { tois: tois.clone() }),

@@ -80,8 +80,8 @@ impl<K: SymbolSink> Receiver<K> {
             ReceiverCommand::List { query, patterns, cursor, limit } => {
                 self.say(ClientMessage::List { query, patterns, cursor, limit })?;
             }
-            ReceiverCommand::Request { query, patterns } => {
-                self.say(ClientMessage::Request { query, patterns })?;
+            ReceiverCommand::Request { query, patterns, hold } => {
+                self.say(ClientMessage::Request { query, patterns, hold })?;
             }
             ReceiverCommand::Accept { toi, oti, held, requested } => {
                 self.accept(now, toi, oti, &held, requested)?;

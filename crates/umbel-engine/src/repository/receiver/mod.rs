@@ -67,6 +67,8 @@ pub enum ReceiverCommand {
         query: u32,
         /// Glob patterns; empty for all.
         patterns: Vec<String>,
+        /// Transmit nothing before the client says what it lacks of each item.
+        hold: bool,
     },
     /// Receive an item of a page.
     Accept {

@@ -154,7 +154,7 @@ pub enum SourceEvent {
         /// Most items.
         limit: u32,
     },
-    /// Answer with all items that match, as wanted pages.
+    /// Answer with all items that match, as wanted pages unless `hold` is set.
     Request {
         /// The session that asks.
         session: SessionId,
@@ -162,6 +162,8 @@ pub enum SourceEvent {
         query: u32,
         /// Glob patterns; empty for all.
         patterns: Vec<String>,
+        /// Transmit nothing before the client says what it lacks of each item.
+        hold: bool,
     },
     /// A client wants an item that the engine does not know: answer with
     /// [`SourceCommand::Want`] or [`SourceCommand::NoSuchItem`].

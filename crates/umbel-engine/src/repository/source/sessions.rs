@@ -79,9 +79,9 @@ impl<S: SymbolSource> Source<S> {
                     limit,
                 });
             }
-            ClientMessage::Request { query, patterns } => {
+            ClientMessage::Request { query, patterns, hold } => {
                 self.note_request(now, session);
-                self.events.push_back(SourceEvent::Request { session, query, patterns });
+                self.events.push_back(SourceEvent::Request { session, query, patterns, hold });
             }
             ClientMessage::Want { toi, need } => self.on_want_message(now, session, toi, need),
             ClientMessage::Nak { transmission, toi, need, received, lost } => {

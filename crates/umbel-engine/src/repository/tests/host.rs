@@ -249,7 +249,7 @@ impl World {
         let now = self.now;
         engine.handle_command(now, ReceiverCommand::Connected { session }).unwrap();
         let patterns = wanted.iter().map(ToString::to_string).collect();
-        let request = ReceiverCommand::Request { query: 1, patterns };
+        let request = ReceiverCommand::Request { query: 1, patterns, hold: false };
         engine.handle_command(now, request).unwrap();
         self.clients.push(Client {
             engine,
@@ -449,7 +449,7 @@ impl World {
     fn on_source_event(&mut self, event: SourceEvent) {
         let now = self.now;
         match &event {
-            SourceEvent::Request { session, query, patterns } => {
+            SourceEvent::Request { session, query, patterns, .. } => {
                 let items: Vec<ItemInfo> = patterns
                     .iter()
                     .map(|pattern| {

@@ -1,0 +1,161 @@
+//! `umbel get`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::json;
+use umbel_engine::units::ByteCount;
+use umbel_net::session::SessionUrl;
+
+use super::output::{Meter, Output, plain};
+use super::signals;
+use crate::get::{GetOptions, Observer, Snapshot, Summary, get};
+
+/// Options of `umbel get`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  umbel get 'umbel://192.0.2.2:7700/?pin=…'                         everything, to this directory
+  umbel get 'umbel://192.0.2.2:7700/?pin=…' 'images/**' -o ./out    what matches a pattern
+Interrupted, it goes on where it was when it is started again.")]
+pub struct GetArgs {
+    /// What `umbel serve` printed
+    url: SessionUrl,
+    /// Items by name or pattern: `images/**`, `*.iso`, `notes.txt` [default: all]
+    patterns: Vec<String>,
+    /// Directory that the items go to
+    #[arg(short, long, default_value = ".", value_name = "DIR")]
+    output: PathBuf,
+    /// Interface that multicast comes by, by name or address [default: the route's]
+    #[arg(long, value_name = "NAME|ADDRESS")]
+    interface: Option<String>,
+    /// Go on by unicast when multicast brings nothing for so many seconds
+    #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
+    fallback_after: f64,
+    /// Never go on by unicast
+    #[arg(long, conflicts_with = "fallback_after")]
+    no_fallback: bool,
+    /// Admission token, unless the URL has one
+    #[arg(long)]
+    token: Option<String>,
+    /// Do not wait until items are safe on the disk
+    #[arg(long)]
+    no_sync: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// If nothing can be received at all.
+pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let signals = signals::watch()?;
+    let mut url = args.url;
+    if args.token.is_some() {
+        url.token = args.token;
+    }
+    let fallback = Duration::try_from_secs_f64(args.fallback_after)
+        .map_err(|_| anyhow::anyhow!("--fallback-after is a number of seconds, such as 5"))?;
+    let options = GetOptions {
+        patterns: args.patterns,
+        interface: args.interface,
+        fallback_after: (!args.no_fallback).then_some(fallback),
+        durable: !args.no_sync,
+        ..GetOptions::new(url, args.output)
+    };
+    let teller = Arc::new(Teller { output: *output, meter: Mutex::new(Meter::bytes(output)) });
+    let summary = get(options, teller.clone(), |interrupt| {
+        if let Err(error) = signals.then(move || interrupt.interrupt()) {
+            tracing::warn!("Ctrl-C will not be heard: {error}");
+        }
+    });
+    teller.meter().clear();
+    finish(&summary?, output)
+}
+
+fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
+    output.json(&json!({ "event": "done", "summary": summary, "ok": summary.failures.is_empty() && !summary.interrupted }));
+    let rate = summary.bytes as f64 / summary.seconds.max(1e-3);
+    output.note(format!(
+        "{} items, {} in {:.1} s ({}/s), verified; {} were there; loss {:.2} %",
+        summary.items,
+        ByteCount(summary.bytes),
+        summary.seconds,
+        ByteCount(rate as u64),
+        summary.already_there,
+        summary.loss() * 100.0
+    ));
+    if summary.dropped_here > 0 {
+        output.note(format!(
+            "{} datagrams were dropped by this host, which was too slow or has too small buffers: see `umbel doctor`",
+            summary.dropped_here
+        ));
+    }
+    if summary.interrupted {
+        anyhow::bail!("interrupted; the same command goes on where it was");
+    }
+    match summary.failures.as_slice() {
+        [] => Ok(ExitCode::SUCCESS),
+        [one] => anyhow::bail!("{} was not received: {}", plain(&one.name), plain(&one.reason)),
+        [first, ..] => anyhow::bail!(
+            "{} items were not received; the first is {}: {}",
+            summary.failures.len(),
+            plain(&first.name),
+            plain(&first.reason)
+        ),
+    }
+}
+
+struct Teller {
+    output: Output,
+    meter: Mutex<Meter>,
+}
+
+impl Teller {
+    fn meter(&self) -> std::sync::MutexGuard<'_, Meter> {
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for Teller {
+    fn progress(&self, snapshot: &Snapshot) {
+        let way = match (snapshot.connected, snapshot.unicast) {
+            (false, _) => "connecting".to_owned(),
+            (true, true) => "by unicast".to_owned(),
+            (true, false) => format!("loss {:.1} %", snapshot.loss * 100.0),
+        };
+        let meter = self.meter();
+        meter.position(snapshot.bytes_done, snapshot.bytes);
+        meter.message(format!("{}/{} items · {way}", snapshot.items_done, snapshot.items));
+    }
+
+    fn item(&self, name: &str, path: &Path, bytes: u64) {
+        let path = path.display().to_string();
+        self.output.json(&json!({ "event": "item", "name": name, "path": path, "bytes": bytes }));
+    }
+
+    fn already_there(&self, name: &str) {
+        self.output.json(&json!({ "event": "already-there", "name": name }));
+    }
+
+    fn failed(&self, name: &str, reason: &str) {
+        self.output.json(&json!({ "event": "failed", "name": name, "reason": reason }));
+        self.meter().note(&format!("{}: {}", plain(name), plain(reason)));
+    }
+
+    fn note(&self, line: &str) {
+        self.output.json(&json!({ "event": "note", "message": line }));
+        self.meter().note(&plain(line));
+    }
+
+    fn fallback(&self, silent: Duration, cause: Option<&str>) {
+        let seconds = silent.as_secs_f64();
+        self.output.json(&json!({ "event": "fallback", "silent_s": seconds, "cause": cause }));
+        let line = match cause {
+            Some(cause) => format!("why multicast may not arrive: {cause}"),
+            None => format!("multicast has brought nothing for {seconds:.1} s; going on by unicast"),
+        };
+        self.meter().note(&plain(&line));
+    }
+}

@@ -1,0 +1,58 @@
+//! `umbel ls`.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+use umbel_engine::units::ByteCount;
+use umbel_net::session::SessionUrl;
+
+use super::output::{Output, plain};
+use crate::list::{Listing, list};
+
+/// Options of `umbel ls`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  umbel ls 'umbel://192.0.2.2:7700/?pin=…'
+  umbel ls 'umbel://192.0.2.2:7700/?pin=…' 'images/**' --json")]
+pub struct LsArgs {
+    /// What `umbel serve` printed
+    url: SessionUrl,
+    /// Items by name or pattern: `images/**`, `*.iso`, `notes.txt` [default: all]
+    patterns: Vec<String>,
+    /// Admission token, unless the URL has one
+    #[arg(long)]
+    token: Option<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// If the server cannot be reached, or nothing matches.
+pub(super) fn run(args: LsArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let mut url = args.url;
+    if args.token.is_some() {
+        url.token = args.token;
+    }
+    let mut bytes = 0;
+    let Listing { items, .. } = list(&url, &args.patterns, |item| {
+        bytes += item.oti.object_len;
+        let digest = (item.digest.0 != [0; 32]).then(|| item.digest.to_string());
+        output.json(&json!({
+            "event": "item",
+            "name": item.name,
+            "bytes": item.oti.object_len,
+            "digest": digest,
+            "media_type": item.media_type,
+            "modified_ns": item.modified_ns,
+        }));
+        output.result(format!(
+            "{:>10}  {:<24} {}",
+            ByteCount(item.oti.object_len).to_string(),
+            item.media_type,
+            plain(&item.name)
+        ));
+    })?;
+    output.note(format!("{items} items, {}", ByteCount(bytes)));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,125 @@
+//! The command line.
+
+pub mod config_file;
+pub mod output;
+
+mod demo;
+mod doctor;
+mod get;
+mod lab;
+mod ls;
+mod serve;
+mod signals;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use self::output::Output;
+
+/// Reliable multicast: one source, many receivers, every byte verified.
+#[derive(Debug, Parser)]
+#[command(name = "umbel", version, arg_required_else_help = true, args_override_self = true)]
+#[command(after_help = "Examples:
+  umbel demo                                        see the main job on this machine
+  umbel serve ./repo                                offer a directory; prints the line for clients
+  umbel get 'umbel://192.0.2.2:7700/?pin=…' -o out  get all of it
+  umbel doctor 'umbel://192.0.2.2:7700/?pin=…'      why does multicast not arrive?")]
+pub struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options of every command.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Global {
+    /// One JSON object per line on standard output, and nothing else there
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// More about what happens (-v, -vv, -vvv); UMBEL_LOG sets it in detail
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// No progress and no notes
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Options from a TOML file: `rate = "100M"`, or in a table named after the command
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<std::path::PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve a directory or a WARC file to any number of clients
+    Serve(serve::ServeArgs),
+    /// Get items from a server
+    Get(get::GetArgs),
+    /// List what a server offers
+    Ls(ls::LsArgs),
+    /// See the main job on this machine: a server, eight clients, lossy links
+    Demo(demo::DemoArgs),
+    /// Find out why multicast does not arrive
+    Doctor(doctor::DoctorArgs),
+    /// Hosts, routers and impaired links on this one machine
+    Lab(lab::LabArgs),
+}
+
+/// Runs the command line; gives the exit code: 0 done, 1 failed, 2 bad usage.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let args = match config_file::expand(args, &Cli::command()) {
+        Ok(args) => args,
+        Err(error) => {
+            eprintln!("umbel: {error:#}");
+            return ExitCode::from(2);
+        }
+    };
+    let matches = match Cli::command().try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error) => {
+            // Help and version are no errors.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    start_logging(cli.global.verbose);
+    let output = Output::new(cli.global.json, cli.global.quiet);
+    let result = match cli.command {
+        Command::Serve(args) => serve::run(args, &output),
+        Command::Get(args) => get::run(args, &output),
+        Command::Ls(args) => ls::run(args, &output),
+        Command::Demo(args) => demo::run(args, &output),
+        Command::Doctor(args) => doctor::run(args, &output),
+        Command::Lab(args) => lab::run(args, &output),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            output.error(&error);
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn start_logging(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("UMBEL_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(format!("umbel={level},umbel_net={level},umbel_store={level}")));
+    // A second start, as in tests, changes nothing.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .try_init();
+}

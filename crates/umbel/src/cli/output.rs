@@ -1,0 +1,136 @@
+//! Where output goes: people read standard error, machines read JSON on standard output.
+
+use std::io::{IsTerminal, Write};
+
+use serde::Serialize;
+
+/// How a command talks.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    json: bool,
+    quiet: bool,
+    terminal: bool,
+}
+
+impl Output {
+    /// Output as the command line asks for it.
+    pub fn new(json: bool, quiet: bool) -> Output {
+        Output { json, quiet, terminal: std::io::stderr().is_terminal() }
+    }
+
+    /// Whether machines read.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether to draw progress.
+    pub fn draws(&self) -> bool {
+        self.terminal && !self.quiet && !self.json
+    }
+
+    /// Whether to print notes and summaries for people.
+    pub fn notes(&self) -> bool {
+        !self.quiet && !self.json
+    }
+
+    /// One JSON object on its own line, if machines read.
+    pub fn json(&self, value: &impl Serialize) {
+        if !self.json {
+            return;
+        }
+        if let Ok(line) = serde_json::to_string(value) {
+            let mut out = std::io::stdout().lock();
+            // A reader that has gone away is no reason to stop the transfer.
+            let _ = writeln!(out, "{line}");
+            let _ = out.flush();
+        }
+    }
+
+    /// A line for people.
+    pub fn note(&self, line: impl AsRef<str>) {
+        if self.notes() {
+            let _ = writeln!(std::io::stderr(), "{}", line.as_ref());
+        }
+    }
+
+    /// A result for people, on standard output.
+    pub fn result(&self, line: impl AsRef<str>) {
+        if !self.json {
+            let _ = writeln!(std::io::stdout(), "{}", line.as_ref());
+        }
+    }
+
+    /// What went wrong, in one line, whatever else is quiet.
+    pub fn error(&self, error: &anyhow::Error) {
+        let text = format!("{error:#}").replace('\n', " ");
+        self.json(&serde_json::json!({ "event": "error", "message": text }));
+        let _ = writeln!(std::io::stderr(), "umbel: {text}");
+    }
+}
+
+/// Text from elsewhere as it can be shown on a terminal: without control characters.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// A line of progress on a terminal; nothing elsewhere.
+#[derive(Debug)]
+pub struct Meter {
+    bar: indicatif::ProgressBar,
+    output: Output,
+}
+
+impl Meter {
+    /// Shows a message that changes.
+    pub fn spinner(output: &Output) -> Meter {
+        Meter::new(output, indicatif::ProgressBar::new_spinner(), "{spinner} {msg}")
+    }
+
+    /// Shows bytes done, rate and time left.
+    pub fn bytes(output: &Output) -> Meter {
+        let template =
+            "{bar:24} {bytes}/{total_bytes} {bytes_per_sec} {eta} left · {msg}";
+        Meter::new(output, indicatif::ProgressBar::new(0), template)
+    }
+
+    fn new(output: &Output, bar: indicatif::ProgressBar, template: &str) -> Meter {
+        if !output.draws() {
+            bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+        }
+        if let Ok(style) = indicatif::ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        Meter { bar, output: *output }
+    }
+
+    /// The bar of the meter, to be drawn with others.
+    pub fn bar(&self) -> &indicatif::ProgressBar {
+        &self.bar
+    }
+
+    /// How much is done of how much.
+    pub fn position(&self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+
+    /// What stands beside it.
+    pub fn message(&self, text: String) {
+        self.bar.set_message(text);
+        self.bar.tick();
+    }
+
+    /// A line above it that stays.
+    pub fn note(&self, line: &str) {
+        if self.output.draws() {
+            self.bar.println(line);
+        } else {
+            self.output.note(line);
+        }
+    }
+
+    /// Takes it away.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}

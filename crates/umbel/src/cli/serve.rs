@@ -1,0 +1,197 @@
+//! `umbel serve`.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use serde_json::json;
+use umbel_engine::repository::policy::Policy;
+use umbel_engine::repository::scheduler::SchedulerKind;
+use umbel_engine::units::{ByteCount, Rate};
+use umbel_net::interface::Family;
+use umbel_wire::Scheme;
+
+use super::output::{Meter, Output, plain};
+use super::signals;
+use crate::serve::{Report, ServeOptions, Server};
+
+/// Options of `umbel serve`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  umbel serve ./repo                               a directory, on the default interface
+  umbel serve crawl.warc.gz --rate 200M            a crawled Web site: each response is an item
+  umbel serve ./repo --interface eth1 --ipv6       over IPv6 on a certain interface")]
+pub struct ServeArgs {
+    /// A directory, a WARC file (.warc, .warc.gz) or any other file
+    path: PathBuf,
+    /// Port of the session endpoint, UDP; 0 takes any
+    #[arg(long, default_value_t = 7700)]
+    port: u16,
+    /// Address of the session endpoint [default: all]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<IpAddr>,
+    /// Interface of the data channel, by name or address [default: that of the default route]
+    #[arg(long, value_name = "NAME|ADDRESS")]
+    interface: Option<String>,
+    /// Use IPv6 for the data channel
+    #[arg(long)]
+    ipv6: bool,
+    /// Multicast group of the data channel [default: a source-specific one made from the key]
+    #[arg(long, value_name = "ADDRESS")]
+    group: Option<IpAddr>,
+    /// UDP port of the data channel
+    #[arg(long, default_value_t = 7702, value_name = "PORT")]
+    channel_port: u16,
+    /// Rate of the data channel, such as 100M or 1.5Mbit [default: 90 % of the link, at most 900M]
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// MTU of the path; data packets carry 100 bytes less, which headers and tunnels may take
+    #[arg(long, default_value_t = 1500)]
+    mtu: u16,
+    /// How many routers may forward data packets, plus one
+    #[arg(long, default_value_t = 32, value_name = "HOPS")]
+    ttl: u8,
+    /// Erasure code: rs (Reed–Solomon), raptorq or none
+    #[arg(long, default_value = "rs", value_parser = parse_code)]
+    code: Scheme,
+    /// Most source symbols in a block
+    #[arg(long, default_value_t = 128, value_name = "SYMBOLS")]
+    block: u16,
+    /// Reliability, as in `FEC(0.1)+R(10)+notify` [default: FEC(1loss)+R(inf)+notify]
+    #[arg(long)]
+    policy: Option<Policy>,
+    /// What is sent next: rq, rq-fill, rxw, mrf or fcfs
+    #[arg(long, default_value = "rq")]
+    scheduler: SchedulerKind,
+    /// How clients hear of transmissions: on their sessions
+    #[arg(long, default_value = "unicast", value_parser = ["unicast"])]
+    control: String,
+    /// Clients must show this token
+    #[arg(long)]
+    token: Option<String>,
+    /// Where the server's key is kept [default: the user's state directory]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Seconds between looks for changed files; 0 never looks
+    #[arg(long, default_value_t = 2, value_name = "SECONDS")]
+    rescan: u64,
+}
+
+fn parse_code(text: &str) -> Result<Scheme, String> {
+    match text {
+        "rs" => Ok(Scheme::ReedSolomon),
+        "raptorq" => Ok(Scheme::RaptorQ),
+        "none" => Ok(Scheme::NoCode),
+        _ => Err("it is rs, raptorq or none".to_owned()),
+    }
+}
+
+/// Where keys are kept unless the user says otherwise.
+pub(super) fn default_state_dir() -> anyhow::Result<PathBuf> {
+    if let Some(dir) = std::env::var_os("XDG_STATE_HOME").filter(|dir| !dir.is_empty()) {
+        return Ok(PathBuf::from(dir).join("umbel"));
+    }
+    match std::env::var_os("HOME").filter(|home| !home.is_empty()) {
+        Some(home) => Ok(PathBuf::from(home).join(".local/state/umbel")),
+        None => bail!("no home directory for the server's key: name one with --state-dir"),
+    }
+}
+
+impl ServeArgs {
+    fn options(self) -> anyhow::Result<ServeOptions> {
+        let state_dir = self.state_dir.map_or_else(default_state_dir, Ok)?;
+        let listen = self.listen.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
+        Ok(ServeOptions {
+            listen: SocketAddr::new(listen, self.port),
+            interface: self.interface,
+            family: self.ipv6.then_some(Family::V6),
+            group: self.group,
+            port: self.channel_port,
+            hop_limit: self.ttl,
+            rate: self.rate,
+            mtu: self.mtu,
+            scheme: self.code,
+            block_symbols: self.block,
+            policy: self.policy,
+            scheduler: self.scheduler,
+            token: self.token,
+            rescan: Duration::from_secs(self.rescan),
+            ..ServeOptions::new(self.path, state_dir)
+        })
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// If the server cannot start, or its channel fails.
+pub(super) fn run(args: ServeArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let signals = signals::watch()?;
+    let server = Server::start(&args.options()?)?;
+    announce(&server, output);
+    let mut meter = Meter::spinner(output);
+    let mut last = (Instant::now(), 0);
+    while !signals.wait(Duration::from_millis(250)) {
+        if !server.is_running() {
+            break;
+        }
+        let report = server.report();
+        show(&report, &mut last, &mut meter);
+        if let Some(trouble) = &report.trouble {
+            meter.note(&format!("nothing leaves: {trouble}"));
+        }
+    }
+    meter.clear();
+    let report = server.report();
+    output.json(&json!({ "event": "stopped", "report": report }));
+    server.stop()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn announce(server: &Server, output: &Output) {
+    let catalog = server.repository().catalog();
+    let skipped = catalog.skipped();
+    output.json(&json!({
+        "event": "serving",
+        "url": server.url().to_string(),
+        "items": catalog.len(),
+        "skipped": skipped.total(),
+        "channel": server.channel().to_string(),
+        "interface": server.interface().name,
+        "rate_bits_per_s": server.rate().bits_per_s(),
+    }));
+    output.note(format!(
+        "serving {} items on {} by {} at {}",
+        catalog.len(),
+        server.channel(),
+        server.interface().name,
+        server.rate()
+    ));
+    for item in skipped.named().iter().take(10) {
+        output.note(format!("  left out: {}: {}", plain(&item.name), item.reason));
+    }
+    if skipped.total() > 10 {
+        output.note(format!("  left out in all: {}", skipped.total()));
+    }
+    output.result(format!("umbel get '{}'", server.url()));
+}
+
+fn show(report: &Report, last: &mut (Instant, u64), meter: &mut Meter) {
+    let elapsed = last.0.elapsed().as_secs_f64().max(1e-3);
+    let bytes_per_s = (report.bytes - last.1) as f64 / elapsed;
+    *last = (Instant::now(), report.bytes);
+    let waiting = report.clients.iter().filter(|client| client.wanted > 0).count();
+    let worst = report.clients.iter().map(|client| client.loss).fold(0.0, f64::max);
+    let rate = Rate::from_bits_per_s((bytes_per_s * 8.0) as u64)
+        .map_or("idle".to_owned(), |rate| rate.to_string());
+    meter.message(format!(
+        "{} clients, {waiting} waiting, {} items pending · {rate} · {} sent · worst loss {:.1} %",
+        report.clients.len(),
+        report.pending_items,
+        ByteCount(report.bytes),
+        worst * 100.0
+    ));
+}

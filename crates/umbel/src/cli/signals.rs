@@ -1,0 +1,58 @@
+//! Ctrl-C and its kin.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// Tells when the user wants the program to end.
+#[derive(Clone, Debug)]
+pub(super) struct Watch {
+    ended: Receiver<()>,
+    flag: Arc<AtomicBool>,
+}
+
+/// Watches from now on. A second signal ends the program at once.
+///
+/// # Errors
+///
+/// When the system refuses.
+pub(super) fn watch() -> std::io::Result<Watch> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let (end, ended) = crossbeam_channel::bounded(1);
+    let flag = Arc::new(AtomicBool::new(false));
+    let seen = flag.clone();
+    std::thread::Builder::new().name("umbel-signals".to_owned()).spawn(move || {
+        for signal in signals.forever() {
+            if seen.swap(true, Ordering::AcqRel) {
+                std::process::exit(128 + signal);
+            }
+            let _ = end.try_send(());
+        }
+    })?;
+    Ok(Watch { ended, flag })
+}
+
+impl Watch {
+    /// Waits; gives whether the program is to end.
+    pub(super) fn wait(&self, timeout: Duration) -> bool {
+        if self.flag.load(Ordering::Acquire) {
+            return true;
+        }
+        !matches!(self.ended.recv_timeout(timeout), Err(RecvTimeoutError::Timeout))
+    }
+
+    /// Calls `f` on another thread when the program is to end.
+    pub(super) fn then(&self, f: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let ended = self.ended.clone();
+        std::thread::Builder::new().spawn(move || {
+            if ended.recv().is_ok() {
+                f();
+            }
+        })?;
+        Ok(())
+    }
+}

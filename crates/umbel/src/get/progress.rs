@@ -1,0 +1,55 @@
+//! What a running client tells.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// How far a client is.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Snapshot {
+    /// Items wanted, as far as is known.
+    pub items: u64,
+    /// Items received, or there already.
+    pub items_done: u64,
+    /// Bytes of the items wanted.
+    pub bytes: u64,
+    /// Bytes restored.
+    pub bytes_done: u64,
+    /// Bytes that came by the data channel, headers and repairs included.
+    pub received: u64,
+    /// Loss on the data channel, 0 to 1.
+    pub loss: f64,
+    /// Whether all items are known by now.
+    pub complete_list: bool,
+    /// Whether it gets its items by unicast.
+    pub unicast: bool,
+    /// Whether there is a session.
+    pub connected: bool,
+}
+
+/// Hears of what happens while a client runs. Called on the engine's thread: it must not wait.
+pub trait Observer: Send + Sync {
+    /// About ten times a second.
+    fn progress(&self, _snapshot: &Snapshot) {}
+
+    /// An item is verified and in its place.
+    fn item(&self, _name: &str, _path: &std::path::Path, _bytes: u64) {}
+
+    /// An item was there already.
+    fn already_there(&self, _name: &str) {}
+
+    /// An item cannot be had.
+    fn failed(&self, _name: &str, _reason: &str) {}
+
+    /// Something that the user should know.
+    fn note(&self, _line: &str) {}
+
+    /// Multicast brings nothing, for so long; it goes on by unicast.
+    fn fallback(&self, _silent: Duration, _cause: Option<&str>) {}
+}
+
+/// Tells nobody.
+#[derive(Clone, Copy, Debug)]
+pub struct Silent;
+
+impl Observer for Silent {}

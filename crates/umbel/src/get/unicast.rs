@@ -1,0 +1,102 @@
+//! Source blocks that come on the session, put together from the pieces of its streams.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Buf, Bytes, BytesMut};
+use umbel_engine::symbols::BlockId;
+use umbel_wire::repository::UnicastBlock;
+
+/// No source block is longer: 65,535 symbols of 65,535 bytes would be, but nobody has the memory.
+const MAX_BLOCK: u32 = 64 << 20;
+
+/// Streams of blocks under way.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    /// What has come of each stream and is no whole block yet; `None` for one that is broken.
+    open: BTreeMap<u64, Option<BytesMut>>,
+    whole: VecDeque<(BlockId, Bytes)>,
+}
+
+impl Streams {
+    /// Takes the next bytes of a stream.
+    pub(super) fn push(&mut self, stream: u64, bytes: &[u8]) {
+        let Some(buffer) = self.open.entry(stream).or_insert_with(|| Some(BytesMut::new())) else {
+            return;
+        };
+        buffer.extend_from_slice(bytes);
+        while buffer.len() >= UnicastBlock::LEN {
+            let Ok(head) = UnicastBlock::parse(buffer, MAX_BLOCK) else {
+                tracing::warn!("the server sends what is no block");
+                self.open.insert(stream, None);
+                return;
+            };
+            let len = head.len as usize;
+            if buffer.len() < UnicastBlock::LEN + len {
+                return;
+            }
+            buffer.advance(UnicastBlock::LEN);
+            let block = BlockId { toi: head.toi, sbn: head.block };
+            self.whole.push_back((block, buffer.split_to(len).freeze()));
+        }
+    }
+
+    /// A stream is over.
+    pub(super) fn end(&mut self, stream: u64) {
+        self.open.remove(&stream);
+    }
+
+    /// The next whole block.
+    pub(super) fn next(&mut self) -> Option<(BlockId, Bytes)> {
+        self.whole.pop_front()
+    }
+
+    /// Gives a block back that could not be kept yet.
+    pub(super) fn put_back(&mut self, block: BlockId, bytes: Bytes) {
+        self.whole.push_front((block, bytes));
+    }
+
+    /// Whether whole blocks wait.
+    pub(super) fn waits(&self) -> bool {
+        !self.whole.is_empty()
+    }
+
+    /// The session is over.
+    pub(super) fn clear(&mut self) {
+        self.open.clear();
+        self.whole.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use umbel_wire::Toi;
+
+    #[test]
+    fn blocks_come_whole_however_the_stream_is_cut() {
+        let mut sent = Vec::new();
+        for (block, len) in [(0, 5), (1, 0), (2, 300)] {
+            let head = UnicastBlock { toi: Toi(4), block, len };
+            sent.extend_from_slice(&head.emit());
+            sent.extend(std::iter::repeat_n(block as u8, len as usize));
+        }
+        for piece in [1, 7, 13, 1000] {
+            let mut streams = Streams::default();
+            sent.chunks(piece).for_each(|bytes| streams.push(3, bytes));
+            for (sbn, len) in [(0, 5), (1, 0), (2, 300)] {
+                let (block, bytes) = streams.next().unwrap();
+                assert_eq!((block, bytes.len()), (BlockId { toi: Toi(4), sbn }, len));
+                assert!(bytes.iter().all(|&byte| byte == sbn as u8));
+            }
+            assert!(streams.next().is_none());
+        }
+    }
+
+    #[test]
+    fn a_stream_that_announces_too_much_is_given_up() {
+        let mut streams = Streams::default();
+        streams.push(0, &UnicastBlock { toi: Toi(1), block: 0, len: u32::MAX }.emit());
+        streams.push(0, &[0; 100]);
+        assert!(streams.next().is_none());
+    }
+}

@@ -1,0 +1,73 @@
+//! Listing what a server offers.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use umbel_net::session::{ClientEvent, ClientSession, ConnectOptions, SessionUrl};
+use umbel_wire::repository::{ClientMessage, ItemInfo, ServerMessage};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Items on a page.
+const PAGE: u32 = 1024;
+
+/// What was listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// How many items match.
+    pub items: u64,
+}
+
+/// Calls `each` for every item of a server that matches any of the patterns; for every item if
+/// there are no patterns.
+///
+/// # Errors
+///
+/// One line that says why there is no list: no such server, wrong key, nothing that matches.
+pub fn list(
+    url: &SessionUrl,
+    patterns: &[String],
+    mut each: impl FnMut(&ItemInfo),
+) -> anyhow::Result<Listing> {
+    let (events, inbox) = mpsc::channel();
+    let session = ClientSession::start(url, &ConnectOptions::default(), move |event| {
+        // Nobody listens any more once the list is complete.
+        let _ = events.send(event);
+    })?;
+    let say = |message: &ClientMessage| {
+        let mut bytes = Vec::new();
+        message.emit(&mut bytes);
+        session.send(bytes.into())
+    };
+    let agent = concat!("umbel/", env!("CARGO_PKG_VERSION")).to_owned();
+    say(&ClientMessage::Hello { agent, token: url.token.clone() })?;
+    let ask = |cursor| ClientMessage::List { query: 0, patterns: patterns.to_vec(), cursor, limit: PAGE };
+    say(&ask(0))?;
+    loop {
+        let event = inbox.recv_timeout(PATIENCE).context("the server does not answer")?;
+        let bytes = match event {
+            ClientEvent::Message(bytes) => bytes,
+            ClientEvent::Disconnected { reason, .. } => return Err(anyhow!(reason)),
+            _ => continue,
+        };
+        let parsed = ServerMessage::parse(&bytes)
+            .context("the server sends what is no message: use the same release on both sides")?;
+        match parsed.message() {
+            Some(ServerMessage::Page { items, total, next, .. }) => {
+                items.iter().for_each(&mut each);
+                match next {
+                    Some(cursor) => say(&ask(cursor))?,
+                    None => {
+                        session.close(Duration::from_millis(200));
+                        return Ok(Listing { items: total });
+                    }
+                }
+            }
+            Some(ServerMessage::Failed { reason, .. } | ServerMessage::Refused { reason }) => {
+                bail!(reason)
+            }
+            _ => {}
+        }
+    }
+}
