@@ -42,7 +42,8 @@ pub fn list(
     };
     let agent = concat!("umbel/", env!("CARGO_PKG_VERSION")).to_owned();
     say(&ClientMessage::Hello { agent, token: url.token.clone() })?;
-    let ask = |cursor| ClientMessage::List { query: 0, patterns: patterns.to_vec(), cursor, limit: PAGE };
+    let ask =
+        |cursor| ClientMessage::List { query: 0, patterns: patterns.to_vec(), cursor, limit: PAGE };
     say(&ask(0))?;
     loop {
         let event = inbox.recv_timeout(PATIENCE).context("the server does not answer")?;

@@ -165,8 +165,11 @@ pub fn client_messages() -> impl Strategy<Value = ClientMessage> {
         (any::<u32>(), patterns(), any::<u64>(), any::<u32>()).prop_map(
             |(query, patterns, cursor, limit)| M::List { query, patterns, cursor, limit }
         ),
-        (any::<u32>(), patterns(), any::<bool>())
-            .prop_map(|(query, patterns, hold)| M::Request { query, patterns, hold }),
+        (any::<u32>(), patterns(), any::<bool>()).prop_map(|(query, patterns, hold)| M::Request {
+            query,
+            patterns,
+            hold
+        }),
         (tois(), needs()).prop_map(|(toi, need)| M::Want { toi, need }),
         (any::<u32>(), tois(), needs(), any::<u32>(), any::<u32>()).prop_map(
             |(transmission, toi, need, received, lost)| M::Nak {

@@ -53,17 +53,25 @@ fn find_subcommand<'a>(
     args: &[OsString],
     command: &'a clap::Command,
 ) -> Option<(usize, &'a clap::Command)> {
-    args.iter().enumerate().skip(1).find_map(|(position, arg)| {
-        Some((position, command.find_subcommand(arg.to_str()?)?))
-    })
+    args.iter()
+        .enumerate()
+        .skip(1)
+        .find_map(|(position, arg)| Some((position, command.find_subcommand(arg.to_str()?)?)))
 }
 
 /// The arguments for one key of the file.
-fn option(command: &clap::Command, key: &str, value: &toml::Value) -> anyhow::Result<Vec<OsString>> {
+fn option(
+    command: &clap::Command,
+    key: &str,
+    value: &toml::Value,
+) -> anyhow::Result<Vec<OsString>> {
     let own = command.get_arguments().filter_map(clap::Arg::get_long).any(|long| long == key);
     let known = own || GLOBAL.contains(&key);
     if !known {
-        bail!("the configuration names `{key}`, which `umbel {}` does not have", command.get_name());
+        bail!(
+            "the configuration names `{key}`, which `umbel {}` does not have",
+            command.get_name()
+        );
     }
     let flag = OsString::from(format!("--{key}"));
     let text = match value {
@@ -99,7 +107,11 @@ mod tests {
         all.push("--config".into());
         all.push(path.into());
         let expanded = expand(all, &super::super::Cli::command())?;
-        Ok(expanded.into_iter().take(expanded_len(args)).map(|a| a.into_string().unwrap()).collect())
+        Ok(expanded
+            .into_iter()
+            .take(expanded_len(args))
+            .map(|a| a.into_string().unwrap())
+            .collect())
     }
 
     fn expanded_len(args: &[&str]) -> usize {

@@ -154,7 +154,9 @@ impl Observer for Teller {
         self.output.json(&json!({ "event": "fallback", "silent_s": seconds, "cause": cause }));
         let line = match cause {
             Some(cause) => format!("why multicast may not arrive: {cause}"),
-            None => format!("multicast has brought nothing for {seconds:.1} s; going on by unicast"),
+            None => {
+                format!("multicast has brought nothing for {seconds:.1} s; going on by unicast")
+            }
         };
         self.meter().note(&plain(&line));
     }

@@ -114,8 +114,11 @@ fn start_logging(verbose: u8) {
         2 => "debug",
         _ => "trace",
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("UMBEL_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(format!("umbel={level},umbel_net={level},umbel_store={level}")));
+    let filter = tracing_subscriber::EnvFilter::try_from_env("UMBEL_LOG").unwrap_or_else(|_| {
+        tracing_subscriber::EnvFilter::new(format!(
+            "umbel={level},umbel_net={level},umbel_store={level}"
+        ))
+    });
     // A second start, as in tests, changes nothing.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)

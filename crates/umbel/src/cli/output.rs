@@ -88,8 +88,7 @@ impl Meter {
 
     /// Shows bytes done, rate and time left.
     pub fn bytes(output: &Output) -> Meter {
-        let template =
-            "{bar:24} {bytes}/{total_bytes} {bytes_per_sec} {eta} left · {msg}";
+        let template = "{bar:24} {bytes}/{total_bytes} {bytes_per_sec} {eta} left · {msg}";
         Meter::new(output, indicatif::ProgressBar::new(0), template)
     }
 

@@ -66,7 +66,9 @@ pub(super) fn choose(
     pin: &Pin,
 ) -> anyhow::Result<Channel> {
     if port == 0 {
-        bail!("--channel-port 0 is no port for a channel: clients must know it; the default is 7702");
+        bail!(
+            "--channel-port 0 is no port for a channel: clients must know it; the default is 7702"
+        );
     }
     if let Some(group) = group {
         if !group.is_multicast() {

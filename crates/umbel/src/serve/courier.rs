@@ -164,13 +164,7 @@ impl Shared {
         }
     }
 
-    fn send(
-        &self,
-        session: SessionId,
-        round: &Round,
-        toi: Toi,
-        need: &Need,
-    ) -> Result<(), String> {
+    fn send(&self, session: SessionId, round: &Round, toi: Toi, need: &Need) -> Result<(), String> {
         let item = self.content.catalog().get(toi).ok_or("no such item")?;
         let partition = Partition::new(&item.oti()).map_err(|error| error.to_string())?;
         let mut writer = self.sessions.bulk(session).map_err(|error| error.to_string())?;

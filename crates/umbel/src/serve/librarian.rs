@@ -21,9 +21,23 @@ const DIGESTS: u32 = 4096;
 /// A question to the librarian.
 #[derive(Debug)]
 pub(super) enum Question {
-    List { session: SessionId, query: u32, patterns: Vec<String>, cursor: u64, limit: u32 },
-    Request { session: SessionId, query: u32, patterns: Vec<String>, hold: bool },
-    Digests { session: SessionId, toi: Toi },
+    List {
+        session: SessionId,
+        query: u32,
+        patterns: Vec<String>,
+        cursor: u64,
+        limit: u32,
+    },
+    Request {
+        session: SessionId,
+        query: u32,
+        patterns: Vec<String>,
+        hold: bool,
+    },
+    Digests {
+        session: SessionId,
+        toi: Toi,
+    },
     /// Look whether the path has changed.
     Rescan,
 }
@@ -52,9 +66,8 @@ impl Librarian {
         let rescan = if rescan.is_zero() { Duration::MAX } else { rescan };
         let mut next_scan = Instant::now().checked_add(rescan);
         loop {
-            let wait = next_scan.map_or(Duration::from_hours(1), |at| {
-                at.saturating_duration_since(Instant::now())
-            });
+            let wait = next_scan
+                .map_or(Duration::from_hours(1), |at| at.saturating_duration_since(Instant::now()));
             match inbox.recv_timeout(wait) {
                 Ok(question) => self.answer(question),
                 Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
@@ -131,7 +144,13 @@ impl Librarian {
                         let reason = error.to_string();
                         let toi = item.toi();
                         items.push(info);
-                        self.page(session, query, std::mem::take(&mut items), (page.total, Some(1)), wanted);
+                        self.page(
+                            session,
+                            query,
+                            std::mem::take(&mut items),
+                            (page.total, Some(1)),
+                            wanted,
+                        );
                         self.mailbox.command(SourceCommand::Gone { toi, reason });
                         continue;
                     }

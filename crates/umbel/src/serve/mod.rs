@@ -207,14 +207,20 @@ impl Server {
             sessions.handle(),
             mailbox.clone(),
             report.clone(),
-            prober::ProbeChannel { interface: interface.clone(), sender_options, channel, tsi: config.tsi },
+            prober::ProbeChannel {
+                interface: interface.clone(),
+                sender_options,
+                channel,
+                tsi: config.tsi,
+            },
             options.rescan,
         )?;
         let source = Source::new(config, reader);
         let io = Io { sender: Some((sender, pacer)), ..Io::default() };
-        let engine = std::thread::Builder::new().name("umbel-engine".to_owned()).spawn(move || {
-            Driver::new(source, host, io, clock, packet_len, line).run().map(drop)
-        })?;
+        let engine =
+            std::thread::Builder::new().name("umbel-engine".to_owned()).spawn(move || {
+                Driver::new(source, host, io, clock, packet_len, line).run().map(drop)
+            })?;
         Ok(Server {
             url,
             channel,
@@ -255,7 +261,9 @@ impl Server {
 
     /// How it is going.
     pub fn report(&self) -> Report {
-        self.report.lock().map_or_else(|broken| broken.into_inner().clone(), |report| report.clone())
+        self.report
+            .lock()
+            .map_or_else(|broken| broken.into_inner().clone(), |report| report.clone())
     }
 
     /// Whether the engine still runs: it stops only on an error.
