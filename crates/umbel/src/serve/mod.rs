@@ -157,7 +157,13 @@ impl Server {
         let repository = Repository::open(&options.path, options.repository()?)
             .with_context(|| format!("cannot serve {}", options.path.display()))?;
         repository.start_hashing();
-        let endpoint = ServerEndpoint::bind(options.listen, &identity, ServerOptions::default())?;
+        // A client that resumes says of each item what it lacks, in a message of its own.
+        let limits = ServerOptions {
+            messages_per_s: 20_000,
+            message_burst: 200_000,
+            ..ServerOptions::default()
+        };
+        let endpoint = ServerEndpoint::bind(options.listen, &identity, limits)?;
         let url = SessionUrl {
             host: channel::url_host(options.listen.ip(), address, &interface),
             port: endpoint.local_addr().port(),

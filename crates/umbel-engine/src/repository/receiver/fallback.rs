@@ -11,6 +11,8 @@ const PROBE_PACKETS: u32 = 8;
 const PROBE_PACKET_LEN: u16 = 1_400;
 /// Slow enough for any path.
 const PROBE_RATE_BITS_PER_S: u64 = 1_000_000;
+/// Items asked for again in one go: a client with many that wait for their turn is no flood.
+const ASK_AGAIN_AT_ONCE: usize = 256;
 
 impl<K: SymbolSink> Receiver<K> {
     /// When the client gives multicast up, unless a packet comes.
@@ -80,12 +82,11 @@ impl<K: SymbolSink> Receiver<K> {
         if self.way == Way::Multicast {
             // A client that waits for its turn is not forgotten: asking again changes nothing
             // on the server then. It matters where the two disagree about what was sent.
-            for (&toi, item) in &mut self.items {
-                if item.last_heard + long <= now {
-                    item.last_heard = now;
-                    let need = item.whole_need();
-                    self.outbox.push_back(ClientMessage::Want { toi, need });
-                }
+            let forgotten = self.items.iter_mut().filter(|(_, item)| item.last_heard + long <= now);
+            for (&toi, item) in forgotten.take(ASK_AGAIN_AT_ONCE) {
+                item.last_heard = now;
+                let need = item.whole_need();
+                self.outbox.push_back(ClientMessage::Want { toi, need });
             }
         }
         self.next_ask_again = Some(now + long);
