@@ -1,5 +1,7 @@
 //! NAKs: what clients say at the end of a transmission.
 
+use std::collections::BTreeSet;
+
 use umbel_wire::Toi;
 use umbel_wire::repository::Need;
 
@@ -12,6 +14,11 @@ use crate::{Instant, SessionId};
 
 /// Weight of a new sample in a client's loss estimate.
 const LOSS_GAIN: f64 = 0.25;
+/// By how much a loss estimate falls with a transmission that is not complained of: clients that
+/// error correction saves from a NAK do not tell their loss.
+const LOSS_DECAY: f64 = 0.1;
+/// A transmission of fewer packets says less about loss.
+const TELLING_PACKETS: f64 = 256.0;
 
 impl<S: SymbolSource> Source<S> {
     /// A client says what a transmission left missing [Repository §3.2.3].
@@ -47,7 +54,7 @@ impl<S: SymbolSource> Source<S> {
                 Some(due) if honoured => {
                     let repair = self.repairs.entry(toi).or_insert_with(|| Repair {
                         missing: Missing::default(),
-                        participants: std::collections::BTreeSet::new(),
+                        participants: BTreeSet::new(),
                         due,
                     });
                     repair.missing.merge(&missing);
@@ -84,9 +91,19 @@ impl<S: SymbolSource> Source<S> {
             return;
         }
         let sample = f64::from(lost) / total as f64;
-        // A short transmission says little.
-        let gain = LOSS_GAIN * (total as f64 / 256.0).min(1.0);
+        let gain = LOSS_GAIN * (total as f64 / TELLING_PACKETS).min(1.0);
         client.loss += gain * (sample - client.loss);
         self.scheduler.set_fill(session, 1.0 - client.loss);
+    }
+
+    /// Lets the loss estimates of a transmission's clients fall; NAKs raise them again.
+    pub(super) fn doubt_losses(&mut self, clients: &BTreeSet<SessionId>, packets: u32) {
+        let keep = 1.0 - LOSS_DECAY * (f64::from(packets) / TELLING_PACKETS).min(1.0);
+        for session in clients {
+            if let Some(client) = self.clients.get_mut(session).filter(|client| client.loss > 0.0) {
+                client.loss *= keep;
+                self.scheduler.set_fill(*session, 1.0 - client.loss);
+            }
+        }
     }
 }

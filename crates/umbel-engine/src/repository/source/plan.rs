@@ -192,10 +192,8 @@ impl<S: SymbolSource> Source<S> {
             .filter(|client| client.listening_until < now)
             .map(|client| client.rtt + self.config.join_lead)
             .max();
-        let Some(join) = join.filter(|_| transmission.purpose == Purpose::Pass) else {
-            return Duration::ZERO;
-        };
-        if !idle {
+        let Some(join) = join else { return Duration::ZERO };
+        if !idle || transmission.purpose == Purpose::Repair {
             return join;
         }
         let Some(item) = self.items.get(&transmission.toi) else { return join };
@@ -254,6 +252,7 @@ impl<S: SymbolSource> Source<S> {
         if transmission.purpose == Purpose::Pass {
             self.close_segment(toi);
         }
+        self.doubt_losses(&transmission.participants, transmission.packets);
         let slowest = transmission
             .participants
             .iter()
