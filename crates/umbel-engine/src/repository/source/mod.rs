@@ -18,6 +18,7 @@
 //! gathered NAKs ask for is sent. NAKs that are not honoured put what they name back to pending
 //! [Repository §3.3].
 
+mod announce;
 mod feedback;
 mod item;
 mod plan;

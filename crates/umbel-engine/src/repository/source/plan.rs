@@ -1,12 +1,12 @@
 //! What the data channel carries next.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use umbel_wire::Toi;
-use umbel_wire::repository::{Announcement, ServerMessage};
 
 use super::Source;
+use super::announce::Announcements;
 use super::item::{Expand, Pass};
 use super::transmission::{Ended, Purpose, Transmission};
 use crate::symbols::{BlockId, SymbolSource};
@@ -20,30 +20,23 @@ const REMEMBERED: Duration = Duration::from_mins(1);
 impl<S: SymbolSource> Source<S> {
     /// Plans and announces transmissions until the line is as long as the lookahead.
     pub(super) fn fill_queue(&mut self, now: Instant) {
-        let mut announced: BTreeMap<SessionId, Vec<Announcement>> = BTreeMap::new();
-        let mut starts_in = Duration::ZERO;
-        let mut nak_spread = Duration::ZERO;
+        let mut announcements = Announcements::default();
         while self.queue.is_empty() || self.queued_time() < self.config.lookahead {
             let idle = self.queue.is_empty();
             let Some(mut transmission) = self.plan_next(now) else { break };
-            transmission.not_before = now + self.lead(now, &transmission, idle);
+            let lead = self.lead(now, &transmission, idle);
+            transmission.not_before = now + lead;
             transmission.nak_spread = self.nak_spread(transmission.participants.len());
-            starts_in = starts_in.max(transmission.not_before - now);
-            nak_spread = nak_spread.max(transmission.nak_spread);
             self.note_listeners(now, &transmission);
             for run in transmission.plan() {
                 let block = BlockId { toi: transmission.toi, sbn: run.block };
                 self.symbols.prefetch(block, run.first_esi..run.first_esi + run.count);
             }
-            for &session in &transmission.participants {
-                announced.entry(session).or_default().push(transmission.announcement());
-            }
+            announcements.add(&transmission, lead);
             self.queued_packets += u64::from(transmission.packets);
             self.queue.push_back(transmission);
         }
-        for (session, announcements) in announced {
-            self.say(session, ServerMessage::Announce { starts_in, nak_spread, announcements });
-        }
+        self.announce(announcements);
     }
 
     /// How long the channel is busy with what is planned.
@@ -220,19 +213,14 @@ impl<S: SymbolSource> Source<S> {
     /// Tells a client that came late about transmissions of its item that are planned and, if
     /// the policy says so, running [Repository §5.3].
     pub(super) fn notify_late(&mut self, session: SessionId, toi: Toi) {
-        let mut announcements = Vec::new();
-        let mut nak_spread = Duration::ZERO;
+        let mut announcements = Announcements::default();
         for transmission in self.queue.iter_mut().filter(|t| t.toi == toi) {
             let open = !transmission.started() || self.config.policy.notify;
             if open && transmission.participants.insert(session) {
-                announcements.push(transmission.announcement());
-                nak_spread = nak_spread.max(transmission.nak_spread);
+                announcements.add_for(session, transmission);
             }
         }
-        if !announcements.is_empty() {
-            let starts_in = Duration::ZERO;
-            self.say(session, ServerMessage::Announce { starts_in, nak_spread, announcements });
-        }
+        self.announce(announcements);
     }
 
     /// The last packet of the first transmission in line has left.
@@ -268,9 +256,7 @@ impl<S: SymbolSource> Source<S> {
         self.fill_queue(now);
         let goes_on = self.queue.front().is_some_and(|next| next.not_before <= now);
         let listeners = if goes_on { transmission.nudged } else { transmission.participants };
-        for session in listeners {
-            self.say(session, ServerMessage::End { transmission: transmission.id });
-        }
+        self.announce_end(transmission.id, listeners);
     }
 
     /// A transmission of the pass over an item is over.
