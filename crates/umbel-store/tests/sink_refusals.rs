@@ -114,11 +114,14 @@ fn symbolic_links_are_not_followed() {
     let served = item(5, "journal");
     client.add(&served);
     assert!(client.sink.store_unicast(served.block(0), served.block_bytes(0)));
-    assert!(client.sink.store_unicast(served.block(1), served.block_bytes(1)));
-    client
-        .events
-        .iter()
-        .find(|event| matches!(event, SinkEvent::ItemDone { .. } | SinkEvent::ItemFailed { .. }));
+    client.sink.cancel(served.info.toi);
+    // And put in the place of the part file later.
+    let served = item(6, "later");
+    client.add(&served);
+    symlink(&victim, client.path().join(".later.umbel-part")).unwrap();
+    assert!(client.sink.store_unicast(served.block(0), served.block_bytes(0)));
+    let event = client.events.iter().find(|event| matches!(event, SinkEvent::ItemFailed { .. }));
+    assert!(event.is_some());
     assert_eq!(std::fs::read(&victim).unwrap(), b"untouched");
     assert!(outside.path().read_dir().unwrap().count() == 1, "nothing was made outside");
     assert!(client.path().join("target").symlink_metadata().unwrap().is_file());

@@ -202,6 +202,10 @@ fn a_closed_client_keeps_every_symbol() {
     assert!(held.is_restored(20));
     let run = |first_block, blocks, symbols| NeedRun { first_block, blocks, symbols };
     assert_eq!(held.need(), Need::Symbols(vec![run(0, 10, 17), run(10, 10, 20), run(21, 4, 20)]));
+    let told = umbel_engine::repository::receiver::Held::from(&held);
+    assert!(told.complete.iter().cloned().flatten().eq([20]));
+    assert_eq!(told.partial.len(), 10);
+    assert_eq!(told.partial[&3], [3, 19, 23]);
     client.complete(&served, &held);
     assert_eq!(client.files(), ["a"]);
 }

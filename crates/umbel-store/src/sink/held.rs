@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use umbel_engine::repository::receiver;
 use umbel_fec::{Partition, SymbolSet};
 use umbel_wire::repository::{Need, NeedRun};
 
@@ -92,6 +93,23 @@ impl HeldParts {
             }
         }
         Need::Symbols(runs)
+    }
+}
+
+/// For the receiving engine. A block of which enough symbols are held counts as complete: the
+/// sink restores it by itself.
+impl From<&HeldParts> for receiver::Held {
+    fn from(parts: &HeldParts) -> receiver::Held {
+        let mut held = receiver::Held::default();
+        for sbn in (0..parts.partition.blocks()).filter(|&sbn| parts.missing_symbols(sbn) == 0) {
+            match held.complete.last_mut() {
+                Some(run) if run.end == sbn => run.end += 1,
+                _ => held.complete.push(sbn..sbn + 1),
+            }
+        }
+        held.partial =
+            parts.partial_blocks().map(|(sbn, block)| (sbn, block.esis().collect())).collect();
+        held
     }
 }
 

@@ -4,7 +4,7 @@
 //! symbolic link: nothing that happens below it, while or before the sink runs, leads outside.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -22,6 +22,10 @@ use super::names::RelativePath;
 /// Directories kept open; when there are more, all are closed.
 const MAX_OPEN_DIRECTORIES: usize = 64;
 
+/// Made for a moment to see how the file system takes names.
+const CASE_PROBE: &str = ".case.umbel-part";
+/// How often to try if others interfere.
+const CASE_PROBE_ATTEMPTS: usize = 10;
 /// How long to wait for a part file that is locked.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 /// How often to look whether it still is.
@@ -117,18 +121,27 @@ impl Tree {
         nix::unistd::syncfs(&self.root).map_err(SinkError::io("sync", &self.path))
     }
 
-    /// Whether the file system takes `A` and `a` for the same name, found out by trying.
+    /// Whether the file system takes `A` and `a` for the same name, found out by trying. If the
+    /// process is killed meanwhile, the next one finds the same file and removes it.
     pub(super) fn folds_case(&self) -> Result<bool, SinkError> {
-        let lower = format!(".umbel-case-{}.umbel-part", std::process::id());
         let flags = OFlag::O_CREAT | OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
-        openat(&self.root, lower.as_str(), flags, mode)
-            .map_err(SinkError::io("create a file in", &self.path))?;
-        let upper = lower.to_uppercase();
-        let folds = fstatat(&self.root, upper.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
-        unlinkat(&self.root, lower.as_str(), UnlinkatFlags::NoRemoveDir)
-            .map_err(SinkError::io("remove a file from", &self.path))?;
-        Ok(folds)
+        let upper = CASE_PROBE.to_uppercase();
+        let is_there = |name: &str| fstatat(&self.root, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
+        let mut folds = false;
+        for _ in 0..CASE_PROBE_ATTEMPTS {
+            openat(&self.root, CASE_PROBE, flags, mode)
+                .map_err(SinkError::io("create a file in", &self.path))?;
+            folds = is_there(&upper);
+            // Another process may try at the same time, and have removed the file too early.
+            if folds || is_there(CASE_PROBE) {
+                break;
+            }
+        }
+        match unlinkat(&self.root, CASE_PROBE, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => Ok(folds),
+            Err(error) => Err(SinkError::io("remove a file from", &self.path)(error)),
+        }
     }
 
     /// Bytes that files can still grow by, or `None` where the file system does not say.
@@ -229,23 +242,22 @@ impl Tree {
         loop {
             let file = self.open_to_write(place, Role::Part)?;
             match file.try_lock() {
-                Ok(()) => {}
-                Err(std::fs::TryLockError::WouldBlock) if Instant::now() < give_up_at => {
-                    std::thread::sleep(LOCK_INTERVAL);
-                    continue;
+                Ok(()) => {
+                    // Between opening and locking, the holder of the lock may have renamed it.
+                    let id = FileId::of(&file);
+                    let id = id.map_err(SinkError::io("look at", &place.path(Role::Part)))?;
+                    if self.id(place, Role::Part)? == Some(id) {
+                        return Ok(file);
+                    }
                 }
-                Err(std::fs::TryLockError::WouldBlock) => {
-                    return Err(SinkError::InUse { path: place.target.clone() });
-                }
+                Err(TryLockError::WouldBlock) => {}
                 // The file system has no locks: then it has to do without.
-                Err(std::fs::TryLockError::Error(_)) => return Ok(file),
+                Err(TryLockError::Error(_)) => return Ok(file),
             }
-            // Between opening and locking, the holder of the lock may have renamed the file.
-            let id =
-                FileId::of(&file).map_err(SinkError::io("look at", &place.path(Role::Part)))?;
-            if self.id(place, Role::Part)? == Some(id) {
-                return Ok(file);
+            if Instant::now() >= give_up_at {
+                return Err(SinkError::InUse { path: place.target.clone() });
             }
+            std::thread::sleep(LOCK_INTERVAL);
         }
     }
 
