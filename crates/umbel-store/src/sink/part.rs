@@ -1,5 +1,7 @@
 //! An incomplete item on the disk: the part file and its journal.
 
+mod offsets;
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -14,6 +16,7 @@ use super::errors::SinkError;
 use super::item::Item;
 use super::journal::{self, MAX_REPAIRS_LEN, Record, Replay, Symbols, read_record};
 use super::tree::{Role, Tree};
+use offsets::Offsets;
 
 /// Records are kept back until there are this many bytes of them, or a checkpoint is due.
 const JOURNAL_BUFFER_LEN: usize = 256 << 10;
@@ -23,8 +26,6 @@ const JOURNAL_ROOM: i64 = 4096;
 const MAX_DEAD_LEN: u64 = 64 << 20;
 /// Bytes of data between two checkpoints, if they come faster.
 const CHECKPOINT_LEN: u64 = 64 << 20;
-/// Offsets in one piece of [`Offsets`].
-const OFFSETS_PER_PIECE: usize = 1024;
 
 /// The encoding symbols that one buffer holds of a block.
 #[derive(Debug)]
@@ -570,48 +571,6 @@ impl Appender<'_> {
     }
 }
 
-/// An offset in the journal for each block, 0 where there is none: 8 bytes a block in pieces, of
-/// which only those in use are there.
-#[derive(Debug, Default)]
-struct Offsets {
-    pieces: Vec<Option<Box<[u64]>>>,
-}
-
-impl Offsets {
-    fn get(&self, sbn: u32) -> u64 {
-        let (piece, at) = Self::position(sbn);
-        self.pieces.get(piece).and_then(Option::as_ref).map_or(0, |offsets| offsets[at])
-    }
-
-    fn set(&mut self, sbn: u32, offset: u64) {
-        let (piece, at) = Self::position(sbn);
-        if offset == 0 && self.pieces.get(piece).is_none_or(Option::is_none) {
-            return;
-        }
-        if self.pieces.len() <= piece {
-            self.pieces.resize_with(piece + 1, || None);
-        }
-        let offsets =
-            self.pieces[piece].get_or_insert_with(|| vec![0; OFFSETS_PER_PIECE].into_boxed_slice());
-        offsets[at] = offset;
-    }
-
-    /// The blocks with an offset, ascending.
-    fn blocks(&self) -> Vec<u32> {
-        let pieces = self.pieces.iter().enumerate();
-        let offsets = pieces.flat_map(|(piece, offsets)| {
-            let first = piece * OFFSETS_PER_PIECE;
-            let offsets = offsets.iter().flat_map(|offsets| offsets.iter().enumerate());
-            offsets.map(move |(at, &offset)| (first + at, offset))
-        });
-        offsets.filter(|&(_, offset)| offset != 0).map(|(sbn, _)| sbn as u32).collect()
-    }
-
-    fn position(sbn: u32) -> (usize, usize) {
-        (sbn as usize / OFFSETS_PER_PIECE, sbn as usize % OFFSETS_PER_PIECE)
-    }
-}
-
 /// The runs of neighbouring members of a set: the first, and how many.
 pub(super) fn runs(set: &SymbolSet) -> impl Iterator<Item = (u32, u32)> + '_ {
     let mut next = 0;
@@ -622,3 +581,6 @@ pub(super) fn runs(set: &SymbolSet) -> impl Iterator<Item = (u32, u32)> + '_ {
         Some((first, end - first))
     })
 }
+
+#[cfg(test)]
+mod tests;
