@@ -57,13 +57,11 @@ pub fn list(
         match parsed.message() {
             Some(ServerMessage::Page { items, total, next, .. }) => {
                 items.iter().for_each(&mut each);
-                match next {
-                    Some(cursor) => say(&ask(cursor))?,
-                    None => {
-                        session.close(Duration::from_millis(200));
-                        return Ok(Listing { items: total });
-                    }
-                }
+                let Some(cursor) = next else {
+                    session.close(Duration::from_millis(200));
+                    return Ok(Listing { items: total });
+                };
+                say(&ask(cursor))?;
             }
             Some(ServerMessage::Failed { reason, .. } | ServerMessage::Refused { reason }) => {
                 bail!(reason)

@@ -1,5 +1,5 @@
 //! The multicast repository: clients ask a server for subsets of its items; a control channel
-//! announces, a data channel carries [Repository].
+//! announces, a data channel carries [Repository §2].
 //!
 //! - [`source`]: the server's engine.
 //! - [`receiver`]: the client's engine.

@@ -17,7 +17,7 @@ use super::output::Output;
   umbel lab exec server -- umbel serve ./repo
   umbel lab set switch r1 loss=20% delay=10ms
   umbel lab down")]
-pub struct LabArgs {
+pub(super) struct LabArgs {
     #[command(subcommand)]
     action: Action,
 }
@@ -95,11 +95,11 @@ pub(super) fn run(args: LabArgs, output: &Output) -> anyhow::Result<ExitCode> {
         Action::Up { file } => {
             let mut supervisor = Command::new(std::env::current_exe()?);
             supervisor.args(["lab", "supervise"]);
-            show(&cli::up(&file, supervisor)?, output)?;
+            show(&cli::up(&file, supervisor)?, output);
             output.note("`umbel lab exec HOST -- COMMAND` runs in it, `umbel lab down` ends it");
         }
         Action::Exec { host, command } => return Ok(ExitCode::from(cli::exec(&host, &command)?)),
-        Action::Status => show(&cli::status()?, output)?,
+        Action::Status => show(&cli::status()?, output),
         Action::Set { from, to, settings, one_way } => {
             cli::set_link(&from, &to, &settings, !one_way)?;
         }
@@ -114,10 +114,9 @@ pub(super) fn run(args: LabArgs, output: &Output) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(status: &Status, output: &Output) -> anyhow::Result<()> {
+fn show(status: &Status, output: &Output) {
     if output.is_json() {
-        output.json(status);
-        return Ok(());
+        return output.json(status);
     }
     for node in &status.nodes {
         let interfaces: Vec<String> = node
@@ -134,5 +133,4 @@ fn show(status: &Status, output: &Output) -> anyhow::Result<()> {
         };
         output.result(format!("link     {} > {}: {there}; back: {back}", link.a, link.b));
     }
-    Ok(())
 }

@@ -14,7 +14,7 @@ use crate::list::{Listing, list};
 #[command(after_help = "Examples:
   umbel ls 'umbel://192.0.2.2:7700/?pin=…'
   umbel ls 'umbel://192.0.2.2:7700/?pin=…' 'images/**' --json")]
-pub struct LsArgs {
+pub(super) struct LsArgs {
     /// What `umbel serve` printed
     url: SessionUrl,
     /// Items by name or pattern: `images/**`, `*.iso`, `notes.txt` [default: all]

@@ -23,7 +23,7 @@ use crate::serve::{Report, ServeOptions, Server};
   umbel serve ./repo                               a directory, on the default interface
   umbel serve crawl.warc.gz --rate 200M            a crawled Web site: each response is an item
   umbel serve ./repo --interface eth1 --ipv6       over IPv6 on a certain interface")]
-pub struct ServeArgs {
+pub(super) struct ServeArgs {
     /// A directory, a WARC file (.warc, .warc.gz) or any other file
     path: PathBuf,
     /// Port of the session endpoint, UDP; 0 takes any

@@ -55,11 +55,6 @@ impl Streams {
         self.whole.push_front((block, bytes));
     }
 
-    /// Whether whole blocks wait.
-    pub(super) fn waits(&self) -> bool {
-        !self.whole.is_empty()
-    }
-
     /// The session is over.
     pub(super) fn clear(&mut self) {
         self.open.clear();
