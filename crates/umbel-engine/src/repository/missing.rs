@@ -306,7 +306,7 @@ mod tests {
         missing.add(0, &BlockNeed::Count(5));
         missing.add(0, &BlockNeed::Count(1));
         missing.add(1, &BlockNeed::Exact(vec![0..2, 4..5]));
-        missing.add(1, &BlockNeed::Exact(vec![1..3]));
+        missing.add(1, &BlockNeed::exactly(1..3));
         assert_eq!(missing.partial(0), Some(&BlockNeed::Count(5)));
         assert_eq!(missing.partial(1), Some(&BlockNeed::Exact(vec![0..3, 4..5])));
     }

@@ -13,7 +13,7 @@ use crate::repository::drops::DropReason;
 use crate::repository::receiver::ReceiverEvent;
 use crate::repository::source::{SourceCommand, SourceEvent};
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 fn objects(count: usize, symbols: usize) -> Vec<Object> {
     let len = symbols * usize::from(SYMBOL) - 5;
