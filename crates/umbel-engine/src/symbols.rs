@@ -47,7 +47,7 @@ pub trait SymbolSink {
     /// Says that enough symbols of the block are held to restore it.
     fn restore(&mut self, block: BlockId);
 
-    /// Says that no more packets of the block are expected soon: a good time to write what is
-    /// held of it to the disk and free its memory.
+    /// Says that the block may have to wait: a good time to write what is held of it to the disk
+    /// and free its memory.
     fn rest(&mut self, block: BlockId);
 }

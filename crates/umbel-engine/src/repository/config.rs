@@ -36,6 +36,9 @@ pub struct SourceConfig {
     /// repairs travel while the item goes on. Default 100 ms. The paper's items are sent in one:
     /// [`Duration::MAX`].
     pub segment: Duration,
+    /// Most bytes in a transmission that is cut by `segment`: clients hold its incomplete blocks
+    /// in memory until the repair comes. Default 8 MiB.
+    pub segment_max_bytes: u64,
     /// Fewest packets in a transmission that is cut by `segment`. Default 512.
     pub segment_min_packets: u32,
     /// How many clients make a segment twice as long, so that announcements and NAKs stay cheap
@@ -92,6 +95,7 @@ impl SourceConfig {
             token: None,
             lookahead: Duration::from_millis(10),
             segment: Duration::from_millis(100),
+            segment_max_bytes: 8 << 20,
             segment_min_packets: 512,
             segment_clients: 64,
             join_lead: Duration::from_millis(2),

@@ -10,10 +10,14 @@ use umbel_wire::repository::{Announcement, ClientMessage};
 use super::{Receiver, Way};
 use crate::Instant;
 use crate::repository::drops::DropReason;
-use crate::symbols::{BlockId, SymbolSink};
+use crate::symbols::SymbolSink;
 
 /// A packet may be overtaken by others for this long before its transmission counts as over.
 const REORDER_GUARD: Duration = Duration::from_millis(1);
+
+/// After the server has said that the channel is idle, silence of this long means that the last
+/// packet has come: packets may still wait in the socket when that message is read.
+const QUIET: Duration = Duration::from_millis(2);
 
 /// A transmission that was announced and is not answered yet.
 #[derive(Clone, Debug)]
@@ -24,6 +28,8 @@ pub(super) struct Listening {
     packets: u32,
     /// When its last packet should have come.
     expected_end: Instant,
+    /// How long nothing must have come after that for it to count as over.
+    slack: Duration,
     nak_spread: Duration,
     /// The client was told before it started, so that silence is loss.
     from_start: bool,
@@ -88,6 +94,7 @@ impl<K: SymbolSink> Receiver<K> {
                 blocks: announcement.first_block..end.min(item.partition.blocks()),
                 packets: announcement.packets,
                 expected_end,
+                slack: self.config.end_slack,
                 nak_spread,
                 from_start: self.joined || !starts_in.is_zero(),
                 received: 0,
@@ -127,11 +134,9 @@ impl<K: SymbolSink> Receiver<K> {
 
     pub(super) fn on_end(&mut self, now: Instant, transmission: u32) {
         let number = self.unwrap_transmission(transmission);
-        while let Some((&first, _)) = self.listening.first_key_value() {
-            if first > number {
-                break;
-            }
-            self.on_transmission_over(now, first);
+        for (_, listening) in self.listening.range_mut(..=number) {
+            listening.expected_end = listening.expected_end.min(now);
+            listening.slack = QUIET;
         }
     }
 
@@ -141,9 +146,6 @@ impl<K: SymbolSink> Receiver<K> {
         self.stats.lost += u64::from(listening.lost());
         self.interest_until = self.interest_until.max(now + self.config.linger);
         let Some(item) = self.items.get(&listening.toi) else { return };
-        for sbn in item.partial_blocks(listening.blocks.clone()) {
-            self.sink.rest(BlockId { toi: listening.toi, sbn });
-        }
         if item.need(listening.blocks.clone()).is_empty() {
             return;
         }
@@ -180,7 +182,7 @@ impl<K: SymbolSink> Receiver<K> {
     /// When the first transmission in line counts as over though nothing says so.
     pub(super) fn next_silent_end(&self) -> Option<Instant> {
         let first = self.listening.values().next()?;
-        Some(first.expected_end.max(self.last_packet) + self.config.end_slack)
+        Some(first.expected_end.max(self.last_packet) + first.slack)
     }
 
     pub(super) fn end_silent_transmissions(&mut self, now: Instant) {

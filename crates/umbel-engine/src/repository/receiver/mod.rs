@@ -242,6 +242,9 @@ pub struct ReceiverStats {
     pub unicast_blocks: u64,
 }
 
+/// Blocks that are put to rest when the sink has no room.
+const REST_AT_ONCE: usize = 16;
+
 /// How the client gets its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -385,6 +388,10 @@ impl<K: SymbolSink> Receiver<K> {
         }
         let block = BlockId { toi: packet.toi, sbn: packet.sbn };
         if !self.sink.store(block, packet.esi, packet.symbol) {
+            // The oldest blocks wait for repairs; the disk can hold them meanwhile.
+            for sbn in item.partial_blocks(0..packet.sbn).take(REST_AT_ONCE) {
+                self.sink.rest(BlockId { toi: packet.toi, sbn });
+            }
             return self.drops.count(DropReason::NoRoom);
         }
         if item.take(packet.sbn, packet.esi) == Taken::BlockComplete {

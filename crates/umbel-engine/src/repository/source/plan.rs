@@ -156,7 +156,11 @@ impl<S: SymbolSource> Source<S> {
     }
 
     fn segment_packets(&self, toi: Toi) -> u32 {
+        if self.config.segment == Duration::MAX {
+            return u32::MAX;
+        }
         let bytes = self.config.rate.bytes_in(self.config.segment);
+        let bytes = bytes.min(self.config.segment_max_bytes);
         let packets = bytes / self.config.packet_len.max(1) as u64;
         let clients = self.items.get(&toi).map_or(0, |item| item.demands.len() as u64);
         let stretch = 1 + clients / u64::from(self.config.segment_clients.max(1));
