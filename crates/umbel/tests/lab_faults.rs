@@ -1,0 +1,166 @@
+//! Programs that come late, die and come back, and networks that block or alter packets.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::bench::{Bench, EVERYTHING, SOON};
+use support::{has_nft, lab, sh, star};
+use umbel_engine::units::Rate;
+use umbel_lab::Impairment;
+
+const MB: u64 = 1_000_000;
+
+fn number(report: &Value, field: &str) -> u64 {
+    report[field].as_u64().unwrap_or_else(|| panic!("no number `{field}` in {report}"))
+}
+
+/// Bytes on the disk below a directory, partial files included; holes do not count.
+fn stored(directory: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(directory) else { return 0 };
+    entries
+        .map(|entry| match entry.unwrap().path() {
+            path if path.is_dir() => stored(&path),
+            path => fs::symlink_metadata(path).map_or(0, |data| data.blocks() * 512),
+        })
+        .sum()
+}
+
+/// Waits until a directory holds so much.
+#[track_caller]
+fn wait_until_stored(bench: &Bench<'_>, directory: &Path, bytes: u64) {
+    let until = Instant::now() + SOON;
+    while stored(directory) < bytes {
+        if Instant::now() > until {
+            bench.logs.fail(&format!("{} holds {} bytes", directory.display(), stored(directory)));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn clients_that_join_in_the_middle_get_everything_and_share_what_they_can() {
+    let Some(lab) = lab(&star(3, Impairment::none().loss(0.02))) else { return };
+    let bench = Bench::new(&lab, &[("one", 6 * MB)]);
+    let mut server = bench.serve(&["--rate", "20M"]);
+    let mut clients = Vec::new();
+    for host in ["h2", "h3", "h4"] {
+        clients.push(bench.get(host, &server.url, EVERYTHING));
+        std::thread::sleep(Duration::from_millis(600));
+    }
+    for client in &mut clients {
+        let summary = bench.check_all(client, Duration::from_secs(60));
+        assert_eq!(number(&summary, "unicast_blocks"), 0);
+    }
+    // The last missed 1.2 s of 2.4 s: half of the file is sent twice, not three times.
+    let sent = number(&server.stop(), "bytes");
+    assert!(sent < 12 * MB, "three clients of a file of 6 MB cost {sent} bytes");
+}
+
+#[test]
+fn overlapping_subsets_are_each_received_and_shared() {
+    let Some(lab) = lab(&star(3, Impairment::none().loss(0.02))) else { return };
+    let plan = [("a/1", MB), ("a/2", 7), ("b/1", MB), ("b/2", 70_000), ("c/1", MB), ("c/2", 0)];
+    let bench = Bench::new(&lab, &plan);
+    let mut server = bench.serve(&["--rate", "30M"]);
+    let mut first = bench.get("h2", &server.url, &["a/**", "b/**"]);
+    let mut second = bench.get("h3", &server.url, &["b/**", "c/**"]);
+    let mut third = bench.get("h4", &server.url, &["*/1"]);
+    let soon = Duration::from_secs(60);
+    bench.check(&mut first, soon, |name| !name.starts_with('c'));
+    bench.check(&mut second, soon, |name| !name.starts_with('a'));
+    bench.check(&mut third, soon, |name| name.ends_with('1'));
+    // Seven copies of the large ones are wanted, three are needed.
+    let sent = number(&server.stop(), "bytes");
+    assert!(sent < 5 * MB, "overlapping subsets of 3 MB cost {sent} bytes");
+}
+
+#[test]
+fn a_client_that_is_killed_and_started_again_gets_only_what_it_lacks() {
+    let Some(lab) = lab(&star(1, Impairment::none().loss(0.01))) else { return };
+    let (size, packets) = (8 * MB, 8 * MB / 1376);
+    let bench = Bench::new(&lab, &[("large", size), ("small", 1000)]);
+    let server = bench.serve(&["--rate", "20M"]);
+    let mut client = bench.get("h2", &server.url, EVERYTHING);
+    client.process.wait_for("small is done", SOON, |event| event["name"] == "small");
+    wait_until_stored(&bench, client.out(), size / 2);
+    client.process.kill();
+    let mut client = bench.get("h2", &server.url, EVERYTHING);
+    let summary = bench.check_all(&mut client, Duration::from_secs(60));
+    assert_eq!((number(&summary, "items"), number(&summary, "already_there")), (1, 1));
+    let again = number(&summary, "packets");
+    assert!(again < packets * 6 / 10, "half was stored, but {again} of {packets} packets came");
+}
+
+#[test]
+fn clients_of_a_server_that_is_killed_finish_with_the_next() {
+    let Some(lab) = lab(&star(2, Impairment::none().loss(0.01))) else { return };
+    let size = 6 * MB;
+    let bench = Bench::new(&lab, &[("large", size), ("small", 1000)]);
+    let mut server = bench.serve(&["--rate", "20M"]);
+    let mut clients = ["h2", "h3"].map(|host| bench.get(host, &server.url, EVERYTHING));
+    for client in &clients {
+        wait_until_stored(&bench, client.out(), size / 3);
+    }
+    server.process.kill();
+    std::thread::sleep(Duration::from_millis(500));
+    let mut next = bench.serve(&["--rate", "20M"]);
+    assert_eq!(next.url, server.url);
+    for client in &mut clients {
+        bench.check_all(client, Duration::from_secs(60));
+    }
+    let sent = number(&next.stop(), "bytes");
+    assert!(sent < size * 8 / 10, "a third was there, but the next server sent {sent} of {size}");
+}
+
+#[test]
+fn a_firewall_makes_a_client_go_on_by_unicast_and_its_end_brings_multicast_back() {
+    // So slow that the file is not over by unicast before multicast is probed again.
+    let slow = Impairment::none().rate(Rate::from_bits_per_s(8_000_000).unwrap());
+    let Some(lab) = lab(&star(1, slow)) else { return };
+    let host = lab.host("h2").unwrap();
+    if !has_nft(host) {
+        return;
+    }
+    let bench = Bench::new(&lab, &[("large", 8 * MB)]);
+    let server = bench.serve(&["--rate", "6M"]);
+    sh(
+        host,
+        "nft add table inet block
+         nft add chain inet block in '{ type filter hook input priority 0; }'
+         nft add rule inet block in udp dport 7702 drop",
+    );
+    let mut client = bench.get("h2", &server.url, &["--fallback-after", "1"]);
+    let fallback = client.process.wait_for_event("fallback", SOON);
+    assert!(fallback["silent_s"].as_f64() >= Some(1.0), "{fallback}");
+    // The doctor finds the rule, while it is there.
+    let found = |event: &Value| event["event"] == "fallback" && event["cause"].is_string();
+    let cause = client.process.wait_for("why multicast does not arrive", SOON, found);
+    assert!(cause["cause"].as_str().unwrap().contains("firewall"), "{cause}");
+    sh(host, "nft delete table inet block");
+    let back = |event: &Value| event["message"] == "multicast works again";
+    client.process.wait_for("multicast works again", SOON, back);
+    let summary = bench.check_all(&mut client, Duration::from_secs(60));
+    assert!(number(&summary, "unicast_blocks") > 0 && number(&summary, "packets") > 0, "{summary}");
+}
+
+#[test]
+fn an_altered_symbol_never_gets_into_the_output() {
+    for family in [&[][..], &["--ipv6"]] {
+        let altered = Impairment { corrupt_silently: 0.005, ..Impairment::none().loss(0.02) };
+        let Some(lab) = lab(&star(1, altered)) else { return };
+        let bench = Bench::new(&lab, &[("large", 3 * MB), ("small", 20_000)]);
+        let server = bench.serve(&[&["--rate", "30M"], family].concat());
+        let mut client = bench.get("h2", &server.url, EVERYTHING);
+        bench.check_all(&mut client, Duration::from_secs(60));
+        let notes = client.process.events("note");
+        let noticed = |note: &Value| note["message"].as_str().unwrap().contains("damaged");
+        assert!(notes.iter().any(noticed), "nothing was altered, so this tests nothing");
+    }
+}

@@ -1,0 +1,118 @@
+//! A server and its clients in a lab.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use umbel_lab::{Lab, Node};
+
+use super::files::{self, Plan};
+use super::process::{Logs, Process};
+
+/// Clients of one test want the same plan by default.
+pub(crate) const EVERYTHING: &[&str] = &[];
+
+/// How long anything short may take on a machine that does much else.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+/// A lab with directories: one to serve, one for the server's key, one for each client.
+pub(crate) struct Bench<'lab> {
+    pub(crate) lab: &'lab Lab,
+    pub(crate) logs: Logs,
+    directory: TempDir,
+}
+
+impl<'lab> Bench<'lab> {
+    /// With the files of a plan to serve.
+    pub(crate) fn new(lab: &'lab Lab, plan: &Plan<'_>) -> Bench<'lab> {
+        let bench = Bench { lab, logs: Logs::default(), directory: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(bench.repo()).unwrap();
+        files::make(&bench.repo(), plan);
+        bench
+    }
+
+    /// What is served.
+    pub(crate) fn repo(&self) -> PathBuf {
+        self.directory.path().join("repo")
+    }
+
+    /// Where the client of this label puts its items.
+    pub(crate) fn out(&self, label: &str) -> PathBuf {
+        self.directory.path().join("out").join(label)
+    }
+
+    pub(crate) fn host(&self, name: &str) -> Node<'lab> {
+        self.lab.host(name).unwrap()
+    }
+
+    /// Serves from `h1`, on port 7700, with a key that outlives it.
+    #[track_caller]
+    pub(crate) fn serve(&self, options: &[&str]) -> Server {
+        let mut command = self.host("h1").command(env!("CARGO_BIN_EXE_umbel"));
+        command.args(["serve", "--json"]).arg(self.repo());
+        command.arg("--state-dir").arg(self.directory.path().join("state")).args(options);
+        let process = Process::start("server", command, &self.logs);
+        let serving = process.wait_for_event("serving", SOON);
+        let url = serving["url"].as_str().unwrap().to_owned();
+        Server { process, url }
+    }
+
+    /// Gets what matches on a host; everything without patterns.
+    pub(crate) fn get(&self, host: &str, url: &str, arguments: &[&str]) -> Client {
+        self.get_as(host, host, url, arguments)
+    }
+
+    /// Gets as [`Bench::get`] does, to the directory of another label than the host's.
+    pub(crate) fn get_as(&self, host: &str, label: &str, url: &str, arguments: &[&str]) -> Client {
+        let out = self.out(label);
+        let mut command = self.host(host).command(env!("CARGO_BIN_EXE_umbel"));
+        command.args(["get", "--json", url]).args(arguments).arg("-o").arg(&out);
+        Client { process: Process::start(label, command, &self.logs), out }
+    }
+
+    /// Waits for a client that wanted everything, and checks it.
+    #[track_caller]
+    pub(crate) fn check_all(&self, client: &mut Client, timeout: Duration) -> Value {
+        self.check(client, timeout, |_| true)
+    }
+
+    /// Waits for a client and checks that it has exactly what is `wanted`.
+    #[track_caller]
+    pub(crate) fn check(
+        &self,
+        client: &mut Client,
+        timeout: Duration,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Value {
+        let summary = client.process.wait_done(timeout);
+        files::assert_same(&self.repo(), &client.out, wanted);
+        summary
+    }
+}
+
+/// A running server.
+pub(crate) struct Server {
+    pub(crate) process: Process,
+    pub(crate) url: String,
+}
+
+impl Server {
+    /// Stops it; gives its last report.
+    #[track_caller]
+    pub(crate) fn stop(&mut self) -> Value {
+        self.process.stop()["report"].clone()
+    }
+}
+
+/// A running client.
+pub(crate) struct Client {
+    pub(crate) process: Process,
+    pub(crate) out: PathBuf,
+}
+
+impl Client {
+    pub(crate) fn out(&self) -> &Path {
+        &self.out
+    }
+}

@@ -1,0 +1,211 @@
+//! A program under test: its events, its standard error and its end.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// What every program of a test has said, for messages of failure.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Logs(Arc<Mutex<Vec<(String, Arc<Heard>)>>>);
+
+impl Logs {
+    /// The last that each program said.
+    pub(crate) fn dump(&self) -> String {
+        let mut text = String::new();
+        for (label, heard) in self.0.lock().unwrap().iter() {
+            let said = heard.said.lock().unwrap();
+            text += &format!("\n--- {label}: {} events, the last:\n", said.events.len());
+            for event in said.events.iter().rev().take(5).rev() {
+                text += &format!("{event}\n");
+            }
+            let skipped = said.stderr.chars().count().saturating_sub(4000);
+            text += &format!("--- {label}: standard error:\n");
+            text.extend(said.stderr.chars().skip(skipped));
+        }
+        text
+    }
+
+    /// Fails the test and shows what every program has said.
+    #[track_caller]
+    pub(crate) fn fail(&self, what: &str) -> ! {
+        panic!("{what}{}", self.dump())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    said: Mutex<Said>,
+    more: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Said {
+    events: Vec<Value>,
+    stderr: String,
+}
+
+/// A program with `--json`. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    label: String,
+    child: Child,
+    heard: Arc<Heard>,
+    readers: Vec<JoinHandle<()>>,
+    logs: Logs,
+    status: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Starts it and listens to it.
+    pub(crate) fn start(label: &str, mut command: Command, logs: &Logs) -> Process {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let heard = Arc::new(Heard::default());
+        logs.0.lock().unwrap().push((label.to_owned(), heard.clone()));
+        let readers = vec![
+            listen(child.stdout.take().unwrap(), &heard, |said, line| {
+                let event = serde_json::from_str(line);
+                said.events.push(event.unwrap_or_else(|_| panic!("not JSON: {line}")));
+            }),
+            listen(child.stderr.take().unwrap(), &heard, |said, line| {
+                said.stderr += line;
+                said.stderr.push('\n');
+            }),
+        ];
+        let (label, logs) = (label.to_owned(), logs.clone());
+        Process { label, child, heard, readers, logs, status: None }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Events of this name so far.
+    pub(crate) fn events(&self, name: &str) -> Vec<Value> {
+        let said = self.heard.said.lock().unwrap();
+        said.events.iter().filter(|event| event["event"] == name).cloned().collect()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        self.heard.said.lock().unwrap().stderr.clone()
+    }
+
+    /// Waits for the first event for which `is_it` holds, past ones included.
+    #[track_caller]
+    pub(crate) fn wait_for(
+        &self,
+        what: &str,
+        timeout: Duration,
+        is_it: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let until = Instant::now() + timeout;
+        let mut said = self.heard.said.lock().unwrap();
+        loop {
+            if let Some(event) = said.events.iter().find(|event| is_it(event)) {
+                return event.clone();
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            said = self.heard.more.wait_timeout(said, left).unwrap().0;
+        }
+        drop(said);
+        self.logs.fail(&format!("{} did not say `{what}` within {timeout:?}", self.label))
+    }
+
+    /// Waits for an event of this name.
+    #[track_caller]
+    pub(crate) fn wait_for_event(&self, name: &str, timeout: Duration) -> Value {
+        self.wait_for(name, timeout, |event| event["event"] == name)
+    }
+
+    /// Waits until it ends and has said all.
+    #[track_caller]
+    pub(crate) fn wait_end(&mut self, timeout: Duration) -> ExitStatus {
+        if let Some(status) = self.status {
+            return status;
+        }
+        let until = Instant::now() + timeout;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                self.status = Some(status);
+                for reader in self.readers.drain(..) {
+                    let _ = reader.join();
+                }
+                return status;
+            }
+            if Instant::now() > until {
+                self.logs.fail(&format!("{} did not end within {timeout:?}", self.label));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until it ends well; gives the summary of its last event.
+    #[track_caller]
+    pub(crate) fn wait_done(&mut self, timeout: Duration) -> Value {
+        let status = self.wait_end(timeout);
+        let done = self.events("done").pop();
+        match done {
+            Some(done) if status.success() && done["ok"] == true => done["summary"].clone(),
+            _ => self.logs.fail(&format!("{} failed: {status}, {done:?}", self.label)),
+        }
+    }
+
+    /// Kills it as nothing can prevent (SIGKILL).
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        let status = self.wait_end(Duration::from_secs(5));
+        assert_eq!(status.signal(), Some(9), "{} ended before it was killed", self.label);
+    }
+
+    /// Asks it to stop (SIGTERM) and gives its last event of the name `stopped`.
+    #[track_caller]
+    pub(crate) fn stop(&mut self) -> Value {
+        let id = nix::unistd::Pid::from_raw(i32::try_from(self.id()).unwrap());
+        nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM).unwrap();
+        let status = self.wait_end(Duration::from_secs(10));
+        let stopped = self.events("stopped").pop();
+        match stopped {
+            Some(stopped) if status.success() => stopped,
+            _ => self.logs.fail(&format!("{} did not stop well: {status}", self.label)),
+        }
+    }
+
+    /// The most memory that it has had, in bytes.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.id());
+        let status = std::fs::read_to_string(path).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.status.is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn listen(
+    pipe: impl Read + Send + 'static,
+    heard: &Arc<Heard>,
+    take: impl Fn(&mut Said, &str) + Send + 'static,
+) -> JoinHandle<()> {
+    let heard = heard.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            take(&mut heard.said.lock().unwrap(), &line);
+            heard.more.notify_all();
+        }
+    })
+}
