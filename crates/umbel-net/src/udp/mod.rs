@@ -4,7 +4,8 @@ mod receiver;
 mod sender;
 
 pub use receiver::{
-    DropCounts, JoinError, OpenReceiverError, Received, Receiver, ReceiverOptions, Reception,
+    Discard, DropCounts, JoinError, OpenReceiverError, Received, Receiver, ReceiverOptions,
+    Reception,
 };
 pub use sender::{OpenSenderError, SendCounts, SendError, SendReport, Sender, SenderOptions};
 

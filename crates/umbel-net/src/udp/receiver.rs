@@ -7,6 +7,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use socket2::{Domain, Protocol, Socket, Type};
 use umbel_engine::units::Rate;
 use umbel_engine::{Address, Datagram};
@@ -29,12 +31,41 @@ pub struct ReceiverOptions {
     pub offload: bool,
     /// How many messages one system call takes, 1 to 32. Each costs a buffer of 64 KiB.
     pub batch: usize,
+    /// Datagrams that are thrown away on purpose, as a lossy link would. Default: none.
+    pub discard: Option<Discard>,
 }
 
 impl Default for ReceiverOptions {
     /// Any rate, 16 messages at once, coalesced where the kernel can.
     fn default() -> ReceiverOptions {
-        ReceiverOptions { rate: None, offload: true, batch: 16 }
+        ReceiverOptions { rate: None, offload: true, batch: 16, discard: None }
+    }
+}
+
+/// Loss where there is no lossy link: for demonstrations and tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Discard {
+    /// Share of the datagrams that is thrown away, each by itself, in parts per million.
+    pub per_million: u32,
+    /// Seed of the draws.
+    pub seed: u64,
+}
+
+/// Throws away what [`Discard`] says.
+#[derive(Debug)]
+struct Sieve {
+    per_million: u32,
+    generator: Xoshiro256PlusPlus,
+}
+
+impl Sieve {
+    fn new(discard: Discard) -> Sieve {
+        let generator = Xoshiro256PlusPlus::seed_from_u64(discard.seed);
+        Sieve { per_million: discard.per_million, generator }
+    }
+
+    fn discards(&mut self) -> bool {
+        self.generator.next_u64() % 1_000_000 < u64::from(self.per_million)
     }
 }
 
@@ -158,6 +189,8 @@ pub struct DropCounts {
     pub other_source: u64,
     /// Messages that were cut off or lacked an address.
     pub malformed: u64,
+    /// Datagrams thrown away on purpose: see [`Discard`].
+    pub discarded: u64,
 }
 
 /// Receives the datagrams of channels of one family that share a port, by one interface.
@@ -174,6 +207,7 @@ pub struct Receiver {
     joined: Vec<Channel>,
     messages: Messages,
     drops: DropCounts,
+    sieve: Option<Sieve>,
     /// The kernel's counter when it was last read.
     kernel_drops: u32,
 }
@@ -235,6 +269,7 @@ impl Receiver {
                 envelopes: vec![Envelope::new(); batch],
             },
             drops: DropCounts::default(),
+            sieve: options.discard.map(Sieve::new),
             kernel_drops: 0,
         })
     }
@@ -405,6 +440,10 @@ impl Receiver {
             let to = SocketAddr::new(to, self.port);
             let message = &buffer[..envelope.len.min(buffer.len())];
             for payload in segments(message, details.segment) {
+                if self.sieve.as_mut().is_some_and(Sieve::discards) {
+                    self.drops.discarded += 1;
+                    continue;
+                }
                 reception.datagrams += 1;
                 reception.bytes += payload.len() as u64;
                 f(Received { from, to, payload });
@@ -479,4 +518,19 @@ fn segments(message: &[u8], segment: Option<usize>) -> impl Iterator<Item = &[u8
     let bytes = segment.filter(|bytes| *bytes > 0).unwrap_or(whole);
     let empty = message.is_empty().then_some(message);
     empty.into_iter().chain(message.chunks(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sieve_discards_the_share_that_was_asked_for() {
+        for per_million in [0, 10_000, 200_000, 1_000_000] {
+            let mut sieve = Sieve::new(Discard { per_million, seed: 1 });
+            let discarded = (0..100_000).filter(|_| sieve.discards()).count();
+            let expected = per_million as usize / 10;
+            assert!(discarded.abs_diff(expected) <= 500, "{discarded} of 100,000 at {per_million}");
+        }
+    }
 }
