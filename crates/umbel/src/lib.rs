@@ -3,9 +3,11 @@
 //! - [`serve`]: offer a repository to any number of clients.
 //! - [`get`]: ask a server for a subset of its items.
 //! - [`doctor`]: find out why multicast does not arrive.
+//! - [`demo`]: see the main job on one machine.
 //! - [`cli`]: the command line over them.
 
 pub mod cli;
+pub mod demo;
 pub mod doctor;
 pub mod get;
 pub mod list;

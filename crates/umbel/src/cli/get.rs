@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use umbel_engine::units::ByteCount;
@@ -64,7 +64,7 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
         durable: !args.no_sync,
         ..GetOptions::new(url, args.output)
     };
-    let teller = Arc::new(Teller { output: *output, meter: Mutex::new(Meter::bytes(output)) });
+    let teller = Arc::new(Teller::new(output));
     let summary = get(options, teller.clone(), |interrupt| {
         if let Err(error) = signals.then(move || interrupt.interrupt()) {
             tracing::warn!("Ctrl-C will not be heard: {error}");
@@ -107,12 +107,30 @@ fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Programs that read JSON hear of progress this often.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+
 struct Teller {
     output: Output,
     meter: Mutex<Meter>,
+    /// When programs last heard of progress.
+    told: Mutex<Option<Instant>>,
 }
 
 impl Teller {
+    fn new(output: &Output) -> Teller {
+        let meter = Mutex::new(Meter::bytes(output));
+        Teller { output: *output, meter, told: Mutex::new(None) }
+    }
+
+    fn tell(&self, snapshot: &Snapshot) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+            *told = Some(Instant::now());
+            self.output.json(&json!({ "event": "progress", "progress": snapshot }));
+        }
+    }
+
     fn meter(&self) -> std::sync::MutexGuard<'_, Meter> {
         self.meter.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,6 +138,9 @@ impl Teller {
 
 impl Observer for Teller {
     fn progress(&self, snapshot: &Snapshot) {
+        if self.output.is_json() {
+            return self.tell(snapshot);
+        }
         let way = match (snapshot.connected, snapshot.unicast) {
             (false, _) => "connecting".to_owned(),
             (true, true) => "by unicast".to_owned(),

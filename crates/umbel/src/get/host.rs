@@ -374,6 +374,7 @@ impl GetHost {
         let opened = self.interface(channel).and_then(|interface| {
             let options = ReceiverOptions {
                 rate: Rate::from_bits_per_s(rate_bits_per_s),
+                discard: self.options.discard,
                 ..ReceiverOptions::default()
             };
             let family = Family::of(channel.group);

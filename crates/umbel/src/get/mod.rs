@@ -19,11 +19,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverConfig};
 use umbel_net::clock::Clock;
 use umbel_net::driver::{self, Driver, Input, Io, Mailbox};
 use umbel_net::session::SessionUrl;
+use umbel_net::udp::Discard;
 use umbel_store::sink::{DiskSink, SinkOptions};
 
 use self::host::{GetHost, Outside};
@@ -49,6 +50,8 @@ pub struct GetOptions {
     pub retry_for: Option<Duration>,
     /// Whether items are synced to the disk before they count as received.
     pub durable: bool,
+    /// Data packets that are thrown away on purpose, as a lossy link would. Default: none.
+    pub discard: Option<Discard>,
 }
 
 impl GetOptions {
@@ -62,12 +65,13 @@ impl GetOptions {
             fallback_after: Some(Duration::from_secs(5)),
             retry_for: None,
             durable: true,
+            discard: None,
         }
     }
 }
 
 /// An item that was not received.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Failure {
     /// Its name.
     pub name: String,
@@ -76,7 +80,7 @@ pub struct Failure {
 }
 
 /// What came of a request.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// Items received and verified.
     pub items: u64,

@@ -1,0 +1,144 @@
+//! The server and the clients as processes in network namespaces, joined by links that lose
+//! packets.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use crossbeam_channel::{Receiver, Sender};
+use serde_json::Value;
+use umbel_engine::units::Rate;
+use umbel_lab::{Lab, Topology};
+
+use super::process::Process;
+use super::{Client, Message, Sent, Stage, Tale};
+
+/// Name of the server's host.
+const SERVER: &str = "server";
+/// Name of the switch that all are linked to.
+const SWITCH: &str = "switch";
+/// How long the server may take to start, or to stop.
+const SERVER_PATIENCE: Duration = Duration::from_secs(20);
+
+/// One host for the server and one for each client, around a switch.
+pub(super) struct Namespaces {
+    // In this order: what runs in the lab ends before it does.
+    server: Option<(Process, Receiver<Value>)>,
+    clients: Vec<Process>,
+    lab: Lab,
+    program: PathBuf,
+    state_dir: PathBuf,
+    tell: Sender<Message>,
+}
+
+impl Namespaces {
+    pub(super) fn new(
+        clients: &[Client],
+        state_dir: PathBuf,
+        tell: Sender<Message>,
+    ) -> anyhow::Result<Namespaces> {
+        let program = std::env::current_exe().context("cannot find this program's file")?;
+        let lab = Lab::up(&topology(clients)).context("cannot make the links")?;
+        Ok(Namespaces { server: None, clients: Vec::new(), lab, program, state_dir, tell })
+    }
+
+    fn command(&self, host: &str) -> anyhow::Result<Command> {
+        let mut command = self.lab.host(host)?.command(&self.program);
+        command.arg("--json");
+        Ok(command)
+    }
+}
+
+fn topology(clients: &[Client]) -> Topology {
+    let mut topology = Topology::new().switch(SWITCH).host(SERVER).link(SERVER, SWITCH);
+    for client in clients {
+        topology = topology.host(&client.name).link(&client.name, SWITCH).emulated();
+        topology = topology.loss(client.loss());
+    }
+    topology
+}
+
+impl Stage for Namespaces {
+    fn serve(&mut self, dir: &Path, rate: Rate) -> anyhow::Result<String> {
+        let mut command = self.command(SERVER)?;
+        command.arg("serve").args(["--interface", self.lab.host(SERVER)?.interface()]);
+        command.args(["--rate", &rate.bits_per_s().to_string(), "--rescan", "0", "--state-dir"]);
+        command.arg(&self.state_dir).arg("--").arg(dir);
+        let (say, said) = crossbeam_channel::unbounded();
+        let hear = move |event: Option<Value>| {
+            // The other end has gone when nobody waits for the server any more.
+            let _ = event.map(|event| say.send(event));
+        };
+        let process = Process::start(command, hear).context("cannot start the server")?;
+        self.server = Some((process, said.clone()));
+        let serving = await_event(&said, "serving")?;
+        let url = serving["url"].as_str().context("the server prints no URL")?;
+        Ok(url.to_owned())
+    }
+
+    fn get(&mut self, client: usize, plan: &Client, url: &str, to: &Path) -> anyhow::Result<()> {
+        let mut command = self.command(&plan.name)?;
+        command.args(["get", "--no-sync", "-o"]).arg(to).arg("--").arg(url).args(&plan.patterns);
+        let tell = self.tell.clone();
+        let hear = move |event: Option<Value>| {
+            let tale = match event {
+                None => Some(Tale::Failed("it has ended".to_owned())),
+                Some(event) => read_event(event),
+            };
+            if let Some(tale) = tale {
+                // Nobody listens any more when the demonstration is over.
+                let _ = tell.send(Message { client, tale });
+            }
+        };
+        let process = Process::start(command, hear);
+        self.clients.push(process.with_context(|| format!("cannot start {}", plan.name))?);
+        Ok(())
+    }
+
+    fn stop(&mut self) -> anyhow::Result<Sent> {
+        let (process, said) = self.server.take().context("the server was not started")?;
+        process.interrupt().context("cannot stop the server")?;
+        let report = &await_event(&said, "stopped")?["report"];
+        let count = |name: &str| report[name].as_u64().unwrap_or_default();
+        Ok(Sent { bytes: count("bytes"), unicast_bytes: count("unicast_bytes") })
+    }
+}
+
+/// Waits until the server tells of an event.
+fn await_event(said: &Receiver<Value>, name: &str) -> anyhow::Result<Value> {
+    loop {
+        let event = said
+            .recv_timeout(SERVER_PATIENCE)
+            .map_err(|_| anyhow!("the server did not say that it is {name}"))?;
+        match event["event"].as_str() {
+            Some("error") => return Err(anyhow!("the server: {}", text(&event, "message"))),
+            Some(event_name) if event_name == name => return Ok(event),
+            _ => {}
+        }
+    }
+}
+
+/// What `umbel get --json` prints, as far as it is of interest here.
+fn read_event(mut event: Value) -> Option<Tale> {
+    let name = event["event"].as_str()?.to_owned();
+    match name.as_str() {
+        "progress" => serde_json::from_value(event["progress"].take()).ok().map(Tale::Progress),
+        "done" => serde_json::from_value(event["summary"].take()).ok().map(Tale::Done),
+        "error" => Some(Tale::Failed(text(&event, "message"))),
+        "failed" => {
+            Some(Tale::Note(format!("{}: {}", text(&event, "name"), text(&event, "reason"))))
+        }
+        "note" => Some(Tale::Note(text(&event, "message"))),
+        "fallback" => {
+            let cause = event["cause"].as_str();
+            let what = cause.unwrap_or("multicast brings nothing; going on by unicast");
+            Some(Tale::Note(what.to_owned()))
+        }
+        _ => None,
+    }
+}
+
+fn text(event: &Value, key: &str) -> String {
+    event[key].as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,62 @@
+//! A command of this program that runs beside it and talks in JSON lines.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// A running command. Dropping it kills it.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Process {
+    /// Starts it; `hear` is told each JSON object that it prints, and `None` when it has ended.
+    pub(super) fn start(
+        mut command: Command,
+        mut hear: impl FnMut(Option<Value>) + Send + 'static,
+    ) -> std::io::Result<Process> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        // What it has to say comes in JSON; its log would tear the picture.
+        if std::env::var_os("UMBEL_LOG").is_none() {
+            command.stderr(Stdio::null());
+        }
+        let mut child = command.spawn()?;
+        let output = child.stdout.take();
+        let mut process = Process { child, reader: None };
+        let read = move || {
+            let lines = output.map(BufReader::new).into_iter().flat_map(BufRead::lines);
+            for line in lines.map_while(Result::ok) {
+                if let Ok(value) = serde_json::from_str(&line) {
+                    hear(Some(value));
+                }
+            }
+            hear(None);
+        };
+        process.reader = Some(std::thread::Builder::new().spawn(read)?);
+        Ok(process)
+    }
+
+    /// Asks it to end, as Ctrl-C does, and waits until it has.
+    pub(super) fn interrupt(mut self) -> std::io::Result<()> {
+        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT)?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Does nothing to a process that has been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+    }
+}
