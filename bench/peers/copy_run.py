@@ -174,7 +174,7 @@ class Copy:
             now = time.monotonic()
             if not pending:
                 return now - start
-            who = ", ".join(f"r{number}" for number in sorted(pending))
+            who = f"{len(pending)} of {len(self.receivers)} receivers"
             if now - start > self.timeout_s:
                 raise Failed(f"{who} not done after {self.timeout_s:.0f} s")
             if self.sender.ended() is not None:

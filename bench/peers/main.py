@@ -28,8 +28,9 @@ MEMORY = Path("/dev/shm")
 KB, MB, GB = 10**3, 10**6, 10**9
 # The size at which settings are compared; other sizes use the one found best.
 TUNING_SIZE = 100 * MB
-# Small files are copied in no time: so many runs at least.
+# Small files are copied in no time: so many runs at least. Large ones take long and vary little.
 SMALL, SMALL_RUNS = MB, 5
+LARGE, LARGE_RUNS = 500 * MB, 1
 BASE_NEEDS = {
     "ip": "iproute2", "tc": "iproute2", "nft": "nftables", "ethtool": "ethtool", "sysctl": "procps",
     "unshare": "util-linux", "nsenter": "util-linux", "cmp": "diffutils",
@@ -170,8 +171,8 @@ def groups(options):
     """What is measured: each test-bed, and the sizes of the files copied on it."""
     own = [options.receivers, options.loss, options.sizes, options.offload, options.shaped]
     if any(value is not None for value in own):
-        return grid(options.receivers or [1, 4, 16], options.loss or [0], options.sizes or [TUNING_SIZE],
-                    options.offload or ["off"], options.shaped or 0)
+        return grid(options.receivers or [1, 4, 16], options.loss or [0],
+                    options.sizes or [TUNING_SIZE], options.offload or ["off"], options.shaped or 0)
     if options.cells == "quick":
         return grid([1, 4, 16], [0, 5, 20], [TUNING_SIZE], ["off"], 0)
     return [
@@ -193,7 +194,8 @@ def grid(receivers, losses, file_sizes, offloads, shaped):
 # Measuring --------------------------------------------------------------------------------------
 
 def measure(options, found):
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    # Set even where the shell had it ignored, as it does for commands in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     mount_memory()
     table = options.out / "peers.csv"
     tools = [tool for tool in TOOLS if tool.name in options.only and set(tool.needs) <= set(found)]
@@ -202,7 +204,9 @@ def measure(options, found):
         writer.writeheader()
         try:
             for cell, file_sizes in groups(options):
-                with TestBed(cell.receivers, cell.loss_percent, cell.offload, cell.shaped_mbit) as bed:
+                with TestBed(
+                    cell.receivers, cell.loss_percent, cell.offload, cell.shaped_mbit
+                ) as bed:
                     for row in measure_group(bed, cell, file_sizes, tools, found, options):
                         writer.writerow(row)
                         out.flush()
@@ -247,7 +251,7 @@ def measure_group(bed, cell, file_sizes, tools, found, options):
 
 def measure_tool(tool, bed, cell, source, best, found, options):
     """Tries the tool's settings, and repeats the fastest; `best` keeps it for other sizes."""
-    runs = options.runs if cell.size > SMALL else max(options.runs, SMALL_RUNS)
+    runs = runs_of(cell, options)
     timeout = options.timeout or patience(cell)
     settings = [best[tool.name]] if tool.name in best else tool.settings(cell)
     walls = {}
@@ -268,6 +272,12 @@ def measure_tool(tool, bed, cell, source, best, found, options):
         if not outcome.failure and number < len(settings):
             walls[outcome.wall_s] = setting
             best[tool.name] = walls[min(walls)]
+
+
+def runs_of(cell, options):
+    if cell.size <= SMALL:
+        return max(options.runs, SMALL_RUNS)
+    return min(options.runs, LARGE_RUNS) if cell.size >= LARGE else options.runs
 
 
 def patience(cell):

@@ -166,7 +166,7 @@ def norm_settings(cell):
     if cell.shaped_mbit:
         rates = cell.rates()
     else:
-        rates = [700] if cell.receivers == 1 else [700, 500] if cell.receivers <= 4 else [700, 250, 150]
+        rates = {1: [700], 4: [700, 500]}.get(cell.receivers, [700, 250, 150])
     return [{"rate": rate, "block": 16, "parity": 4} for rate in rates]
 
 
@@ -195,9 +195,9 @@ def flute_settings(cell):
 
 
 def flute_parity(cell):
-    """Repair symbols in percent with which a block of 300 is lost by none, as good as always.
+    """Repair symbols, in percent, with which a block of 300 is hardly ever lost.
 
-    flute has no way back, so that the loss has to be known; 4 standard deviations beside the mean.
+    flute has no way back, so that it must be told the loss: the mean and 4 standard deviations.
     """
     symbols, loss = 300, cell.loss_percent / 100
     lost = symbols * loss + 4 * math.sqrt(symbols * loss * (1 - loss))
