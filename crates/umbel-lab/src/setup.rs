@@ -250,7 +250,7 @@ impl Site<'_> {
             // A static router sends no queries that would let the switch find it.
             line(batch, format_args!("link set dev {port} type bridge_slave mcast_router 2"));
         }
-        if !spec.has_offload() {
+        if !self.topology.has_offload(spec) {
             line(batch, format_args!("link set dev {port} gso_max_segs 1"));
         }
     }
@@ -274,7 +274,7 @@ impl Site<'_> {
         let fabric =
             configuration_socket(self.fabric).map_err(LabError::system("open a socket"))?;
         for (link, spec) in self.topology.links.iter().enumerate() {
-            for end in End::BOTH.into_iter().filter(|_| !spec.has_offload()) {
+            for end in End::BOTH.into_iter().filter(|_| !self.topology.has_offload(spec)) {
                 if let Some(interface) = self.plan.of_link[link][end as usize] {
                     let interface = &self.plan.interfaces[interface];
                     let Some(namespace) = &self.nodes[interface.node] else { continue };
@@ -334,7 +334,7 @@ pub(crate) fn node_batch(topology: &Topology, plan: &Plan, node: Index) -> Strin
     for &index in &plan.of_node[node] {
         let interface = &plan.interfaces[index];
         let name = &interface.name;
-        if !topology.links[interface.link].has_offload() {
+        if !topology.has_offload(&topology.links[interface.link]) {
             line(&mut batch, format_args!("link set dev {name} gso_max_segs 1"));
         }
         for cidr in &interface.v4 {

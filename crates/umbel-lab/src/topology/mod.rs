@@ -76,8 +76,9 @@ pub struct LinkSpec {
     pub b_to_a: Impairment,
     /// Largest IP packet, in bytes; 1,500 unless given.
     pub mtu: Option<u32>,
-    /// Segmentation and checksum offload at the ends. On by default on plain links, always off
-    /// on emulated ones, where every packet is judged by itself.
+    /// Segmentation and checksum offload at the ends. On by default on plain links where nothing
+    /// is routed (Linux drops multicast that is not cut yet and larger than the next link's MTU),
+    /// always off on emulated ones, where every packet is judged by itself.
     pub offload: Option<bool>,
     /// Whether frames pass the emulator. By default only if the link impairs them; `true` lets
     /// an unimpaired link be impaired later.
@@ -107,11 +108,6 @@ impl LinkSpec {
     /// Whether frames pass the emulator.
     pub fn is_emulated(&self) -> bool {
         self.emulated.unwrap_or(false) || !self.a_to_b.is_none() || !self.b_to_a.is_none()
-    }
-
-    /// Whether segmentation and checksum offload stay on at the ends.
-    pub fn has_offload(&self) -> bool {
-        !self.is_emulated() && self.offload.unwrap_or(true)
     }
 
     /// `a–b`, for messages.
@@ -314,6 +310,12 @@ impl Topology {
     /// The position of the first link between these two nodes, in either order.
     pub fn link_index(&self, a: &str, b: &str) -> Option<usize> {
         self.links.iter().position(|link| link.joins(a, b))
+    }
+
+    /// Whether segmentation and checksum offload stay on at the ends of a link.
+    pub fn has_offload(&self, link: &LinkSpec) -> bool {
+        let routed = || self.nodes.iter().any(|node| node.kind == NodeKind::Router);
+        !link.is_emulated() && link.offload.unwrap_or_else(|| !routed())
     }
 
     /// Checks that names are unique and known and that every value is in range.

@@ -43,10 +43,19 @@ fn a_file_is_read_with_its_overrides() {
     assert!(first.b_to_a.loss.abs() < 1e-12);
     assert_eq!(first.b_to_a.queue, Queue::Packets(10));
     assert_eq!(first.b_to_a.delay, Duration::from_millis(20));
-    assert!(first.is_emulated() && !first.has_offload());
-    assert!(!topology.links[1].is_emulated() && topology.links[1].has_offload());
-    assert!(!topology.links[2].has_offload());
+    assert!(first.is_emulated() && !topology.has_offload(first));
+    assert!(!topology.links[2].is_emulated() && !topology.has_offload(&topology.links[2]));
     assert_eq!(topology.links[2].a_addresses[1].prefix, 64);
+}
+
+#[test]
+fn packets_are_cut_by_the_sender_where_something_is_routed() {
+    let switched = Topology::star(2);
+    assert!(switched.has_offload(&switched.links[0]));
+    let routed = Topology::line(1);
+    assert!(!routed.has_offload(&routed.links[0]));
+    let forced = Topology::line(1).offload(true);
+    assert!(!forced.has_offload(&forced.links[0]) && forced.has_offload(&forced.links[1]));
 }
 
 #[test]
