@@ -45,7 +45,7 @@ pub(super) struct DemoArgs {
 pub(super) fn run(args: DemoArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let DemoArgs { dir, rate, loopback } = args;
     let options = DemoOptions { dir, rate, loopback };
-    let mut screen = Screen::new(*output, signals::watch()?);
+    let mut screen = Screen::new(output.clone(), signals::watch()?);
     let outcome = demo::run(&options, &mut screen);
     screen.clear();
     let outcome = outcome?;
@@ -66,7 +66,7 @@ pub(super) fn run(args: DemoArgs, output: &Output) -> anyhow::Result<ExitCode> {
 /// The outcome for machines.
 fn tell(outcome: &Outcome, output: &Output) {
     #[derive(Serialize)]
-    struct Event<'a, T> {
+    struct Line<'a, T> {
         event: &'a str,
         #[serde(flatten)]
         of: &'a T,
@@ -76,10 +76,10 @@ fn tell(outcome: &Outcome, output: &Output) {
         clients_verified: Option<usize>,
     }
     for client in &outcome.clients {
-        let event = Event { event: "client", of: client, clients: None, clients_verified: None };
-        output.json(&event);
+        let line = Line { event: "client", of: client, clients: None, clients_verified: None };
+        output.json(&line);
     }
-    output.json(&Event {
+    output.json(&Line {
         event: "summary",
         of: outcome,
         clients: Some(outcome.clients.len()),

@@ -19,7 +19,7 @@ use crate::get::{GetOptions, Observer, Snapshot, Summary, get};
   umbel get 'umbel://192.0.2.2:7700/?pin=…'                         everything, to this directory
   umbel get 'umbel://192.0.2.2:7700/?pin=…' 'images/**' -o ./out    what matches a pattern
 Interrupted, it goes on where it was when it is started again.")]
-pub struct GetArgs {
+pub(super) struct GetArgs {
     /// What `umbel serve` printed
     url: SessionUrl,
     /// Items by name or pattern: `images/**`, `*.iso`, `notes.txt` [default: all]
@@ -120,7 +120,7 @@ struct Teller {
 impl Teller {
     fn new(output: &Output) -> Teller {
         let meter = Mutex::new(Meter::bytes(output));
-        Teller { output: *output, meter, told: Mutex::new(None) }
+        Teller { output: output.clone(), meter, told: Mutex::new(None) }
     }
 
     fn tell(&self, snapshot: &Snapshot) {

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use serde::Serialize;
 
 /// How a command talks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Output {
     json: bool,
     quiet: bool,
@@ -99,7 +99,7 @@ impl Meter {
         if let Ok(style) = indicatif::ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        Meter { bar, output: *output }
+        Meter { bar, output: output.clone() }
     }
 
     /// The bar of the meter, to be drawn with others.

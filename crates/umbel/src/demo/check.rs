@@ -1,6 +1,6 @@
 //! Whether what a client has is what was served.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -13,11 +13,11 @@ use super::plan::Wanted;
 ///
 /// The first difference: an item that is missing or not the same, or a file that nobody wanted.
 pub(super) fn same(served: &Path, received: &Path, wanted: &[Wanted]) -> Result<(), String> {
-    let mut there = BTreeMap::new();
+    let mut there = BTreeSet::new();
     files_below(received, "", &mut there)
         .map_err(|error| format!("cannot look through {}: {error}", received.display()))?;
     for Wanted { name, .. } in wanted {
-        if there.remove(name).is_none() {
+        if !there.remove(name) {
             return Err(format!("{name} is missing"));
         }
         match same_bytes(&served.join(name), &received.join(name)) {
@@ -26,21 +26,21 @@ pub(super) fn same(served: &Path, received: &Path, wanted: &[Wanted]) -> Result<
             Err(error) => return Err(format!("cannot compare {name}: {error}")),
         }
     }
-    match there.first_key_value() {
-        Some((name, ())) => Err(format!("{name} was not asked for")),
+    match there.first() {
+        Some(name) => Err(format!("{name} was not asked for")),
         None => Ok(()),
     }
 }
 
 /// Collects the names of all that is below a directory and is no directory.
-fn files_below(dir: &Path, prefix: &str, names: &mut BTreeMap<String, ()>) -> io::Result<()> {
+fn files_below(dir: &Path, prefix: &str, names: &mut BTreeSet<String>) -> io::Result<()> {
     for entry in dir.read_dir()? {
         let entry = entry?;
         let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
         if entry.file_type()?.is_dir() {
             files_below(&entry.path(), &format!("{name}/"), names)?;
         } else {
-            names.insert(name, ());
+            names.insert(name);
         }
     }
     Ok(())

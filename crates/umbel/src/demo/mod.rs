@@ -33,7 +33,7 @@ use self::namespaces::Namespaces;
 pub use self::plan::{Client, Wanted};
 
 /// A demonstration in which nothing happens for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// How often it is asked whether the user has interrupted it.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
@@ -196,13 +196,12 @@ pub fn run(options: &DemoOptions, watcher: &mut dyn Watcher) -> anyhow::Result<O
         .prefix("umbel-demo-")
         .tempdir()
         .context("cannot make a temporary directory")?;
-    let dir = match &options.dir {
-        Some(dir) => dir.clone(),
-        None => {
-            let dir = temporary.path().join("repository");
-            repository::make(&dir).with_context(|| format!("cannot fill {}", dir.display()))?;
-            dir
-        }
+    let dir = if let Some(dir) = &options.dir {
+        dir.clone()
+    } else {
+        let dir = temporary.path().join("repository");
+        repository::make(&dir).with_context(|| format!("cannot fill {}", dir.display()))?;
+        dir
     };
     let items = repository::list(&dir)?;
     let clients = match options.dir {
@@ -211,10 +210,10 @@ pub fn run(options: &DemoOptions, watcher: &mut dyn Watcher) -> anyhow::Result<O
     };
     let bytes = items.iter().map(|item| item.bytes).sum();
     let rate = options.rate.unwrap_or_else(|| plan::rate(bytes));
-    let (links, why) = choose_links(options);
+    let links = choose_links(options);
     let scene = Scene { links, items, rate, clients };
     let (tell, told) = crossbeam_channel::unbounded();
-    let mut stage = open_stage(&scene, why, temporary.path(), tell)?;
+    let mut stage = open_stage(&scene, temporary.path(), tell)?;
     let url = stage.serve(&dir, rate)?;
     watcher.begin(&scene);
     if watcher.interrupted() {
@@ -235,29 +234,28 @@ pub fn run(options: &DemoOptions, watcher: &mut dyn Watcher) -> anyhow::Result<O
 }
 
 /// Where packets will be lost, and why not in namespaces.
-fn choose_links(options: &DemoOptions) -> (Links, Option<String>) {
+fn choose_links(options: &DemoOptions) -> Links {
     let why = if options.loopback {
         Some("--loopback was given".to_owned())
     } else {
         Lab::available().err().map(|reason| reason.to_string())
     };
-    match &why {
-        None => (Links::Namespaces, why),
-        Some(reason) => (Links::Loopback { reason: reason.clone() }, why),
+    match why {
+        None => Links::Namespaces,
+        Some(reason) => Links::Loopback { reason },
     }
 }
 
 fn open_stage(
     scene: &Scene,
-    loopback: Option<String>,
     temporary: &Path,
     tell: Sender<Message>,
 ) -> anyhow::Result<Box<dyn Stage>> {
     let state_dir = temporary.join("state");
-    if loopback.is_some() {
-        return Ok(Box::new(Loopback::new(state_dir, tell)));
-    }
-    Ok(Box::new(Namespaces::new(&scene.clients, state_dir, tell)?))
+    Ok(match scene.links {
+        Links::Loopback { .. } => Box::new(Loopback::new(state_dir, tell)),
+        Links::Namespaces => Box::new(Namespaces::new(&scene.clients, state_dir, tell)?),
+    })
 }
 
 /// Waits until every client is done or has failed; gives how each ended.

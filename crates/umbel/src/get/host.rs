@@ -6,7 +6,7 @@ use std::time::{self, Duration};
 use anyhow::{Context, anyhow};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver as Inbox, Sender as Outbox};
-use umbel_engine::repository::receiver::{Held, ReceiverCommandError};
+use umbel_engine::repository::receiver::{Held, ReceiverCommandError, ReceiverStats};
 use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverEvent};
 use umbel_engine::units::Rate;
 use umbel_engine::{Engine, Instant, SessionId};
@@ -118,7 +118,7 @@ pub(super) struct GetHost {
     streams: Streams,
     unicast: bool,
     dropped_here: u64,
-    stats: umbel_engine::repository::receiver::ReceiverStats,
+    stats: ReceiverStats,
     fatal: Option<anyhow::Error>,
     finished: bool,
 }
@@ -155,7 +155,7 @@ impl GetHost {
             streams: Streams::default(),
             unicast: false,
             dropped_here: 0,
-            stats: Default::default(),
+            stats: ReceiverStats::default(),
             fatal,
             finished: false,
         }
@@ -460,9 +460,6 @@ impl Host<Client> for GetHost {
                 }
                 self.items.complete_list |= next.is_none();
             }
-            ReceiverEvent::Page { .. } => {}
-            // The sink notices by itself, and verifies.
-            ReceiverEvent::Received { .. } => {}
             ReceiverEvent::Gone { toi, reason } => {
                 engine.sink_mut().cancel(toi);
                 self.fail_item(toi, &reason);
@@ -481,7 +478,12 @@ impl Host<Client> for GetHost {
                 self.unicast = false;
                 self.observer.note("multicast works again");
             }
-            ReceiverEvent::ProbePacket { .. } | ReceiverEvent::Probed { .. } => {}
+            // The sink notices by itself what is complete, and verifies it. Pages of an earlier
+            // session's request and probes are nobody's.
+            ReceiverEvent::Received { .. }
+            | ReceiverEvent::Page { .. }
+            | ReceiverEvent::ProbePacket { .. }
+            | ReceiverEvent::Probed { .. } => {}
         }
     }
 

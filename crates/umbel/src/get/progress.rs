@@ -47,9 +47,3 @@ pub trait Observer: Send + Sync {
     /// Multicast brings nothing, for so long; it goes on by unicast.
     fn fallback(&self, _silent: Duration, _cause: Option<&str>) {}
 }
-
-/// Tells nobody.
-#[derive(Clone, Copy, Debug)]
-pub struct Silent;
-
-impl Observer for Silent {}
