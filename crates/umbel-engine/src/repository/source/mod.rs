@@ -27,7 +27,7 @@ mod transmission;
 
 pub use self::sessions::ClientStatus;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use umbel_wire::repository::{ItemInfo, Need, ServerMessage};
@@ -278,6 +278,9 @@ pub struct Source<S> {
     waiting_for_symbols: bool,
     /// The first transmission in line may not start yet.
     waiting_for_start: bool,
+    /// The last transmission that is over, and its listeners, until a packet of a later one
+    /// leaves.
+    unseen_end: Option<(u32, BTreeSet<SessionId>)>,
     /// Packets that are planned and have not left.
     queued_packets: u64,
     drops: Drops,
@@ -303,6 +306,7 @@ impl<S: SymbolSource> Source<S> {
             events: VecDeque::new(),
             waiting_for_symbols: false,
             waiting_for_start: false,
+            unseen_end: None,
             queued_packets: 0,
             drops: Drops::default(),
             stats: SourceStats::default(),
@@ -359,6 +363,7 @@ impl<S: SymbolSource> Source<S> {
                     let shorter = symbol.len() < first_len;
                     let len = self.push_packet(buf, (id, index), oti, (block, esi), symbol);
                     self.stats.packets += 1;
+                    self.unseen_end = None;
                     self.queued_packets = self.queued_packets.saturating_sub(1);
                     self.stats.bytes += len as u64;
                     let left = self.queue.front_mut().and_then(Transmission::advance);

@@ -258,9 +258,19 @@ impl<S: SymbolSource> Source<S> {
         self.ended.insert((toi, transmission.id), ended);
         self.ended_order.push_back((now + gather + REMEMBERED, toi, transmission.id));
         self.fill_queue(now);
-        let goes_on = self.queue.front().is_some_and(|next| next.not_before <= now);
-        let listeners = if goes_on { transmission.nudged } else { transmission.participants };
-        self.announce_end(transmission.id, listeners);
+        self.announce_end(transmission.id, transmission.nudged);
+        self.unseen_end = Some((transmission.id, transmission.participants));
+        if self.queue.front().is_none_or(|next| next.not_before > now) {
+            self.announce_unseen_end();
+        }
+    }
+
+    /// Tells the listeners of the last transmission that it is over, since no packet of a later
+    /// one shows it to them.
+    fn announce_unseen_end(&mut self) {
+        if let Some((transmission, listeners)) = self.unseen_end.take() {
+            self.announce_end(transmission, listeners);
+        }
     }
 
     /// A transmission of the pass over an item is over.
@@ -347,6 +357,7 @@ impl<S: SymbolSource> Source<S> {
         if !dropped.is_empty() {
             self.waiting_for_start = false;
             self.waiting_for_symbols = false;
+            self.announce_unseen_end();
         }
         dropped
     }
