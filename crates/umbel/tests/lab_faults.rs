@@ -4,10 +4,7 @@
 
 mod support;
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use support::bench::{Bench, EVERYTHING, SOON};
@@ -19,29 +16,6 @@ const MB: u64 = 1_000_000;
 
 fn number(report: &Value, field: &str) -> u64 {
     report[field].as_u64().unwrap_or_else(|| panic!("no number `{field}` in {report}"))
-}
-
-/// Bytes on the disk below a directory, partial files included; holes do not count.
-fn stored(directory: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(directory) else { return 0 };
-    entries
-        .map(|entry| match entry.unwrap().path() {
-            path if path.is_dir() => stored(&path),
-            path => fs::symlink_metadata(path).map_or(0, |data| data.blocks() * 512),
-        })
-        .sum()
-}
-
-/// Waits until a directory holds so much.
-#[track_caller]
-fn wait_until_stored(bench: &Bench<'_>, directory: &Path, bytes: u64) {
-    let until = Instant::now() + SOON;
-    while stored(directory) < bytes {
-        if Instant::now() > until {
-            bench.logs.fail(&format!("{} holds {} bytes", directory.display(), stored(directory)));
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
@@ -89,7 +63,7 @@ fn a_client_that_is_killed_and_started_again_gets_only_what_it_lacks() {
     let server = bench.serve(&["--rate", "20M"]);
     let mut client = bench.get("h2", &server.url, EVERYTHING);
     client.process.wait_for("small is done", SOON, |event| event["name"] == "small");
-    wait_until_stored(&bench, client.out(), size / 2);
+    bench.wait_until_stored(&client, size / 2);
     client.process.kill();
     let mut client = bench.get("h2", &server.url, EVERYTHING);
     let summary = bench.check_all(&mut client, Duration::from_secs(60));
@@ -106,7 +80,7 @@ fn clients_of_a_server_that_is_killed_finish_with_the_next() {
     let mut server = bench.serve(&["--rate", "20M"]);
     let mut clients = ["h2", "h3"].map(|host| bench.get(host, &server.url, EVERYTHING));
     for client in &clients {
-        wait_until_stored(&bench, client.out(), size / 3);
+        bench.wait_until_stored(client, size / 3);
     }
     server.process.kill();
     std::thread::sleep(Duration::from_millis(500));

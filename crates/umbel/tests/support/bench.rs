@@ -1,7 +1,7 @@
 //! A server and its clients in a lab.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -10,7 +10,7 @@ use umbel_lab::{Lab, Node};
 use super::files::{self, Plan};
 use super::process::{Logs, Process};
 
-/// Clients of one test want the same plan by default.
+/// The patterns of a client that wants all.
 pub(crate) const EVERYTHING: &[&str] = &[];
 
 /// How long anything short may take on a machine that does much else.
@@ -89,6 +89,19 @@ impl<'lab> Bench<'lab> {
         files::assert_same(&self.repo(), &client.out, wanted);
         summary
     }
+
+    /// Waits until a client has so many bytes on its disk.
+    #[track_caller]
+    pub(crate) fn wait_until_stored(&self, client: &Client, bytes: u64) {
+        let until = Instant::now() + SOON;
+        while files::stored(&client.out) < bytes {
+            if Instant::now() > until {
+                let stored = files::stored(&client.out);
+                self.logs.fail(&format!("{} holds {stored} bytes", client.out.display()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
 
 /// A running server.
@@ -109,10 +122,4 @@ impl Server {
 pub(crate) struct Client {
     pub(crate) process: Process,
     pub(crate) out: PathBuf,
-}
-
-impl Client {
-    pub(crate) fn out(&self) -> &Path {
-        &self.out
-    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// Names and sizes in bytes.
@@ -72,4 +73,15 @@ pub(crate) fn assert_same(repo: &Path, out: &Path, wanted: impl Fn(&str) -> bool
     }
     let more: Vec<_> = got.keys().filter(|name| !expected.contains_key(*name)).collect();
     assert!(more.is_empty(), "beside what was wanted, {} has {more:?}", out.display());
+}
+
+/// Bytes on the disk below a directory, partial files included; holes do not count.
+pub(crate) fn stored(directory: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(directory) else { return 0 };
+    entries
+        .map(|entry| match entry.unwrap().path() {
+            path if path.is_dir() => stored(&path),
+            path => fs::symlink_metadata(path).map_or(0, |data| data.blocks() * 512),
+        })
+        .sum()
 }
