@@ -160,7 +160,7 @@ pub enum ClientError {
     },
     /// Nothing came back.
     #[error(
-        "no answer from {server} within {after:?}: check that the server runs, and that no firewall on the way blocks its UDP port"
+        "no answer from {server} within {after:.1?}: check that the server runs, and that no firewall on the way blocks its UDP port"
     )]
     NoAnswer {
         /// Host and port of the server.
