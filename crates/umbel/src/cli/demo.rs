@@ -50,6 +50,7 @@ pub(super) fn run(args: DemoArgs, output: &Output) -> anyhow::Result<ExitCode> {
     screen.clear();
     let outcome = outcome?;
     tell(&outcome, output);
+    output.note("");
     for line in table(&outcome) {
         output.result(line);
     }
@@ -94,7 +95,6 @@ fn table(outcome: &Outcome) -> Vec<String> {
         format!("{:<8}{:>5} {:>14}{:>12}{:>11}", "", "items", "bytes", "set", "measured"),
     ];
     lines.extend(outcome.clients.iter().map(row));
-    let sent = outcome.sent_bytes + outcome.unicast_bytes;
     let copies = format!("{} copies by unicast", outcome.clients.len());
     lines.push(String::new());
     lines.push(format!(
@@ -114,9 +114,9 @@ fn table(outcome: &Outcome) -> Vec<String> {
         ));
     }
     lines.push(format!(
-        "{:<24}{:>7.2} ×   {} items of {} served in {:.1} s",
-        "saved a factor of",
-        outcome.copies_bytes as f64 / sent.max(1) as f64,
+        "{:<24}{:>9.2}   {} items of {}, all delivered after {:.1} s",
+        "ratio",
+        outcome.ratio,
         outcome.items,
         ByteCount(outcome.bytes),
         outcome.seconds
@@ -153,10 +153,11 @@ struct Bar {
     bar: ProgressBar,
 }
 
-/// Of a bar: name and loss of the client's link, then how far it is.
-const UNDER_WAY: &str = "{prefix} {bar:26.cyan/dim} {percent:>3} %  {msg}";
+/// Of a bar: name and loss of the client's link, then how far it is. A message that is too wide
+/// for the terminal is cut off.
+const UNDER_WAY: &str = "{prefix} {bar:20.cyan/dim} {percent:>3} %  {wide_msg}";
 /// Of a bar at its end.
-const AT_THE_END: &str = "{prefix} {bar:26.green/dim} {percent:>3} %  {msg}";
+const AT_THE_END: &str = "{prefix} {bar:20.green/dim} {percent:>3} %  {wide_msg}";
 
 impl Screen {
     fn new(output: Output, signals: Watch) -> Screen {
@@ -182,6 +183,24 @@ impl Screen {
     fn clear(&self) {
         let _ = self.all.clear();
     }
+}
+
+/// What stands beside the bar of a client that is under way.
+fn message(bar: &ProgressBar, snapshot: &Snapshot) -> String {
+    let bytes = bar.length().unwrap_or_default();
+    let done = ByteCount(snapshot.bytes_done).to_string();
+    let of = ByteCount(bytes).to_string();
+    if !snapshot.connected {
+        return format!("{done:>8} of {of:>8}  connecting");
+    }
+    let bytes_per_s = bar.per_sec();
+    let left = (bytes - snapshot.bytes_done.min(bytes)) as f64 / bytes_per_s.max(1.0);
+    // At first nothing can be said, and long times are not worth much.
+    let left = if left < 100.0 { format!("{left:>3.0} s left") } else { " ".repeat(10) };
+    let rate = ByteCount(bytes_per_s as u64).to_string();
+    let lost = snapshot.loss * 100.0;
+    let way = if snapshot.unicast { "  by unicast" } else { "" };
+    format!("{done:>8} of {of:>8}  {rate:>8}/s {left}  lost {lost:>4.1} %{way}")
 }
 
 fn style(template: &str) -> ProgressStyle {
@@ -210,26 +229,18 @@ impl Watcher for Screen {
         for client in &scene.clients {
             let bar = self.all.add(ProgressBar::new(client.bytes()).with_style(style(UNDER_WAY)));
             bar.set_prefix(format!("{:<3} {:>2} % loss", client.name, client.loss_percent));
-            bar.set_message("connecting");
+            bar.set_message(message(&bar, &Snapshot::default()));
             self.bars.push(Bar { name: client.name.clone(), bar });
         }
     }
 
     fn progress(&mut self, client: usize, snapshot: &Snapshot) {
         let Bar { bar, .. } = &self.bars[client];
-        bar.set_position(snapshot.bytes_done);
-        if !snapshot.connected || bar.is_finished() {
+        if bar.is_finished() {
             return;
         }
-        let done = ByteCount(snapshot.bytes_done).to_string();
-        let of = ByteCount(bar.length().unwrap_or_default()).to_string();
-        let rate = ByteCount(bar.per_sec() as u64).to_string();
-        let way = if snapshot.unicast { " by unicast" } else { "" };
-        bar.set_message(format!(
-            "{done:>8} of {of:>8} {rate:>8}/s {:>3} s left  lost {:4.1} %{way}",
-            bar.eta().as_secs().min(999),
-            snapshot.loss * 100.0
-        ));
+        bar.set_position(snapshot.bytes_done);
+        bar.set_message(message(bar, snapshot));
     }
 
     fn done(&mut self, client: usize, summary: &Summary) {

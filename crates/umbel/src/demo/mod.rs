@@ -288,6 +288,8 @@ fn watch(
                 watcher.progress(client, &snapshot);
             }
             Tale::Note(line) => watcher.note(client, &line),
+            // Ctrl-C reaches the clients' processes as well, and may do so first.
+            Tale::Done(summary) if summary.interrupted => bail!("interrupted"),
             Tale::Done(summary) => {
                 watcher.done(client, &summary);
                 ends[client] = Some(Ok(*summary));
