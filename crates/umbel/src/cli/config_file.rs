@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 
 /// Puts the options of `--config FILE`, if it is given, behind the name of the subcommand.
 ///
@@ -15,8 +15,7 @@ pub fn expand(args: Vec<OsString>, command: &clap::Command) -> anyhow::Result<Ve
     let Some(path) = config_path(&args) else { return Ok(args) };
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("cannot read {}", Path::new(&path).display()))?;
-    let table: toml::Table =
-        text.parse().with_context(|| format!("{} is not TOML", Path::new(&path).display()))?;
+    let table = parse(&text, Path::new(&path))?;
     let Some((position, subcommand)) = find_subcommand(&args, command) else { return Ok(args) };
     let mut options = Vec::new();
     for (key, value) in &table {
@@ -34,6 +33,14 @@ pub fn expand(args: Vec<OsString>, command: &clap::Command) -> anyhow::Result<Ve
     let mut expanded = args;
     expanded.splice(position + 1..=position, options);
     Ok(expanded)
+}
+
+fn parse(text: &str, path: &Path) -> anyhow::Result<toml::Table> {
+    text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        anyhow!("{} is not TOML: line {line}: {}", path.display(), error.message())
+    })
 }
 
 fn config_path(args: &[OsString]) -> Option<OsString> {

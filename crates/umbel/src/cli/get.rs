@@ -86,6 +86,10 @@ fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
         summary.already_there,
         summary.loss() * 100.0
     ));
+    if summary.resumed_bytes > 0 {
+        let resumed = ByteCount(summary.resumed_bytes);
+        output.note(format!("{resumed} of them were there from an earlier run"));
+    }
     if summary.dropped_here > 0 {
         output.note(format!(
             "{} datagrams were dropped by this host, which was too slow or has too small buffers: see `umbel doctor`",

@@ -62,10 +62,23 @@ impl Output {
 
     /// What went wrong, in one line, whatever else is quiet.
     pub fn error(&self, error: &anyhow::Error) {
-        let text = format!("{error:#}").replace('\n', " ");
+        let text = one_line(error);
         self.json(&serde_json::json!({ "event": "error", "message": text }));
         let _ = writeln!(std::io::stderr(), "umbel: {text}");
     }
+}
+
+/// An error with its causes. A cause that the error before it quotes is not said twice.
+fn one_line(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(|cause| plain(&cause.to_string().replace('\n', " "))) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// Text from elsewhere as it can be shown on a terminal: without control characters.
@@ -131,5 +144,17 @@ impl Meter {
     /// Takes it away.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line_that_says_nothing_twice() {
+        let inner = anyhow::anyhow!("no\nroom");
+        assert_eq!(one_line(&inner.context("cannot write: no room").context("x")), "x: cannot write: no room");
+        assert_eq!(one_line(&anyhow::anyhow!("b").context("a")), "a: b");
     }
 }

@@ -174,6 +174,7 @@ impl GetHost {
             items: self.items.done,
             already_there: self.items.already_there,
             bytes: self.items.received_bytes,
+            resumed_bytes: self.items.resumed_bytes,
             seconds: self.started.elapsed().as_secs_f64(),
             packets: stats.packets,
             lost: stats.lost,
@@ -292,6 +293,10 @@ impl GetHost {
             }
             Ok(sink::Held::Parts(parts)) => {
                 let held = held(&parts);
+                // Later sessions find what this run itself has written.
+                if self.number == 0 {
+                    self.items.resumed_bytes += held_bytes(&parts, oti.symbol_len);
+                }
                 self.items.begin(info);
                 let accept = ReceiverCommand::Accept { toi, oti, held, requested };
                 if let Err(error) = engine.handle_command(now, accept) {
@@ -436,6 +441,17 @@ fn held(parts: &HeldParts) -> Held {
         held.partial.insert(block, symbols.esis().collect());
     }
     held
+}
+
+/// Bytes that the sink holds, as blocks and as symbols.
+fn held_bytes(parts: &HeldParts, symbol_len: u16) -> u64 {
+    let blocks = (0..parts.partition().blocks()).filter(|&block| parts.is_restored(block));
+    let restored: u64 = blocks
+        .map(|block| parts.partition().block_range(block))
+        .map(|range| range.end - range.start)
+        .sum();
+    let symbols: u64 = parts.partial_blocks().map(|(_, block)| u64::from(block.count())).sum();
+    restored + symbols * u64::from(symbol_len)
 }
 
 impl Host<Client> for GetHost {

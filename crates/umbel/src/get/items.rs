@@ -28,6 +28,8 @@ pub(super) struct Items {
     pub(super) done: u64,
     pub(super) already_there: u64,
     pub(super) received_bytes: u64,
+    /// Bytes that an earlier run had written of items that were not complete.
+    pub(super) resumed_bytes: u64,
     pub(super) failures: Vec<Failure>,
     /// The last page has come.
     pub(super) complete_list: bool,

@@ -88,6 +88,8 @@ pub struct Summary {
     pub already_there: u64,
     /// Bytes of the items received.
     pub bytes: u64,
+    /// Bytes that an earlier run left of items that were not complete.
+    pub resumed_bytes: u64,
     /// From the start to the last item.
     pub seconds: f64,
     /// Data packets that came by multicast.

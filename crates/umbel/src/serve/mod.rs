@@ -45,6 +45,9 @@ pub use self::status::{ClientReport, Report};
 /// Bytes of a link's MTU that are left for headers of any kind: IP, UDP, tunnels, authentication.
 const MTU_RESERVE: u16 = 100;
 
+/// Smaller packets would be little more than headers.
+const MIN_MTU: u16 = 256;
+
 /// What to serve, and how.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
@@ -112,10 +115,10 @@ impl ServeOptions {
 
     fn repository(&self) -> anyhow::Result<RepositoryOptions> {
         let header = DataHeader::LEN as u16;
-        let symbol_len = self.packet_len().saturating_sub(header) & !7;
-        if symbol_len == 0 {
-            anyhow::bail!("an MTU of {} is too small: give at least 256", self.mtu);
+        if self.mtu < MIN_MTU {
+            anyhow::bail!("--mtu {} is too small: give at least {MIN_MTU}", self.mtu);
         }
+        let symbol_len = self.packet_len().saturating_sub(header) & !7;
         let exact = self.policy.as_ref().is_some_and(|policy| policy.exact);
         Ok(RepositoryOptions {
             scheme: if exact { Scheme::NoCode } else { self.scheme },

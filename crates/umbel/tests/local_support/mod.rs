@@ -1,0 +1,358 @@
+//! The real `umbel` binary on loopback: servers and clients that end with the test.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// No command of these tests takes longer.
+const PATIENCE: Duration = Duration::from_secs(50);
+
+/// A pin that no server has.
+pub const FOREIGN_PIN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+/// The binary under test, with nothing of the environment that would change what it does.
+pub fn umbel() -> Command {
+    clean(Command::new(env!("CARGO_BIN_EXE_umbel")))
+}
+
+/// A shell in a namespace of its own, in which `$UMBEL` is the binary under test; `None`, with
+/// a line that says so, where that is not permitted.
+pub fn in_namespace(flags: &[&str], script: &str) -> Option<Command> {
+    let unshare = || {
+        let mut command = clean(Command::new("unshare"));
+        command.args(["--user", "--map-root-user", "--mount"]).args(flags);
+        command
+    };
+    let permitted = unshare().arg("true").stderr(Stdio::null()).status();
+    if !permitted.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: namespaces are not permitted here");
+        return None;
+    }
+    let mut command = unshare();
+    command.args(["sh", "-ec", script]).env("UMBEL", env!("CARGO_BIN_EXE_umbel"));
+    Some(command)
+}
+
+fn clean(mut command: Command) -> Command {
+    command.env_remove("UMBEL_LOG").env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+    pub took: Duration,
+}
+
+impl Ran {
+    /// The one line with which a command that failed ends.
+    #[track_caller]
+    pub fn failed_with(&self, words: &[&str]) -> &str {
+        assert_eq!(self.code, Some(1), "{self:?}");
+        let errors: Vec<&str> = self.stderr.lines().filter(|l| l.starts_with("umbel: ")).collect();
+        let &[line] = errors.as_slice() else { panic!("not one line of error: {self:?}") };
+        for word in words {
+            assert!(line.contains(word), "`{word}` is not in: {line}");
+        }
+        assert!(!line.contains("panicked") && line.len() < 400, "{line}");
+        assert!(!self.stderr.contains("panicked"), "{self:?}");
+        line
+    }
+
+    /// Exits with 2, as for bad usage, and says these words.
+    #[track_caller]
+    pub fn misused(&self, words: &[&str]) {
+        assert_eq!(self.code, Some(2), "{self:?}");
+        for word in words {
+            assert!(self.stderr.contains(word), "`{word}` is not in: {}", self.stderr);
+        }
+        assert_eq!(self.stdout, "");
+    }
+
+    #[track_caller]
+    pub fn succeeded(&self) -> &Ran {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self
+    }
+
+    /// Standard output as one JSON object per line.
+    #[track_caller]
+    pub fn json(&self) -> Vec<Value> {
+        let line = |line| match serde_json::from_str(line) {
+            Ok(value @ Value::Object(_)) => value,
+            other => panic!("`{line}` is no JSON object: {other:?}"),
+        };
+        self.stdout.lines().map(line).collect()
+    }
+
+    /// The last JSON object of this event.
+    #[track_caller]
+    pub fn event(&self, name: &str) -> Value {
+        let found = self.json().into_iter().rfind(|value| value["event"] == name);
+        found.unwrap_or_else(|| panic!("no `{name}` in {self:?}"))
+    }
+}
+
+/// A command under way; killed when dropped.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    started: Instant,
+    stdout: Arc<Mutex<String>>,
+    stderr: Arc<Mutex<String>>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    pub fn start(command: &mut Command) -> Running {
+        let started = Instant::now();
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a child");
+        let (stdout, stderr) = (Arc::default(), Arc::default());
+        let readers = vec![
+            collect(child.stdout.take().expect("piped"), &stdout),
+            collect(child.stderr.take().expect("piped"), &stderr),
+        ];
+        Running { child, started, stdout, stderr, readers }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn stderr(&self) -> String {
+        self.stderr.lock().unwrap().clone()
+    }
+
+    pub fn stdout(&self) -> String {
+        self.stdout.lock().unwrap().clone()
+    }
+
+    pub fn is_over(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// As Ctrl-C does.
+    pub fn interrupt(&self) {
+        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn finish(mut self) -> Ran {
+        let deadline = self.started + PATIENCE;
+        let status: ExitStatus = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "it does not end: {}", self.stderr());
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let took = self.started.elapsed();
+        for reader in self.readers.drain(..) {
+            reader.join().unwrap();
+        }
+        Ran { code: status.code(), stdout: self.stdout(), stderr: self.stderr(), took }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn collect(pipe: impl Read + Send + 'static, into: &Arc<Mutex<String>>) -> JoinHandle<()> {
+    let into = into.clone();
+    std::thread::spawn(move || {
+        let mut pipe = BufReader::new(pipe);
+        let mut line = Vec::new();
+        while pipe.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            into.lock().unwrap().push_str(&String::from_utf8_lossy(&line));
+            line.clear();
+        }
+    })
+}
+
+/// Runs `umbel` with arguments.
+#[track_caller]
+pub fn run<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Ran {
+    Running::start(umbel().args(args)).finish()
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A UDP port for a data channel that no other test takes: below the ephemeral ones.
+pub fn channel_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = (std::process::id() * 37 % 12_000) as u16;
+    20_000 + (start + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000
+}
+
+/// A directory for one test: `repo` is served, `out` receives, `state` has the key.
+#[derive(Debug)]
+pub struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        let place = Place { dir: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(place.repo()).unwrap();
+        place
+    }
+
+    /// A place that serves these files.
+    pub fn with(files: &[(&str, &[u8])]) -> Place {
+        let place = Place::new();
+        for (name, bytes) in files {
+            let path = place.repo().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
+        place
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn repo(&self) -> PathBuf {
+        self.path().join("repo")
+    }
+
+    pub fn out(&self) -> PathBuf {
+        self.path().join("out")
+    }
+
+    /// `umbel serve` of a path on loopback, on ports of its own.
+    pub fn serve_command(&self, path: &Path, more: &[&str]) -> Command {
+        let mut command = umbel();
+        command.arg("serve").arg(path).arg("--state-dir").arg(self.path().join("state"));
+        for (flag, value) in [
+            ("--interface", "lo".to_owned()),
+            ("--port", "0".to_owned()),
+            ("--channel-port", channel_port().to_string()),
+        ] {
+            if !more.contains(&flag) {
+                command.arg(flag).arg(value);
+            }
+        }
+        command.args(more);
+        command
+    }
+
+    /// Serves `repo`.
+    #[track_caller]
+    pub fn serve(&self, more: &[&str]) -> Server {
+        Server::start(&mut self.serve_command(&self.repo(), more))
+    }
+
+    /// `umbel get` into `out`.
+    pub fn get_command(&self, url: &str, more: &[&str]) -> Command {
+        let mut command = umbel();
+        command.arg("get").arg(url).arg("-o").arg(self.out()).args(more);
+        command
+    }
+
+    #[track_caller]
+    pub fn get(&self, url: &str, more: &[&str]) -> Ran {
+        Running::start(&mut self.get_command(url, more)).finish()
+    }
+
+    /// Whether an item has arrived as it is served.
+    #[track_caller]
+    pub fn assert_received(&self, name: &str) {
+        let served = std::fs::read(self.repo().join(name)).unwrap();
+        let received = std::fs::read(self.out().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(served == received, "{name} differs");
+    }
+
+    /// Every path below `out`, sorted.
+    pub fn received(&self) -> Vec<String> {
+        fn walk(dir: &Path, root: &Path, found: &mut Vec<String>) {
+            for entry in std::fs::read_dir(dir).into_iter().flatten() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    walk(&path, root, found);
+                } else {
+                    let name = path.strip_prefix(root).unwrap();
+                    found.push(name.to_str().unwrap().to_owned());
+                }
+            }
+        }
+        let mut found = Vec::new();
+        walk(&self.out(), &self.out(), &mut found);
+        found.sort();
+        found
+    }
+}
+
+/// A running `umbel serve --json`; killed when dropped.
+#[derive(Debug)]
+pub struct Server {
+    pub running: Running,
+    pub url: String,
+    /// The data channel, such as `232.1.2.3:7702@127.0.0.1`.
+    pub channel: String,
+    pub serving: Value,
+}
+
+impl Server {
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Server {
+        let mut running = Running::start(command.arg("--json"));
+        wait_until("a server that says where it serves", || {
+            assert!(!running.is_over(), "{}", running.stderr());
+            running.stdout().contains('\n')
+        });
+        let first = running.stdout();
+        let serving: Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
+        let text = |key: &str| serving[key].as_str().unwrap().to_owned();
+        Server { url: text("url"), channel: text("channel"), serving, running }
+    }
+
+    /// The session endpoint's address.
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.url.trim_start_matches("umbel://").split('/').next().unwrap().parse().unwrap()
+    }
+
+    /// The group and port of the data channel.
+    pub fn group(&self) -> std::net::SocketAddr {
+        self.channel.split('@').next().unwrap().parse().unwrap()
+    }
+}
+
+/// Bytes that no compressor and no other seed makes alike.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        // xorshift64
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
