@@ -38,7 +38,10 @@ fn bad_usage_exits_with_2() {
         (&["serve", ".", "--scheduler", "random"], "random"),
         (&["serve", ".", "--rescan", "-1"], "-1"),
         (&["get", "umbel://127.0.0.1/", "--fallback-after", "soon"], "soon"),
-        (&["get", "umbel://127.0.0.1/", "--fallback-after", "1", "--no-fallback"], "cannot be used"),
+        (
+            &["get", "umbel://127.0.0.1/", "--fallback-after", "1", "--no-fallback"],
+            "cannot be used",
+        ),
     ] {
         run(args).misused(&[words]);
     }

@@ -100,7 +100,12 @@ pub(super) struct Tree {
 impl Tree {
     /// Opens the directory, and makes it first if it is not there.
     pub(super) fn open(path: &Path) -> Result<Tree, SinkError> {
-        std::fs::create_dir_all(path).map_err(SinkError::io("create directory", path))?;
+        if let Err(error) = std::fs::create_dir_all(path) {
+            return Err(match error.kind() {
+                io::ErrorKind::AlreadyExists => SinkError::NotDirectory { path: path.to_owned() },
+                _ => SinkError::io("create directory", path)(error),
+            });
+        }
         let root = File::open(path).map_err(SinkError::io("open directory", path))?;
         let tree =
             Tree { root: Arc::new(root.into()), path: path.to_owned(), open: Mutex::default() };

@@ -23,6 +23,7 @@ pub(super) struct GetArgs {
     /// What `umbel serve` printed
     url: SessionUrl,
     /// Items by name or pattern: `images/**`, `*.iso`, `notes.txt` [default: all]
+    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     patterns: Vec<String>,
     /// Directory that the items go to
     #[arg(short, long, default_value = ".", value_name = "DIR")]

@@ -18,6 +18,7 @@ pub(super) struct LsArgs {
     /// What `umbel serve` printed
     url: SessionUrl,
     /// Items by name or pattern: `images/**`, `*.iso`, `notes.txt` [default: all]
+    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     patterns: Vec<String>,
     /// Admission token, unless the URL has one
     #[arg(long)]

@@ -134,14 +134,18 @@ pub(super) fn run(args: ServeArgs, output: &Output) -> anyhow::Result<ExitCode> 
     announce(&server, output);
     let mut meter = Meter::spinner(output);
     let mut last = (Instant::now(), 0);
+    // What keeps packets from leaving is told when it changes, not each time it is noticed.
+    let mut told: Option<String> = None;
     while !signals.wait(Duration::from_millis(250)) {
         if !server.is_running() {
             break;
         }
         let report = server.report();
         show(&report, &mut last, &mut meter);
-        if let Some(trouble) = &report.trouble {
-            meter.note(&format!("nothing leaves: {trouble}"));
+        if let Some(trouble) = report.trouble.filter(|trouble| Some(trouble) != told.as_ref()) {
+            output.json(&json!({ "event": "trouble", "message": trouble }));
+            meter.note(&format!("nothing leaves: {}", plain(&trouble)));
+            told = Some(trouble);
         }
     }
     meter.clear();

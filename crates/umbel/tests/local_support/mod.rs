@@ -28,7 +28,9 @@ pub fn umbel() -> Command {
 pub fn in_namespace(flags: &[&str], script: &str) -> Option<Command> {
     let unshare = || {
         let mut command = clean(Command::new("unshare"));
-        command.args(["--user", "--map-root-user", "--mount"]).args(flags);
+        // Whatever the script starts ends with it.
+        command.args(["--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]);
+        command.args(flags);
         command
     };
     let permitted = unshare().arg("true").stderr(Stdio::null()).status();
@@ -285,7 +287,8 @@ impl Place {
     #[track_caller]
     pub fn assert_received(&self, name: &str) {
         let served = std::fs::read(self.repo().join(name)).unwrap();
-        let received = std::fs::read(self.out().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let received =
+            std::fs::read(self.out().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(served == received, "{name} differs");
     }
 

@@ -1,0 +1,324 @@
+//! Transfers on loopback: interrupted, resumed, repeated, and of files that change meanwhile.
+
+mod local_support;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+
+use local_support::{Place, Running, Server, in_namespace, noise, umbel, wait_until};
+
+/// Whether some of the item has been written to its part file.
+fn has_begun(place: &Place, name: &str) -> bool {
+    let part = place.out().join(format!(".{name}.umbel-part"));
+    std::fs::metadata(part).is_ok_and(|part| part.len() > 0)
+}
+
+#[test]
+fn an_interrupted_get_goes_on_where_it_was() {
+    let place = Place::with(&[("big.bin", &noise(1, 2_000_000)), ("first", b"1")]);
+    let server = place.serve(&["--rate", "8M"]);
+    let client = Running::start(&mut place.get_command(&server.url, &["--json"]));
+    wait_until("a part of the item", || has_begun(&place, "big.bin"));
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    client.interrupt();
+    let first = client.finish();
+    first.failed_with(&["interrupted", "same command"]);
+    let done = first.event("done");
+    assert_eq!((&done["ok"], &done["summary"]["interrupted"]), (&false.into(), &true.into()));
+    assert!(!place.out().join("big.bin").exists());
+    assert!(has_begun(&place, "big.bin"));
+
+    let second = place.get(&server.url, &["--json"]);
+    let summary = second.succeeded().event("done")["summary"].clone();
+    place.assert_received("big.bin");
+    place.assert_received("first");
+    assert_eq!(place.received(), ["big.bin", "first"]);
+    let resumed = summary["resumed_bytes"].as_u64().unwrap();
+    assert!((100_000..2_000_000).contains(&resumed), "{summary}");
+    // What was there did not cross the net again.
+    let packets = summary["packets"].as_u64().unwrap() * 1_300;
+    assert!(packets < 2_000_000 - resumed / 2, "{resumed} bytes were there: {summary}");
+}
+
+#[test]
+fn a_killed_get_goes_on_where_it_was_and_says_so() {
+    let place = Place::with(&[("big.bin", &noise(2, 2_000_000))]);
+    let server = place.serve(&["--rate", "8M"]);
+    let client = Running::start(&mut place.get_command(&server.url, &[]));
+    wait_until("a part of the item", || has_begun(&place, "big.bin"));
+    std::thread::sleep(std::time::Duration::from_millis(1000));
+    drop(client);
+    let second = place.get(&server.url, &[]);
+    assert!(second.succeeded().stderr.contains("were there"), "{second:?}");
+    place.assert_received("big.bin");
+    assert_eq!(place.received(), ["big.bin"]);
+}
+
+#[test]
+fn what_is_there_is_not_sent_again() {
+    let place = Place::with(&[("a.bin", &noise(3, 300_000)), ("b/empty", b"")]);
+    let server = place.serve(&[]);
+    place.get(&server.url, &[]).succeeded();
+    place.assert_received("a.bin");
+    place.assert_received("b/empty");
+
+    let again = place.get(&server.url, &["--json"]);
+    let summary = again.succeeded().event("done")["summary"].clone();
+    assert_eq!((&summary["already_there"], &summary["items"]), (&2.into(), &0.into()));
+    assert_eq!((&summary["packets"], &summary["bytes"]), (&0.into(), &0.into()));
+    let there = again.json().iter().filter(|value| value["event"] == "already-there").count();
+    assert_eq!(there, 2);
+
+    // What the user has spoilt comes anew.
+    std::fs::write(place.out().join("a.bin"), "spoilt").unwrap();
+    let third = place.get(&server.url, &[]);
+    assert!(third.succeeded().stderr.contains("1 items"), "{third:?}");
+    place.assert_received("a.bin");
+}
+
+#[test]
+fn a_file_replaced_meanwhile_never_arrives_mixed() {
+    let (old, new) = (noise(4, 1_000_000), noise(5, 1_000_000));
+    let place = Place::with(&[("a.bin", &old), ("z", b"z")]);
+    let server = place.serve(&["--rate", "8M", "--rescan", "1"]);
+    let client = Running::start(&mut place.get_command(&server.url, &[]));
+    wait_until("a part of the item", || has_begun(&place, "a.bin"));
+    let beside = place.path().join("new");
+    std::fs::write(&beside, &new).unwrap();
+    std::fs::rename(&beside, place.repo().join("a.bin")).unwrap();
+    let got = client.finish();
+    got.succeeded();
+    let received = std::fs::read(place.out().join("a.bin")).unwrap();
+    assert!(received == old, "a transmission in progress goes on from the old version");
+
+    wait_until("the new version", || {
+        place.get(&server.url, &[]).succeeded();
+        std::fs::read(place.out().join("a.bin")).unwrap() == new
+    });
+}
+
+#[test]
+fn a_file_overwritten_in_place_meanwhile_is_an_error_or_whole() {
+    let (old, new) = (noise(6, 1_000_000), noise(7, 1_000_000));
+    let place = Place::with(&[("a.bin", &old), ("z", b"z")]);
+    let server = place.serve(&["--rate", "8M"]);
+    let client = Running::start(&mut place.get_command(&server.url, &[]));
+    wait_until("a part of the item", || has_begun(&place, "a.bin"));
+    std::fs::write(place.repo().join("a.bin"), &new).unwrap();
+    let got = client.finish();
+    place.assert_received("z");
+    match std::fs::read(place.out().join("a.bin")) {
+        Ok(received) => assert!(received == old || received == new, "{got:?}"),
+        Err(_) => assert!(got.failed_with(&["a.bin"]).contains("changed"), "{got:?}"),
+    }
+}
+
+#[test]
+fn a_file_that_vanishes_is_told_and_the_others_come() {
+    let place = Place::with(&[("a", b"alpha"), ("b", &noise(8, 50_000)), ("c", b"gamma")]);
+    let server = place.serve(&["--rescan", "0"]);
+    // Its digest is known, its bytes are gone.
+    wait_for_digests(&server);
+    std::fs::remove_file(place.repo().join("b")).unwrap();
+    let got = place.get(&server.url, &[]);
+    got.failed_with(&["b ", "no longer there"]);
+    assert_eq!(place.received(), ["a", "c"]);
+}
+
+/// Waits until the server has computed the digests of all its items.
+fn wait_for_digests(server: &Server) {
+    wait_until("all digests", || {
+        let list = local_support::run(["ls", &server.url, "--json"]);
+        list.succeeded().json().iter().all(|item| item["digest"].is_string())
+    });
+}
+
+#[test]
+fn a_file_that_vanishes_in_the_middle_is_told_and_the_others_come() {
+    let place = Place::with(&[("a.bin", &noise(9, 1_500_000)), ("z", &noise(10, 20_000))]);
+    let server = place.serve(&["--rate", "8M", "--rescan", "1"]);
+    let client = Running::start(&mut place.get_command(&server.url, &[]));
+    wait_until("a part of the item", || has_begun(&place, "a.bin"));
+    std::fs::remove_file(place.repo().join("a.bin")).unwrap();
+    let got = client.finish();
+    place.assert_received("z");
+    // An open file outlives its name.
+    if place.out().join("a.bin").exists() {
+        assert!(std::fs::read(place.out().join("a.bin")).unwrap() == noise(9, 1_500_000));
+        got.succeeded();
+    } else {
+        got.failed_with(&["a.bin", "no longer there"]);
+    }
+}
+
+#[test]
+fn a_server_that_stops_is_waited_for_and_found_again() {
+    let place = Place::with(&[("a.bin", &noise(11, 1_500_000))]);
+    let port = std::net::UdpSocket::bind("[::]:0").unwrap().local_addr().unwrap().port();
+    let serve = ["--rate", "8M", "--port", &port.to_string()];
+    let server = place.serve(&serve);
+    let client = Running::start(&mut place.get_command(&server.url, &[]));
+    wait_until("a part of the item", || has_begun(&place, "a.bin"));
+    server.running.interrupt();
+    server.running.finish().succeeded();
+    let _again = place.serve(&serve);
+    let got = client.finish();
+    assert!(got.succeeded().stderr.contains("trying again"), "{got:?}");
+    place.assert_received("a.bin");
+}
+
+#[test]
+fn several_clients_get_what_each_wants() {
+    let place = Place::with(&[
+        ("images/one.png", &noise(12, 120_000)),
+        ("images/deep/two.png", &noise(13, 80_000)),
+        ("notes.txt", b"notes"),
+        ("grüße/日本.txt", "ü".as_bytes()),
+    ]);
+    let server = place.serve(&["--rate", "50M"]);
+    let wishes: [(&[&str], &[&str]); 4] = [
+        (&["images/**"], &["images/deep/two.png", "images/one.png"]),
+        (&["*.txt"], &["notes.txt"]),
+        (&["grüße/*", "notes.txt"], &["grüße/日本.txt", "notes.txt"]),
+        (&[], &["grüße/日本.txt", "images/deep/two.png", "images/one.png", "notes.txt"]),
+    ];
+    let clients = wishes.map(|(patterns, expected)| {
+        let out = Place::new();
+        let running = Running::start(&mut out.get_command(&server.url, patterns));
+        (out, running, expected)
+    });
+    for (out, running, expected) in clients {
+        running.finish().succeeded();
+        assert_eq!(out.received(), expected);
+        for name in expected {
+            let served = std::fs::read(place.repo().join(name)).unwrap();
+            assert!(served == std::fs::read(out.out().join(name)).unwrap(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_code_and_size_of_packets_delivers() {
+    for more in [
+        &["--code", "raptorq"][..],
+        &["--code", "none"],
+        &["--mtu", "9000"],
+        &["--mtu", "256"],
+        &["--group", "239.255.77.7"],
+    ] {
+        let place = Place::with(&[("a.bin", &noise(14, 300_000)), ("empty", b"")]);
+        let server = place.serve(more);
+        let got = place.get(&server.url, &["--json", "--fallback-after", "20"]);
+        assert_eq!(got.succeeded().event("done")["summary"]["unicast_blocks"], 0, "{more:?}");
+        place.assert_received("a.bin");
+        place.assert_received("empty");
+    }
+}
+
+#[test]
+fn it_delivers_over_ipv6() {
+    let place = Place::with(&[("a.bin", &noise(16, 300_000))]);
+    let script = format!(
+        "ip link set lo up; ip -6 route add local ff00::/8 dev lo table local
+         \"$UMBEL\" serve {repo} --state-dir {state} --interface lo --ipv6 >{url} &
+         while ! [ -s {url} ]; do sleep 0.02; done
+         eval \"$(sed 's/^umbel/\"$UMBEL\"/' {url}) -o {out} --no-fallback --json\"",
+        repo = place.repo().display(),
+        state = place.path().join("state").display(),
+        url = place.path().join("url").display(),
+        out = place.out().display(),
+    );
+    let Some(mut command) = in_namespace(&["--net"], &script) else { return };
+    let ran = Running::start(&mut command).finish();
+    assert_eq!(ran.succeeded().event("done")["summary"]["unicast_blocks"], 0);
+    place.assert_received("a.bin");
+}
+
+/// Answers every request with a body that follows from its path.
+fn web_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || listener.incoming().flatten().for_each(answer));
+    format!("http://{address}")
+}
+
+fn body(path: &str) -> Vec<u8> {
+    noise(path.len() as u64, 40_000 + path.len())
+}
+
+fn answer(mut stream: TcpStream) {
+    let mut request = Vec::new();
+    let mut byte = [0];
+    while !request.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
+        request.push(byte[0]);
+    }
+    let request = String::from_utf8_lossy(&request);
+    let body = body(request.split(' ').nth(1).unwrap_or_default());
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+}
+
+#[test]
+fn a_crawl_is_served_and_arrives_as_the_bodies() {
+    let place = Place::new();
+    let base = web_server();
+    let paths = ["/one", "/pictures/two.png", "/query?a=b"];
+    let crawl = Command::new("wget")
+        .args(["--quiet", "--no-config", "--no-proxy", "--tries=1", "--output-document=/dev/null"])
+        .arg("--warc-file=crawl")
+        .args(paths.map(|path| format!("{base}{path}")))
+        .current_dir(place.path())
+        .stdin(Stdio::null())
+        .status();
+    match crawl {
+        Ok(status) => assert!(status.success(), "{status}"),
+        Err(error) => return eprintln!("SKIPPED: wget cannot be started: {error}"),
+    }
+    let mut serve = place.serve_command(&place.path().join("crawl.warc.gz"), &[]);
+    let server = Server::start(&mut serve);
+    let picture = format!("{base}/pictures/*");
+    let got = place.get(&server.url, &["--json", &picture]);
+    let item = got.succeeded().event("item");
+    assert_eq!(item["name"], format!("{base}/pictures/two.png"));
+    let path = item["path"].as_str().unwrap();
+    assert!(std::fs::read(path).unwrap() == body("/pictures/two.png"));
+
+    let rest = place.get(&server.url, &["--json"]);
+    assert_eq!(rest.succeeded().event("done")["summary"]["already_there"], 1);
+    for item in rest.json().iter().filter(|value| value["event"] == "item") {
+        let (name, path) = (item["name"].as_str().unwrap(), item["path"].as_str().unwrap());
+        assert!(std::path::Path::new(path).starts_with(place.out()), "{path}");
+        if let Some(asked) = name.strip_prefix(&base) {
+            assert!(std::fs::read(path).unwrap() == body(asked), "{name}");
+        }
+    }
+    assert_eq!(
+        rest.json()
+            .iter()
+            .filter(|v| v["event"] == "item" && v["name"].as_str().unwrap().starts_with(&base))
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn a_small_item_comes_promptly() {
+    let place = Place::with(&[("small", &noise(15, 1024))]);
+    let server = place.serve(&[]);
+    wait_for_digests(&server);
+    let took: Vec<_> = (0..5)
+        .map(|run| {
+            let out = place.path().join(format!("out-{run}"));
+            let mut command = umbel();
+            command.args(["get", &server.url, "-o"]).arg(out);
+            Running::start(&mut command).finish().succeeded().took
+        })
+        .collect();
+    eprintln!("1 KB on loopback, process and all: {took:?}");
+    // Much less in an optimised build on an idle machine; this says that nothing waits in vain.
+    assert!(took.iter().min().unwrap().as_millis() < 1_500, "{took:?}");
+}
