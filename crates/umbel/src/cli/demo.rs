@@ -180,7 +180,13 @@ impl Screen {
         }
     }
 
+    /// Takes the bars away, and leaves the lines above them.
     fn clear(&self) {
+        for Bar { bar, .. } in &self.bars {
+            // A bar that is not finished would be drawn once more when it is dropped.
+            bar.finish_and_clear();
+        }
+        // A terminal that has gone is no reason to fail.
         let _ = self.all.clear();
     }
 }
@@ -219,13 +225,15 @@ impl Watcher for Screen {
             scene.rate,
             scene.clients.len()
         ));
-        self.line(&match &scene.links {
-            Links::Namespaces => "each client is a host of its own, behind a link that loses packets".to_owned(),
-            Links::Loopback { reason } => format!(
-                "over the loopback interface, where each client loses packets on purpose: no emulated links, as {}",
-                plain(reason)
-            ),
-        });
+        match &scene.links {
+            Links::Namespaces => {
+                self.line("each client is a host of its own, behind a link that loses packets");
+            }
+            Links::Loopback { reason } => {
+                self.line("over the loopback interface; each client loses packets on purpose");
+                self.line(&format!("(no emulated links: {})", plain(reason)));
+            }
+        }
         for client in &scene.clients {
             let bar = self.all.add(ProgressBar::new(client.bytes()).with_style(style(UNDER_WAY)));
             bar.set_prefix(format!("{:<3} {:>2} % loss", client.name, client.loss_percent));
