@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod bench;
+pub(crate) mod everyone;
 pub(crate) mod files;
 pub(crate) mod process;
 

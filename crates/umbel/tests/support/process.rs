@@ -49,6 +49,17 @@ struct Said {
     stderr: String,
 }
 
+impl Said {
+    /// Keeps an event; of progress, only the last.
+    fn take(&mut self, event: Value) {
+        let progress = |event: &Value| event["event"] == "progress";
+        match self.events.last_mut() {
+            Some(last) if progress(last) && progress(&event) => *last = event,
+            _ => self.events.push(event),
+        }
+    }
+}
+
 /// A program with `--json`. Dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -70,7 +81,7 @@ impl Process {
         let readers = vec![
             listen(child.stdout.take().unwrap(), &heard, |said, line| {
                 let event = serde_json::from_str(line);
-                said.events.push(event.unwrap_or_else(|_| panic!("not JSON: {line}")));
+                said.take(event.unwrap_or_else(|_| panic!("not JSON: {line}")));
             }),
             listen(child.stderr.take().unwrap(), &heard, |said, line| {
                 said.stderr += line;
@@ -178,12 +189,16 @@ impl Process {
         }
     }
 
-    /// The most memory that it has had, in bytes.
-    pub(crate) fn peak_memory(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.id());
-        let status = std::fs::read_to_string(path).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.status.is_some() || self.child.try_wait().unwrap().is_some()
+    }
+
+    /// The most memory that it has had, in bytes; `None` once it has ended.
+    pub(crate) fn peak_memory(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).ok()?;
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+        Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
     }
 }
 
