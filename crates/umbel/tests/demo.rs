@@ -1,4 +1,5 @@
 //! `umbel demo`, as a user runs it.
+#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -10,7 +11,7 @@ use serde_json::Value;
 use umbel_lab::Lab;
 
 /// Longest that a demonstration may take, in a debug build on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// Starts it with its own directory for temporary files.
 fn start(arguments: &[&str], temporary: &Path) -> Child {

@@ -47,7 +47,8 @@ pub(super) fn run(args: DemoArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let options = DemoOptions { dir, rate, loopback };
     let mut screen = Screen::new(output.clone(), signals::watch()?);
     let outcome = demo::run(&options, &mut screen);
-    screen.clear();
+    // `^C` on the screen is in the way of clearing it, and how far it was is worth a look then.
+    screen.end(outcome.is_ok());
     let outcome = outcome?;
     tell(&outcome, output);
     output.note("");
@@ -180,11 +181,10 @@ impl Screen {
         }
     }
 
-    /// Takes the bars away, and leaves the lines above them.
-    fn clear(&self) {
-        for Bar { bar, .. } in &self.bars {
-            // A bar that is not finished would be drawn once more when it is dropped.
-            bar.finish_and_clear();
+    /// Ends the picture: takes the bars away, or leaves them as they are.
+    fn end(&self, clear: bool) {
+        if !clear {
+            return self.bars.iter().for_each(|Bar { bar, .. }| bar.abandon());
         }
         // A terminal that has gone is no reason to fail.
         let _ = self.all.clear();
