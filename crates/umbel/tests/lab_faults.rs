@@ -29,7 +29,7 @@ fn clients_that_join_in_the_middle_get_everything_and_share_what_they_can() {
         std::thread::sleep(Duration::from_millis(600));
     }
     for client in &mut clients {
-        let summary = bench.check_all(client, Duration::from_secs(60));
+        let summary = bench.check_all(client, Duration::from_mins(1));
         assert_eq!(number(&summary, "unicast_blocks"), 0);
     }
     // The last missed 1.2 s of 2.4 s: half of the file is sent twice, not three times.
@@ -46,7 +46,7 @@ fn overlapping_subsets_are_each_received_and_shared() {
     let mut first = bench.get("h2", &server.url, &["a/**", "b/**"]);
     let mut second = bench.get("h3", &server.url, &["b/**", "c/**"]);
     let mut third = bench.get("h4", &server.url, &["*/1"]);
-    let soon = Duration::from_secs(60);
+    let soon = Duration::from_mins(1);
     bench.check(&mut first, soon, |name| !name.starts_with('c'));
     bench.check(&mut second, soon, |name| !name.starts_with('a'));
     bench.check(&mut third, soon, |name| name.ends_with('1'));
@@ -66,7 +66,7 @@ fn a_client_that_is_killed_and_started_again_gets_only_what_it_lacks() {
     bench.wait_until_stored(&client, size / 2);
     client.process.kill();
     let mut client = bench.get("h2", &server.url, EVERYTHING);
-    let summary = bench.check_all(&mut client, Duration::from_secs(60));
+    let summary = bench.check_all(&mut client, Duration::from_mins(1));
     assert_eq!((number(&summary, "items"), number(&summary, "already_there")), (1, 1));
     let again = number(&summary, "packets");
     assert!(again < packets * 6 / 10, "half was stored, but {again} of {packets} packets came");
@@ -87,7 +87,7 @@ fn clients_of_a_server_that_is_killed_finish_with_the_next() {
     let mut next = bench.serve(&["--rate", "20M"]);
     assert_eq!(next.url, server.url);
     for client in &mut clients {
-        bench.check_all(client, Duration::from_secs(60));
+        bench.check_all(client, Duration::from_mins(1));
     }
     let sent = number(&next.stop(), "bytes");
     assert!(sent < size * 8 / 10, "a third was there, but the next server sent {sent} of {size}");
@@ -120,7 +120,7 @@ fn a_firewall_makes_a_client_go_on_by_unicast_and_its_end_brings_multicast_back(
     sh(host, "nft delete table inet block");
     let back = |event: &Value| event["message"] == "multicast works again";
     client.process.wait_for("multicast works again", SOON, back);
-    let summary = bench.check_all(&mut client, Duration::from_secs(60));
+    let summary = bench.check_all(&mut client, Duration::from_mins(1));
     assert!(number(&summary, "unicast_blocks") > 0 && number(&summary, "packets") > 0, "{summary}");
 }
 
@@ -132,7 +132,7 @@ fn an_altered_symbol_never_gets_into_the_output() {
         let bench = Bench::new(&lab, &[("large", 3 * MB), ("small", 20_000)]);
         let server = bench.serve(&[&["--rate", "30M"], family].concat());
         let mut client = bench.get("h2", &server.url, EVERYTHING);
-        bench.check_all(&mut client, Duration::from_secs(60));
+        bench.check_all(&mut client, Duration::from_mins(1));
         let notes = client.process.events("note");
         let noticed = |note: &Value| note["message"].as_str().unwrap().contains("damaged");
         assert!(notes.iter().any(noticed), "nothing was altered, so this tests nothing");

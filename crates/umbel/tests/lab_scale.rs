@@ -22,7 +22,7 @@ fn forty_clients_that_start_at_once_get_everything() {
         .map(|n| bench.get_as("h2", &format!("client {n}"), &server.url, EVERYTHING))
         .collect();
     for client in &mut clients {
-        bench.check_all(client, Duration::from_secs(60));
+        bench.check_all(client, Duration::from_mins(1));
     }
     let sent = server.stop()["bytes"].as_u64().unwrap();
     assert!(sent < 10 * 360_000, "40 clients cost {sent} bytes");
@@ -36,7 +36,7 @@ fn two_thousand_small_files_arrive() {
     let bench = Bench::new(&lab, &plan);
     let server = bench.serve(&["--rate", "50M"]);
     let mut client = bench.get("h2", &server.url, EVERYTHING);
-    let summary = bench.check_all(&mut client, Duration::from_secs(60));
+    let summary = bench.check_all(&mut client, Duration::from_mins(1));
     assert_eq!(summary["items"], 2000);
 }
 
@@ -60,7 +60,7 @@ fn clients_behind_a_router_get_everything() {
         lab.route_multicast("h1", group(server.process.events("serving")[0]["channel"].as_str()))
             .unwrap();
         for mut client in ["h2", "h3"].map(|host| bench.get(host, &server.url, EVERYTHING)) {
-            let summary = bench.check_all(&mut client, Duration::from_secs(60));
+            let summary = bench.check_all(&mut client, Duration::from_mins(1));
             assert_eq!(summary["unicast_blocks"], 0, "{summary}");
         }
     }
@@ -89,7 +89,7 @@ fn loss_on_the_link_of_the_server_is_repaired_for_all_at_once() {
     }
     lab.set_link("h1", "sw", Impairment::none().loss(0.1)).unwrap();
     for client in &mut clients {
-        bench.check_all(client, Duration::from_secs(60));
+        bench.check_all(client, Duration::from_mins(1));
     }
     // A ninth more would do; a repair for each of the four would be four ninths.
     let sent = server.stop()["bytes"].as_u64().unwrap();

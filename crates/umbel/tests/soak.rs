@@ -18,7 +18,7 @@ use umbel_lab::Impairment;
 
 const MB: u64 = 1_000_000;
 const GIB: u64 = 1 << 30;
-const MINUTES: Duration = Duration::from_secs(600);
+const MINUTES: Duration = Duration::from_mins(10);
 
 /// Serves all losses to so many clients, over both families.
 fn every_loss(clients: usize) {

@@ -26,7 +26,7 @@ pub(crate) fn everyone_gets_everything(clients: usize, loss: f64, family: &[&str
     let mut running: Vec<_> =
         (0..clients).map(|client| bench.get(&host(client), &server.url, EVERYTHING)).collect();
     for client in &mut running {
-        let summary = bench.check_all(client, Duration::from_secs(60));
+        let summary = bench.check_all(client, Duration::from_mins(1));
         assert_eq!(summary["items"], 5);
         assert!(summary["packets"].as_u64() > Some(0), "nothing came by multicast: {summary}");
     }

@@ -1,5 +1,6 @@
 //! A program under test: its events, its standard error and its end.
 
+use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,21 +12,28 @@ use serde_json::Value;
 
 /// What every program of a test has said, for messages of failure.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Logs(Arc<Mutex<Vec<(String, Arc<Heard>)>>>);
+pub(crate) struct Logs(Arc<Mutex<Vec<Log>>>);
+
+/// What one program has said.
+#[derive(Debug)]
+struct Log {
+    label: String,
+    heard: Arc<Heard>,
+}
 
 impl Logs {
     /// The last that each program said.
     pub(crate) fn dump(&self) -> String {
         let mut text = String::new();
-        for (label, heard) in self.0.lock().unwrap().iter() {
+        for Log { label, heard } in self.0.lock().unwrap().iter() {
             let said = heard.said.lock().unwrap();
-            text += &format!("\n--- {label}: {} events, the last:\n", said.events.len());
-            for event in said.events.iter().rev().take(5).rev() {
-                text += &format!("{event}\n");
-            }
+            let last: Vec<_> =
+                said.events.iter().rev().take(5).rev().map(Value::to_string).collect();
             let skipped = said.stderr.chars().count().saturating_sub(4000);
-            text += &format!("--- {label}: standard error:\n");
-            text.extend(said.stderr.chars().skip(skipped));
+            let stderr: String = said.stderr.chars().skip(skipped).collect();
+            let (count, last) = (said.events.len(), last.join("\n"));
+            write!(text, "\n--- {label}: {count} events, the last:\n{last}\n").unwrap();
+            write!(text, "--- {label}: standard error:\n{stderr}").unwrap();
         }
         text
     }
@@ -77,7 +85,7 @@ impl Process {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let heard = Arc::new(Heard::default());
-        logs.0.lock().unwrap().push((label.to_owned(), heard.clone()));
+        logs.0.lock().unwrap().push(Log { label: label.to_owned(), heard: heard.clone() });
         let readers = vec![
             listen(child.stdout.take().unwrap(), &heard, |said, line| {
                 let event = serde_json::from_str(line);
