@@ -1,10 +1,14 @@
 //! What is wrong is said in one line, with what to do; nothing else is disturbed by it.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod local_support;
 
-use std::io::Write;
+use std::fs::Permissions;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -204,8 +208,7 @@ fn a_port_that_is_taken_is_named() {
 #[test]
 fn a_path_that_cannot_be_served_is_named() {
     let place = Place::with(&[("a", b"a")]);
-    let serve =
-        |path: &std::path::Path| Running::start(&mut place.serve_command(path, &[])).finish();
+    let serve = |path: &Path| Running::start(&mut place.serve_command(path, &[])).finish();
     let gone = place.path().join("gone");
     serve(&gone).failed_with(&["gone", "No such file"]);
     let fifo = place.path().join("fifo");
@@ -213,18 +216,9 @@ fn a_path_that_cannot_be_served_is_named() {
     serve(&fifo).failed_with(&["fifo", "neither a directory nor a file"]);
     serve("/dev/null".as_ref()).failed_with(&["/dev/null", "neither"]);
 
-    let secret = place.path().join("secret");
-    std::fs::create_dir(&secret).unwrap();
-    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0)).unwrap();
-    if std::fs::read_dir(&secret).is_ok() {
-        eprintln!("SKIPPED: root reads every directory");
-    } else {
-        serve(&secret).failed_with(&["secret", "denied"]);
-    }
-
     let file = place.path().join("file");
     std::fs::write(&file, "no key").unwrap();
-    let with_state = |state: &std::path::Path| {
+    let with_state = |state: &Path| {
         let mut command = umbel();
         command.arg("serve").arg(place.repo()).arg("--state-dir").arg(state);
         Running::start(&mut command).finish()
@@ -235,6 +229,58 @@ fn a_path_that_cannot_be_served_is_named() {
     std::fs::create_dir(&corrupt).unwrap();
     std::fs::write(corrupt.join("identity.pem"), "no key").unwrap();
     with_state(&corrupt).failed_with(&["identity.pem", "remove it"]);
+}
+
+/// Makes a command run as somebody who is not root, to whom permissions matter, and lets him
+/// into the place.
+fn as_nobody<'a>(place: &Place, command: &'a mut Command) -> &'a mut Command {
+    if nix::unistd::geteuid().is_root() {
+        let all = Permissions::from_mode(0o777);
+        std::fs::set_permissions(place.path(), all).unwrap();
+        command.uid(65_534).gid(65_534);
+    }
+    command
+}
+
+#[test]
+fn what_must_not_be_read_is_named_and_the_rest_served() {
+    let place = Place::with(&[("a", b"alpha"), ("closed/x", b"x"), ("secret", b"s")]);
+    let close =
+        |path: &Path| std::fs::set_permissions(path, Permissions::from_mode(0o000)).unwrap();
+    close(&place.repo().join("secret"));
+    close(&place.repo().join("closed"));
+    let mut command = place.serve_command(&place.repo(), &[]);
+    let server = Running::start(as_nobody(&place, &mut command));
+    local_support::wait_until("a URL", || server.stdout().contains("umbel get"));
+    let stderr = server.stderr();
+    assert!(stderr.contains("closed") && stderr.contains("denied"), "{stderr}");
+    let stdout = server.stdout();
+    let url = stdout.split('\'').nth(1).unwrap();
+    let got = place.get(url, &[]);
+    assert_eq!(std::fs::read(place.out().join("a")).unwrap(), b"alpha");
+    // Found when it is listed or when it is read.
+    if !stderr.contains("secret") {
+        got.failed_with(&["secret", "denied"]);
+    }
+
+    close(&place.repo());
+    let mut command = place.serve_command(&place.repo(), &[]);
+    let ran = Running::start(as_nobody(&place, &mut command)).finish();
+    ran.failed_with(&["repo", "denied"]);
+    std::fs::set_permissions(place.repo(), Permissions::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(place.repo().join("closed"), Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn what_must_not_be_written_is_told() {
+    let place = Place::with(&[("a", b"alpha")]);
+    let server = place.serve(&[]);
+    std::fs::create_dir(place.out()).unwrap();
+    std::fs::set_permissions(place.out(), Permissions::from_mode(0o555)).unwrap();
+    let mut command = place.get_command(&server.url, &[]);
+    let ran = Running::start(as_nobody(&place, &mut command)).finish();
+    ran.failed_with(&["out", "denied"]);
+    assert_eq!(place.received(), [""; 0]);
 }
 
 #[test]
@@ -510,7 +556,6 @@ fn a_reader_that_goes_away_ends_a_list_quietly() {
     let mut list = list.spawn().unwrap();
     drop(list.stdout.take());
     let output = list.wait_with_output().unwrap();
-    let _ = std::io::stderr().flush();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!stderr.contains("panicked"), "{stderr}");
 }

@@ -1,4 +1,5 @@
 //! The rules that every command keeps: help, exit codes, where output goes, the configuration.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod local_support;
 
@@ -95,6 +96,11 @@ fn people_read_standard_error_and_a_pipe_sees_no_progress() {
     assert!(!got.stderr.contains(['\r', '\u{1b}']), "{:?}", got.stderr);
     let lines: Vec<&str> = got.stderr.lines().collect();
     assert!(matches!(lines.as_slice(), [line] if line.starts_with("1 items")), "{lines:?}");
+
+    // Nor do logs bring colours.
+    let logged = place.get(&server.url, &["-vvv"]);
+    assert!(logged.succeeded().stderr.contains("TRACE"), "{logged:?}");
+    assert!(!logged.stderr.contains('\u{1b}'), "{:?}", logged.stderr);
 
     let quiet = place.get(&server.url, &["--quiet"]);
     assert_eq!((quiet.succeeded().stdout.as_str(), quiet.stderr.as_str()), ("", ""));

@@ -1,4 +1,5 @@
 //! Transfers on loopback: interrupted, resumed, repeated, and of files that change meanwhile.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod local_support;
 
@@ -42,12 +43,27 @@ fn an_interrupted_get_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_get_that_finds_no_server_can_be_interrupted() {
+    let place = Place::new();
+    let dead = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let pin = local_support::FOREIGN_PIN;
+    let url = format!("umbel://{}/?pin={pin}", dead.local_addr().unwrap());
+    let client = Running::start(&mut place.get_command(&url, &[]));
+    wait_until("an output directory", || place.out().is_dir());
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    client.interrupt();
+    let ran = client.finish();
+    ran.failed_with(&["interrupted"]);
+    assert!(ran.took.as_secs() < 4, "{ran:?}");
+}
+
+#[test]
 fn a_killed_get_goes_on_where_it_was_and_says_so() {
     let place = Place::with(&[("big.bin", &noise(2, 2_000_000))]);
     let server = place.serve(&["--rate", "8M"]);
     let client = Running::start(&mut place.get_command(&server.url, &[]));
     wait_until("a part of the item", || has_begun(&place, "big.bin"));
-    std::thread::sleep(std::time::Duration::from_millis(1000));
+    std::thread::sleep(std::time::Duration::from_secs(1));
     drop(client);
     let second = place.get(&server.url, &[]);
     assert!(second.succeeded().stderr.contains("were there"), "{second:?}");
@@ -176,7 +192,8 @@ fn several_clients_get_what_each_wants() {
         ("notes.txt", b"notes"),
         ("grüße/日本.txt", "ü".as_bytes()),
     ]);
-    let server = place.serve(&["--rate", "50M"]);
+    // A group of any source: the interface follows from the session alone.
+    let server = place.serve(&["--rate", "50M", "--group", "239.255.77.8"]);
     let wishes: [(&[&str], &[&str]); 4] = [
         (&["images/**"], &["images/deep/two.png", "images/one.png"]),
         (&["*.txt"], &["notes.txt"]),
@@ -189,7 +206,8 @@ fn several_clients_get_what_each_wants() {
         (out, running, expected)
     });
     for (out, running, expected) in clients {
-        running.finish().succeeded();
+        let got = running.finish();
+        assert!(!got.succeeded().stderr.contains("no multicast"), "{got:?}");
         assert_eq!(out.received(), expected);
         for name in expected {
             let served = std::fs::read(place.repo().join(name)).unwrap();

@@ -84,6 +84,10 @@ fn option(
     let text = match value {
         toml::Value::Boolean(true) => return Ok(vec![flag]),
         toml::Value::Boolean(false) => return Ok(Vec::new()),
+        // `verbose = 2` is `-vv`.
+        toml::Value::Integer(times) if key == "verbose" => {
+            return Ok(vec![flag; usize::try_from(*times).unwrap_or(0).min(3)]);
+        }
         toml::Value::String(text) => text.clone(),
         toml::Value::Array(values) => {
             let mut all = Vec::new();
@@ -129,6 +133,13 @@ mod tests {
     fn options_of_the_file_stand_before_those_of_the_command_line() {
         let args = expand_with("[serve]\nrate = \"5M\"", &["umbel", "serve", "dir"]).unwrap();
         assert_eq!(args, ["umbel", "serve", "--rate=5M", "dir"]);
+    }
+
+    #[test]
+    fn flags_are_given_as_often_as_the_file_says() {
+        let args =
+            expand_with("verbose = 2\njson = true\nquiet = false", &["umbel", "ls", "u", "p"]);
+        assert_eq!(args.unwrap(), ["umbel", "ls", "--json", "--verbose", "--verbose"]);
     }
 
     #[test]

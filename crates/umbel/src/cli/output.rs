@@ -154,7 +154,10 @@ mod tests {
     #[test]
     fn an_error_is_one_line_that_says_nothing_twice() {
         let inner = anyhow::anyhow!("no\nroom");
-        assert_eq!(one_line(&inner.context("cannot write: no room").context("x")), "x: cannot write: no room");
+        assert_eq!(
+            one_line(&inner.context("cannot write: no room").context("x")),
+            "x: cannot write: no room"
+        );
         assert_eq!(one_line(&anyhow::anyhow!("b").context("a")), "a: b");
     }
 }

@@ -315,6 +315,19 @@ impl GetHost {
         }
     }
 
+    /// Takes what the session's and the sink's threads tell.
+    fn hear(&mut self, now: Instant, engine: &mut Client) {
+        while let Ok(event) = self.inside.line.try_recv() {
+            match event {
+                Outer::Session(number, event) if number == self.number => {
+                    self.on_session_event(now, engine, event);
+                }
+                Outer::Session(..) => {}
+                Outer::Sink(event) => self.on_sink_event(now, engine, event),
+            }
+        }
+    }
+
     fn fail_item(&mut self, toi: Toi, reason: &str) {
         if let Some(name) = self.items.fail(toi, reason) {
             self.observer.failed(&name, reason);
@@ -465,6 +478,9 @@ impl Host<Client> for GetHost {
     fn event(&mut self, now: Instant, engine: &mut Client, io: &mut Io, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Welcome { channel, rate_bits_per_s, .. } => {
+                // Messages do not come the same way as the session's own events: that it is
+                // open, and on which address, was told before and may not have been heard.
+                self.hear(now, engine);
                 self.open_receiver(io, channel, rate_bits_per_s);
             }
             ReceiverEvent::Refused { reason } | ReceiverEvent::Failed { reason, .. } => {
@@ -504,15 +520,7 @@ impl Host<Client> for GetHost {
     }
 
     fn woken(&mut self, now: Instant, engine: &mut Client, _io: &mut Io) {
-        while let Ok(event) = self.inside.line.try_recv() {
-            match event {
-                Outer::Session(number, event) if number == self.number => {
-                    self.on_session_event(now, engine, event);
-                }
-                Outer::Session(..) => {}
-                Outer::Sink(event) => self.on_sink_event(now, engine, event),
-            }
-        }
+        self.hear(now, engine);
         self.store_unicast(now, engine);
         self.finished |= self.items.all_settled() && engine.outstanding() == 0;
         self.stats = engine.stats();

@@ -16,16 +16,16 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(50);
 
 /// A pin that no server has.
-pub const FOREIGN_PIN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+pub(crate) const FOREIGN_PIN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 /// The binary under test, with nothing of the environment that would change what it does.
-pub fn umbel() -> Command {
+pub(crate) fn umbel() -> Command {
     clean(Command::new(env!("CARGO_BIN_EXE_umbel")))
 }
 
 /// A shell in a namespace of its own, in which `$UMBEL` is the binary under test; `None`, with
 /// a line that says so, where that is not permitted.
-pub fn in_namespace(flags: &[&str], script: &str) -> Option<Command> {
+pub(crate) fn in_namespace(flags: &[&str], script: &str) -> Option<Command> {
     let unshare = || {
         let mut command = clean(Command::new("unshare"));
         // Whatever the script starts ends with it.
@@ -50,17 +50,17 @@ fn clean(mut command: Command) -> Command {
 
 /// What came of a command.
 #[derive(Debug)]
-pub struct Ran {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
-    pub took: Duration,
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) took: Duration,
 }
 
 impl Ran {
     /// The one line with which a command that failed ends.
     #[track_caller]
-    pub fn failed_with(&self, words: &[&str]) -> &str {
+    pub(crate) fn failed_with(&self, words: &[&str]) -> &str {
         assert_eq!(self.code, Some(1), "{self:?}");
         let errors: Vec<&str> = self.stderr.lines().filter(|l| l.starts_with("umbel: ")).collect();
         let &[line] = errors.as_slice() else { panic!("not one line of error: {self:?}") };
@@ -74,7 +74,7 @@ impl Ran {
 
     /// Exits with 2, as for bad usage, and says these words.
     #[track_caller]
-    pub fn misused(&self, words: &[&str]) {
+    pub(crate) fn misused(&self, words: &[&str]) {
         assert_eq!(self.code, Some(2), "{self:?}");
         for word in words {
             assert!(self.stderr.contains(word), "`{word}` is not in: {}", self.stderr);
@@ -83,14 +83,14 @@ impl Ran {
     }
 
     #[track_caller]
-    pub fn succeeded(&self) -> &Ran {
+    pub(crate) fn succeeded(&self) -> &Ran {
         assert_eq!(self.code, Some(0), "{self:?}");
         self
     }
 
     /// Standard output as one JSON object per line.
     #[track_caller]
-    pub fn json(&self) -> Vec<Value> {
+    pub(crate) fn json(&self) -> Vec<Value> {
         let line = |line| match serde_json::from_str(line) {
             Ok(value @ Value::Object(_)) => value,
             other => panic!("`{line}` is no JSON object: {other:?}"),
@@ -100,7 +100,7 @@ impl Ran {
 
     /// The last JSON object of this event.
     #[track_caller]
-    pub fn event(&self, name: &str) -> Value {
+    pub(crate) fn event(&self, name: &str) -> Value {
         let found = self.json().into_iter().rfind(|value| value["event"] == name);
         found.unwrap_or_else(|| panic!("no `{name}` in {self:?}"))
     }
@@ -108,7 +108,7 @@ impl Ran {
 
 /// A command under way; killed when dropped.
 #[derive(Debug)]
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     started: Instant,
     stdout: Arc<Mutex<String>>,
@@ -117,7 +117,7 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn start(command: &mut Command) -> Running {
+    pub(crate) fn start(command: &mut Command) -> Running {
         let started = Instant::now();
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a child");
@@ -129,31 +129,31 @@ impl Running {
         Running { child, started, stdout, stderr, readers }
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn stderr(&self) -> String {
+    pub(crate) fn stderr(&self) -> String {
         self.stderr.lock().unwrap().clone()
     }
 
-    pub fn stdout(&self) -> String {
+    pub(crate) fn stdout(&self) -> String {
         self.stdout.lock().unwrap().clone()
     }
 
-    pub fn is_over(&mut self) -> bool {
+    pub(crate) fn is_over(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
     /// As Ctrl-C does.
-    pub fn interrupt(&self) {
+    pub(crate) fn interrupt(&self) {
         let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     }
 
     /// Waits for its end.
     #[track_caller]
-    pub fn finish(mut self) -> Ran {
+    pub(crate) fn finish(mut self) -> Ran {
         let deadline = self.started + PATIENCE;
         let status: ExitStatus = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -191,13 +191,13 @@ fn collect(pipe: impl Read + Send + 'static, into: &Arc<Mutex<String>>) -> JoinH
 
 /// Runs `umbel` with arguments.
 #[track_caller]
-pub fn run<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Ran {
+pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Ran {
     Running::start(umbel().args(args)).finish()
 }
 
 /// Waits until something is so.
 #[track_caller]
-pub fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is() {
         assert!(Instant::now() < deadline, "never: {what}");
@@ -206,7 +206,7 @@ pub fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
 }
 
 /// A UDP port for a data channel that no other test takes: below the ephemeral ones.
-pub fn channel_port() -> u16 {
+pub(crate) fn channel_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = (std::process::id() * 37 % 12_000) as u16;
     20_000 + (start + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000
@@ -214,19 +214,19 @@ pub fn channel_port() -> u16 {
 
 /// A directory for one test: `repo` is served, `out` receives, `state` has the key.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     dir: tempfile::TempDir,
 }
 
 impl Place {
-    pub fn new() -> Place {
+    pub(crate) fn new() -> Place {
         let place = Place { dir: tempfile::tempdir().unwrap() };
         std::fs::create_dir(place.repo()).unwrap();
         place
     }
 
     /// A place that serves these files.
-    pub fn with(files: &[(&str, &[u8])]) -> Place {
+    pub(crate) fn with(files: &[(&str, &[u8])]) -> Place {
         let place = Place::new();
         for (name, bytes) in files {
             let path = place.repo().join(name);
@@ -236,20 +236,20 @@ impl Place {
         place
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    pub fn repo(&self) -> PathBuf {
+    pub(crate) fn repo(&self) -> PathBuf {
         self.path().join("repo")
     }
 
-    pub fn out(&self) -> PathBuf {
+    pub(crate) fn out(&self) -> PathBuf {
         self.path().join("out")
     }
 
     /// `umbel serve` of a path on loopback, on ports of its own.
-    pub fn serve_command(&self, path: &Path, more: &[&str]) -> Command {
+    pub(crate) fn serve_command(&self, path: &Path, more: &[&str]) -> Command {
         let mut command = umbel();
         command.arg("serve").arg(path).arg("--state-dir").arg(self.path().join("state"));
         for (flag, value) in [
@@ -267,25 +267,25 @@ impl Place {
 
     /// Serves `repo`.
     #[track_caller]
-    pub fn serve(&self, more: &[&str]) -> Server {
+    pub(crate) fn serve(&self, more: &[&str]) -> Server {
         Server::start(&mut self.serve_command(&self.repo(), more))
     }
 
     /// `umbel get` into `out`.
-    pub fn get_command(&self, url: &str, more: &[&str]) -> Command {
+    pub(crate) fn get_command(&self, url: &str, more: &[&str]) -> Command {
         let mut command = umbel();
         command.arg("get").arg(url).arg("-o").arg(self.out()).args(more);
         command
     }
 
     #[track_caller]
-    pub fn get(&self, url: &str, more: &[&str]) -> Ran {
+    pub(crate) fn get(&self, url: &str, more: &[&str]) -> Ran {
         Running::start(&mut self.get_command(url, more)).finish()
     }
 
     /// Whether an item has arrived as it is served.
     #[track_caller]
-    pub fn assert_received(&self, name: &str) {
+    pub(crate) fn assert_received(&self, name: &str) {
         let served = std::fs::read(self.repo().join(name)).unwrap();
         let received =
             std::fs::read(self.out().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -293,7 +293,7 @@ impl Place {
     }
 
     /// Every path below `out`, sorted.
-    pub fn received(&self) -> Vec<String> {
+    pub(crate) fn received(&self) -> Vec<String> {
         fn walk(dir: &Path, root: &Path, found: &mut Vec<String>) {
             for entry in std::fs::read_dir(dir).into_iter().flatten() {
                 let path = entry.unwrap().path();
@@ -314,17 +314,17 @@ impl Place {
 
 /// A running `umbel serve --json`; killed when dropped.
 #[derive(Debug)]
-pub struct Server {
-    pub running: Running,
-    pub url: String,
+pub(crate) struct Server {
+    pub(crate) running: Running,
+    pub(crate) url: String,
     /// The data channel, such as `232.1.2.3:7702@127.0.0.1`.
-    pub channel: String,
-    pub serving: Value,
+    pub(crate) channel: String,
+    pub(crate) serving: Value,
 }
 
 impl Server {
     #[track_caller]
-    pub fn start(command: &mut Command) -> Server {
+    pub(crate) fn start(command: &mut Command) -> Server {
         let mut running = Running::start(command.arg("--json"));
         wait_until("a server that says where it serves", || {
             assert!(!running.is_over(), "{}", running.stderr());
@@ -337,18 +337,18 @@ impl Server {
     }
 
     /// The session endpoint's address.
-    pub fn address(&self) -> std::net::SocketAddr {
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
         self.url.trim_start_matches("umbel://").split('/').next().unwrap().parse().unwrap()
     }
 
     /// The group and port of the data channel.
-    pub fn group(&self) -> std::net::SocketAddr {
+    pub(crate) fn group(&self) -> std::net::SocketAddr {
         self.channel.split('@').next().unwrap().parse().unwrap()
     }
 }
 
 /// Bytes that no compressor and no other seed makes alike.
-pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
         // xorshift64
