@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use umbel_net::session::{Host, SessionUrl};
 
 use super::output::Output;
@@ -17,7 +16,7 @@ use crate::doctor::{self, Finding, HostRequest, Verdict};
   umbel doctor 'umbel://192.0.2.2:7700/?pin=…'      check the path from a server, too
 
 Exits with 0 if nothing is a problem. As root it sees more: firewall rules, queriers.")]
-pub struct DoctorArgs {
+pub(super) struct DoctorArgs {
     /// The URL that `umbel serve` printed
     #[arg(value_name = "URL")]
     url: Option<String>,
@@ -31,45 +30,90 @@ pub struct DoctorArgs {
 }
 
 /// Runs the command.
-pub(super) fn run(args: DoctorArgs, output: &Output) -> anyhow::Result<ExitCode> {
-    let DoctorArgs { url, interface, quick } = args;
-    let url: Option<SessionUrl> = url
-        .map(|url| url.parse().with_context(|| format!("cannot read the URL `{url}`")))
-        .transpose()?;
-    let mut worst = Worst { problems: 0, warnings: 0 };
+///
+/// # Errors
+///
+/// If the URL cannot be read.
+pub(super) fn run(args: &DoctorArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let url: Option<SessionUrl> = args.url.as_deref().map(str::parse).transpose()?;
+    let mut count = Count::default();
     let mut report = |finding: Finding| {
-        worst.count(&finding);
-        output.result(finding.to_string());
+        count.add(&finding);
+        output.result(lines(&finding));
         output.json(&finding);
     };
-    let peer = url.as_ref().and_then(|url| match url.host {
-        Host::Ip(address) => Some(address),
-        Host::Zoned(..) | Host::Name(_) => None,
-    });
-    examine(interface.as_deref(), peer, quick, &mut report);
-    output.note(worst.summary());
-    Ok(ExitCode::from(u8::from(worst.problems > 0)))
+    match &url {
+        Some(url) => examine_path(args, url, &mut report),
+        None => examine_host(args, None, &mut report),
+    }
+    output.note(count.summary());
+    Ok(ExitCode::from(u8::from(count.problems > 0)))
 }
 
-fn examine(name: Option<&str>, peer: Option<IpAddr>, quick: bool, report: &mut dyn FnMut(Finding)) {
-    match doctor::find_interface(name, peer) {
+/// A sign, the check and what was found; on a second line what mends it.
+fn lines(finding: &Finding) -> String {
+    let sign = match finding.verdict {
+        Verdict::Ok => '✓',
+        Verdict::Warning => '!',
+        Verdict::Problem => '✗',
+        Verdict::Unknown => '?',
+    };
+    let mend = finding.mend.as_ref().map_or_else(String::new, |mend| format!("\n    → {mend}"));
+    format!("{sign} {}: {}{mend}", finding.check, finding.what)
+}
+
+fn examine_host(args: &DoctorArgs, peer: Option<IpAddr>, report: &mut dyn FnMut(Finding)) {
+    match doctor::find_interface(args.interface.as_deref(), peer) {
         Ok(interface) => {
-            let request =
-                HostRequest { await_querier: !quick, ..HostRequest::for_interface(&interface) };
-            doctor::examine_host(&request, report);
+            let request = HostRequest::for_interface(&interface);
+            doctor::examine_host(&HostRequest { await_querier: !args.quick, ..request }, report);
         }
         Err(finding) => report(finding),
     }
 }
 
+/// Checks this host for the server's channel, and then the path.
+fn examine_path(args: &DoctorArgs, url: &SessionUrl, report: &mut dyn FnMut(Finding)) {
+    let path = match doctor::Path::open(url) {
+        Ok(path) => path,
+        Err(finding) => {
+            report(finding);
+            let peer = match url.host {
+                Host::Ip(address) => Some(address),
+                Host::Zoned(..) | Host::Name(_) => None,
+            };
+            return examine_host(args, peer, report);
+        }
+    };
+    report(path.session());
+    let interface = match &args.interface {
+        Some(name) => doctor::find_interface(Some(name), None),
+        None => path.interface(),
+    };
+    let interface = match interface {
+        Ok(interface) => interface,
+        Err(finding) => return report(finding),
+    };
+    let request = HostRequest::for_channel(&interface, path.channel());
+    let request = HostRequest {
+        packet_len: path.packet_len().unwrap_or(request.packet_len),
+        rate: path.rate(),
+        await_querier: !args.quick,
+        ..request
+    };
+    doctor::examine_host(&request, report);
+    path.examine(&interface, report);
+}
+
 /// How many findings of each kind there were.
-struct Worst {
+#[derive(Default)]
+struct Count {
     problems: usize,
     warnings: usize,
 }
 
-impl Worst {
-    fn count(&mut self, finding: &Finding) {
+impl Count {
+    fn add(&mut self, finding: &Finding) {
         match finding.verdict {
             Verdict::Problem => self.problems += 1,
             Verdict::Warning => self.warnings += 1,

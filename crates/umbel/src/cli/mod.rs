@@ -95,7 +95,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Get(args) => get::run(args, &output),
         Command::Ls(args) => ls::run(args, &output),
         Command::Demo(args) => demo::run(args, &output),
-        Command::Doctor(args) => doctor::run(args, &output),
+        Command::Doctor(args) => doctor::run(&args, &output),
         Command::Lab(args) => lab::run(args, &output),
     };
     match result {

@@ -21,7 +21,7 @@
 //!
 //! # Validation
 //!
-//! `tests/doctor.rs` breaks each thing in a lab, looks for its finding, runs the command and
+//! `tests/doctor/` breaks each thing in a lab, looks for its finding, runs the command and
 //! looks again.
 
 mod bridge;
@@ -31,6 +31,7 @@ mod firewall;
 mod host;
 mod igmp;
 mod interface;
+mod path;
 mod querier;
 mod route;
 mod system;
@@ -43,6 +44,7 @@ use umbel_wire::Channel;
 
 pub use host::{HostRequest, examine_host};
 pub use interface::find as find_interface;
+pub use path::Path;
 
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -100,16 +102,10 @@ impl Finding {
 }
 
 impl fmt::Display for Finding {
-    /// A sign, the check and what was found; on a second line what mends it.
+    /// The check, what was found and what mends it, in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = match self.verdict {
-            Verdict::Ok => '✓',
-            Verdict::Warning => '!',
-            Verdict::Problem => '✗',
-            Verdict::Unknown => '?',
-        };
-        write!(f, "{sign} {}: {}", self.check, self.what)?;
-        self.mend.iter().try_for_each(|mend| write!(f, "\n    → {mend}"))
+        write!(f, "{}: {}", self.check, self.what)?;
+        self.mend.iter().try_for_each(|mend| write!(f, " → {mend}"))
     }
 }
 
@@ -140,10 +136,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_finding_reads_as_a_line_and_its_mend_as_another() {
+    fn a_finding_reads_as_a_line() {
         let finding = Finding::problem("interface", "eth0 is down").mend("ip link set dev eth0 up");
-        assert_eq!(finding.to_string(), "✗ interface: eth0 is down\n    → ip link set dev eth0 up");
-        assert_eq!(Finding::ok("mtu", "1500").to_string(), "✓ mtu: 1500");
+        assert_eq!(finding.to_string(), "interface: eth0 is down → ip link set dev eth0 up");
+        assert_eq!(Finding::ok("mtu", "1500").to_string(), "mtu: 1500");
         assert_eq!(
             serde_json::to_string(&Finding::unknown("querier", "not root")).unwrap(),
             r#"{"check":"querier","verdict":"unknown","what":"not root","mend":null}"#

@@ -1,0 +1,334 @@
+//! A client that wants nothing but probes: the repository's engine and a session.
+//!
+//! The packets are counted beside the engine, by [`Ear`]: the engine listens only from a request
+//! for a burst to its answer, which may overtake packets, as it does on wireless links that
+//! keep multicast back for a beacon.
+
+use std::net::{IpAddr, SocketAddr};
+use std::thread::JoinHandle;
+use std::time::{self, Duration};
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver as Inbox, Sender as Outbox};
+use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent};
+use umbel_engine::symbols::{BlockId, SymbolSink};
+use umbel_engine::units::Rate;
+use umbel_engine::{Instant, SessionId};
+use umbel_net::clock::Clock;
+use umbel_net::driver::{self, Driver, Host, Input, Io, Mailbox};
+use umbel_net::interface::Interface;
+use umbel_net::session::{ClientError, ClientEvent, ClientSession, ConnectOptions, SessionUrl};
+use umbel_wire::Channel;
+
+use super::burst::{Burst, Order};
+use super::ear::{Ear, Heard};
+
+/// How long the server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How long packets of a burst may come after the server said that it was sent, besides the
+/// session's round trip.
+const GRACE: Duration = Duration::from_millis(40);
+
+/// Name of the only session.
+const SESSION: SessionId = SessionId(0);
+
+/// What the scout has learnt when the server has admitted it.
+#[derive(Clone, Debug)]
+pub(super) struct Welcome {
+    pub(super) agent: String,
+    pub(super) channel: Channel,
+    pub(super) rate: Option<Rate>,
+    /// Round-trip time of the handshake.
+    pub(super) rtt: Duration,
+    pub(super) remote: SocketAddr,
+    /// This host's address on the way to the server.
+    pub(super) local: IpAddr,
+}
+
+/// Why the path cannot be looked at, or no further.
+#[derive(Debug)]
+pub(super) enum ScoutError {
+    /// There is no session, or no longer.
+    Session(ClientError),
+    /// The server does not admit this client.
+    Refused(String),
+    /// The server did not answer in time.
+    Silent(&'static str),
+    /// Something on this host failed.
+    Here(String),
+}
+
+/// What the engine's thread tells.
+enum Event {
+    Connected { rtt: Duration, remote: SocketAddr, local: IpAddr },
+    Welcome { agent: String, channel: Channel, rate: Option<Rate> },
+    Refused(String),
+    Page(Option<u16>),
+    Packet(Heard),
+    Probed { probe: u32, packets: u32 },
+    Disconnected(ClientError),
+}
+
+/// Keeps no symbols.
+struct NoSink;
+
+impl SymbolSink for NoSink {
+    fn store(&mut self, _block: BlockId, _esi: u32, _symbol: &[u8]) -> bool {
+        false
+    }
+
+    fn restore(&mut self, _block: BlockId) {}
+
+    fn rest(&mut self, _block: BlockId) {}
+}
+
+type Client = Receiver<NoSink>;
+
+/// A running client; ends when it is dropped.
+pub(super) struct Scout {
+    mailbox: Mailbox<ReceiverCommand>,
+    outbox: Outbox<Event>,
+    events: Inbox<Event>,
+    ear: Option<Ear>,
+    thread: Option<JoinHandle<()>>,
+    rtt: Duration,
+    next_probe: u32,
+}
+
+impl Scout {
+    /// Opens a session and waits until the server has admitted this client.
+    pub(super) fn start(url: &SessionUrl) -> Result<(Scout, Welcome), ScoutError> {
+        let here = |error: std::io::Error| ScoutError::Here(error.to_string());
+        let (mailbox, line) = driver::line().map_err(here)?;
+        let (outbox, events) = crossbeam_channel::unbounded();
+        let options = ConnectOptions { timeout: PATIENCE, ..ConnectOptions::default() };
+        let session = ClientSession::start(url, &options, {
+            let (mailbox, outbox) = (mailbox.clone(), outbox.clone());
+            move |event| forward(event, &mailbox, &outbox)
+        })
+        .map_err(ScoutError::Session)?;
+        let host = ScoutHost { session, events: outbox.clone() };
+        let config = ReceiverConfig {
+            agent: concat!("umbel-doctor/", env!("CARGO_PKG_VERSION")).to_owned(),
+            token: url.token.clone(),
+            ..ReceiverConfig::default()
+        };
+        let engine = Receiver::new(config, NoSink);
+        let driver = Driver::new(engine, host, Io::default(), Clock::new(), 1400, line);
+        mailbox.command(ReceiverCommand::Connected { session: SESSION });
+        let thread =
+            std::thread::Builder::new().name("umbel-doctor".to_owned()).spawn(move || match driver
+                .run()
+            {
+                Ok(host) => host.session.close(Duration::from_millis(100)),
+                Err(error) => tracing::warn!("{error}"),
+            });
+        let thread = Some(thread.map_err(here)?);
+        let mut scout = Scout {
+            mailbox,
+            outbox,
+            events,
+            ear: None,
+            thread,
+            rtt: Duration::ZERO,
+            next_probe: any_probe(),
+        };
+        let welcome = scout.await_welcome()?;
+        scout.rtt = welcome.rtt;
+        Ok((scout, welcome))
+    }
+
+    fn await_welcome(&self) -> Result<Welcome, ScoutError> {
+        let deadline = time::Instant::now() + PATIENCE + Duration::from_millis(500);
+        let mut connected = None;
+        loop {
+            match self.next(deadline)? {
+                Some(Event::Connected { rtt, remote, local }) => {
+                    connected = Some((rtt, remote, local));
+                }
+                Some(Event::Welcome { agent, channel, rate }) => {
+                    let (rtt, remote, local) =
+                        connected.ok_or(ScoutError::Silent("did not finish the handshake"))?;
+                    return Ok(Welcome { agent, channel, rate, rtt, remote, local });
+                }
+                Some(Event::Refused(reason)) => return Err(ScoutError::Refused(reason)),
+                Some(_) => {}
+                None => return Err(ScoutError::Silent("answers, but does not admit clients")),
+            }
+        }
+    }
+
+    /// The next event until `deadline`. What ends everything is an error.
+    fn next(&self, deadline: time::Instant) -> Result<Option<Event>, ScoutError> {
+        match self.events.recv_deadline(deadline) {
+            Ok(Event::Disconnected(error)) => Err(ScoutError::Session(error)),
+            Ok(event) => Ok(Some(event)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// UDP payload of the server's full data packets in bytes, if it offers anything.
+    pub(super) fn packet_len(&self) -> Option<u16> {
+        self.mailbox.command(ReceiverCommand::List {
+            query: 1,
+            patterns: Vec::new(),
+            cursor: 0,
+            limit: 1,
+        });
+        let deadline = time::Instant::now() + Duration::from_secs(1);
+        loop {
+            match self.next(deadline) {
+                Ok(Some(Event::Page(len))) => return len,
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+
+    /// Receives the channel by this interface from now on.
+    pub(super) fn listen_on(
+        &mut self,
+        interface: &Interface,
+        channel: Channel,
+        rate: Option<Rate>,
+    ) -> Result<(), ScoutError> {
+        let outbox = self.outbox.clone();
+        let ear = Ear::open(interface, channel, rate, move |heard| {
+            // The scout outlives its ear.
+            let _ = outbox.send(Event::Packet(heard));
+        });
+        self.ear = Some(ear.map_err(ScoutError::Here)?);
+        Ok(())
+    }
+
+    /// Has the server send a burst, and waits for it.
+    pub(super) fn burst(&mut self, order: Order) -> Result<Burst, ScoutError> {
+        let bursts = self.bursts(&[order])?;
+        bursts.into_iter().next().ok_or(ScoutError::Silent("does not send probe packets"))
+    }
+
+    /// Has the server send bursts one after the other, and waits for all.
+    pub(super) fn bursts(&mut self, orders: &[Order]) -> Result<Vec<Burst>, ScoutError> {
+        let first = self.next_probe;
+        self.next_probe = first.wrapping_add(orders.len() as u32);
+        let dropped_before = self.ear.as_ref().map_or(0, Ear::dropped);
+        let time = self.ask(first, orders);
+        let mut sent = vec![None; orders.len()];
+        let mut arrivals = vec![Vec::new(); orders.len()];
+        let mut deadline = time::Instant::now() + time;
+        loop {
+            let whole = |(sent, arrived): (&Option<u32>, &Vec<_>)| {
+                sent.is_some_and(|packets| arrived.len() >= packets as usize)
+            };
+            if sent.iter().zip(&arrivals).all(whole) {
+                break;
+            }
+            let Some(event) = self.next(deadline)? else { break };
+            let place = |probe: u32| probe.wrapping_sub(first) as usize;
+            match event {
+                Event::Packet(Heard { probe, index, at }) => {
+                    if let Some(list) = arrivals.get_mut(place(probe)) {
+                        list.push((index, at));
+                    }
+                }
+                Event::Probed { probe, packets } => {
+                    if let Some(entry) = sent.get_mut(place(probe)) {
+                        *entry = Some(packets);
+                    }
+                    if sent.iter().all(Option::is_some) {
+                        deadline = time::Instant::now() + GRACE + self.rtt;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let dropped = self.ear.as_ref().map_or(0, Ear::dropped).saturating_sub(dropped_before);
+        let bursts = sent.into_iter().zip(&arrivals).map(|(sent, arrivals)| {
+            let packets = sent.ok_or(ScoutError::Silent("does not send probe packets"))?;
+            let burst = Burst::new(packets, arrivals, dropped);
+            tracing::debug!("{burst:?}");
+            Ok(burst)
+        });
+        bursts.collect()
+    }
+
+    /// Asks for the bursts; gives how long all may take.
+    fn ask(&self, first: u32, orders: &[Order]) -> Duration {
+        let mut time = PATIENCE + 2 * self.rtt;
+        for (place, order) in (0..).zip(orders) {
+            let Order { packets, packet_len, rate } = *order;
+            time += order.time() + Duration::from_millis(30);
+            self.mailbox.command(ReceiverCommand::Probe {
+                probe: first.wrapping_add(place),
+                packets,
+                packet_len,
+                rate_bits_per_s: rate.bits_per_s(),
+            });
+        }
+        time
+    }
+}
+
+/// A number to begin with, unlikely to be that of another client that probes now.
+fn any_probe() -> u32 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish() as u32
+}
+
+impl Drop for Scout {
+    fn drop(&mut self) {
+        self.mailbox.put(Input::Stop);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the doctor's thread panicked");
+        }
+    }
+}
+
+/// Hands what happens on the session to the engine and to the scout.
+fn forward(event: ClientEvent, mailbox: &Mailbox<ReceiverCommand>, outbox: &Outbox<Event>) {
+    let event = match event {
+        ClientEvent::Connected { rtt, remote, local } => {
+            Event::Connected { rtt, remote, local: local.ip() }
+        }
+        ClientEvent::Message(bytes) => return mailbox.put(Input::Message(SESSION, bytes)),
+        ClientEvent::Disconnected { reason, .. } => Event::Disconnected(reason),
+        ClientEvent::Bulk { .. } | ClientEvent::BulkEnd { .. } => return,
+    };
+    // The scout may have gone.
+    let _ = outbox.send(event);
+}
+
+/// The engine's surroundings: without a socket, as the ear has one.
+struct ScoutHost {
+    session: ClientSession,
+    events: Outbox<Event>,
+}
+
+impl Host<Client> for ScoutHost {
+    fn post(&mut self, _session: SessionId, message: Bytes) {
+        // If the session has ended, its last event says so.
+        let _ = self.session.send(message);
+    }
+
+    fn event(&mut self, _now: Instant, _engine: &mut Client, _io: &mut Io, event: ReceiverEvent) {
+        let event = match event {
+            ReceiverEvent::Welcome { agent, channel, rate_bits_per_s, .. } => {
+                Event::Welcome { agent, channel, rate: Rate::from_bits_per_s(rate_bits_per_s) }
+            }
+            ReceiverEvent::Refused { reason } => Event::Refused(reason),
+            ReceiverEvent::Page { items, .. } => {
+                let header = umbel_wire::DataHeader::LEN as u16;
+                let symbol = items.first().map(|item| item.oti.symbol_len);
+                Event::Page(symbol.map(|symbol| symbol.saturating_add(header)))
+            }
+            ReceiverEvent::Failed { .. } => Event::Page(None),
+            ReceiverEvent::Probed { probe, packets } => Event::Probed { probe, packets },
+            _ => return,
+        };
+        // The scout may have gone.
+        let _ = self.events.send(event);
+    }
+}

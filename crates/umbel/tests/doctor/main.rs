@@ -1,0 +1,108 @@
+//! Breaks one thing after the other in a lab: `umbel doctor` must name it, and the command that
+//! it gives must mend it.
+//!
+//! - `host.rs`: what can be wrong on the host itself.
+//! - `path.rs`: what can be wrong on the path from a server.
+
+#![allow(clippy::unwrap_used)]
+
+mod host;
+mod path;
+
+use std::io::Write as _;
+use std::process::Output;
+
+use serde_json::Value;
+use umbel_lab::{Lab, Node, Topology};
+
+/// Builds the lab, or says on the real stderr why the test is skipped.
+fn lab(topology: &Topology) -> Option<Lab> {
+    if let Err(reason) = Lab::available() {
+        skip(&reason.to_string());
+        return None;
+    }
+    Some(Lab::up(topology).unwrap())
+}
+
+fn skip(reason: &str) {
+    let name = std::thread::current().name().unwrap_or("?").to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
+}
+
+/// Whether `nft` works in the lab; otherwise the test is skipped.
+fn has_nft(host: Node<'_>) -> bool {
+    let works =
+        host.command("nft").args(["list", "ruleset"]).output().is_ok_and(|o| o.status.success());
+    if !works {
+        skip("`nft` does not work here");
+    }
+    works
+}
+
+/// Runs a line of shell commands that must succeed.
+fn sh(host: Node<'_>, line: &str) {
+    let output = host.command("sh").args(["-e", "-c", line]).output().unwrap();
+    assert!(output.status.success(), "`{line}`: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What a run of the doctor found.
+#[derive(Debug)]
+struct Report {
+    findings: Vec<Finding>,
+    code: i32,
+}
+
+#[derive(Clone, Debug)]
+struct Finding {
+    check: String,
+    verdict: String,
+    what: String,
+    mend: Option<String>,
+}
+
+impl Report {
+    fn read(output: &Output) -> Report {
+        let findings = String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .map(|line| {
+                let value: Value = serde_json::from_str(line).unwrap();
+                let text = |key: &str| value[key].as_str().map(str::to_owned);
+                Finding {
+                    check: text("check").unwrap(),
+                    verdict: text("verdict").unwrap(),
+                    what: text("what").unwrap(),
+                    mend: text("mend"),
+                }
+            })
+            .collect();
+        Report { findings, code: output.status.code().unwrap() }
+    }
+
+    /// The findings of a check that are not `ok`.
+    fn complaints(&self, check: &str) -> Vec<&Finding> {
+        let mine = self.findings.iter().filter(|f| f.check == check);
+        mine.filter(|f| f.verdict != "ok").collect()
+    }
+
+    /// The complaint of this check and verdict whose text has `words`.
+    fn complaint(&self, check: &str, verdict: &str, words: &str) -> Finding {
+        let complaints = self.complaints(check);
+        let found = complaints.iter().find(|f| f.verdict == verdict && f.what.contains(words));
+        (*found.unwrap_or_else(|| panic!("no {verdict} of {check} with `{words}`: {self:#?}")))
+            .clone()
+    }
+
+    fn problems(&self) -> Vec<&Finding> {
+        self.findings.iter().filter(|f| f.verdict == "problem").collect()
+    }
+}
+
+/// Checks without waiting for a querier.
+fn doctor(host: Node<'_>, args: &[&str]) -> Report {
+    patient_doctor(host, &[&["--quick"], args].concat())
+}
+
+fn patient_doctor(host: Node<'_>, args: &[&str]) -> Report {
+    let mut command = host.command(env!("CARGO_BIN_EXE_umbel"));
+    Report::read(&command.args(["--json", "doctor"]).args(args).output().unwrap())
+}
