@@ -149,7 +149,7 @@ fn a_thousand_sessions_of_ten_gib_take_a_server_less_than_200_mb_of_memory() {
     std::thread::sleep(Duration::from_secs(5));
     let peak = server.process.peak_memory().unwrap();
     println!("1,000 sessions: {peak} bytes of memory");
-    let unfinished = |client: &&mut Client| !client.process.has_ended();
-    assert_eq!(clients.iter_mut().filter(unfinished).count(), 1000, "all still want something");
+    let ended = clients.iter_mut().any(|client| client.process.has_ended());
+    assert!(!ended, "a client ended before all thousand were there");
     assert!(peak < 200 * MB, "the server took {peak} bytes of memory");
 }
