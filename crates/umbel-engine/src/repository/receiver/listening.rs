@@ -31,7 +31,8 @@ pub(super) struct Listening {
     /// How long nothing must have come after that for it to count as over.
     slack: Duration,
     nak_spread: Duration,
-    /// The client was told before it started, so that silence is loss.
+    /// The client had joined before it was announced, so that silence is loss. One that joins for
+    /// it may come late, above all if the announcement was delayed on a lossy session.
     from_start: bool,
     received: u32,
     /// Number of the first packet that was heard, and of the highest.
@@ -96,7 +97,7 @@ impl<K: SymbolSink> Receiver<K> {
                 expected_end,
                 slack: self.config.end_slack,
                 nak_spread,
-                from_start: self.joined || !starts_in.is_zero(),
+                from_start: self.joined,
                 received: 0,
                 heard: None,
             };
