@@ -45,7 +45,7 @@ pub struct SourceConfig {
     /// beside the data. Default 64.
     pub segment_clients: u32,
     /// On an idle channel, the first packet waits for the slowest client's round trip and this
-    /// long, so that clients have joined. Default 2 ms.
+    /// long, so that clients have joined. Default 5 ms.
     pub join_lead: Duration,
     /// On an idle channel, a large item waits for this share of its own channel time, so that
     /// others who want it too can come in before it starts. Default 0.03.
@@ -98,7 +98,7 @@ impl SourceConfig {
             segment_max_bytes: 8 << 20,
             segment_min_packets: 512,
             segment_clients: 64,
-            join_lead: Duration::from_millis(2),
+            join_lead: Duration::from_millis(5),
             gather_fraction: 0.03,
             gather_max: Duration::from_millis(200),
             cut_short: true,
