@@ -7,10 +7,12 @@ use umbel_lab::Impairment;
 use super::bench::{Bench, EVERYTHING};
 use super::{lab, star_with};
 
-/// Serves 2 MB in five items to some clients, each with its own loss both ways.
+/// Serves 2 MB in five items to some clients, each with its own loss: both ways below a half; of
+/// a half towards the client only, and a twentieth away from it.
 pub(crate) fn everyone_gets_everything(clients: usize, loss: f64, family: &[&str]) {
     let towards = Impairment::none().loss(loss);
-    // Where three of four round trips fail, QUIC's back-off doubles faster than they succeed.
+    // With a half lost both ways three of four round trips fail: QUIC's back-off doubles faster
+    // than they succeed, and a client was not done after a minute.
     let away = Impairment::none().loss(if loss < 0.5 { loss } else { 0.05 });
     let Some(lab) = lab(&star_with(clients, towards, away)) else { return };
     let plan = [
