@@ -292,7 +292,7 @@ impl GetHost {
                 }
             }
             Ok(sink::Held::Parts(parts)) => {
-                let held = held(&parts);
+                let held = Held::from(&parts);
                 // Later sessions find what this run itself has written.
                 if self.number == 0 {
                     self.items.resumed_bytes += held_bytes(&parts, oti.symbol_len);
@@ -439,21 +439,6 @@ impl GetHost {
             tracing::warn!("no thread for the doctor: {error}");
         }
     }
-}
-
-/// What the sink holds, in the engine's words.
-fn held(parts: &HeldParts) -> Held {
-    let mut held = Held::default();
-    for block in (0..parts.partition().blocks()).filter(|&block| parts.is_restored(block)) {
-        match held.complete.last_mut() {
-            Some(run) if run.end == block => run.end += 1,
-            _ => held.complete.push(block..block + 1),
-        }
-    }
-    for (block, symbols) in parts.partial_blocks() {
-        held.partial.insert(block, symbols.esis().collect());
-    }
-    held
 }
 
 /// Bytes that the sink holds, as blocks and as symbols.

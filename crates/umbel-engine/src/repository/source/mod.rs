@@ -328,7 +328,7 @@ impl<S: SymbolSource> Source<S> {
         &mut self.symbols
     }
 
-    /// Items that some client wants and the channel does not carry at the moment.
+    /// Items that some client wants from the channel and does not have.
     pub fn pending_items(&self) -> usize {
         self.items.len()
     }
