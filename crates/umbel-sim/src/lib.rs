@@ -1,0 +1,37 @@
+//! A discrete-event simulator of packet networks that hosts the same protocol engines as the
+//! driver on real sockets does.
+//!
+//! - A [`Network`] is a graph of hosts, routers and switches; a [`LinkSpec`] says what one
+//!   direction of a link does: rate, delay, queue, loss, when it is up.
+//! - Hosts run [`App`]s. [`EngineHost`] is the one that runs an engine.
+//! - Routers forward unicast along shortest paths and multicast along source-rooted trees, which
+//!   joins and leaves change hop by hop. A [`RouterHook`] is an engine that lives in a router.
+//! - A [`Simulation`] runs it all, and tells a [`Tracer`] what happened.
+//!
+//! A run is a function of the network, the applications and the seed: time is in whole
+//! nanoseconds, events of one moment run in the order in which they were scheduled, every node
+//! and every purpose draws from a stream of its own, and nothing iterates in hash order.
+
+mod address;
+mod app;
+mod engine_host;
+mod link;
+mod network;
+mod packet;
+pub mod repository;
+mod router;
+pub mod scenario;
+mod simulation;
+pub mod topology;
+pub mod trace;
+
+pub use address::{address_of, channel, channel_parts, node_of};
+pub use app::{App, Context};
+pub use engine_host::{Application, EngineHost, HostConfig, Io};
+pub use link::{LinkSpec, Loss, Queue, RedConfig, ScriptedLoss};
+pub use network::{LinkId, Network, NetworkError, NodeId, NodeKind};
+pub use packet::{Destination, FlowId, GroupId, Kind, Kinds, Packet};
+pub use router::{Forwarding, RouterHook};
+pub use simulation::{Counters, LinkCounters, Outcome, SessionDelay, Simulation};
+pub use trace::Tracer;
+pub use umbel_engine::Instant;

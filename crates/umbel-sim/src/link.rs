@@ -1,0 +1,167 @@
+//! What one direction of a link does to the packets that enter it.
+
+use std::time::Duration;
+
+use umbel_engine::Instant;
+use umbel_engine::units::{ByteCount, Rate};
+
+use crate::packet::{FlowId, Kinds};
+
+/// One direction of a link. The default is up, passes everything at once and loses nothing.
+///
+/// A packet meets, in this order: the queue, the rate, propagation, and at the far end loss. A
+/// packet that is lost has taken its time on the link.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkSpec {
+    /// Serialisation rate; `None` is unlimited, and nothing waits then.
+    pub rate: Option<Rate>,
+    /// Propagation time.
+    pub delay: Duration,
+    /// Each packet's delay is uniform in `delay ± jitter`, never negative; order is kept.
+    pub jitter: Duration,
+    /// What waits for the rate.
+    pub queue: Queue,
+    /// Which packets are lost on the way.
+    pub loss: Loss,
+    /// The kinds of packets that `loss` applies to; default all.
+    pub loss_of: Kinds,
+    /// When the link goes up (`true`) or down, in increasing order. It is up at the start. What
+    /// enters a link that is down, or would leave it while it is down, is lost.
+    pub schedule: Vec<(Instant, bool)>,
+}
+
+/// What a link with a rate holds before it drops a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Queue {
+    /// Everything waits.
+    #[default]
+    Unbounded,
+    /// At most this many packets, the one being sent included; drops the newest.
+    DropTailPackets(u32),
+    /// At most this many bytes of packets, the one being sent included; drops the newest. An empty
+    /// queue takes a packet of any length.
+    DropTailBytes(ByteCount),
+    /// Random early detection.
+    Red(RedConfig),
+}
+
+/// Random early detection [Floyd and Jacobson 1993], with the "gentle" slope above the upper
+/// threshold. Queue lengths are in packets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RedConfig {
+    /// Average length below which nothing is dropped.
+    pub min_threshold: f64,
+    /// Average length at which the share of drops has risen to `max_probability`. From there it
+    /// rises to 1 at twice this length if `gentle`, else it is 1 at once.
+    pub max_threshold: f64,
+    /// Share of drops at the upper threshold.
+    pub max_probability: f64,
+    /// Weight of the present length in the average.
+    pub weight: f64,
+    /// Whether drops rise gently above the upper threshold.
+    pub gentle: bool,
+    /// What the queue holds at most.
+    pub limit: u32,
+    /// Length of a typical packet: how fast the average falls while the queue is empty.
+    pub mean_packet: ByteCount,
+}
+
+impl RedConfig {
+    /// The recommended settings around these thresholds: 10 % at the upper one, weight 0.002,
+    /// gentle, packets of 1,000 bytes, a limit of four times the upper threshold.
+    pub fn new(min_threshold: f64, max_threshold: f64) -> RedConfig {
+        RedConfig {
+            min_threshold,
+            max_threshold,
+            max_probability: 0.1,
+            weight: 0.002,
+            gentle: true,
+            limit: (max_threshold * 4.0).clamp(1.0, f64::from(u32::MAX)) as u32,
+            mean_packet: ByteCount(1000),
+        }
+    }
+}
+
+/// Which packets a link loses. On a receiver's own link it hits that receiver alone; on a link
+/// that several share it hits all of them at once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Loss {
+    /// None.
+    #[default]
+    None,
+    /// Each with this probability, independently.
+    Bernoulli(f64),
+    /// A chain with a good and a bad state that takes a step before each packet.
+    GilbertElliott {
+        /// Probability of a step from good to bad.
+        good_to_bad: f64,
+        /// Probability of a step from bad to good.
+        bad_to_good: f64,
+        /// Share of packets lost in the good state.
+        loss_good: f64,
+        /// Share of packets lost in the bad state.
+        loss_bad: f64,
+    },
+    /// Exactly these.
+    Script(Vec<ScriptedLoss>),
+}
+
+/// A packet to lose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ScriptedLoss {
+    /// Its flow.
+    pub flow: FlowId,
+    /// Which packet of that flow on this direction of the link, from 1.
+    pub nth: u64,
+}
+
+impl Loss {
+    /// The simple Gilbert model: a share of `loss` in runs of `run` packets on average, which is
+    /// at least 1 and, for `loss` above one half, at least `loss / (1 - loss)`.
+    pub fn bursts(loss: f64, run: f64) -> Loss {
+        Loss::GilbertElliott {
+            good_to_bad: loss / (run * (1.0 - loss)),
+            bad_to_good: 1.0 / run,
+            loss_good: 0.0,
+            loss_bad: 1.0,
+        }
+    }
+}
+
+impl LinkSpec {
+    /// Delays every packet.
+    #[must_use]
+    pub fn delay(self, delay: Duration) -> LinkSpec {
+        LinkSpec { delay, ..self }
+    }
+
+    /// Limits the rate.
+    #[must_use]
+    pub fn rate(self, rate: Rate) -> LinkSpec {
+        LinkSpec { rate: Some(rate), ..self }
+    }
+
+    /// Bounds what waits for the rate.
+    #[must_use]
+    pub fn queue(self, queue: Queue) -> LinkSpec {
+        LinkSpec { queue, ..self }
+    }
+
+    /// Loses packets.
+    #[must_use]
+    pub fn loss(self, loss: Loss) -> LinkSpec {
+        LinkSpec { loss, ..self }
+    }
+
+    /// Restricts the loss to packets of these kinds.
+    #[must_use]
+    pub fn loss_of(self, kinds: Kinds) -> LinkSpec {
+        LinkSpec { loss_of: kinds, ..self }
+    }
+
+    /// Goes up and down.
+    #[must_use]
+    pub fn schedule(self, schedule: Vec<(Instant, bool)>) -> LinkSpec {
+        LinkSpec { schedule, ..self }
+    }
+}

@@ -1,0 +1,1 @@
+//! Hosts that run the engines of the repository.

@@ -1,0 +1,1 @@
+//! Networks of known shapes, and topology files.
