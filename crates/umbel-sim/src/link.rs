@@ -5,6 +5,7 @@ use std::time::Duration;
 use umbel_engine::Instant;
 use umbel_engine::units::{ByteCount, Rate};
 
+use crate::network::NetworkError;
 use crate::packet::{FlowId, Kinds};
 
 /// One direction of a link. The default is up, passes everything at once and loses nothing.
@@ -67,6 +68,21 @@ pub struct RedConfig {
 }
 
 impl RedConfig {
+    /// Checks the ranges.
+    fn validate(&self) -> Result<(), NetworkError> {
+        probability("max_probability", self.max_probability)?;
+        probability("weight", self.weight)?;
+        if self.limit == 0 {
+            return Err(NetworkError::EmptyQueue);
+        }
+        let RedConfig { min_threshold, max_threshold, .. } = *self;
+        if 0.0 <= min_threshold && min_threshold < max_threshold && max_threshold.is_finite() {
+            Ok(())
+        } else {
+            Err(NetworkError::RedThresholds { min_threshold, max_threshold })
+        }
+    }
+
     /// The recommended settings around these thresholds: 10 % at the upper one, weight 0.002,
     /// gentle, packets of 1,000 bytes, a limit of four times the upper threshold.
     pub fn new(min_threshold: f64, max_threshold: f64) -> RedConfig {
@@ -116,6 +132,24 @@ pub struct ScriptedLoss {
 }
 
 impl Loss {
+    /// Checks the ranges.
+    fn validate(&self) -> Result<(), NetworkError> {
+        match self {
+            Loss::None => Ok(()),
+            Loss::Bernoulli(p) => probability("loss", *p),
+            &Loss::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad } => {
+                probability("good_to_bad", good_to_bad)?;
+                probability("bad_to_good", bad_to_good)?;
+                probability("loss_good", loss_good)?;
+                probability("loss_bad", loss_bad)
+            }
+            Loss::Script(losses) if losses.iter().any(|loss| loss.nth == 0) => {
+                Err(NetworkError::ScriptedZero)
+            }
+            Loss::Script(_) => Ok(()),
+        }
+    }
+
     /// The simple Gilbert model: a share of `loss` in runs of `run` packets on average, which is
     /// at least 1 and, for `loss` above one half, at least `loss / (1 - loss)`.
     pub fn bursts(loss: f64, run: f64) -> Loss {
@@ -129,6 +163,27 @@ impl Loss {
 }
 
 impl LinkSpec {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    ///
+    /// The first value that is out of its range.
+    pub fn validate(&self) -> Result<(), NetworkError> {
+        self.loss.validate()?;
+        match self.queue {
+            Queue::DropTailPackets(0) | Queue::DropTailBytes(ByteCount(0)) => {
+                return Err(NetworkError::EmptyQueue);
+            }
+            Queue::Red(red) => red.validate()?,
+            _ => {}
+        }
+        if self.schedule.is_sorted_by(|a, b| a.0 < b.0) {
+            Ok(())
+        } else {
+            Err(NetworkError::ScheduleOrder)
+        }
+    }
+
     /// Delays every packet.
     #[must_use]
     pub fn delay(self, delay: Duration) -> LinkSpec {
@@ -163,5 +218,13 @@ impl LinkSpec {
     #[must_use]
     pub fn schedule(self, schedule: Vec<(Instant, bool)>) -> LinkSpec {
         LinkSpec { schedule, ..self }
+    }
+}
+
+fn probability(what: &'static str, value: f64) -> Result<(), NetworkError> {
+    if (0.0..=1.0).contains(&value) {
+        Ok(())
+    } else {
+        Err(NetworkError::Probability { what, value })
     }
 }

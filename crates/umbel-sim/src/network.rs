@@ -1,8 +1,13 @@
 //! The graph, before a run.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::line::Treatment;
 use crate::link::LinkSpec;
+
+/// Most nodes and most links: directions of links and places in trees have numbers of 32 bits.
+const MOST: u32 = 1 << 30;
 
 /// A node, numbered in the order of creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,10 +34,10 @@ pub struct Network {
     kinds: Vec<NodeKind>,
     /// All names in a row, and where each ends: a network may have millions of nodes.
     names: String,
-    name_ends: Vec<u32>,
+    name_ends: Vec<usize>,
     links: Vec<(NodeId, NodeId, [u32; 2])>,
     /// Different treatments; most links of a large network share one.
-    specs: Vec<LinkSpec>,
+    treatments: Vec<Arc<Treatment>>,
     graft_latency: Option<Duration>,
     prune_latency: Option<Duration>,
 }
@@ -41,8 +46,54 @@ pub struct Network {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NetworkError {
     /// A node that this network does not have.
-    #[error("there is no node {0:?}")]
+    #[error("there is no node number {}", .0.0)]
     UnknownNode(NodeId),
+    /// A link that this network does not have.
+    #[error("there is no link number {}", .0.0)]
+    UnknownLink(LinkId),
+    /// A link with both ends at one node.
+    #[error("a link of `{0}` with itself")]
+    Loop(String),
+    /// More nodes or links than can be numbered.
+    #[error("a network has at most {0} nodes or links")]
+    TooLarge(u32),
+    /// A probability outside of 0 to 1.
+    #[error("{what} = {value} is not a probability between 0 and 1")]
+    Probability {
+        /// Of what.
+        what: &'static str,
+        /// What was given.
+        value: f64,
+    },
+    /// A queue that holds nothing.
+    #[error("a queue of 0 would drop every packet")]
+    EmptyQueue,
+    /// Thresholds of random early detection that are not in order.
+    #[error(
+        "thresholds {min_threshold} and {max_threshold} of random early detection: the lower is \
+         at least 0, the upper above it"
+    )]
+    RedThresholds {
+        /// The lower one.
+        min_threshold: f64,
+        /// The upper one.
+        max_threshold: f64,
+    },
+    /// A scripted loss of a packet before the first.
+    #[error("scripted loss counts packets from 1, not from 0")]
+    ScriptedZero,
+    /// An up/down schedule whose times do not increase.
+    #[error("the times of an up/down schedule have to increase")]
+    ScheduleOrder,
+    /// A program for a node that is no host.
+    #[error("`{0}` is not a host: only hosts run programs")]
+    NotAHost(String),
+    /// A hook for a node that does not forward.
+    #[error("`{0}` is a host: only routers and switches have hooks")]
+    NotARouter(String),
+    /// A second program or hook for a node.
+    #[error("`{0}` has a program or a hook already")]
+    Occupied(String),
 }
 
 impl Network {
@@ -69,7 +120,7 @@ impl Network {
     fn node(&mut self, kind: NodeKind, name: &str) -> NodeId {
         self.kinds.push(kind);
         self.names.push_str(name);
-        self.name_ends.push(self.names.len() as u32);
+        self.name_ends.push(self.names.len());
         NodeId(self.kinds.len() as u32 - 1)
     }
 
@@ -86,24 +137,38 @@ impl Network {
         ba: LinkSpec,
     ) -> Result<LinkId, NetworkError> {
         for node in [a, b] {
-            if node.0 as usize >= self.kinds.len() {
-                return Err(NetworkError::UnknownNode(node));
-            }
+            self.check_node(node)?;
         }
-        let specs = [self.intern(ab), self.intern(ba)];
+        if a == b {
+            return Err(NetworkError::Loop(self.name(a).to_owned()));
+        }
+        if self.links.len() >= MOST as usize || self.kinds.len() >= MOST as usize {
+            return Err(NetworkError::TooLarge(MOST));
+        }
+        let specs = [self.intern(ab)?, self.intern(ba)?];
         self.links.push((a, b, specs));
         Ok(LinkId(self.links.len() as u32 - 1))
     }
 
     /// The number of an equal treatment among the latest ones, or of a new one.
-    fn intern(&mut self, spec: LinkSpec) -> u32 {
+    fn intern(&mut self, spec: LinkSpec) -> Result<u32, NetworkError> {
         const LATEST: usize = 8;
-        let first = self.specs.len().saturating_sub(LATEST);
-        if let Some(found) = self.specs[first..].iter().position(|known| *known == spec) {
-            return (first + found) as u32;
+        let first = self.treatments.len().saturating_sub(LATEST);
+        let known = self.treatments[first..].iter().position(|known| *known.spec() == spec);
+        if let Some(found) = known {
+            return Ok((first + found) as u32);
         }
-        self.specs.push(spec);
-        self.specs.len() as u32 - 1
+        self.treatments.push(Arc::new(Treatment::new(spec)?));
+        Ok(self.treatments.len() as u32 - 1)
+    }
+
+    /// Checks that a node exists.
+    pub(crate) fn check_node(&self, node: NodeId) -> Result<(), NetworkError> {
+        if (node.0 as usize) < self.kinds.len() {
+            Ok(())
+        } else {
+            Err(NetworkError::UnknownNode(node))
+        }
     }
 
     /// Makes a join take this long for each hop up the tree; by default it takes the delay of
@@ -138,17 +203,37 @@ impl Network {
         self.links.iter().enumerate().map(|(index, &(a, b, _))| (LinkId(index as u32), a, b))
     }
 
+    /// The two ends of a link.
+    pub fn ends(&self, link: LinkId) -> (NodeId, NodeId) {
+        let (a, b, _) = self.links[link.0 as usize];
+        (a, b)
+    }
+
     /// What a link does, from its first end to its second and back.
     pub fn specs(&self, link: LinkId) -> (&LinkSpec, &LinkSpec) {
         let (_, _, [ab, ba]) = self.links[link.0 as usize];
-        (&self.specs[ab as usize], &self.specs[ba as usize])
+        (self.treatments[ab as usize].spec(), self.treatments[ba as usize].spec())
+    }
+
+    /// How a link treats packets, from its first end to its second and back.
+    pub(crate) fn treatments(&self, link: LinkId) -> [&Arc<Treatment>; 2] {
+        let (_, _, treatments) = self.links[link.0 as usize];
+        treatments.map(|number| &self.treatments[number as usize])
+    }
+
+    pub(crate) fn graft_latency(&self) -> Option<Duration> {
+        self.graft_latency
+    }
+
+    pub(crate) fn prune_latency(&self) -> Option<Duration> {
+        self.prune_latency
     }
 
     /// The name of a node.
     pub fn name(&self, node: NodeId) -> &str {
         let index = node.0 as usize;
-        let start = if index == 0 { 0 } else { self.name_ends[index - 1] as usize };
-        &self.names[start..self.name_ends[index] as usize]
+        let start = if index == 0 { 0 } else { self.name_ends[index - 1] };
+        &self.names[start..self.name_ends[index]]
     }
 
     /// What a node does.

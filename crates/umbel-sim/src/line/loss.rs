@@ -1,0 +1,79 @@
+//! Which packets a line loses.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::link::{Loss, ScriptedLoss};
+use crate::packet::FlowId;
+use crate::random;
+
+/// A [`Loss`] at work.
+#[derive(Clone, Debug)]
+pub(super) enum LossState {
+    None,
+    Bernoulli(f64),
+    GilbertElliott { bad: bool, change: [f64; 2], loss: [f64; 2] },
+    Script(Vec<Scripted>),
+}
+
+/// A flow of which packets are lost.
+#[derive(Clone, Debug)]
+pub(super) struct Scripted {
+    flow: FlowId,
+    seen: u64,
+    /// Numbers of the packets that are still to be lost, latest first.
+    nth: Vec<u64>,
+}
+
+impl LossState {
+    pub(super) fn new(loss: &Loss) -> LossState {
+        match loss {
+            Loss::None => LossState::None,
+            Loss::Bernoulli(p) => LossState::Bernoulli(*p),
+            &Loss::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad } => {
+                LossState::GilbertElliott {
+                    bad: false,
+                    change: [good_to_bad, bad_to_good],
+                    loss: [loss_good, loss_bad],
+                }
+            }
+            Loss::Script(losses) => LossState::Script(script(losses)),
+        }
+    }
+
+    pub(super) fn loses(&mut self, random: &mut Xoshiro256PlusPlus, flow: FlowId) -> bool {
+        match self {
+            LossState::None => false,
+            LossState::Bernoulli(p) => happens(random, *p),
+            LossState::GilbertElliott { bad, change, loss } => {
+                *bad ^= happens(random, change[usize::from(*bad)]);
+                happens(random, loss[usize::from(*bad)])
+            }
+            LossState::Script(flows) => {
+                let Some(scripted) = flows.iter_mut().find(|scripted| scripted.flow == flow) else {
+                    return false;
+                };
+                scripted.seen += 1;
+                scripted.nth.pop_if(|nth| *nth == scripted.seen).is_some()
+            }
+        }
+    }
+}
+
+/// Draws only where the outcome is open.
+fn happens(random: &mut Xoshiro256PlusPlus, probability: f64) -> bool {
+    probability > 0.0 && (probability >= 1.0 || random::uniform(random) < probability)
+}
+
+fn script(losses: &[ScriptedLoss]) -> Vec<Scripted> {
+    let mut losses = losses.to_vec();
+    losses.sort_unstable();
+    losses.dedup();
+    let mut flows: Vec<Scripted> = Vec::new();
+    for loss in losses.into_iter().rev() {
+        match flows.last_mut() {
+            Some(last) if last.flow == loss.flow => last.nth.push(loss.nth),
+            _ => flows.push(Scripted { flow: loss.flow, seen: 0, nth: vec![loss.nth] }),
+        }
+    }
+    flows
+}

@@ -1,0 +1,137 @@
+//! Random draws that come out the same on any machine.
+//!
+//! Only additions, multiplications and divisions of doubles are used, which IEEE 754 fixes to the
+//! bit; the logarithm of a system's library may differ in the last one.
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
+
+/// What a stream is used for. Streams of different purposes or numbers are independent, so that
+/// one more receiver changes nobody else's draws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// What the program of a node draws; numbered by node.
+    Node,
+    /// Loss, early drops and jitter; numbered by direction of a link.
+    Link,
+    /// Delays of messages; numbered by sender and receiver.
+    Session,
+    /// The shape of a generated network.
+    Topology,
+    /// Arrivals, choices of items and the like; numbered as the scenario likes.
+    Workload,
+}
+
+/// The stream for one purpose of a run.
+pub fn stream(seed: u64, purpose: Purpose, number: u64) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(key(seed, purpose, number))
+}
+
+/// A number that stands for the seed, the purpose and the number together.
+pub(crate) fn key(seed: u64, purpose: Purpose, number: u64) -> u64 {
+    [purpose as u64 + 1, number].into_iter().fold(mix(seed), |key, part| mix(key ^ mix(part)))
+}
+
+fn mix(x: u64) -> u64 {
+    SplitMix64::seed_from_u64(x).next_u64()
+}
+
+/// Uniform in [0, 1) with 53 bits.
+pub fn uniform(random: &mut impl Rng) -> f64 {
+    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// Uniform among `0..bound`; 0 for a bound of 0.
+pub fn below(random: &mut impl Rng, bound: u64) -> u64 {
+    ((u128::from(random.next_u64()) * u128::from(bound)) >> 64) as u64
+}
+
+/// Exponentially distributed with this mean.
+pub fn exponential(random: &mut impl Rng, mean: f64) -> f64 {
+    -mean * ln(1.0 - uniform(random))
+}
+
+/// The natural logarithm of a normal positive number, to about the last two bits.
+pub(crate) fn ln(x: f64) -> f64 {
+    const FRACTION: u64 = (1 << 52) - 1;
+    let bits = x.to_bits();
+    let mut exponent = (bits >> 52) as i64 - 1023;
+    let mut mantissa = f64::from_bits((bits & FRACTION) | (1023 << 52));
+    // Around 1 from both sides, so that the series is short and ln 1 is exactly 0.
+    if mantissa > std::f64::consts::SQRT_2 {
+        mantissa *= 0.5;
+        exponent += 1;
+    }
+    // ln m = 2 artanh((m - 1) / (m + 1)), and |(m - 1) / (m + 1)| < 0.172.
+    let z = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = z * z;
+    let series = (0..11).rev().fold(0.0, |sum, k| sum * square + 1.0 / f64::from(2 * k + 1));
+    2.0 * z * series + exponent as f64 * std::f64::consts::LN_2
+}
+
+/// `base` to the power `exponent` by squaring.
+pub(crate) fn power(mut base: f64, mut exponent: u32) -> f64 {
+    let mut result = 1.0;
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            result *= base;
+        }
+        base *= base;
+        exponent >>= 1;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_logarithm_agrees_with_the_systems() {
+        let mut random = stream(1, Purpose::Workload, 0);
+        for _ in 0..10_000 {
+            let x = uniform(&mut random) + f64::MIN_POSITIVE;
+            assert!((ln(x) - x.ln()).abs() <= 4e-16 * x.ln().abs().max(1.0), "{x}");
+        }
+        assert!(ln(1.0) == 0.0);
+        assert!((ln(1e-300) - 1e-300_f64.ln()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn powers_are_powers() {
+        assert!((power(0.998, 1_000) - 0.998_f64.powi(1_000)).abs() < 1e-15);
+        assert!(power(0.5, 0) == 1.0 && power(0.0, 3) == 0.0);
+    }
+
+    #[test]
+    fn exponential_draws_have_their_mean() {
+        let mut random = stream(3, Purpose::Session, 5);
+        let n = 100_000;
+        let mean = (0..n).map(|_| exponential(&mut random, 2.0)).sum::<f64>() / f64::from(n);
+        assert!((mean - 2.0).abs() < 0.03, "{mean}");
+    }
+
+    #[test]
+    fn streams_differ_in_seed_purpose_and_number() {
+        let first = |seed, purpose, number| stream(seed, purpose, number).next_u64();
+        let all = [
+            first(0, Purpose::Node, 0),
+            first(1, Purpose::Node, 0),
+            first(0, Purpose::Link, 0),
+            first(0, Purpose::Node, 1),
+        ];
+        for (index, a) in all.iter().enumerate() {
+            assert!(all[index + 1..].iter().all(|b| a != b));
+        }
+        assert_eq!(first(0, Purpose::Node, 0), all[0]);
+    }
+
+    #[test]
+    fn draws_below_a_bound_stay_below_it() {
+        let mut random = stream(1, Purpose::Workload, 0);
+        assert_eq!(below(&mut random, 0), 0);
+        let mut seen = [0_u32; 5];
+        (0..1_000).for_each(|_| seen[below(&mut random, 5) as usize] += 1);
+        assert!(seen.iter().all(|&n| n > 150), "{seen:?}");
+    }
+}
