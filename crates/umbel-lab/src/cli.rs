@@ -33,12 +33,12 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use serde::{Deserialize, Serialize};
+use umbel_sim::topology::{NodeKind, Topology};
 
 use crate::emulator::DirectionStats;
 use crate::error::LabError;
 use crate::lab::Lab;
 use crate::namespace::Namespace;
-use crate::topology::{NodeKind, Topology};
 
 /// How long one command may keep the supervisor busy, and it the command.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);

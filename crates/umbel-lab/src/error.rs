@@ -2,13 +2,15 @@
 
 use std::io;
 
+use umbel_sim::topology::Mistake;
+
 /// Why a lab could not be described, built or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
     /// The topology contradicts itself or names something that it does not define.
     #[error(transparent)]
-    Topology(#[from] TopologyError),
+    Topology(#[from] Mistake),
     /// This machine cannot host a lab.
     #[error("{0}")]
     Unavailable(SkipReason),
@@ -51,11 +53,6 @@ impl LabError {
         move |source| LabError::System { what, source }
     }
 }
-
-/// Why a topology was refused; displays as one line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct TopologyError(pub(crate) String);
 
 /// Why this machine cannot host a lab; a test prints it and skips.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use nix::sys::socket::{SockaddrStorage, bind};
+use umbel_sim::topology::{Impairment, Mistake, NodeKind, Topology};
 
 use crate::emulator::{DirectionStats, EmulatedLink, Emulator};
 use crate::error::{LabError, SkipReason};
-use crate::impairment::Impairment;
 use crate::mroute::MulticastRouter;
 use crate::namespace::{self, Namespace, Privilege};
 use crate::plan::{Branch, Index, Plan};
@@ -20,7 +20,6 @@ use crate::setup::{
     End, Site, configuration_socket, emulator_port, interface_index, node_batch, run_ip,
     switch_port,
 };
-use crate::topology::{NodeKind, Topology};
 use crate::warden::Warden;
 
 /// Hosts, routers, switches and links that exist until this is dropped.
@@ -170,7 +169,7 @@ impl Lab {
         impairment: Impairment,
     ) -> Result<(), LabError> {
         let link = self.link(from, to)?;
-        impairment.validate().map_err(|text| LabError::Topology(crate::TopologyError(text)))?;
+        impairment.validate().map_err(|text| LabError::Topology(Mistake::new(text)))?;
         let spec = &self.topology.links[link];
         if !spec.is_emulated() {
             return Err(LabError::NotEmulated(spec.label()));

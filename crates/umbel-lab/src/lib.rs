@@ -25,16 +25,15 @@
 pub mod cli;
 pub mod emulator;
 mod error;
-mod impairment;
 mod lab;
 mod mroute;
 mod namespace;
 mod plan;
 mod setup;
-mod topology;
 mod warden;
 
-pub use error::{LabError, SkipReason, TopologyError};
-pub use impairment::{Impairment, Queue};
+pub use error::{LabError, SkipReason};
 pub use lab::{Interface, Lab, LinkStats, Node};
-pub use topology::{Cidr, LinkSpec, NodeKind, NodeSpec, Topology};
+pub use umbel_sim::topology::{
+    Cidr, Impairment, LinkSpec, Mistake, NodeKind, NodeSpec, Queue, Topology,
+};

@@ -3,8 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::error::TopologyError;
-use crate::topology::{Cidr, NodeKind, Topology};
+use umbel_sim::topology::{Cidr, Mistake, NodeKind, Topology};
 
 /// Position of a node, link or interface in its table.
 pub(crate) type Index = usize;
@@ -66,12 +65,12 @@ const MAX_SEGMENTS: usize = 254;
 
 impl Plan {
     /// Validates `topology` and lays it out.
-    pub(crate) fn new(topology: &Topology) -> Result<Plan, TopologyError> {
+    pub(crate) fn new(topology: &Topology) -> Result<Plan, Mistake> {
         topology.validate()?;
         let segment_of_link = segments_of_links(topology)?;
         let segment_count = segment_of_link.iter().map(|s| s + 1).max().unwrap_or(0);
         if segment_count > MAX_SEGMENTS {
-            return Err(TopologyError(format!(
+            return Err(Mistake::new(format!(
                 "{segment_count} separate segments are more than the {MAX_SEGMENTS} that fit"
             )));
         }
@@ -93,7 +92,7 @@ impl Plan {
         }
         for (node, spec) in topology.nodes.iter().enumerate() {
             if plan.of_node[node].is_empty() && !matches!(spec.kind, NodeKind::Switch { .. }) {
-                return Err(TopologyError(format!("`{}` has no link", spec.name)));
+                return Err(Mistake::new(format!("`{}` has no link", spec.name)));
             }
         }
         plan.choose_addresses()?;
@@ -118,11 +117,11 @@ impl Plan {
         index
     }
 
-    fn choose_addresses(&mut self) -> Result<(), TopologyError> {
+    fn choose_addresses(&mut self) -> Result<(), Mistake> {
         let mut used = BTreeSet::new();
         for address in self.interfaces.iter().flat_map(PlannedInterface::addresses) {
             if !used.insert(address.address) {
-                return Err(TopologyError(format!("{} is given twice", address.address)));
+                return Err(Mistake::new(format!("{} is given twice", address.address)));
             }
         }
         for (segment, members) in self.segments.iter().enumerate() {
@@ -285,7 +284,7 @@ impl Plan {
 }
 
 /// The segment of each link: links that meet at a switch share one.
-fn segments_of_links(topology: &Topology) -> Result<Vec<Index>, TopologyError> {
+fn segments_of_links(topology: &Topology) -> Result<Vec<Index>, Mistake> {
     fn root(parents: &[Index], mut node: Index) -> Index {
         while parents[node] != node {
             node = parents[node];
@@ -298,12 +297,12 @@ fn segments_of_links(topology: &Topology) -> Result<Vec<Index>, TopologyError> {
     for link in &topology.links {
         let (Some(a), Some(b)) = (topology.node_index(&link.a), topology.node_index(&link.b))
         else {
-            return Err(TopologyError(format!("link {} ends nowhere", link.label())));
+            return Err(Mistake::new(format!("link {} ends nowhere", link.label())));
         };
         if is_switch(a) && is_switch(b) {
             let (x, y) = (root(&parents, a), root(&parents, b));
             if x == y {
-                return Err(TopologyError(format!(
+                return Err(Mistake::new(format!(
                     "link {} closes a loop of switches",
                     link.label()
                 )));
@@ -333,11 +332,11 @@ fn free_address(
     used: &mut BTreeSet<IpAddr>,
     make: impl Fn(u16) -> IpAddr,
     prefix: u8,
-) -> Result<Cidr, TopologyError> {
+) -> Result<Cidr, Mistake> {
     let address = candidates
         .map(make)
         .find(|address| used.insert(*address))
-        .ok_or_else(|| TopologyError("a segment has more than 65,534 interfaces".to_owned()))?;
+        .ok_or_else(|| Mistake::new("a segment has more than 65,534 interfaces".to_owned()))?;
     Ok(Cidr { address, prefix })
 }
 
@@ -447,5 +446,13 @@ mod tests {
         let routers: Vec<&str> =
             tree.iter().map(|b| topology.nodes[b.router].name.as_str()).collect();
         assert_eq!(routers, ["r1", "r3"]);
+    }
+
+    #[test]
+    fn the_examples_can_be_laid_out() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/lab");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            plan(&Topology::from_file(&entry.unwrap().path()).unwrap());
+        }
     }
 }

@@ -10,11 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use umbel_sim::topology::{LinkSpec, NodeKind, Topology};
 
 use crate::error::LabError;
 use crate::namespace::{Namespace, Sysctl};
 use crate::plan::{Index, Plan};
-use crate::topology::{LinkSpec, NodeKind, Topology};
 
 /// MTU of links that give none, in bytes.
 pub(crate) const DEFAULT_MTU: u32 = 1500;

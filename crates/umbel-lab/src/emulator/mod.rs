@@ -1,12 +1,11 @@
 //! Links in user space: threads carry frames between raw sockets as the link model decides.
 //!
 //! Each emulated link is two veth pairs whose inner ends lie in the lab's fabric. A worker takes
-//! the frames that arrive at one inner end, asks the [`link_model`], and sends them out of the
+//! the frames that arrive at one inner end, asks the [`LinkModel`], and sends them out of the
 //! other when they are due. The model is told the kernel's time of arrival, not the time at which
 //! the worker got round to it, so that a late worker disturbs neither rate nor queue.
 
 pub mod frame;
-pub mod link_model;
 mod packet_socket;
 
 use std::cmp::Reverse;
@@ -21,10 +20,10 @@ use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use umbel_engine::Instant;
+use umbel_sim::topology::Impairment;
+use umbel_sim::topology::link_model::{Arrival, LinkDrop, LinkModel, Verdict};
 
-use self::link_model::{Arrival, LinkDrop, LinkModel, Verdict};
 use self::packet_socket::{BATCH, PacketSocket, ReceivedBatch};
-use crate::impairment::Impairment;
 
 /// Frames on their way in one direction beyond which further ones are dropped as overruns.
 const MAX_IN_FLIGHT: usize = 1 << 17;

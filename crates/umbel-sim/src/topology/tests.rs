@@ -112,7 +112,7 @@ fn the_examples_can_be_read() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let topology = Topology::from_file(&path).unwrap();
-        crate::plan::Plan::new(&topology).unwrap();
+        topology.validate().unwrap();
         count += 1;
     }
     assert!(count >= 3);

@@ -8,9 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use umbel_engine::units::{ByteCount, Rate};
 
-use super::{Cidr, LinkSpec, NodeKind, NodeSpec, Topology};
-use crate::error::TopologyError;
-use crate::impairment::{Impairment, Queue};
+use super::{Cidr, Impairment, LinkSpec, Mistake, NodeKind, NodeSpec, Queue, Topology};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -250,12 +248,12 @@ impl Impairment {
     ///
     /// # Errors
     /// One line naming what cannot be read or is out of range.
-    pub fn with_settings(self, settings: &[impl AsRef<str>]) -> Result<Impairment, TopologyError> {
+    pub fn with_settings(self, settings: &[impl AsRef<str>]) -> Result<Impairment, Mistake> {
         let mut text = String::new();
         for setting in settings {
             let setting = setting.as_ref();
             let (name, value) = setting.split_once('=').ok_or_else(|| {
-                TopologyError(format!("`{setting}` is not a setting: write it like loss=5%"))
+                Mistake::new(format!("`{setting}` is not a setting: write it like loss=5%"))
             })?;
             let quoted = if value.parse::<f64>().is_ok() {
                 value.to_owned()
@@ -265,21 +263,10 @@ impl Impairment {
             text.extend([name, " = ", &quoted, "\n"]);
         }
         let entry: ImpairmentEntry =
-            toml::from_str(&text).map_err(|error| one_line(&text, &error))?;
+            toml::from_str(&text).map_err(|error| Mistake::toml(&text, &error))?;
         let changed = entry.over(self);
-        changed.validate().map_err(TopologyError)?;
+        changed.validate().map_err(Mistake::new)?;
         Ok(changed)
-    }
-}
-
-fn one_line(text: &str, error: &toml::de::Error) -> TopologyError {
-    let message = error.message().replace('\n', " ");
-    match error.span().and_then(|span| text.get(..span.start)) {
-        Some(before) => {
-            let line = before.matches('\n').count() + 1;
-            TopologyError(format!("line {line}: {message}"))
-        }
-        None => TopologyError(message),
     }
 }
 
@@ -288,8 +275,8 @@ impl Topology {
     ///
     /// # Errors
     /// One line: the line of the text and what is wrong with it, or the contradiction.
-    pub fn from_toml(text: &str) -> Result<Topology, TopologyError> {
-        let file: File = toml::from_str(text).map_err(|error| one_line(text, &error))?;
+    pub fn from_toml(text: &str) -> Result<Topology, Mistake> {
+        let file: File = toml::from_str(text).map_err(|error| Mistake::toml(text, &error))?;
         let named = |kind| move |entry: Named| NodeSpec { name: entry.name, kind };
         let mut nodes: Vec<NodeSpec> = file.host.into_iter().map(named(NodeKind::Host)).collect();
         nodes.extend(file.router.into_iter().map(named(NodeKind::Router)));
@@ -307,9 +294,10 @@ impl Topology {
     ///
     /// # Errors
     /// One line that begins with the file's name.
-    pub fn from_file(path: &Path) -> Result<Topology, TopologyError> {
-        let named = |message: String| TopologyError(format!("{}: {message}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
-        Topology::from_toml(&text).map_err(|error| named(error.0))
+    pub fn from_file(path: &Path) -> Result<Topology, Mistake> {
+        std::fs::read_to_string(path)
+            .map_err(|error| Mistake::new(error.to_string()))
+            .and_then(|text| Topology::from_toml(&text))
+            .map_err(|mistake| mistake.in_file(path))
     }
 }

@@ -11,7 +11,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_engine::Instant;
 
-use crate::impairment::{Impairment, Queue};
+use super::{Impairment, Queue};
 
 /// Why a frame was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum LinkDrop {
 /// A bit to flip in a frame that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corruption {
-    /// A uniform draw that selects the bit; see [`super::frame::corrupt`].
+    /// A uniform draw that selects the bit.
     pub draw: u64,
     /// Whether the transport checksum is repaired, so that only an end-to-end check notices.
     pub repair_checksum: bool,
