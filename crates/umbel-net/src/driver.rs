@@ -13,6 +13,7 @@ use umbel_engine::{
 };
 
 use crate::clock::Clock;
+use crate::gather::Gather;
 use crate::pacer::Pacer;
 use crate::udp::{JoinError, Receiver, SendError, Sender};
 use crate::wake::{self, Waker};
@@ -127,6 +128,10 @@ pub struct Driver<E: Engine, H> {
     waker: Waker,
     buf: TransmitBuf,
     next_tick: Instant,
+    /// How dense the stream is that is received.
+    gather: Gather,
+    /// For how long the sockets are let alone, so that datagrams gather.
+    pause: Duration,
     stopped: bool,
 }
 
@@ -172,6 +177,8 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
             waker: line.waker,
             buf: TransmitBuf::default(),
             next_tick: Instant::EPOCH,
+            gather: Gather::default(),
+            pause: Duration::ZERO,
             stopped: false,
         }
     }
@@ -343,13 +350,22 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
             }
             return Ok(());
         };
+        let pause = std::mem::take(&mut self.pause).min(timeout);
+        if !pause.is_zero() {
+            self.waker.wait(Some(pause))?;
+            return Ok(());
+        }
         let (engine, clock) = (&mut self.engine, &self.clock);
         let mut at = None;
-        receiver.receive(Some(timeout), Some(&self.waker), |received| {
+        let reception = receiver.receive(Some(timeout), Some(&self.waker), |received| {
             // One reading of the clock for all that one system call brought.
             let at = *at.get_or_insert_with(|| clock.now());
             engine.handle_datagram(at, received.datagram());
         })?;
+        if let Some(at) = at {
+            let pause = self.gather.heard(at, reception.datagrams, receiver.room());
+            self.pause = if reception.full { Duration::ZERO } else { pause };
+        }
         Ok(())
     }
 }

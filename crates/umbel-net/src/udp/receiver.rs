@@ -22,6 +22,9 @@ use crate::wake::{self, Waker};
 /// Bytes of a buffer: the longest message, coalesced or not.
 const BUFFER_BYTES: usize = 1 << 16;
 
+/// What the kernel reckons for a datagram of 1,400 bytes in a receive buffer.
+const DATAGRAM_BYTES: usize = 2304;
+
 /// How to receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverOptions {
@@ -175,6 +178,8 @@ pub struct Reception {
     pub bytes: u64,
     /// Whether the [`Waker`] was called.
     pub woken: bool,
+    /// Whether a whole batch was there, so that there may be more.
+    pub full: bool,
 }
 
 /// What did not reach the application, since the receiver was opened.
@@ -287,6 +292,11 @@ impl Receiver {
     /// The receive buffer that the system gave.
     pub fn buffer(&self) -> BufferSize {
         self.buffer
+    }
+
+    /// Datagrams of an Ethernet's usual size that the receive buffer holds.
+    pub fn room(&self) -> u64 {
+        (self.buffer.got * 2 / DATAGRAM_BYTES) as u64
     }
 
     /// The channels that are joined, in the order in which they were.
@@ -408,6 +418,7 @@ impl Receiver {
         reception: &mut Reception,
     ) -> std::io::Result<bool> {
         let Messages { buffers, envelopes } = &mut self.messages;
+        let batch = buffers.len();
         let count = match sys::receive(self.socket.as_fd(), buffers, envelopes) {
             Ok(count) => count,
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(false),
@@ -449,6 +460,7 @@ impl Receiver {
                 f(Received { from, to, payload });
             }
         }
+        reception.full = count == batch;
         Ok(count > 0)
     }
 
