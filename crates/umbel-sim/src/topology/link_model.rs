@@ -1,8 +1,8 @@
 //! One direction of a link as a function of time and a seeded generator; no I/O, no clock.
 //!
-//! A frame meets, in this order: loss, the bounded queue and the rate, duplication, then for
-//! each copy propagation delay with jitter, reordering and corruption. Loss comes first, as on a
-//! cable that damages frames before the switch queues them; a lost frame takes no rate.
+//! A frame meets, in this order: the bounded queue and the rate, loss, duplication, then for
+//! each copy propagation delay with jitter, reordering and corruption. A frame that is lost has
+//! taken its time on the link, as in the simulator.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -113,12 +113,12 @@ impl LinkModel {
         if !self.up {
             return Verdict::Drop(LinkDrop::Down);
         }
-        if self.is_lost() {
-            return Verdict::Drop(LinkDrop::Loss);
-        }
         let Some(sent) = self.serialise(now, length) else {
             return Verdict::Drop(LinkDrop::QueueFull);
         };
+        if self.is_lost() {
+            return Verdict::Drop(LinkDrop::Loss);
+        }
         let first = self.propagate(sent);
         if self.happens(self.impairment.duplicate) {
             Verdict::DeliverTwice([first, self.propagate(sent)])
