@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use nix::sys::socket::{SockaddrStorage, bind};
-use umbel_sim::topology::{Impairment, Mistake, NodeKind, Topology};
+use umbel_sim::topology::{Impairment, NodeKind, Topology};
 
 use crate::emulator::{DirectionStats, EmulatedLink, Emulator};
 use crate::error::{LabError, SkipReason};
@@ -169,7 +169,7 @@ impl Lab {
         impairment: Impairment,
     ) -> Result<(), LabError> {
         let link = self.link(from, to)?;
-        impairment.validate().map_err(|text| LabError::Topology(Mistake::new(text)))?;
+        impairment.validate()?;
         let spec = &self.topology.links[link];
         if !spec.is_emulated() {
             return Err(LabError::NotEmulated(spec.label()));

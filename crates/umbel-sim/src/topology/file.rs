@@ -1,13 +1,16 @@
 //! The TOML form of a topology.
 
+use std::ops::Range;
 use std::path::Path;
-use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
-use umbel_engine::units::{ByteCount, Rate};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+use umbel_engine::units::Rate;
 
+use super::check::Part;
+use super::values::{Delay, Share, Written};
 use super::{Cidr, Impairment, LinkSpec, Mistake, NodeKind, NodeSpec, Queue, Topology};
 
 #[derive(Deserialize)]
@@ -112,6 +115,20 @@ impl ImpairmentEntry {
     }
 }
 
+impl File {
+    fn into_topology(self) -> Topology {
+        let named = |kind| move |entry: Named| NodeSpec { name: entry.name, kind };
+        let mut nodes: Vec<NodeSpec> = self.host.into_iter().map(named(NodeKind::Host)).collect();
+        nodes.extend(self.router.into_iter().map(named(NodeKind::Router)));
+        nodes.extend(self.switch.into_iter().map(|entry| NodeSpec {
+            name: entry.name,
+            kind: NodeKind::Switch { snooping: entry.snooping, querier: entry.querier },
+        }));
+        let links = self.link.into_iter().map(LinkEntry::into_spec).collect();
+        Topology { nodes, links, seed: self.seed }
+    }
+}
+
 impl LinkEntry {
     fn into_spec(self) -> LinkSpec {
         let both = ImpairmentEntry {
@@ -142,107 +159,6 @@ impl LinkEntry {
     }
 }
 
-/// A value that is read by `FromStr`, whether TOML has it as a string or as a number.
-struct Written<T>(T);
-
-impl<'de, T: FromStr<Err: std::fmt::Display>> Deserialize<'de> for Written<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Written<T>, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "expected a number or a string")]
-        enum Raw {
-            Integer(i64),
-            Float(f64),
-            Text(String),
-        }
-        let text = match Raw::deserialize(deserializer)? {
-            Raw::Integer(n) => n.to_string(),
-            Raw::Float(x) => x.to_string(),
-            Raw::Text(text) => text,
-        };
-        text.parse().map(Written).map_err(D::Error::custom)
-    }
-}
-
-/// A time, like `20ms`.
-struct Delay(Duration);
-
-impl FromStr for Delay {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Delay, String> {
-        let fail = || format!("`{text}` is not a time: write it like 20ms, 250us or 1.5s");
-        let text = text.trim();
-        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(fail)?;
-        let number: f64 = text[..end].parse().map_err(|_| fail())?;
-        let seconds = match text[end..].trim() {
-            "s" => number,
-            "ms" => number / 1e3,
-            "us" | "µs" => number / 1e6,
-            "ns" => number / 1e9,
-            _ => return Err(fail()),
-        };
-        if seconds > 3600.0 {
-            return Err(format!("`{text}` is more than an hour"));
-        }
-        Duration::try_from_secs_f64(seconds).map(Delay).map_err(|_| fail())
-    }
-}
-
-/// A probability, like `0.05` or `5%`; its range is checked with the rest of the topology.
-struct Share(f64);
-
-impl FromStr for Share {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Share, String> {
-        let fail = |_| format!("`{text}` is not a probability: write it like 0.05 or 5%");
-        match text.trim().strip_suffix('%') {
-            Some(percent) => percent.trim().parse().map(|p: f64| Share(p / 100.0)).map_err(fail),
-            None => text.trim().parse().map(Share).map_err(fail),
-        }
-    }
-}
-
-impl FromStr for Queue {
-    type Err = String;
-
-    /// Reads `64KiB` as bytes, `100` and `100p` as packets.
-    fn from_str(text: &str) -> Result<Queue, String> {
-        let text = text.trim();
-        let packets = text.strip_suffix("packets").or_else(|| text.strip_suffix('p'));
-        if let Ok(packets) = packets.unwrap_or(text).trim().parse() {
-            return Ok(Queue::Packets(packets));
-        }
-        text.parse::<ByteCount>()
-            .map(Queue::Bytes)
-            .map_err(|_| format!("`{text}` is not a queue: write 100 (packets) or 64KiB"))
-    }
-}
-
-impl FromStr for Cidr {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Cidr, String> {
-        let fail = || format!("`{text}` is not an address: write it like 10.1.0.1/24");
-        let (address, prefix) = text.split_once('/').ok_or_else(fail)?;
-        let cidr = Cidr {
-            address: address.parse().map_err(|_| fail())?,
-            prefix: prefix.parse().map_err(|_| fail())?,
-        };
-        let longest = if cidr.address.is_ipv4() { 32 } else { 128 };
-        if cidr.prefix > longest || cidr.address.is_unspecified() || cidr.address.is_multicast() {
-            return Err(fail());
-        }
-        Ok(cidr)
-    }
-}
-
-impl<'de> Deserialize<'de> for Cidr {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Cidr, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
-
 impl Impairment {
     /// Reads `loss=5% delay=20ms …` as changes of `self`; the names are those of the file.
     ///
@@ -265,7 +181,7 @@ impl Impairment {
         let entry: ImpairmentEntry =
             toml::from_str(&text).map_err(|error| Mistake::toml(&text, &error))?;
         let changed = entry.over(self);
-        changed.validate().map_err(Mistake::new)?;
+        changed.validate()?;
         Ok(changed)
     }
 }
@@ -274,20 +190,49 @@ impl Topology {
     /// Reads and validates the TOML form.
     ///
     /// # Errors
-    /// One line: the line of the text and what is wrong with it, or the contradiction.
+    /// One line: the line of the text and what is wrong with it.
     pub fn from_toml(text: &str) -> Result<Topology, Mistake> {
-        let file: File = toml::from_str(text).map_err(|error| Mistake::toml(text, &error))?;
-        let named = |kind| move |entry: Named| NodeSpec { name: entry.name, kind };
-        let mut nodes: Vec<NodeSpec> = file.host.into_iter().map(named(NodeKind::Host)).collect();
-        nodes.extend(file.router.into_iter().map(named(NodeKind::Router)));
-        nodes.extend(file.switch.into_iter().map(|entry| NodeSpec {
-            name: entry.name,
-            kind: NodeKind::Switch { snooping: entry.snooping, querier: entry.querier },
-        }));
-        let links = file.link.into_iter().map(LinkEntry::into_spec).collect();
-        let topology = Topology { nodes, links, seed: file.seed };
-        topology.validate()?;
+        let table = DeTable::parse(text).map_err(|error| Mistake::toml(text, &error))?;
+        let span = table.span();
+        Topology::from_table(text, Spanned::new(span, table.into_inner()))
+    }
+
+    /// Reads and validates a table of `text`.
+    pub(crate) fn from_table(text: &str, table: Spanned<DeTable<'_>>) -> Result<Topology, Mistake> {
+        let span = table.span();
+        let table = table.into_inner();
+        let value = Spanned::new(span.clone(), DeValue::Table(table.clone()));
+        let file = File::deserialize(ValueDeserializer::from(value))
+            .map_err(|error| Mistake::toml(text, &error))?;
+        let topology = file.into_topology();
+        topology.check().map_err(|fault| {
+            let span = topology.find(fault.part, &table).unwrap_or(span);
+            Mistake::at(text, span, fault.message)
+        })?;
         Ok(topology)
+    }
+
+    /// Where a part stands in the table that this was read from: the most exact place there is.
+    fn find(&self, part: Part, table: &DeTable<'_>) -> Option<Range<usize>> {
+        let (array, index, keys): (_, _, &[&str]) = match part {
+            Part::Node(index) => {
+                let alike =
+                    |node: &&NodeSpec| array_of(node.kind) == array_of(self.nodes[index].kind);
+                let before = self.nodes[..index].iter().filter(alike).count();
+                (array_of(self.nodes[index].kind), before, &["name"])
+            }
+            Part::Link { index, key } => ("link", index, &[key]),
+            Part::Direction { index, direction, key } => {
+                let own = table.get("link")?.get_ref().get(index)?.get_ref().get(direction);
+                match own.and_then(|own| own.get_ref().get(key)) {
+                    Some(value) => return Some(value.span()),
+                    None => ("link", index, &[key]),
+                }
+            }
+        };
+        let entry = table.get(array)?.get_ref().get(index)?;
+        let value = keys.iter().find_map(|&key| entry.get_ref().get(key));
+        Some(value.unwrap_or(entry).span())
     }
 
     /// Reads and validates a file.
@@ -299,5 +244,14 @@ impl Topology {
             .map_err(|error| Mistake::new(error.to_string()))
             .and_then(|text| Topology::from_toml(&text))
             .map_err(|mistake| mistake.in_file(path))
+    }
+}
+
+/// The array of tables in which nodes of a kind stand.
+fn array_of(kind: NodeKind) -> &'static str {
+    match kind {
+        NodeKind::Host => "host",
+        NodeKind::Router => "router",
+        NodeKind::Switch { .. } => "switch",
     }
 }

@@ -14,6 +14,12 @@ pub enum Queue {
     Packets(u32),
 }
 
+impl Queue {
+    pub(super) fn holds_nothing(self) -> bool {
+        matches!(self, Queue::Bytes(ByteCount(0)) | Queue::Packets(0))
+    }
+}
+
 impl Default for Queue {
     /// 100 frames.
     fn default() -> Queue {
@@ -87,35 +93,6 @@ impl Impairment {
     /// Whether every frame passes at once and unchanged.
     pub fn is_none(&self) -> bool {
         *self == Impairment { queue: self.queue, loss_burst: self.loss_burst, ..Impairment::none() }
-    }
-
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    /// One line that names the field and the value.
-    pub fn validate(&self) -> Result<(), String> {
-        for (name, value) in [
-            ("loss", self.loss),
-            ("reorder", self.reorder),
-            ("duplicate", self.duplicate),
-            ("corrupt", self.corrupt),
-            ("corrupt_silently", self.corrupt_silently),
-        ] {
-            if !(0.0..=1.0).contains(&value) {
-                return Err(format!("{name} = {value} is not a probability between 0 and 1"));
-            }
-        }
-        if let Some(burst) = self.loss_burst
-            && (!burst.is_finite() || burst < 1.0)
-        {
-            return Err(format!("loss_burst = {burst} is not a mean run length of at least 1"));
-        }
-        match self.queue {
-            Queue::Bytes(ByteCount(0)) | Queue::Packets(0) => {
-                Err("queue = 0 would drop every frame".to_owned())
-            }
-            _ => Ok(()),
-        }
     }
 }
 

@@ -17,19 +17,22 @@
 //! Loss on the link of a server or of a switch is shared by all who sit behind it; loss on a
 //! receiver's own link is independent of everyone else's.
 
+mod build;
+mod check;
 mod file;
 mod impairment;
 pub mod link_model;
 mod mistake;
+mod network;
+mod values;
+mod write;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::time::Duration;
-
-use umbel_engine::units::Rate;
 
 pub use self::impairment::{Impairment, Queue};
 pub use self::mistake::Mistake;
+pub use self::network::Schedules;
 
 /// What a node does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,173 +141,6 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// No nodes, no links.
-    pub fn new() -> Topology {
-        Topology::default()
-    }
-
-    /// Hosts `h1` … `hn` on the switch `sw`.
-    pub fn star(hosts: usize) -> Topology {
-        let mut topology = Topology::new().switch("sw");
-        for n in 1..=hosts {
-            let name = format!("h{n}");
-            topology = topology.host(&name).link(&name, "sw");
-        }
-        topology
-    }
-
-    /// `h1 – r1 – … – rn – h2`; without routers, `h1 – h2`.
-    pub fn line(routers: usize) -> Topology {
-        let mut topology = Topology::new().host("h1").host("h2");
-        let mut previous = "h1".to_owned();
-        for n in 1..=routers {
-            let name = format!("r{n}");
-            topology = topology.router(&name).link(&previous, &name);
-            previous = name;
-        }
-        topology.link(&previous, "h2")
-    }
-
-    /// A tree of routers below host `src`: `depth` levels, `fanout` children each, a host `h1` …
-    /// below every router of the lowest level.
-    pub fn tree(depth: usize, fanout: usize) -> Topology {
-        let mut topology = Topology::new().host("src").router("r1").link("src", "r1");
-        let (mut level, mut routers, mut hosts) = (vec!["r1".to_owned()], 1, 0);
-        for below in (0..depth).rev() {
-            let mut next = Vec::new();
-            for parent in &level {
-                for _ in 0..fanout {
-                    let child = if below == 0 {
-                        hosts += 1;
-                        format!("h{hosts}")
-                    } else {
-                        routers += 1;
-                        format!("r{routers}")
-                    };
-                    topology =
-                        if below == 0 { topology.host(&child) } else { topology.router(&child) };
-                    topology = topology.link(parent, &child);
-                    next.push(child);
-                }
-            }
-            level = next;
-        }
-        topology
-    }
-
-    /// Adds a host.
-    #[must_use]
-    pub fn host(self, name: &str) -> Topology {
-        self.node(name, NodeKind::Host)
-    }
-
-    /// Adds a router.
-    #[must_use]
-    pub fn router(self, name: &str) -> Topology {
-        self.node(name, NodeKind::Router)
-    }
-
-    /// Adds a switch that floods multicast.
-    #[must_use]
-    pub fn switch(self, name: &str) -> Topology {
-        self.node(name, NodeKind::Switch { snooping: false, querier: false })
-    }
-
-    /// Adds a node.
-    #[must_use]
-    pub fn node(mut self, name: &str, kind: NodeKind) -> Topology {
-        self.nodes.push(NodeSpec { name: name.to_owned(), kind });
-        self
-    }
-
-    /// Adds a link without impairments.
-    #[must_use]
-    pub fn link(mut self, a: &str, b: &str) -> Topology {
-        self.links.push(LinkSpec::new(a, b));
-        self
-    }
-
-    /// Sets the seed of the links' random draws.
-    #[must_use]
-    pub fn seed(mut self, seed: u64) -> Topology {
-        self.seed = seed;
-        self
-    }
-
-    /// Changes the link added last.
-    ///
-    /// # Panics
-    /// If there is no link yet, as do the methods below.
-    #[must_use]
-    pub fn with_link(mut self, change: impl FnOnce(&mut LinkSpec)) -> Topology {
-        change(self.links.last_mut().expect("a link was added before it is changed"));
-        self
-    }
-
-    /// Changes every link there is.
-    #[must_use]
-    pub fn with_every_link(mut self, change: impl FnMut(&mut LinkSpec)) -> Topology {
-        self.links.iter_mut().for_each(change);
-        self
-    }
-
-    /// Changes both directions of the link added last.
-    #[must_use]
-    pub fn impair(self, mut change: impl FnMut(&mut Impairment)) -> Topology {
-        self.with_link(|link| {
-            change(&mut link.a_to_b);
-            change(&mut link.b_to_a);
-        })
-    }
-
-    /// Loses this share of the frames, each direction by itself.
-    #[must_use]
-    pub fn loss(self, loss: f64) -> Topology {
-        self.impair(|i| i.loss = loss)
-    }
-
-    /// Delays every frame.
-    #[must_use]
-    pub fn delay(self, delay: Duration) -> Topology {
-        self.impair(|i| i.delay = delay)
-    }
-
-    /// Varies the delay by up to this much either way.
-    #[must_use]
-    pub fn jitter(self, jitter: Duration) -> Topology {
-        self.impair(|i| i.jitter = jitter)
-    }
-
-    /// Limits the rate.
-    #[must_use]
-    pub fn rate(self, rate: Rate) -> Topology {
-        self.impair(|i| i.rate = Some(rate))
-    }
-
-    /// Bounds the queue in front of the rate.
-    #[must_use]
-    pub fn queue(self, queue: Queue) -> Topology {
-        self.impair(|i| i.queue = queue)
-    }
-
-    /// Lets frames pass the emulator although nothing is impaired yet.
-    #[must_use]
-    pub fn emulated(self) -> Topology {
-        self.with_link(|link| link.emulated = Some(true))
-    }
-
-    /// Sets the largest IP packet of the link.
-    #[must_use]
-    pub fn mtu(self, mtu: u32) -> Topology {
-        self.with_link(|link| link.mtu = Some(mtu))
-    }
-
-    /// Turns segmentation and checksum offload on or off at the link's ends.
-    #[must_use]
-    pub fn offload(self, on: bool) -> Topology {
-        self.with_link(|link| link.offload = Some(on))
-    }
-
     /// The position of the node with this name.
     pub fn node_index(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
@@ -321,58 +157,10 @@ impl Topology {
         !link.is_emulated() && link.offload.unwrap_or_else(|| !routed())
     }
 
-    /// Checks that names are unique and known and that every value is in range.
-    ///
-    /// # Errors
-    /// The first contradiction, in one line.
-    pub fn validate(&self) -> Result<(), Mistake> {
-        let fail = |message: String| Err(Mistake::new(message));
-        let mut names = BTreeSet::new();
-        for node in &self.nodes {
-            let name = &node.name;
-            let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-            if name.is_empty() || name.len() > 32 || !name.chars().all(allowed) {
-                return fail(format!(
-                    "`{name}` is not a name: use 1 to 32 letters, digits, `-`, `_` or `.`"
-                ));
-            }
-            if !names.insert(name) {
-                return fail(format!("two nodes are called `{name}`"));
-            }
-        }
-        self.links.iter().try_for_each(|link| self.validate_link(link))
-    }
-
-    fn validate_link(&self, link: &LinkSpec) -> Result<(), Mistake> {
-        let fail = |message: String| Err(Mistake::new(format!("link {}: {message}", link.label())));
-        for (end, addresses) in [(&link.a, &link.a_addresses), (&link.b, &link.b_addresses)] {
-            let Some(index) = self.node_index(end) else {
-                return fail(format!("no host, router or switch is called `{end}`"));
-            };
-            if matches!(self.nodes[index].kind, NodeKind::Switch { .. }) && !addresses.is_empty() {
-                return fail(format!("`{end}` is a switch and takes no addresses"));
-            }
-        }
-        if link.a == link.b {
-            return fail("a link joins two different nodes".to_owned());
-        }
-        if let Some(mtu) = link.mtu
-            && !(1280..=65_535).contains(&mtu)
-        {
-            return fail(format!("mtu = {mtu} is not between 1280 and 65535"));
-        }
-        for impairment in [&link.a_to_b, &link.b_to_a] {
-            if let Err(message) = impairment.validate() {
-                return fail(message);
-            }
-        }
-        if link.emulated == Some(false) && link.is_emulated() {
-            return fail("it is impaired, so `emulated = false` cannot hold".to_owned());
-        }
-        if link.offload == Some(true) && link.is_emulated() {
-            return fail("an emulated link judges packets singly, so `offload` is off".to_owned());
-        }
-        Ok(())
+    /// The position of every node by name; of two with the same name, the first.
+    pub fn names(&self) -> BTreeMap<&str, usize> {
+        let nodes = self.nodes.iter().enumerate().rev();
+        nodes.map(|(index, node)| (node.name.as_str(), index)).collect()
     }
 }
 

@@ -1,3 +1,7 @@
+use std::time::Duration;
+
+use umbel_engine::units::Rate;
+
 use super::*;
 
 const EXAMPLE: &str = r#"
@@ -59,27 +63,82 @@ fn packets_are_cut_by_the_sender_where_something_is_routed() {
 }
 
 #[test]
-fn every_contradiction_is_one_line_that_names_it() {
-    let hosts = "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n";
+fn every_mistake_is_one_line_with_its_place() {
+    let hosts = "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[switch]]\nname = \"sw\"\n";
+    let link = |text: &str| format!("{hosts}[[link]]\na = \"a\"\nb = \"b\"\n{text}");
+    let node = |text: &str| format!("{hosts}{text}");
     for (text, expected) in [
-        ("[[link]]\na = \"a\"\nb = \"x\"", "no host, router or switch is called `x`"),
-        ("[[host]]\nname = \"a\"", "two nodes are called `a`"),
-        ("[[host]]\nname = \"a b\"", "not a name"),
-        ("[[link]]\na = \"a\"\nb = \"b\"\nloss = 1.5", "loss = 1.5"),
-        ("[[link]]\na = \"a\"\nb = \"b\"\nloss = \"lots\"", "line 8: `lots` is not a probability"),
-        ("[[link]]\na = \"a\"\nb = \"b\"\nrate = 0", "out of range"),
-        ("[[link]]\na = \"a\"\nb = \"b\"\ndelay = 20", "not a time"),
-        ("[[link]]\na = \"a\"\nb = \"b\"\nqueue = 0", "queue = 0"),
-        ("[[link]]\na = \"a\"\nb = \"b\"\nmtu = 10", "mtu = 10"),
-        ("[[link]]\na = \"a\"\nb = \"a\"", "two different nodes"),
-        ("[[link]]\na = \"a\"\nb = \"b\"\nlos = 0.1", "unknown field `los`"),
-        ("[[link]]\na = \"a\"\nb = \"b\"\na_addresses = [\"10.0.0.1\"]", "not an address"),
-        ("[[link]]\na = \"a\"\nb = \"b\"\nloss = 0.1\noffload = true", "judges packets singly"),
+        (
+            node("[[link]]\na = \"a\"\nb = \"x\""),
+            "line 9: link a–x: no host, router or switch is called `x`",
+        ),
+        (node("[[router]]\nname = \"a\""), "line 8: two nodes are called `a`"),
+        (
+            node("[[switch]]\nname = \"a b\""),
+            "line 8: `a b` is not a name: use 1 to 32 letters, digits, `-`, `_` or `.`",
+        ),
+        (node("[[link]]\na = \"a\""), "line 7: missing field `b`"),
+        (
+            node("[[hots]]\nname = \"c\""),
+            "line 7: unknown field `hots`, expected one of `seed`, `host`, `router`, `switch`, `link`",
+        ),
+        (link("loss = 1.5"), "line 10: link a–b: loss = 1.5 is not a probability between 0 and 1"),
+        (
+            link("\nb_to_a = { delay = \"1ms\", loss = 2 }"),
+            "line 11: link a–b: loss = 2 is not a probability between 0 and 1",
+        ),
+        (link("loss = \"lots\""), "line 10: `lots` is not a probability: write it like 0.05 or 5%"),
+        (
+            link("rate = 0"),
+            "line 10: `0` is out of range: a rate is at least 1 bit/s and below 2^63",
+        ),
+        (
+            link("rate = -5"),
+            "line 10: `-5` is not a rate: write it like 100M or 1.5Mbit (bits per second)",
+        ),
+        (link("delay = 20"), "line 10: `20` is not a time: write it like 20ms, 250us, 1.5s or 2h"),
+        (link("delay = \"2h\""), "line 10: `2h` is more than an hour"),
+        (link("queue = 0"), "line 10: link a–b: queue = 0 would drop every frame"),
+        (link("queue = \"some\""), "line 10: `some` is not a queue: write 100 (packets) or 64KiB"),
+        (
+            link("loss_burst = 0.5"),
+            "line 10: link a–b: loss_burst = 0.5 is not a mean run length of at least 1",
+        ),
+        (link("mtu = 10"), "line 10: link a–b: mtu = 10 is not between 1280 and 65535"),
+        (
+            node("[[link]]\na = \"a\"\nb = \"a\""),
+            "line 9: link a–a: a link joins two different nodes",
+        ),
+        (
+            link("los = 0.1"),
+            "line 10: unknown field `los`, expected one of `a`, `b`, `a_to_b`, `b_to_a`, `mtu`, \
+             `offload`, `emulated`, `a_addresses`, `b_addresses`, `rate`, `delay`, `jitter`, \
+             `loss`, `loss_burst`, `reorder`, `reorder_by`, `duplicate`, `corrupt`, \
+             `corrupt_silently`, `queue`",
+        ),
+        (
+            link("a_addresses = [\"10.0.0.1\"]"),
+            "line 10: `10.0.0.1` is not an address: write it like 10.1.0.1/24",
+        ),
+        (
+            node("[[link]]\na = \"sw\"\nb = \"a\"\na_addresses = [\"10.0.0.1/8\"]"),
+            "line 10: link sw–a: `sw` is a switch and takes no addresses",
+        ),
+        (
+            link("loss = 0.1\noffload = true"),
+            "line 11: link a–b: an emulated link judges packets singly, so `offload` is off",
+        ),
+        (
+            link("emulated = false\nloss = 0.1"),
+            "line 10: link a–b: it is impaired, so `emulated = false` cannot hold",
+        ),
+        (link("loss = = 3"), "line 10: extra `=`, expected nothing"),
     ] {
-        let error = Topology::from_toml(&format!("{hosts}{text}")).unwrap_err().to_string();
-        assert!(error.contains(expected), "{error}");
-        assert_eq!(error.lines().count(), 1, "{error}");
+        let mistake = Topology::from_toml(&text).unwrap_err();
+        assert_eq!(mistake.to_string(), expected, "{text}");
     }
+    let missing = Topology::from_file(std::path::Path::new("/none.toml")).unwrap_err();
+    assert_eq!(missing.to_string(), "/none.toml: No such file or directory (os error 2)");
 }
 
 #[test]

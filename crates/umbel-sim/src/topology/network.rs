@@ -1,0 +1,226 @@
+//! Topologies as networks of the simulator.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use umbel_engine::Instant;
+
+use super::{Impairment, LinkSpec, Mistake, NodeKind, Queue, Topology};
+use crate::link::{self, Loss};
+use crate::network::{LinkId, Network, NodeId};
+
+/// When links go up (`true`) and down, by the position of the link, for both directions.
+pub type Schedules = BTreeMap<usize, Vec<(Instant, bool)>>;
+
+impl Topology {
+    /// The same as a network: node and link numbers are positions here. `schedules` are failures
+    /// of links, which a topology does not have.
+    ///
+    /// A packet that `corrupt` damages counts as lost, as it is wherever checksums are verified.
+    /// Addresses, MTU and offload mean nothing in a simulation.
+    ///
+    /// # Errors
+    /// What [`Topology::validate`] finds, or that a link reorders, duplicates or corrupts
+    /// silently, which simulated links do not.
+    pub fn to_network(&self, schedules: &Schedules) -> Result<Network, Mistake> {
+        self.validate()?;
+        let mut network = Network::new();
+        for node in &self.nodes {
+            match node.kind {
+                NodeKind::Host => network.host(&node.name),
+                NodeKind::Router => network.router(&node.name),
+                NodeKind::Switch { .. } => network.switch(&node.name),
+            };
+        }
+        let names = self.names();
+        for (index, link) in self.links.iter().enumerate() {
+            let fail = |message| Mistake::new(format!("link {}: {message}", link.label()));
+            let schedule = schedules.get(&index).map(Vec::as_slice).unwrap_or_default();
+            let [a, b] = [&link.a, &link.b].map(|name| NodeId(names[name.as_str()] as u32));
+            let there = link.a_to_b.to_spec(schedule).map_err(fail)?;
+            let back = link.b_to_a.to_spec(schedule).map_err(fail)?;
+            let added = network.link(a, b, there, back).map_err(|error| fail(error.to_string()))?;
+            debug_assert_eq!(added, LinkId(index as u32));
+        }
+        Ok(network)
+    }
+
+    /// The simulator's number of the node with this name.
+    pub fn node_id(&self, name: &str) -> Option<NodeId> {
+        self.node_index(name).map(|index| NodeId(index as u32))
+    }
+}
+
+impl LinkSpec {
+    /// The delay from `a` to `b` and back, jitter apart.
+    pub fn round_trip(&self) -> Duration {
+        self.a_to_b.delay + self.b_to_a.delay
+    }
+}
+
+impl Impairment {
+    /// The same as one direction of a simulated link.
+    fn to_spec(self, schedule: &[(Instant, bool)]) -> Result<link::LinkSpec, String> {
+        for (name, share) in [
+            ("reorder", self.reorder),
+            ("duplicate", self.duplicate),
+            ("corrupt_silently", self.corrupt_silently),
+        ] {
+            if share > 0.0 {
+                return Err(format!("simulated links have no `{name}`: leave it to the lab"));
+            }
+        }
+        Ok(link::LinkSpec {
+            rate: self.rate,
+            delay: self.delay,
+            jitter: self.jitter,
+            queue: match self.queue {
+                Queue::Packets(packets) => link::Queue::DropTailPackets(packets),
+                Queue::Bytes(bytes) => link::Queue::DropTailBytes(bytes),
+            },
+            loss: self.loss_model(),
+            schedule: schedule.to_vec(),
+            ..link::LinkSpec::default()
+        })
+    }
+
+    fn loss_model(&self) -> Loss {
+        let Impairment { loss, corrupt, .. } = *self;
+        match self.loss_burst.filter(|&burst| burst > 1.0 && loss > 0.0 && loss < 1.0) {
+            Some(burst) => match Loss::bursts(loss, burst) {
+                Loss::GilbertElliott { good_to_bad, bad_to_good, loss_bad, .. } => {
+                    // More than a whole step in one packet is a step.
+                    let good_to_bad = good_to_bad.min(1.0);
+                    Loss::GilbertElliott { good_to_bad, bad_to_good, loss_good: corrupt, loss_bad }
+                }
+                other => other,
+            },
+            None if loss == 0.0 && corrupt == 0.0 => Loss::None,
+            None => Loss::Bernoulli(1.0 - (1.0 - loss) * (1.0 - corrupt)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use umbel_engine::units::{ByteCount, Rate};
+
+    use super::*;
+    use crate::line::{Line, Refusal, Treatment};
+    use crate::random::{Purpose, stream};
+    use crate::topology::link_model::{LinkDrop, LinkModel, Verdict};
+
+    fn line(impairment: Impairment) -> Line {
+        let treatment = Arc::new(Treatment::new(impairment.to_spec(&[]).unwrap()).unwrap());
+        Line::new(treatment, || stream(1, Purpose::Link, 0))
+    }
+
+    #[test]
+    fn nodes_and_links_keep_their_positions() {
+        let topology = Topology::tree(2, 2).switch("sw").link("r1", "sw").loss(0.25);
+        let schedules = Schedules::from([(1, vec![(Instant::from_nanos(5), false)])]);
+        let network = topology.to_network(&schedules).unwrap();
+        assert_eq!(network.node_count(), topology.nodes.len());
+        for (node, spec) in topology.nodes.iter().enumerate() {
+            assert_eq!(network.name(NodeId(node as u32)), spec.name);
+            assert_eq!(topology.node_id(&spec.name), Some(NodeId(node as u32)));
+        }
+        for (link, spec) in topology.links.iter().enumerate() {
+            let (a, b) = network.ends(LinkId(link as u32));
+            assert_eq!([network.name(a), network.name(b)], [&spec.a, &spec.b]);
+        }
+        let specs = |link: usize| network.specs(LinkId(link as u32));
+        assert_eq!(specs(topology.links.len() - 1).0.loss, Loss::Bernoulli(0.25));
+        assert_eq!(specs(1).0.schedule, specs(1).1.schedule);
+        assert_eq!(specs(1).0.schedule.len(), 1);
+        assert!(specs(0).0.schedule.is_empty());
+    }
+
+    #[test]
+    fn what_no_simulated_link_does_is_refused() {
+        let reordering = Topology::star(1).impair(|i| i.reorder = 0.1);
+        let mistake = reordering.to_network(&Schedules::new()).unwrap_err();
+        let expected = "link h1–sw: simulated links have no `reorder`: leave it to the lab";
+        assert_eq!(mistake.to_string(), expected);
+        let damaged = Topology::star(1).impair(|i| i.corrupt = 0.1).loss(0.5);
+        let network = damaged.to_network(&Schedules::new()).unwrap();
+        let Loss::Bernoulli(loss) = network.specs(LinkId(0)).0.loss else { panic!() };
+        assert!((loss - 0.55).abs() < 1e-12);
+    }
+
+    prop_compose! {
+        fn impairments()(
+            rate in proptest::option::of(100_000_u64..1_000_000_000),
+            delay in 0_u64..100_000, bytes: bool, limit in 1_u32..50,
+        ) -> Impairment {
+            Impairment {
+                rate: rate.and_then(Rate::from_bits_per_s),
+                delay: Duration::from_micros(delay),
+                queue: if bytes {
+                    Queue::Bytes(ByteCount(u64::from(limit) * 500))
+                } else {
+                    Queue::Packets(limit)
+                },
+                ..Impairment::none()
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_labs_links_and_the_simulators_agree_on_rate_delay_and_queue(
+            impairment in impairments(), loss in 0.0..0.9_f64,
+            steps in proptest::collection::vec((0_u64..5_000, 14_u32..9_000), 1..300),
+        ) {
+            // What is lost has been queued and sent before, so that loss, which the two draw
+            // from streams of their own, changes nothing else.
+            let (mut lab, mut simulator) = (LinkModel::new(impairment.loss(loss), 1), line(impairment));
+            let mut now = Instant::EPOCH;
+            for (step, length) in steps {
+                now += Duration::from_micros(step);
+                let arrival = simulator.offer(now, length);
+                match lab.offer(now, length as usize) {
+                    Verdict::Deliver(delivered) => prop_assert_eq!(arrival, Ok(delivered.at)),
+                    Verdict::Drop(LinkDrop::QueueFull) => {
+                        prop_assert_eq!(arrival, Err(Refusal::Queue));
+                    }
+                    Verdict::Drop(LinkDrop::Loss) => prop_assert!(arrival.is_ok()),
+                    other => prop_assert!(false, "{other:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_labs_links_and_the_simulators_lose_alike() {
+        const FRAMES: u64 = 200_000;
+        for (loss, burst) in [(0.05, None), (0.1, Some(5.0)), (0.4, Some(2.0))] {
+            let impairment = Impairment { loss_burst: burst, ..Impairment::none().loss(loss) };
+            let (mut lab, mut simulator) = (LinkModel::new(impairment, 1), line(impairment));
+            let (mut lost, mut runs) = ([0_u64; 2], [0_u64; 2]);
+            let mut before = [false; 2];
+            for n in 0..FRAMES {
+                let at = Instant::from_nanos(n * 1_000);
+                let now_lost = [
+                    matches!(lab.offer(at, 1_000), Verdict::Drop(_)),
+                    !simulator.passes(crate::Kind::Data, crate::FlowId(0)),
+                ];
+                for world in 0..2 {
+                    lost[world] += u64::from(now_lost[world]);
+                    runs[world] += u64::from(now_lost[world] && !before[world]);
+                }
+                before = now_lost;
+            }
+            for world in 0..2 {
+                let share = lost[world] as f64 / FRAMES as f64;
+                assert!((share - loss).abs() < 0.01, "{share} instead of {loss}");
+                let run = lost[world] as f64 / runs[world] as f64;
+                let expected = burst.unwrap_or(1.0 / (1.0 - loss));
+                assert!((run / expected - 1.0).abs() < 0.05, "runs of {run}, not {expected}");
+            }
+        }
+    }
+}
