@@ -4,22 +4,45 @@
 //! session messages, of joins and leaves, and of the [`Note`]s that applications write. Here are
 //! the tracers:
 //!
-//! - `record.rs`: what they are told.
+//! - [`PcapTracer`]: captured packets, for Wireshark.
+//! - [`CsvTracer`], [`ParquetTracer`]: a table with a row for each thing that happened
+//!   ([`columns`]).
+//! - [`SummaryTracer`]: counts by kind, flow, link and node.
+//! - [`HashTracer`]: one number that two runs have in common if they are the same.
 //! - [`FanOut`]: several at once.
+//!
+//! [`open`] makes the one that the name of a file asks for. What a file says does not depend on the
+//! machine or the day: equal runs give equal files.
 
 use std::any::Any;
+use std::path::Path;
 
 use umbel_engine::Instant;
 
+use crate::network::Network;
+
+pub mod columns;
+mod csv;
+mod datagram;
 mod error;
 mod fan_out;
+mod hash;
+mod output;
+mod parquet;
+pub mod pcap;
 mod record;
+pub mod summary;
 
+pub use csv::CsvTracer;
 pub use error::TraceError;
 pub use fan_out::FanOut;
+pub use hash::HashTracer;
+pub use parquet::ParquetTracer;
+pub use pcap::{PcapFormat, PcapTracer};
 pub use record::{
     ChannelParts, Hop, MembershipRecord, MessageRecord, Note, NoteRecord, PacketRecord,
 };
+pub use summary::{Summary, SummaryTracer};
 
 /// Is told everything that happens in a run, in the order of time.
 pub trait Tracer: Any + Send {
@@ -51,3 +74,22 @@ pub trait Tracer: Any + Send {
         Ok(())
     }
 }
+
+/// The tracer for a file, chosen by its extension: `.pcapng`, `.pcap`, `.csv`, `.parquet`.
+///
+/// # Errors
+///
+/// When there is no tracer for the extension, or the file cannot be created.
+pub fn open(path: &Path, network: &Network) -> Result<Box<dyn Tracer>, TraceError> {
+    let extension = path.extension().map(|text| text.to_string_lossy().to_ascii_lowercase());
+    Ok(match extension.as_deref() {
+        Some("pcapng") => Box::new(PcapTracer::create(path, PcapFormat::PcapNg, network)?),
+        Some("pcap") => Box::new(PcapTracer::create(path, PcapFormat::Pcap, network)?),
+        Some("csv") => Box::new(CsvTracer::create(path, network)?),
+        Some("parquet") => Box::new(ParquetTracer::create(path, network)?),
+        _ => return Err(TraceError::Extension(path.to_owned())),
+    })
+}
+
+#[cfg(test)]
+mod tests;

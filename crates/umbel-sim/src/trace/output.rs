@@ -1,0 +1,57 @@
+//! A file that is written until something goes wrong.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::TraceError;
+
+/// Bytes that are gathered before they are written.
+const BUFFER_LEN: usize = 1 << 20;
+
+/// A buffered file. After the first error nothing more is written, and the error comes out at the
+/// end.
+#[derive(Debug)]
+pub(super) struct Output {
+    path: PathBuf,
+    file: BufWriter<File>,
+    error: Option<io::Error>,
+}
+
+impl Output {
+    /// Creates the file, or empties it.
+    pub(super) fn create(path: &Path) -> Result<Output, TraceError> {
+        let file = create(path)?;
+        Ok(Output {
+            path: path.to_owned(),
+            file: BufWriter::with_capacity(BUFFER_LEN, file),
+            error: None,
+        })
+    }
+
+    /// Writes something, unless an earlier write failed.
+    pub(super) fn write(&mut self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) {
+        if self.error.is_none() {
+            self.error = write(&mut self.file).err();
+        }
+    }
+
+    /// Whether something could not be written.
+    pub(super) fn failed(&self) -> bool {
+        self.error.is_some()
+    }
+
+    /// Writes what is still in the buffer.
+    pub(super) fn finish(&mut self) -> Result<(), TraceError> {
+        self.write(BufWriter::flush);
+        match self.error.take() {
+            None => Ok(()),
+            Some(source) => Err(TraceError::Write { path: self.path.clone(), source }),
+        }
+    }
+}
+
+/// Creates a file, or empties it.
+pub(super) fn create(path: &Path) -> Result<File, TraceError> {
+    File::create(path).map_err(|source| TraceError::Create { path: path.to_owned(), source })
+}
