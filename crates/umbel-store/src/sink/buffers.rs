@@ -81,6 +81,8 @@ impl Filled {
 
 #[derive(Debug)]
 struct Open {
+    id: BlockId,
+    item: Arc<Item>,
     filled: Filled,
     touched: u64,
 }
@@ -88,7 +90,10 @@ struct Open {
 /// The blocks that symbols are stored in now.
 #[derive(Debug)]
 pub(super) struct OpenBlocks {
-    blocks: HashMap<BlockId, Open>,
+    /// The block of the last symbol: most often the next one is of it, too, and is spared a look
+    /// into the map.
+    current: Option<Open>,
+    others: HashMap<BlockId, Open>,
     budget: Arc<Budget>,
     clock: u64,
     pool: Sender<Vec<u8>>,
@@ -100,7 +105,7 @@ pub(super) struct OpenBlocks {
 pub(super) enum Stored {
     /// It is held.
     Yes,
-    /// It does not belong to the item.
+    /// It does not belong to the item, or the item takes no more.
     Unfit,
     /// There is no memory for it.
     NoRoom,
@@ -109,47 +114,55 @@ pub(super) enum Stored {
 impl OpenBlocks {
     pub(super) fn new(budget: Arc<Budget>) -> OpenBlocks {
         let (pool, free) = crossbeam_channel::unbounded();
-        OpenBlocks { blocks: HashMap::new(), budget, clock: 0, pool, free }
+        OpenBlocks { current: None, others: HashMap::new(), budget, clock: 0, pool, free }
     }
 
-    /// Keeps a symbol.
-    pub(super) fn store(&mut self, item: &Item, sbn: u32, esi: u32, symbol: &[u8]) -> Stored {
-        let k = item.partition.block_symbols(sbn);
-        let symbol_len = item.symbol_len();
-        if esi >= item.partition.max_encoding_symbols(sbn) {
-            return Stored::Unfit;
+    /// Keeps a symbol. `item` is asked for the block's item if the block is not open yet.
+    pub(super) fn store<'a>(
+        &mut self,
+        id: BlockId,
+        esi: u32,
+        symbol: &[u8],
+        item: impl FnOnce() -> Option<&'a Arc<Item>>,
+    ) -> Stored {
+        if !self.turn_to(id) {
+            let Some(item) = item().filter(|item| fits(item, id.sbn, esi, symbol)) else {
+                return Stored::Unfit;
+            };
+            let Some(filled) = self.empty(item, id.sbn) else { return Stored::NoRoom };
+            self.make_current(Open { id, item: item.clone(), filled, touched: 0 });
         }
-        let own_len = item.partition.symbol_range(sbn, esi);
-        let own_len = if esi < k { (own_len.end - own_len.start) as usize } else { symbol_len };
-        if symbol.len() != symbol_len && symbol.len() != own_len {
-            return Stored::Unfit;
+        self.clock += 1;
+        let Some(open) = &mut self.current else { return Stored::NoRoom };
+        open.touched = self.clock;
+        open.store(esi, symbol)
+    }
+
+    /// Makes an open block the current one. `false` if it is not open.
+    fn turn_to(&mut self, id: BlockId) -> bool {
+        if self.current.as_ref().is_some_and(|open| open.id == id) {
+            return true;
         }
-        let Some(filled) = self.open(item, sbn) else { return Stored::NoRoom };
-        let buffer = &mut filled.buffer;
-        if esi < k {
-            if buffer.source.insert(esi) {
-                let place = &mut buffer.data[esi as usize * symbol_len..][..symbol_len];
-                place[..own_len].copy_from_slice(&symbol[..own_len]);
-                place[own_len..].fill(0);
-            }
-        } else {
-            if !filled.lease.grow(symbol_len) {
-                return Stored::NoRoom;
-            }
-            buffer.repair_esis.push(esi);
-            buffer.repairs.extend_from_slice(symbol);
+        let Some(open) = self.others.remove(&id) else { return false };
+        self.make_current(open);
+        true
+    }
+
+    fn make_current(&mut self, open: Open) {
+        if let Some(open) = self.current.replace(open) {
+            self.others.insert(open.id, open);
         }
-        Stored::Yes
     }
 
     /// Takes the block out.
     pub(super) fn take(&mut self, block: BlockId) -> Option<Filled> {
-        self.blocks.remove(&block).map(|open| open.filled)
+        let current = self.current.take_if(|open| open.id == block);
+        current.or_else(|| self.others.remove(&block)).map(|open| open.filled)
     }
 
     /// The blocks of an item, or all.
     pub(super) fn ids(&self, of: impl Fn(BlockId) -> bool) -> Vec<BlockId> {
-        let mut ids: Vec<BlockId> = self.blocks.keys().copied().filter(|&id| of(id)).collect();
+        let mut ids: Vec<BlockId> = self.open().map(|open| open.id).filter(|&id| of(id)).collect();
         ids.sort_unstable();
         ids
     }
@@ -157,21 +170,13 @@ impl OpenBlocks {
     /// The block that nothing was stored in for the longest time, if open blocks rather than the
     /// disk use up the memory.
     pub(super) fn stalest(&self) -> Option<BlockId> {
-        let open: usize = self.blocks.values().map(|open| open.filled.lease.bytes).sum();
-        let stalest = self.blocks.iter().min_by_key(|(_, open)| open.touched);
-        stalest.filter(|_| open > self.budget.limit / 2).map(|(&id, _)| id)
+        let bytes: usize = self.open().map(|open| open.filled.lease.bytes).sum();
+        let stalest = self.open().min_by_key(|open| open.touched);
+        stalest.filter(|_| bytes > self.budget.limit / 2).map(|open| open.id)
     }
 
-    fn open(&mut self, item: &Item, sbn: u32) -> Option<&mut Filled> {
-        let id = BlockId { toi: item.toi, sbn };
-        self.clock += 1;
-        if !self.blocks.contains_key(&id) {
-            let filled = self.empty(item, sbn)?;
-            self.blocks.insert(id, Open { filled, touched: 0 });
-        }
-        let open = self.blocks.get_mut(&id)?;
-        open.touched = self.clock;
-        Some(&mut open.filled)
+    fn open(&self) -> impl Iterator<Item = &Open> {
+        self.current.iter().chain(self.others.values())
     }
 
     /// An empty buffer for the block.
@@ -196,4 +201,42 @@ impl OpenBlocks {
         };
         Some(Filled { buffer, lease, pool: self.pool.clone() })
     }
+}
+
+impl Open {
+    fn store(&mut self, esi: u32, symbol: &[u8]) -> Stored {
+        let (item, sbn) = (&self.item, self.id.sbn);
+        if item.is_closed() || !fits(item, sbn, esi, symbol) {
+            return Stored::Unfit;
+        }
+        let symbol_len = item.symbol_len();
+        let buffer = &mut self.filled.buffer;
+        if esi >= item.partition.block_symbols(sbn) {
+            if !self.filled.lease.grow(symbol_len) {
+                return Stored::NoRoom;
+            }
+            buffer.repair_esis.push(esi);
+            buffer.repairs.extend_from_slice(symbol);
+        } else if buffer.source.insert(esi) {
+            let own_len = source_len(item, sbn, esi);
+            let place = &mut buffer.data[esi as usize * symbol_len..][..symbol_len];
+            place[..own_len].copy_from_slice(&symbol[..own_len]);
+            place[own_len..].fill(0);
+        }
+        Stored::Yes
+    }
+}
+
+/// Bytes of the object in a source symbol.
+fn source_len(item: &Item, sbn: u32, esi: u32) -> usize {
+    let range = item.partition.symbol_range(sbn, esi);
+    (range.end - range.start) as usize
+}
+
+/// Whether the item has such a symbol: of full length, or as long as its part of the object.
+fn fits(item: &Item, sbn: u32, esi: u32, symbol: &[u8]) -> bool {
+    let source = esi < item.partition.block_symbols(sbn);
+    esi < item.partition.max_encoding_symbols(sbn)
+        && (symbol.len() == item.symbol_len()
+            || (source && symbol.len() == source_len(item, sbn, esi)))
 }

@@ -340,10 +340,9 @@ impl DiskSink {
 
 impl SymbolSink for DiskSink {
     fn store(&mut self, block: BlockId, esi: u32, symbol: &[u8]) -> bool {
-        let Some(item) = self.items.get(&block.toi).filter(|item| !item.is_closed()) else {
-            return false;
-        };
-        match self.blocks.store(item, block.sbn, esi, symbol) {
+        let items = &self.items;
+        let item = || items.get(&block.toi).filter(|item| !item.is_closed());
+        match self.blocks.store(block, esi, symbol, item) {
             Stored::Yes => true,
             Stored::Unfit => false,
             Stored::NoRoom => {
