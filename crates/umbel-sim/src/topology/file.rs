@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -10,6 +9,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use umbel_engine::units::Rate;
 
 use super::check::Part;
+use super::generate::Access;
 use super::values::{Delay, Share, Written};
 use super::{Cidr, Impairment, LinkSpec, Mistake, NodeKind, NodeSpec, Queue, Topology};
 
@@ -44,74 +44,87 @@ struct SwitchEntry {
     querier: bool,
 }
 
-/// `deny_unknown_fields` does not work with `flatten`, so the impairments stand here once more.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LinkEntry {
-    a: String,
-    b: String,
-    #[serde(default)]
-    a_to_b: ImpairmentEntry,
-    #[serde(default)]
-    b_to_a: ImpairmentEntry,
-    mtu: Option<u32>,
-    offload: Option<bool>,
-    emulated: Option<bool>,
-    #[serde(default)]
-    a_addresses: Vec<Cidr>,
-    #[serde(default)]
-    b_addresses: Vec<Cidr>,
-    rate: Option<Written<Rate>>,
-    delay: Option<Written<Delay>>,
-    jitter: Option<Written<Delay>>,
-    loss: Option<Written<Share>>,
-    loss_burst: Option<f64>,
-    reorder: Option<Written<Share>>,
-    reorder_by: Option<Written<Delay>>,
-    duplicate: Option<Written<Share>>,
-    corrupt: Option<Written<Share>>,
-    corrupt_silently: Option<Written<Share>>,
-    queue: Option<Written<Queue>>,
+/// A table with impairments beside other keys: `deny_unknown_fields` does not work with `flatten`.
+macro_rules! with_impairments {
+    ($(#[$about:meta])* struct $name:ident { $($own:tt)* }) => {
+        $(#[$about])*
+        #[derive(Default, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $name {
+            $($own)*
+            rate: Option<Written<Rate>>,
+            delay: Option<Written<Delay>>,
+            jitter: Option<Written<Delay>>,
+            loss: Option<Written<Share>>,
+            loss_burst: Option<f64>,
+            reorder: Option<Written<Share>>,
+            reorder_by: Option<Written<Delay>>,
+            duplicate: Option<Written<Share>>,
+            corrupt: Option<Written<Share>>,
+            corrupt_silently: Option<Written<Share>>,
+            queue: Option<Written<Queue>>,
+        }
+
+        impl $name {
+            /// `base` with what is written here put in its place.
+            pub(crate) fn over(&self, base: Impairment) -> Impairment {
+                let share = |written: Option<Written<Share>>, base| written.map_or(base, |s| s.0.0);
+                let delay = |written: Option<Written<Delay>>| written.map(|delay| delay.0.0);
+                Impairment {
+                    rate: self.rate.map(|rate| rate.0).or(base.rate),
+                    delay: delay(self.delay).unwrap_or(base.delay),
+                    jitter: delay(self.jitter).unwrap_or(base.jitter),
+                    loss: share(self.loss, base.loss),
+                    loss_burst: self.loss_burst.or(base.loss_burst),
+                    reorder: share(self.reorder, base.reorder),
+                    reorder_by: delay(self.reorder_by).or(base.reorder_by),
+                    duplicate: share(self.duplicate, base.duplicate),
+                    corrupt: share(self.corrupt, base.corrupt),
+                    corrupt_silently: share(self.corrupt_silently, base.corrupt_silently),
+                    queue: self.queue.map_or(base.queue, |queue| queue.0),
+                }
+            }
+        }
+    };
 }
 
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ImpairmentEntry {
-    rate: Option<Written<Rate>>,
-    delay: Option<Written<Delay>>,
-    jitter: Option<Written<Delay>>,
-    loss: Option<Written<Share>>,
-    loss_burst: Option<f64>,
-    reorder: Option<Written<Share>>,
-    reorder_by: Option<Written<Delay>>,
-    duplicate: Option<Written<Share>>,
-    corrupt: Option<Written<Share>>,
-    corrupt_silently: Option<Written<Share>>,
-    queue: Option<Written<Queue>>,
+with_impairments! {
+    struct ImpairmentEntry {}
 }
 
-impl ImpairmentEntry {
-    /// `base` with what is written here put in its place.
-    pub(crate) fn over(&self, base: Impairment) -> Impairment {
-        fn share(entry: Option<&Written<Share>>, base: f64) -> f64 {
-            entry.map_or(base, |share| share.0.0)
-        }
-        fn delay(entry: Option<&Written<Delay>>) -> Option<Duration> {
-            entry.map(|delay| delay.0.0)
-        }
-        Impairment {
-            rate: self.rate.as_ref().map(|rate| rate.0).or(base.rate),
-            delay: delay(self.delay.as_ref()).unwrap_or(base.delay),
-            jitter: delay(self.jitter.as_ref()).unwrap_or(base.jitter),
-            loss: share(self.loss.as_ref(), base.loss),
-            loss_burst: self.loss_burst.or(base.loss_burst),
-            reorder: share(self.reorder.as_ref(), base.reorder),
-            reorder_by: delay(self.reorder_by.as_ref()).or(base.reorder_by),
-            duplicate: share(self.duplicate.as_ref(), base.duplicate),
-            corrupt: share(self.corrupt.as_ref(), base.corrupt),
-            corrupt_silently: share(self.corrupt_silently.as_ref(), base.corrupt_silently),
-            queue: self.queue.as_ref().map_or(base.queue, |queue| queue.0),
-        }
+with_impairments! {
+    struct LinkEntry {
+        a: String,
+        b: String,
+        #[serde(default)]
+        a_to_b: ImpairmentEntry,
+        #[serde(default)]
+        b_to_a: ImpairmentEntry,
+        mtu: Option<u32>,
+        offload: Option<bool>,
+        emulated: Option<bool>,
+        #[serde(default)]
+        a_addresses: Vec<Cidr>,
+        #[serde(default)]
+        b_addresses: Vec<Cidr>,
+    }
+}
+
+with_impairments! {
+    /// The link of a host.
+    struct AccessEntry {
+        #[serde(default)]
+        up: ImpairmentEntry,
+        #[serde(default)]
+        down: ImpairmentEntry,
+    }
+}
+
+impl AccessEntry {
+    /// What a host's link does.
+    pub(crate) fn access(&self) -> Access {
+        let both = self.over(Impairment::none());
+        Access { up: self.up.over(both), down: self.down.over(both) }
     }
 }
 
@@ -131,20 +144,7 @@ impl File {
 
 impl LinkEntry {
     fn into_spec(self) -> LinkSpec {
-        let both = ImpairmentEntry {
-            rate: self.rate,
-            delay: self.delay,
-            jitter: self.jitter,
-            loss: self.loss,
-            loss_burst: self.loss_burst,
-            reorder: self.reorder,
-            reorder_by: self.reorder_by,
-            duplicate: self.duplicate,
-            corrupt: self.corrupt,
-            corrupt_silently: self.corrupt_silently,
-            queue: self.queue,
-        }
-        .over(Impairment::none());
+        let both = self.over(Impairment::none());
         LinkSpec {
             a_to_b: self.a_to_b.over(both),
             b_to_a: self.b_to_a.over(both),

@@ -19,11 +19,15 @@ impl Mistake {
         Mistake { file: None, line: None, message: message.into() }
     }
 
+    /// A mistake in a line, from 1.
+    pub(crate) fn at_line(line: usize, message: impl Into<String>) -> Mistake {
+        Mistake { line: Some(line), ..Mistake::new(message) }
+    }
+
     /// A mistake at a span of a text.
     pub(crate) fn at(text: &str, span: Range<usize>, message: impl Into<String>) -> Mistake {
         let before = text.get(..span.start).unwrap_or_default();
-        let line = Some(before.matches('\n').count() + 1);
-        Mistake { file: None, line, message: message.into() }
+        Mistake::at_line(before.matches('\n').count() + 1, message)
     }
 
     /// What the TOML reader found.

@@ -20,6 +20,7 @@
 mod build;
 mod check;
 mod file;
+pub mod generate;
 mod impairment;
 pub mod link_model;
 mod mistake;
