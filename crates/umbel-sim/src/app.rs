@@ -1,20 +1,20 @@
 //! What runs on a host.
 
 use std::any::Any;
-use std::marker::PhantomData;
 
 use bytes::Bytes;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use umbel_engine::Instant;
+use umbel_engine::{Instant, TransmitBuf};
 
+use crate::fabric::Fabric;
 use crate::network::{LinkId, NodeId};
 use crate::packet::{GroupId, Packet};
-use crate::trace::Note;
+use crate::trace::{ChannelParts, Note};
 
 /// The program of a host.
 pub trait App: Any + Send {
     /// Called once, at the start time that [`Simulation::set_app`](crate::Simulation::set_app)
-    /// was given.
+    /// was given. Nothing arrives before.
     fn start(&mut self, context: &mut Context<'_>);
 
     /// Takes a packet that arrived. Its hop limit is what is left of it.
@@ -30,68 +30,109 @@ pub trait App: Any + Send {
 /// What an [`App`] or a [`RouterHook`](crate::RouterHook) can do to the network.
 #[derive(Debug)]
 pub struct Context<'a> {
-    todo: PhantomData<&'a mut ()>,
+    pub(crate) fabric: &'a mut Fabric,
+    pub(crate) node: NodeId,
 }
 
-#[expect(clippy::unused_self, clippy::needless_pass_by_value, reason = "not written yet")]
 impl Context<'_> {
     /// The simulated time.
     pub fn now(&self) -> Instant {
-        todo!()
+        self.fabric.now
     }
 
     /// The node that this runs on.
     pub fn node(&self) -> NodeId {
-        todo!()
+        self.node
     }
 
-    /// Sends a packet.
-    pub fn send(&mut self, _packet: Packet) {
-        todo!()
+    /// Sends a packet along the route to its destination, or down the tree of its source. A node
+    /// that is not the source of a multicast packet sends it to those below it.
+    pub fn send(&mut self, packet: Packet) {
+        self.fabric.send(self.node, packet);
     }
 
-    /// Sends a packet on one link; at the far end it travels on as usual.
-    pub fn send_on(&mut self, _link: LinkId, _packet: Packet) {
-        todo!()
+    /// Sends a packet on one link of this node; at the far end it travels on as usual.
+    pub fn send_on(&mut self, link: LinkId, packet: Packet) {
+        self.fabric.send_on(self.node, link, packet);
     }
 
-    /// Sends a message on the reliable, ordered session with another host.
-    pub fn send_message(&mut self, _to: NodeId, _message: Bytes) {
-        todo!()
+    /// Sends a message on the reliable, ordered session with another host. It is lost only if
+    /// that host does not run when it arrives.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
+    pub fn send_message(&mut self, to: NodeId, message: Bytes) {
+        self.fabric.send_message(self.node, to, message);
     }
 
-    /// The channel of a group and its only source, or of any source.
-    pub fn group(&mut self, _source: Option<NodeId>, _group: u32) -> GroupId {
-        todo!()
+    /// The channel of a group and its only source, or of any source. Groups are numbered below
+    /// 2²⁴.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such source.
+    pub fn group(&mut self, source: Option<NodeId>, group: u32) -> GroupId {
+        self.fabric.group(source, group)
+    }
+
+    /// The source and the number of a channel.
+    pub fn channel_parts(&self, group: GroupId) -> Option<ChannelParts> {
+        self.fabric.channel_parts(group)
     }
 
     /// Receives this channel from now on; the tree grows towards here hop by hop.
-    pub fn join(&mut self, _group: GroupId) {
-        todo!()
+    pub fn join(&mut self, group: GroupId) {
+        self.fabric.join(self.node, group);
     }
 
-    /// No longer receives this channel.
-    pub fn leave(&mut self, _group: GroupId) {
-        todo!()
+    /// No longer receives this channel; the tree withdraws hop by hop.
+    pub fn leave(&mut self, group: GroupId) {
+        self.fabric.leave(self.node, group);
     }
 
     /// Sets, moves or clears the one timer of this node.
-    pub fn wake_at(&mut self, _at: Option<Instant>) {
-        todo!()
+    pub fn wake_at(&mut self, at: Option<Instant>) {
+        self.fabric.wake_at(self.node, at);
     }
 
     /// This node's own stream of random numbers.
     pub fn random(&mut self) -> &mut Xoshiro256PlusPlus {
-        todo!()
+        self.fabric.random(self.node)
     }
 
-    /// Takes the host off the network for good: it leaves its groups and gets nothing any more.
+    /// Takes the host off the network for good: it leaves its channels and gets nothing any more.
     pub fn stop_node(&mut self) {
-        todo!()
+        self.fabric.stop(self.node);
+    }
+
+    /// Whether [`stop_node`](Context::stop_node) was called.
+    pub fn is_stopped(&self) -> bool {
+        !self.fabric.nodes[self.node.0 as usize].running
     }
 
     /// Writes something into the trace.
-    pub fn note(&mut self, _note: Note) {
-        todo!()
+    pub fn note(&mut self, note: Note) {
+        self.fabric.note(self.node, &note);
     }
+
+    /// The link on which a multicast packet of this source comes, and those on which it goes on:
+    /// this node's place in the tree. `None` if it has no place.
+    pub fn tree(&self, group: GroupId, source: NodeId) -> Option<TreeLinks> {
+        self.fabric.tree_links(group, source, self.node)
+    }
+
+    /// A buffer for an engine's datagrams. The last one may be given back for the next to use.
+    pub(crate) fn scratch(&mut self) -> &mut TransmitBuf {
+        &mut self.fabric.scratch
+    }
+}
+
+/// A node's place in a multicast tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeLinks {
+    /// The link towards the source; `None` at the source, and where there is none yet.
+    pub upstream: Option<LinkId>,
+    /// The links away from the source.
+    pub downstream: Vec<LinkId>,
 }

@@ -14,7 +14,9 @@
 
 mod address;
 mod app;
+mod counters;
 mod engine_host;
+mod fabric;
 mod line;
 mod link;
 mod network;
@@ -22,19 +24,26 @@ mod packet;
 pub mod random;
 pub mod repository;
 mod router;
+mod routing;
 pub mod scenario;
 mod simulation;
 pub mod topology;
 pub mod trace;
+mod wheel;
 
 pub use address::{address_of, channel, channel_parts, node_of};
-pub use app::{App, Context};
+pub use app::{App, Context, TreeLinks};
+pub use counters::{Counters, LinkCounters};
 pub use engine_host::{Application, EngineHost, HostConfig, Io};
 pub use line::{Line, Refusal, Treatment};
 pub use link::{LinkSpec, Loss, Queue, RedConfig, ScriptedLoss};
 pub use network::{LinkId, Network, NetworkError, NodeId, NodeKind};
 pub use packet::{Destination, FlowId, GroupId, Kind, Kinds, Packet};
 pub use router::{Forwarding, RouterHook};
-pub use simulation::{Counters, LinkCounters, Outcome, SessionDelay, Simulation};
+pub use simulation::{Outcome, SessionDelay, Simulation};
 pub use trace::Tracer;
 pub use umbel_engine::Instant;
+pub use wheel::Wheel;
+
+#[cfg(test)]
+mod tests;

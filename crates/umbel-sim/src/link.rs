@@ -135,7 +135,6 @@ impl Loss {
     /// Checks the ranges.
     fn validate(&self) -> Result<(), NetworkError> {
         match self {
-            Loss::None => Ok(()),
             Loss::Bernoulli(p) => probability("loss", *p),
             &Loss::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad } => {
                 probability("good_to_bad", good_to_bad)?;
@@ -146,7 +145,7 @@ impl Loss {
             Loss::Script(losses) if losses.iter().any(|loss| loss.nth == 0) => {
                 Err(NetworkError::ScriptedZero)
             }
-            Loss::Script(_) => Ok(()),
+            Loss::None | Loss::Script(_) => Ok(()),
         }
     }
 

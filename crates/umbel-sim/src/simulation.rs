@@ -1,14 +1,19 @@
 //! The run.
 
+use std::any::Any;
+use std::fmt;
 use std::time::Duration;
 
 use umbel_engine::Instant;
 
-use crate::app::App;
-use crate::network::{LinkId, Network, NetworkError, NodeId};
-use crate::packet::GroupId;
-use crate::router::RouterHook;
-use crate::trace::Tracer;
+use crate::app::{App, Context};
+use crate::counters::{Counters, LinkCounters};
+use crate::fabric::{Branch, Due, Event, Fabric, Parcel, ParcelId, PlaceId};
+use crate::network::{LinkId, Network, NetworkError, NodeId, NodeKind};
+use crate::packet::{Destination, GroupId};
+use crate::router::{Forwarding, RouterHook};
+use crate::routing::LineId;
+use crate::trace::{ChannelParts, Hop, Tracer};
 
 /// How long messages of sessions take: `min`, and on top of it an exponential time with the mean
 /// `mean_extra`. The messages of one host to another keep their order.
@@ -29,148 +34,314 @@ pub enum Outcome {
     Reached,
 }
 
-/// What has happened so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Events handled.
-    pub events: u64,
-    /// Packets that hosts and hooks sent.
-    pub sent: u64,
-    /// Packets that entered a link: packet-hops.
-    pub hops: u64,
-    /// Packets given to applications.
-    pub delivered: u64,
-    /// Packets lost on links.
-    pub lost: u64,
-    /// Packets dropped by full queues.
-    pub queue_drops: u64,
-    /// Packets lost to links that were down.
-    pub down: u64,
-    /// Packets without a way to their destination.
-    pub no_route: u64,
-    /// Packets whose hop limit ran out.
-    pub hop_limit: u64,
-    /// Messages of sessions.
-    pub messages: u64,
-    /// Bytes of those messages.
-    pub message_bytes: u64,
-}
-
-/// What has crossed one direction of a link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkCounters {
-    /// Packets that entered it.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Packets that were lost on it.
-    pub lost: u64,
-    /// Packets that its queue dropped.
-    pub queue_drops: u64,
-}
-
-/// A network with its applications at a moment of simulated time.
-#[derive(Debug)]
+/// A network with its programs at a moment of simulated time.
 pub struct Simulation {
-    network: Network,
+    fabric: Fabric,
+    /// One for each node.
+    programs: Vec<Program>,
+    drop_stopped: bool,
 }
 
-#[expect(clippy::unused_self, clippy::needless_pass_by_value, reason = "not written yet")]
+/// What runs on a node.
+enum Program {
+    None,
+    App(Box<dyn App>),
+    Hook(Box<dyn RouterHook>),
+}
+
+impl fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Simulation").field("fabric", &self.fabric).finish_non_exhaustive()
+    }
+}
+
 impl Simulation {
     /// A simulation at time 0.
-    pub fn new(network: Network, _seed: u64) -> Simulation {
-        Simulation { network }
+    pub fn new(network: Network, seed: u64) -> Simulation {
+        let programs =
+            std::iter::repeat_with(|| Program::None).take(network.node_count()).collect();
+        Simulation { fabric: Fabric::new(network, seed), programs, drop_stopped: false }
     }
 
     /// The network.
     pub fn network(&self) -> &Network {
-        &self.network
+        &self.fabric.network
     }
 
-    /// Puts a program on a host; it starts at `start`.
+    /// Puts a program on a host; it starts at `start`, or now if that has passed.
     ///
     /// # Errors
     ///
     /// When there is no such host, or it has a program already.
     pub fn set_app(
         &mut self,
-        _node: NodeId,
-        _app: impl App,
-        _start: Instant,
+        node: NodeId,
+        app: impl App,
+        start: Instant,
     ) -> Result<(), NetworkError> {
-        todo!()
+        self.fabric.network.check_node(node)?;
+        if self.fabric.network.kind(node) != NodeKind::Host {
+            return Err(NetworkError::NotAHost(self.fabric.network.name(node).to_owned()));
+        }
+        self.install(node, Program::App(Box::new(app)), start)
     }
 
-    /// Puts protocol logic into a router or a switch.
+    /// Puts protocol logic into a router or a switch; it starts with the run.
     ///
     /// # Errors
     ///
     /// When there is no such router, or it has a hook already.
     pub fn set_router_hook(
         &mut self,
-        _node: NodeId,
-        _hook: impl RouterHook,
+        node: NodeId,
+        hook: impl RouterHook,
     ) -> Result<(), NetworkError> {
-        todo!()
+        self.fabric.network.check_node(node)?;
+        if self.fabric.network.kind(node) == NodeKind::Host {
+            return Err(NetworkError::NotARouter(self.fabric.network.name(node).to_owned()));
+        }
+        self.install(node, Program::Hook(Box::new(hook)), self.fabric.now)
+    }
+
+    fn install(
+        &mut self,
+        node: NodeId,
+        program: Program,
+        start: Instant,
+    ) -> Result<(), NetworkError> {
+        let place = &mut self.programs[node.0 as usize];
+        if !matches!(place, Program::None) {
+            return Err(NetworkError::Occupied(self.fabric.network.name(node).to_owned()));
+        }
+        *place = program;
+        self.fabric.schedule(start.max(self.fabric.now), Event::Start(node));
+        Ok(())
     }
 
     /// Sets how long messages of sessions take; by default they arrive at once.
-    pub fn set_sessions(&mut self, _delay: SessionDelay) {
-        todo!()
+    pub fn set_sessions(&mut self, delay: SessionDelay) {
+        self.fabric.sessions.delay = delay;
+    }
+
+    /// Forgets the programs of hosts that stop, rather than keeping them for
+    /// [`Simulation::app`].
+    pub fn drop_stopped(&mut self, drop: bool) {
+        self.drop_stopped = drop;
     }
 
     /// Tells `tracer` everything that happens from now on. Without one, tracing costs nothing.
-    pub fn set_tracer(&mut self, _tracer: Box<dyn Tracer>) {
-        todo!()
+    pub fn set_tracer(&mut self, tracer: Box<dyn Tracer>) {
+        self.fabric.tracer = Some(tracer);
     }
 
     /// Takes the tracer back.
     pub fn take_tracer(&mut self) -> Option<Box<dyn Tracer>> {
-        todo!()
+        self.fabric.tracer.take()
     }
 
-    /// The channel of a group and its only source, or of any source.
-    pub fn group(&mut self, _source: Option<NodeId>, _group: u32) -> GroupId {
-        todo!()
+    /// The channel of a group and its only source, or of any source. Groups are numbered below
+    /// 2²⁴.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such source.
+    pub fn group(&mut self, source: Option<NodeId>, group: u32) -> GroupId {
+        self.fabric.group(source, group)
     }
 
     /// The source and the number of a channel.
-    pub fn group_parts(&self, _group: GroupId) -> (Option<NodeId>, u32) {
-        todo!()
+    pub fn channel_parts(&self, group: GroupId) -> Option<ChannelParts> {
+        self.fabric.channel_parts(group)
     }
 
-    /// Runs everything up to and including `end`.
-    pub fn run_until(&mut self, _end: Instant) -> Outcome {
-        todo!()
+    /// Runs everything up to and including `end`. Then it is `end`, unless nothing is left to
+    /// happen: then it is the time of the last thing that happened.
+    pub fn run_until(&mut self, end: Instant) -> Outcome {
+        while let Some(event) = self.fabric.next_event(end) {
+            self.handle(event);
+            if !self.fabric.stopped.is_empty() {
+                self.after_stop();
+            }
+        }
+        if self.fabric.is_idle() {
+            return Outcome::Idle;
+        }
+        self.fabric.now = self.fabric.now.max(end);
+        Outcome::Reached
     }
 
     /// The simulated time.
     pub fn now(&self) -> Instant {
-        todo!()
+        self.fabric.now
     }
 
     /// What has happened so far.
     pub fn counters(&self) -> &Counters {
-        todo!()
+        &self.fabric.counters
     }
 
     /// What has crossed a link so far, from its first end to its second and back.
-    pub fn link_counters(&self, _link: LinkId) -> (LinkCounters, LinkCounters) {
-        todo!()
+    ///
+    /// # Panics
+    ///
+    /// If there is no such link.
+    pub fn link_counters(&self, link: LinkId) -> (LinkCounters, LinkCounters) {
+        let [forth, back] = LineId::of(link).map(|line| self.fabric.link_counters(line));
+        (forth, back)
     }
 
     /// The program of a host, if it is an `A`.
-    pub fn app<A: App>(&self, _node: NodeId) -> Option<&A> {
-        todo!()
+    pub fn app<A: App>(&self, node: NodeId) -> Option<&A> {
+        match self.programs.get(node.0 as usize)? {
+            Program::App(app) => (&**app as &dyn Any).downcast_ref(),
+            _ => None,
+        }
     }
 
     /// The program of a host, if it is an `A`.
-    pub fn app_mut<A: App>(&mut self, _node: NodeId) -> Option<&mut A> {
-        todo!()
+    pub fn app_mut<A: App>(&mut self, node: NodeId) -> Option<&mut A> {
+        match self.programs.get_mut(node.0 as usize)? {
+            Program::App(app) => (&mut **app as &mut dyn Any).downcast_mut(),
+            _ => None,
+        }
     }
 
     /// The hook of a router, if it is an `H`.
-    pub fn router_hook<H: RouterHook>(&self, _node: NodeId) -> Option<&H> {
-        todo!()
+    pub fn router_hook<H: RouterHook>(&self, node: NodeId) -> Option<&H> {
+        match self.programs.get(node.0 as usize)? {
+            Program::Hook(hook) => (&**hook as &dyn Any).downcast_ref(),
+            _ => None,
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Arrival { parcel, line, left } => self.on_arrival(parcel, line, left),
+            Event::Branches { parcel, place, first, end, left } => {
+                self.on_branches(parcel, place, first..end, left);
+            }
+            Event::Message(id) => {
+                let message = self.fabric.sessions.take(id);
+                if self.fabric.nodes[message.to.0 as usize].running {
+                    self.with_app(message.to, |app, context| {
+                        app.message(context, message.from, message.bytes);
+                    });
+                }
+            }
+            Event::Wake(node) => self.on_wake(node),
+            Event::Start(node) => {
+                self.fabric.nodes[node.0 as usize].running = true;
+                let Simulation { fabric, programs, .. } = self;
+                let context = &mut Context { fabric, node };
+                match &mut programs[node.0 as usize] {
+                    Program::App(app) => app.start(context),
+                    Program::Hook(hook) => hook.start(context),
+                    Program::None => {}
+                }
+            }
+            Event::Graft { place, epoch } => self.fabric.on_graft(place, epoch),
+            Event::Prune { place, epoch } => self.fabric.on_prune(place, epoch),
+            Event::LineChange { line, up } => self.fabric.change_line(line, up),
+        }
+    }
+
+    fn with_app(&mut self, node: NodeId, call: impl FnOnce(&mut dyn App, &mut Context<'_>)) {
+        let Simulation { fabric, programs, .. } = self;
+        if let Program::App(app) = &mut programs[node.0 as usize] {
+            call(&mut **app, &mut Context { fabric, node });
+        }
+    }
+
+    fn on_wake(&mut self, node: NodeId) {
+        match self.fabric.timers.on_event(node, self.fabric.now) {
+            Due::Never => {}
+            Due::Later(at) => self.fabric.schedule(at, Event::Wake(node)),
+            Due::Now => {
+                let Simulation { fabric, programs, .. } = self;
+                let context = &mut Context { fabric, node };
+                match &mut programs[node.0 as usize] {
+                    Program::App(app) => app.wake(context),
+                    Program::Hook(hook) => hook.wake(context),
+                    Program::None => {}
+                }
+            }
+        }
+    }
+
+    fn on_arrival(&mut self, id: ParcelId, line: LineId, left: u8) {
+        let mut parcel = self.fabric.take(id);
+        if let Some(node) = self.fabric.exit(line, &parcel) {
+            self.arrive(node, line, None, id, &mut parcel, left);
+        }
+        self.fabric.put_back(id, parcel);
+    }
+
+    fn on_branches(
+        &mut self,
+        id: ParcelId,
+        place: PlaceId,
+        branches: std::ops::Range<u32>,
+        left: u8,
+    ) {
+        let mut parcel = self.fabric.take(id);
+        for number in branches {
+            let branch = self.fabric.branch(place, number);
+            if let Some(node) = self.fabric.exit(branch.line, &parcel) {
+                self.arrive(node, branch.line, Some(branch), id, &mut parcel, left);
+            }
+        }
+        self.fabric.release(place);
+        self.fabric.put_back(id, parcel);
+    }
+
+    /// A packet is at a node, by a branch of a tree or just by a line.
+    fn arrive(
+        &mut self,
+        node: NodeId,
+        line: LineId,
+        branch: Option<Branch>,
+        id: ParcelId,
+        parcel: &mut Parcel,
+        left: u8,
+    ) {
+        let state = self.fabric.nodes[node.0 as usize];
+        if state.kind == NodeKind::Host {
+            let is_for_it = match (parcel.packet.destination, branch) {
+                (Destination::Group(_), Some(branch)) => branch.member,
+                (Destination::Group(group), None) => self.fabric.is_member(group, node),
+                (Destination::Unicast(to), _) => {
+                    if to != node {
+                        self.fabric.drop_in(node, parcel, Hop::NoRoute);
+                    }
+                    to == node
+                }
+            };
+            if is_for_it && state.running {
+                self.fabric.counters.delivered += 1;
+                parcel.packet.hop_limit = left;
+                self.with_app(node, |app, context| app.packet(context, &parcel.packet));
+            }
+            return;
+        }
+        if state.running {
+            let Simulation { fabric, programs, .. } = self;
+            if let Program::Hook(hook) = &mut programs[node.0 as usize] {
+                parcel.packet.hop_limit = left;
+                let context = &mut Context { fabric, node };
+                if hook.forward(context, &parcel.packet, line.link()) == Forwarding::Taken {
+                    return;
+                }
+            }
+        }
+        self.fabric.relay(node, branch.map(|branch| branch.place), id, parcel, left);
+    }
+
+    #[cold]
+    fn after_stop(&mut self) {
+        while let Some(node) = self.fabric.stopped.pop() {
+            if self.drop_stopped {
+                self.programs[node.0 as usize] = Program::None;
+            }
+        }
     }
 }

@@ -6,6 +6,8 @@
 
 mod loss;
 mod red;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -63,6 +65,8 @@ struct Extra {
     red: Option<Red>,
     /// The latest arrival so far.
     last_arrival: u64,
+    lost: u64,
+    queue_drops: u64,
 }
 
 /// Packets that have not been sent yet.
@@ -121,6 +125,8 @@ impl Line {
                     _ => None,
                 },
                 last_arrival: 0,
+                lost: 0,
+                queue_drops: 0,
             })
         });
         Line { treatment, sent_at: 0, known_time: 0, known_len: 0, up: true, extra }
@@ -169,12 +175,23 @@ impl Line {
 
     /// Whether a packet that arrives at the far end got through.
     pub fn passes(&mut self, kind: Kind, flow: FlowId) -> bool {
-        match &mut self.extra {
-            Some(extra) if self.treatment.lossy && self.treatment.spec.loss_of.contains(kind) => {
-                !extra.loss.loses(&mut extra.random, flow)
-            }
-            _ => true,
+        if !self.treatment.lossy || !self.treatment.spec.loss_of.contains(kind) {
+            return true;
         }
+        let Some(extra) = &mut self.extra else { return true };
+        let lost = extra.loss.loses(&mut extra.random, flow);
+        extra.lost += u64::from(lost);
+        !lost
+    }
+
+    /// How many packets were lost at the far end.
+    pub fn lost(&self) -> u64 {
+        self.extra.as_ref().map_or(0, |extra| extra.lost)
+    }
+
+    /// How many packets the queue has dropped.
+    pub fn queue_drops(&self) -> u64 {
+        self.extra.as_ref().map_or(0, |extra| extra.queue_drops)
     }
 
     /// Bytes of packets that wait for the rate, the one being sent included. Known for lines with
@@ -198,10 +215,10 @@ impl Line {
     /// Whether the queue takes a packet.
     fn admits(&mut self, now: u64, length: u32) -> bool {
         let Some(extra) = &mut self.extra else { return true };
-        let Extra { waiting, red, random, .. } = &mut **extra;
+        let Extra { waiting, red, random, queue_drops, .. } = &mut **extra;
         waiting.forget_sent(now);
         let packets = waiting.packets.len() as u64;
-        match self.treatment.spec.queue {
+        let admitted = match self.treatment.spec.queue {
             Queue::Unbounded => true,
             Queue::DropTailPackets(limit) => packets < u64::from(limit),
             Queue::DropTailBytes(limit) => {
@@ -213,7 +230,9 @@ impl Line {
                     red.admits(now, packets, idle_since, || random::uniform(random))
                 })
             }
-        }
+        };
+        *queue_drops += u64::from(!admitted);
+        admitted
     }
 
     /// When a packet that has been sent at `sent` arrives.

@@ -1,0 +1,116 @@
+use super::*;
+use crate::TreeLinks;
+use crate::network::LinkId;
+use crate::router::{Forwarding, RouterHook};
+
+/// Takes flow 1, turns flow 2 into a multicast on one link, notes the rest.
+struct Steering {
+    source: NodeId,
+    on: LinkId,
+    seen: Vec<(Instant, u32, u8, LinkId)>,
+    place: Option<TreeLinks>,
+    woken: Vec<Instant>,
+}
+
+impl RouterHook for Steering {
+    fn start(&mut self, context: &mut Context<'_>) {
+        context.wake_at(Some(ms(50)));
+    }
+
+    fn forward(
+        &mut self,
+        context: &mut Context<'_>,
+        packet: &Packet,
+        arrived_on: LinkId,
+    ) -> Forwarding {
+        self.seen.push((context.now(), packet.flow.0, packet.hop_limit, arrived_on));
+        match packet.flow.0 {
+            1 => Forwarding::Taken,
+            2 => {
+                let group = context.group(Some(self.source), GROUP);
+                let destination = Destination::Group(group);
+                context.send_on(
+                    self.on,
+                    Packet { source: self.source, destination, ..packet.clone() },
+                );
+                Forwarding::Taken
+            }
+            _ => Forwarding::Plain,
+        }
+    }
+
+    fn wake(&mut self, context: &mut Context<'_>) {
+        self.woken.push(context.now());
+        let group = context.group(Some(self.source), GROUP);
+        self.place = context.tree(group, self.source);
+    }
+}
+
+#[test]
+fn a_hook_takes_packets_and_sends_down_a_branch() {
+    let mut network = Network::new();
+    let [source, a, b, c] = ["source", "a", "b", "c"].map(|name| network.host(name));
+    let [near, far] = ["near", "far"].map(|name| network.router(name));
+    let up = network.link(source, near, delay_ms(1), delay_ms(1)).unwrap();
+    let to_a = network.link(near, a, delay_ms(1), delay_ms(1)).unwrap();
+    let to_far = network.link(near, far, delay_ms(1), delay_ms(1)).unwrap();
+    network.link(far, b, delay_ms(1), delay_ms(1)).unwrap();
+    network.link(far, c, delay_ms(1), delay_ms(1)).unwrap();
+    let join = (ms(0), Do::Join(Some(source)));
+    let sends: Vec<_> = (0..3).map(|flow| (ms(100), Do::Send(source, flow, 9))).collect();
+    let sends: Vec<_> = sends.into_iter().chain([join]).collect();
+    let cast = [(ms(200), Do::Cast(Some(source), 3))];
+    let mut simulation =
+        scripted(network, &[(a, &sends), (b, &[join]), (c, &[join]), (source, &cast)]);
+    let hook = Steering { source, on: to_far, seen: Vec::new(), place: None, woken: Vec::new() };
+    simulation.set_router_hook(near, hook).unwrap();
+    simulation.run_until(ms(1_000));
+    // Flow 0 passes, flow 1 ends, flow 2 goes down to b and c; the hook does not see that again.
+    assert_eq!(got(&simulation, source), [(ms(102), 0)]);
+    assert_eq!(got(&simulation, a), [(ms(202), 3)]);
+    for leaf in [b, c] {
+        assert_eq!(got(&simulation, leaf), [(ms(103), 2), (ms(203), 3)]);
+    }
+    let hook = simulation.router_hook::<Steering>(near).unwrap();
+    let mut expected: Vec<_> = (0..3).map(|flow| (ms(101), flow, 9, to_a)).collect();
+    expected.push((ms(201), 3, 255, up));
+    assert_eq!(hook.seen, expected);
+    assert_eq!(hook.woken, [ms(50)]);
+    let place = hook.place.as_ref().unwrap();
+    assert_eq!((place.upstream, place.downstream.len()), (Some(up), 2));
+}
+
+/// Counts what is addressed to the router itself, and answers.
+struct Answering(u32);
+
+impl RouterHook for Answering {
+    fn forward(
+        &mut self,
+        context: &mut Context<'_>,
+        packet: &Packet,
+        _arrived_on: LinkId,
+    ) -> Forwarding {
+        if packet.destination == Destination::Unicast(context.node()) {
+            self.0 += 1;
+            super::send(context, Destination::Unicast(packet.source), 8, 255);
+        }
+        Forwarding::Plain
+    }
+}
+
+#[test]
+fn a_router_can_be_spoken_to() {
+    let mut network = Network::new();
+    let (a, b) = (network.host("a"), network.host("b"));
+    let router = network.router("r");
+    network.link(a, router, delay_ms(1), delay_ms(1)).unwrap();
+    network.link(b, router, delay_ms(1), delay_ms(1)).unwrap();
+    let script = [(ms(0), Do::Send(router, 0, 1)), (ms(0), Do::Send(b, 1, 2))];
+    let mut simulation = scripted(network, &[(a, &script)]);
+    simulation.set_router_hook(router, Answering(0)).unwrap();
+    simulation.run_until(ms(100));
+    assert_eq!(got(&simulation, a), [(ms(2), 8)]);
+    assert_eq!(got(&simulation, b), [(ms(2), 1)]);
+    assert_eq!(simulation.router_hook::<Answering>(router).unwrap().0, 1);
+    assert_eq!((simulation.counters().hop_limit, simulation.counters().no_route), (0, 0));
+}

@@ -1,0 +1,257 @@
+//! The event queue: a hierarchical timing wheel.
+//!
+//! Level 0 has a slot for each of the next nanoseconds, and every further level has slots that
+//! are [`SLOTS`] times as long. An event waits in the level of the highest digit, in base
+//! [`SLOTS`], in which its time differs from the present, and moves down when the present
+//! reaches its slot. Slots are lists, first in, first out; an event that comes down was scheduled
+//! before any that is put there directly, so that events of one time leave in the order in
+//! which they came.
+//!
+//! Pushing and popping take constant time, at most one move a level. `benches/queue.rs` compares
+//! it with a binary heap.
+
+/// Slots of a level.
+const SLOTS: usize = 64;
+const DIGIT_BITS: u32 = SLOTS.trailing_zeros();
+/// Enough for 64 bits of time.
+const LEVELS: usize = 64_usize.div_ceil(DIGIT_BITS as usize);
+const NONE: u32 = u32::MAX;
+
+/// Events in the order of their times, and of their arrival among equal times.
+#[derive(Debug)]
+pub struct Wheel<T> {
+    /// No event is earlier.
+    now: u64,
+    len: usize,
+    /// Which levels hold anything.
+    levels: u16,
+    /// Which slots of a level hold anything.
+    used: [u64; LEVELS],
+    slots: Box<[[List; SLOTS]; LEVELS]>,
+    entries: Vec<Entry<T>>,
+    /// The first unused entry; each leads to the next.
+    free: u32,
+}
+
+/// A list of entries.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: u32,
+    last: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry<T> {
+    at: u64,
+    next: u32,
+    event: T,
+}
+
+impl<T: Copy> Default for Wheel<T> {
+    fn default() -> Wheel<T> {
+        Wheel::new()
+    }
+}
+
+impl<T: Copy> Wheel<T> {
+    /// An empty queue at time 0.
+    pub fn new() -> Wheel<T> {
+        Wheel {
+            now: 0,
+            len: 0,
+            levels: 0,
+            used: [0; LEVELS],
+            slots: Box::new([[List { first: NONE, last: NONE }; SLOTS]; LEVELS]),
+            entries: Vec::new(),
+            free: NONE,
+        }
+    }
+
+    /// How many events wait.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no event waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds an event. A time before that of the last popped event counts as that time.
+    pub fn push(&mut self, at: u64, event: T) {
+        let at = at.max(self.now);
+        let entry = if self.free == NONE {
+            self.entries.push(Entry { at, next: NONE, event });
+            self.entries.len() as u32 - 1
+        } else {
+            let index = self.free;
+            let entry = &mut self.entries[index as usize];
+            self.free = entry.next;
+            *entry = Entry { at, next: NONE, event };
+            index
+        };
+        self.len += 1;
+        self.file(at, entry);
+    }
+
+    /// Takes the next event out if it is not later than `end`.
+    pub fn pop_until(&mut self, end: u64) -> Option<(u64, T)> {
+        while self.levels != 0 {
+            let level = self.levels.trailing_zeros() as usize;
+            let slot = self.used[level].trailing_zeros() as usize;
+            let shift = level as u32 * DIGIT_BITS;
+            // When the slot begins: all higher digits are those of the present.
+            let start = ((self.now >> shift) & !(SLOTS as u64 - 1) | slot as u64) << shift;
+            if start > end {
+                return None;
+            }
+            let list = self.slots[level][slot];
+            // The events of a slot of level 0 have one time; so has an event that is alone.
+            if level == 0 || list.first == list.last {
+                let Entry { at, next, event } = self.entries[list.first as usize];
+                if at > end {
+                    return None;
+                }
+                self.now = at;
+                self.len -= 1;
+                self.entries[list.first as usize].next = self.free;
+                self.free = list.first;
+                if next == NONE {
+                    self.clear(level, slot);
+                } else {
+                    self.slots[level][slot].first = next;
+                }
+                return Some((at, event));
+            }
+            self.now = start;
+            self.clear(level, slot);
+            let mut next = list.first;
+            while next != NONE {
+                let entry = next;
+                let at = self.entries[entry as usize].at;
+                next = std::mem::replace(&mut self.entries[entry as usize].next, NONE);
+                self.file(at, entry);
+            }
+        }
+        None
+    }
+
+    /// Puts an entry at the end of the list where it belongs at present.
+    fn file(&mut self, at: u64, entry: u32) {
+        // `| 1` changes no digit above 0, and spares the case of no difference.
+        let difference = (at ^ self.now) | 1;
+        let level = (difference.ilog2() / DIGIT_BITS) as usize;
+        let slot = (at >> (level as u32 * DIGIT_BITS)) as usize % SLOTS;
+        let list = &mut self.slots[level][slot];
+        if list.first == NONE {
+            *list = List { first: entry, last: entry };
+            self.used[level] |= 1 << slot;
+            self.levels |= 1 << level;
+        } else {
+            self.entries[list.last as usize].next = entry;
+            list.last = entry;
+        }
+    }
+
+    fn clear(&mut self, level: usize, slot: usize) {
+        self.slots[level][slot] = List { first: NONE, last: NONE };
+        self.used[level] &= !(1 << slot);
+        if self.used[level] == 0 {
+            self.levels &= !(1 << level);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn events_of_one_time_leave_in_the_order_in_which_they_came() {
+        let mut wheel = Wheel::new();
+        // Scheduled from far, from near, at the present, and too late.
+        wheel.push(5_000, 'a');
+        wheel.push(4_999, 'x');
+        assert_eq!(wheel.pop_until(u64::MAX), Some((4_999, 'x')));
+        wheel.push(5_000, 'b');
+        assert_eq!(wheel.pop_until(u64::MAX), Some((5_000, 'a')));
+        wheel.push(5_000, 'c');
+        wheel.push(1, 'd');
+        for event in ['b', 'c', 'd'] {
+            assert_eq!(wheel.pop_until(5_000), Some((5_000, event)));
+        }
+        assert!(wheel.is_empty());
+    }
+
+    #[test]
+    fn an_event_after_the_end_stays_and_earlier_ones_can_still_come() {
+        let mut wheel = Wheel::new();
+        wheel.push(1 << 40, 1);
+        wheel.push((1 << 40) + 1, 2);
+        assert_eq!(wheel.pop_until((1 << 40) - 1), None);
+        wheel.push(1_000, 0);
+        assert_eq!(wheel.pop_until(1 << 40), Some((1_000, 0)));
+        assert_eq!(wheel.pop_until(1 << 40), Some((1 << 40, 1)));
+        assert_eq!(wheel.pop_until(1 << 40), None);
+        assert_eq!(wheel.len(), 1);
+    }
+
+    #[test]
+    fn the_last_moment_is_reached() {
+        let mut wheel = Wheel::new();
+        wheel.push(u64::MAX, 2);
+        wheel.push(u64::MAX - 1, 1);
+        wheel.push(u64::MAX, 3);
+        let popped: Vec<_> = std::iter::from_fn(|| wheel.pop_until(u64::MAX)).collect();
+        assert_eq!(popped, [(u64::MAX - 1, 1), (u64::MAX, 2), (u64::MAX, 3)]);
+    }
+
+    /// Push so far ahead (in nanoseconds), or pop up to so far ahead.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Push(u64),
+        Pop(u64),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let far = (0_u32..45, 0_u64..64).prop_map(|(bits, small)| (1_u64 << bits) - 1 + small);
+        let step = prop_oneof![
+            3 => far.clone().prop_map(Step::Push),
+            2 => (0_u64..3).prop_map(Step::Push),
+            4 => far.prop_map(Step::Pop),
+        ];
+        proptest::collection::vec(step, 0..400)
+    }
+
+    proptest! {
+        #[test]
+        fn does_what_a_sorted_set_does(steps in steps()) {
+            let mut wheel = Wheel::new();
+            let mut reference = BTreeSet::new();
+            let mut now = 0;
+            for (number, step) in steps.into_iter().enumerate() {
+                match step {
+                    Step::Push(ahead) => {
+                        wheel.push(now + ahead, number);
+                        reference.insert((now + ahead, number));
+                    }
+                    Step::Pop(ahead) => {
+                        let end = now + ahead;
+                        let expected = reference.first().copied().filter(|&(at, _)| at <= end);
+                        prop_assert_eq!(wheel.pop_until(end), expected);
+                        // Without one, what comes next may be anywhere from here on.
+                        now = expected.map_or(end, |(at, _)| at);
+                        if let Some(event) = expected {
+                            reference.remove(&event);
+                        }
+                    }
+                }
+                prop_assert_eq!(wheel.len(), reference.len());
+            }
+        }
+    }
+}
