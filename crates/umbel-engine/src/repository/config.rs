@@ -66,8 +66,23 @@ pub struct SourceConfig {
     /// NAKs are gathered for the spread, the slowest client's round trip and this long before a
     /// retransmission is planned, so that it serves them all. Default 2 ms.
     pub nak_margin: Duration,
-    /// Rescheduled items are sent whole (as in the paper) rather than only what is missing.
-    /// Default false.
+    /// NAKs are gathered for all of that time, even when every client has answered. Default
+    /// false.
+    pub gather_fully: bool,
+    /// While NAKs are awaited the channel carries nothing else. Default false: it goes on with
+    /// the next item.
+    pub wait_for_naks: bool,
+    /// A NAK joins the retransmission of its item that is being gathered, whatever its size
+    /// [Repository §3.2.4]. Default true. If not, each NAK is judged by itself.
+    pub join_repairs: bool,
+    /// Retransmissions are announced to everyone who wants the item, as on a control channel that
+    /// all hear [Repository §5.1], but to those who came while it was sent and were not told.
+    /// Default false: to those whose NAKs they answer.
+    pub open_repairs: bool,
+    /// Retransmissions are expanded, as passes are [Repository §3.1]. Default true.
+    pub expand_repairs: bool,
+    /// Rescheduled items are sent whole (as in the paper) rather than only what is missing, and
+    /// count so in what a client has outstanding. Default false.
     pub reschedule_whole: bool,
     /// Most items that one client may have outstanding. Default 4,000,000.
     pub max_items_per_client: usize,
@@ -106,6 +121,11 @@ impl SourceConfig {
             nak_spread_per_client: Duration::from_micros(20),
             nak_spread: (Duration::ZERO, Duration::from_millis(200)),
             nak_margin: Duration::from_millis(2),
+            gather_fully: false,
+            wait_for_naks: false,
+            join_repairs: true,
+            open_repairs: false,
+            expand_repairs: true,
             reschedule_whole: false,
             max_items_per_client: 4_000_000,
             loss_cap: 0.5,
@@ -134,6 +154,9 @@ pub struct ReceiverConfig {
     /// When a wanted item sees no packet, announcement or end for this long, the client asks for
     /// it again. Default 20 s.
     pub ask_again_after: Duration,
+    /// A NAK waits at least this long, and then for a random part of the announced spread
+    /// [Repository §3.2.3]. Default 0; the paper's begins at 30 ms.
+    pub nak_delay_min: Duration,
     /// Seed of the client's own random stream (NAK delays).
     pub seed: u64,
 }
@@ -148,6 +171,7 @@ impl Default for ReceiverConfig {
             probe_every: Duration::from_secs(5),
             end_slack: Duration::from_secs(1),
             ask_again_after: Duration::from_secs(20),
+            nak_delay_min: Duration::ZERO,
             seed: 0,
         }
     }

@@ -152,7 +152,8 @@ impl<K: SymbolSink> Receiver<K> {
         }
         let spread = listening.nak_spread.as_nanos() as u64;
         let delay = if spread == 0 { 0 } else { self.random.next_u64() % spread };
-        let due = now + REORDER_GUARD + Duration::from_nanos(delay);
+        let least = REORDER_GUARD + self.config.nak_delay_min;
+        let due = now + least + Duration::from_nanos(delay);
         self.naks.insert((due, number), listening);
     }
 

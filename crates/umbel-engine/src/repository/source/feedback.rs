@@ -49,7 +49,8 @@ impl<S: SymbolSource> Source<S> {
         let ended = self.ended.get(&(toi, transmission));
         let gather_until = ended.map(|ended| ended.gather_until);
         if symbols > 0 {
-            let honoured = self.config.policy.accepts(symbols) || self.repairs.contains_key(&toi);
+            let joins = self.config.join_repairs && self.repairs.contains_key(&toi);
+            let honoured = self.config.policy.accepts(symbols) || joins;
             match gather_until {
                 Some(due) if honoured => {
                     let repair = self.repairs.entry(toi).or_insert_with(|| Repair {
@@ -62,7 +63,8 @@ impl<S: SymbolSource> Source<S> {
                 }
                 _ => {
                     demand.missing.merge(&missing);
-                    let symbols = demand.missing.symbols(&item.partition);
+                    let missing = &item.demands[&session].missing;
+                    let symbols = item.outstanding(missing, self.config.reschedule_whole);
                     self.schedule(now, session, toi, symbols);
                 }
             }
@@ -78,7 +80,10 @@ impl<S: SymbolSource> Source<S> {
             ended.unanswered.remove(&session);
             waiting |= !ended.unanswered.is_empty() && ended.gather_until > now;
         }
-        if !waiting && let Some(repair) = self.repairs.get_mut(&toi) {
+        if !waiting
+            && !self.config.gather_fully
+            && let Some(repair) = self.repairs.get_mut(&toi)
+        {
             repair.due = repair.due.min(now);
         }
     }
@@ -86,6 +91,9 @@ impl<S: SymbolSource> Source<S> {
     /// Estimates a client's loss from what it tells in its NAKs [Repository §3.1].
     fn note_loss(&mut self, session: SessionId, received: u32, lost: u32) {
         let Some(client) = self.clients.get_mut(&session) else { return };
+        if client.loss_is_known {
+            return;
+        }
         let total = u64::from(received) + u64::from(lost);
         if total == 0 {
             return;
@@ -96,11 +104,21 @@ impl<S: SymbolSource> Source<S> {
         self.scheduler.set_fill(session, 1.0 - client.loss);
     }
 
+    /// The application knows a client's loss: NAKs no longer change it.
+    pub(super) fn know_loss(&mut self, session: SessionId, loss: f64) {
+        if let Some(client) = self.clients.get_mut(&session) {
+            client.loss = if loss.is_finite() { loss.clamp(0.0, 1.0) } else { 0.0 };
+            client.loss_is_known = true;
+            self.scheduler.set_fill(session, 1.0 - client.loss);
+        }
+    }
+
     /// Lets the loss estimates of a transmission's clients fall; NAKs raise them again.
     pub(super) fn doubt_losses(&mut self, clients: &BTreeSet<SessionId>, packets: u32) {
         let keep = 1.0 - LOSS_DECAY * (f64::from(packets) / TELLING_PACKETS).min(1.0);
         for session in clients {
-            if let Some(client) = self.clients.get_mut(session).filter(|client| client.loss > 0.0) {
+            let client = self.clients.get_mut(session);
+            if let Some(client) = client.filter(|c| c.loss > 0.0 && !c.loss_is_known) {
                 client.loss *= keep;
                 self.scheduler.set_fill(*session, 1.0 - client.loss);
             }

@@ -1,6 +1,6 @@
 //! An item that clients want.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use umbel_fec::Partition;
@@ -16,6 +16,9 @@ use crate::repository::policy::Policy;
 pub(super) struct Demand {
     /// What the scheduler still has to send to it.
     pub(super) missing: Missing,
+    /// It came while the item was being sent and was not told: it knows of the item again with
+    /// the next pass.
+    pub(super) unaware: bool,
 }
 
 /// A pass over an item: everything that its clients lack, in block order.
@@ -59,6 +62,25 @@ impl Item {
         self.demands.values().filter_map(|demand| demand.missing.next_block(from)).min()
     }
 
+    /// The clients that lack some of these blocks.
+    pub(super) fn who_lack(&self, blocks: Range<u32>) -> BTreeSet<SessionId> {
+        let lacks = |demand: &Demand| {
+            demand.missing.next_block(blocks.start).is_some_and(|block| block < blocks.end)
+        };
+        let lacking = self.demands.iter().filter(|(_, demand)| lacks(demand));
+        lacking.map(|(&session, _)| session).collect()
+    }
+
+    /// How many symbols the scheduler is told that a client lacks which lacks `missing`: all of
+    /// the item if it is always sent `whole`.
+    pub(super) fn outstanding(&self, missing: &Missing, whole: bool) -> u64 {
+        match missing.symbols(&self.partition) {
+            0 => 0,
+            _ if whole => self.partition.total_source_symbols(),
+            symbols => symbols,
+        }
+    }
+
     /// Adds to `plan` the symbols that a pass sends of this block, and gives how many they are.
     pub(super) fn plan_pass_block(
         &mut self,
@@ -68,7 +90,7 @@ impl Item {
         plan: &mut Vec<SymbolRun>,
     ) -> u32 {
         if self.oti.scheme == Scheme::NoCode {
-            return self.plan_exact_block(block, plan);
+            return self.plan_exact_block(block, whole, plan);
         }
         let k = self.partition.block_symbols(block);
         let mut wanted = BlockDemand { symbols: 0, fresh: false };
@@ -133,10 +155,11 @@ impl Item {
         count
     }
 
-    fn plan_exact_block(&mut self, block: u32, plan: &mut Vec<SymbolRun>) -> u32 {
+    fn plan_exact_block(&mut self, block: u32, whole: bool, plan: &mut Vec<SymbolRun>) -> u32 {
         let mut union = Missing::default();
         for demand in self.demands.values() {
-            if demand.missing.is_whole(block) {
+            let wanted = demand.missing.partial(block).is_some();
+            if demand.missing.is_whole(block) || (whole && wanted) {
                 let k = self.partition.block_symbols(block);
                 plan.push(SymbolRun { block, first_esi: 0, count: k });
                 return k;

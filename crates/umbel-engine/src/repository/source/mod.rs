@@ -64,6 +64,14 @@ pub enum SourceCommand {
         /// The session.
         session: SessionId,
     },
+    /// A client's loss on the data channel, 0 to 1, is known from elsewhere: it is estimated no
+    /// longer.
+    LossKnown {
+        /// The session.
+        session: SessionId,
+        /// The share of packets that it loses.
+        loss: f64,
+    },
     /// A page that answers [`SourceEvent::List`] or [`SourceEvent::Request`].
     Page {
         /// The session that asked.
@@ -278,6 +286,8 @@ pub struct Source<S> {
     waiting_for_symbols: bool,
     /// The first transmission in line may not start yet.
     waiting_for_start: bool,
+    /// The channel is kept free for NAKs until then.
+    kept_free_until: Option<Instant>,
     /// The last transmission that is over, and its listeners, until a packet of a later one
     /// leaves.
     unseen_end: Option<(u32, BTreeSet<SessionId>)>,
@@ -306,6 +316,7 @@ impl<S: SymbolSource> Source<S> {
             events: VecDeque::new(),
             waiting_for_symbols: false,
             waiting_for_start: false,
+            kept_free_until: None,
             unseen_end: None,
             queued_packets: 0,
             drops: Drops::default(),
@@ -480,6 +491,6 @@ impl<S: SymbolSource> Engine for Source<S> {
         let idle = self.queue.is_empty();
         let gathers = self.repairs.values().map(|repair| repair.due).min().filter(|_| idle);
         let forgets = self.ended_order.front().map(|&(at, ..)| at);
-        [starts, gathers, forgets].into_iter().flatten().min()
+        [starts, gathers, forgets, self.kept_free_until].into_iter().flatten().min()
     }
 }

@@ -1,6 +1,5 @@
 //! What the data channel carries next.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use umbel_wire::Toi;
@@ -9,6 +8,7 @@ use super::Source;
 use super::announce::Announcements;
 use super::item::{Expand, Pass};
 use super::transmission::{Ended, Purpose, Transmission};
+use crate::repository::policy::{Expansion, Policy, Retransmit};
 use crate::symbols::{BlockId, SymbolSource};
 use crate::{Instant, SessionId};
 
@@ -21,6 +21,7 @@ impl<S: SymbolSource> Source<S> {
     /// Plans and announces transmissions until the line is as long as the lookahead.
     pub(super) fn fill_queue(&mut self, now: Instant) {
         let mut announcements = Announcements::default();
+        self.kept_free_until = None;
         while self.queue.is_empty() || self.queued_time() < self.config.lookahead {
             let idle = self.queue.is_empty();
             let Some(mut transmission) = self.plan_next(now) else { break };
@@ -53,6 +54,12 @@ impl<S: SymbolSource> Source<S> {
         if let Some(segment) = self.current_pass.and_then(|toi| self.plan_segment(toi)) {
             return Some(segment);
         }
+        if self.config.wait_for_naks {
+            self.kept_free_until = self.naks_awaited_until(now);
+            if self.kept_free_until.is_some() {
+                return None;
+            }
+        }
         while let Some(toi) = self.scheduler.choose(now) {
             self.scheduler.hold(toi);
             let Some(item) = self.items.get_mut(&toi) else {
@@ -67,6 +74,17 @@ impl<S: SymbolSource> Source<S> {
             }
         }
         None
+    }
+
+    /// Until when NAKs about the last transmission are awaited, if any can come that the policy
+    /// may honour.
+    fn naks_awaited_until(&self, now: Instant) -> Option<Instant> {
+        let &(_, toi, id) = self.ended_order.back()?;
+        let ended = self.ended.get(&(toi, id))?;
+        let awaited = self.config.policy.retransmit != Retransmit::Never
+            && !ended.unanswered.is_empty()
+            && ended.gather_until > now;
+        awaited.then_some(ended.gather_until)
     }
 
     /// Plans the next blocks of the pass over an item. At its end the pass is closed and there
@@ -94,16 +112,12 @@ impl<S: SymbolSource> Source<S> {
         pass.planned = next.is_none();
         pass.open += u32::from(!plan.is_empty());
         item.pass = Some(pass);
-        let participants: BTreeSet<SessionId> = item
-            .demands
-            .iter()
-            .filter(|(_, demand)| {
-                first
-                    .and_then(|first| demand.missing.next_block(first))
-                    .is_some_and(|block| block < end)
-            })
-            .map(|(&session, _)| session)
-            .collect();
+        let participants = item.who_lack(first.unwrap_or(end)..end);
+        for session in &participants {
+            if let Some(demand) = item.demands.get_mut(session) {
+                demand.unaware = false;
+            }
+        }
         if pass.planned {
             self.current_pass = None;
             if pass.open == 0 {
@@ -128,11 +142,9 @@ impl<S: SymbolSource> Source<S> {
         let repair = self.repairs.remove(&toi)?;
         let max_loss = self.max_loss(toi);
         let item = self.items.get_mut(&toi)?;
-        let expand = Expand {
-            policy: &self.config.policy,
-            requests: repair.participants.len() as u32,
-            max_loss,
-        };
+        let unexpanded = Policy { fec: Expansion::NONE, ..self.config.policy };
+        let policy = if self.config.expand_repairs { &self.config.policy } else { &unexpanded };
+        let expand = Expand { policy, requests: repair.participants.len() as u32, max_loss };
         let oti = item.oti;
         let first = repair.missing.next_block(0)?;
         let mut plan = Vec::new();
@@ -143,9 +155,14 @@ impl<S: SymbolSource> Source<S> {
             end = block + 1;
             next = repair.missing.next_block(end);
         }
+        let mut participants = repair.participants;
+        if self.config.open_repairs {
+            let others = item.who_lack(first..end);
+            participants.extend(others.iter().filter(|session| !item.demands[session].unaware));
+        }
         let id = self.take_transmission_id();
         let mut transmission = Transmission::new(id, (toi, oti), Purpose::Repair, first..end, plan);
-        transmission.participants = repair.participants;
+        transmission.participants = participants;
         Some(transmission)
     }
 
@@ -241,8 +258,10 @@ impl<S: SymbolSource> Source<S> {
                 }
             }
         }
-        if transmission.purpose == Purpose::Pass {
-            self.close_segment(toi);
+        match transmission.purpose {
+            Purpose::Pass => self.close_segment(toi),
+            Purpose::Repair if self.config.open_repairs => self.reschedule(toi),
+            Purpose::Repair => {}
         }
         self.doubt_losses(&transmission.participants, transmission.packets);
         let slowest = transmission
@@ -287,13 +306,19 @@ impl<S: SymbolSource> Source<S> {
     fn end_pass(&mut self, toi: Toi) {
         let Some(item) = self.items.get_mut(&toi) else { return };
         item.pass = None;
+        self.reschedule(toi);
+        self.scheduler.unhold(toi);
+    }
+
+    /// Tells the scheduler what each client lacks of an item.
+    fn reschedule(&mut self, toi: Toi) {
+        let Some(item) = self.items.get(&toi) else { return };
         for (&session, demand) in &item.demands {
-            match demand.missing.symbols(&item.partition) {
+            match item.outstanding(&demand.missing, self.config.reschedule_whole) {
                 0 => self.scheduler.remove(session, toi),
                 symbols => self.scheduler.resize(session, toi, symbols),
             }
         }
-        self.scheduler.unhold(toi);
     }
 
     /// Has the scheduler know that the client lacks so many symbols of the item.

@@ -22,6 +22,8 @@ pub(super) struct Client {
     pub(super) admitted: bool,
     /// Estimated loss on the data channel, 0 to 1.
     pub(super) loss: f64,
+    /// The loss was given by the application.
+    pub(super) loss_is_known: bool,
     /// Items that it wants and does not have.
     pub(super) wanted: BTreeSet<Toi>,
     /// Items that it gets on the session.
@@ -128,6 +130,7 @@ impl<S: SymbolSource> Source<S> {
                 }
             }
             SourceCommand::SessionClosed { session } => self.on_session_closed(now, session),
+            SourceCommand::LossKnown { session, loss } => self.know_loss(session, loss),
             SourceCommand::Page { session, query, items, total, next, wanted } => {
                 // The client must know its items before it hears of their transmissions.
                 let wants: Vec<(Toi, Oti)> = items.iter().map(|i| (i.toi, i.oti)).collect();
@@ -229,8 +232,11 @@ impl<S: SymbolSource> Source<S> {
         }
         client.wanted.insert(toi);
         let item = self.items.entry(toi).or_insert_with(|| Item::new(oti, partition));
-        let symbols = missing.symbols(&item.partition);
-        item.demands.insert(session, Demand { missing });
+        let symbols = item.outstanding(&missing, self.config.reschedule_whole);
+        let running = self.queue.front().filter(|t| t.toi == toi && t.started());
+        let unaware = !self.config.policy.notify
+            && running.is_some_and(|running| !running.participants.contains(&session));
+        item.demands.insert(session, Demand { missing, unaware });
         self.schedule(now, session, toi, symbols);
         self.notify_late(session, toi);
     }
@@ -290,6 +296,7 @@ impl Client {
             rtt,
             admitted: false,
             loss: 0.0,
+            loss_is_known: false,
             wanted: BTreeSet::new(),
             unicast: BTreeSet::new(),
             first_request: None,

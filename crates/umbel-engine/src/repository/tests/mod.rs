@@ -9,6 +9,7 @@ use umbel_wire::{Scheme, Toi};
 
 use self::host::{Object, SYMBOL, World, config};
 use crate::Engine;
+use crate::repository::config::SourceConfig;
 use crate::repository::drops::DropReason;
 use crate::repository::receiver::ReceiverEvent;
 use crate::repository::source::{SourceCommand, SourceEvent};
@@ -152,6 +153,85 @@ fn later_transmissions_send_symbols_that_were_not_sent_before() {
 }
 
 #[test]
+fn exact_packets_can_be_rescheduled_whole() {
+    let len = 32 * usize::from(SYMBOL);
+    let mut config = config();
+    config.policy = "R(0)+no-ecc".parse().unwrap();
+    config.reschedule_whole = true;
+    config.cut_short = false;
+    let mut world = World::new(config, vec![Object::new(Scheme::NoCode, len, 32, 1)], 8);
+    world.add_client(&[1], 0.3);
+    assert!(world.run(MINUTE));
+    world.assert_has(0, &[1]);
+    // The last transmission goes on to its end.
+    world.run_for(Duration::from_secs(1));
+    assert!(world.sent_packets >= 64, "{} packets are no two items", world.sent_packets);
+    assert_eq!(world.sent_packets % 32, 0);
+}
+
+/// A transmission with losses, and a client that comes after it and before its retransmission.
+fn late_for_the_pass(change: impl FnOnce(&mut SourceConfig)) -> World {
+    let mut config = config();
+    config.policy = "FEC(0)+R(inf)".parse().unwrap();
+    config.segment = Duration::MAX;
+    config.lookahead = Duration::ZERO;
+    config.gather_fully = true;
+    config.nak_margin = Duration::from_millis(20);
+    change(&mut config);
+    let mut world = World::new(config, objects(2, 100), 6);
+    world.add_client(&[1, 2], 0.1);
+    // Item 1 takes 70 ms; now item 2 is sent.
+    world.run_for(Duration::from_millis(100));
+    world.add_client(&[1], 0.0);
+    world
+}
+
+#[test]
+fn an_open_retransmission_makes_a_late_client_ask_for_the_rest() {
+    let mut world = late_for_the_pass(|config| config.open_repairs = true);
+    assert!(world.run(MINUTE));
+    world.assert_has(1, &[1]);
+    let stats = world.source.stats();
+    assert_eq!(stats.transmissions - stats.repairs, 2, "the rest came as a retransmission");
+}
+
+#[test]
+fn a_closed_retransmission_leaves_a_late_client_to_the_scheduler() {
+    let mut world = late_for_the_pass(|_| {});
+    assert!(world.run(MINUTE));
+    world.assert_has(1, &[1]);
+    let stats = world.source.stats();
+    assert_eq!(stats.transmissions - stats.repairs, 3);
+}
+
+#[test]
+fn the_channel_is_kept_free_for_naks() {
+    let mut world = late_for_the_pass(|config| {
+        config.wait_for_naks = true;
+        config.gather_fully = false;
+        config.nak_margin = Duration::from_millis(50);
+    });
+    assert!(world.run(MINUTE));
+    assert_eq!(world.order[..2], [Toi(1), Toi(2)]);
+    let mut eager = late_for_the_pass(|config| config.gather_fully = false);
+    assert!(eager.run(MINUTE));
+    assert_eq!(eager.order[..3], [Toi(1), Toi(2), Toi(1)], "item 1 is repaired after item 2");
+}
+
+#[test]
+fn a_known_loss_is_not_estimated() {
+    let mut world = World::new(config(), objects(1, 500), 4);
+    let client = world.add_client(&[1], 0.3);
+    let session = crate::SessionId(client as u64);
+    let known = SourceCommand::LossKnown { session, loss: 0.125 };
+    world.source.handle_command(world.now, known).unwrap();
+    assert!(world.run(MINUTE));
+    assert!(world.source.stats().naks > 0);
+    let loss = world.source.clients().next().unwrap().1.loss;
+    assert!((loss - 0.125).abs() < 1e-9, "{loss}");
+}
+
+#[test]
 fn exact_packets_are_repaired_exactly() {
     let len = 200 * usize::from(SYMBOL);
     let objects = vec![Object::new(Scheme::NoCode, len, 32, 1)];
@@ -282,12 +362,15 @@ proptest! {
         scheduler in prop::sample::select(vec!["rq", "rq-fill", "rxw", "mrf", "fcfs"]),
         lookahead_ms in prop::sample::select(vec![0_u64, 10, 50]),
         whole: bool,
+        naks: (bool, bool, bool, bool, bool),
     ) {
         let mut config = config();
         config.policy = policy.parse().unwrap();
         config.scheduler = scheduler.parse().unwrap();
         config.lookahead = Duration::from_millis(lookahead_ms);
         config.reschedule_whole = whole;
+        (config.gather_fully, config.wait_for_naks, config.join_repairs, ..) = naks;
+        (.., config.open_repairs, config.expand_repairs) = naks;
         let mut world = World::new(config, objects(3, 130), seed);
         world.source_loss = source_loss;
         world.duplicate = duplicate;
