@@ -25,7 +25,7 @@ mod impairment;
 pub mod link_model;
 mod mistake;
 mod network;
-mod values;
+pub(crate) mod values;
 mod write;
 
 use std::collections::BTreeMap;

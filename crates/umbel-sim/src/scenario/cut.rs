@@ -1,0 +1,127 @@
+//! Links that fail for a while.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+use umbel_engine::Instant;
+
+use super::file::Text;
+use crate::topology::values::{Time, Written};
+use crate::topology::{Mistake, Schedules, Topology};
+
+/// A link that is down for a while, in both directions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Positions of the link in the topology; several links may join the same two nodes.
+    pub links: Vec<usize>,
+    /// From when on.
+    pub from: Duration,
+    /// Until when; `None` is for good.
+    pub until: Option<Duration>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CutEntry {
+    link: Spanned<Vec<Spanned<String>>>,
+    from: Written<Time>,
+    until: Option<Spanned<Written<Time>>>,
+}
+
+impl CutEntry {
+    fn read(self, text: &Text<'_>, topology: &Topology) -> Result<(Cut, Range<usize>), Mistake> {
+        let span = self.link.span();
+        let Ok([a, b]) = <[_; 2]>::try_from(self.link.into_inner()) else {
+            return Err(text.mistake(span, "a link is two nodes, as in [\"r1\", \"r2\"]"));
+        };
+        for end in [&a, &b] {
+            if topology.node_index(end.get_ref()).is_none() {
+                return Err(text.mistake(end.span(), unknown_node(topology, end.get_ref())));
+            }
+        }
+        let (a, b) = (a.into_inner(), b.into_inner());
+        let joins = |(_, link): &(usize, &crate::topology::LinkSpec)| {
+            (link.a == a && link.b == b) || (link.a == b && link.b == a)
+        };
+        let links: Vec<usize> =
+            topology.links.iter().enumerate().filter(joins).map(|(index, _)| index).collect();
+        if links.is_empty() {
+            let neighbours = listed(topology.links.iter().filter_map(|link| {
+                let near = link.a == a;
+                (near || link.b == a).then_some(if near { &link.b } else { &link.a }.as_str())
+            }));
+            let message = format!("no link joins `{a}` and `{b}`: `{a}` has links to {neighbours}");
+            return Err(text.mistake(span, message));
+        }
+        let Written(Time(from)) = self.from;
+        if let Some(until) = &self.until
+            && until.get_ref().0.0 <= from
+        {
+            let message = format!("{:?} is not after `from` = {from:?}", until.get_ref().0.0);
+            return Err(text.mistake(until.span(), message));
+        }
+        let until = self.until.map(|until| until.into_inner().0.0);
+        Ok((Cut { links, from, until }, span))
+    }
+}
+
+/// Reads the cuts of a file.
+pub(super) fn read(
+    entries: Vec<CutEntry>,
+    text: &Text<'_>,
+    topology: &Topology,
+) -> Result<Vec<Cut>, Mistake> {
+    let mut cuts: Vec<Cut> = Vec::new();
+    for entry in entries {
+        let (cut, span) = entry.read(text, topology)?;
+        let overlaps = |other: &&Cut| {
+            other.links == cut.links
+                && other.until.is_none_or(|until| cut.from <= until)
+                && cut.until.is_none_or(|until| other.from <= until)
+        };
+        if let Some(other) = cuts.iter().find(overlaps) {
+            let until = other.until.map_or("the end".to_owned(), |until| format!("{until:?}"));
+            let message = format!("this link is cut from {:?} to {until} already", other.from);
+            return Err(text.mistake(span, message));
+        }
+        cuts.push(cut);
+    }
+    Ok(cuts)
+}
+
+/// When each link goes up and down.
+pub(super) fn schedules(cuts: &[Cut]) -> Schedules {
+    let mut schedules = Schedules::new();
+    for cut in cuts {
+        for &link in &cut.links {
+            let schedule = schedules.entry(link).or_default();
+            schedule.push((Instant::EPOCH + cut.from, false));
+            schedule.extend(cut.until.map(|until| (Instant::EPOCH + until, true)));
+        }
+    }
+    for schedule in schedules.values_mut() {
+        schedule.sort_unstable();
+    }
+    schedules
+}
+
+/// Says that there is no such node, and which there are.
+pub(super) fn unknown_node(topology: &Topology, name: &str) -> String {
+    let all = listed(topology.nodes.iter().map(|node| node.name.as_str()));
+    format!("no node is called `{name}`: there are {all}")
+}
+
+/// The first few names of many.
+pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    const MOST: usize = 8;
+    let names: Vec<&str> = names.collect();
+    match names.len() {
+        0 => "none".to_owned(),
+        count if count > MOST => {
+            format!("{} and {} more", names[..MOST].join(", "), count - MOST)
+        }
+        _ => names.join(", "),
+    }
+}

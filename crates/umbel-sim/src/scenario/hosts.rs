@@ -1,0 +1,182 @@
+//! Which hosts a name in a scenario means, and which of them can be reached.
+
+use std::collections::VecDeque;
+
+use toml::Spanned;
+
+use super::cut::listed;
+use super::file::Text;
+use crate::topology::{Mistake, NodeKind, Topology};
+
+/// The hosts of a topology, seen from the server.
+pub(super) struct Hosts<'a> {
+    text: &'a Text<'a>,
+    topology: &'a Topology,
+    /// What the server reaches.
+    reached: Vec<bool>,
+    server: usize,
+}
+
+impl<'a> Hosts<'a> {
+    /// `server` is the name of a host.
+    pub(super) fn new(
+        text: &'a Text<'a>,
+        topology: &'a Topology,
+        server: &Spanned<String>,
+    ) -> Result<Hosts<'a>, Mistake> {
+        let name = server.get_ref();
+        let index = topology
+            .node_index(name)
+            .ok_or_else(|| text.mistake(server.span(), unknown_host(topology, name)))?;
+        if topology.nodes[index].kind != NodeKind::Host {
+            return Err(text.mistake(server.span(), not_a_host(topology, index)));
+        }
+        let reached = reached_from(topology, index);
+        Ok(Hosts { text, topology, reached, server: index })
+    }
+
+    /// The server's position.
+    pub(super) fn server(&self) -> usize {
+        self.server
+    }
+
+    /// The hosts that match any of these patterns, in the order of the topology; the server is
+    /// not among them.
+    pub(super) fn matching(&self, patterns: &[Spanned<String>]) -> Result<Vec<usize>, Mistake> {
+        let mut found = vec![false; self.topology.nodes.len()];
+        for pattern in patterns {
+            let text = pattern.get_ref().as_str();
+            let fail = |message: String| Err(self.text.mistake(pattern.span(), message));
+            if !text.contains('*') {
+                match self.topology.node_index(text) {
+                    None => return fail(unknown_host(self.topology, text)),
+                    Some(node) if self.topology.nodes[node].kind != NodeKind::Host => {
+                        return fail(not_a_host(self.topology, node));
+                    }
+                    Some(node) if node == self.server => {
+                        return fail(format!("`{text}` is the server and cannot be a client"));
+                    }
+                    Some(node) if !self.reached[node] => return fail(self.unreached(node)),
+                    Some(node) => found[node] = true,
+                }
+                continue;
+            }
+            let matches: Vec<usize> =
+                self.clients().filter(|&node| matches(text, self.name(node))).collect();
+            if matches.is_empty() {
+                let all = listed(self.clients().map(|node| self.name(node)));
+                return fail(format!("no client's host matches `{text}`: there are {all}"));
+            }
+            for node in matches {
+                if !self.reached[node] {
+                    return fail(self.unreached(node));
+                }
+                found[node] = true;
+            }
+        }
+        Ok((0..found.len()).filter(|&node| found[node]).collect())
+    }
+
+    /// All hosts but the server.
+    fn clients(&self) -> impl Iterator<Item = usize> {
+        let hosts =
+            |&node: &usize| self.topology.nodes[node].kind == NodeKind::Host && node != self.server;
+        (0..self.topology.nodes.len()).filter(hosts)
+    }
+
+    /// The name of a node.
+    pub(super) fn name(&self, node: usize) -> &str {
+        &self.topology.nodes[node].name
+    }
+
+    fn unreached(&self, node: usize) -> String {
+        let (host, server) = (self.name(node), self.name(self.server));
+        format!(
+            "`{host}` cannot be reached from `{server}`: expected links, routers and switches \
+             between them"
+        )
+    }
+}
+
+fn unknown_host(topology: &Topology, name: &str) -> String {
+    let hosts = topology.nodes.iter().filter(|node| node.kind == NodeKind::Host);
+    format!("no host is called `{name}`: there are {}", listed(hosts.map(|node| &*node.name)))
+}
+
+fn not_a_host(topology: &Topology, node: usize) -> String {
+    let kind = match topology.nodes[node].kind {
+        NodeKind::Host => "host",
+        NodeKind::Router => "router",
+        NodeKind::Switch { .. } => "switch",
+    };
+    format!("`{}` is a {kind}: expected a host", topology.nodes[node].name)
+}
+
+/// Which nodes can be reached over routers and switches.
+fn reached_from(topology: &Topology, from: usize) -> Vec<bool> {
+    let names = topology.names();
+    let mut neighbours = vec![Vec::new(); topology.nodes.len()];
+    for link in &topology.links {
+        let (a, b) = (names[link.a.as_str()], names[link.b.as_str()]);
+        neighbours[a].push(b);
+        neighbours[b].push(a);
+    }
+    let mut reached = vec![false; topology.nodes.len()];
+    reached[from] = true;
+    let mut open = VecDeque::from([from]);
+    while let Some(node) = open.pop_front() {
+        if node != from && topology.nodes[node].kind == NodeKind::Host {
+            continue;
+        }
+        for &next in &neighbours[node] {
+            if !std::mem::replace(&mut reached[next], true) {
+                open.push_back(next);
+            }
+        }
+    }
+    reached
+}
+
+/// Whether a name matches a pattern in which each `*` stands for any characters, or none.
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else {
+        return false;
+    };
+    let mut parts = parts.peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        for (pattern, name, expected) in [
+            ("h1", "h1", true),
+            ("h1", "h12", false),
+            ("h*", "h12", true),
+            ("h*", "x1", false),
+            ("*2", "h12", true),
+            ("h*2", "h12", true),
+            ("h*2", "h2", true),
+            ("h1*1", "h1", false),
+            ("*", "", true),
+            ("a*b*c", "a_b_b_c", true),
+            ("a*b*c", "a_c_b", false),
+            ("*.jpg", "images/x.jpg", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! The section `[repository]`.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+use umbel_engine::repository::policy::Policy;
+use umbel_engine::repository::scheduler::SchedulerKind;
+use umbel_engine::repository::{ReceiverConfig, SourceConfig};
+use umbel_engine::units::{ByteCount, Rate};
+use umbel_wire::alc::DataHeader;
+use umbel_wire::{Scheme, Tsi};
+
+use super::cut::listed;
+use super::file::Text;
+use super::hosts::{Hosts, matches};
+use crate::network::NodeId;
+use crate::topology::generate::SOURCE;
+use crate::topology::values::{Share, Time, Written};
+use crate::topology::{Mistake, Topology};
+
+/// A server of items and its clients.
+#[derive(Clone, Debug)]
+pub struct Repository {
+    /// The host that serves.
+    pub server: NodeId,
+    /// How the server behaves.
+    pub config: SourceConfig,
+    /// The erasure code.
+    pub scheme: Scheme,
+    /// Most source symbols in a block.
+    pub block_symbols: u16,
+    /// Bytes of a symbol.
+    pub symbol_len: u16,
+    /// What can be had.
+    pub items: Vec<Item>,
+    /// Who wants what, and when.
+    pub clients: Vec<ClientGroup>,
+}
+
+/// Something to serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// What clients call it.
+    pub name: String,
+    /// Its length in bytes.
+    pub size: u64,
+}
+
+/// Clients that behave alike.
+#[derive(Clone, Debug)]
+pub struct ClientGroup {
+    /// What to call them in results.
+    pub name: String,
+    /// Where they run, in the order in which they come.
+    pub hosts: Vec<NodeId>,
+    /// Whether they come in random order instead.
+    pub shuffled: bool,
+    /// When the first comes.
+    pub start: Duration,
+    /// When the others come.
+    pub arrivals: Arrivals,
+    /// Positions of the items that they may want.
+    pub items: Vec<u32>,
+    /// How many of these each wants, chosen at random; `None` is all.
+    pub want: Option<usize>,
+    /// Each goes away this long after it came, done or not.
+    pub leave_after: Option<Duration>,
+    /// How each behaves, but for its seed.
+    pub config: ReceiverConfig,
+}
+
+/// How clients follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// All at once.
+    Together,
+    /// One each time this has passed.
+    Regular(Duration),
+    /// After exponentially distributed times with this mean.
+    Poisson(Duration),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RepositoryEntry {
+    server: Option<Spanned<String>>,
+    rate: Written<Rate>,
+    items: Option<Spanned<usize>>,
+    item_size: Option<Spanned<Written<ByteCount>>>,
+    item_packets: Option<Spanned<u32>>,
+    #[serde(default)]
+    item: Vec<Spanned<ItemEntry>>,
+    mtu: Option<Spanned<u16>>,
+    code: Option<CodeEntry>,
+    block: Option<Spanned<u16>>,
+    policy: Option<Written<Policy>>,
+    scheduler: Option<Written<SchedulerKind>>,
+    lookahead: Option<Written<Time>>,
+    segment: Option<Written<Time>>,
+    #[serde(default)]
+    whole_items: bool,
+    join_lead: Option<Written<Time>>,
+    gather_fraction: Option<f64>,
+    gather_max: Option<Written<Time>>,
+    cut_short: Option<bool>,
+    nak_spread_per_client: Option<Written<Time>>,
+    nak_spread: Option<Spanned<[Written<Time>; 2]>>,
+    nak_margin: Option<Written<Time>>,
+    gather_fully: Option<bool>,
+    wait_for_naks: Option<bool>,
+    join_repairs: Option<bool>,
+    open_repairs: Option<bool>,
+    expand_repairs: Option<bool>,
+    reschedule_whole: Option<bool>,
+    loss_cap: Option<Spanned<Written<Share>>>,
+    #[serde(default)]
+    clients: Vec<Spanned<ClientEntry>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ItemEntry {
+    name: String,
+    size: Written<ByteCount>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+enum CodeEntry {
+    #[serde(rename = "rs")]
+    ReedSolomon,
+    #[serde(rename = "raptorq")]
+    RaptorQ,
+    #[serde(rename = "none")]
+    NoCode,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClientEntry {
+    name: Option<String>,
+    hosts: Option<Spanned<Vec<Spanned<String>>>>,
+    #[serde(default)]
+    shuffled: bool,
+    start: Option<Spanned<Written<Time>>>,
+    every: Option<Spanned<Written<Time>>>,
+    arrivals: Option<Spanned<ArrivalsEntry>>,
+    items: Option<Vec<Spanned<String>>>,
+    want: Option<Spanned<usize>>,
+    leave_after: Option<Written<Time>>,
+    linger: Option<Written<Time>>,
+    nak_delay_min: Option<Written<Time>>,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum ArrivalsEntry {
+    Together,
+    Regular,
+    Poisson,
+}
+
+/// What headers, tunnels and authentication may take of the MTU, as in `umbel serve`.
+const MTU_RESERVE: u16 = 100;
+const MIN_MTU: u16 = 576;
+/// The number of the data channel's group, and of its session.
+const GROUP: u32 = 1;
+
+fn time(entry: Option<Written<Time>>, default: Duration) -> Duration {
+    entry.map_or(default, |time| time.0.0)
+}
+
+/// Bytes of a symbol in a packet of this length, as `umbel serve` has it.
+fn symbol_len(packet_len: usize) -> u16 {
+    (packet_len - DataHeader::LEN) as u16 & !7
+}
+
+impl RepositoryEntry {
+    pub(super) fn read(
+        entry: Spanned<RepositoryEntry>,
+        text: &Text<'_>,
+        topology: &Topology,
+        end: Option<Duration>,
+    ) -> Result<Repository, Mistake> {
+        let span = entry.span();
+        let mut entry = entry.into_inner();
+        let server = entry.server.take();
+        if server.is_none() && topology.node_index(SOURCE).is_none() {
+            let message = format!("`server` is missing: there is no host `{SOURCE}` to be it");
+            return Err(text.mistake(span, message));
+        }
+        let server = server.unwrap_or_else(|| Spanned::new(span.clone(), SOURCE.to_owned()));
+        let hosts = Hosts::new(text, topology, &server)?;
+        let server = NodeId(hosts.server() as u32);
+        let clients = std::mem::take(&mut entry.clients);
+        let mtu = entry.mtu.as_ref().map_or(1500, |mtu| *mtu.get_ref());
+        if let Some(mtu) = entry.mtu.as_ref().filter(|mtu| *mtu.get_ref() < MIN_MTU) {
+            let message =
+                format!("mtu = {} is too small: expected at least {MIN_MTU}", mtu.get_ref());
+            return Err(text.mistake(mtu.span(), message));
+        }
+        if let Some(block) = entry.block.as_ref().filter(|block| *block.get_ref() == 0) {
+            return Err(text.mistake(block.span(), "block = 0: expected at least 1 symbol"));
+        }
+        let config = entry.config(text, server, mtu)?;
+        let symbol_len = symbol_len(config.packet_len);
+        let items = entry.items(text, &span, u64::from(symbol_len))?;
+        let mut reader =
+            Clients { text, hosts: &hosts, items: &items, end, taken: BTreeSet::new() };
+        let clients = if clients.is_empty() {
+            // Everyone wants everything, at once.
+            vec![reader.read(Spanned::new(span, ClientEntry::default()), 1)?]
+        } else {
+            let groups = clients.into_iter().enumerate();
+            groups.map(|(index, group)| reader.read(group, index + 1)).collect::<Result<_, _>>()?
+        };
+        let exact = config.policy.exact;
+        Ok(Repository {
+            server,
+            scheme: match entry.code {
+                _ if exact => Scheme::NoCode,
+                Some(CodeEntry::NoCode) => Scheme::NoCode,
+                Some(CodeEntry::RaptorQ) => Scheme::RaptorQ,
+                Some(CodeEntry::ReedSolomon) | None => Scheme::ReedSolomon,
+            },
+            block_symbols: entry.block.map_or(128, Spanned::into_inner),
+            symbol_len,
+            config,
+            items,
+            clients,
+        })
+    }
+}
+
+impl RepositoryEntry {
+    fn config(&self, text: &Text<'_>, server: NodeId, mtu: u16) -> Result<SourceConfig, Mistake> {
+        let channel = crate::channel(Some(server), GROUP);
+        let default = SourceConfig::new(Tsi(GROUP), channel, self.rate.0);
+        let nak_spread = match &self.nak_spread {
+            Some(spread) => {
+                let [least, most] = spread.get_ref().map(|time| time.0.0);
+                if least > most {
+                    let message = "nak_spread: expected the least time before the greatest";
+                    return Err(text.mistake(spread.span(), message));
+                }
+                (least, most)
+            }
+            None => default.nak_spread,
+        };
+        let loss_cap = match &self.loss_cap {
+            Some(cap) if !(0.0..1.0).contains(&cap.get_ref().0.0) => {
+                let message = format!("loss_cap = {}: expected 0 to below 1", cap.get_ref().0.0);
+                return Err(text.mistake(cap.span(), message));
+            }
+            Some(cap) => cap.get_ref().0.0,
+            None => default.loss_cap,
+        };
+        let segment = time(self.segment, default.segment);
+        Ok(SourceConfig {
+            packet_len: usize::from(mtu - MTU_RESERVE),
+            policy: self.policy.map_or(default.policy, |policy| policy.0),
+            scheduler: self.scheduler.map_or(default.scheduler, |scheduler| scheduler.0),
+            lookahead: time(self.lookahead, default.lookahead),
+            segment: if self.whole_items { Duration::MAX } else { segment },
+            join_lead: time(self.join_lead, default.join_lead),
+            gather_fraction: self.gather_fraction.unwrap_or(default.gather_fraction),
+            gather_max: time(self.gather_max, default.gather_max),
+            cut_short: self.cut_short.unwrap_or(default.cut_short),
+            nak_spread_per_client: time(self.nak_spread_per_client, default.nak_spread_per_client),
+            nak_spread,
+            nak_margin: time(self.nak_margin, default.nak_margin),
+            gather_fully: self.gather_fully.unwrap_or(default.gather_fully),
+            wait_for_naks: self.wait_for_naks.unwrap_or(default.wait_for_naks),
+            join_repairs: self.join_repairs.unwrap_or(default.join_repairs),
+            open_repairs: self.open_repairs.unwrap_or(default.open_repairs),
+            expand_repairs: self.expand_repairs.unwrap_or(default.expand_repairs),
+            reschedule_whole: self.reschedule_whole.unwrap_or(default.reschedule_whole),
+            loss_cap,
+            ..default
+        })
+    }
+
+    /// What is served: so many alike, or the listed ones.
+    fn items(
+        &self,
+        text: &Text<'_>,
+        section: &Range<usize>,
+        symbol_len: u64,
+    ) -> Result<Vec<Item>, Mistake> {
+        let size = match (&self.item_size, &self.item_packets) {
+            (Some(_), Some(packets)) => {
+                let message = "item_packets and item_size both say how long an item is";
+                return Err(text.mistake(packets.span(), message));
+            }
+            (Some(size), None) => Some((size.get_ref().0.0, size.span())),
+            (None, Some(packets)) => {
+                Some((u64::from(*packets.get_ref()) * symbol_len, packets.span()))
+            }
+            (None, None) => None,
+        };
+        let (Some(count), Some((size, _))) = (&self.items, &size) else {
+            return match (&self.items, size) {
+                (Some(items), None) => {
+                    let message = "items: their `item_size` or `item_packets` is missing";
+                    Err(text.mistake(items.span(), message))
+                }
+                (None, Some((_, size))) => {
+                    Err(text.mistake(size, "the number of such items, `items`, is missing"))
+                }
+                _ => self.listed_items(text, section),
+            };
+        };
+        if let Some(item) = self.item.first() {
+            let message = "expected either `items` or a list of [[repository.item]]";
+            return Err(text.mistake(item.span(), message));
+        }
+        if *count.get_ref() == 0 {
+            return Err(text.mistake(count.span(), "items = 0: expected at least 1"));
+        }
+        let name = |n| Item { name: format!("item{n}"), size: *size };
+        Ok((1..=*count.get_ref()).map(name).collect())
+    }
+
+    fn listed_items(&self, text: &Text<'_>, section: &Range<usize>) -> Result<Vec<Item>, Mistake> {
+        let mut items: Vec<Item> = Vec::new();
+        for entry in &self.item {
+            let ItemEntry { name, size } = entry.get_ref();
+            if items.iter().any(|item| item.name == *name) {
+                return Err(text.mistake(entry.span(), format!("two items are called `{name}`")));
+            }
+            items.push(Item { name: name.clone(), size: size.0.0 });
+        }
+        if items.is_empty() {
+            let message = "there is nothing to serve: expected `items` and `item_size`, or a list \
+                           of [[repository.item]]";
+            return Err(text.mistake(section.clone(), message));
+        }
+        Ok(items)
+    }
+}
+
+/// Reads groups of clients.
+struct Clients<'a> {
+    text: &'a Text<'a>,
+    hosts: &'a Hosts<'a>,
+    items: &'a [Item],
+    /// The end of the run.
+    end: Option<Duration>,
+    /// Which nodes have a client already.
+    taken: BTreeSet<usize>,
+}
+
+impl Clients<'_> {
+    fn read(&mut self, entry: Spanned<ClientEntry>, number: usize) -> Result<ClientGroup, Mistake> {
+        let span = entry.span();
+        let entry = entry.into_inner();
+        let arrivals = self.arrivals(&entry, &span)?;
+        let items = self.wanted(&entry)?;
+        let hosts = match &entry.hosts {
+            Some(patterns) => self.hosts.matching(patterns.get_ref())?,
+            None => self.hosts.matching(&[Spanned::new(span.clone(), "*".to_owned())])?,
+        };
+        let named = entry.hosts.as_ref().map_or(span, Spanned::span);
+        if hosts.is_empty() {
+            return Err(self.text.mistake(named, "expected at least one host"));
+        }
+        if let Some(&twice) = hosts.iter().find(|&&host| !self.taken.insert(host)) {
+            let name = self.hosts.name(twice);
+            let message = format!("`{name}` is in another group of clients already");
+            return Err(self.text.mistake(named, message));
+        }
+        let start = entry.start.as_ref().map_or(Duration::ZERO, |start| start.get_ref().0.0);
+        if let (Some(start), Some(end)) = (&entry.start, self.end)
+            && start.get_ref().0.0 >= end
+        {
+            let message =
+                format!("{:?} is after the end, `duration` = {end:?}", start.get_ref().0.0);
+            return Err(self.text.mistake(start.span(), message));
+        }
+        let default = ReceiverConfig::default();
+        Ok(ClientGroup {
+            name: entry.name.unwrap_or_else(|| format!("clients {number}")),
+            hosts: hosts.into_iter().map(|host| NodeId(host as u32)).collect(),
+            shuffled: entry.shuffled,
+            start,
+            arrivals,
+            items,
+            want: entry.want.map(Spanned::into_inner),
+            leave_after: entry.leave_after.map(|time| time.0.0),
+            config: ReceiverConfig {
+                linger: time(entry.linger, default.linger),
+                nak_delay_min: time(entry.nak_delay_min, default.nak_delay_min),
+                ..default
+            },
+        })
+    }
+
+    fn arrivals(&self, entry: &ClientEntry, span: &Range<usize>) -> Result<Arrivals, Mistake> {
+        let every = entry.every.as_ref().map(|every| every.get_ref().0.0);
+        let kind = entry.arrivals.as_ref().map(|kind| *kind.get_ref());
+        match (kind, every) {
+            (None | Some(ArrivalsEntry::Together), None) => Ok(Arrivals::Together),
+            (None | Some(ArrivalsEntry::Regular), Some(every)) => Ok(Arrivals::Regular(every)),
+            (Some(ArrivalsEntry::Poisson), Some(every)) => Ok(Arrivals::Poisson(every)),
+            (Some(ArrivalsEntry::Together), Some(_)) => {
+                let span = entry.every.as_ref().map_or(span.clone(), Spanned::span);
+                Err(self.text.mistake(span, "clients that arrive together take no `every`"))
+            }
+            (Some(_), None) => {
+                let span = entry.arrivals.as_ref().map_or(span.clone(), Spanned::span);
+                Err(self.text.mistake(span, "`every`, the time between two clients, is missing"))
+            }
+        }
+    }
+
+    /// Positions of the items that match, with a check of how many are wanted.
+    fn wanted(&self, entry: &ClientEntry) -> Result<Vec<u32>, Mistake> {
+        let positions = 0..self.items.len() as u32;
+        let mut found: Vec<u32> = match &entry.items {
+            None => positions.collect(),
+            Some(patterns) => {
+                let mut found = Vec::new();
+                for pattern in patterns {
+                    let matching = positions.clone().filter(|&item| {
+                        matches(pattern.get_ref(), &self.items[item as usize].name)
+                    });
+                    let before = found.len();
+                    found.extend(matching);
+                    if found.len() == before {
+                        let all = listed(self.items.iter().map(|item| item.name.as_str()));
+                        let message =
+                            format!("no item matches `{}`: there are {all}", pattern.get_ref());
+                        return Err(self.text.mistake(pattern.span(), message));
+                    }
+                }
+                found
+            }
+        };
+        found.sort_unstable();
+        found.dedup();
+        if let Some(want) = &entry.want
+            && !(1..=found.len()).contains(want.get_ref())
+        {
+            let message = format!(
+                "want = {}: expected 1 to {}, the items there are",
+                want.get_ref(),
+                found.len()
+            );
+            return Err(self.text.mistake(want.span(), message));
+        }
+        Ok(found)
+    }
+}

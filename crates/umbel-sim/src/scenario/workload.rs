@@ -1,0 +1,82 @@
+//! Who comes when and wants what: a function of the scenario and the seed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use umbel_engine::Instant;
+
+use super::{Arrivals, ClientGroup, Repository};
+use crate::network::NodeId;
+use crate::random::{Purpose, below, exponential, stream};
+
+/// A client that comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Position of its group.
+    pub group: usize,
+    /// Where.
+    pub node: NodeId,
+    /// When.
+    pub at: Instant,
+    /// Positions of the items that it wants, in increasing order.
+    pub items: Arc<[u32]>,
+}
+
+/// Streams that are not those of single clients, which have the numbers of their nodes.
+const ORDER: u64 = 1 << 40;
+const TIMES: u64 = 2 << 40;
+
+impl Repository {
+    /// All clients, group by group in the order in which they come. One more client in a group
+    /// changes nobody else's items, nor the times of those before.
+    pub fn arrivals(&self, seed: u64) -> Vec<Arrival> {
+        let groups = self.clients.iter().enumerate();
+        groups.flat_map(|(index, group)| group.arrivals(index, seed)).collect()
+    }
+}
+
+impl ClientGroup {
+    fn arrivals(&self, index: usize, seed: u64) -> Vec<Arrival> {
+        let number = index as u64;
+        let mut hosts = self.hosts.clone();
+        if self.shuffled {
+            let mut random = stream(seed, Purpose::Workload, ORDER + number);
+            for last in (1..hosts.len()).rev() {
+                hosts.swap(last, below(&mut random, last as u64 + 1) as usize);
+            }
+        }
+        let mut random = stream(seed, Purpose::Workload, TIMES + number);
+        let everything: Arc<[u32]> = self.items.clone().into();
+        let mut at = Instant::EPOCH + self.start;
+        let mut arrivals = Vec::with_capacity(hosts.len());
+        for node in hosts {
+            let items = match self.want {
+                Some(want) if want < self.items.len() => self.choose(want, node, seed),
+                _ => everything.clone(),
+            };
+            arrivals.push(Arrival { group: index, node, at, items });
+            at += match self.arrivals {
+                Arrivals::Together => Duration::ZERO,
+                Arrivals::Regular(every) => every,
+                Arrivals::Poisson(mean) => {
+                    Duration::from_secs_f64(exponential(&mut random, mean.as_secs_f64()))
+                }
+            };
+        }
+        arrivals
+    }
+
+    /// A random choice of `want` items, every one equally likely [Floyd 1987].
+    fn choose(&self, want: usize, node: NodeId, seed: u64) -> Arc<[u32]> {
+        let mut random = stream(seed, Purpose::Workload, u64::from(node.0));
+        let mut chosen = BTreeSet::new();
+        for last in self.items.len() - want..self.items.len() {
+            let position = below(&mut random, last as u64 + 1) as usize;
+            if !chosen.insert(self.items[position]) {
+                chosen.insert(self.items[last]);
+            }
+        }
+        chosen.into_iter().collect()
+    }
+}
