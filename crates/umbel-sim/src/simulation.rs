@@ -123,6 +123,12 @@ impl Simulation {
         self.fabric.sessions.delay = delay;
     }
 
+    /// Sets how long the messages of one sender take, instead of what
+    /// [`set_sessions`](Simulation::set_sessions) says.
+    pub fn set_sessions_from(&mut self, sender: NodeId, delay: SessionDelay) {
+        self.fabric.sessions.delay_from.insert(sender, delay);
+    }
+
     /// Forgets the programs of hosts that stop, rather than keeping them for
     /// [`Simulation::app`].
     pub fn drop_stopped(&mut self, drop: bool) {

@@ -29,6 +29,8 @@ pub(crate) struct Message {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(crate) delay: SessionDelay,
+    /// Of the messages of certain senders.
+    pub(crate) delay_from: BTreeMap<NodeId, SessionDelay>,
     seed: u64,
     /// By sender and receiver.
     directions: BTreeMap<(NodeId, NodeId), Direction>,
@@ -48,6 +50,7 @@ impl Sessions {
     pub(super) fn new(seed: u64) -> Sessions {
         Sessions {
             delay: SessionDelay { min: Duration::ZERO, mean_extra: Duration::ZERO },
+            delay_from: BTreeMap::new(),
             seed,
             directions: BTreeMap::new(),
             messages: Vec::new(),
@@ -57,7 +60,8 @@ impl Sessions {
 
     /// When a message that is sent now arrives.
     fn arrival(&mut self, now: Instant, from: NodeId, to: NodeId) -> Instant {
-        let SessionDelay { min, mean_extra } = self.delay;
+        let delay = self.delay_from.get(&from).unwrap_or(&self.delay);
+        let SessionDelay { min, mean_extra } = *delay;
         let seed = self.seed;
         let direction = self.directions.entry((from, to)).or_insert_with(|| {
             let number = (u64::from(from.0) << 32) | u64::from(to.0);
