@@ -41,6 +41,12 @@ impl Rate {
         self.0
     }
 
+    /// So many times this rate; at least 1 bit/s.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Rate {
+        Rate(((self.0 as f64 * factor).round() as u64).max(1))
+    }
+
     /// How long `bytes` take at this rate.
     pub fn time_for(self, bytes: u64) -> Duration {
         let ns = u128::from(bytes) * 8_000_000_000 / u128::from(self.0);

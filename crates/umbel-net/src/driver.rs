@@ -73,6 +73,10 @@ pub trait Host<E: Engine> {
     /// publish a status.
     fn tick(&mut self, _now: Instant, _engine: &mut E, _io: &mut Io) {}
 
+    /// Called when so many datagrams, by estimate, came faster than this machine took them, and
+    /// were lost in it.
+    fn overran(&mut self, _now: Instant, _engine: &mut E, _datagrams: u64) {}
+
     /// Called when a channel cannot be joined.
     ///
     /// # Errors
@@ -130,6 +134,8 @@ pub struct Driver<E: Engine, H> {
     next_tick: Instant,
     /// How dense the stream is that is received.
     gather: Gather,
+    /// Messages that the receiver has lost for want of room, as far as the host knows.
+    drops_told: u64,
     /// For how long the sockets are let alone, so that datagrams gather.
     pause: Duration,
     stopped: bool,
@@ -178,6 +184,7 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
             buf: TransmitBuf::default(),
             next_tick: Instant::EPOCH,
             gather: Gather::default(),
+            drops_told: 0,
             pause: Duration::ZERO,
             stopped: false,
         }
@@ -363,6 +370,12 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
             engine.handle_datagram(at, received.datagram());
         })?;
         if let Some(at) = at {
+            let dropped = receiver.kernel_drops().saturating_sub(self.drops_told);
+            self.drops_told = receiver.kernel_drops();
+            if dropped > 0 {
+                let coalesced = reception.datagrams.div_ceil(reception.messages.max(1));
+                self.host.overran(at, engine, dropped * coalesced as u64);
+            }
             let pause = self.gather.heard(at, reception.datagrams, receiver.room());
             self.pause = if reception.full { Duration::ZERO } else { pause };
         }

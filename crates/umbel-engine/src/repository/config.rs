@@ -17,7 +17,8 @@ pub struct SourceConfig {
     pub tsi: Tsi,
     /// The data channel.
     pub channel: Channel,
-    /// The rate that the pacer holds; tells clients how long a transmission takes.
+    /// The highest rate of data packets. The engine asks for less while most clients cannot take
+    /// it ([`SourceEvent::Rate`](super::SourceEvent::Rate)).
     pub rate: Rate,
     /// UDP payload of a full data packet in bytes.
     pub packet_len: usize,

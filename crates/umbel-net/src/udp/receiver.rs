@@ -174,6 +174,8 @@ impl<'a> Received<'a> {
 pub struct Reception {
     /// Datagrams handed over.
     pub datagrams: usize,
+    /// The messages that they came in: the kernel makes one of several datagrams.
+    pub messages: usize,
     /// Their bytes, without headers.
     pub bytes: u64,
     /// Whether the [`Waker`] was called.
@@ -460,8 +462,14 @@ impl Receiver {
                 f(Received { from, to, payload });
             }
         }
+        reception.messages += count;
         reception.full = count == batch;
         Ok(count > 0)
+    }
+
+    /// Messages that the kernel had dropped for want of room when the last message was received.
+    pub fn kernel_drops(&self) -> u64 {
+        self.drops.kernel
     }
 
     /// What did not reach the application. Asks the kernel for its newest count.

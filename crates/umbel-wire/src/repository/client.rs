@@ -72,12 +72,15 @@ impl ClientMessage {
                 frame.number(field::TOI, toi.0);
                 frame.field(field::NEED, |out| need.put(out));
             }
-            ClientMessage::Nak { transmission, toi, need, received, lost } => {
+            ClientMessage::Nak { transmission, toi, need, received, lost, overrun } => {
                 frame.number(field::TRANSMISSION, *transmission);
                 frame.number(field::TOI, toi.0);
                 frame.field(field::NEED, |out| need.put(out));
                 frame.number(field::RECEIVED, *received);
                 frame.number(field::LOST, *lost);
+                if *overrun > 0 {
+                    frame.number(field::OVERRUN, *overrun);
+                }
             }
             ClientMessage::Done { tois } | ClientMessage::Cancel { tois } => {
                 frame.field(field::TOIS, |out| {
@@ -124,6 +127,7 @@ impl ClientMessage {
                 need: read_need(fields)?,
                 received: fields.number(field::RECEIVED)?,
                 lost: fields.number(field::LOST)?,
+                overrun: fields.optional_number(field::OVERRUN)?.unwrap_or(0),
             },
             DONE => ClientMessage::Done { tois: read_tois(fields)? },
             CANCEL => ClientMessage::Cancel { tois: read_tois(fields)? },

@@ -42,6 +42,7 @@ fields! {
     DIGESTS = 28, "digests";
     MORE = 29, "more";
     HOLD = 30, "hold";
+    OVERRUN = 31, "packets not kept";
 }
 
 #[cfg(test)]

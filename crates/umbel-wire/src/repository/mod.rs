@@ -149,6 +149,9 @@ pub enum ClientMessage {
         received: u32,
         /// Data packets of this transmission that did not come after the client was listening.
         lost: u32,
+        /// Data packets since the last NAK that came and could not be kept: more came at once
+        /// than the client can take.
+        overrun: u32,
     },
     /// The client has these items, verified.
     Done {

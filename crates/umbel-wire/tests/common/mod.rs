@@ -171,13 +171,14 @@ pub fn client_messages() -> impl Strategy<Value = ClientMessage> {
             hold
         }),
         (tois(), needs()).prop_map(|(toi, need)| M::Want { toi, need }),
-        (any::<u32>(), tois(), needs(), any::<u32>(), any::<u32>()).prop_map(
-            |(transmission, toi, need, received, lost)| M::Nak {
+        (any::<u32>(), tois(), needs(), any::<[u32; 3]>()).prop_map(
+            |(transmission, toi, need, [received, lost, overrun])| M::Nak {
                 transmission,
                 toi,
                 need,
                 received,
-                lost
+                lost,
+                overrun
             }
         ),
         toi_lists().prop_map(|tois| M::Done { tois }),

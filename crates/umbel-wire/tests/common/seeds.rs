@@ -89,7 +89,10 @@ fn client_messages() -> Vec<(&'static str, Vec<u8>)> {
         ("list", M::List { query: 1, patterns: patterns.clone(), cursor: 300, limit: 4096 }),
         ("request", M::Request { query: 2, patterns, hold: false }),
         ("want", M::Want { toi, need: whole }),
-        ("nak", M::Nak { transmission: 9, toi, need: symbols, received: 1000, lost: 10 }),
+        (
+            "nak",
+            M::Nak { transmission: 9, toi, need: symbols, received: 1000, lost: 10, overrun: 3 },
+        ),
         ("done", M::Done { tois: tois.clone() }),
         ("cancel", M::Cancel { tois }),
         ("unicast", M::Unicast { toi, need: exact }),

@@ -542,6 +542,11 @@ impl Host<Client> for GetHost {
         });
     }
 
+    fn overran(&mut self, now: Instant, engine: &mut Client, datagrams: u64) {
+        let packets = u32::try_from(datagrams).unwrap_or(u32::MAX);
+        self.command(now, engine, ReceiverCommand::Overrun { packets });
+    }
+
     fn join_failed(&mut self, error: JoinError) -> Result<(), JoinError> {
         self.observer.note(&format!("no multicast: {error}"));
         Ok(())

@@ -75,6 +75,7 @@ impl ServeHost {
             .collect();
         let report = Report {
             clients,
+            rate_bits_per_s: source.rate().bits_per_s(),
             pending_items: source.pending_items(),
             packets: stats.packets,
             bytes: stats.bytes,
@@ -101,7 +102,7 @@ impl Host<Source<BlockReader>> for ServeHost {
         &mut self,
         now: Instant,
         source: &mut Source<BlockReader>,
-        _io: &mut Io,
+        io: &mut Io,
         event: SourceEvent,
     ) {
         match event {
@@ -134,6 +135,11 @@ impl Host<Source<BlockReader>> for ServeHost {
                 tracing::warn!("{}: {reason}", name.unwrap_or_default());
                 // The next client should be offered what is there now.
                 self.ask(Question::Rescan);
+            }
+            SourceEvent::Rate { rate } => {
+                if let Some((_, pacer)) = &mut io.sender {
+                    pacer.set_rate(Some(rate), now);
+                }
             }
             SourceEvent::Satisfied { session, after } => {
                 self.satisfied += 1;

@@ -7,6 +7,9 @@ use serde::Serialize;
 pub struct Report {
     /// Open sessions and what they want.
     pub clients: Vec<ClientReport>,
+    /// Rate of the data channel now, in bits per second: less than was set where most clients
+    /// cannot take it.
+    pub rate_bits_per_s: u64,
     /// Items that some client still wants.
     pub pending_items: usize,
     /// Data packets sent.

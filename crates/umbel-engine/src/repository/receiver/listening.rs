@@ -7,7 +7,7 @@ use rand_core::Rng;
 use umbel_wire::Toi;
 use umbel_wire::repository::{Announcement, ClientMessage};
 
-use super::{Receiver, Way};
+use super::{Overrun, Receiver, Way};
 use crate::Instant;
 use crate::repository::drops::DropReason;
 use crate::symbols::SymbolSink;
@@ -171,12 +171,14 @@ impl<K: SymbolSink> Receiver<K> {
             }
             self.stats.naks += 1;
             self.interest_until = self.interest_until.max(now + self.config.linger);
+            let Overrun { before, no_room } = std::mem::take(&mut self.overrun);
             self.outbox.push_back(ClientMessage::Nak {
                 transmission: listening.id,
                 toi: listening.toi,
                 need,
-                received: listening.received,
-                lost: listening.lost(),
+                received: listening.received.saturating_sub(no_room),
+                lost: listening.lost().saturating_sub(before),
+                overrun: before.saturating_add(no_room),
             });
         }
     }

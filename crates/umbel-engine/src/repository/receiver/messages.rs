@@ -108,6 +108,9 @@ impl<K: SymbolSink> Receiver<K> {
                 })?;
             }
             ReceiverCommand::AskDigests { toi } => self.say(ClientMessage::Digests { toi })?,
+            ReceiverCommand::Overrun { packets } => {
+                self.overrun.before = self.overrun.before.saturating_add(packets);
+            }
             ReceiverCommand::UnicastBlock { block } => {
                 self.stats.unicast_blocks += 1;
                 if let Some(item) = self.items.get_mut(&block.toi) {

@@ -108,6 +108,11 @@ pub enum ReceiverCommand {
         /// The item.
         toi: Toi,
     },
+    /// So many packets reached this machine and were lost in it, since they came too fast.
+    Overrun {
+        /// Packets.
+        packets: u32,
+    },
     /// A whole block came on the session and was stored.
     UnicastBlock {
         /// The block.
@@ -245,6 +250,15 @@ pub struct ReceiverStats {
 /// Blocks that are put to rest when the sink has no room.
 const REST_AT_ONCE: usize = 16;
 
+/// Packets that came too fast since the last NAK.
+#[derive(Clone, Copy, Debug, Default)]
+struct Overrun {
+    /// They never reached the engine.
+    before: u32,
+    /// The sink had no room for them.
+    no_room: u32,
+}
+
 /// How the client gets its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -278,6 +292,7 @@ pub struct Receiver<K> {
     probing: bool,
     joined: bool,
     interest_until: Instant,
+    overrun: Overrun,
     next_ask_again: Option<Instant>,
     memberships: VecDeque<Membership>,
     outbox: VecDeque<ClientMessage>,
@@ -309,6 +324,7 @@ impl<K: SymbolSink> Receiver<K> {
             probing: false,
             joined: false,
             interest_until: Instant::EPOCH,
+            overrun: Overrun::default(),
             next_ask_again: None,
             memberships: VecDeque::new(),
             outbox: VecDeque::new(),
@@ -388,6 +404,7 @@ impl<K: SymbolSink> Receiver<K> {
         }
         let block = BlockId { toi: packet.toi, sbn: packet.sbn };
         if !self.sink.store(block, packet.esi, packet.symbol) {
+            self.overrun.no_room = self.overrun.no_room.saturating_add(1);
             // The oldest blocks wait for repairs; the disk can hold them meanwhile.
             for sbn in item.partial_blocks(0..packet.sbn).take(REST_AT_ONCE) {
                 self.sink.rest(BlockId { toi: packet.toi, sbn });

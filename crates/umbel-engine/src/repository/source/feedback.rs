@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use umbel_wire::Toi;
 use umbel_wire::repository::Need;
 
-use super::Source;
 use super::transmission::Repair;
+use super::{Source, SourceEvent};
 use crate::repository::drops::DropReason;
 use crate::repository::missing::Missing;
 use crate::symbols::SymbolSource;
@@ -85,6 +85,18 @@ impl<S: SymbolSource> Source<S> {
             && let Some(repair) = self.repairs.get_mut(&toi)
         {
             repair.due = repair.due.min(now);
+        }
+    }
+
+    /// Changes the channel's rate if clients cannot take it, or can again.
+    pub(super) fn review_rate(&mut self, now: Instant) {
+        if !self.throttle.is_due(now) {
+            return;
+        }
+        let served = self.clients.values().filter(|c| c.unicast.len() < c.wanted.len()).count();
+        let (sent, next) = (self.stats.packets, self.next_transmission);
+        if let Some(rate) = self.throttle.review(now, served, sent, next) {
+            self.events.push_back(SourceEvent::Rate { rate });
         }
     }
 

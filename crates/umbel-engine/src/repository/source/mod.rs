@@ -23,6 +23,7 @@ mod feedback;
 mod item;
 mod plan;
 mod sessions;
+mod throttle;
 mod transmission;
 
 pub use self::sessions::ClientStatus;
@@ -35,11 +36,13 @@ use umbel_wire::{Digest, Oti, Toi};
 
 use self::item::Item;
 use self::sessions::Client;
+use self::throttle::Throttle;
 use self::transmission::{Ended, Repair, Transmission};
 use super::config::SourceConfig;
 use super::drops::{DropReason, Drops};
 use super::scheduler::Scheduler;
 use crate::symbols::{BlockId, Load, SymbolSource};
+use crate::units::Rate;
 use crate::{Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf};
 
 /// What the server's application asks for or answers.
@@ -241,6 +244,11 @@ pub enum SourceEvent {
         /// What went wrong.
         reason: String,
     },
+    /// Data packets are to leave at this rate from now on: clients cannot take more, or can again.
+    Rate {
+        /// The rate.
+        rate: Rate,
+    },
     /// A client wants nothing more.
     Satisfied {
         /// The session.
@@ -293,6 +301,7 @@ pub struct Source<S> {
     unseen_end: Option<(u32, BTreeSet<SessionId>)>,
     /// Packets that are planned and have not left.
     queued_packets: u64,
+    throttle: Throttle,
     drops: Drops,
     stats: SourceStats,
 }
@@ -302,6 +311,7 @@ impl<S: SymbolSource> Source<S> {
     pub fn new(config: SourceConfig, symbols: S) -> Source<S> {
         Source {
             scheduler: Scheduler::new(config.scheduler),
+            throttle: Throttle::new(config.rate),
             config,
             symbols,
             clients: BTreeMap::new(),
@@ -344,9 +354,9 @@ impl<S: SymbolSource> Source<S> {
         self.items.len()
     }
 
-    /// Changes what clients are told of the channel's rate.
-    pub fn set_rate(&mut self, rate: crate::units::Rate) {
-        self.config.rate = rate;
+    /// The rate at which data packets leave now: the operator's, or what most clients can take.
+    pub fn rate(&self) -> Rate {
+        self.throttle.rate()
     }
 
     /// Fills `buf` from the transmissions in line.

@@ -42,7 +42,7 @@ impl<S: SymbolSource> Source<S> {
 
     /// How long the channel is busy with what is planned.
     fn queued_time(&self) -> Duration {
-        self.config.rate.time_for(self.queued_packets * self.config.packet_len as u64)
+        self.throttle.rate().time_for(self.queued_packets * self.config.packet_len as u64)
     }
 
     /// Chooses and plans one transmission: a retransmission that is due, the pass under way, or
@@ -176,7 +176,7 @@ impl<S: SymbolSource> Source<S> {
         if self.config.segment == Duration::MAX {
             return u32::MAX;
         }
-        let bytes = self.config.rate.bytes_in(self.config.segment);
+        let bytes = self.throttle.rate().bytes_in(self.config.segment);
         let bytes = bytes.min(self.config.segment_max_bytes);
         let packets = bytes / self.config.packet_len.max(1) as u64;
         let clients = self.items.get(&toi).map_or(0, |item| item.demands.len() as u64);
@@ -211,13 +211,13 @@ impl<S: SymbolSource> Source<S> {
             return join;
         }
         let Some(item) = self.items.get(&transmission.toi) else { return join };
-        let item_time = self.config.rate.time_for(item.oti.object_len);
+        let item_time = self.throttle.rate().time_for(item.oti.object_len);
         join.max(item_time.mul_f64(self.config.gather_fraction).min(self.config.gather_max))
     }
 
     fn note_listeners(&mut self, now: Instant, transmission: &Transmission) {
         let packets = self.queued_packets + u64::from(transmission.packets);
-        let busy = self.config.rate.time_for(packets * self.config.packet_len as u64);
+        let busy = self.throttle.rate().time_for(packets * self.config.packet_len as u64);
         let until = transmission.not_before.max(now) + busy + LISTENS_ON;
         for session in &transmission.participants {
             if let Some(client) = self.clients.get_mut(session) {
@@ -264,6 +264,7 @@ impl<S: SymbolSource> Source<S> {
             Purpose::Repair => {}
         }
         self.doubt_losses(&transmission.participants, transmission.packets);
+        self.review_rate(now);
         let slowest = transmission
             .participants
             .iter()

@@ -86,7 +86,9 @@ impl<S: SymbolSource> Source<S> {
                 self.events.push_back(SourceEvent::Request { session, query, patterns, hold });
             }
             ClientMessage::Want { toi, need } => self.on_want_message(now, session, toi, need),
-            ClientMessage::Nak { transmission, toi, need, received, lost } => {
+            ClientMessage::Nak { transmission, toi, need, received, lost, overrun } => {
+                self.throttle.on_nak(now, session, transmission, (received, overrun));
+                self.review_rate(now);
                 self.on_nak(now, session, transmission, toi, &need, (received, lost));
             }
             ClientMessage::Done { tois } => {

@@ -337,6 +337,29 @@ fn a_full_sink_only_delays() {
 }
 
 #[test]
+fn what_most_clients_cannot_keep_slows_the_channel_and_one_of_three_does_not() {
+    for (slow, slows) in [(1, false), (2, true)] {
+        let mut world = World::new(config(), objects(1, 2000), 16);
+        let most = world.source.rate();
+        for client in 0..3 {
+            world.add_client(&[1], 0.0);
+            world.clients[client].engine.sink_mut().refuse = client < slow;
+        }
+        world.run_for(Duration::from_millis(200));
+        for client in &mut world.clients {
+            client.engine.sink_mut().refuse = false;
+        }
+        assert!(world.run(MINUTE));
+        (0..3).for_each(|client| world.assert_has(client, &[1]));
+        let mut rates = world.source_events.iter().filter_map(|event| match event {
+            SourceEvent::Rate { rate } => Some(*rate),
+            _ => None,
+        });
+        assert_eq!(rates.any(|rate| rate < most), slows, "{slow} of 3");
+    }
+}
+
+#[test]
 fn symbols_that_are_not_ready_are_waited_for() {
     let mut world = World::new(config(), objects(1, 20), 17);
     world.add_client(&[1], 0.0);
