@@ -7,6 +7,7 @@
 //! - [`PcapTracer`]: captured packets, for Wireshark.
 //! - [`CsvTracer`], [`ParquetTracer`]: a table with a row for each thing that happened
 //!   ([`columns`]).
+//! - [`HtmlTracer`]: a page that plays a small run.
 //! - [`SummaryTracer`]: counts by kind, flow, link and node.
 //! - [`HashTracer`]: one number that two runs have in common if they are the same.
 //! - [`FanOut`]: several at once.
@@ -27,6 +28,7 @@ mod datagram;
 mod error;
 mod fan_out;
 mod hash;
+mod html;
 mod output;
 mod parquet;
 pub mod pcap;
@@ -37,6 +39,7 @@ pub use csv::CsvTracer;
 pub use error::TraceError;
 pub use fan_out::FanOut;
 pub use hash::HashTracer;
+pub use html::HtmlTracer;
 pub use parquet::ParquetTracer;
 pub use pcap::{PcapFormat, PcapTracer};
 pub use record::{
@@ -75,7 +78,8 @@ pub trait Tracer: Any + Send {
     }
 }
 
-/// The tracer for a file, chosen by its extension: `.pcapng`, `.pcap`, `.csv`, `.parquet`.
+/// The tracer for a file, chosen by its extension: `.pcapng`, `.pcap`, `.csv`, `.parquet`,
+/// `.html`.
 ///
 /// # Errors
 ///
@@ -87,6 +91,7 @@ pub fn open(path: &Path, network: &Network) -> Result<Box<dyn Tracer>, TraceErro
         Some("pcap") => Box::new(PcapTracer::create(path, PcapFormat::Pcap, network)?),
         Some("csv") => Box::new(CsvTracer::create(path, network)?),
         Some("parquet") => Box::new(ParquetTracer::create(path, network)?),
+        Some("html") => Box::new(HtmlTracer::create(path, network)?),
         _ => return Err(TraceError::Extension(path.to_owned())),
     })
 }

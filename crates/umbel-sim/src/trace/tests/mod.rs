@@ -26,14 +26,14 @@ const NEAR: NodeId = NodeId(2);
 const FAR: NodeId = NodeId(3);
 const CHANNEL: ChannelParts = ChannelParts { source: Some(SOURCE), group: 7 };
 /// When the run ends.
-const END: Instant = at_ms(100);
+pub(super) const END: Instant = at_ms(100);
 
 const fn at_ms(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }
 
 /// A source, a router and two receivers with awkward names; 1 Mbit/s and 10 ms to each.
-fn network() -> Network {
+pub(super) fn network() -> Network {
     let mut network = Network::new();
     let source = network.host("source");
     let router = network.router("router");
@@ -119,7 +119,7 @@ impl Teller<'_> {
 }
 
 /// Tells a run of 100 ms: 2 data packets, a request, a repair; every kind of drop once.
-fn tell(tracer: &mut dyn Tracer) {
+pub(super) fn tell(tracer: &mut dyn Tracer) {
     let mut teller = Teller(tracer);
     teller.join(0, NEAR, true);
     teller.join(1, FAR, true);
@@ -152,7 +152,7 @@ fn written(directory: &Path, name: &str) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-const FILES: [&str; 4] = ["run.pcapng", "run.pcap", "run.csv", "run.parquet"];
+const FILES: [&str; 5] = ["run.pcapng", "run.pcap", "run.csv", "run.parquet", "run.html"];
 
 #[test]
 fn equal_runs_give_equal_files() {

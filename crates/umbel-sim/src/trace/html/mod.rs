@@ -1,0 +1,148 @@
+//! A run as a page that moves: one HTML file that needs nothing else.
+//!
+//! - `recording.rs`: what the page knows of the run, and the limits of it.
+//! - `layout/`: where the nodes are drawn.
+//! - `page/`: the page: `page.html` with `style.css` and the scripts, which are put into it in the
+//!   order of [`SCRIPTS`].
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use umbel_engine::Instant;
+
+use super::output::Output;
+use super::{MembershipRecord, MessageRecord, NoteRecord, PacketRecord, TraceError, Tracer};
+use crate::network::Network;
+use recording::Recording;
+
+mod layout;
+mod recording;
+#[cfg(test)]
+mod tests;
+
+/// The parts of the page.
+const PAGE: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/style.css");
+const SCRIPTS: [&str; 8] = [
+    include_str!("page/format.js"),
+    include_str!("page/run.js"),
+    include_str!("page/replay.js"),
+    include_str!("page/shapes.js"),
+    include_str!("page/stage.js"),
+    include_str!("page/timeline.js"),
+    include_str!("page/panel.js"),
+    include_str!("page/main.js"),
+];
+
+/// Writes a page that shows the network and plays the run: packets on their links, losses, joins,
+/// notes.
+///
+/// The page holds the first part of a run, up to [`MAX_PACKETS`](HtmlTracer::MAX_PACKETS) packets on links
+/// or as many other events, and says so where the run went on. It is written by
+/// [`finish`](Tracer::finish); nothing is kept beyond what it holds.
+///
+/// A note that is named `outstanding` is taken for what a node still waits for, and its first value is
+/// shown at the node; the page lets its reader choose another one.
+#[derive(Debug)]
+pub struct HtmlTracer {
+    title: String,
+    output: Output,
+    recording: Recording,
+}
+
+impl HtmlTracer {
+    /// Packets on links that a page shows.
+    pub const MAX_PACKETS: usize = 100_000;
+    /// Nodes that a page shows.
+    pub const MAX_NODES: usize = 2_000;
+
+    /// Creates the file, or empties it. The title of the page is the name of the file.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be created, or the network has more than
+    /// [`MAX_NODES`](HtmlTracer::MAX_NODES) nodes.
+    pub fn create(path: &Path, network: &Network) -> Result<HtmlTracer, TraceError> {
+        let (nodes, limit) = (network.node_count(), HtmlTracer::MAX_NODES);
+        if nodes > limit {
+            return Err(TraceError::TooManyNodes { path: path.to_owned(), nodes, limit });
+        }
+        let title = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        Ok(HtmlTracer {
+            title: title.unwrap_or_default(),
+            output: Output::create(path)?,
+            recording: Recording::new(network.clone(), HtmlTracer::MAX_PACKETS),
+        })
+    }
+
+    /// Gives the page another title.
+    #[must_use]
+    pub fn title(self, title: impl Into<String>) -> HtmlTracer {
+        HtmlTracer { title: title.into(), ..self }
+    }
+
+    /// Shows another number of packets than [`MAX_PACKETS`](HtmlTracer::MAX_PACKETS). A page grows
+    /// by some 20 bytes with each.
+    #[must_use]
+    pub fn max_packets(self, packets: usize) -> HtmlTracer {
+        HtmlTracer { recording: self.recording.limit(packets), ..self }
+    }
+}
+
+impl Tracer for HtmlTracer {
+    fn packet(&mut self, record: &PacketRecord<'_>) {
+        self.recording.packet(record);
+    }
+
+    fn note(&mut self, record: &NoteRecord<'_>) {
+        self.recording.note(record);
+    }
+
+    fn message(&mut self, record: &MessageRecord<'_>) {
+        self.recording.message(record);
+    }
+
+    fn membership(&mut self, record: &MembershipRecord) {
+        self.recording.membership(record);
+    }
+
+    fn failed(&self) -> bool {
+        self.output.failed()
+    }
+
+    fn finish(&mut self, end: Instant) -> Result<(), TraceError> {
+        let HtmlTracer { title, output, recording } = self;
+        output.write(|file| write_page(file, title, recording, end));
+        output.finish()
+    }
+}
+
+/// Writes the page: the places that are named `{{…}}` in it are filled in.
+fn write_page(
+    file: &mut BufWriter<File>,
+    title: &str,
+    recording: &Recording,
+    end: Instant,
+) -> io::Result<()> {
+    let mut rest = PAGE;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let Some((name, after)) = after.split_once("}}") else { break };
+        file.write_all(before.as_bytes())?;
+        match name {
+            "title" => file.write_all(escape(title).as_bytes())?,
+            "style" => file.write_all(STYLE.as_bytes())?,
+            "scripts" => file.write_all(SCRIPTS.concat().as_bytes())?,
+            // Within a script element `<` could begin its end; in JSON it is only found in texts.
+            _ => {
+                file.write_all(recording.to_json(title, end)?.replace('<', "\\u003c").as_bytes())?
+            }
+        }
+        rest = after;
+    }
+    file.write_all(rest.as_bytes())
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
