@@ -129,6 +129,11 @@ impl Simulation {
         self.fabric.sessions.delay_from.insert(sender, delay);
     }
 
+    /// Sets how long the messages of one sender to one receiver take, whatever else is set.
+    pub fn set_sessions_between(&mut self, from: NodeId, to: NodeId, delay: SessionDelay) {
+        self.fabric.sessions.delay_between.insert((from, to), delay);
+    }
+
     /// Forgets the programs of hosts that stop, rather than keeping them for
     /// [`Simulation::app`].
     pub fn drop_stopped(&mut self, drop: bool) {

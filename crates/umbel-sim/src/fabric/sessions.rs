@@ -31,6 +31,8 @@ pub(crate) struct Sessions {
     pub(crate) delay: SessionDelay,
     /// Of the messages of certain senders.
     pub(crate) delay_from: BTreeMap<NodeId, SessionDelay>,
+    /// Of the messages of certain senders to certain receivers.
+    pub(crate) delay_between: BTreeMap<(NodeId, NodeId), SessionDelay>,
     seed: u64,
     /// By sender and receiver.
     directions: BTreeMap<(NodeId, NodeId), Direction>,
@@ -51,6 +53,7 @@ impl Sessions {
         Sessions {
             delay: SessionDelay { min: Duration::ZERO, mean_extra: Duration::ZERO },
             delay_from: BTreeMap::new(),
+            delay_between: BTreeMap::new(),
             seed,
             directions: BTreeMap::new(),
             messages: Vec::new(),
@@ -60,7 +63,8 @@ impl Sessions {
 
     /// When a message that is sent now arrives.
     fn arrival(&mut self, now: Instant, from: NodeId, to: NodeId) -> Instant {
-        let delay = self.delay_from.get(&from).unwrap_or(&self.delay);
+        let own = self.delay_between.get(&(from, to)).or_else(|| self.delay_from.get(&from));
+        let delay = own.unwrap_or(&self.delay);
         let SessionDelay { min, mean_extra } = *delay;
         let seed = self.seed;
         let direction = self.directions.entry((from, to)).or_insert_with(|| {
