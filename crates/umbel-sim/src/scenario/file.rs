@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -77,6 +78,9 @@ struct TopologyFile {
     file: Spanned<PathBuf>,
 }
 
+/// The longest run of a scenario that does not say.
+const DAY: Duration = Duration::from_hours(24);
+
 /// The seed of a generated graph that has none of its own.
 const GRAPH_SEED: u64 = 1;
 
@@ -92,7 +96,7 @@ impl Scenario {
         let file =
             File::deserialize(ValueDeserializer::from(whole)).map_err(|error| text.toml(&error))?;
         let topology = read_topology(&text, table.get_ref(), folder)?;
-        let duration = file.duration.as_ref().map(|duration| duration.get_ref().0.0);
+        let duration = file.duration.as_ref().map_or(DAY, |duration| duration.get_ref().0.0);
         if let Some(duration) = &file.duration
             && duration.get_ref().0.0.is_zero()
         {

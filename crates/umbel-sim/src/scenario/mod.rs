@@ -29,17 +29,22 @@
 mod cut;
 mod file;
 mod hosts;
+mod paths;
+pub mod report;
 mod repository;
+mod run;
 mod workload;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::cut::Cut;
+pub use self::report::Report;
 pub use self::repository::{Arrivals, ClientGroup, Item, Repository};
+pub use self::run::Run;
 pub use self::workload::Arrival;
-use crate::SessionDelay;
 use crate::topology::{Mistake, Schedules, Topology};
+use crate::{Network, SessionDelay};
 
 /// A scenario that was read and checked.
 #[derive(Clone, Debug)]
@@ -48,11 +53,11 @@ pub struct Scenario {
     pub name: String,
     /// Seed of the run: loss, arrivals, choices, delays.
     pub seed: u64,
-    /// The run ends here at the latest; else when nothing is left to happen.
-    pub duration: Option<Duration>,
+    /// When the run ends, unless nothing is left to happen before.
+    pub duration: Duration,
     /// The network.
     pub topology: Topology,
-    /// How long messages of sessions take.
+    /// How long messages of sessions take; else the propagation time between the two.
     pub sessions: Option<SessionDelay>,
     /// What a join takes a hop up the tree, and a leave; else the delay of the link.
     pub join_latency: Option<Duration>,
@@ -79,6 +84,21 @@ impl Scenario {
         cut::schedules(&self.cuts)
     }
 
+    /// The network with its failures.
+    ///
+    /// # Errors
+    /// What the simulator cannot do, such as links that reorder.
+    pub fn network(&self) -> Result<Network, Mistake> {
+        let mut network = self.topology.to_network(&self.schedules())?;
+        if let Some(latency) = self.join_latency {
+            network.set_graft_latency(latency);
+        }
+        if let Some(latency) = self.leave_latency {
+            network.set_prune_latency(latency);
+        }
+        Ok(network)
+    }
+
     /// Reads and checks a file.
     ///
     /// # Errors
@@ -96,5 +116,7 @@ impl Scenario {
     }
 }
 
+#[cfg(test)]
+mod run_tests;
 #[cfg(test)]
 mod tests;

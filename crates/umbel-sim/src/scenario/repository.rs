@@ -10,8 +10,9 @@ use umbel_engine::repository::policy::Policy;
 use umbel_engine::repository::scheduler::SchedulerKind;
 use umbel_engine::repository::{ReceiverConfig, SourceConfig};
 use umbel_engine::units::{ByteCount, Rate};
+use umbel_fec::{FecError, Partition};
 use umbel_wire::alc::DataHeader;
-use umbel_wire::{Scheme, Tsi};
+use umbel_wire::{Oti, Scheme, Tsi};
 
 use super::cut::listed;
 use super::file::Text;
@@ -28,12 +29,6 @@ pub struct Repository {
     pub server: NodeId,
     /// How the server behaves.
     pub config: SourceConfig,
-    /// The erasure code.
-    pub scheme: Scheme,
-    /// Most source symbols in a block.
-    pub block_symbols: u16,
-    /// Bytes of a symbol.
-    pub symbol_len: u16,
     /// What can be had.
     pub items: Vec<Item>,
     /// Who wants what, and when.
@@ -45,8 +40,8 @@ pub struct Repository {
 pub struct Item {
     /// What clients call it.
     pub name: String,
-    /// Its length in bytes.
-    pub size: u64,
+    /// Its length, and how it is cut into symbols.
+    pub oti: Oti,
 }
 
 /// Clients that behave alike.
@@ -103,7 +98,7 @@ pub(super) struct RepositoryEntry {
     #[serde(default)]
     whole_items: bool,
     join_lead: Option<Written<Time>>,
-    gather_fraction: Option<f64>,
+    gather_fraction: Option<Spanned<f64>>,
     gather_max: Option<Written<Time>>,
     cut_short: Option<bool>,
     nak_spread_per_client: Option<Written<Time>>,
@@ -172,17 +167,12 @@ fn time(entry: Option<Written<Time>>, default: Duration) -> Duration {
     entry.map_or(default, |time| time.0.0)
 }
 
-/// Bytes of a symbol in a packet of this length, as `umbel serve` has it.
-fn symbol_len(packet_len: usize) -> u16 {
-    (packet_len - DataHeader::LEN) as u16 & !7
-}
-
 impl RepositoryEntry {
     pub(super) fn read(
         entry: Spanned<RepositoryEntry>,
         text: &Text<'_>,
         topology: &Topology,
-        end: Option<Duration>,
+        end: Duration,
     ) -> Result<Repository, Mistake> {
         let span = entry.span();
         let mut entry = entry.into_inner();
@@ -201,12 +191,12 @@ impl RepositoryEntry {
                 format!("mtu = {} is too small: expected at least {MIN_MTU}", mtu.get_ref());
             return Err(text.mistake(mtu.span(), message));
         }
-        if let Some(block) = entry.block.as_ref().filter(|block| *block.get_ref() == 0) {
-            return Err(text.mistake(block.span(), "block = 0: expected at least 1 symbol"));
-        }
         let config = entry.config(text, server, mtu)?;
-        let symbol_len = symbol_len(config.packet_len);
-        let items = entry.items(text, &span, u64::from(symbol_len))?;
+        if let Some(block) = &entry.block {
+            let check = Cut { block: *block.get_ref(), ..entry.cut(&config) };
+            check.oti(0).map_err(|message| text.mistake(block.span(), message))?;
+        }
+        let items = entry.items(text, &span, &entry.cut(&config))?;
         let mut reader =
             Clients { text, hosts: &hosts, items: &items, end, taken: BTreeSet::new() };
         let clients = if clients.is_empty() {
@@ -216,21 +206,7 @@ impl RepositoryEntry {
             let groups = clients.into_iter().enumerate();
             groups.map(|(index, group)| reader.read(group, index + 1)).collect::<Result<_, _>>()?
         };
-        let exact = config.policy.exact;
-        Ok(Repository {
-            server,
-            scheme: match entry.code {
-                _ if exact => Scheme::NoCode,
-                Some(CodeEntry::NoCode) => Scheme::NoCode,
-                Some(CodeEntry::RaptorQ) => Scheme::RaptorQ,
-                Some(CodeEntry::ReedSolomon) | None => Scheme::ReedSolomon,
-            },
-            block_symbols: entry.block.map_or(128, Spanned::into_inner),
-            symbol_len,
-            config,
-            items,
-            clients,
-        })
+        Ok(Repository { server, config, items, clients })
     }
 }
 
@@ -257,6 +233,14 @@ impl RepositoryEntry {
             Some(cap) => cap.get_ref().0.0,
             None => default.loss_cap,
         };
+        let gather_fraction = match &self.gather_fraction {
+            Some(share) if !share.get_ref().is_finite() || *share.get_ref() < 0.0 => {
+                let message = format!("gather_fraction = {}: expected 0 or more", share.get_ref());
+                return Err(text.mistake(share.span(), message));
+            }
+            Some(share) => *share.get_ref(),
+            None => default.gather_fraction,
+        };
         let segment = time(self.segment, default.segment);
         Ok(SourceConfig {
             packet_len: usize::from(mtu - MTU_RESERVE),
@@ -265,7 +249,7 @@ impl RepositoryEntry {
             lookahead: time(self.lookahead, default.lookahead),
             segment: if self.whole_items { Duration::MAX } else { segment },
             join_lead: time(self.join_lead, default.join_lead),
-            gather_fraction: self.gather_fraction.unwrap_or(default.gather_fraction),
+            gather_fraction,
             gather_max: time(self.gather_max, default.gather_max),
             cut_short: self.cut_short.unwrap_or(default.cut_short),
             nak_spread_per_client: time(self.nak_spread_per_client, default.nak_spread_per_client),
@@ -287,7 +271,7 @@ impl RepositoryEntry {
         &self,
         text: &Text<'_>,
         section: &Range<usize>,
-        symbol_len: u64,
+        cut: &Cut,
     ) -> Result<Vec<Item>, Mistake> {
         let size = match (&self.item_size, &self.item_packets) {
             (Some(_), Some(packets)) => {
@@ -296,11 +280,11 @@ impl RepositoryEntry {
             }
             (Some(size), None) => Some((size.get_ref().0.0, size.span())),
             (None, Some(packets)) => {
-                Some((u64::from(*packets.get_ref()) * symbol_len, packets.span()))
+                Some((u64::from(*packets.get_ref()) * u64::from(cut.symbol_len), packets.span()))
             }
             (None, None) => None,
         };
-        let (Some(count), Some((size, _))) = (&self.items, &size) else {
+        let (Some(count), Some((size, sized))) = (&self.items, &size) else {
             return match (&self.items, size) {
                 (Some(items), None) => {
                     let message = "items: their `item_size` or `item_packets` is missing";
@@ -309,7 +293,7 @@ impl RepositoryEntry {
                 (None, Some((_, size))) => {
                     Err(text.mistake(size, "the number of such items, `items`, is missing"))
                 }
-                _ => self.listed_items(text, section),
+                _ => self.listed_items(text, section, cut),
             };
         };
         if let Some(item) = self.item.first() {
@@ -319,18 +303,25 @@ impl RepositoryEntry {
         if *count.get_ref() == 0 {
             return Err(text.mistake(count.span(), "items = 0: expected at least 1"));
         }
-        let name = |n| Item { name: format!("item{n}"), size: *size };
-        Ok((1..=*count.get_ref()).map(name).collect())
+        let oti = cut.oti(*size).map_err(|message| text.mistake(sized.clone(), message))?;
+        let item = |n| Item { name: format!("item{n}"), oti };
+        Ok((1..=*count.get_ref()).map(item).collect())
     }
 
-    fn listed_items(&self, text: &Text<'_>, section: &Range<usize>) -> Result<Vec<Item>, Mistake> {
+    fn listed_items(
+        &self,
+        text: &Text<'_>,
+        section: &Range<usize>,
+        cut: &Cut,
+    ) -> Result<Vec<Item>, Mistake> {
         let mut items: Vec<Item> = Vec::new();
         for entry in &self.item {
             let ItemEntry { name, size } = entry.get_ref();
             if items.iter().any(|item| item.name == *name) {
                 return Err(text.mistake(entry.span(), format!("two items are called `{name}`")));
             }
-            items.push(Item { name: name.clone(), size: size.0.0 });
+            let oti = cut.oti(size.0.0).map_err(|message| text.mistake(entry.span(), message))?;
+            items.push(Item { name: name.clone(), oti });
         }
         if items.is_empty() {
             let message = "there is nothing to serve: expected `items` and `item_size`, or a list \
@@ -341,13 +332,67 @@ impl RepositoryEntry {
     }
 }
 
+/// How items are cut into symbols, as `umbel serve` does it.
+struct Cut {
+    scheme: Scheme,
+    symbol_len: u16,
+    block: u16,
+}
+
+impl RepositoryEntry {
+    fn cut(&self, config: &SourceConfig) -> Cut {
+        Cut {
+            scheme: match self.code {
+                _ if config.policy.exact => Scheme::NoCode,
+                Some(CodeEntry::NoCode) => Scheme::NoCode,
+                Some(CodeEntry::RaptorQ) => Scheme::RaptorQ,
+                Some(CodeEntry::ReedSolomon) | None => Scheme::ReedSolomon,
+            },
+            symbol_len: (config.packet_len - DataHeader::LEN) as u16 & !7,
+            block: self.block.as_ref().map_or(128, |block| *block.get_ref()),
+        }
+    }
+}
+
+impl Cut {
+    /// An object that is too long for the numbers of its blocks gets larger ones.
+    fn oti(&self, object_len: u64) -> Result<Oti, String> {
+        let oti = self.with_blocks(object_len, self.block);
+        let larger = match Partition::new(&oti) {
+            Ok(_) => return Ok(oti),
+            Err(FecError::TooManyBlocks { max, .. }) => {
+                let symbols = object_len.div_ceil(u64::from(self.symbol_len));
+                u16::try_from(symbols.div_ceil(max)).ok()
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        let oti = larger.map(|block| self.with_blocks(object_len, block));
+        oti.filter(|oti| Partition::new(oti).is_ok()).ok_or_else(|| {
+            format!("{} are too much for one item of this code", ByteCount(object_len))
+        })
+    }
+
+    fn with_blocks(&self, object_len: u64, max_block_symbols: u16) -> Oti {
+        Oti {
+            scheme: self.scheme,
+            object_len,
+            symbol_len: self.symbol_len,
+            max_block_symbols,
+            max_encoding_symbols: match self.scheme {
+                Scheme::ReedSolomon => 255,
+                Scheme::NoCode | Scheme::RaptorQ => max_block_symbols,
+            },
+        }
+    }
+}
+
 /// Reads groups of clients.
 struct Clients<'a> {
     text: &'a Text<'a>,
     hosts: &'a Hosts<'a>,
     items: &'a [Item],
     /// The end of the run.
-    end: Option<Duration>,
+    end: Duration,
     /// Which nodes have a client already.
     taken: BTreeSet<usize>,
 }
@@ -372,11 +417,11 @@ impl Clients<'_> {
             return Err(self.text.mistake(named, message));
         }
         let start = entry.start.as_ref().map_or(Duration::ZERO, |start| start.get_ref().0.0);
-        if let (Some(start), Some(end)) = (&entry.start, self.end)
-            && start.get_ref().0.0 >= end
+        if let Some(start) = &entry.start
+            && start.get_ref().0.0 >= self.end
         {
-            let message =
-                format!("{:?} is after the end, `duration` = {end:?}", start.get_ref().0.0);
+            let (start_time, end) = (start.get_ref().0.0, self.end);
+            let message = format!("{start_time:?} is after the end, `duration` = {end:?}");
             return Err(self.text.mistake(start.span(), message));
         }
         let default = ReceiverConfig::default();

@@ -59,7 +59,7 @@ fn repository(scenario: &Scenario) -> &Repository {
 #[test]
 fn a_scenario_is_read_as_it_is_written() {
     let scenario = read(BASE).unwrap();
-    assert_eq!((scenario.seed, scenario.duration), (7, Some(Duration::from_mins(1))));
+    assert_eq!((scenario.seed, scenario.duration), (7, Duration::from_mins(1)));
     assert_eq!(scenario.topology.nodes.len(), 8);
     let sessions = scenario.sessions.unwrap();
     assert_eq!(sessions.min, Duration::from_millis(80));
@@ -69,7 +69,8 @@ fn a_scenario_is_read_as_it_is_written() {
     assert_eq!(scenario.topology.node_id("source"), Some(server.server));
     assert_eq!(server.items.len(), 20);
     // 1,500 - 100 of reserve - 24 of header, in eights.
-    assert_eq!((server.symbol_len, server.items[0].size), (1376, 60 * 1376));
+    let oti = server.items[0].oti;
+    assert_eq!((oti.symbol_len, oti.object_len), (1376, 60 * 1376));
     assert_eq!(server.config.packet_len, 1400);
     let [first, late] = &server.clients[..] else { panic!() };
     assert_eq!((first.name.as_str(), late.name.as_str()), ("clients 1", "late"));
@@ -93,9 +94,10 @@ fn what_is_not_said_has_a_default() {
          repository = { rate = \"1M\", item = [{ name = \"x\", size = \"2kB\" }] }",
     )
     .unwrap();
-    assert_eq!((scenario.seed, scenario.duration, scenario.sessions.is_none()), (1, None, true));
+    assert_eq!((scenario.seed, scenario.duration), (1, Duration::from_hours(24)));
+    assert_eq!(scenario.sessions, None);
     let server = repository(&scenario);
-    assert_eq!(server.items, [Item { name: "x".to_owned(), size: 2_000 }]);
+    assert_eq!((server.items[0].name.as_str(), server.items[0].oti.object_len), ("x", 2_000));
     assert_eq!(server.clients.len(), 1);
     assert_eq!(server.clients[0].hosts.len(), 2, "all but the server");
     assert_eq!(server.config.policy.to_string(), "FEC(1loss)+R(inf)+notify");
@@ -114,8 +116,9 @@ fn keys_of_the_server_change_what_they_name() {
     let scenario = read(&text).unwrap();
     let server = repository(&scenario);
     let config = &server.config;
-    assert_eq!((config.packet_len, server.block_symbols), (900, 32));
-    assert_eq!(server.scheme, umbel_wire::Scheme::RaptorQ);
+    let oti = server.items[0].oti;
+    assert_eq!((config.packet_len, oti.max_block_symbols), (900, 32));
+    assert_eq!(oti.scheme, umbel_wire::Scheme::RaptorQ);
     assert_eq!(config.policy.to_string(), "FEC(0.1)+R(10)");
     assert_eq!(config.scheduler, umbel_engine::repository::scheduler::SchedulerKind::RqFill);
     assert_eq!(config.segment, Duration::MAX);
@@ -374,7 +377,7 @@ fn every_mistake_of_the_repository_has_its_line_and_says_what_was_expected() {
         (
             "item_packets = 60",
             "item_packets = 60\nblock = 0",
-            "line 17: block = 0: expected at least 1 symbol",
+            "line 17: source blocks of up to 0 symbols; ReedSolomon has 1 to 255",
         ),
         (
             "item_packets = 60",

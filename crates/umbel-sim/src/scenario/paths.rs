@@ -1,0 +1,78 @@
+//! How long packets are on their way.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use crate::topology::{NodeKind, Topology};
+
+/// The least propagation time from a node to each other one over routers and switches, and back;
+/// `None` where there is no way. Rates, queues and jitter are left out.
+pub(super) fn delays(topology: &Topology, node: usize) -> Vec<Option<(Duration, Duration)>> {
+    let names = topology.names();
+    let mut out = vec![Vec::new(); topology.nodes.len()];
+    let mut back = out.clone();
+    for link in &topology.links {
+        let (a, b) = (names[link.a.as_str()], names[link.b.as_str()]);
+        out[a].push((b, link.a_to_b.delay));
+        out[b].push((a, link.b_to_a.delay));
+        back[b].push((a, link.a_to_b.delay));
+        back[a].push((b, link.b_to_a.delay));
+    }
+    let (there, back) = (shortest(topology, node, &out), shortest(topology, node, &back));
+    there.into_iter().zip(back).map(|(there, back)| there.zip(back)).collect()
+}
+
+/// Distances by Dijkstra's algorithm.
+fn shortest(
+    topology: &Topology,
+    from: usize,
+    edges: &[Vec<(usize, Duration)>],
+) -> Vec<Option<Duration>> {
+    let mut distances = vec![None; edges.len()];
+    let mut open = BinaryHeap::from([Reverse((Duration::ZERO, from))]);
+    while let Some(Reverse((distance, node))) = open.pop() {
+        if distances[node].is_some() {
+            continue;
+        }
+        distances[node] = Some(distance);
+        if node != from && topology.nodes[node].kind == NodeKind::Host {
+            continue;
+        }
+        for &(next, delay) in &edges[node] {
+            if distances[next].is_none() {
+                open.push(Reverse((distance + delay, next)));
+            }
+        }
+    }
+    distances
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fastest_way_counts_and_each_direction_by_itself() {
+        let ms = Duration::from_millis;
+        let topology = Topology::new()
+            .host("s")
+            .host("h")
+            .host("x")
+            .router("r1")
+            .router("r2")
+            .link("s", "r1")
+            .delay(ms(1))
+            .link("r1", "h")
+            .delay(ms(30))
+            .link("r1", "r2")
+            .with_link(|link| (link.a_to_b.delay, link.b_to_a.delay) = (ms(5), ms(9)))
+            .link("r2", "h")
+            .delay(ms(2))
+            .link("h", "x");
+        let found = delays(&topology, 0);
+        assert_eq!(found[1], Some((ms(8), ms(12))));
+        assert_eq!(found[0], Some((ms(0), ms(0))));
+        assert_eq!(found[2], None, "a host forwards nothing");
+    }
+}

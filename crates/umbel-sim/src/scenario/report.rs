@@ -1,0 +1,225 @@
+//! What a run came to.
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use serde::Serialize;
+use umbel_engine::repository::source::SourceStats;
+use umbel_engine::units::ByteCount;
+
+use crate::Counters;
+
+/// What a run came to. Displays as a table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The seed of the run.
+    pub seed: u64,
+    /// How long it was, in simulated seconds.
+    pub simulated_s: f64,
+    /// All clients.
+    pub clients: Clients,
+    /// The clients of each group.
+    pub groups: Vec<Clients>,
+    /// What the server sent.
+    pub server: ServerReport,
+    /// What the network did.
+    pub network: Network,
+}
+
+/// The delays of some clients: from arrival until they had all that they wanted. Those of clients
+/// that did not come so far are left out of means and percentiles.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Clients {
+    /// What they are called.
+    pub name: String,
+    /// How many there are.
+    pub count: usize,
+    /// How many have what they want.
+    pub finished: usize,
+    /// Mean delay in seconds.
+    pub mean_s: Option<f64>,
+    /// Half of them waited no longer, in seconds.
+    pub median_s: Option<f64>,
+    /// 99 of 100 waited no longer, in seconds.
+    pub p99_s: Option<f64>,
+    /// The longest delay in seconds.
+    pub max_s: Option<f64>,
+}
+
+/// What the server sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ServerReport {
+    /// Transmissions.
+    pub transmissions: u64,
+    /// Of these, retransmissions.
+    pub retransmissions: u64,
+    /// Data packets.
+    pub packets: u64,
+    /// Their bytes of UDP payload.
+    pub bytes: u64,
+    /// NAKs that came.
+    pub naks: u64,
+}
+
+/// What the network did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Network {
+    /// Packets that hosts sent.
+    pub packets: u64,
+    /// Links that they crossed.
+    pub hops: u64,
+    /// Lost on links.
+    pub lost: u64,
+    /// Dropped by full queues.
+    pub queue_drops: u64,
+    /// Lost to links that were down.
+    pub down: u64,
+    /// Dropped for other reasons: no way, too many hops.
+    pub undelivered: u64,
+    /// Messages of sessions.
+    pub messages: u64,
+    /// Their bytes.
+    pub message_bytes: u64,
+    /// Events that were simulated.
+    pub events: u64,
+}
+
+impl Clients {
+    pub(super) fn new(name: &str, delays: &[Option<Duration>]) -> Clients {
+        let mut finished: Vec<Duration> = delays.iter().flatten().copied().collect();
+        finished.sort_unstable();
+        // The smallest delay that at least this share of all does not exceed.
+        let percentile = |share: f64| {
+            let rank = (share * finished.len() as f64).ceil().max(1.0) as usize;
+            finished.get(rank - 1).map(Duration::as_secs_f64)
+        };
+        let sum: Duration = finished.iter().sum();
+        Clients {
+            name: name.to_owned(),
+            count: delays.len(),
+            finished: finished.len(),
+            mean_s: (!finished.is_empty()).then(|| sum.as_secs_f64() / finished.len() as f64),
+            median_s: percentile(0.5),
+            p99_s: percentile(0.99),
+            max_s: percentile(1.0),
+        }
+    }
+}
+
+impl ServerReport {
+    pub(super) fn new(stats: SourceStats) -> ServerReport {
+        let SourceStats { transmissions, repairs, packets, bytes, naks, .. } = stats;
+        ServerReport { transmissions, retransmissions: repairs, packets, bytes, naks }
+    }
+}
+
+impl Network {
+    pub(super) fn new(counters: &Counters) -> Network {
+        Network {
+            packets: counters.sent,
+            hops: counters.hops,
+            lost: counters.lost,
+            queue_drops: counters.queue_drops,
+            down: counters.down,
+            undelivered: counters.no_route + counters.hop_limit,
+            messages: counters.messages,
+            message_bytes: counters.message_bytes,
+            events: counters.events,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {} · {:.3} s simulated", self.seed, self.simulated_s)?;
+        let all = std::iter::once(&self.clients);
+        let rows = all.chain(self.groups.iter().filter(|_| self.groups.len() > 1));
+        f.write_str(&delay_table(rows))?;
+        let ServerReport { transmissions, retransmissions, packets, bytes, naks } = self.server;
+        writeln!(
+            f,
+            "server   {packets} data packets, {}, in {transmissions} transmissions, \
+             {retransmissions} of them retransmissions; {naks} NAKs",
+            ByteCount(bytes)
+        )?;
+        let Network { hops, lost, queue_drops, down, undelivered, .. } = self.network;
+        write!(f, "network  {hops} packet-hops: {lost} lost")?;
+        for (count, what) in [
+            (queue_drops, "dropped by queues"),
+            (down, "on cut links"),
+            (undelivered, "undeliverable"),
+        ] {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        let Network { messages, message_bytes, .. } = self.network;
+        write!(f, "; {messages} messages, {}", ByteCount(message_bytes))
+    }
+}
+
+/// A table of delays with a line for each group.
+fn delay_table<'a>(rows: impl Iterator<Item = &'a Clients>) -> String {
+    let mut text = format!(
+        "{:<16} {:>9} {:>9} {:>10} {:>10} {:>10} {:>10}\n",
+        "clients", "count", "finished", "mean s", "median s", "99 % s", "longest s"
+    );
+    for row in rows {
+        let _ = write!(text, "{:<16} {:>9} {:>9}", row.name, row.count, row.finished);
+        for delay in [row.mean_s, row.median_s, row.p99_s, row.max_s] {
+            let delay = delay.map_or_else(|| "–".to_owned(), |delay| format!("{delay:.3}"));
+            let _ = write!(text, " {delay:>10}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The mean of some values and the half-width of its 95 % confidence interval; `None` for fewer
+/// than two.
+pub fn mean_and_interval(values: &[f64]) -> Option<(f64, f64)> {
+    let count = values.len();
+    if count < 2 {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / count as f64;
+    let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
+    let deviation = (squares / (count - 1) as f64).sqrt();
+    Some((mean, student(count - 1) * deviation / (count as f64).sqrt()))
+}
+
+/// The two-sided 95 % quantile of Student's distribution.
+fn student(freedom: usize) -> f64 {
+    const TABLE: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+        2.052, 2.048, 2.045, 2.042,
+    ];
+    TABLE.get(freedom - 1).copied().unwrap_or(1.96 + 2.5 / freedom as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_are_summed_up_over_those_who_finished() {
+        let delays: Vec<_> = (1..=200).map(|s| Some(Duration::from_secs(s))).collect();
+        let clients = Clients::new("x", &[delays, vec![None; 5]].concat());
+        assert_eq!((clients.count, clients.finished), (205, 200));
+        assert_eq!(clients.mean_s, Some(100.5));
+        let percentiles = (clients.median_s, clients.p99_s, clients.max_s);
+        assert_eq!(percentiles, (Some(100.0), Some(198.0), Some(200.0)));
+        let none = Clients::new("x", &[None]);
+        assert_eq!((none.finished, none.mean_s, none.max_s), (0, None, None));
+    }
+
+    #[test]
+    fn an_interval_needs_two_values_and_narrows_with_more() {
+        assert_eq!(mean_and_interval(&[1.0]), None);
+        let (mean, wide) = mean_and_interval(&[1.0, 3.0]).unwrap();
+        assert!((mean - 2.0).abs() < 1e-12 && (wide - 12.706).abs() < 1e-9, "{wide}");
+        let (_, narrow) = mean_and_interval(&[1.0, 3.0, 1.0, 3.0, 2.0]).unwrap();
+        assert!(narrow < 1.5, "{narrow}");
+    }
+}

@@ -1,0 +1,168 @@
+//! A scenario that runs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use umbel_engine::Instant;
+use umbel_engine::repository::ReceiverConfig;
+use umbel_wire::Toi;
+
+use super::report::{Clients, Network as NetworkReport, Report, ServerReport};
+use super::workload::Arrival;
+use super::{Protocol, Repository, Scenario, paths};
+use crate::network::NodeId;
+use crate::repository::{Catalog, Client, ClientHost, Server, ServerHost};
+use crate::topology::Mistake;
+use crate::trace::{TraceError, Tracer};
+use crate::{Counters, Outcome, SessionDelay, Simulation};
+
+/// A scenario with a seed, at a moment of simulated time.
+#[derive(Debug)]
+pub struct Run {
+    simulation: Simulation,
+    server: NodeId,
+    arrivals: Vec<Arrival>,
+    groups: Vec<String>,
+    seed: u64,
+    end: Instant,
+    idle: bool,
+}
+
+impl Scenario {
+    /// Puts the programs on their hosts. Equal seeds give equal runs.
+    ///
+    /// # Errors
+    /// What the simulator cannot do, such as links that reorder.
+    pub fn start(&self, seed: u64) -> Result<Run, Mistake> {
+        let failed = |error: crate::NetworkError| Mistake::new(error.to_string());
+        let mut simulation = Simulation::new(self.network()?, seed);
+        let Protocol::Repository(repository) = &self.protocol;
+        let round_trip = self.set_sessions(repository, &mut simulation);
+        let items = repository.items.iter().map(|item| (item.name.clone(), item.oti));
+        let catalog = Arc::new(Catalog::new(items));
+        let mut server = Server::host(repository.config.clone(), catalog.clone());
+        server.application_mut().set_rtt(round_trip);
+        simulation.set_app(repository.server, server, Instant::EPOCH).map_err(failed)?;
+        let arrivals = repository.arrivals(seed);
+        for arrival in &arrivals {
+            let group = &repository.clients[arrival.group];
+            let config =
+                ReceiverConfig { seed: client_seed(seed, arrival), ..group.config.clone() };
+            let wanted = arrival.items.iter().map(|item| Toi(item + 1)).collect();
+            let mut client = Client::host(config, repository.server, catalog.clone(), wanted);
+            if let Some(time) = group.leave_after {
+                client.application_mut().set_leave_after(time);
+            }
+            simulation.set_app(arrival.node, client, arrival.at).map_err(failed)?;
+        }
+        Ok(Run {
+            simulation,
+            server: repository.server,
+            arrivals,
+            groups: repository.clients.iter().map(|group| group.name.clone()).collect(),
+            seed,
+            end: Instant::EPOCH + self.duration,
+            idle: false,
+        })
+    }
+
+    /// Sets how long messages take; gives the longest round trip.
+    fn set_sessions(&self, repository: &Repository, simulation: &mut Simulation) -> Duration {
+        if let Some(sessions) = self.sessions {
+            simulation.set_sessions(sessions);
+            return (sessions.min + sessions.mean_extra) * 2;
+        }
+        let server = repository.server;
+        let delays = paths::delays(&self.topology, server.0 as usize);
+        let mut longest = Duration::ZERO;
+        for client in repository.clients.iter().flat_map(|group| &group.hosts) {
+            let Some((there, back)) = delays[client.0 as usize] else { continue };
+            let exactly = |min| SessionDelay { min, mean_extra: Duration::ZERO };
+            simulation.set_sessions_between(server, *client, exactly(there));
+            simulation.set_sessions_between(*client, server, exactly(back));
+            longest = longest.max(there + back);
+        }
+        longest
+    }
+}
+
+/// A client's own random stream, for its NAK delays.
+fn client_seed(seed: u64, arrival: &Arrival) -> u64 {
+    seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(arrival.node.0)
+}
+
+impl Run {
+    /// Has a tracer told of everything from now on.
+    pub fn set_tracer(&mut self, tracer: Box<dyn Tracer>) {
+        self.simulation.set_tracer(tracer);
+    }
+
+    /// Goes on for at most `time` of simulated time; gives whether anything is left to do.
+    pub fn go_on(&mut self, time: Duration) -> bool {
+        if !self.is_over() {
+            let until = (self.simulation.now() + time).min(self.end);
+            self.idle = self.simulation.run_until(until) == Outcome::Idle;
+        }
+        !self.is_over()
+    }
+
+    /// Whether the end is reached, or nothing is left to happen.
+    pub fn is_over(&self) -> bool {
+        self.idle || self.simulation.now() >= self.end
+    }
+
+    /// The simulation.
+    pub fn simulation(&self) -> &Simulation {
+        &self.simulation
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> &Counters {
+        self.simulation.counters()
+    }
+
+    /// How many clients have what they want, and how many there are in all.
+    pub fn progress(&self) -> (usize, usize) {
+        let done = self.arrivals.iter().filter(|arrival| self.delay(arrival).is_some()).count();
+        (done, self.arrivals.len())
+    }
+
+    /// From a client's arrival until it had all that it wanted.
+    fn delay(&self, arrival: &Arrival) -> Option<Duration> {
+        self.simulation.app::<ClientHost>(arrival.node)?.application().delay()
+    }
+
+    /// Ends the trace; gives the tracer back.
+    ///
+    /// # Errors
+    /// Why the trace could not be written.
+    pub fn finish_trace(&mut self) -> Result<Option<Box<dyn Tracer>>, TraceError> {
+        let mut tracer = self.simulation.take_tracer();
+        if let Some(tracer) = &mut tracer {
+            tracer.finish(self.simulation.now())?;
+        }
+        Ok(tracer)
+    }
+
+    /// What the run came to so far.
+    pub fn report(&self) -> Report {
+        let mut groups: BTreeMap<usize, Vec<Option<Duration>>> = BTreeMap::new();
+        for arrival in &self.arrivals {
+            groups.entry(arrival.group).or_default().push(self.delay(arrival));
+        }
+        let all: Vec<Option<Duration>> = groups.values().flatten().copied().collect();
+        let server = self.simulation.app::<ServerHost>(self.server);
+        Report {
+            seed: self.seed,
+            simulated_s: self.simulation.now().since(Instant::EPOCH).as_secs_f64(),
+            clients: Clients::new("all", &all),
+            groups: groups
+                .iter()
+                .map(|(&group, delays)| Clients::new(&self.groups[group], delays))
+                .collect(),
+            server: server.map(|host| ServerReport::new(host.engine().stats())).unwrap_or_default(),
+            network: NetworkReport::new(self.counters()),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+use crate::trace::HashTracer;
+
+/// Three clients of a star, one of them late.
+const SMALL: &str = r#"
+duration = "10min"
+topology = { generator = "star", receivers = 3, access = { loss = "10%", delay = "5ms" } }
+
+[repository]
+rate = "1M"
+items = 8
+item_packets = 40
+
+[[repository.clients]]
+name = "early"
+hosts = ["h1", "h2"]
+
+[[repository.clients]]
+name = "late"
+hosts = ["h3"]
+start = "1s"
+want = 3
+"#;
+
+fn scenario(text: &str) -> Scenario {
+    Scenario::from_toml(text, Path::new("")).unwrap()
+}
+
+fn finished(scenario: &Scenario, seed: u64) -> Report {
+    let mut run = scenario.start(seed).unwrap();
+    while run.go_on(Duration::from_secs(1)) {}
+    run.report()
+}
+
+#[test]
+fn a_scenario_runs_until_nothing_is_left_to_do() {
+    let report = finished(&scenario(SMALL), 1);
+    assert_eq!((report.clients.count, report.clients.finished), (3, 3), "{report}");
+    assert!(report.simulated_s < 120.0, "it ends long before the time is up: {report}");
+    let [early, late] = &report.groups[..] else { panic!() };
+    assert_eq!((early.name.as_str(), early.count, late.count), ("early", 2, 1));
+    // 8 items of 40 packets of 11.2 ms, and about a tenth more.
+    let mean = early.mean_s.unwrap();
+    assert!((3.6..6.0).contains(&mean), "{mean}");
+    assert!(late.mean_s < early.mean_s);
+    assert!(report.server.packets > 320 && report.server.bytes > 320 * 1400 - 8 * 40 * 24);
+    assert!(report.network.lost > 0 && report.network.queue_drops == 0);
+}
+
+#[test]
+fn equal_seeds_give_equal_runs_in_steps_of_any_length() {
+    let scenario = scenario(SMALL);
+    let hash = |seed, step| {
+        let mut run = scenario.start(seed).unwrap();
+        run.set_tracer(Box::new(HashTracer::new()));
+        while run.go_on(step) {}
+        let tracer: Box<dyn std::any::Any> = run.finish_trace().unwrap().unwrap();
+        (tracer.downcast::<HashTracer>().unwrap().digest(), run.report())
+    };
+    let (first, report) = hash(1, Duration::from_millis(7));
+    let (again, same) = hash(1, Duration::from_secs(3));
+    assert_eq!((first, &report), (again, &same));
+    assert_ne!(first, hash(2, Duration::from_secs(3)).0);
+}
+
+#[test]
+fn a_cut_link_delays_those_behind_it() {
+    let cut = "\n[[cut]]\nlink = [\"hub\", \"h1\"]\nfrom = \"1s\"\nuntil = \"9s\"\n";
+    let plain = scenario(&SMALL.replace("10%", "0%"));
+    let with_cut = scenario(&(SMALL.replace("10%", "0%") + cut));
+    let (plain, with_cut) = (finished(&plain, 1), finished(&with_cut, 1));
+    assert!(plain.clients.max_s.unwrap() < 6.0, "{plain}");
+    assert!(with_cut.clients.max_s.unwrap() > 9.0, "{with_cut}");
+    assert_eq!(with_cut.clients.finished, 3);
+    assert!(with_cut.network.down > 0);
+}
+
+#[test]
+fn clients_that_leave_and_runs_that_end_leave_items_behind() {
+    let leaving = SMALL.replace("name = \"early\"", "name = \"early\"\nleave_after = \"500ms\"");
+    let report = finished(&scenario(&leaving), 1);
+    assert_eq!((report.groups[0].finished, report.groups[1].finished), (0, 1), "{report}");
+    assert_eq!(report.groups[0].mean_s, None);
+    let short = finished(&scenario(&SMALL.replace("10min", "2s")), 1);
+    assert_eq!(short.groups[0].finished, 0);
+    assert!((short.simulated_s - 2.0).abs() < 1e-9);
+}
+
+#[test]
+fn messages_take_the_time_of_the_path_unless_the_scenario_says_otherwise() {
+    let small = SMALL.replace("10%", "0%");
+    let first = |text: &str| finished(&scenario(text), 1).groups[1].mean_s.unwrap();
+    let near = first(&small.replace("5ms", "0ms"));
+    let far = first(&small.replace("5ms", "400ms"));
+    let slow = first(&(small.replace("5ms", "0ms") + "\n[sessions]\nmin = \"400ms\"\n"));
+    // To ask and to be told of the transmission takes a round trip at least.
+    assert!(far > near + 0.8, "{near} {far}");
+    assert!(slow > near + 0.8, "{near} {slow}");
+}
+
+#[test]
+fn what_no_simulation_does_is_said_before_it_starts() {
+    let reordering = SMALL.replace("loss = \"10%\"", "reorder = 0.1");
+    let mistake = scenario(&reordering).start(1).unwrap_err().to_string();
+    assert_eq!(mistake, "link hub–h1: simulated links have no `reorder`: leave it to the lab");
+}
+
+#[test]
+fn every_example_can_be_started() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/sim");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let scenario = Scenario::from_file(&path).unwrap();
+            let mut run = scenario.start(scenario.seed).unwrap();
+            run.go_on(Duration::from_secs(2));
+            assert!(run.counters().sent > 0, "{}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 3);
+}
