@@ -7,14 +7,17 @@
 //! before any that is put there directly, so that events of one time leave in the order in
 //! which they came.
 //!
-//! Pushing and popping take constant time, at most one move a level. `benches/queue.rs` compares
-//! it with a binary heap.
+//! Pushing and popping take constant time, at most one move a level. Lists are made of chunks, so
+//! that moving a long one down reads memory in order. `benches/queue.rs` compares the wheel with
+//! a binary heap.
 
 /// Slots of a level.
 const SLOTS: usize = 64;
 const DIGIT_BITS: u32 = SLOTS.trailing_zeros();
 /// Enough for 64 bits of time.
 const LEVELS: usize = 64_usize.div_ceil(DIGIT_BITS as usize);
+/// Entries of a chunk.
+const CHUNK: u32 = 32;
 const NONE: u32 = u32::MAX;
 
 /// Events in the order of their times, and of their arrival among equal times.
@@ -28,23 +31,32 @@ pub struct Wheel<T> {
     /// Which slots of a level hold anything.
     used: [u64; LEVELS],
     slots: Box<[[List; SLOTS]; LEVELS]>,
-    entries: Vec<Entry<T>>,
-    /// The first unused entry; each leads to the next.
-    free: u32,
+    chunks: Chunks<T>,
 }
 
-/// A list of entries.
-#[derive(Clone, Copy, Debug)]
+/// The positions of the first and the last entry; all between are in the same chunk or in those
+/// that follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct List {
     first: u32,
     last: u32,
 }
 
+const EMPTY: List = List { first: NONE, last: NONE };
+
 #[derive(Clone, Copy, Debug)]
 struct Entry<T> {
     at: u64,
-    next: u32,
     event: T,
+}
+
+/// The memory of all lists.
+#[derive(Debug)]
+struct Chunks<T> {
+    entries: Vec<Entry<T>>,
+    /// For each chunk the one that follows it, in its list or among the unused ones.
+    next: Vec<u32>,
+    unused: u32,
 }
 
 impl<T: Copy> Default for Wheel<T> {
@@ -61,9 +73,8 @@ impl<T: Copy> Wheel<T> {
             len: 0,
             levels: 0,
             used: [0; LEVELS],
-            slots: Box::new([[List { first: NONE, last: NONE }; SLOTS]; LEVELS]),
-            entries: Vec::new(),
-            free: NONE,
+            slots: Box::new([[EMPTY; SLOTS]; LEVELS]),
+            chunks: Chunks { entries: Vec::new(), next: Vec::new(), unused: NONE },
         }
     }
 
@@ -79,19 +90,8 @@ impl<T: Copy> Wheel<T> {
 
     /// Adds an event. A time before that of the last popped event counts as that time.
     pub fn push(&mut self, at: u64, event: T) {
-        let at = at.max(self.now);
-        let entry = if self.free == NONE {
-            self.entries.push(Entry { at, next: NONE, event });
-            self.entries.len() as u32 - 1
-        } else {
-            let index = self.free;
-            let entry = &mut self.entries[index as usize];
-            self.free = entry.next;
-            *entry = Entry { at, next: NONE, event };
-            index
-        };
         self.len += 1;
-        self.file(at, entry);
+        self.file(Entry { at: at.max(self.now), event });
     }
 
     /// Takes the next event out if it is not later than `end`.
@@ -105,60 +105,88 @@ impl<T: Copy> Wheel<T> {
             if start > end {
                 return None;
             }
-            let list = self.slots[level][slot];
+            let list = &mut self.slots[level][slot];
             // The events of a slot of level 0 have one time; so has an event that is alone.
             if level == 0 || list.first == list.last {
-                let Entry { at, next, event } = self.entries[list.first as usize];
+                let Entry { at, event } = self.chunks.entries[list.first as usize];
                 if at > end {
                     return None;
                 }
+                self.chunks.drop_first(list);
+                if *list == EMPTY {
+                    self.mark_empty(level, slot);
+                }
                 self.now = at;
                 self.len -= 1;
-                self.entries[list.first as usize].next = self.free;
-                self.free = list.first;
-                if next == NONE {
-                    self.clear(level, slot);
-                } else {
-                    self.slots[level][slot].first = next;
-                }
                 return Some((at, event));
             }
+            let mut list = std::mem::replace(list, EMPTY);
+            self.mark_empty(level, slot);
             self.now = start;
-            self.clear(level, slot);
-            let mut next = list.first;
-            while next != NONE {
-                let entry = next;
-                let at = self.entries[entry as usize].at;
-                next = std::mem::replace(&mut self.entries[entry as usize].next, NONE);
-                self.file(at, entry);
+            while list != EMPTY {
+                let entry = self.chunks.entries[list.first as usize];
+                self.chunks.drop_first(&mut list);
+                self.file(entry);
             }
         }
         None
     }
 
     /// Puts an entry at the end of the list where it belongs at present.
-    fn file(&mut self, at: u64, entry: u32) {
+    fn file(&mut self, entry: Entry<T>) {
         // `| 1` changes no digit above 0, and spares the case of no difference.
-        let difference = (at ^ self.now) | 1;
+        let difference = (entry.at ^ self.now) | 1;
         let level = (difference.ilog2() / DIGIT_BITS) as usize;
-        let slot = (at >> (level as u32 * DIGIT_BITS)) as usize % SLOTS;
-        let list = &mut self.slots[level][slot];
-        if list.first == NONE {
-            *list = List { first: entry, last: entry };
-            self.used[level] |= 1 << slot;
-            self.levels |= 1 << level;
-        } else {
-            self.entries[list.last as usize].next = entry;
-            list.last = entry;
-        }
+        let slot = (entry.at >> (level as u32 * DIGIT_BITS)) as usize % SLOTS;
+        self.used[level] |= 1 << slot;
+        self.levels |= 1 << level;
+        self.chunks.append(&mut self.slots[level][slot], entry);
     }
 
-    fn clear(&mut self, level: usize, slot: usize) {
-        self.slots[level][slot] = List { first: NONE, last: NONE };
+    fn mark_empty(&mut self, level: usize, slot: usize) {
         self.used[level] &= !(1 << slot);
         if self.used[level] == 0 {
             self.levels &= !(1 << level);
         }
+    }
+}
+
+impl<T: Copy> Chunks<T> {
+    fn append(&mut self, list: &mut List, entry: Entry<T>) {
+        if *list == EMPTY {
+            let first = self.take_unused(entry) * CHUNK;
+            *list = List { first, last: first };
+        } else if (list.last + 1).is_multiple_of(CHUNK) {
+            let chunk = self.take_unused(entry);
+            self.next[(list.last / CHUNK) as usize] = chunk;
+            list.last = chunk * CHUNK;
+        } else {
+            list.last += 1;
+        }
+        self.entries[list.last as usize] = entry;
+    }
+
+    /// Removes the first entry of a list that is not empty.
+    fn drop_first(&mut self, list: &mut List) {
+        let (chunk, alone) = (list.first / CHUNK, list.first == list.last);
+        list.first += 1;
+        if alone || list.first.is_multiple_of(CHUNK) {
+            let next = std::mem::replace(&mut self.next[chunk as usize], self.unused);
+            self.unused = chunk;
+            *list = if alone { EMPTY } else { List { first: next * CHUNK, ..*list } };
+        }
+    }
+
+    /// An unused chunk, or a new one full of `entry`.
+    fn take_unused(&mut self, entry: Entry<T>) -> u32 {
+        if self.unused == NONE {
+            self.next.push(NONE);
+            self.entries.resize(self.next.len() * CHUNK as usize, entry);
+            return self.next.len() as u32 - 1;
+        }
+        let chunk = self.unused;
+        self.unused = self.next[chunk as usize];
+        chunk
     }
 }
 
