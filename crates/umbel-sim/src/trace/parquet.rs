@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
@@ -149,8 +149,14 @@ fn writer(file: File) -> Result<SerializedFileWriter<File>, ParquetError> {
     }
     schema.push('}');
     let schema = Arc::new(parse_message_type(&schema)?);
-    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    SerializedFileWriter::new(file, schema, Arc::new(properties))
+    let mut properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
+    // Numbers that only grow are small as differences, and would each be new to a dictionary.
+    for name in ["time_ns", "packet", "arrives_ns"] {
+        properties = properties
+            .set_column_dictionary_enabled(name.into(), false)
+            .set_column_encoding(name.into(), Encoding::DELTA_BINARY_PACKED);
+    }
+    SerializedFileWriter::new(file, schema, Arc::new(properties.build()))
 }
 
 fn is_required(column: &str) -> bool {
