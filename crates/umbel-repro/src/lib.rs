@@ -1,0 +1,9 @@
+//! The papers' experiments: each is a folder with its scenario, its figures and its verdicts,
+//! rebuilt from its seeds.
+//!
+//! - [`pool`] runs many simulations on all cores, [`estimate`] sums up what they measured.
+//! - [`repository`]: "Reliably Networking a Multicast Repository".
+
+pub mod estimate;
+pub mod pool;
+pub mod repository;

@@ -1,0 +1,134 @@
+//! Many runs on all cores, with results that do not depend on how many there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A simulation that can be run with any seed. Equal experiments are run once, however many
+/// figures need them.
+pub trait Experiment: Clone + Ord + Send + Sync {
+    /// What a run measures.
+    type Outcome: Send;
+
+    /// Runs it. The outcome is a function of the experiment and the seed.
+    fn run(&self, seed: u64) -> Self::Outcome;
+
+    /// About how long a run takes, in any unit: the longest are started first.
+    fn work(&self) -> u64;
+}
+
+/// Hears how far the runs are. It is called from several threads.
+pub trait Progress: Sync {
+    /// `total` units of work are to be done.
+    fn start(&self, total: u64);
+
+    /// So many more are done.
+    fn advance(&self, work: u64);
+}
+
+/// Nobody looks.
+impl Progress for () {
+    fn start(&self, _total: u64) {}
+
+    fn advance(&self, _work: u64) {}
+}
+
+/// The outcomes of each experiment, in the order of the seeds.
+pub type Outcomes<E> = BTreeMap<E, Vec<<E as Experiment>::Outcome>>;
+
+/// Runs each experiment with the seeds 1 to `seeds` on `threads` threads.
+pub fn run_all<E: Experiment>(
+    experiments: &BTreeSet<E>,
+    seeds: u32,
+    threads: usize,
+    progress: &dyn Progress,
+) -> Outcomes<E> {
+    let mut runs: Vec<(&E, u64)> = experiments
+        .iter()
+        .flat_map(|experiment| (1..=u64::from(seeds)).map(move |seed| (experiment, seed)))
+        .collect();
+    runs.sort_by_key(|(experiment, _)| std::cmp::Reverse(experiment.work()));
+    progress.start(runs.iter().map(|(experiment, _)| experiment.work()).sum());
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(runs.len()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, runs.len().max(1)) {
+            scope.spawn(|| {
+                while let Some(&(experiment, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    let outcome = experiment.run(seed);
+                    progress.advance(experiment.work());
+                    let mut done = done.lock().expect("no thread panics while it holds the lock");
+                    done.push((experiment, seed, outcome));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().expect("no thread panics while it holds the lock");
+    done.sort_by_key(|&(_, seed, _)| seed);
+    let mut outcomes = Outcomes::<E>::new();
+    for (experiment, _, outcome) in done {
+        outcomes.entry(experiment.clone()).or_default().push(outcome);
+    }
+    outcomes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+    struct Square(u64);
+
+    impl Experiment for Square {
+        type Outcome = u64;
+
+        fn run(&self, seed: u64) -> u64 {
+            self.0 * self.0 + seed
+        }
+
+        fn work(&self) -> u64 {
+            self.0
+        }
+    }
+
+    #[derive(Default)]
+    struct Sum {
+        total: AtomicUsize,
+        done: AtomicUsize,
+    }
+
+    impl Progress for Sum {
+        fn start(&self, total: u64) {
+            self.total.store(total as usize, Ordering::Relaxed);
+        }
+
+        fn advance(&self, work: u64) {
+            self.done.fetch_add(work as usize, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn outcomes_do_not_depend_on_the_number_of_threads() {
+        let experiments: BTreeSet<Square> = (0..20).map(Square).collect();
+        let one = run_all(&experiments, 3, 1, &());
+        for threads in [0, 2, 7, 100] {
+            assert!(run_all(&experiments, 3, threads, &()) == one);
+        }
+        assert_eq!(one[&Square(4)], [17, 18, 19]);
+        assert_eq!(one.len(), 20);
+    }
+
+    #[test]
+    fn progress_ends_where_it_was_said_to() {
+        let (sum, experiments) = (Sum::default(), (0..5).map(Square).collect());
+        run_all(&experiments, 2, 2, &sum);
+        assert_eq!(sum.total.into_inner(), 20);
+        assert_eq!(sum.done.into_inner(), 20);
+    }
+
+    #[test]
+    fn nothing_to_run_is_no_problem() {
+        assert!(run_all(&BTreeSet::<Square>::new(), 3, 2, &()).is_empty());
+    }
+}
