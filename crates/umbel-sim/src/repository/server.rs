@@ -143,6 +143,7 @@ impl Application<Source<CountingSource>> for Server {
                 };
                 tell(engine, io, command);
             }
+            SourceEvent::Rate { rate } => io.set_rate(Some(rate)),
             _ => {}
         }
     }
