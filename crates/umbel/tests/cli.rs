@@ -5,7 +5,7 @@ mod local_support;
 
 use local_support::{Place, run};
 
-const COMMANDS: [&str; 6] = ["serve", "get", "ls", "demo", "doctor", "lab"];
+const COMMANDS: [&str; 7] = ["serve", "get", "ls", "demo", "doctor", "lab", "sim"];
 
 #[test]
 fn help_has_examples_and_is_a_success() {

@@ -16,11 +16,13 @@ pub fn expand(args: Vec<OsString>, command: &clap::Command) -> anyhow::Result<Ve
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("cannot read {}", Path::new(&path).display()))?;
     let table = parse(&text, Path::new(&path))?;
-    let Some((position, subcommand)) = find_subcommand(&args, command) else { return Ok(args) };
+    let Some((position, outer, subcommand)) = find_subcommand(&args, command) else {
+        return Ok(args);
+    };
     let mut options = Vec::new();
     for (key, value) in &table {
         match value {
-            toml::Value::Table(own) if key == subcommand.get_name() => {
+            toml::Value::Table(own) if key == outer.get_name() => {
                 for (key, value) in own {
                     options.extend(option(subcommand, key, value)?);
                 }
@@ -56,14 +58,24 @@ fn config_path(args: &[OsString]) -> Option<OsString> {
     None
 }
 
+/// Where the options of the subcommand belong, the subcommand, and the innermost one: those of
+/// `umbel sim run` stand behind `run`.
 fn find_subcommand<'a>(
     args: &[OsString],
     command: &'a clap::Command,
-) -> Option<(usize, &'a clap::Command)> {
-    args.iter()
-        .enumerate()
-        .skip(1)
-        .find_map(|(position, arg)| Some((position, command.find_subcommand(arg.to_str()?)?)))
+) -> Option<(usize, &'a clap::Command, &'a clap::Command)> {
+    let next = |from: usize, command: &'a clap::Command| {
+        args.iter()
+            .enumerate()
+            .skip(from)
+            .find_map(|(position, arg)| Some((position, command.find_subcommand(arg.to_str()?)?)))
+    };
+    let (mut position, outer) = next(1, command)?;
+    let mut innermost = outer;
+    while let Some((further, inner)) = next(position + 1, innermost) {
+        (position, innermost) = (further, inner);
+    }
+    Some((position, outer, innermost))
 }
 
 /// The arguments for one key of the file.
@@ -146,6 +158,13 @@ mod tests {
     fn tables_of_other_commands_are_left_out() {
         let args = expand_with("[get]\noutput = \"x\"\n", &["umbel", "serve", "dir"]).unwrap();
         assert_eq!(args[..3], ["umbel", "serve", "dir"]);
+    }
+
+    #[test]
+    fn options_of_a_command_within_a_command_stand_behind_it() {
+        let config = "[sim]\nseeds = 4\n[serve]\nrate = \"5M\"";
+        let args = expand_with(config, &["umbel", "sim", "run", "x.toml"]).unwrap();
+        assert_eq!(args, ["umbel", "sim", "run", "--seeds=4", "x.toml"]);
     }
 
     #[test]

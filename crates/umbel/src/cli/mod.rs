@@ -10,6 +10,7 @@ mod lab;
 mod ls;
 mod serve;
 mod signals;
+mod sim;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -64,6 +65,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Hosts, routers and impaired links on this one machine
     Lab(lab::LabArgs),
+    /// Simulate servers, clients and the network between them
+    Sim(sim::SimArgs),
 }
 
 /// Runs the command line; gives the exit code: 0 done, 1 failed, 2 bad usage.
@@ -97,6 +100,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Demo(args) => demo::run(args, &output),
         Command::Doctor(args) => doctor::run(&args, &output),
         Command::Lab(args) => lab::run(args, &output),
+        Command::Sim(args) => sim::run(args, &output),
     };
     match result {
         Ok(code) => code,

@@ -1,0 +1,93 @@
+//! `umbel sim`.
+
+mod results;
+mod run;
+mod topology;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::json;
+use umbel_sim::scenario::{Protocol, Scenario};
+
+use super::output::Output;
+
+/// Options of `umbel sim`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  umbel sim run examples/sim/late-joiner.toml              simulate; print what it came to
+  umbel sim run examples/sim/base-case.toml --seeds 8      eight runs, on all processors
+  umbel sim check examples/sim/*.toml                      find mistakes
+  umbel sim topology tree depth=3 fanout=2 > tree.toml     make a network, for the lab as well")]
+pub(super) struct SimArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Simulate a scenario and print what it came to
+    Run(run::RunArgs),
+    /// Find mistakes in scenario files
+    Check {
+        /// Scenarios, in TOML
+        #[arg(required = true)]
+        scenarios: Vec<PathBuf>,
+    },
+    /// Print a network of a known shape, or that of a scenario, as a topology file
+    Topology(topology::TopologyArgs),
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// One line that says what is wrong with the scenario or the network.
+pub(super) fn run(args: SimArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    match args.action {
+        Action::Run(args) => run::run(&args, output),
+        Action::Check { scenarios } => check(&scenarios, output),
+        Action::Topology(args) => topology::run(&args, output),
+    }
+}
+
+/// Says of each file what it has or what is wrong with it.
+fn check(scenarios: &[PathBuf], output: &Output) -> anyhow::Result<ExitCode> {
+    let mut wrong = 0;
+    for path in scenarios {
+        let file = path.display().to_string();
+        let read = Scenario::from_file(path).and_then(|scenario| {
+            scenario.network()?;
+            Ok(scenario)
+        });
+        match read {
+            Ok(scenario) => {
+                let Protocol::Repository(repository) = &scenario.protocol;
+                let (nodes, links) = (scenario.topology.nodes.len(), scenario.topology.links.len());
+                let clients: usize = repository.clients.iter().map(|group| group.hosts.len()).sum();
+                let items = repository.items.len();
+                output.json(&json!({
+                    "event": "scenario", "file": file, "ok": true,
+                    "nodes": nodes, "links": links, "items": items, "clients": clients,
+                }));
+                output.result(format!(
+                    "{file}: {nodes} nodes, {links} links, {items} items, {clients} clients"
+                ));
+            }
+            Err(mistake) => {
+                wrong += 1;
+                let message = mistake.to_string();
+                output.json(
+                    &json!({ "event": "scenario", "file": file, "ok": false, "message": message }),
+                );
+                output.result(message);
+            }
+        }
+    }
+    match wrong {
+        0 => Ok(ExitCode::SUCCESS),
+        1 => anyhow::bail!("a scenario has a mistake"),
+        wrong => anyhow::bail!("{wrong} scenarios have mistakes"),
+    }
+}
