@@ -135,6 +135,7 @@ impl Fabric {
     }
 
     /// Offers a packet to a line; gives when it arrives.
+    #[inline]
     fn enter(&mut self, line: LineId, parcel: &Parcel) -> Option<Instant> {
         let direction = &mut self.directions[line.0 as usize];
         let length = parcel.packet.wire_len;
@@ -161,6 +162,7 @@ impl Fabric {
     }
 
     /// Takes a packet out of a line; gives where it is, unless it was lost.
+    #[inline]
     pub(crate) fn exit(&mut self, line: LineId, parcel: &Parcel) -> Option<NodeId> {
         let direction = &mut self.directions[line.0 as usize];
         let to = direction.to;

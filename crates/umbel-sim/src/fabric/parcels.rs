@@ -42,12 +42,14 @@ impl Parcels {
     }
 
     /// Counts one more copy.
+    #[inline]
     pub(super) fn copy(&mut self, id: ParcelId) {
         self.slots[id.0 as usize].copies += 1;
     }
 
     /// Takes out a packet of which a copy is no longer on its way; [`Parcels::close`] has to
     /// follow.
+    #[inline]
     pub(super) fn take(&mut self, id: ParcelId) -> Parcel {
         let slot = &mut self.slots[id.0 as usize];
         slot.copies -= 1;
@@ -55,6 +57,7 @@ impl Parcels {
     }
 
     /// Puts a packet back, or forgets it if no copy is on its way any more.
+    #[inline]
     pub(super) fn close(&mut self, id: ParcelId, parcel: Parcel) {
         let slot = &mut self.slots[id.0 as usize];
         if slot.copies > 0 {

@@ -152,6 +152,7 @@ impl Line {
     /// # Errors
     ///
     /// Why the packet did not enter.
+    #[inline]
     pub fn offer(&mut self, now: Instant, length: u32) -> Result<Instant, Refusal> {
         if !self.up {
             return Err(Refusal::Down);
@@ -174,6 +175,7 @@ impl Line {
     }
 
     /// Whether a packet that arrives at the far end got through.
+    #[inline]
     pub fn passes(&mut self, kind: Kind, flow: FlowId) -> bool {
         if !self.treatment.lossy || !self.treatment.spec.loss_of.contains(kind) {
             return true;
@@ -202,6 +204,7 @@ impl Line {
         extra.waiting.bytes
     }
 
+    #[inline]
     fn time_for(&mut self, length: u32) -> u64 {
         if length != self.known_len
             && let Some(rate) = self.treatment.spec.rate
@@ -213,6 +216,7 @@ impl Line {
     }
 
     /// Whether the queue takes a packet.
+    #[inline]
     fn admits(&mut self, now: u64, length: u32) -> bool {
         let Some(extra) = &mut self.extra else { return true };
         let Extra { waiting, red, random, queue_drops, .. } = &mut **extra;
@@ -236,6 +240,7 @@ impl Line {
     }
 
     /// When a packet that has been sent at `sent` arrives.
+    #[inline]
     fn propagate(&mut self, sent: u64) -> Instant {
         let Treatment { delay_ns, jitter_ns, .. } = *self.treatment;
         if jitter_ns == 0 {
@@ -251,6 +256,7 @@ impl Line {
 }
 
 impl Waiting {
+    #[inline]
     fn forget_sent(&mut self, now: u64) {
         while let Some(&(sent, length)) = self.packets.front()
             && sent <= now
