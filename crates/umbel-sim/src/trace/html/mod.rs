@@ -135,7 +135,8 @@ fn write_page(
             "scripts" => file.write_all(SCRIPTS.concat().as_bytes())?,
             // Within a script element `<` could begin its end; in JSON it is only found in texts.
             _ => {
-                file.write_all(recording.to_json(title, end)?.replace('<', "\\u003c").as_bytes())?
+                let json = recording.to_json(title, end)?.replace('<', "\\u003c");
+                file.write_all(json.as_bytes())?;
             }
         }
         rest = after;

@@ -98,9 +98,9 @@ class Run {
     return this.classes[this.classOf[i]].kind;
   }
 
-  /** When packet `i` was dropped. */
+  /** When packet `i` was dropped: at once, or at the far end of the link that it had entered. */
   droppedAt(i) {
-    return this.fate[i] === FATE.lost ? this.arrives[i] : this.at[i];
+    return this.arrives[i];
   }
 
   /** Calls `visit` with each packet that was under way between two times. */

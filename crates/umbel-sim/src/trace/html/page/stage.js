@@ -374,7 +374,7 @@ class Stage {
       return [x, y - this.radius - 9];
     }
     const line = this.ways[way];
-    const share = this.run.fate[i] === FATE.lost ? LOST_AT : 0.1;
+    const share = this.run.arrives[i] > this.run.at[i] ? LOST_AT : 0.1;
     const fall = this.run.fate[i] === FATE.queue ? 8 + 16 * age : 0;
     return [line.x + line.dx * share, line.y + line.dy * share + fall];
   }
