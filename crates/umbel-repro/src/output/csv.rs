@@ -1,0 +1,51 @@
+//! Comma-separated values as in RFC 4180, but with lines that end as on Unix.
+
+use super::{Figure, Row};
+
+/// The lines of `table.csv`.
+pub(super) fn table(rows: &[Row]) -> String {
+    let mut text = "figure,what,reported,measured,low,high,verdict\n".to_owned();
+    for row in rows {
+        line(
+            &mut text,
+            &[
+                &row.figure,
+                &row.what,
+                &row.reported,
+                &row.measured.to_string(),
+                &row.low.to_string(),
+                &row.high.to_string(),
+                &row.verdict().to_string(),
+            ],
+        );
+    }
+    text
+}
+
+/// The lines of `figN.csv`.
+pub(super) fn figure(figure: &Figure) -> String {
+    let mut text = "series,x,y,ci95\n".to_owned();
+    for series in &figure.series {
+        for point in &series.points {
+            let (x, y, ci95) = (point.x.to_string(), point.y.to_string(), point.ci95.to_string());
+            line(&mut text, &[&series.name, &x, &y, &ci95]);
+        }
+    }
+    text
+}
+
+fn line(text: &mut String, fields: &[&str]) {
+    for (i, field) in fields.iter().enumerate() {
+        if i > 0 {
+            text.push(',');
+        }
+        if field.contains([',', '"', '\n', '\r']) {
+            text.push('"');
+            text.push_str(&field.replace('"', "\"\""));
+            text.push('"');
+        } else {
+            text.push_str(field);
+        }
+    }
+    text.push('\n');
+}

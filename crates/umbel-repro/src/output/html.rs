@@ -1,0 +1,122 @@
+//! The page.
+
+use std::fmt::Write as _;
+
+use super::{Figure, Report, Row, Verdict, escape, number, svg};
+
+/// The page, which needs no other file.
+pub(super) fn page(report: &Report) -> String {
+    let mut html = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>\n{}{}</style>\n</head>\n<body>\n<h1>{title}</h1>\n",
+        include_str!("report.css"),
+        svg::STYLE,
+        title = escape(&report.title),
+    );
+    paragraphs(&mut html, &report.intro);
+    verdicts(&mut html, report);
+    if !report.rows.is_empty() {
+        html.push_str("<h2>Reported and measured</h2>\n");
+        table(&mut html, report);
+    }
+    for figure in &report.figures {
+        section(&mut html, figure);
+    }
+    if !report.notes.is_empty() {
+        html.push_str("<h2>Notes</h2>\n<div class=\"panel\">\n");
+        for note in &report.notes {
+            let _ = writeln!(html, "<h3>{}</h3>", escape(&note.title));
+            paragraphs(&mut html, &note.text);
+        }
+        html.push_str("</div>\n");
+    }
+    settings(&mut html, report);
+    html.push_str("</body>\n</html>\n");
+    html
+}
+
+fn verdicts(html: &mut String, report: &Report) {
+    let (rows, misses) = (report.rows.len(), report.misses());
+    let _ = write!(
+        html,
+        "<p class=\"verdicts\"><span class=\"ok\">{} of {rows} within tolerance</span>",
+        rows - misses
+    );
+    if misses > 0 {
+        let _ = write!(html, " · <span class=\"miss\">{misses} missed</span>");
+    }
+    html.push_str("</p>\n");
+}
+
+fn table(html: &mut String, report: &Report) {
+    html.push_str(
+        "<div class=\"panel\">\n<table>\n<thead><tr><th>figure</th><th>what</th><th>reported</th>\
+         <th class=\"number\">measured</th><th class=\"number\">low – high</th><th>verdict</th></tr>\
+         </thead>\n<tbody>\n",
+    );
+    for row in &report.rows {
+        let (class, verdict) = match row.verdict() {
+            Verdict::Ok => ("ok", "✓ ok"),
+            Verdict::Miss => ("miss", "✗ miss"),
+        };
+        let _ = writeln!(
+            html,
+            "<tr class=\"{class}\"><td class=\"figure\">{}</td><td>{}</td><td>{}</td>\
+             <td class=\"number\" title=\"{}\">{}</td><td class=\"number\">{}</td>\
+             <td class=\"verdict\">{verdict}</td></tr>",
+            figure_link(row, &report.figures),
+            escape(&row.what),
+            escape(&row.reported),
+            row.measured,
+            number::with_unit(row.measured, row.unit),
+            number::range(row.low, row.high, row.unit),
+        );
+    }
+    html.push_str("</tbody>\n</table>\n</div>\n");
+}
+
+/// The name of a row's figure, which leads to it if it is there.
+fn figure_link(row: &Row, figures: &[Figure]) -> String {
+    let name = escape(&row.figure);
+    match figures.iter().find(|figure| figure.number.to_string() == row.figure) {
+        Some(figure) => format!("<a href=\"#figure-{}\">{name}</a>", figure.number),
+        None => name,
+    }
+}
+
+fn section(html: &mut String, figure: &Figure) {
+    let number = figure.number;
+    let _ = writeln!(
+        html,
+        "<h2 id=\"figure-{number}\">Figure {number}: {}</h2>\n<div class=\"panel\">\n{}",
+        escape(&figure.title),
+        svg::element(figure)
+    );
+    paragraphs(html, &figure.caption);
+    let _ = writeln!(
+        html,
+        "<p class=\"files soft\"><a href=\"fig{number}.csv\">fig{number}.csv</a> · \
+         <a href=\"fig{number}.svg\">fig{number}.svg</a></p>\n</div>"
+    );
+}
+
+fn settings(html: &mut String, report: &Report) {
+    if report.settings.is_empty() {
+        return;
+    }
+    html.push_str(
+        "<h2>Settings</h2>\n<div class=\"panel\">\n<table class=\"settings\">\n<tbody>\n",
+    );
+    for (name, value) in &report.settings {
+        let _ = writeln!(html, "<tr><td>{}</td><td>{}</td></tr>", escape(name), escape(value));
+    }
+    html.push_str("</tbody>\n</table>\n</div>\n");
+}
+
+/// What stands between empty lines.
+fn paragraphs(html: &mut String, text: &str) {
+    for paragraph in text.split("\n\n").map(str::trim).filter(|text| !text.is_empty()) {
+        let _ = writeln!(html, "<p>{}</p>", escape(paragraph));
+    }
+}

@@ -1,0 +1,221 @@
+//! What an experiment came to, as files: a page to read, and tables and plots to go on with.
+//!
+//! [`Report::write`] makes in a directory:
+//!
+//! | file | what |
+//! |---|---|
+//! | `report.html` | all of it on one page that needs nothing else |
+//! | `table.csv` | `figure,what,reported,measured,low,high,verdict`, a line for each number of the paper |
+//! | `figN.csv` | `series,x,y,ci95`, a line for each point of figure N |
+//! | `figN.svg` | figure N |
+//!
+//! Numbers in the tables are written with all their digits, so that a verdict can be checked from them;
+//! a bound that is not there is `inf` or `-inf`.
+
+mod csv;
+mod html;
+mod number;
+mod scale;
+mod svg;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A measured point of a curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Where.
+    pub x: f64,
+    /// The mean over all seeds.
+    pub y: f64,
+    /// Half the width of the 95 % confidence interval of `y`; 0 if nothing is known of it.
+    pub ci95: f64,
+}
+
+/// A curve of a figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// As in the legend.
+    pub name: String,
+    /// In the order in which a line joins them.
+    pub points: Vec<Point>,
+}
+
+/// A figure of the paper, measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// As in the paper; no two figures of a report have the same.
+    pub number: u32,
+    /// What it shows.
+    pub title: String,
+    /// The name and the unit of the horizontal axis.
+    pub x_label: String,
+    /// The name and the unit of the vertical axis.
+    pub y_label: String,
+    /// The curves.
+    pub series: Vec<Series>,
+    /// What its reader should know.
+    pub caption: String,
+}
+
+/// A number that the paper reports, beside what was measured.
+///
+/// What the paper says of an order is a row too: of a ratio or a difference, with the bound that the
+/// order means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The number of the figure, or the section.
+    pub figure: String,
+    /// What was measured.
+    pub what: String,
+    /// The paper's words or number.
+    pub reported: String,
+    /// The measured number; not a number if nothing could be measured, which is a miss.
+    pub measured: f64,
+    /// The unit of `measured`, `low` and `high`; empty for a plain number.
+    pub unit: &'static str,
+    /// The least that agrees with the paper; `-∞` for any.
+    pub low: f64,
+    /// The most that agrees with the paper; `∞` for any.
+    pub high: f64,
+}
+
+/// Whether a measured number agrees with the paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It lies within the bounds.
+    Ok,
+    /// It does not.
+    Miss,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Ok => "ok",
+            Verdict::Miss => "miss",
+        })
+    }
+}
+
+impl Row {
+    /// Whether the measured number lies within the bounds, which belong to them.
+    pub fn verdict(&self) -> Verdict {
+        if (self.low..=self.high).contains(&self.measured) { Verdict::Ok } else { Verdict::Miss }
+    }
+}
+
+/// What the reader of the numbers should know: a choice, a finding, a discrepancy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// In a few words.
+    pub title: String,
+    /// The rest, in paragraphs with empty lines between them.
+    pub text: String,
+}
+
+/// All that the experiments of a paper came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// The short name of the paper, as on the command line.
+    pub paper: &'static str,
+    /// The title of the report.
+    pub title: String,
+    /// What was done, in paragraphs with empty lines between them.
+    pub intro: String,
+    /// The figures.
+    pub figures: Vec<Figure>,
+    /// The numbers that are compared with those of the paper.
+    pub rows: Vec<Row>,
+    /// What else is to be said.
+    pub notes: Vec<Note>,
+    /// What is needed to get the same numbers again: names and values.
+    pub settings: Vec<(String, String)>,
+}
+
+/// Why there are no files.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    /// The directory is not there and cannot be made.
+    #[error("cannot make the directory {path}: {source}", path = path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {path}: {source}", path = path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Makes a directory, and finds out whether files can be written there: before the minutes that it
+/// takes to have something to write.
+///
+/// # Errors
+///
+/// If the directory cannot be made, or takes no file.
+pub fn prepare(dir: &Path) -> Result<(), OutputError> {
+    std::fs::create_dir_all(dir)
+        .map_err(|source| OutputError::Directory { path: dir.to_owned(), source })?;
+    let probe = dir.join(format!(".umbel-repro-{}", std::process::id()));
+    std::fs::write(&probe, b"")
+        .and_then(|()| std::fs::remove_file(&probe))
+        .map_err(|source| OutputError::Write { path: dir.to_owned(), source })
+}
+
+impl Report {
+    /// How many rows miss.
+    pub fn misses(&self) -> usize {
+        self.rows.iter().filter(|row| row.verdict() == Verdict::Miss).count()
+    }
+
+    /// Writes all files into a directory, which is made if it is not there. Files of the same names are
+    /// replaced, others are left alone.
+    ///
+    /// # Errors
+    ///
+    /// If the directory or a file cannot be written; what was written before stays.
+    pub fn write(&self, dir: &Path) -> Result<(), OutputError> {
+        prepare(dir)?;
+        for figure in &self.figures {
+            let name = format!("fig{}", figure.number);
+            write_file(&dir.join(&name).with_extension("csv"), &csv::figure(figure))?;
+            write_file(&dir.join(&name).with_extension("svg"), &svg::document(figure))?;
+        }
+        write_file(&dir.join("table.csv"), &csv::table(&self.rows))?;
+        write_file(&dir.join("report.html"), &html::page(self))
+    }
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), OutputError> {
+    std::fs::write(path, text)
+        .map_err(|source| OutputError::Write { path: path.to_owned(), source })
+}
+
+/// Text as it can stand between tags and in attributes, without characters that XML forbids.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\n' | '\t' => escaped.push(c),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {
+                escaped.push('\u{fffd}');
+            }
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,68 @@
+//! Numbers for people.
+
+/// A number with four significant digits and its unit: `1,234 s`, `0.05`, `1.5e-7`.
+pub(super) fn with_unit(value: f64, unit: &str) -> String {
+    match unit {
+        "" => rounded(value),
+        _ if value.is_nan() => rounded(value),
+        unit => format!("{}\u{a0}{unit}", rounded(value)),
+    }
+}
+
+/// A range with its unit; a side that is not bounded is not mentioned.
+pub(super) fn range(low: f64, high: f64, unit: &str) -> String {
+    match (low.is_finite(), high.is_finite()) {
+        (true, true) if low.to_bits() == high.to_bits() => with_unit(low, unit),
+        (true, true) => format!("{} – {}", rounded(low), with_unit(high, unit)),
+        (true, false) => format!("≥ {}", with_unit(low, unit)),
+        (false, true) => format!("≤ {}", with_unit(high, unit)),
+        (false, false) => "any".to_owned(),
+    }
+}
+
+/// A number with four significant digits, or all of those before the point.
+pub(super) fn rounded(value: f64) -> String {
+    if !value.is_finite() {
+        return if value.is_nan() {
+            "–"
+        } else if value > 0.0 {
+            "∞"
+        } else {
+            "−∞"
+        }
+        .to_owned();
+    }
+    let decimals = (3 - magnitude(value)).clamp(0, 7) as usize;
+    let text = fixed(value, decimals);
+    if text.contains('.') && !text.contains('e') {
+        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    }
+    text
+}
+
+/// A number with so many digits behind the point, and commas between the thousands before it.
+pub(super) fn fixed(value: f64, decimals: usize) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    if !(-5..15).contains(&magnitude(value)) {
+        return format!("{value:.3e}").replace(".000e", "e").replace('-', "−");
+    }
+    let digits = format!("{:.decimals$}", value.abs());
+    let (whole, rest) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
+    // What rounds to nothing has no sign.
+    let negative = value < 0.0 && digits.contains(|c| ('1'..='9').contains(&c));
+    let mut text = if negative { "−".to_owned() } else { String::new() };
+    for (i, digit) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text + rest
+}
+
+/// The power of ten of the first digit; 0 for 0.
+pub(super) fn magnitude(value: f64) -> i32 {
+    if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 }
+}

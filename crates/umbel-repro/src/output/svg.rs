@@ -1,0 +1,260 @@
+//! Plots: curves with error bars, as SVG.
+//!
+//! A curve has its own colour, marker and dashes, so that it can be told from ten others on paper and
+//! without colours too. Colours follow the reader's preference for light or dark.
+
+use std::fmt::Write as _;
+
+use super::scale::{Scale, extent};
+use super::{Figure, Point, escape, number, scale};
+
+/// What all plots look like. It stands in each SVG file, and once in a page of many.
+pub(super) const STYLE: &str = include_str!("plot.css");
+
+/// Colours in [`STYLE`], of which each has its marker.
+const COLOURS: usize = 10;
+/// Dashes of lines, in pixels; with another number of them than of colours no two curves of the first
+/// few dozen look alike.
+const DASHES: [&str; 7] = ["", "9 4", "2 4", "12 4 2 4", "5 3", "16 5", "9 3 2 3 2 3"];
+
+/// The part that axes enclose.
+const PLOT_WIDTH: f64 = 600.0;
+const PLOT_HEIGHT: f64 = 380.0;
+const LINE_HEIGHT: f64 = 22.0;
+/// About how wide a character of the legend is; and of a title.
+const LEGEND_CHARACTER: f64 = 7.3;
+const TITLE_CHARACTER: f64 = 8.8;
+/// Of the radius of a marker.
+const RADIUS: f64 = 4.2;
+
+/// An SVG file of its own, with the title on it.
+pub(super) fn document(figure: &Figure) -> String {
+    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", Plot::new(figure).render(true))
+}
+
+/// An element for a page that has the [`STYLE`] and says the title elsewhere.
+pub(super) fn element(figure: &Figure) -> String {
+    Plot::new(figure).render(false)
+}
+
+struct Plot<'a> {
+    figure: &'a Figure,
+    x: Scale,
+    y: Scale,
+    /// Pixels between the edge and the axes.
+    left: f64,
+}
+
+impl Plot<'_> {
+    fn new(figure: &Figure) -> Plot<'_> {
+        let points = || figure.series.iter().flat_map(|series| &series.points);
+        let ends = points().flat_map(|point| [point.y - bar(point), point.y + bar(point)]);
+        // Bars that lead below 0 are cut where nothing measured is negative.
+        let (mut low, high) = extent(ends);
+        if points().all(|point| point.y >= 0.0 || !scale::drawable(point.y)) {
+            low = low.max(0.0);
+        }
+        let x = Scale::new(extent(points().map(|point| point.x)), 10, false);
+        let y = Scale::new((low, high), 8, true);
+        let widest = y.ticks().iter().map(|(_, name)| name.chars().count()).max().unwrap_or(1);
+        let left = 52.0 + 7.5 * widest as f64;
+        Plot { figure, x, y: y.onto(PLOT_HEIGHT, 0.0), left }
+    }
+
+    fn render(mut self, alone: bool) -> String {
+        let figure = self.figure;
+        // Markers at the ends of the axis keep clear of its corners.
+        self.x = self.x.onto(10.0, PLOT_WIDTH - 10.0);
+        let name = format!("Figure {}: {}", figure.number, figure.title);
+        let longest = figure.series.iter().map(|series| series.name.chars().count()).max();
+        let legend = 44.0 + LEGEND_CHARACTER * longest.unwrap_or(0) as f64;
+        let width = self.left + PLOT_WIDTH + 20.0 + legend + 12.0;
+        let title = if alone { wrap(&name, (width - 40.0) / TITLE_CHARACTER) } else { Vec::new() };
+        let top = if alone { 30.0 } else { 18.0 } + LINE_HEIGHT * title.len() as f64;
+        let below = PLOT_HEIGHT.max(LINE_HEIGHT * figure.series.len() as f64 - 30.0);
+        let height = top + below + 58.0;
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" role=\"img\" \
+             width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+             aria-label=\"{}\">\n",
+            escape(&name)
+        );
+        if alone {
+            let _ = writeln!(svg, "<style>\n{STYLE}</style>");
+            svg.push_str("<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n");
+        }
+        for (i, line) in title.iter().enumerate() {
+            let y = 26.0 + LINE_HEIGHT * i as f64;
+            let _ =
+                writeln!(svg, "<text class=\"title\" x=\"20\" y=\"{y}\">{}</text>", escape(line));
+        }
+        let _ = writeln!(svg, "<g transform=\"translate({:.1} {top})\">", self.left);
+        self.axes(&mut svg);
+        // First curves are drawn last: they lie above.
+        for i in (0..figure.series.len()).rev() {
+            self.curve(&mut svg, i);
+        }
+        self.legend(&mut svg);
+        svg.push_str("</g>\n</svg>\n");
+        svg
+    }
+
+    fn axes(&self, svg: &mut String) {
+        for (value, name) in self.x.ticks() {
+            let x = self.x.pixel(value);
+            let (y, text) = (PLOT_HEIGHT, PLOT_HEIGHT + 20.0);
+            let _ = writeln!(
+                svg,
+                "<path class=\"grid\" d=\"M{x:.1} 0V{y}\"/>\
+                 <text class=\"tick\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{text}\">{name}</text>"
+            );
+        }
+        for (value, name) in self.y.ticks() {
+            let y = self.y.pixel(value);
+            let text = y + 4.5;
+            let _ = writeln!(
+                svg,
+                "<path class=\"grid\" d=\"M0 {y:.1}H{PLOT_WIDTH}\"/>\
+                 <text class=\"tick\" text-anchor=\"end\" x=\"-9\" y=\"{text:.1}\">{name}</text>"
+            );
+        }
+        let _ = writeln!(
+            svg,
+            "<path class=\"axis\" d=\"M0 0V{PLOT_HEIGHT}H{PLOT_WIDTH}\"/>\n\
+             <text class=\"label\" text-anchor=\"middle\" x=\"{}\" y=\"{}\">{}</text>\n\
+             <text class=\"label\" text-anchor=\"middle\" transform=\"translate({:.1} {}) rotate(-90)\">{}</text>",
+            PLOT_WIDTH / 2.0,
+            PLOT_HEIGHT + 46.0,
+            escape(&self.figure.x_label),
+            24.0 - self.left,
+            PLOT_HEIGHT / 2.0,
+            escape(&self.figure.y_label),
+        );
+        if self.figure.series.iter().all(|series| series.points.is_empty()) {
+            let _ = writeln!(
+                svg,
+                "<text class=\"label\" text-anchor=\"middle\" x=\"{}\" y=\"{}\">no data</text>",
+                PLOT_WIDTH / 2.0,
+                PLOT_HEIGHT / 2.0
+            );
+        }
+    }
+
+    fn curve(&self, svg: &mut String, index: usize) {
+        let series = &self.figure.series[index];
+        let _ = writeln!(svg, "<g class=\"curve c{}\">", index % COLOURS);
+        let mut path = String::new();
+        let mut joined = false;
+        for point in &series.points {
+            // A point that cannot be drawn leaves a gap.
+            let drawn = scale::drawable(point.x) && scale::drawable(point.y);
+            if drawn {
+                let (x, y) = (self.x.pixel(point.x), self.y.pixel(point.y));
+                let _ = write!(path, "{}{x:.1} {y:.1}", if joined { 'L' } else { 'M' });
+            }
+            joined = drawn;
+        }
+        if !path.is_empty() {
+            let _ = writeln!(svg, "<path class=\"line\"{} d=\"{path}\"/>", dashes(index));
+        }
+        for point in &series.points {
+            if scale::drawable(point.x) && scale::drawable(point.y) {
+                self.point(svg, index, point);
+            }
+        }
+        svg.push_str("</g>\n");
+    }
+
+    fn point(&self, svg: &mut String, index: usize, point: &Point) {
+        let (x, y) = (self.x.pixel(point.x), self.y.pixel(point.y));
+        let name = escape(&self.figure.series[index].name);
+        let _ = write!(
+            svg,
+            "<g><title>{name}: {} at {}",
+            number::rounded(point.y),
+            number::rounded(point.x)
+        );
+        let bar = bar(point);
+        if bar > 0.0 {
+            let _ = write!(svg, ", ± {}", number::rounded(bar));
+        }
+        svg.push_str("</title>");
+        if bar > 0.0 {
+            let high = self.y.clamped_pixel(point.y + bar);
+            let low = self.y.clamped_pixel(point.y - bar);
+            let (left, right) = (x - 4.0, x + 4.0);
+            let _ = write!(
+                svg,
+                "<path class=\"bar\" d=\"M{x:.1} {high:.1}V{low:.1}\
+                 M{left:.1} {high:.1}H{right:.1}M{left:.1} {low:.1}H{right:.1}\"/>"
+            );
+        }
+        svg.push_str(&marker(index, x, y));
+        svg.push_str("</g>\n");
+    }
+
+    fn legend(&self, svg: &mut String) {
+        for (i, series) in self.figure.series.iter().enumerate() {
+            let y = 10.0 + LINE_HEIGHT * i as f64;
+            let (from, to) = (PLOT_WIDTH + 20.0, PLOT_WIDTH + 54.0);
+            let _ = writeln!(
+                svg,
+                "<g class=\"curve c{}\"><path class=\"line\"{} d=\"M{from} {y}H{to}\"/>{}\
+                 <text class=\"name\" x=\"{}\" y=\"{}\">{}</text></g>",
+                i % COLOURS,
+                dashes(i),
+                marker(i, f64::midpoint(from, to), y),
+                to + 9.0,
+                y + 4.5,
+                escape(&series.name)
+            );
+        }
+    }
+}
+
+/// What an error bar adds to a point.
+fn bar(point: &Point) -> f64 {
+    if scale::drawable(point.ci95) { point.ci95.max(0.0) } else { 0.0 }
+}
+
+fn dashes(index: usize) -> String {
+    match DASHES[index % DASHES.len()] {
+        "" => String::new(),
+        dashes => format!(" stroke-dasharray=\"{dashes}\""),
+    }
+}
+
+/// The marker of a curve. Five shapes are filled, then five are open.
+fn marker(index: usize, x: f64, y: f64) -> String {
+    let r = RADIUS;
+    let class = if index % COLOURS < 5 { "filled" } else { "open" };
+    // Corners as steps from the centre, so that all shapes look about as large.
+    let corners: &[(f64, f64)] = match index % 5 {
+        0 => return format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r}\"/>"),
+        1 => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
+        2 => &[(0.0, -1.25), (1.15, 0.85), (-1.15, 0.85)],
+        3 => &[(0.0, -1.35), (1.1, 0.0), (0.0, 1.35), (-1.1, 0.0)],
+        _ => &[(0.0, 1.25), (1.15, -0.85), (-1.15, -0.85)],
+    };
+    let mut path = String::new();
+    for (i, (dx, dy)) in corners.iter().enumerate() {
+        let _ =
+            write!(path, "{}{:.1} {:.1}", if i == 0 { 'M' } else { 'L' }, x + dx * r, y + dy * r);
+    }
+    format!("<path class=\"{class}\" d=\"{path}Z\"/>")
+}
+
+/// Lines of at most so many characters, unless a word has more.
+fn wrap(text: &str, columns: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if ((line.chars().count() + 1 + word.chars().count()) as f64) <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

@@ -1,0 +1,287 @@
+use super::scale::Scale;
+use super::*;
+
+fn row(measured: f64, low: f64, high: f64) -> Row {
+    Row {
+        figure: "3".to_owned(),
+        what: "R(10), client loss 2 %".to_owned(),
+        reported: "460 s".to_owned(),
+        measured,
+        unit: "s",
+        low,
+        high,
+    }
+}
+
+fn series(name: &str, points: &[(f64, f64, f64)]) -> Series {
+    Series {
+        name: name.to_owned(),
+        points: points.iter().map(|&(x, y, ci95)| Point { x, y, ci95 }).collect(),
+    }
+}
+
+fn figure(series: Vec<Series>) -> Figure {
+    Figure {
+        number: 3,
+        title: "Delay over loss".to_owned(),
+        x_label: "loss, %".to_owned(),
+        y_label: "delay, s".to_owned(),
+        series,
+        caption: "First.\n\nSecond.".to_owned(),
+    }
+}
+
+fn report(figures: Vec<Figure>, rows: Vec<Row>) -> Report {
+    Report {
+        paper: "repository",
+        title: "A paper".to_owned(),
+        intro: String::new(),
+        figures,
+        rows,
+        notes: vec![Note { title: "A <choice>".to_owned(), text: "a & b".to_owned() }],
+        settings: vec![("seeds".to_owned(), "5".to_owned())],
+    }
+}
+
+fn small() -> Report {
+    let curve = series("R(10)", &[(0.0, 400.5, 0.0), (2.0, 460.0, 12.25)]);
+    let order = Row { figure: "3".to_owned(), unit: "", ..row(f64::NAN, f64::NEG_INFINITY, 1.0) };
+    report(vec![figure(vec![curve])], vec![row(461.25, 391.0, 529.0), order])
+}
+
+fn written(report: &Report, name: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    report.write(&dir.path().join("new/dir")).unwrap();
+    std::fs::read_to_string(dir.path().join("new/dir").join(name)).unwrap()
+}
+
+/// An SVG file that is well-formed and has only numbers where numbers belong.
+fn checked_svg(figure: &Figure) -> String {
+    let text = svg::document(figure);
+    let document = roxmltree::Document::parse(&text).unwrap();
+    for element in document.descendants() {
+        for name in ["d", "x", "y", "cx", "cy", "width", "height", "viewBox", "transform"] {
+            let value = element.attribute(name).unwrap_or_default();
+            assert!(!value.contains("NaN") && !value.contains("inf"), "{name}=\"{value}\"");
+        }
+    }
+    text
+}
+
+fn count(text: &str, part: &str) -> usize {
+    text.matches(part).count()
+}
+
+#[test]
+fn tables_are_written_as_promised() {
+    assert_eq!(
+        written(&small(), "table.csv"),
+        "figure,what,reported,measured,low,high,verdict\n\
+         3,\"R(10), client loss 2 %\",460 s,461.25,391,529,ok\n\
+         3,\"R(10), client loss 2 %\",460 s,NaN,-inf,1,miss\n"
+    );
+    assert_eq!(
+        written(&small(), "fig3.csv"),
+        "series,x,y,ci95\nR(10),0,400.5,0\nR(10),2,460,12.25\n"
+    );
+}
+
+#[test]
+fn fields_are_quoted_where_they_must_be() {
+    let names = ["a,b", "say \"x\"", "two\nlines", "R(∞)", " plain "];
+    let curves = names.iter().map(|name| series(name, &[(1.0, 2.0, 0.0)])).collect();
+    assert_eq!(
+        csv::figure(&figure(curves)),
+        "series,x,y,ci95\n\"a,b\",1,2,0\n\"say \"\"x\"\"\",1,2,0\n\"two\nlines\",1,2,0\n\
+         R(∞),1,2,0\n plain ,1,2,0\n"
+    );
+}
+
+#[test]
+fn numbers_in_tables_keep_all_digits() {
+    let third = 1.0 / 3.0;
+    let text = csv::figure(&figure(vec![series("a", &[(third, 1e-7, 1e9)])]));
+    let fields: Vec<f64> =
+        text.lines().nth(1).unwrap().split(',').skip(1).map(|n| n.parse().unwrap()).collect();
+    assert_eq!(fields, [third, 1e-7, 1e9]);
+}
+
+#[test]
+fn bounds_belong_to_what_agrees() {
+    for (measured, low, high, verdict) in [
+        (1.0, 1.0, 2.0, Verdict::Ok),
+        (2.0, 1.0, 2.0, Verdict::Ok),
+        (1.0 - f64::EPSILON, 1.0, 2.0, Verdict::Miss),
+        (2.0 + 2.0 * f64::EPSILON, 1.0, 2.0, Verdict::Miss),
+        (3.0, 3.0, 3.0, Verdict::Ok),
+        (1e9, 1.0, f64::INFINITY, Verdict::Ok),
+        (-1e9, f64::NEG_INFINITY, 1.0, Verdict::Ok),
+        (f64::NAN, f64::NEG_INFINITY, f64::INFINITY, Verdict::Miss),
+        (1.5, 2.0, 1.0, Verdict::Miss),
+        (1.5, f64::NAN, 2.0, Verdict::Miss),
+    ] {
+        assert_eq!(row(measured, low, high).verdict(), verdict, "{low} ≤ {measured} ≤ {high}");
+    }
+    assert_eq!(small().misses(), 1);
+}
+
+#[test]
+fn ticks_are_round_numbers_within_the_axis() {
+    let ticks = |extent, about, whole| -> Vec<String> {
+        Scale::new(extent, about, whole).ticks().into_iter().map(|(_, name)| name).collect()
+    };
+    assert_eq!(ticks((0.0, 30.0), 6, false), ["0", "5", "10", "15", "20", "25", "30"]);
+    assert_eq!(ticks((7.0, 930.0), 4, true), ["0", "250", "500", "750", "1,000"]);
+    assert_eq!(ticks((0.0, 0.3), 3, true), ["0", "0.1", "0.2", "0.3"]);
+    assert_eq!(ticks((0.0, 8.0), 8, true).len(), 9);
+    assert_eq!(ticks((-1.0, 1.0), 4, true), ["−1.0", "−0.5", "0", "0.5", "1.0"]);
+    assert_eq!(ticks((0.0, 12_000.0), 2, false), ["0", "10,000"]);
+    assert_eq!(ticks((90.0, 100.0), 2, true), ["90", "95", "100"]);
+    assert_eq!(ticks((0.0, 3e-6), 3, true), ["0", "1e−6", "2e−6", "3e−6"]);
+}
+
+#[test]
+fn an_axis_has_a_few_ticks_whatever_the_range() {
+    let values = [-1e299, -3.0, -1e-300, 0.0, 1e-300, 1e-9, 0.1, 1.0, 7.3, 1e6, 1e6 + 1e-5, 1e299];
+    for low in values {
+        for high in values.into_iter().filter(|&high| high >= low) {
+            for whole in [false, true] {
+                let scale = Scale::new((low, high), 8, whole).onto(0.0, 100.0);
+                let ticks = scale.ticks();
+                assert!((2..=12).contains(&ticks.len()), "{low}–{high}: {ticks:?}");
+                for (value, _) in &ticks {
+                    assert!((-0.01..=100.01).contains(&scale.pixel(*value)), "{low}–{high}");
+                }
+                for value in [low, high] {
+                    assert!((-0.01..=100.01).contains(&scale.pixel(value)), "{low}–{high}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_are_shown_as_people_write_them() {
+    for (value, text) in [
+        (0.0, "0"),
+        (460.0, "460"),
+        (461.26, "461.3"),
+        (999.96, "1,000"),
+        (1_234.5, "1,234"),
+        (12_345_678.0, "12,345,678"),
+        (-0.5, "−0.5"),
+        (1.0 / 3.0, "0.3333"),
+        (1.5e-7, "1.500e−7"),
+        (f64::NAN, "–"),
+        (f64::INFINITY, "∞"),
+    ] {
+        assert_eq!(number::rounded(value), text);
+    }
+    assert_eq!(number::range(391.0, 529.0, "s"), "391 – 529\u{a0}s");
+    assert_eq!(number::range(f64::NEG_INFINITY, 1.0, ""), "≤ 1");
+    assert_eq!(number::range(0.5, f64::INFINITY, "%"), "≥ 0.5\u{a0}%");
+    assert_eq!(number::range(3.0, 3.0, ""), "3");
+}
+
+#[test]
+fn a_plot_has_a_line_a_marker_and_a_bar_where_they_belong() {
+    let text = checked_svg(&small().figures[0]);
+    // One more of each in the legend.
+    assert_eq!(count(&text, "class=\"line\""), 2);
+    assert_eq!(count(&text, "<circle"), 3);
+    assert_eq!(count(&text, "class=\"bar\""), 1);
+    assert!(text.contains("R(10): 460 at 2, ± 12.25"), "{text}");
+}
+
+#[test]
+fn texts_cannot_break_the_plot_nor_the_page() {
+    let evil = "</text><script>\"&'\u{0}\u{1b}";
+    let mut figure = figure(vec![series(evil, &[(0.0, 1.0, 0.1)])]);
+    (figure.title, figure.x_label, figure.y_label) = (evil.into(), evil.into(), evil.into());
+    assert!(!checked_svg(&figure).contains("<script"));
+    figure.caption = evil.to_owned();
+    let mut report = report(vec![figure], vec![row(1.0, 0.0, 2.0)]);
+    (report.title, report.intro) = (evil.into(), evil.into());
+    (report.rows[0].what, report.rows[0].figure) = (evil.into(), evil.into());
+    report.settings.push((evil.into(), evil.into()));
+    let page = html::page(&report);
+    assert!(!page.contains("<script") && page.contains("&lt;script&gt;"));
+}
+
+#[test]
+fn curves_without_points_or_with_one_are_drawn() {
+    for curves in [
+        vec![],
+        vec![series("none", &[])],
+        vec![series("one", &[(5.0, 7.0, 0.0)])],
+        vec![series("zero", &[(0.0, 0.0, 0.0)]), series("none", &[])],
+        vec![series("flat", &[(1.0, 3.0, 0.0), (2.0, 3.0, 0.0)])],
+    ] {
+        checked_svg(&figure(curves));
+    }
+    assert!(checked_svg(&figure(vec![])).contains("no data"));
+}
+
+#[test]
+fn points_that_are_no_numbers_leave_a_gap() {
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    let points =
+        [(0.0, 1.0, nan), (1.0, 2.0, inf), (2.0, nan, 1.0), (3.0, 4.0, -1.0), (inf, 1.0, 0.0)];
+    let text = checked_svg(&figure(vec![series("gaps", &points)]));
+    // Two parts of a curve of three points, and no bar of unknown length.
+    let path = text.split("class=\"line\" d=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert_eq!((count(path, "M"), count(path, "L")), (2, 1), "{path}");
+    assert_eq!(count(&text, "class=\"bar\""), 0);
+    checked_svg(&figure(vec![series("none", &[(nan, nan, nan), (1e308, -1e308, 1e308)])]));
+}
+
+#[test]
+fn dozens_of_curves_look_different_and_have_room() {
+    let curves: Vec<Series> =
+        (0..40).map(|i| series(&format!("curve {i}"), &[(0.0, f64::from(i), 0.0)])).collect();
+    let text = checked_svg(&figure(curves));
+    let document = roxmltree::Document::parse(&text).unwrap();
+    let looks: std::collections::BTreeSet<_> = document
+        .descendants()
+        .filter(|element| element.attribute("class") == Some("line"))
+        .map(|line| {
+            let class = line.parent().unwrap().attribute("class");
+            (class, line.attribute("stroke-dasharray"))
+        })
+        .collect();
+    assert_eq!(looks.len(), 40);
+    let height: f64 = document.root_element().attribute("height").unwrap().parse().unwrap();
+    assert!(height > 40.0 * 22.0);
+}
+
+#[test]
+fn the_page_marks_misses_and_leads_to_figures() {
+    let page = written(&small(), "report.html");
+    assert_eq!(count(&page, "<tr class=\"miss\">"), 1);
+    assert!(page.contains("1 of 2 within tolerance") && page.contains("1 missed"));
+    assert!(page.contains("href=\"#figure-3\"") && page.contains("id=\"figure-3\""));
+    assert!(page.contains("<p>First.</p>\n<p>Second.</p>"));
+    assert!(page.contains("A &lt;choice&gt;") && page.contains("a &amp; b"));
+    let links: Vec<&str> = page.split("href=\"").skip(1).collect();
+    assert!(links.iter().all(|link| link.starts_with(['#', 'f'])), "nothing else is needed");
+}
+
+#[test]
+fn what_cannot_be_written_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let error = small().write(&file.join("dir")).unwrap_err();
+    assert!(matches!(&error, OutputError::Directory { path, .. } if *path == file.join("dir")));
+    std::fs::create_dir(dir.path().join("table.csv")).unwrap();
+    let error = small().write(dir.path()).unwrap_err();
+    assert!(error.to_string().contains("table.csv"), "{error}");
+}
+
+#[test]
+fn a_directory_is_found_ready_and_left_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("mine"), "").unwrap();
+    prepare(dir.path()).unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
