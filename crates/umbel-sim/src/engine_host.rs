@@ -138,7 +138,7 @@ impl Pacing {
 /// and groups.
 ///
 /// The session with another host is the [`SessionId`] of that host's node number. Channels are
-/// those of [`channel`](crate::channel), hosts those of [`address_of`].
+/// those of [`channel`], hosts those of [`address_of`].
 pub struct EngineHost<E: Engine, A> {
     engine: E,
     application: A,
