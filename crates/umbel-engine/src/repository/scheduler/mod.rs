@@ -1,11 +1,12 @@
 //! Which item is sent next.
 //!
 //! The server knows what each client still wants. A [`Scheduler`] ranks the wanted items by one
-//! of five rules and keeps the ranking up to date as requests come and go, so that a choice does
+//! of six rules and keeps the ranking up to date as requests come and go, so that a choice does
 //! not look at all of them. R is the number of clients that want an item.
 //!
 //! | kind | sends first the item with | from |
 //! |---|---|---|
+//! | `gain` | the greatest gain for each packet of a burst: over the clients that it satisfies, the square of the item's share in what the client still waits for | [Repository §2.2, §6.3.2], extended |
 //! | `rq` | the greatest R/Q, Q being the smallest outstanding request of a client that wants it | [Repository §2.2] |
 //! | `rq-fill` | the greatest R/(Q/fill), fill being the share of packets that the client receives | [Repository §6.3.2] |
 //! | `rxw` | the greatest R × waiting time of its oldest request | Aksoy and Franklin, 1998 |
@@ -15,6 +16,8 @@
 //! A client's outstanding request is the sum of what it lacks of all items that it wants, in
 //! symbols. Ties go to the smallest item id.
 
+mod burst;
+mod gain;
 mod heap;
 mod nearest;
 mod requests;
@@ -26,12 +29,14 @@ mod waiting;
 pub use self::score::Score;
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
 use umbel_wire::Toi;
 
+use self::burst::Burst;
+use self::gain::GainIndex;
 use self::heap::Ranking;
 use self::nearest::NearestIndex;
 use self::requests::{FILL_UNIT, Requests};
@@ -41,8 +46,10 @@ use crate::{Instant, SessionId};
 /// The rule by which items are ranked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SchedulerKind {
-    /// Requests over the smallest outstanding request, R/Q [Repository §2.2].
+    /// The greatest gain for each packet.
     #[default]
+    Gain,
+    /// Requests over the smallest outstanding request, R/Q [Repository §2.2].
     Rq,
     /// R/(Q/fill): as R/Q, with the time that a lossy client needs [Repository §6.3.2].
     RqFill,
@@ -56,7 +63,8 @@ pub enum SchedulerKind {
 
 impl SchedulerKind {
     /// All kinds, in the order of their declaration.
-    pub const ALL: [SchedulerKind; 5] = [
+    pub const ALL: [SchedulerKind; 6] = [
+        SchedulerKind::Gain,
         SchedulerKind::Rq,
         SchedulerKind::RqFill,
         SchedulerKind::Rxw,
@@ -67,6 +75,7 @@ impl SchedulerKind {
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
+            SchedulerKind::Gain => "gain",
             SchedulerKind::Rq => "rq",
             SchedulerKind::RqFill => "rq-fill",
             SchedulerKind::Rxw => "rxw",
@@ -82,9 +91,38 @@ impl fmt::Display for SchedulerKind {
     }
 }
 
+/// Whom a burst should satisfy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aim {
+    /// Those with whom it gains the most for its symbols.
+    Best,
+    /// Of these, only those who need at most a quarter more than the nearest: where symbols are
+    /// sent in the order of blocks, the nearest would have to wait for the others.
+    Nearest,
+    /// These and at least the client whose request is the oldest.
+    Oldest,
+}
+
+/// A client that a burst should satisfy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The client.
+    pub session: SessionId,
+    /// How many symbols of the item are to be sent until it is expected to have it.
+    pub reach: u64,
+    fill: u32,
+}
+
+impl Target {
+    /// How many symbols are to be sent until the client is expected to have so many.
+    pub fn reach_of(&self, symbols: u32) -> u64 {
+        burst::reach(symbols, self.fill)
+    }
+}
+
 /// A scheduler's name that is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no scheduler: choose rq, rq-fill, rxw, mrf or fcfs")]
+#[error("`{0}` is no scheduler: choose gain, rq, rq-fill, rxw, mrf or fcfs")]
 pub struct UnknownScheduler(pub String);
 
 impl FromStr for SchedulerKind {
@@ -99,6 +137,7 @@ impl FromStr for SchedulerKind {
 /// What makes a choice cheap, by kind. In all, items that are held are not chosen.
 #[derive(Clone, Debug)]
 enum Index {
+    Gain(Box<GainIndex>),
     Nearest(Box<NearestIndex>),
     Waiting(WaitingIndex),
     Popular(Ranking<(u32, Reverse<Toi>)>),
@@ -127,6 +166,7 @@ impl Scheduler {
     /// A scheduler without requests.
     pub fn new(kind: SchedulerKind) -> Scheduler {
         let index = match kind {
+            SchedulerKind::Gain => Index::Gain(Box::new(GainIndex::new())),
             SchedulerKind::Rq => Index::Nearest(Box::new(NearestIndex::new(false))),
             SchedulerKind::RqFill => Index::Nearest(Box::new(NearestIndex::new(true))),
             SchedulerKind::Rxw => Index::Waiting(WaitingIndex::new()),
@@ -155,6 +195,7 @@ impl Scheduler {
         let request = self.requests.add(now, slot, item, symbols(size), || held.contains(&item));
         let item = self.requests.request(request).item;
         match &mut self.index {
+            Index::Gain(index) => index.added(&self.requests, request),
             Index::Nearest(index) => index.added(&mut self.requests, slot, item),
             _ => self.update_item(item),
         }
@@ -163,10 +204,29 @@ impl Scheduler {
     /// What the client lacks of an item that it wants has changed; nothing happens if it does
     /// not want it. Sizes are read as by [`add`](Scheduler::add).
     pub fn resize(&mut self, client: SessionId, item: Toi, size: u64) {
+        if let Some(request) = self.find(client, item) {
+            self.resize_request(request, symbols(size));
+        }
+    }
+
+    /// Nothing of the item is to be sent to the client until [`add`](Scheduler::add) or
+    /// [`resize`](Scheduler::resize) says what it lacks: a transmission may have brought all. By
+    /// `gain` the client still waits for the item; by the other rules its request is taken out.
+    pub fn wait(&mut self, client: SessionId, item: Toi) {
         let Some(request) = self.find(client, item) else { return };
-        self.requests.resize(request, symbols(size));
-        if let Index::Nearest(index) = &mut self.index {
-            index.client_changed(&self.requests, self.requests.request(request).client);
+        match self.index {
+            Index::Gain(_) => self.resize_request(request, 0),
+            _ => self.remove_request(request),
+        }
+    }
+
+    fn resize_request(&mut self, request: u32, size: u32) {
+        self.requests.resize(request, size);
+        let client = self.requests.request(request).client;
+        match &mut self.index {
+            Index::Gain(index) => index.resized(&self.requests, request),
+            Index::Nearest(index) => index.client_changed(&self.requests, client),
+            _ => {}
         }
     }
 
@@ -180,8 +240,12 @@ impl Scheduler {
     fn remove_request(&mut self, request: u32) {
         let entry = self.requests.request(request);
         let (client, item) = (entry.client, entry.item);
+        if let Index::Gain(index) = &mut self.index {
+            index.removing(&self.requests, request);
+        }
         self.requests.remove(request);
         match &mut self.index {
+            Index::Gain(index) => index.removed(&self.requests, client, item),
             Index::Nearest(index) => index.removed(&mut self.requests, client, item),
             _ => self.update_item(item),
         }
@@ -193,7 +257,7 @@ impl Scheduler {
         let first = self.requests.of_item(item).next().filter(|_| !entry.held);
         let toi = Reverse(entry.toi);
         match &mut self.index {
-            Index::Nearest(_) => {}
+            Index::Gain(_) | Index::Nearest(_) => {}
             Index::Waiting(index) => index.update(&self.requests, item),
             Index::Popular(ranking) => {
                 ranking.set(item, first.map(|_| (entry.requesters, toi)));
@@ -224,8 +288,10 @@ impl Scheduler {
         let fill = (fill * f64::from(FILL_UNIT)).round().clamp(1.0, f64::from(FILL_UNIT)) as u32;
         let slot = self.requests.enter_client(client);
         self.requests.set_fill(slot, fill);
-        if let Index::Nearest(index) = &mut self.index {
-            index.client_changed(&self.requests, slot);
+        match &mut self.index {
+            Index::Gain(index) => index.client_changed(&self.requests, slot),
+            Index::Nearest(index) => index.client_changed(&self.requests, slot),
+            _ => {}
         }
     }
 
@@ -238,6 +304,7 @@ impl Scheduler {
         let Some(slot) = self.requests.item_slot(item) else { return };
         self.requests.set_held(slot, true);
         match &mut self.index {
+            Index::Gain(index) => index.hold_changed(&self.requests, slot),
             Index::Nearest(index) => index.held(slot),
             _ => self.update_item(slot),
         }
@@ -251,6 +318,7 @@ impl Scheduler {
         let Some(slot) = self.requests.item_slot(item) else { return };
         self.requests.set_held(slot, false);
         match &mut self.index {
+            Index::Gain(index) => index.hold_changed(&self.requests, slot),
             Index::Nearest(index) => index.unheld(&mut self.requests, slot),
             _ => self.update_item(slot),
         }
@@ -261,6 +329,7 @@ impl Scheduler {
     pub fn choose(&mut self, now: Instant) -> Option<Toi> {
         let now = self.advance(now);
         match &mut self.index {
+            Index::Gain(index) => index.choose(&self.requests),
             Index::Nearest(index) => index.choose(&mut self.requests),
             Index::Waiting(index) => index.choose(now),
             Index::Popular(ranking) => ranking.top().map(|((_, Reverse(toi)), _)| toi),
@@ -268,8 +337,46 @@ impl Scheduler {
         }
     }
 
-    /// The exact score of an item that somebody wants, held or not. For FCFS it is the age of the
-    /// oldest request, and times are in nanoseconds. O(R).
+    /// By `gain`, the item with the oldest request of those that could be chosen; a request counts
+    /// while its client has not got the item.
+    pub fn oldest(&self) -> Option<Toi> {
+        match &self.index {
+            Index::Gain(index) => index.oldest(),
+            _ => None,
+        }
+    }
+
+    /// Whom a burst of an item should satisfy, by the gain rule: clients that lack some of it, in
+    /// the order in which symbols of it would satisfy them. O(R log R).
+    pub fn targets(&self, item: Toi, aim: Aim) -> Vec<Target> {
+        let Some(slot) = self.requests.item_slot(item) else { return Vec::new() };
+        let mut oldest = None;
+        let mut steps = Vec::new();
+        for request in self.requests.of_item(slot).map(|r| self.requests.request(r)) {
+            if request.size > 0 {
+                let client = self.requests.client(request.client);
+                let reach = burst::reach(request.size, client.fill);
+                let target = Target { session: client.session, reach, fill: client.fill };
+                oldest.get_or_insert(reach);
+                steps.push((target, burst::gain(request.full, client.asked)));
+            }
+        }
+        steps.sort_unstable_by_key(|(target, _)| (target.reach, target.session));
+        let gains = steps.iter().map(|(target, gain)| (target.reach, *gain));
+        let best = Burst::best(gains, steps.len() as u32).map_or(0, |best| best.reach);
+        let nearest = steps.first().map_or(0, |(target, _)| target.reach);
+        let reach = match aim {
+            Aim::Best => best,
+            Aim::Nearest => best.min(nearest + nearest / 4),
+            Aim::Oldest => best.max(oldest.unwrap_or(0)),
+        };
+        let targets = steps.into_iter().map(|(target, _)| target);
+        targets.take_while(|target| target.reach <= reach).collect()
+    }
+
+    /// The exact score of an item that somebody wants, held or not; by `gain` only if something of
+    /// it is to be sent. For FCFS it is the age of the oldest request, and times are in
+    /// nanoseconds. O(R).
     pub fn score(&self, now: Instant, item: Toi) -> Option<Score> {
         let slot = self.requests.item_slot(item)?;
         let requesters = u128::from(self.requests.item(slot).requesters);
@@ -277,6 +384,7 @@ impl Scheduler {
         let since = self.requests.request(oldest).since;
         let age = u128::from(now.max(self.latest).as_nanos() - since.as_nanos());
         Some(match self.kind {
+            SchedulerKind::Gain => self.gain_score(slot)?,
             SchedulerKind::Rq | SchedulerKind::RqFill => {
                 let clients = self.requests.of_item(slot).map(|r| self.requests.request(r).client);
                 clients.map(|client| self.score_for(requesters, client)).max()?
@@ -285,6 +393,23 @@ impl Scheduler {
             SchedulerKind::Mrf => Score::new(requesters, 1),
             SchedulerKind::Fcfs => Score::new(age, 1),
         })
+    }
+
+    /// The gain over cost of the best burst, whose reaches are those of the classes in which the
+    /// index counts.
+    fn gain_score(&self, item: u32) -> Option<Score> {
+        let mut classes = BTreeMap::new();
+        let mut wanting = 0;
+        let requests = self.requests.of_item(item).map(|request| self.requests.request(request));
+        for request in requests.filter(|request| request.size > 0) {
+            let client = self.requests.client(request.client);
+            let class = burst::class(burst::reach(request.size, client.fill));
+            *classes.entry(class).or_insert(0) += burst::gain(request.full, client.asked);
+            wanting += 1;
+        }
+        let steps = classes.into_iter().map(|(class, gain)| (burst::upper(class), gain));
+        let best = Burst::best(steps, wanting)?;
+        Some(Score::new(best.gain.into(), best.cost.into()))
     }
 
     /// R over what this client has outstanding.

@@ -52,6 +52,8 @@ pub(super) struct Client {
     pub(super) session: SessionId,
     /// Q: outstanding symbols; no overflow, since 2³² requests have at most 2³² symbols each.
     pub(super) outstanding: u64,
+    /// What it has asked for: the full sizes of its requests, until it has the items.
+    pub(super) asked: u64,
     /// The share of packets that it receives, in millionths; at least 1.
     pub(super) fill: u32,
     /// Items in its list.
@@ -77,8 +79,10 @@ pub(super) struct Request {
     pub(super) since: Instant,
     pub(super) client: u32,
     pub(super) item: u32,
-    /// Outstanding symbols; at least 1.
+    /// Outstanding symbols; 0 while the client has not said what a transmission left missing.
     pub(super) size: u32,
+    /// The greatest number of symbols that were outstanding: what was asked for.
+    pub(super) full: u32,
     /// The R/Q index lowered its wish to the true R; unused otherwise.
     pub(super) lowered: bool,
     /// Neighbours in the lists of the item and of the client.
@@ -171,8 +175,15 @@ impl Requests {
         if let Some(slot) = self.client_slot(session) {
             return slot;
         }
-        let client =
-            Client { session, outstanding: 0, fill: FILL_UNIT, items: 0, first: NONE, last: NONE };
+        let client = Client {
+            session,
+            outstanding: 0,
+            asked: 0,
+            fill: FILL_UNIT,
+            items: 0,
+            first: NONE,
+            last: NONE,
+        };
         let slot = self.clients.insert(client);
         self.client_slots.insert(session.0, slot);
         slot
@@ -211,7 +222,8 @@ impl Requests {
         });
         let previous = [self.item(item).last, self.client(client).last];
         let next = [NONE; 2];
-        let request = Request { since, client, item, size, lowered: false, next, previous };
+        let request =
+            Request { since, client, item, size, full: size, lowered: false, next, previous };
         let slot = self.wanted.insert(request);
         self.wanted_slots.insert(request_key(client, toi), slot);
         for list in [BY_ITEM, BY_CLIENT] {
@@ -228,6 +240,7 @@ impl Requests {
         let entry = &mut self.clients.slots[client as usize];
         entry.items += 1;
         entry.outstanding += u64::from(size);
+        entry.asked += u64::from(size);
         entry.last = slot;
         if entry.first == NONE {
             entry.first = slot;
@@ -241,12 +254,14 @@ impl Requests {
         let client = &mut self.clients.slots[request.client as usize];
         client.outstanding = client.outstanding - u64::from(request.size) + u64::from(size);
         request.size = size;
+        client.asked += u64::from(size.saturating_sub(request.full));
+        request.full = request.full.max(size);
     }
 
     /// Takes a request out. Its item is forgotten with its last one; the slot of the item can
     /// be read until the next request is added.
     pub(super) fn remove(&mut self, slot: u32) {
-        let Request { client, item, size, next, previous, .. } = *self.request(slot);
+        let Request { client, item, size, full, next, previous, .. } = *self.request(slot);
         let toi = self.item(item).toi;
         for list in [BY_ITEM, BY_CLIENT] {
             if previous[list] != NONE {
@@ -259,6 +274,7 @@ impl Requests {
         let entry = &mut self.clients.slots[client as usize];
         entry.items -= 1;
         entry.outstanding -= u64::from(size);
+        entry.asked -= u64::from(full);
         if entry.first == slot {
             entry.first = next[BY_CLIENT];
         }
@@ -289,6 +305,11 @@ impl Requests {
     /// The request after this one in the list of its item.
     pub(super) fn next_of_item(&self, slot: u32) -> Option<u32> {
         Some(self.request(slot).next[BY_ITEM]).filter(|&next| next != NONE)
+    }
+
+    /// The request after this one in the list of its client.
+    pub(super) fn next_of_client(&self, slot: u32) -> u32 {
+        self.request(slot).next[BY_CLIENT]
     }
 
     /// The requests of a client, oldest first.

@@ -23,6 +23,11 @@ impl Score {
         self.numerator
     }
 
+    /// The nearest number with a floating point.
+    pub fn value(self) -> f64 {
+        self.numerator as f64 / self.denominator as f64
+    }
+
     /// The denominator in lowest terms; at least 1.
     pub const fn denominator(self) -> u128 {
         self.denominator
