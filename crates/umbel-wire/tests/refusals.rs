@@ -119,7 +119,7 @@ fn patterns_are_limited_in_length_and_number() {
 
 #[test]
 fn lists_of_items_are_limited() {
-    let done = |count| ClientMessage::Done { tois: vec![Toi(1); count] };
+    let done = |count| ClientMessage::Done { tois: vec![Toi(1); count], received: 0, lost: 0 };
     accepted_from_client(&done(limits::TOIS));
     refused_from_client(&done(limits::TOIS + 1), "too many items");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use umbel_wire::{Channel, Tsi};
 
-use super::policy::{Expansion, Policy, Retransmit};
+use super::policy::{Expansion, HandSet, Policy, Retransmit};
 use super::scheduler::SchedulerKind;
 use crate::units::Rate;
 
@@ -85,6 +85,9 @@ pub struct SourceConfig {
     /// Rescheduled items are sent whole (as in the paper) rather than only what is missing, and
     /// count so in what a client has outstanding. Default false.
     pub reschedule_whole: bool,
+    /// The share of packets that `auto` sends for the oldest request, 0 to 1, which bounds how long
+    /// a client can wait. Default 1/16.
+    pub oldest_share: f64,
     /// Most items that one client may have outstanding. Default 4,000,000.
     pub max_items_per_client: usize,
     /// Loss estimates above this do not raise FEC(f·loss): such a client is served by later
@@ -101,12 +104,12 @@ impl SourceConfig {
             channel,
             rate,
             packet_len: 1400,
-            policy: Policy {
+            policy: Policy::HandSet(HandSet {
                 fec: Expansion { times_loss: 1.0, ..Expansion::default() },
                 retransmit: Retransmit::Always,
                 notify: true,
                 exact: false,
-            },
+            }),
             scheduler: SchedulerKind::Rq,
             token: None,
             lookahead: Duration::from_millis(10),
@@ -128,6 +131,7 @@ impl SourceConfig {
             open_repairs: false,
             expand_repairs: true,
             reschedule_whole: false,
+            oldest_share: 1.0 / 16.0,
             max_items_per_client: 4_000_000,
             loss_cap: 0.5,
         }

@@ -1,7 +1,8 @@
 //! How the data channel is made reliable: forward error correction, retransmission,
-//! notification, in the paper's notation [Repository §3].
+//! notification, set by hand in the paper's notation [Repository §3], or all of it left to the
+//! server.
 //!
-//! A policy is read and written as `FEC(0.1)+R(10)`, `FEC(0.01R)+R(0)+notify`,
+//! A policy is read and written as `auto`, or as `FEC(0.1)+R(10)`, `FEC(0.01R)+R(0)+notify`,
 //! `FEC(1loss+0.05)+R(inf)`, `R(∞)` or `R(0)+no-ecc`. The order of the parts is free; without
 //! `FEC` nothing is added, without `R` every NAK is answered by a retransmission.
 
@@ -53,9 +54,36 @@ pub enum Retransmit {
     Always,
 }
 
-/// The reliability policy of the data channel [Repository §3]. The default is `FEC(0)+R(inf)`.
+/// The reliability policy of the data channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Policy {
+pub enum Policy {
+    /// `auto`: each transmission has as many symbols as bring the most clients nearest to their
+    /// end for each packet, by what their NAKs tell of their losses; see
+    /// `docs/papers/repository.md`. Late clients are told of what runs.
+    #[default]
+    Auto,
+    /// One of the paper's schemes.
+    HandSet(HandSet),
+}
+
+impl Policy {
+    /// Whether clients that come late hear of transmissions that are running.
+    pub fn notifies(&self) -> bool {
+        match self {
+            Policy::Auto => true,
+            Policy::HandSet(scheme) => scheme.notify,
+        }
+    }
+
+    /// Whether the packets that were lost are sent again instead of error-correcting ones.
+    pub fn is_exact(&self) -> bool {
+        matches!(self, Policy::HandSet(HandSet { exact: true, .. }))
+    }
+}
+
+/// A scheme of the paper with its parameters [Repository §3]. The default is `FEC(0)+R(inf)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HandSet {
     /// Forward error correction, `FEC(…)`.
     pub fec: Expansion,
     /// Retransmission, `R(…)`.
@@ -73,7 +101,8 @@ pub struct Policy {
 pub enum PolicyError {
     /// A part that is none of those known.
     #[error(
-        "`{0}` is no part of a policy: write FEC(0.1), R(10), R(inf), notify or no-ecc, joined by +"
+        "`{0}` is no part of a policy: write auto alone, or FEC(0.1), R(10), R(inf), notify or \
+         no-ecc, joined by +"
     )]
     Part(String),
     /// A term of `FEC` that is none of those known.
@@ -93,7 +122,7 @@ pub enum PolicyError {
     ExactFec,
 }
 
-impl Policy {
+impl HandSet {
     /// The expansion factor for an item that `requests` clients want, the worst of which loses
     /// the share `max_loss`, 0 to 1, of its packets.
     pub fn expansion(&self, requests: u32, max_loss: f64) -> f64 {
@@ -101,7 +130,7 @@ impl Policy {
     }
 
     /// How many packets are sent for `d` data packets: ⌈(1 + f)·d⌉ with f the
-    /// [`expansion`](Policy::expansion), where floating point may err by 10⁻⁹ without a packet
+    /// [`expansion`](HandSet::expansion), where floating point may err by 10⁻⁹ without a packet
     /// more [Repository §3.1]. Never below `d`; the caller caps it by what the code can make.
     pub fn packets(&self, d: u32, requests: u32, max_loss: f64) -> u32 {
         let extra = self.expansion(requests, max_loss) * f64::from(d);
@@ -200,7 +229,33 @@ fn read_retransmit(text: &str) -> Result<Retransmit, PolicyError> {
 }
 
 impl fmt::Display for Policy {
-    /// As [`Policy::from_str`] reads it, FEC and R always written.
+    /// As [`Policy::from_str`] reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Policy::Auto => f.write_str("auto"),
+            Policy::HandSet(scheme) => scheme.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Policy {
+    type Err = PolicyError;
+
+    /// Reads `auto` or the paper's notation, upper or lower case.
+    ///
+    /// # Errors
+    ///
+    /// As [`HandSet::from_str`].
+    fn from_str(text: &str) -> Result<Policy, PolicyError> {
+        if text.trim().eq_ignore_ascii_case("auto") {
+            return Ok(Policy::Auto);
+        }
+        text.parse().map(Policy::HandSet)
+    }
+}
+
+impl fmt::Display for HandSet {
+    /// As [`HandSet::from_str`] reads it, FEC and R always written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FEC({})+{}", self.fec, self.retransmit)?;
         if self.notify {
@@ -213,7 +268,7 @@ impl fmt::Display for Policy {
     }
 }
 
-impl FromStr for Policy {
+impl FromStr for HandSet {
     type Err = PolicyError;
 
     /// Reads the paper's notation, in any order, upper or lower case.
@@ -222,9 +277,9 @@ impl FromStr for Policy {
     ///
     /// The first part that cannot be read, one that stands twice, or error correction together
     /// with `no-ecc`.
-    fn from_str(text: &str) -> Result<Policy, PolicyError> {
+    fn from_str(text: &str) -> Result<HandSet, PolicyError> {
         let (mut fec, mut retransmit) = (None, None);
-        let mut policy = Policy::default();
+        let mut policy = HandSet::default();
         for part in split_parts(text) {
             let lower = part.to_lowercase();
             if let Some(inside) = argument(&lower, "fec") {
@@ -274,8 +329,19 @@ fn put_once<T>(slot: &mut Option<T>, value: T, name: &'static str) -> Result<(),
 mod tests {
     use super::*;
 
-    fn policy(text: &str) -> Policy {
+    fn policy(text: &str) -> HandSet {
         text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn auto_stands_alone() {
+        for text in ["auto", "AUTO", " Auto "] {
+            assert_eq!(text.parse(), Ok(Policy::Auto));
+        }
+        assert_eq!(Policy::default().to_string(), "auto");
+        assert_eq!("R(0)".parse(), Ok(Policy::HandSet(policy("R(0)"))));
+        let part = PolicyError::Part("auto".to_owned());
+        assert_eq!("auto+R(0)".parse::<Policy>(), Err(part));
     }
 
     #[test]
@@ -295,7 +361,7 @@ mod tests {
         let both = Expansion { times_loss: 1.0, fixed: 0.05, ..Expansion::NONE };
         assert_eq!(policy("FEC(1.0loss+0.05)").fec, both);
         assert_eq!(policy("FEC(maxloss+0.05)").fec, both);
-        assert_eq!(policy("R(∞)"), Policy::default());
+        assert_eq!(policy("R(∞)"), HandSet::default());
         assert!(policy("no-ecc").exact && policy("R(0)+no ECC").exact);
     }
 
@@ -311,6 +377,7 @@ mod tests {
             "FEC(0)+R(0)+no-ecc",
         ] {
             assert_eq!(policy(text).to_string(), text);
+            assert_eq!(Policy::HandSet(policy(text)).to_string(), text);
         }
     }
 

@@ -250,7 +250,7 @@ impl Point {
             network.link(backbone, client, lossy(arrival.loss), LinkSpec::default())?;
             clients.push(client);
         }
-        let scheme = if self.policy().exact { Scheme::NoCode } else { Scheme::ReedSolomon };
+        let scheme = if self.policy().is_exact() { Scheme::NoCode } else { Scheme::ReedSolomon };
         let symbol_len = (PACKET_LEN - DataHeader::LEN) as u16;
         let catalog = Arc::new(Catalog::uniform(ITEMS, ITEM_PACKETS, symbol_len, scheme));
         let mut simulation = Simulation::new(network, seed);

@@ -343,7 +343,7 @@ impl RepositoryEntry {
     fn cut(&self, config: &SourceConfig) -> Cut {
         Cut {
             scheme: match self.code {
-                _ if config.policy.exact => Scheme::NoCode,
+                _ if config.policy.is_exact() => Scheme::NoCode,
                 Some(CodeEntry::NoCode) => Scheme::NoCode,
                 Some(CodeEntry::RaptorQ) => Scheme::RaptorQ,
                 Some(CodeEntry::ReedSolomon) | None => Scheme::ReedSolomon,

@@ -82,13 +82,14 @@ impl ClientMessage {
                     frame.number(field::OVERRUN, *overrun);
                 }
             }
-            ClientMessage::Done { tois } | ClientMessage::Cancel { tois } => {
-                frame.field(field::TOIS, |out| {
-                    for toi in tois {
-                        put_varint(out, u64::from(toi.0));
-                    }
-                });
+            ClientMessage::Done { tois, received, lost } => {
+                emit_tois(frame, tois);
+                if (*received, *lost) != (0, 0) {
+                    frame.number(field::RECEIVED, *received);
+                    frame.number(field::LOST, *lost);
+                }
             }
+            ClientMessage::Cancel { tois } => emit_tois(frame, tois),
             ClientMessage::Digests { toi } => frame.number(field::TOI, toi.0),
             ClientMessage::Probe { probe, channel, packets, packet_len, rate_bits_per_s } => {
                 frame.number(field::PROBE, *probe);
@@ -129,7 +130,11 @@ impl ClientMessage {
                 lost: fields.number(field::LOST)?,
                 overrun: fields.optional_number(field::OVERRUN)?.unwrap_or(0),
             },
-            DONE => ClientMessage::Done { tois: read_tois(fields)? },
+            DONE => ClientMessage::Done {
+                tois: read_tois(fields)?,
+                received: fields.optional_number(field::RECEIVED)?.unwrap_or(0),
+                lost: fields.optional_number(field::LOST)?.unwrap_or(0),
+            },
             CANCEL => ClientMessage::Cancel { tois: read_tois(fields)? },
             UNICAST => ClientMessage::Unicast { toi: read_toi(fields)?, need: read_need(fields)? },
             DIGESTS => ClientMessage::Digests { toi: read_toi(fields)? },
@@ -144,6 +149,14 @@ fn emit_query(frame: &mut Frame<'_>, query: u32, patterns: &[String]) {
     for pattern in patterns {
         frame.string(field::PATTERN, pattern);
     }
+}
+
+fn emit_tois(frame: &mut Frame<'_>, tois: &[Toi]) {
+    frame.field(field::TOIS, |out| {
+        for toi in tois {
+            put_varint(out, u64::from(toi.0));
+        }
+    });
 }
 
 fn read_patterns(fields: &mut Fields<'_>) -> Result<Vec<String>, ParseError> {

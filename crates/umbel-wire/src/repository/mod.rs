@@ -157,6 +157,10 @@ pub enum ClientMessage {
     Done {
         /// The items.
         tois: Vec<Toi>,
+        /// Data packets that came of transmissions of which no NAK told, since the last `Done`.
+        received: u32,
+        /// Data packets of these transmissions that did not come.
+        lost: u32,
     },
     /// The client no longer wants these items.
     Cancel {

@@ -181,7 +181,11 @@ pub fn client_messages() -> impl Strategy<Value = ClientMessage> {
                 overrun
             }
         ),
-        toi_lists().prop_map(|tois| M::Done { tois }),
+        (toi_lists(), any::<[u32; 2]>()).prop_map(|(tois, [received, lost])| M::Done {
+            tois,
+            received,
+            lost
+        }),
         toi_lists().prop_map(|tois| M::Cancel { tois }),
         (tois(), needs()).prop_map(|(toi, need)| M::Unicast { toi, need }),
         tois().prop_map(|toi| M::Digests { toi }),

@@ -93,7 +93,7 @@ fn client_messages() -> Vec<(&'static str, Vec<u8>)> {
             "nak",
             M::Nak { transmission: 9, toi, need: symbols, received: 1000, lost: 10, overrun: 3 },
         ),
-        ("done", M::Done { tois: tois.clone() }),
+        ("done", M::Done { tois: tois.clone(), received: 120, lost: 7 }),
         ("cancel", M::Cancel { tois }),
         ("unicast", M::Unicast { toi, need: exact }),
         ("digests", M::Digests { toi }),

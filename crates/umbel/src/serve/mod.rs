@@ -119,7 +119,7 @@ impl ServeOptions {
             anyhow::bail!("--mtu {} is too small: give at least {MIN_MTU}", self.mtu);
         }
         let symbol_len = self.packet_len().saturating_sub(header) & !7;
-        let exact = self.policy.as_ref().is_some_and(|policy| policy.exact);
+        let exact = self.policy.as_ref().is_some_and(Policy::is_exact);
         Ok(RepositoryOptions {
             scheme: if exact { Scheme::NoCode } else { self.scheme },
             symbol_len,

@@ -37,6 +37,22 @@ pub(super) struct Listening {
     received: u32,
     /// Number of the first packet that was heard, and of the highest.
     heard: Option<(u32, u32)>,
+    /// The server was told how much of it came.
+    told: bool,
+}
+
+/// Packets that came, and that did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reception {
+    pub(super) received: u32,
+    pub(super) lost: u32,
+}
+
+impl Reception {
+    fn add(&mut self, other: Reception) {
+        self.received = self.received.saturating_add(other.received);
+        self.lost = self.lost.saturating_add(other.lost);
+    }
 }
 
 impl Listening {
@@ -48,6 +64,18 @@ impl Listening {
             None => self.packets,
         };
         (self.packets.saturating_sub(first)).saturating_sub(self.received)
+    }
+
+    /// What has not been told. Only what is before the last packet that came counts as lost: the
+    /// transmission may be cut short where nobody needs the rest.
+    fn reception(&self) -> Reception {
+        let Some((first, highest)) = self.heard.filter(|_| !self.told) else {
+            return Reception::default();
+        };
+        let first = if self.from_start { 0 } else { first };
+        let sent = u64::from(highest - first) + 1;
+        let lost = u32::try_from(sent.saturating_sub(self.received.into())).unwrap_or(u32::MAX);
+        Reception { received: self.received, lost }
     }
 }
 
@@ -100,6 +128,7 @@ impl<K: SymbolSink> Receiver<K> {
                 from_start: self.joined,
                 received: 0,
                 heard: None,
+                told: false,
             };
             let number = self.unwrap_transmission(announcement.transmission);
             self.listening.entry(number).or_insert(listening);
@@ -146,9 +175,9 @@ impl<K: SymbolSink> Receiver<K> {
         let Some(listening) = self.listening.remove(&number) else { return };
         self.stats.lost += u64::from(listening.lost());
         self.interest_until = self.interest_until.max(now + self.config.linger);
-        let Some(item) = self.items.get(&listening.toi) else { return };
-        if item.need(listening.blocks.clone()).is_empty() {
-            return;
+        let item = self.items.get(&listening.toi);
+        if item.is_none_or(|item| item.need(listening.blocks.clone()).is_empty()) {
+            return self.untold.add(listening.reception());
         }
         let spread = listening.nak_spread.as_nanos() as u64;
         let delay = if spread == 0 { 0 } else { self.random.next_u64() % spread };
@@ -157,16 +186,31 @@ impl<K: SymbolSink> Receiver<K> {
         self.naks.insert((due, number), listening);
     }
 
+    /// What came and what did not of transmissions of which no NAK tells, so far.
+    pub(super) fn take_reception(&mut self) -> Reception {
+        for listening in self.listening.values_mut() {
+            if !self.items.contains_key(&listening.toi) {
+                self.untold.add(listening.reception());
+                listening.told = true;
+            }
+        }
+        std::mem::take(&mut self.untold)
+    }
+
     pub(super) fn send_due_naks(&mut self, now: Instant) {
         while let Some((&(due, number), _)) = self.naks.first_key_value() {
             if due > now {
                 break;
             }
             let Some(listening) = self.naks.remove(&(due, number)) else { break };
-            let Some(item) = self.items.get_mut(&listening.toi) else { continue };
+            let Some(item) = self.items.get_mut(&listening.toi) else {
+                self.untold.add(listening.reception());
+                continue;
+            };
             item.last_heard = now;
             let need = item.need(listening.blocks.clone());
             if self.way != Way::Multicast || need.is_empty() {
+                self.untold.add(listening.reception());
                 continue;
             }
             self.stats.naks += 1;

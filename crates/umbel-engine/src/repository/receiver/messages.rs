@@ -8,6 +8,7 @@ use umbel_wire::repository::{ClientMessage, Need, ServerMessage};
 use umbel_wire::{Channel, Oti, Toi, Tsi};
 
 use super::item::{Held, Item};
+use super::listening::Reception;
 use super::{Receiver, ReceiverCommand, ReceiverCommandError, ReceiverEvent, Way};
 use crate::repository::drops::DropReason;
 use crate::symbols::SymbolSink;
@@ -160,6 +161,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.naks.clear();
         self.outbox.clear();
         self.done.clear();
+        self.untold = Reception::default();
         self.way = Way::Multicast;
         self.silent_since = None;
         self.probing = false;

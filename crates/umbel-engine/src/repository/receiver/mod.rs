@@ -34,7 +34,7 @@ use umbel_wire::{Channel, Digest, Oti, Toi, Tsi};
 
 pub use self::item::Held;
 use self::item::{Item, Taken};
-use self::listening::Listening;
+use self::listening::{Listening, Reception};
 use super::config::ReceiverConfig;
 use super::drops::{DropReason, Drops};
 use crate::symbols::{BlockId, SymbolSink};
@@ -293,6 +293,8 @@ pub struct Receiver<K> {
     joined: bool,
     interest_until: Instant,
     overrun: Overrun,
+    /// Of transmissions that ended without a NAK.
+    untold: Reception,
     next_ask_again: Option<Instant>,
     memberships: VecDeque<Membership>,
     outbox: VecDeque<ClientMessage>,
@@ -325,6 +327,7 @@ impl<K: SymbolSink> Receiver<K> {
             joined: false,
             interest_until: Instant::EPOCH,
             overrun: Overrun::default(),
+            untold: Reception::default(),
             next_ask_again: None,
             memberships: VecDeque::new(),
             outbox: VecDeque::new(),
@@ -458,7 +461,8 @@ impl<K: SymbolSink> Receiver<K> {
             return None;
         }
         let most = self.done.len().min(4096);
-        Some(ClientMessage::Done { tois: self.done.drain(..most).collect() })
+        let Reception { received, lost } = self.take_reception();
+        Some(ClientMessage::Done { tois: self.done.drain(..most).collect(), received, lost })
     }
 }
 

@@ -5,20 +5,14 @@ use std::collections::BTreeSet;
 use umbel_wire::Toi;
 use umbel_wire::repository::Need;
 
+use super::loss::Loss;
 use super::transmission::Repair;
 use super::{Source, SourceEvent};
 use crate::repository::drops::DropReason;
 use crate::repository::missing::Missing;
+use crate::repository::policy::Policy;
 use crate::symbols::SymbolSource;
 use crate::{Instant, SessionId};
-
-/// Weight of a new sample in a client's loss estimate.
-const LOSS_GAIN: f64 = 0.25;
-/// By how much a loss estimate falls with a transmission that is not complained of: clients that
-/// error correction saves from a NAK do not tell their loss.
-const LOSS_DECAY: f64 = 0.1;
-/// A transmission of fewer packets says less about loss.
-const TELLING_PACKETS: f64 = 256.0;
 
 impl<S: SymbolSource> Source<S> {
     /// A client says what a transmission left missing [Repository §3.2.3].
@@ -50,8 +44,14 @@ impl<S: SymbolSource> Source<S> {
         let gather_until = ended.map(|ended| ended.gather_until);
         if symbols > 0 {
             let joins = self.config.join_repairs && self.repairs.contains_key(&toi);
-            let honoured = self.config.policy.accepts(symbols) || joins;
+            let honoured = match self.config.policy {
+                Policy::Auto => false,
+                Policy::HandSet(policy) => policy.accepts(symbols) || joins,
+            };
             match gather_until {
+                Some(due) if self.config.policy == Policy::Auto => {
+                    self.gathering.add(toi, session, &missing, due);
+                }
                 Some(due) if honoured => {
                     let repair = self.repairs.entry(toi).or_insert_with(|| Repair {
                         missing: Missing::default(),
@@ -80,11 +80,14 @@ impl<S: SymbolSource> Source<S> {
             ended.unanswered.remove(&session);
             waiting |= !ended.unanswered.is_empty() && ended.gather_until > now;
         }
-        if !waiting
-            && !self.config.gather_fully
-            && let Some(repair) = self.repairs.get_mut(&toi)
-        {
+        if waiting || self.config.gather_fully {
+            return;
+        }
+        if let Some(repair) = self.repairs.get_mut(&toi) {
             repair.due = repair.due.min(now);
+        }
+        for (session, missing) in self.gathering.take(toi).unwrap_or_default() {
+            self.lack(now, session, toi, &missing);
         }
     }
 
@@ -100,39 +103,31 @@ impl<S: SymbolSource> Source<S> {
         }
     }
 
-    /// Estimates a client's loss from what it tells in its NAKs [Repository §3.1].
-    fn note_loss(&mut self, session: SessionId, received: u32, lost: u32) {
-        let Some(client) = self.clients.get_mut(&session) else { return };
-        if client.loss_is_known {
-            return;
-        }
-        let total = u64::from(received) + u64::from(lost);
-        if total == 0 {
-            return;
-        }
-        let sample = f64::from(lost) / total as f64;
-        let gain = LOSS_GAIN * (total as f64 / TELLING_PACKETS).min(1.0);
-        client.loss += gain * (sample - client.loss);
-        self.scheduler.set_fill(session, 1.0 - client.loss);
+    /// Estimates a client's loss from what it tells [Repository §3.1].
+    pub(super) fn note_loss(&mut self, session: SessionId, received: u32, lost: u32) {
+        self.usual_loss.hear(received, lost);
+        self.change_loss(session, |loss| loss.hear(received, lost));
     }
 
-    /// The application knows a client's loss: NAKs no longer change it.
-    pub(super) fn know_loss(&mut self, session: SessionId, loss: f64) {
-        if let Some(client) = self.clients.get_mut(&session) {
-            client.loss = if loss.is_finite() { loss.clamp(0.0, 1.0) } else { 0.0 };
-            client.loss_is_known = true;
-            self.scheduler.set_fill(session, 1.0 - client.loss);
-        }
+    /// The application knows a client's loss: it is estimated no longer.
+    pub(super) fn know_loss(&mut self, session: SessionId, share: f64) {
+        self.change_loss(session, |loss| *loss = Loss::known(share));
     }
 
-    /// Lets the loss estimates of a transmission's clients fall; NAKs raise them again.
+    /// Lets the loss estimates of a transmission's clients fall; what they then lack raises them
+    /// again.
     pub(super) fn doubt_losses(&mut self, clients: &BTreeSet<SessionId>, packets: u32) {
-        let keep = 1.0 - LOSS_DECAY * (f64::from(packets) / TELLING_PACKETS).min(1.0);
-        for session in clients {
-            let client = self.clients.get_mut(session);
-            if let Some(client) = client.filter(|c| c.loss > 0.0 && !c.loss_is_known) {
-                client.loss *= keep;
-                self.scheduler.set_fill(*session, 1.0 - client.loss);
+        for &session in clients {
+            self.change_loss(session, |loss| loss.doubt(packets));
+        }
+    }
+
+    fn change_loss(&mut self, session: SessionId, change: impl FnOnce(&mut Loss)) {
+        if let Some(client) = self.clients.get_mut(&session) {
+            let before = client.loss;
+            change(&mut client.loss);
+            if client.loss != before {
+                self.scheduler.set_fill(session, 1.0 - client.loss.share());
             }
         }
     }

@@ -9,7 +9,8 @@ use umbel_wire::{Oti, Scheme};
 
 use crate::SessionId;
 use crate::repository::missing::{BlockNeed, Missing};
-use crate::repository::policy::Policy;
+use crate::repository::policy::HandSet;
+use crate::repository::scheduler::Target;
 
 /// One client's demand for an item.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +40,12 @@ pub(super) struct Item {
     pub(super) partition: Partition,
     pub(super) demands: BTreeMap<SessionId, Demand>,
     pub(super) pass: Option<Pass>,
-    /// For each block, the encoding symbol after the last one that was sent.
+    sent: Sent,
+}
+
+/// Which symbols were sent: for each block, the encoding symbol after the last one.
+#[derive(Debug, Default)]
+struct Sent {
     next_esi: Vec<u32>,
 }
 
@@ -54,7 +60,7 @@ struct BlockDemand {
 
 impl Item {
     pub(super) fn new(oti: Oti, partition: Partition) -> Item {
-        Item { oti, partition, demands: BTreeMap::new(), pass: None, next_esi: Vec::new() }
+        Item { oti, partition, demands: BTreeMap::new(), pass: None, sent: Sent::default() }
     }
 
     /// The first block from `from` on that some client lacks.
@@ -103,9 +109,10 @@ impl Item {
             }
         }
         if whole && wanted.symbols > 0 {
-            wanted = BlockDemand { symbols: k, fresh: self.sent(block) };
+            wanted = BlockDemand { symbols: k, fresh: self.sent.any(block) };
         }
-        self.plan_block(block, wanted, expand, plan)
+        let count = expand.symbols(wanted.symbols);
+        self.sent.plan_block(&self.partition, block, (wanted, count), plan)
     }
 
     /// Adds to `plan` the symbols that repair `missing` of this block.
@@ -123,22 +130,50 @@ impl Item {
             Some(need) => BlockDemand { symbols: need.symbols() as u32, fresh: true },
             None => BlockDemand { symbols: self.partition.block_symbols(block), fresh: false },
         };
-        self.plan_block(block, wanted, expand, plan)
+        let count = expand.symbols(wanted.symbols);
+        self.sent.plan_block(&self.partition, block, (wanted, count), plan)
     }
 
+    fn plan_exact_block(&mut self, block: u32, whole: bool, plan: &mut Vec<SymbolRun>) -> u32 {
+        let lacking: Vec<&Missing> = self.demands.values().map(|demand| &demand.missing).collect();
+        plan_exact_block(&self.partition, block, whole, &lacking, plan)
+    }
+
+    /// These clients and what they lack, to plan a burst for them.
+    pub(super) fn audience(&mut self, targets: &[Target]) -> Audience<'_> {
+        let lacking =
+            |target: &Target| Some((*target, &self.demands.get(&target.session)?.missing));
+        Audience {
+            targets: targets.iter().filter_map(lacking).collect(),
+            partition: &self.partition,
+            scheme: self.oti.scheme,
+            sent: &mut self.sent,
+        }
+    }
+}
+
+impl Sent {
+    fn any(&self, block: u32) -> bool {
+        self.next_esi.get(block as usize).is_some_and(|&next| next > 0)
+    }
+
+    /// Adds `count` symbols to `plan`, as far as the code can make them.
     fn plan_block(
         &mut self,
+        partition: &Partition,
         block: u32,
-        wanted: BlockDemand,
-        expand: &Expand<'_>,
+        (wanted, count): (BlockDemand, u32),
         plan: &mut Vec<SymbolRun>,
     ) -> u32 {
         if wanted.symbols == 0 {
             return 0;
         }
-        let pool = self.partition.max_encoding_symbols(block);
-        let count = expand.symbols(wanted.symbols).min(pool);
-        let next = self.next_esi_mut(block);
+        let pool = partition.max_encoding_symbols(block);
+        let count = count.min(pool);
+        if self.next_esi.is_empty() {
+            self.next_esi = vec![0; partition.blocks() as usize];
+        }
+        let next = &mut self.next_esi[block as usize];
         let mut first = if wanted.fresh { *next % pool } else { 0 };
         let mut left = count;
         while left > 0 {
@@ -154,35 +189,75 @@ impl Item {
         };
         count
     }
+}
 
-    fn plan_exact_block(&mut self, block: u32, whole: bool, plan: &mut Vec<SymbolRun>) -> u32 {
-        let mut union = Missing::default();
-        for demand in self.demands.values() {
-            let wanted = demand.missing.partial(block).is_some();
-            if demand.missing.is_whole(block) || (whole && wanted) {
-                let k = self.partition.block_symbols(block);
-                plan.push(SymbolRun { block, first_esi: 0, count: k });
-                return k;
-            }
-            if let Some(need) = demand.missing.partial(block) {
-                union.add(block, need);
-            }
+/// Adds to `plan` the symbols of a block that were lost, or all if one client lacks all.
+fn plan_exact_block(
+    partition: &Partition,
+    block: u32,
+    whole: bool,
+    lacking: &[&Missing],
+    plan: &mut Vec<SymbolRun>,
+) -> u32 {
+    let mut union = Missing::default();
+    for missing in lacking {
+        let wanted = missing.partial(block).is_some();
+        if missing.is_whole(block) || (whole && wanted) {
+            let k = partition.block_symbols(block);
+            plan.push(SymbolRun { block, first_esi: 0, count: k });
+            return k;
         }
-        match union.partial(block) {
-            Some(BlockNeed::Exact(ranges)) => push_ranges(block, ranges, plan),
-            _ => 0,
+        if let Some(need) = missing.partial(block) {
+            union.add(block, need);
         }
     }
+    match union.partial(block) {
+        Some(BlockNeed::Exact(ranges)) => push_ranges(block, ranges, plan),
+        _ => 0,
+    }
+}
 
-    fn sent(&self, block: u32) -> bool {
-        self.next_esi.get(block as usize).is_some_and(|&next| next > 0)
+/// Clients for whom a burst of an item is planned.
+#[derive(Debug)]
+pub(super) struct Audience<'a> {
+    targets: Vec<(Target, &'a Missing)>,
+    partition: &'a Partition,
+    scheme: Scheme,
+    sent: &'a mut Sent,
+}
+
+impl Audience<'_> {
+    /// The first block from `from` on that one of them lacks.
+    pub(super) fn next_block(&self, from: u32) -> Option<u32> {
+        self.targets.iter().filter_map(|(_, missing)| missing.next_block(from)).min()
     }
 
-    fn next_esi_mut(&mut self, block: u32) -> &mut u32 {
-        if self.next_esi.is_empty() {
-            self.next_esi = vec![0; self.partition.blocks() as usize];
+    /// Whether one of them holds a part of the block.
+    pub(super) fn is_repair(&self, block: u32) -> bool {
+        self.targets.iter().any(|(_, missing)| missing.partial(block).is_some())
+    }
+
+    /// Adds to `plan` the symbols of a block with which they are expected to have it.
+    pub(super) fn plan_block(&mut self, block: u32, plan: &mut Vec<SymbolRun>) -> u32 {
+        if self.scheme == Scheme::NoCode {
+            let lacking: Vec<&Missing> = self.targets.iter().map(|&(_, missing)| missing).collect();
+            return plan_exact_block(self.partition, block, false, &lacking, plan);
         }
-        &mut self.next_esi[block as usize]
+        let k = self.partition.block_symbols(block);
+        let mut wanted = BlockDemand { symbols: 0, fresh: false };
+        let mut count = 0;
+        for (target, missing) in &self.targets {
+            let symbols = match missing.partial(block) {
+                Some(need) => need.symbols() as u32,
+                None if missing.is_whole(block) => k,
+                None => continue,
+            };
+            wanted.fresh |= symbols < k;
+            wanted.symbols = wanted.symbols.max(symbols);
+            count = count.max(target.reach_of(symbols));
+        }
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.sent.plan_block(self.partition, block, (wanted, count), plan)
     }
 }
 
@@ -198,7 +273,7 @@ fn push_ranges(block: u32, ranges: &[Range<u32>], plan: &mut Vec<SymbolRun>) -> 
 /// How many symbols are sent for so many wanted ones [Repository §3.1].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expand<'a> {
-    pub(super) policy: &'a Policy,
+    pub(super) policy: &'a HandSet,
     /// Clients that want the item.
     pub(super) requests: u32,
     /// Greatest estimated loss of those clients.

@@ -19,8 +19,11 @@
 //! [Repository §3.3].
 
 mod announce;
+mod auto;
 mod feedback;
+mod gathering;
 mod item;
+mod loss;
 mod plan;
 mod sessions;
 mod throttle;
@@ -34,7 +37,9 @@ use std::time::Duration;
 use umbel_wire::repository::{ItemInfo, Need, ServerMessage};
 use umbel_wire::{Digest, Oti, Toi};
 
+use self::gathering::Gathering;
 use self::item::Item;
+use self::loss::Loss;
 use self::sessions::Client;
 use self::throttle::Throttle;
 use self::transmission::{Ended, Repair, Transmission};
@@ -284,6 +289,12 @@ pub struct Source<S> {
     /// The pass under way: continued before another item is chosen [Repository §4].
     current_pass: Option<Toi>,
     repairs: BTreeMap<Toi, Repair>,
+    /// By `auto`, NAKs that wait for others.
+    gathering: Gathering,
+    /// By `auto`, packets that are due to the oldest request.
+    oldest_credit: f64,
+    /// What is supposed of new clients: the loss of all together.
+    usual_loss: Loss,
     queue: VecDeque<Transmission>,
     ended: BTreeMap<(Toi, u32), Ended>,
     /// The same transmissions in the order in which they ended.
@@ -318,6 +329,9 @@ impl<S: SymbolSource> Source<S> {
             items: BTreeMap::new(),
             current_pass: None,
             repairs: BTreeMap::new(),
+            gathering: Gathering::default(),
+            oldest_credit: 0.0,
+            usual_loss: Loss::supposed(0.0),
             queue: VecDeque::new(),
             ended: BTreeMap::new(),
             ended_order: VecDeque::new(),
@@ -499,7 +513,9 @@ impl<S: SymbolSource> Engine for Source<S> {
         let starts = self.queue.front().filter(|_| self.waiting_for_start).map(|t| t.not_before);
         // While the channel is busy, what is due is planned between packets.
         let idle = self.queue.is_empty();
-        let gathers = self.repairs.values().map(|repair| repair.due).min().filter(|_| idle);
+        let repairs = self.repairs.values().map(|repair| repair.due).min();
+        let gathers = [repairs, self.gathering.next_due()].into_iter().flatten().min();
+        let gathers = gathers.filter(|_| idle);
         let forgets = self.ended_order.front().map(|&(at, ..)| at);
         [starts, gathers, forgets, self.kept_free_until].into_iter().flatten().min()
     }

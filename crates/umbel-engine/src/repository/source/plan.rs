@@ -8,7 +8,7 @@ use super::Source;
 use super::announce::Announcements;
 use super::item::{Expand, Pass};
 use super::transmission::{Ended, Purpose, Transmission};
-use crate::repository::policy::{Expansion, Policy, Retransmit};
+use crate::repository::policy::{Expansion, HandSet, Policy, Retransmit};
 use crate::symbols::{BlockId, SymbolSource};
 use crate::{Instant, SessionId};
 
@@ -24,7 +24,11 @@ impl<S: SymbolSource> Source<S> {
         self.kept_free_until = None;
         while self.queue.is_empty() || self.queued_time() < self.config.lookahead {
             let idle = self.queue.is_empty();
-            let Some(mut transmission) = self.plan_next(now) else { break };
+            let planned = match self.config.policy {
+                Policy::Auto => self.plan_auto(now),
+                Policy::HandSet(scheme) => self.plan_next(now, &scheme),
+            };
+            let Some(mut transmission) = planned else { break };
             let lead = self.lead(now, &transmission, idle);
             transmission.not_before = now + lead;
             transmission.nak_spread = self.nak_spread(transmission.participants.len());
@@ -47,14 +51,14 @@ impl<S: SymbolSource> Source<S> {
 
     /// Chooses and plans one transmission: a retransmission that is due, the pass under way, or
     /// the scheduler's choice.
-    fn plan_next(&mut self, now: Instant) -> Option<Transmission> {
-        if let Some(repair) = self.plan_repair(now) {
+    fn plan_next(&mut self, now: Instant, policy: &HandSet) -> Option<Transmission> {
+        if let Some(repair) = self.plan_repair(now, policy) {
             return Some(repair);
         }
-        if let Some(segment) = self.current_pass.and_then(|toi| self.plan_segment(toi)) {
+        if let Some(segment) = self.current_pass.and_then(|toi| self.plan_segment(toi, policy)) {
             return Some(segment);
         }
-        if self.config.wait_for_naks {
+        if self.config.wait_for_naks && policy.retransmit != Retransmit::Never {
             self.kept_free_until = self.naks_awaited_until(now);
             if self.kept_free_until.is_some() {
                 return None;
@@ -69,7 +73,7 @@ impl<S: SymbolSource> Source<S> {
             };
             item.pass = Some(Pass { next_block: 0, open: 0, planned: false });
             self.current_pass = Some(toi);
-            if let Some(segment) = self.plan_segment(toi) {
+            if let Some(segment) = self.plan_segment(toi, policy) {
                 return Some(segment);
             }
         }
@@ -81,21 +85,18 @@ impl<S: SymbolSource> Source<S> {
     fn naks_awaited_until(&self, now: Instant) -> Option<Instant> {
         let &(_, toi, id) = self.ended_order.back()?;
         let ended = self.ended.get(&(toi, id))?;
-        let awaited = self.config.policy.retransmit != Retransmit::Never
-            && !ended.unanswered.is_empty()
-            && ended.gather_until > now;
+        let awaited = !ended.unanswered.is_empty() && ended.gather_until > now;
         awaited.then_some(ended.gather_until)
     }
 
     /// Plans the next blocks of the pass over an item. At its end the pass is closed and there
     /// is nothing to plan.
-    fn plan_segment(&mut self, toi: Toi) -> Option<Transmission> {
+    fn plan_segment(&mut self, toi: Toi, policy: &HandSet) -> Option<Transmission> {
         let limit = self.segment_packets(toi);
         let max_loss = self.max_loss(toi);
         let item = self.items.get_mut(&toi)?;
         let mut pass = item.pass?;
-        let expand =
-            Expand { policy: &self.config.policy, requests: item.demands.len() as u32, max_loss };
+        let expand = Expand { policy, requests: item.demands.len() as u32, max_loss };
         let oti = item.oti;
         let first = item.next_wanted_block(pass.next_block);
         let mut plan = Vec::new();
@@ -132,7 +133,7 @@ impl<S: SymbolSource> Source<S> {
     }
 
     /// Plans the retransmission whose NAKs have been gathered the longest.
-    fn plan_repair(&mut self, now: Instant) -> Option<Transmission> {
+    fn plan_repair(&mut self, now: Instant, policy: &HandSet) -> Option<Transmission> {
         let toi = self
             .repairs
             .iter()
@@ -142,8 +143,8 @@ impl<S: SymbolSource> Source<S> {
         let repair = self.repairs.remove(&toi)?;
         let max_loss = self.max_loss(toi);
         let item = self.items.get_mut(&toi)?;
-        let unexpanded = Policy { fec: Expansion::NONE, ..self.config.policy };
-        let policy = if self.config.expand_repairs { &self.config.policy } else { &unexpanded };
+        let unexpanded = HandSet { fec: Expansion::NONE, ..*policy };
+        let policy = if self.config.expand_repairs { policy } else { &unexpanded };
         let expand = Expand { policy, requests: repair.participants.len() as u32, max_loss };
         let oti = item.oti;
         let first = repair.missing.next_block(0)?;
@@ -166,13 +167,13 @@ impl<S: SymbolSource> Source<S> {
         Some(transmission)
     }
 
-    fn take_transmission_id(&mut self) -> u32 {
+    pub(super) fn take_transmission_id(&mut self) -> u32 {
         let id = self.next_transmission;
         self.next_transmission = id.wrapping_add(1);
         id
     }
 
-    fn segment_packets(&self, toi: Toi) -> u32 {
+    pub(super) fn segment_packets(&self, toi: Toi) -> u32 {
         if self.config.segment == Duration::MAX {
             return u32::MAX;
         }
@@ -191,7 +192,7 @@ impl<S: SymbolSource> Source<S> {
         item.demands
             .keys()
             .filter_map(|session| self.clients.get(session))
-            .map(|client| client.loss)
+            .map(|client| client.loss.share())
             .filter(|&loss| loss <= self.config.loss_cap)
             .fold(0.0, f64::max)
     }
@@ -233,13 +234,18 @@ impl<S: SymbolSource> Source<S> {
 
     /// Tells a client that came late about transmissions of its item that are planned and, if
     /// the policy says so, running [Repository §5.3].
-    pub(super) fn notify_late(&mut self, session: SessionId, toi: Toi) {
+    pub(super) fn notify_late(&mut self, now: Instant, session: SessionId, toi: Toi) {
         let mut announcements = Announcements::default();
+        let mut coming = Vec::new();
         for transmission in self.queue.iter_mut().filter(|t| t.toi == toi) {
-            let open = !transmission.started() || self.config.policy.notify;
+            let open = !transmission.started() || self.config.policy.notifies();
             if open && transmission.participants.insert(session) {
                 announcements.add_for(session, transmission);
+                coming.extend(transmission.plan().iter().map(|run| run.block));
             }
+        }
+        if self.config.policy == Policy::Auto {
+            self.expect(now, session, toi, &coming);
         }
         self.announce(announcements);
     }
@@ -251,19 +257,10 @@ impl<S: SymbolSource> Source<S> {
         let toi = transmission.toi;
         self.stats.transmissions += 1;
         self.stats.repairs += u64::from(transmission.purpose == Purpose::Repair);
-        if let Some(item) = self.items.get_mut(&toi) {
-            for session in &transmission.participants {
-                if let Some(demand) = item.demands.get_mut(session) {
-                    demand.missing.clear(transmission.blocks.clone());
-                }
-            }
+        match self.config.policy {
+            Policy::Auto => self.finish_auto(&transmission),
+            Policy::HandSet(_) => self.finish_hand_set(&transmission),
         }
-        match transmission.purpose {
-            Purpose::Pass => self.close_segment(toi),
-            Purpose::Repair if self.config.open_repairs => self.reschedule(toi),
-            Purpose::Repair => {}
-        }
-        self.doubt_losses(&transmission.participants, transmission.packets);
         self.review_rate(now);
         let slowest = transmission
             .participants
@@ -283,6 +280,24 @@ impl<S: SymbolSource> Source<S> {
         if self.queue.front().is_none_or(|next| next.not_before > now) {
             self.announce_unseen_end();
         }
+    }
+
+    /// What a transmission sent counts as delivered, until NAKs say otherwise.
+    fn finish_hand_set(&mut self, transmission: &Transmission) {
+        let toi = transmission.toi;
+        if let Some(item) = self.items.get_mut(&toi) {
+            for session in &transmission.participants {
+                if let Some(demand) = item.demands.get_mut(session) {
+                    demand.missing.clear(transmission.blocks.clone());
+                }
+            }
+        }
+        match transmission.purpose {
+            Purpose::Pass => self.close_segment(toi),
+            Purpose::Repair if self.config.open_repairs => self.reschedule(toi),
+            Purpose::Repair => {}
+        }
+        self.doubt_losses(&transmission.participants, transmission.packets);
     }
 
     /// Tells the listeners of the last transmission that it is over, since no packet of a later
@@ -316,7 +331,7 @@ impl<S: SymbolSource> Source<S> {
         let Some(item) = self.items.get(&toi) else { return };
         for (&session, demand) in &item.demands {
             match item.outstanding(&demand.missing, self.config.reschedule_whole) {
-                0 => self.scheduler.remove(session, toi),
+                0 => self.scheduler.wait(session, toi),
                 symbols => self.scheduler.resize(session, toi, symbols),
             }
         }
@@ -325,7 +340,7 @@ impl<S: SymbolSource> Source<S> {
     /// Has the scheduler know that the client lacks so many symbols of the item.
     pub(super) fn schedule(&mut self, now: Instant, session: SessionId, toi: Toi, symbols: u64) {
         if symbols == 0 {
-            self.scheduler.remove(session, toi);
+            self.scheduler.wait(session, toi);
         } else if self.scheduler.contains(session, toi) {
             self.scheduler.resize(session, toi, symbols);
         } else {
@@ -338,6 +353,7 @@ impl<S: SymbolSource> Source<S> {
         self.scheduler.remove(session, toi);
         let Some(item) = self.items.get_mut(&toi) else { return };
         item.demands.remove(&session);
+        self.gathering.forget(toi, session);
         if item.demands.is_empty() {
             return self.abandon(toi, self.config.cut_short);
         }
@@ -392,6 +408,7 @@ impl<S: SymbolSource> Source<S> {
     pub(super) fn abandon(&mut self, toi: Toi, cut_short: bool) {
         self.items.remove(&toi);
         self.repairs.remove(&toi);
+        self.gathering.take(toi);
         let ended: Vec<_> = self.ended.range((toi, 0)..=(toi, u32::MAX)).map(|(&k, _)| k).collect();
         for key in ended {
             self.ended.remove(&key);

@@ -9,6 +9,7 @@ use umbel_wire::repository::{ClientMessage, Need, ServerMessage};
 use umbel_wire::{Oti, Toi};
 
 use super::item::{Demand, Item};
+use super::loss::Loss;
 use super::{Source, SourceCommand, SourceEvent};
 use crate::repository::drops::DropReason;
 use crate::repository::missing::Missing;
@@ -20,10 +21,8 @@ use crate::{Instant, SessionId};
 pub(super) struct Client {
     pub(super) rtt: Duration,
     pub(super) admitted: bool,
-    /// Estimated loss on the data channel, 0 to 1.
-    pub(super) loss: f64,
-    /// The loss was given by the application.
-    pub(super) loss_is_known: bool,
+    /// Loss on the data channel.
+    pub(super) loss: Loss,
     /// Items that it wants and does not have.
     pub(super) wanted: BTreeSet<Toi>,
     /// Items that it gets on the session.
@@ -53,7 +52,7 @@ impl<S: SymbolSource> Source<S> {
             let status = ClientStatus {
                 wanted: client.wanted.len(),
                 by_unicast: client.unicast.len(),
-                loss: client.loss,
+                loss: client.loss.share(),
                 rtt: client.rtt,
             };
             (session, status)
@@ -91,7 +90,8 @@ impl<S: SymbolSource> Source<S> {
                 self.review_rate(now);
                 self.on_nak(now, session, transmission, toi, &need, (received, lost));
             }
-            ClientMessage::Done { tois } => {
+            ClientMessage::Done { tois, received, lost } => {
+                self.note_loss(session, received, lost);
                 for toi in tois {
                     if self.drop_demand(now, session, toi) {
                         self.events.push_back(SourceEvent::Delivered { session, toi });
@@ -124,7 +124,9 @@ impl<S: SymbolSource> Source<S> {
     pub(super) fn on_command(&mut self, now: Instant, command: SourceCommand) {
         match command {
             SourceCommand::SessionOpened { session, rtt } => {
-                self.clients.insert(session, Client::new(rtt));
+                let loss = Loss::supposed(self.usual_loss.share());
+                self.clients.insert(session, Client::new(rtt, loss));
+                self.scheduler.set_fill(session, 1.0 - loss.share());
             }
             SourceCommand::SessionRtt { session, rtt } => {
                 if let Some(client) = self.clients.get_mut(&session) {
@@ -236,11 +238,12 @@ impl<S: SymbolSource> Source<S> {
         let item = self.items.entry(toi).or_insert_with(|| Item::new(oti, partition));
         let symbols = item.outstanding(&missing, self.config.reschedule_whole);
         let running = self.queue.front().filter(|t| t.toi == toi && t.started());
-        let unaware = !self.config.policy.notify
+        let unaware = !self.config.policy.notifies()
             && running.is_some_and(|running| !running.participants.contains(&session));
         item.demands.insert(session, Demand { missing, unaware });
+        self.gathering.forget(toi, session);
         self.schedule(now, session, toi, symbols);
-        self.notify_late(session, toi);
+        self.notify_late(now, session, toi);
     }
 
     fn on_unicast(&mut self, now: Instant, session: SessionId, toi: Toi, need: Need) {
@@ -293,12 +296,11 @@ impl<S: SymbolSource> Source<S> {
 }
 
 impl Client {
-    fn new(rtt: Duration) -> Client {
+    fn new(rtt: Duration, loss: Loss) -> Client {
         Client {
             rtt,
             admitted: false,
-            loss: 0.0,
-            loss_is_known: false,
+            loss,
             wanted: BTreeSet::new(),
             unicast: BTreeSet::new(),
             first_request: None,

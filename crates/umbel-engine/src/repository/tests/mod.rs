@@ -1,5 +1,6 @@
 //! The engines against each other: a server and clients in virtual time.
 
+mod auto;
 mod host;
 
 use std::time::Duration;
@@ -379,10 +380,12 @@ proptest! {
         jitter_ms in 0_u64..30,
         latency_ms in 0_u64..60,
         policy in prop::sample::select(vec![
-            "FEC(0)+R(inf)", "FEC(0)+R(0)", "FEC(0.1)+R(10)", "FEC(0.05R)+R(0)+notify",
+            "auto", "auto", "FEC(0)+R(inf)", "FEC(0)+R(0)", "FEC(0.1)+R(10)", "FEC(0.05R)+R(0)+notify",
             "FEC(0.1/R)+R(inf)+notify", "FEC(1loss)+R(inf)+notify", "FEC(2loss)+R(3)",
         ]),
-        scheduler in prop::sample::select(vec!["rq", "rq-fill", "rxw", "mrf", "fcfs"]),
+        scheduler in prop::sample::select(vec![
+            "gain", "gain", "rq", "rq-fill", "rxw", "mrf", "fcfs",
+        ]),
         lookahead_ms in prop::sample::select(vec![0_u64, 10, 50]),
         whole: bool,
         naks: (bool, bool, bool, bool, bool),
