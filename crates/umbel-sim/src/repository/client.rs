@@ -15,6 +15,7 @@ use super::server::session;
 use super::symbols::CountingSink;
 use crate::engine_host::{Application, EngineHost, HostConfig, Io};
 use crate::network::NodeId;
+use crate::trace::Note;
 
 /// A host that wants some of a repository.
 pub type ClientHost = EngineHost<Receiver<CountingSink>, Client>;
@@ -81,9 +82,16 @@ impl Client {
 
     fn has_one_more(&mut self, io: &mut Io<'_, '_>) {
         self.left -= 1;
+        self.say_left(io);
         if self.left == 0 {
             self.finish(io);
         }
+    }
+
+    /// Notes how many items it waits for, which an animation shows beside it.
+    fn say_left(&self, io: &mut Io<'_, '_>) {
+        let values = [self.left as f64, 0.0, 0.0];
+        io.context().note(Note { name: "outstanding", values });
     }
 
     fn finish(&mut self, io: &mut Io<'_, '_>) {
@@ -101,6 +109,7 @@ fn tell(engine: &mut Receiver<CountingSink>, io: &Io<'_, '_>, command: ReceiverC
 impl Application<Receiver<CountingSink>> for Client {
     fn start(&mut self, engine: &mut Receiver<CountingSink>, io: &mut Io<'_, '_>) {
         self.arrived = Some(io.now());
+        self.say_left(io);
         io.wake_at(self.leave_after.map(|time| io.now() + time));
         if self.left == 0 {
             return self.finish(io);

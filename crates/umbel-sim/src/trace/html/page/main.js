@@ -218,6 +218,7 @@ new ResizeObserver(() => {
 function describeRun() {
   const facts = [`${count(run.nodes.length)} nodes`, `${count(run.links.length)} links`,
     `${duration(run.wholeEnd)} of simulated time`, `${count(run.allHops)} packet hops`];
+  if (run.end < run.wholeEnd && run.cut === null) facts[2] += `, nothing after ${duration(run.last)}`;
   element("facts").textContent = facts.join(" · ");
   if (run.cut !== null) {
     element("cut").hidden = false;

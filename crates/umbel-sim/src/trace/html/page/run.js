@@ -22,7 +22,6 @@ class Run {
     this.wholeEnd = json.end;
     this.cut = json.cut;
     this.allHops = json.hops;
-    this.end = Math.max(json.cut ?? json.end, 1);
     this.stretch = json.stretch;
     this.nodes = json.nodes.map(([name, kind, x, y, side, address]) => ({ name, kind, x, y, side, address }));
     const direction = ([delay, bits, schedule]) => ({ delay, bits, schedule });
@@ -34,6 +33,7 @@ class Run {
     this.members = json.members.map(([at, node, channel, joined]) => ({ at, node, channel, joined }));
     this.unpackClasses(json);
     this.unpackPackets(json.packets);
+    this.findEnd();
     this.sources = new Set(this.classes.filter(({ kind }) => this.kinds[kind] === "data").map(({ source }) => source));
     this.countKinds();
     this.listEvents();
@@ -71,7 +71,18 @@ class Run {
       this.blockEnd[block] = Math.max(this.blockEnd[block], this.arrives[i]);
     }
     const took = Float64Array.from(columns.took.filter((t) => t > 0)).sort();
-    this.usualTransit = took.length > 0 ? took[took.length >> 1] : this.end / 20;
+    this.usualTransit = took.length > 0 ? took[took.length >> 1] : this.wholeEnd / 20;
+  }
+
+  /** The page ends where the recording does, or soon after the last thing that happens. */
+  findEnd() {
+    this.last = 0;
+    const reach = (time) => (this.last = Math.max(this.last, time));
+    this.arrives.forEach(reach);
+    for (const { end } of this.messages) reach(end);
+    for (const { at } of [...this.notes, ...this.members]) reach(at);
+    const soon = this.last * 1.03 + 5 * this.usualTransit;
+    this.end = Math.max(this.cut ?? Math.min(this.wholeEnd, soon), 1);
   }
 
   /** How long packet `i` is on its link once it is its turn. */

@@ -42,6 +42,17 @@ function cross(path, x, y, r) {
   path.lineTo(x - r, y + r);
 }
 
+/** A circle struck through: no way. */
+function barred(path, x, y, r) {
+  path.moveTo(x + r * 1.25, y);
+  path.arc(x, y, r * 1.25, 0, 2 * Math.PI);
+  path.moveTo(x - r * 0.85, y + r * 0.85);
+  path.lineTo(x + r * 0.85, y - r * 0.85);
+}
+
+/** The signs of drops. */
+const DROP_SIGNS = { loss: cross, drop: cross, down: barred };
+
 /** The colours of the page as it is, by name. */
 class Palette {
   constructor() {
@@ -79,8 +90,8 @@ function drawSign(canvas, palette, name) {
   const { context, width, height } = fitCanvas(canvas);
   context.clearRect(0, 0, width, height);
   const path = new Path2D();
-  if (name === "loss" || name === "drop" || name === "down") {
-    cross(path, width / 2, height / 2, 4);
+  if (name in DROP_SIGNS) {
+    DROP_SIGNS[name](path, width / 2, height / 2, 4);
     Object.assign(context, { strokeStyle: palette.get(name), lineWidth: 2.2, lineCap: "round" });
     context.stroke(path);
   } else {

@@ -33,7 +33,7 @@ class Stage {
     const xs = nodes.map((node) => node.x), ys = nodes.map((node) => node.y);
     const [left, right] = [Math.min(...xs), Math.max(...xs)];
     const [top, bottom] = [Math.min(...ys), Math.max(...ys)];
-    const margin = { x: Math.min(110, this.width * 0.12), y: 58 };
+    const margin = { x: Math.min(110, this.width * 0.12), y: 72 };
     let sx = (this.width - 2 * margin.x) / Math.max(right - left, 1e-9);
     let sy = (this.height - 2 * margin.y) / Math.max(bottom - top, 1e-9);
     if (stretch) {
@@ -348,7 +348,7 @@ class Stage {
       const step = Math.floor(age * 8);
       if (!fresh[sort].has(step)) fresh[sort].set(step, { crosses: new Path2D(), rings: new Path2D() });
       const { crosses, rings } = fresh[sort].get(step);
-      cross(crosses, x, y, 4.5);
+      DROP_SIGNS[sort](crosses, x, y, 4.5);
       rings.moveTo(x + 6 + age * 9, y);
       rings.arc(x, y, 6 + age * 9, 0, 2 * Math.PI);
     });
