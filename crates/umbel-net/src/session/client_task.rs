@@ -15,9 +15,11 @@ use tokio::time::{sleep, timeout};
 
 use super::client::{ClientEvent, ConnectOptions};
 use super::error::{ClientError, CloseCode};
+use super::nudge::nudge;
 use super::outbox::{Ending, Outbox};
 use super::pin::Pin;
 use super::stream::{READ_CHUNK, ReadEnd, Reader, Writer};
+use super::transport::DOUBTFUL_RTT;
 use super::url::{Host, SessionUrl};
 use super::{tls, transport};
 
@@ -27,11 +29,11 @@ const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 /// After so long without success, one more attempt is made beside the others. When packets of a
 /// handshake are lost, QUIC measures a round-trip time that is far too long and goes on ever more
 /// slowly; a fresh handshake has a better chance.
-const NEXT_ATTEMPT: Duration = Duration::from_secs(1);
+const NEXT_ATTEMPT: Duration = Duration::from_millis(500);
 
 /// A server that has not confirmed the handshake by then has perhaps not seen the end of it, and
 /// QUIC may take long to repeat it: to begin anew is quicker. Four round trips come on top.
-const CONFIRM: Duration = Duration::from_secs(2);
+const CONFIRM: Duration = Duration::from_secs(1);
 
 /// Most addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 8;
@@ -133,6 +135,7 @@ async fn exchange(
         after = unconfirmed(connection) => {
             ClientError::NoAnswer { server: task.url.authority(), after }
         }
+        never = nudge(connection, &task.outbox, DOUBTFUL_RTT) => match never {},
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -31,6 +31,8 @@ pub(super) struct Outbox {
     filled: Notify,
     /// To wake the session's task: an ending was set.
     ended: Notify,
+    /// To wake the session's task: QUIC has taken something.
+    wrote: Notify,
     /// To wake threads that wait for room.
     room: Condvar,
     limit: usize,
@@ -42,6 +44,7 @@ struct State {
     /// Bytes that QUIC has not taken.
     bytes: usize,
     ending: Option<Ending>,
+    last_write: Option<Instant>,
 }
 
 impl Outbox {
@@ -50,6 +53,7 @@ impl Outbox {
             state: Mutex::default(),
             filled: Notify::new(),
             ended: Notify::new(),
+            wrote: Notify::new(),
             room: Condvar::new(),
             limit,
         }
@@ -173,12 +177,29 @@ impl Outbox {
         }
     }
 
-    /// QUIC has taken so many bytes.
+    /// QUIC has taken so many bytes, or the end of the stream.
     pub(super) fn written(&self, bytes: usize) {
         let mut state = self.lock();
         state.bytes = state.bytes.saturating_sub(bytes);
+        state.last_write = Some(Instant::now());
         drop(state);
+        self.wrote.notify_one();
         self.room.notify_all();
+    }
+
+    /// Waits until QUIC has taken something; gives when it last did.
+    pub(super) async fn wrote(&self) -> Instant {
+        loop {
+            self.wrote.notified().await;
+            if let Some(last) = self.last_write() {
+                return last;
+            }
+        }
+    }
+
+    /// When QUIC last took something.
+    pub(super) fn last_write(&self) -> Option<Instant> {
+        self.lock().last_write
     }
 }
 

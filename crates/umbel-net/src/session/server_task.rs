@@ -11,9 +11,11 @@ use umbel_engine::SessionId;
 
 use super::error::{CloseCode, clean, is_other_version};
 use super::limits::{RateLimit, Share};
+use super::nudge::nudge;
 use super::outbox::{Ending, Outbox};
 use super::server::{BulkQueue, Session, SessionEvent, Shared};
 use super::stream::{ReadEnd, Reader, Writer};
+use super::transport::DOUBTFUL_RTT;
 
 /// Bulk data goes when no message waits.
 const BULK_PRIORITY: i32 = -1;
@@ -139,11 +141,13 @@ async fn serve(
 ) {
     let mut entry = Entry::new(shared, connection.clone());
     let reader = Reader::new(receive, shared.options.max_message);
+    let outbox = &entry.session.outbox;
     let ending = tokio::select! {
         ending = read(shared, entry.id, reader) => ending,
-        ending = Writer::new(send).run(&entry.session.outbox) => {
+        ending = Writer::new(send).run(outbox) => {
             ending.unwrap_or_else(|| hard(CloseCode::Done, "the client does not listen"))
         }
+        never = nudge(&connection, outbox, DOUBTFUL_RTT) => match never {},
     };
     connection.close(ending.code.on_wire(), ending.reason.as_bytes());
     entry.reason = ending.reason;

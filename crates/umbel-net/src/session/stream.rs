@@ -128,8 +128,10 @@ impl Writer {
 
     /// Writes the rest and waits until the peer has acknowledged it.
     async fn drain(&mut self, outbox: &Outbox) -> bool {
-        self.write(outbox).await.is_ok()
-            && self.stream.finish().is_ok()
-            && self.stream.stopped().await == Ok(None)
+        if self.write(outbox).await.is_err() || self.stream.finish().is_err() {
+            return false;
+        }
+        outbox.written(0);
+        self.stream.stopped().await == Ok(None)
     }
 }

@@ -2,16 +2,26 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::congestion::Congestion;
+
 /// Round-trip time that is assumed before the first is measured. A first packet that is not
 /// answered is sent again after three of them, then after six, and so on: on a path that loses
-/// half of all packets, QUIC's own 333 ms [RFC 9002 §6.2.2] seldom connect within ten seconds.
-/// On a path with a longer round trip than 100 ms a packet or two are sent twice, and that is all.
-const INITIAL_RTT: Duration = Duration::from_millis(33);
+/// half of all packets, QUIC's own 333 ms [RFC 9002 §6.2.2] seldom connect within ten seconds. What
+/// is waited here is also what the first measurement may be wrong by, if an answer was lost.
+/// On a path with a round trip of 100 ms some packets are sent twice or thrice, and that is all.
+const INITIAL_RTT: Duration = Duration::from_millis(10);
+
+/// A handshake that took so long has perhaps waited for lost packets, rather than for the path.
+pub(super) const DOUBTFUL_RTT: Duration = Duration::from_millis(20);
+
+/// Room for the datagrams of nudges, which nobody reads: each takes 33 bytes.
+const DATAGRAM_BUFFER: usize = 256;
 
 /// What one client may send ahead of the server's reading: requests and NAKs, nothing bulky.
 const SERVER_RECEIVE_WINDOW: u32 = 128 * 1024;
@@ -34,15 +44,16 @@ const LARGEST_PAYLOAD: u16 = 1452;
 /// about half a megabyte, as the kernel counts it, before the server has read the first.
 const SOCKET_BUFFER: usize = 4 * 1024 * 1024;
 
-/// What both ends have in common: no datagrams (everything is in streams), nothing to guess at.
+/// What both ends have in common. Everything is in streams; datagrams are nudges.
 fn common(idle: Duration, keep_alive: Option<Duration>) -> TransportConfig {
     let mut config = TransportConfig::default();
     config
         .max_idle_timeout(Some(IdleTimeout::try_from(idle).unwrap_or(VarInt::MAX.into())))
         .keep_alive_interval(keep_alive)
         .initial_rtt(INITIAL_RTT)
-        .datagram_receive_buffer_size(None)
-        .datagram_send_buffer_size(0);
+        .congestion_controller_factory(Arc::new(Congestion::default()))
+        .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER))
+        .datagram_send_buffer_size(DATAGRAM_BUFFER);
     config
 }
 
