@@ -59,7 +59,7 @@ impl Default for Choices {
         Choices {
             arrivals: Arrivals::Regular,
             wants: Wants::Binomial,
-            gather: Duration::from_millis(12_500),
+            gather: Duration::from_secs(15),
             gather_fully: true,
             audience: Audience::Everyone,
             join: true,

@@ -71,7 +71,7 @@ impl Share {
 }
 
 /// Which clients are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period {
     /// Clients that come before are not.
     pub from: Duration,
@@ -139,10 +139,10 @@ impl fmt::Display for Point {
 }
 
 /// A client to come.
-struct Arrival {
-    at: Instant,
-    loss: Share,
-    wanted: Vec<Toi>,
+pub(super) struct Arrival {
+    pub(super) at: Instant,
+    pub(super) loss: Share,
+    pub(super) wanted: Vec<Toi>,
 }
 
 impl Point {
@@ -235,7 +235,11 @@ impl Point {
     }
 
     /// The star of [Repository §4]: node 0 serves, node 1 is the backbone, the clients follow.
-    fn build(&self, seed: u64, arrivals: &[Arrival]) -> Result<Simulation, NetworkError> {
+    pub(super) fn build(
+        &self,
+        seed: u64,
+        arrivals: &[Arrival],
+    ) -> Result<Simulation, NetworkError> {
         let mut network = Network::new();
         let server = network.host("server");
         let backbone = network.router("backbone");
@@ -349,7 +353,7 @@ mod tests {
     use super::*;
 
     fn point(policy: &str, client_loss: u32) -> Point {
-        let period = Period { from: Duration::from_secs(200), to: Duration::from_secs(600) };
+        let period = Period { from: Duration::from_secs(200), to: Duration::from_mins(10) };
         Point {
             policy: policy.to_owned(),
             fill: false,

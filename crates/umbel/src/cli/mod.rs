@@ -8,6 +8,7 @@ mod doctor;
 mod get;
 mod lab;
 mod ls;
+mod repro;
 mod serve;
 mod signals;
 mod sim;
@@ -67,6 +68,8 @@ enum Command {
     Lab(lab::LabArgs),
     /// Simulate servers, clients and the network between them
     Sim(sim::SimArgs),
+    /// Repeat the experiments of a paper and compare the numbers
+    Repro(repro::ReproArgs),
 }
 
 /// Runs the command line; gives the exit code: 0 done, 1 failed, 2 bad usage.
@@ -101,6 +104,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Doctor(args) => doctor::run(&args, &output),
         Command::Lab(args) => lab::run(args, &output),
         Command::Sim(args) => sim::run(args, &output),
+        Command::Repro(args) => repro::run(args, &output),
     };
     match result {
         Ok(code) => code,

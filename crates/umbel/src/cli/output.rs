@@ -105,6 +105,12 @@ impl Meter {
         Meter::new(output, indicatif::ProgressBar::new(0), template)
     }
 
+    /// Shows the share of some work that is done, and time left.
+    pub fn work(output: &Output) -> Meter {
+        let template = "{bar:24} {percent:>3} % {elapsed} so far, {eta} left {msg}";
+        Meter::new(output, indicatif::ProgressBar::new(0), template)
+    }
+
     fn new(output: &Output, bar: indicatif::ProgressBar, template: &str) -> Meter {
         if !output.draws() {
             bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());

@@ -1,0 +1,354 @@
+//! Which points each figure of the paper takes.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::choices::Choices;
+use super::point::{Period, Point, Share};
+use crate::estimate::Estimate;
+use crate::output::{self, Figure, Series};
+use crate::pool::Outcomes;
+
+/// A curve to be measured.
+#[derive(Clone, Debug)]
+pub(super) struct Curve {
+    pub(super) name: String,
+    points: Vec<(u32, Point)>,
+}
+
+/// A figure to be measured.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) number: u32,
+    title: &'static str,
+    x_label: &'static str,
+    caption: &'static str,
+    curves: Vec<Curve>,
+}
+
+/// What all points have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Base {
+    pub(super) choices: Choices,
+    pub(super) period: Period,
+}
+
+/// Loss of the clients' links in percent, where all are alike.
+const LOSS: &[u32] = &[0, 1, 2, 4, 6, 8, 10, 12];
+/// The same behind a server's link that loses packets, too.
+const LOSS_BEHIND: &[u32] = &[0, 2, 4, 6, 8, 10];
+/// The share of bad clients in percent.
+const BAD: &[u32] = &[0, 5, 10, 20, 30, 45, 60, 75, 100];
+/// The same for schemes that retransmit always. With more bad clients the delay grows through
+/// the whole run.
+const BAD_RETRANSMITTING: &[u32] = &[0, 5, 10, 20, 30];
+/// The same for retransmission of exact packets.
+const BAD_EXACT: &[u32] = &[0, 5, 10];
+
+const CLIENT_LOSS: &str = "loss of each client's link (%)";
+const BAD_CLIENTS: &str = "share of clients that lose 50 % rather than 5 % (%)";
+
+impl Base {
+    pub(super) fn point(&self, policy: &str) -> Point {
+        Point {
+            policy: policy.to_owned(),
+            fill: false,
+            known_loss: false,
+            server_loss: Share::default(),
+            client_loss: Share::percent(5),
+            bad_clients: Share::default(),
+            choices: self.choices,
+            period: self.period,
+        }
+    }
+
+    /// All clients lose the same; the server's link loses `server` percent.
+    fn uniform(&self, policies: &[&str], server: u32, losses: &[u32]) -> Vec<Curve> {
+        let point = |policy: &str, loss: u32| Point {
+            server_loss: Share::percent(server),
+            client_loss: Share::percent(loss),
+            ..self.point(policy)
+        };
+        let curve = |&policy: &&str| Curve {
+            name: named(policy),
+            points: losses.iter().map(|&loss| (loss, point(policy, loss))).collect(),
+        };
+        policies.iter().map(curve).collect()
+    }
+
+    /// Two classes of clients; `change` sets what else a curve varies.
+    fn classes(
+        &self,
+        policy: &str,
+        name: String,
+        shares: &[u32],
+        change: impl Fn(&mut Point),
+    ) -> Curve {
+        let point = |share: u32| {
+            let mut point = Point { bad_clients: Share::percent(share), ..self.point(policy) };
+            change(&mut point);
+            if share > 0 && policy.contains("R(inf)") {
+                // Queues are long, and take long to settle.
+                point.period = point.period.stretched(2);
+            }
+            (share, point)
+        };
+        Curve { name, points: shares.iter().map(|&share| point(share)).collect() }
+    }
+
+    /// Every figure.
+    pub(super) fn plans(&self) -> Vec<Plan> {
+        vec![
+            self.figure_3(),
+            self.figure_4(),
+            self.figure_5(),
+            self.figure_6(),
+            self.figure_7(),
+            self.figure_8(),
+            self.figure_9(),
+            self.figure_10(),
+            self.figure_11(),
+        ]
+    }
+
+    fn figure_3(&self) -> Plan {
+        let mut curves = self.uniform(&["R(inf)", "R(0)", "R(1)", "R(3)", "R(10)"], 0, LOSS);
+        let beyond = self.uniform(&["R(0)"], 0, &[20, 30]).remove(0);
+        curves[1].points.extend(beyond.points);
+        Plan {
+            number: 3,
+            title: "Retransmission Schemes",
+            x_label: CLIENT_LOSS,
+            caption: "Rescheduling does not get worse with loss up to 30 %; \
+                      retransmission does. Answering small NAKs only is better than both.",
+            curves,
+        }
+    }
+
+    fn figure_4(&self) -> Plan {
+        let policies = ["FEC(0)+R(inf)", "FEC(0.1)+R(inf)", "FEC(0.2)+R(inf)", "FEC(0.3)+R(inf)"];
+        Plan {
+            number: 4,
+            title: "Constant Forward Error Correction Schemes",
+            x_label: CLIENT_LOSS,
+            caption: "The server's link loses 10 % on top. Expansion pays when it covers more than \
+                      the mean loss, and costs its own size where there is nothing to cover.",
+            curves: self.uniform(&policies, 10, LOSS_BEHIND),
+        }
+    }
+
+    fn figure_5(&self) -> Plan {
+        let policies = ["R(inf)", "R(inf)+notify", "R(0)", "R(0)+notify"];
+        Plan {
+            number: 5,
+            title: "Retransmission Schemes, with and without notification",
+            x_label: CLIENT_LOSS,
+            caption: "Telling new clients of the transmission under way hurts a server that \
+                      retransmits, and helps one that reschedules a little.",
+            curves: self.uniform(&policies, 0, LOSS),
+        }
+    }
+
+    fn figure_6(&self) -> Plan {
+        let policies = [
+            "FEC(0.1)+R(inf)",
+            "FEC(0.1)+R(inf)+notify",
+            "FEC(0.2)+R(inf)",
+            "FEC(0.2)+R(inf)+notify",
+            "FEC(0.3)+R(inf)",
+            "FEC(0.3)+R(inf)+notify",
+        ];
+        Plan {
+            number: 6,
+            title: "Constant Forward Error Correction, with and without notification",
+            x_label: CLIENT_LOSS,
+            caption: "The server's link loses 10 % on top.",
+            curves: self.uniform(&policies, 10, LOSS_BEHIND),
+        }
+    }
+
+    fn variable(&self, policies: &[&str]) -> Vec<Curve> {
+        let curve = |&policy: &&str| {
+            let always = policy.contains("R(inf)");
+            let shares = if always { BAD_RETRANSMITTING } else { BAD };
+            self.classes(policy, named(policy), shares, |_| {})
+        };
+        policies.iter().map(curve).collect()
+    }
+
+    fn figure_7(&self) -> Plan {
+        let policies = [
+            "FEC(0.1)+R(inf)",
+            "FEC(0.01R)+R(inf)",
+            "FEC(0.03R)+R(inf)",
+            "FEC(0.05R)+R(inf)",
+            "FEC(0.01R)+R(0)",
+            "FEC(0.03R)+R(0)",
+            "FEC(0.05R)+R(0)",
+        ];
+        Plan {
+            number: 7,
+            title: "Variable Forward Error Correction",
+            x_label: BAD_CLIENTS,
+            caption: "Curves with retransmission end at 30 %: with more bad clients they grow \
+                      through a whole run.",
+            curves: self.variable(&policies),
+        }
+    }
+
+    fn figure_8(&self) -> Plan {
+        Plan {
+            number: 8,
+            title: "Variable Forward Error Correction, rescheduling only",
+            x_label: BAD_CLIENTS,
+            caption: "The lower part of Figure 7.",
+            curves: self.variable(&["FEC(0.01R)+R(0)", "FEC(0.03R)+R(0)", "FEC(0.05R)+R(0)"]),
+        }
+    }
+
+    fn figure_9(&self) -> Plan {
+        let policies = [
+            "FEC(maxloss)+R(0)",
+            "FEC(maxloss+0.05)+R(0)",
+            "FEC(maxloss+0.1)+R(0)",
+            "FEC(maxloss+0.2)+R(0)",
+        ];
+        let knowing = |policy: &&str| {
+            self.classes(policy, named(policy), BAD, |point| point.known_loss = true)
+        };
+        Plan {
+            number: 9,
+            title: "Perfectly Loss-Aware Forward Error Correction",
+            x_label: BAD_CLIENTS,
+            caption: "The server knows each client's loss. Padding beyond the greatest loss costs \
+                      more than it brings, except where there are no bad clients at all.",
+            curves: policies.iter().map(knowing).collect(),
+        }
+    }
+
+    fn figure_10(&self) -> Plan {
+        let curve = |policy: &str, shares: &[u32]| {
+            self.classes(policy, named(policy), shares, |point| {
+                point.server_loss = Share::percent(3);
+                if policy.contains("R(inf)+no-ecc") {
+                    point.period = point.period.stretched(2);
+                }
+            })
+        };
+        Plan {
+            number: 10,
+            title: "Exact Versus Error-Correcting Packets",
+            x_label: BAD_CLIENTS,
+            caption: "The server's link loses 3 % on top. Curves with retransmission end where \
+                      they would grow through a whole run.",
+            curves: vec![
+                curve("R(inf)", BAD_RETRANSMITTING),
+                curve("R(0)", BAD),
+                curve("R(inf)+no-ecc", BAD_EXACT),
+                curve("R(0)+no-ecc", BAD),
+            ],
+        }
+    }
+
+    fn figure_11(&self) -> Plan {
+        let mut curves = Vec::new();
+        for policy in ["R(0)", "FEC(0.01R)+R(0)", "FEC(0.05R)+R(0)"] {
+            curves.push(self.classes(policy, format!("{policy}, R/Q"), BAD, |_| {}));
+            let name = format!("{policy}, R/(Q/fill)");
+            curves.push(self.classes(policy, name, BAD, |point| {
+                (point.fill, point.known_loss) = (true, true);
+            }));
+        }
+        Plan {
+            number: 11,
+            title: "Applying a Loss-Sensitive Scheduler",
+            x_label: BAD_CLIENTS,
+            caption: "The server knows each client's loss; the scheduler's use of it changes little. \
+                      The paper's text says \"about 110 minutes\" (6,600 s) at 45 %, which lies far \
+                      above every rescheduling curve of its own Figures 8 to 10; 1,100 s fits.",
+            curves,
+        }
+    }
+}
+
+/// A policy as the figures have it.
+fn named(policy: &str) -> String {
+    policy.replace("inf", "∞")
+}
+
+impl Period {
+    /// So many times as long.
+    fn stretched(self, times: u32) -> Period {
+        let stretch = |time: Duration| time.saturating_mul(times);
+        Period { from: stretch(self.from), to: stretch(self.to) }
+    }
+}
+
+impl Plan {
+    pub(super) fn points(&self) -> impl Iterator<Item = &Point> {
+        self.curves.iter().flat_map(|curve| &curve.points).map(|(_, point)| point)
+    }
+
+    /// The figure, when its points have been run.
+    pub(super) fn figure(&self, outcomes: &Outcomes<Point>) -> Figure {
+        let point = |(x, point): &(u32, Point)| {
+            let Estimate { mean, ci95 } = delay(outcomes, point);
+            output::Point { x: f64::from(*x), y: mean, ci95 }
+        };
+        let series = |curve: &Curve| Series {
+            name: curve.name.clone(),
+            points: curve.points.iter().map(point).collect(),
+        };
+        Figure {
+            number: self.number,
+            title: self.title.to_owned(),
+            x_label: self.x_label.to_owned(),
+            y_label: "average client delay (s)".to_owned(),
+            series: self.curves.iter().map(series).collect(),
+            caption: self.caption.to_owned(),
+        }
+    }
+}
+
+/// The average client delay of a point; not a number if it was not run.
+pub(super) fn delay(outcomes: &Outcomes<Point>, point: &Point) -> Estimate {
+    let outcomes = outcomes.get(point).map_or(&[][..], Vec::as_slice);
+    let delays: Vec<f64> = outcomes.iter().map(|outcome| outcome.delay).collect();
+    Estimate::of(&delays)
+}
+
+/// All points of these figures; equal ones once.
+pub(super) fn points(plans: &[Plan]) -> BTreeSet<Point> {
+    plans.iter().flat_map(Plan::points).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base() -> Base {
+        Base { choices: Choices::default(), period: Period::default() }
+    }
+
+    #[test]
+    fn every_policy_can_be_read() {
+        for plan in base().plans() {
+            for point in plan.points() {
+                let policy = point.policy.parse::<umbel_engine::repository::policy::Policy>();
+                assert!(policy.is_ok(), "{}", point.policy);
+            }
+        }
+    }
+
+    #[test]
+    fn figures_share_the_points_that_they_have_in_common() {
+        let plans = base().plans();
+        let all: usize = plans.iter().map(|plan| plan.points().count()).sum();
+        let different = points(&plans).len();
+        assert!(different + 60 < all, "{different} of {all}");
+        assert_eq!(
+            points(&plans[5..6]),
+            points(&plans[4..6]).intersection(&points(&plans[5..6])).cloned().collect()
+        );
+    }
+}

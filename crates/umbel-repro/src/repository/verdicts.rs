@@ -1,0 +1,260 @@
+//! What the paper's text says, and whether it was met.
+
+use crate::output::{Figure, Row};
+
+/// The rows of the table about these figures.
+pub(super) fn rows(figures: &[Figure]) -> Vec<Row> {
+    figures.iter().flat_map(|figure| Judge(figure).rows()).collect()
+}
+
+/// Smaller than, as a tolerance of a quotient.
+const LESS: (f64, f64) = (0.0, 0.999_9);
+/// Greater than.
+const MORE: (f64, f64) = (1.000_1, f64::INFINITY);
+
+/// A number that is to lie in `low..=high`.
+pub(super) fn within(
+    figure: &str,
+    what: impl Into<String>,
+    reported: impl Into<String>,
+    measured: (f64, &'static str),
+    (low, high): (f64, f64),
+) -> Row {
+    let (measured, unit) = measured;
+    let (figure, what, reported) = (figure.to_owned(), what.into(), reported.into());
+    Row { figure, what, reported, measured, unit, low, high }
+}
+
+/// From the share `tolerance` below `value` to the same above.
+fn around(value: f64, tolerance: f64) -> (f64, f64) {
+    (value * (1.0 - tolerance), value * (1.0 + tolerance))
+}
+
+struct Judge<'a>(&'a Figure);
+
+impl Judge<'_> {
+    fn at(&self, series: &str, x: f64) -> f64 {
+        let found = self.0.series.iter().find(|candidate| candidate.name == series);
+        let points = found.into_iter().flat_map(|series| &series.points);
+        // Points stand at whole numbers.
+        let point = points.into_iter().find(|point| (point.x - x).abs() < 1e-9);
+        point.map_or(f64::NAN, |point| point.y)
+    }
+
+    fn figure(&self) -> String {
+        self.0.number.to_string()
+    }
+
+    /// A delay near the reported one.
+    fn near(&self, series: &str, x: f64, reported: &str, value: f64, tolerance: f64) -> Row {
+        let what = format!("delay of {series} at {x} %");
+        let measured = (self.at(series, x), "s");
+        within(&self.figure(), what, reported, measured, around(value, tolerance))
+    }
+
+    /// How two delays compare.
+    fn quotient(&self, (a, b): (&str, &str), x: f64, reported: &str, bounds: (f64, f64)) -> Row {
+        let what = format!("{a} over {b} at {x} %");
+        let measured = (self.at(a, x) / self.at(b, x), "");
+        within(&self.figure(), what, reported, measured, bounds)
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        match self.0.number {
+            3 => self.retransmission(),
+            4 => self.constant(),
+            5 => self.notification(),
+            6 => self.constant_with_notification(),
+            7 => self.variable(),
+            8 => self.rescheduled_variable(),
+            9 => self.knowledge(),
+            10 => self.exact(),
+            11 => self.scheduler(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn retransmission(&self) -> Vec<Row> {
+        let mut rows = vec![
+            self.near("R(∞)", 2.0, "695 s", 695.0, 0.3),
+            self.near("R(10)", 2.0, "460 s", 460.0, 0.15),
+            self.near("R(0)", 2.0, "over 840 s", 840.0, 0.15),
+            within(
+                "3",
+                "loss where R(∞) and R(0) cross",
+                "about 8 % (\"near 10 %\")",
+                (self.crossing("R(∞)", "R(0)"), "%"),
+                (6.0, 11.0),
+            ),
+        ];
+        for x in [6.0, 10.0, 20.0, 30.0] {
+            rows.push(self.near("R(0)", x, "about 15 min from 6 % to 30 %", 900.0, 0.15));
+        }
+        rows.push(self.quotient(("R(1)", "R(∞)"), 1.0, "less than 1", LESS));
+        rows.push(self.quotient(("R(1)", "R(10)"), 2.0, "more than 1", MORE));
+        rows.push(self.quotient(("R(1)", "R(10)"), 4.0, "more than 1", MORE));
+        let others = ["R(∞)", "R(0)", "R(1)"].map(|series| self.at(series, 4.0));
+        let best = others.into_iter().fold(f64::INFINITY, f64::min);
+        let what = "R(10) over the best of R(∞), R(0), R(1) at 4 %";
+        let quotient = (self.at("R(10)", 4.0) / best, "");
+        rows.push(within("3", what, "best of all", quotient, LESS));
+        rows
+    }
+
+    /// Where one curve rises above another, between measured points on a straight line.
+    fn crossing(&self, rising: &str, flat: &str) -> f64 {
+        let found = self.0.series.iter().find(|series| series.name == rising);
+        let xs: Vec<f64> =
+            found.into_iter().flat_map(|s| &s.points).map(|p| p.x).filter(|&x| x > 0.0).collect();
+        let above = |x: f64| self.at(rising, x) - self.at(flat, x);
+        let crossing = xs.windows(2).find(|pair| above(pair[0]) <= 0.0 && above(pair[1]) > 0.0);
+        crossing.map_or(f64::NAN, |pair| {
+            let (low, high) = (above(pair[0]), above(pair[1]));
+            pair[0] + (pair[1] - pair[0]) * low / (low - high)
+        })
+    }
+
+    fn constant(&self) -> Vec<Row> {
+        let [none, tenth, fifth, third] =
+            ["FEC(0)+R(∞)", "FEC(0.1)+R(∞)", "FEC(0.2)+R(∞)", "FEC(0.3)+R(∞)"];
+        vec![
+            self.near(none, 4.0, "about 17.5 min", 1050.0, 0.2),
+            self.near(tenth, 4.0, "about 17.5 min", 1050.0, 0.2),
+            self.quotient((tenth, none), 4.0, "1.01", (1.01 * 0.8, 1.01 * 1.2)),
+            self.quotient((fifth, none), 4.0, "under 0.85", (0.85 * 0.8, LESS.1)),
+            self.quotient((third, none), 4.0, "almost half off: about 0.55", (0.44, 0.66)),
+            self.near(fifth, 0.0, "507 s", 507.0, 0.15),
+            self.near(third, 0.0, "539 s", 539.0, 0.15),
+            self.quotient((third, fifth), 0.0, "1.06", (MORE.0, 1.06 * 1.15)),
+        ]
+    }
+
+    fn notification(&self) -> Vec<Row> {
+        let gain = self.at("R(0)", 6.0) - self.at("R(0)+notify", 6.0);
+        vec![
+            self.near("R(∞)", 6.0, "815 s", 815.0, 0.3),
+            self.near("R(∞)+notify", 6.0, "944 s", 944.0, 0.3),
+            self.quotient(("R(∞)+notify", "R(∞)"), 6.0, "1.16", MORE),
+            within(
+                "5",
+                "gain of R(0) by notify at 6 %",
+                "about 30 s",
+                (gain, "s"),
+                around(30.0, 0.3),
+            ),
+            self.quotient(("R(0)+notify", "R(0)"), 6.0, "0.95 to 0.97", LESS),
+        ]
+    }
+
+    fn constant_with_notification(&self) -> Vec<Row> {
+        let (plain, notify) = ("FEC(0.2)+R(∞)", "FEC(0.2)+R(∞)+notify");
+        vec![
+            self.near(plain, 6.0, "just over 17 min", 1030.0, 0.2),
+            self.near(notify, 6.0, "just over 22 min", 1330.0, 0.2),
+            self.quotient((notify, plain), 6.0, "1.3", MORE),
+        ]
+    }
+
+    fn variable(&self) -> Vec<Row> {
+        let (fixed, retransmitting) = ("FEC(0.1)+R(∞)", "FEC(0.05R)+R(∞)");
+        vec![
+            self.near(fixed, 10.0, "about 1450 s", 1450.0, 0.25),
+            self.near(retransmitting, 10.0, "1100 s", 1100.0, 0.25),
+            self.quotient((retransmitting, fixed), 10.0, "0.76", LESS),
+            self.quotient(("FEC(0.03R)+R(∞)", "FEC(0.01R)+R(∞)"), 10.0, "less than 1", LESS),
+            self.quotient(("FEC(0.05R)+R(0)", retransmitting), 10.0, "0.95", LESS),
+        ]
+    }
+
+    fn rescheduled_variable(&self) -> Vec<Row> {
+        let [one, three, five] = ["FEC(0.01R)+R(0)", "FEC(0.03R)+R(0)", "FEC(0.05R)+R(0)"];
+        vec![
+            self.near(one, 10.0, "560 s", 560.0, 0.25),
+            self.near(three, 10.0, "780 s", 780.0, 0.25),
+            self.near(five, 10.0, "1040 s", 1040.0, 0.25),
+            self.quotient((one, three), 10.0, "0.72", LESS),
+            self.quotient((three, five), 10.0, "0.75", LESS),
+        ]
+    }
+
+    fn knowledge(&self) -> Vec<Row> {
+        let [none, padded, more] =
+            ["FEC(maxloss)+R(0)", "FEC(maxloss+0.05)+R(0)", "FEC(maxloss+0.1)+R(0)"];
+        let mut rows = Vec::new();
+        for x in [0.0, 10.0, 30.0, 60.0, 100.0] {
+            rows.push(self.quotient((none, padded), x, "less than 1", LESS));
+        }
+        rows.push(self.quotient((padded, more), 30.0, "less than 1", LESS));
+        rows
+    }
+
+    fn exact(&self) -> Vec<Row> {
+        vec![
+            self.near("R(∞)", 10.0, "about 28 min", 1680.0, 0.25),
+            self.near("R(0)", 10.0, "about 16 min", 960.0, 0.25),
+            self.near("R(∞)+no-ecc", 10.0, "57 min", 3420.0, 0.25),
+            self.near("R(0)+no-ecc", 10.0, "28 min", 1680.0, 0.25),
+            self.quotient(("R(∞)", "R(∞)+no-ecc"), 10.0, "0.49", LESS),
+            self.quotient(("R(0)", "R(0)+no-ecc"), 10.0, "0.57", LESS),
+        ]
+    }
+
+    fn scheduler(&self) -> Vec<Row> {
+        let equal = (0.95, 1.05);
+        let reported = "1100 s (the text has \"about 110 minutes\")";
+        let mut rows = vec![self.near("R(0), R/Q", 45.0, reported, 1100.0, 0.25)];
+        for policy in ["R(0)", "FEC(0.01R)+R(0)", "FEC(0.05R)+R(0)"] {
+            let (plain, fill) = (format!("{policy}, R/Q"), format!("{policy}, R/(Q/fill)"));
+            rows.push(self.quotient((&fill, &plain), 45.0, "equal", equal));
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::{Point, Series, Verdict};
+
+    fn figure(number: u32, curves: &[(&str, &[(f64, f64)])]) -> Figure {
+        let series = |&(name, points): &(&str, &[(f64, f64)])| Series {
+            name: name.to_owned(),
+            points: points.iter().map(|&(x, y)| Point { x, y, ci95: 0.0 }).collect(),
+        };
+        Figure {
+            number,
+            title: String::new(),
+            x_label: String::new(),
+            y_label: String::new(),
+            series: curves.iter().map(series).collect(),
+            caption: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_papers_own_numbers_pass_and_others_miss() {
+        let paper: &[(&str, &[(f64, f64)])] = &[
+            ("R(∞)", &[(10.0, 1680.0)]),
+            ("R(0)", &[(10.0, 960.0)]),
+            ("R(∞)+no-ecc", &[(10.0, 3420.0)]),
+            ("R(0)+no-ecc", &[(10.0, 1680.0)]),
+        ];
+        let rows_of_paper = rows(&[figure(10, paper)]);
+        assert_eq!(rows_of_paper.len(), 6);
+        assert!(rows_of_paper.iter().all(|row| row.verdict() == Verdict::Ok));
+        let wrong: &[(&str, &[(f64, f64)])] = &[("R(0)", &[(10.0, 2000.0)])];
+        let rows_of_wrong = rows(&[figure(10, wrong)]);
+        assert!(rows_of_wrong.iter().all(|row| row.verdict() == Verdict::Miss));
+    }
+
+    #[test]
+    fn curves_cross_between_points() {
+        let curves: &[(&str, &[(f64, f64)])] = &[
+            ("up", &[(0.0, 900.0), (2.0, 100.0), (4.0, 300.0), (6.0, 700.0)]),
+            ("flat", &[(0.0, 400.0), (2.0, 400.0), (4.0, 400.0), (6.0, 400.0)]),
+        ];
+        let figure = figure(3, curves);
+        assert!((Judge(&figure).crossing("up", "flat") - 4.5).abs() < 1e-9);
+        assert!(Judge(&figure).crossing("flat", "nothing").is_nan());
+    }
+}

@@ -1,0 +1,163 @@
+//! `umbel repro`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Subcommand;
+use serde_json::json;
+use umbel_repro::output::{Report, Row};
+use umbel_repro::pool::Progress;
+use umbel_repro::repository;
+use umbel_repro::repository::choices::{Choices, KEYS};
+
+use super::output::{Meter, Output};
+
+/// Options of `umbel repro`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  umbel repro repository --out out/              all figures; open out/report.html
+  umbel repro repository --out out/ --figure 3   one figure
+  umbel repro repository --out out/ --strict     exit 1 if a number of the paper is missed")]
+pub(super) struct ReproArgs {
+    #[command(subcommand)]
+    paper: Paper,
+}
+
+#[derive(Debug, Subcommand)]
+enum Paper {
+    /// "Reliably Networking a Multicast Repository": Figures 3 to 11
+    Repository(RepositoryArgs),
+}
+
+/// What all papers take.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// Where report.html, table.csv, figN.csv and figN.svg go
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Runs of each point, for the confidence intervals
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seeds: u32,
+    /// Exit 1 if a reported number is missed
+    #[arg(long)]
+    strict: bool,
+    /// Threads to run on [default: all processors]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+}
+
+#[derive(Debug, clap::Args)]
+struct RepositoryArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Only this figure
+    #[arg(long, value_parser = clap::value_parser!(u32).range(3..=11))]
+    figure: Option<u32>,
+    /// Measure clients that come until then, in simulated seconds; the paper's own is 86400
+    #[arg(long, default_value_t = 10_000, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
+    duration: u64,
+    /// Leave out clients that come before, in simulated seconds [default: 3000, or less if the
+    /// duration is short]
+    #[arg(long, value_name = "SECONDS")]
+    warm_up: Option<u64>,
+    /// Read the paper in another way; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE", help = SET_HELP)]
+    choices: Vec<String>,
+}
+
+const SET_HELP: &str = "Read the paper in another way: gather=SECONDS, audience=everyone|naks, \
+     wait=yes|no, join=yes|no, arrivals=regular|poisson, wants=fixed|binomial|uniform, …";
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// If an option makes no sense or the report cannot be written.
+pub(super) fn run(args: ReproArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let Paper::Repository(args) = args.paper;
+    let common = &args.common;
+    let mut choices = Choices::default();
+    for text in &args.choices {
+        choices.set(text).with_context(|| format!("--set knows {KEYS}"))?;
+    }
+    let duration = args.duration;
+    let warm_up = args.warm_up.unwrap_or((duration * 3 / 10).min(3_000));
+    anyhow::ensure!(
+        warm_up < duration,
+        "--warm-up {warm_up} leaves nothing of --duration {duration}"
+    );
+    let default = repository::Options::default();
+    let options = repository::Options {
+        seeds: common.seeds,
+        figure: args.figure,
+        warm_up: Duration::from_secs(warm_up),
+        duration: Duration::from_secs(duration),
+        choices,
+        threads: common.threads.map_or(default.threads, usize::from),
+    };
+    // The folder is tried before minutes are spent.
+    umbel_repro::output::prepare(&common.out)?;
+    let started = Instant::now();
+    let bar = Bar { meter: Meter::work(output), total: AtomicU64::new(0), done: AtomicU64::new(0) };
+    let report = repository::run(&options, &bar);
+    bar.meter.clear();
+    report.write(&common.out)?;
+    show(&report, common, started.elapsed(), output);
+    let failed = common.strict && report.misses() > 0;
+    Ok(ExitCode::from(u8::from(failed)))
+}
+
+/// Prints the table and where the report is.
+fn show(report: &Report, common: &Common, took: Duration, output: &Output) {
+    output.result(format!(
+        "{:<7} {:<48} {:>10} {:<5} {:<7} reported",
+        "figure", "what", "measured", "", ""
+    ));
+    for row in &report.rows {
+        let Row { figure, what, reported, measured, unit, low, high } = row;
+        let verdict = row.verdict().to_string();
+        output.json(&json!({
+            "event": "row", "figure": figure, "what": what, "reported": reported,
+            "measured": measured, "unit": unit, "low": low, "high": high, "verdict": verdict,
+        }));
+        let digits = if measured.abs() < 10.0 { 3 } else { 0 };
+        output.result(format!(
+            "{figure:<7} {what:<48} {measured:>10.digits$} {unit:<5} {verdict:<7} {reported}"
+        ));
+    }
+    let (rows, misses) = (report.rows.len(), report.misses());
+    let page = common.out.join("report.html");
+    output.json(&json!({
+        "event": "report", "file": page, "rows": rows, "misses": misses,
+        "seconds": took.as_secs_f64(),
+    }));
+    output.note(format!(
+        "{} of {rows} reported numbers agree, {misses} do not; {} ({:.0} s)",
+        rows - misses,
+        page.display(),
+        took.as_secs_f64()
+    ));
+}
+
+/// The progress bar.
+struct Bar {
+    meter: Meter,
+    total: AtomicU64,
+    done: AtomicU64,
+}
+
+impl Progress for Bar {
+    fn start(&self, total: u64) {
+        self.total.store(total, Ordering::Relaxed);
+        self.meter.position(0, total);
+    }
+
+    fn advance(&self, work: u64) {
+        let done = self.done.fetch_add(work, Ordering::Relaxed) + work;
+        self.meter.position(done, self.total.load(Ordering::Relaxed));
+    }
+}
