@@ -25,6 +25,8 @@ pub struct Server {
     catalog: Arc<Catalog>,
     /// What the engine is told of a session's round trip.
     rtt: Duration,
+    /// Of the sessions of certain clients.
+    rtt_of: BTreeMap<NodeId, Duration>,
     /// Loss of clients, where the engine is told.
     known_loss: BTreeMap<NodeId, f64>,
     /// Sessions that are open.
@@ -36,14 +38,19 @@ impl Server {
     pub fn host(config: SourceConfig, catalog: Arc<Catalog>) -> ServerHost {
         let symbols = CountingSource::new(catalog.clone());
         let host = HostConfig { rate: Some(config.rate), ..HostConfig::default() };
-        let (known_loss, sessions) = (BTreeMap::new(), BTreeSet::new());
-        let server = Server { catalog, rtt: Duration::ZERO, known_loss, sessions };
+        let (rtt_of, known_loss, sessions) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        let server = Server { catalog, rtt: Duration::ZERO, rtt_of, known_loss, sessions };
         EngineHost::new(Source::new(config, symbols), server, host)
     }
 
     /// Has the engine think that a round trip on a session takes this long; by default nothing.
     pub fn set_rtt(&mut self, rtt: Duration) {
         self.rtt = rtt;
+    }
+
+    /// Has the engine think so of the session with one client.
+    pub fn set_rtt_of(&mut self, client: NodeId, rtt: Duration) {
+        self.rtt_of.insert(client, rtt);
     }
 
     /// Has the engine know what a client loses, for the ideal server of [Repository §6.3].
@@ -115,7 +122,8 @@ impl Application<Source<CountingSource>> for Server {
             return true;
         }
         if self.sessions.insert(from) {
-            tell(engine, io, SourceCommand::SessionOpened { session, rtt: self.rtt });
+            let rtt = self.rtt_of.get(&from).copied().unwrap_or(self.rtt);
+            tell(engine, io, SourceCommand::SessionOpened { session, rtt });
             if let Some(&loss) = self.known_loss.get(&from) {
                 tell(engine, io, SourceCommand::LossKnown { session, loss });
             }

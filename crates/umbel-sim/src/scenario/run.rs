@@ -38,11 +38,10 @@ impl Scenario {
         let failed = |error: crate::NetworkError| Mistake::new(error.to_string());
         let mut simulation = Simulation::new(self.network()?, seed);
         let Protocol::Repository(repository) = &self.protocol;
-        let round_trip = self.set_sessions(repository, &mut simulation);
         let items = repository.items.iter().map(|item| (item.name.clone(), item.oti));
         let catalog = Arc::new(Catalog::new(items));
         let mut server = Server::host(repository.config.clone(), catalog.clone());
-        server.application_mut().set_rtt(round_trip);
+        self.set_sessions(repository, &mut simulation, server.application_mut());
         simulation.set_app(repository.server, server, Instant::EPOCH).map_err(failed)?;
         let arrivals = repository.arrivals(seed);
         for arrival in &arrivals {
@@ -67,23 +66,26 @@ impl Scenario {
         })
     }
 
-    /// Sets how long messages take; gives the longest round trip.
-    fn set_sessions(&self, repository: &Repository, simulation: &mut Simulation) -> Duration {
+    /// Sets how long messages take, and what the server thinks of that.
+    fn set_sessions(
+        &self,
+        repository: &Repository,
+        simulation: &mut Simulation,
+        server: &mut Server,
+    ) {
         if let Some(sessions) = self.sessions {
             simulation.set_sessions(sessions);
-            return (sessions.min + sessions.mean_extra) * 2;
+            return server.set_rtt((sessions.min + sessions.mean_extra) * 2);
         }
-        let server = repository.server;
-        let delays = paths::delays(&self.topology, server.0 as usize);
-        let mut longest = Duration::ZERO;
+        let node = repository.server;
+        let delays = paths::delays(&self.topology, node.0 as usize);
         for client in repository.clients.iter().flat_map(|group| &group.hosts) {
             let Some((there, back)) = delays[client.0 as usize] else { continue };
             let exactly = |min| SessionDelay { min, mean_extra: Duration::ZERO };
-            simulation.set_sessions_between(server, *client, exactly(there));
-            simulation.set_sessions_between(*client, server, exactly(back));
-            longest = longest.max(there + back);
+            simulation.set_sessions_between(node, *client, exactly(there));
+            simulation.set_sessions_between(*client, node, exactly(back));
+            server.set_rtt_of(*client, there + back);
         }
-        longest
     }
 }
 
