@@ -95,7 +95,9 @@ fn traces_are_written_in_every_form_and_of_one_run_only() {
     let traces = ["a.pcapng", "a.pcap", "a.csv", "a.parquet"].map(file);
     let html = file("a.html");
     let mut args = vec!["sim", "run", &path, "--html", &html, "--tables"];
-    traces.iter().for_each(|trace| args.extend(["--trace", trace]));
+    for trace in &traces {
+        args.extend(["--trace", trace]);
+    }
     let ran = run(args);
     assert!(ran.succeeded().stdout.contains("link"), "{ran:?}");
     for (name, start) in [

@@ -1,0 +1,108 @@
+//! One scenario in both worlds: simulated, and with the real programs in network namespaces.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use support::bench::Bench;
+use support::lab;
+use umbel_sim::scenario::{Protocol, Scenario};
+
+/// A lab's mean delay may differ from the simulated one by this share of it, and by this time:
+/// programs start, shake hands and write files, which simulated ones do not.
+const DELAY_SHARE: f64 = 0.10;
+const DELAY_S: f64 = 0.25;
+/// The bytes that the server sends may differ by this share.
+const BYTES_SHARE: f64 = 0.08;
+/// Simulated runs; their mean is compared. What clients want is the same in all of them.
+const SEEDS: u64 = 20;
+
+/// What is compared: the mean delay of each group in seconds, and the bytes of data packets.
+#[derive(Debug, Default)]
+struct Outcome {
+    delays: Vec<f64>,
+    bytes: f64,
+}
+
+fn simulated(scenario: &Scenario) -> Outcome {
+    let mut sum = Outcome::default();
+    for seed in 1..=SEEDS {
+        let mut run = scenario.start(seed).unwrap();
+        while run.go_on(Duration::from_secs(1)) {}
+        let report = run.report();
+        assert_eq!(report.clients.finished, report.clients.count, "{report}");
+        sum.delays.resize(report.groups.len(), 0.0);
+        for (sum, group) in sum.delays.iter_mut().zip(&report.groups) {
+            *sum += group.mean_s.unwrap() / SEEDS as f64;
+        }
+        sum.bytes += report.server.bytes as f64 / SEEDS as f64;
+    }
+    sum
+}
+
+/// Runs the scenario with real programs; `None` where there is no lab.
+fn in_the_lab(scenario: &Scenario) -> Option<Outcome> {
+    let lab = lab(&scenario.topology)?;
+    let Protocol::Repository(repository) = &scenario.protocol;
+    let files: Vec<_> =
+        repository.items.iter().map(|item| (item.name.as_str(), item.oti.object_len)).collect();
+    let bench = Bench::new(&lab, &files);
+    let rate = repository.config.rate.bits_per_s().to_string();
+    let mut server = bench.serve(&["--rate", &rate]);
+    let channel = server.process.events("serving")[0]["channel"].as_str().unwrap().to_owned();
+    lab.route_multicast("h1", group(&channel)).unwrap();
+
+    let began = Instant::now();
+    let mut arrivals = repository.arrivals(1);
+    arrivals.sort_by_key(|arrival| arrival.at);
+    let mut clients: Vec<_> = arrivals
+        .into_iter()
+        .map(|arrival| {
+            let at = arrival.at.since(umbel_sim::Instant::EPOCH);
+            std::thread::sleep(at.saturating_sub(began.elapsed()));
+            let host = &scenario.topology.nodes[arrival.node.0 as usize].name;
+            let mut arguments: Vec<&str> = arrival
+                .items
+                .iter()
+                .map(|&item| repository.items[item as usize].name.as_str())
+                .collect();
+            arguments.push("--no-sync");
+            (arrival.group, bench.get(host, &server.url, &arguments))
+        })
+        .collect();
+    let mut outcome = Outcome { delays: vec![0.0; repository.clients.len()], bytes: 0.0 };
+    for (group, client) in &mut clients {
+        let summary = client.process.wait_done(Duration::from_mins(1));
+        assert_eq!(summary["unicast_blocks"], 0, "multicast reaches everyone: {summary}");
+        let share = 1.0 / repository.clients[*group].hosts.len() as f64;
+        outcome.delays[*group] += summary["seconds"].as_f64().unwrap() * share;
+    }
+    // The report is that of the last tick.
+    std::thread::sleep(Duration::from_millis(400));
+    outcome.bytes = server.stop()["bytes"].as_f64().unwrap();
+    Some(outcome)
+}
+
+/// The group of `232.1.2.3:7702@10.1.0.1`.
+fn group(channel: &str) -> IpAddr {
+    channel.split_once(':').unwrap().0.parse().unwrap()
+}
+
+#[test]
+fn the_lab_and_the_simulator_agree_on_delays_and_bytes() {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/sim/campus.toml"));
+    let scenario = Scenario::from_file(path).unwrap();
+    let simulated = simulated(&scenario);
+    let Some(real) = in_the_lab(&scenario) else { return };
+    println!("simulated {simulated:?}\nin the lab {real:?}");
+    for (simulated, real) in simulated.delays.iter().zip(&real.delays) {
+        let most = DELAY_S + DELAY_SHARE * simulated;
+        assert!((real - simulated).abs() <= most, "{real:.3} s instead of {simulated:.3} s");
+    }
+    let share = real.bytes / simulated.bytes;
+    assert!((share - 1.0).abs() <= BYTES_SHARE, "{share:.3} of the simulated bytes");
+}
