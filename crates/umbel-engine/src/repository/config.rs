@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use umbel_wire::{Channel, Tsi};
 
-use super::policy::{Expansion, HandSet, Policy, Retransmit};
+use super::policy::Policy;
 use super::scheduler::SchedulerKind;
 use crate::units::Rate;
 
@@ -22,10 +22,10 @@ pub struct SourceConfig {
     pub rate: Rate,
     /// UDP payload of a full data packet in bytes.
     pub packet_len: usize,
-    /// Forward error correction, retransmission and notification [Repository §3]. Default
-    /// `FEC(1loss)+R(inf)+notify`.
+    /// Forward error correction, retransmission and notification [Repository §3]. Default `auto`.
     pub policy: Policy,
-    /// Which item comes next [Repository §2.2].
+    /// Which item comes next [Repository §2.2]. Default `gain`; with a policy that is set by hand,
+    /// [`Policy::usual_scheduler`] is `rq`.
     pub scheduler: SchedulerKind,
     /// The token that clients must show, if any.
     pub token: Option<String>,
@@ -104,13 +104,8 @@ impl SourceConfig {
             channel,
             rate,
             packet_len: 1400,
-            policy: Policy::HandSet(HandSet {
-                fec: Expansion { times_loss: 1.0, ..Expansion::default() },
-                retransmit: Retransmit::Always,
-                notify: true,
-                exact: false,
-            }),
-            scheduler: SchedulerKind::Rq,
+            policy: Policy::Auto,
+            scheduler: SchedulerKind::Gain,
             token: None,
             lookahead: Duration::from_millis(10),
             segment: Duration::from_millis(100),

@@ -9,6 +9,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::scheduler::SchedulerKind;
+
 /// The greatest factor that a term of an expansion can have.
 const MAX_FACTOR: f64 = 1000.0;
 
@@ -72,6 +74,15 @@ impl Policy {
         match self {
             Policy::Auto => true,
             Policy::HandSet(scheme) => scheme.notify,
+        }
+    }
+
+    /// The scheduler that goes with it unless another is asked for: the gain rule with `auto`, R/Q
+    /// with the paper's schemes.
+    pub fn usual_scheduler(&self) -> SchedulerKind {
+        match self {
+            Policy::Auto => SchedulerKind::Gain,
+            Policy::HandSet(_) => SchedulerKind::Rq,
         }
     }
 

@@ -158,14 +158,17 @@ impl Point {
     /// How the paper's server behaves (`docs/papers/repository.md` has this as a table).
     pub(super) fn source_config(&self, server: NodeId) -> SourceConfig {
         let rate = Rate::from_bits_per_s(RATE_BITS_PER_S).expect("it is not 0");
+        let policy = self.policy();
+        // Rescheduling items whole, to their end, is part of the paper's schemes.
+        let auto = policy == Policy::Auto;
         SourceConfig {
-            policy: self.policy(),
-            scheduler: if self.fill { SchedulerKind::RqFill } else { SchedulerKind::Rq },
+            policy,
+            scheduler: if self.fill { SchedulerKind::RqFill } else { policy.usual_scheduler() },
             packet_len: PACKET_LEN,
             lookahead: Duration::ZERO,
             segment: Duration::MAX,
-            cut_short: false,
-            reschedule_whole: true,
+            cut_short: auto,
+            reschedule_whole: !auto,
             join_lead: JOIN_TIME,
             gather_fraction: 0.0,
             loss_cap: 1.0,

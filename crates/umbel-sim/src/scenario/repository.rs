@@ -242,10 +242,11 @@ impl RepositoryEntry {
             None => default.gather_fraction,
         };
         let segment = time(self.segment, default.segment);
+        let policy = self.policy.map_or(default.policy, |policy| policy.0);
         Ok(SourceConfig {
             packet_len: usize::from(mtu - MTU_RESERVE),
-            policy: self.policy.map_or(default.policy, |policy| policy.0),
-            scheduler: self.scheduler.map_or(default.scheduler, |scheduler| scheduler.0),
+            policy,
+            scheduler: self.scheduler.map_or(policy.usual_scheduler(), |scheduler| scheduler.0),
             lookahead: time(self.lookahead, default.lookahead),
             segment: if self.whole_items { Duration::MAX } else { segment },
             join_lead: time(self.join_lead, default.join_lead),

@@ -100,7 +100,7 @@ fn what_is_not_said_has_a_default() {
     assert_eq!((server.items[0].name.as_str(), server.items[0].oti.object_len), ("x", 2_000));
     assert_eq!(server.clients.len(), 1);
     assert_eq!(server.clients[0].hosts.len(), 2, "all but the server");
-    assert_eq!(server.config.policy.to_string(), "FEC(1loss)+R(inf)+notify");
+    assert_eq!(server.config.policy.to_string(), "auto");
 }
 
 #[test]

@@ -59,12 +59,13 @@ pub(super) struct ServeArgs {
     /// Most source symbols in a block
     #[arg(long, default_value_t = 128, value_name = "SYMBOLS")]
     block: u16,
-    /// Reliability, as in `FEC(0.1)+R(10)+notify` [default: FEC(1loss)+R(inf)+notify]
+    /// Reliability: auto, or set by hand as in `FEC(0.1)+R(10)+notify`
+    #[arg(long, default_value = "auto")]
+    policy: Policy,
+    /// What is sent next: gain, rq, rq-fill, rxw, mrf or fcfs [default: gain with --policy auto,
+    /// rq with any other]
     #[arg(long)]
-    policy: Option<Policy>,
-    /// What is sent next: rq, rq-fill, rxw, mrf or fcfs
-    #[arg(long, default_value = "rq")]
-    scheduler: SchedulerKind,
+    scheduler: Option<SchedulerKind>,
     /// How clients hear of transmissions: on their sessions
     #[arg(long, default_value = "unicast", value_parser = ["unicast"])]
     control: String,
@@ -114,7 +115,7 @@ impl ServeArgs {
             mtu: self.mtu,
             scheme: self.code,
             block_symbols: self.block,
-            policy: self.policy,
+            policy: Some(self.policy),
             scheduler: self.scheduler,
             token: self.token,
             rescan: Duration::from_secs(self.rescan),

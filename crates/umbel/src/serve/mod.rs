@@ -76,8 +76,8 @@ pub struct ServeOptions {
     pub block_symbols: u16,
     /// The reliability policy.
     pub policy: Option<Policy>,
-    /// The scheduler.
-    pub scheduler: SchedulerKind,
+    /// The scheduler; the one that goes with the policy unless given.
+    pub scheduler: Option<SchedulerKind>,
     /// Where the key is kept.
     pub state_dir: PathBuf,
     /// The token that clients must show.
@@ -102,7 +102,7 @@ impl ServeOptions {
             scheme: Scheme::ReedSolomon,
             block_symbols: 128,
             policy: None,
-            scheduler: SchedulerKind::Rq,
+            scheduler: None,
             state_dir,
             token: None,
             rescan: Duration::from_secs(2),
@@ -205,11 +205,11 @@ impl Server {
         })?;
         let mut config = SourceConfig::new(channel::session_identifier(&pin), channel, rate);
         config.packet_len = packet_len;
-        config.scheduler = options.scheduler;
         config.token.clone_from(&options.token);
         if let Some(policy) = options.policy {
             config.policy = policy;
         }
+        config.scheduler = options.scheduler.unwrap_or(config.policy.usual_scheduler());
         let report = Arc::new(Mutex::new(Report::default()));
         let host = ServeHost::start(
             &repository,

@@ -13,6 +13,7 @@ use crate::Engine;
 use crate::repository::config::SourceConfig;
 use crate::repository::drops::DropReason;
 use crate::repository::receiver::ReceiverEvent;
+use crate::repository::scheduler::SchedulerKind;
 use crate::repository::source::{SourceCommand, SourceEvent};
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -47,6 +48,8 @@ fn an_empty_item_needs_no_packet() {
 fn the_example_of_the_paper_is_sent_in_its_order() {
     // [Repository §2.2]: A wants 1, 2, 3; B wants 2, 4; C wants 2, 3.
     let mut config = config();
+    config.policy = "FEC(1loss)+R(inf)+notify".parse().unwrap();
+    config.scheduler = SchedulerKind::Rq;
     config.lookahead = Duration::ZERO;
     let mut world = World::new(config, objects(5, 32), 1);
     // The channel is busy with another item while the three ask.
