@@ -5,7 +5,7 @@ mod local_support;
 
 use local_support::{Place, run};
 
-const COMMANDS: [&str; 7] = ["serve", "get", "ls", "demo", "doctor", "lab", "sim"];
+const COMMANDS: [&str; 8] = ["serve", "get", "ls", "demo", "doctor", "lab", "sim", "repro"];
 
 #[test]
 fn help_has_examples_and_is_a_success() {

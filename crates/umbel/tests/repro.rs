@@ -1,0 +1,72 @@
+//! `umbel repro`: what it writes, what it prints, and how it fails.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+mod local_support;
+
+use std::path::Path;
+
+use local_support::{Ran, run};
+
+/// One figure, for so short a time that its numbers mean nothing.
+fn short(out: &Path, more: &[&str]) -> Ran {
+    let out = out.to_str().unwrap();
+    let args = ["repro", "repository", "--figure=8", "--seeds=1", "--duration=30", "--out", out];
+    run(args.iter().chain(more))
+}
+
+#[test]
+fn the_folder_has_a_page_tables_and_plots() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("new/out");
+    let ran = short(&out, &[]);
+    assert!(ran.succeeded().stderr.contains("report.html"), "{ran:?}");
+    let mut names: Vec<String> = std::fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["fig8.csv", "fig8.svg", "report.html", "table.csv"]);
+    let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
+    let table = read("table.csv");
+    assert!(table.starts_with("figure,what,reported,measured,low,high,verdict\n8,"), "{table}");
+    assert!(table.lines().skip(1).all(|line| line.ends_with(",ok") || line.ends_with(",miss")));
+    assert!(read("fig8.csv").starts_with("series,x,y,ci95\n"));
+}
+
+#[test]
+fn json_has_each_row_and_an_end_and_misses_fail_where_they_are_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = short(folder.path(), &["--json"]);
+    let rows: Vec<_> = ran.succeeded().json().into_iter().filter(|v| v["event"] == "row").collect();
+    let report = ran.event("report");
+    assert_eq!(report["rows"], rows.len());
+    let misses = rows.iter().filter(|row| row["verdict"] == "miss").count();
+    assert_eq!(report["misses"], misses);
+    assert!(misses > 0, "half a minute cannot show a steady state");
+    assert_eq!(ran.stderr, "");
+
+    let again = short(folder.path(), &["--json", "--strict", "--threads=1"]);
+    assert_eq!(again.code, Some(1), "{again:?}");
+    let rows_again: Vec<_> = again.json().into_iter().filter(|v| v["event"] == "row").collect();
+    assert_eq!(rows_again, rows);
+}
+
+#[test]
+fn mistakes_are_told_before_anything_is_computed() {
+    for (option, words) in [
+        ("--seeds=0", "--seeds"),
+        ("--figure=2", "--figure"),
+        ("--threads=0", "--threads"),
+        ("--duration=long", "--duration"),
+    ] {
+        run(["repro", "repository", "--out", "unused", option]).misused(&[words]);
+    }
+    run(["repro", "repository"]).misused(&["--out"]);
+    run(["repro", "poetry", "--out", "unused"]).misused(&["poetry"]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let out = file.path().join("out");
+    // The whole paper, which would take minutes.
+    let args = ["repro", "repository", "--out", out.to_str().unwrap()];
+    run(args).failed_with(&[out.to_str().unwrap(), "cannot make"]);
+    run(args.iter().chain(&["--set", "taste=good"])).failed_with(&["taste"]);
+}
