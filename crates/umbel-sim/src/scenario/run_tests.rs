@@ -124,3 +124,15 @@ fn every_example_can_be_started() {
     }
     assert!(count >= 3);
 }
+
+#[test]
+fn the_scenario_of_the_documentation_runs() {
+    let text = include_str!("../../../../docs/sim.md");
+    let begin = text.find("```toml\n").unwrap() + "```toml\n".len();
+    let end = begin + text[begin..].find("```").unwrap();
+    let scenario = scenario(&text[begin..end]);
+    assert_eq!(scenario.name, "lecture");
+    let mut run = scenario.start(1).unwrap();
+    run.go_on(Duration::from_secs(15));
+    assert!(run.counters().down > 0);
+}
