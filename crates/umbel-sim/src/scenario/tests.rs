@@ -357,7 +357,7 @@ fn every_mistake_of_the_repository_has_its_line_and_says_what_was_expected() {
         (
             "item_packets = 60",
             "item_packets = 60\nscheduler = \"best\"",
-            "line 17: `best` is no scheduler: choose rq, rq-fill, rxw, mrf or fcfs",
+            "line 17: `best` is no scheduler: choose gain, rq, rq-fill, rxw, mrf or fcfs",
         ),
         (
             "item_packets = 60",
