@@ -428,10 +428,8 @@ impl Receiver {
         };
         for (envelope, buffer) in envelopes.iter().zip(buffers).take(count) {
             let details = envelope.details();
-            if let Some(drops) = details.drops {
-                // The counter wraps; so does the difference.
-                self.drops.kernel += u64::from(drops.wrapping_sub(self.kernel_drops));
-                self.kernel_drops = drops;
+            if let Some(counter) = details.drops {
+                self.drops.kernel += advance(&mut self.kernel_drops, counter);
             }
             let (Some(from), Some(to), false) =
                 (envelope.from(), details.to, envelope.is_truncated())
@@ -474,9 +472,8 @@ impl Receiver {
 
     /// What did not reach the application. Asks the kernel for its newest count.
     pub fn drops(&mut self) -> DropCounts {
-        if let Ok(drops) = sys::drops(self.socket.as_fd()) {
-            self.drops.kernel += u64::from(drops.wrapping_sub(self.kernel_drops));
-            self.kernel_drops = drops;
+        if let Ok(counter) = sys::drops(self.socket.as_fd()) {
+            self.drops.kernel += advance(&mut self.kernel_drops, counter);
         }
         self.drops
     }
@@ -514,6 +511,17 @@ fn prepare(socket: &Socket, family: Family, options: &ReceiverOptions) -> std::i
     Ok(())
 }
 
+/// By how much the kernel's counter, which wraps, has grown since it was last read. Messages that
+/// waited tell an older count than the socket itself: then it has not.
+fn advance(last: &mut u32, counter: u32) -> u64 {
+    let grown = counter.wrapping_sub(*last);
+    if grown > u32::MAX / 2 {
+        return 0;
+    }
+    *last = counter;
+    grown.into()
+}
+
 enum Verdict {
     Accept,
     NotJoined,
@@ -543,6 +551,17 @@ fn segments(message: &[u8], segment: Option<usize>) -> impl Iterator<Item = &[u8
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernels_counter_wraps_and_an_older_count_does_not_count() {
+        let mut last = 0;
+        assert_eq!(advance(&mut last, 7), 7);
+        assert_eq!(advance(&mut last, 5), 0);
+        assert_eq!(advance(&mut last, 9), 2);
+        last = u32::MAX - 1;
+        assert_eq!(advance(&mut last, 3), 5);
+        assert_eq!(advance(&mut last, u32::MAX), 0);
+    }
 
     #[test]
     fn the_sieve_discards_the_share_that_was_asked_for() {
