@@ -40,8 +40,7 @@
 //! not verified yet. A session does not reconnect by itself: whoever owns it does, when
 //! [`ClientEvent::Disconnected`] says that it is worth trying.
 //! A path that loses half of all packets in both directions, so that three of four exchanges fail,
-//! still carries a session, with a quarter of a second for a message on average and now and then
-//! some seconds.
+//! still carries a session: a message takes a third of a second on average, and now and then seconds.
 //!
 //! # Validation
 //!

@@ -25,11 +25,11 @@ use super::outbox::Outbox;
 const BURST: usize = 3;
 
 /// How long an acknowledgement may take beyond two round trips: the 25 ms for which a peer may
-/// hold it back, and two probes of QUIC's own, which carry what was lost itself.
-const FIRST_PAUSE: Duration = Duration::from_millis(60);
+/// hold it back, and some for machines that are busy.
+const FIRST_PAUSE: Duration = Duration::from_millis(35);
 
 /// Most time between two bursts, beyond two round trips.
-const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Nudges the peer whenever what was written from the outbox seems to be lost. A round trip as
 /// long as `doubtful` is measured once more at once.
@@ -45,7 +45,7 @@ pub(super) async fn nudge(
         let mut vigil = Vigil::over(outbox.wrote().await);
         loop {
             let round_trips = 2 * Seen::on(connection).shortest_rtt;
-            sleep(vigil.pause.max(round_trips)).await;
+            sleep(vigil.pause + round_trips).await;
             match vigil.turn(&Seen::on(connection), outbox.last_write()) {
                 Turn::Wait => {}
                 Turn::Nudge => send_burst(connection),
