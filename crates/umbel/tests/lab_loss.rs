@@ -5,7 +5,7 @@
 
 mod support;
 
-use support::everyone::everyone_gets_everything;
+use support::everyone::{LITTLE, everyone_gets, everyone_gets_everything};
 
 #[test]
 fn a_client_without_loss_gets_everything_over_ipv4() {
@@ -28,8 +28,18 @@ fn a_client_that_loses_a_fifth_gets_everything_over_ipv6() {
 }
 
 #[test]
+fn four_clients_that_lose_a_fifth_get_everything() {
+    everyone_gets_everything(4, 0.2, &[]);
+}
+
+#[test]
 fn a_client_that_loses_half_gets_everything() {
-    everyone_gets_everything(1, 0.5, &[]);
+    everyone_gets(LITTLE, 1, 0.5, &[]);
+}
+
+#[test]
+fn four_clients_that_lose_half_get_everything() {
+    everyone_gets(LITTLE, 4, 0.5, &["--ipv6"]);
 }
 
 #[test]
