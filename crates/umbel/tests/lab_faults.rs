@@ -60,17 +60,20 @@ fn overlapping_subsets_are_each_received_and_shared() {
 fn a_client_that_is_killed_and_started_again_gets_only_what_it_lacks() {
     let Some(lab) = lab(&star(1, Impairment::none().loss(0.01))) else { return };
     let (size, packets) = (8 * MB, 8 * MB / 1376);
-    let bench = Bench::new(&lab, &[("large", size), ("small", 1000)]);
-    let server = bench.serve(&["--rate", "20M"]);
+    let bench = Bench::new(&lab, &[("a small", 1000), ("large", size)]);
+    // The default policy sends the small item when it likes: here it is to be there first.
+    let policy = "FEC(1loss)+R(inf)+notify";
+    let server = bench.serve(&["--rate", "20M", "--policy", policy, "--scheduler", "mrf"]);
     let mut client = bench.get("h2", &server.url, EVERYTHING);
-    client.process.wait_for("small is done", SOON, |event| event["name"] == "small");
+    client.process.wait_for("small is done", SOON, |event| event["name"] == "a small");
     bench.wait_until_stored(&client, size / 2);
     client.process.kill();
     let mut client = bench.get("h2", &server.url, EVERYTHING);
     let summary = bench.check_all(&mut client, Duration::from_mins(1));
     assert_eq!((number(&summary, "items"), number(&summary, "already_there")), (1, 1));
     let again = number(&summary, "packets");
-    assert!(again < packets * 6 / 10, "half was stored, but {again} of {packets} packets came");
+    // Some of what is held comes once more, while the server still sends to the one that is gone.
+    assert!(again < packets * 3 / 4, "half was stored, but {again} of {packets} packets came");
 }
 
 #[test]
