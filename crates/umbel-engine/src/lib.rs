@@ -7,6 +7,7 @@
 
 mod engine;
 pub mod repository;
+pub mod stream;
 pub mod symbols;
 mod time;
 mod transmit;
