@@ -7,6 +7,7 @@
 
 mod engine;
 pub mod repository;
+pub mod router;
 pub mod stream;
 pub mod symbols;
 mod time;
@@ -14,5 +15,6 @@ mod transmit;
 pub mod units;
 
 pub use engine::Engine;
+pub use router::RouterEngine;
 pub use time::Instant;
 pub use transmit::{Address, Datagram, Membership, SessionId, Transmit, TransmitBuf};

@@ -122,6 +122,37 @@ impl Context<'_> {
         self.fabric.tree_links(group, source, self.node)
     }
 
+    /// As [`tree`](Context::tree), only the link towards the source.
+    pub(crate) fn tree_upstream(&self, group: GroupId, source: NodeId) -> Option<LinkId> {
+        self.fabric.tree_upstream(group, source, self.node)
+    }
+
+    /// As [`tree`](Context::tree), only whether this link leads away from the source.
+    pub(crate) fn is_tree_downstream(&self, group: GroupId, source: NodeId, link: LinkId) -> bool {
+        self.fabric.is_tree_downstream(group, source, self.node, link)
+    }
+
+    /// Whether the network has this node.
+    pub(crate) fn exists(&self, node: NodeId) -> bool {
+        self.fabric.network.check_node(node).is_ok()
+    }
+
+    /// The links of this node, ascending. O(links of the network).
+    pub(crate) fn links(&self) -> impl Iterator<Item = LinkId> {
+        let links = self.fabric.network.links();
+        links.filter(|&(_, a, b)| a == self.node || b == self.node).map(|(link, ..)| link)
+    }
+
+    /// The node at the other end of a link of this node.
+    pub(crate) fn far_end(&self, link: LinkId) -> Option<NodeId> {
+        self.fabric.neighbour(self.node, link)
+    }
+
+    /// Whether nothing but switches lies between this node and `other`.
+    pub(crate) fn is_attached(&mut self, other: NodeId) -> bool {
+        self.exists(other) && self.fabric.is_attached(self.node, other)
+    }
+
     /// A buffer for an engine's datagrams. The last one may be given back for the next to use.
     pub(crate) fn scratch(&mut self) -> &mut TransmitBuf {
         &mut self.fabric.scratch

@@ -39,7 +39,7 @@ pub use line::{Line, Refusal, Treatment};
 pub use link::{LinkSpec, Loss, Queue, RedConfig, ScriptedLoss};
 pub use network::{LinkId, Network, NetworkError, NodeId, NodeKind};
 pub use packet::{Destination, FlowId, GroupId, Kind, Kinds, Packet};
-pub use router::{Forwarding, RouterHook};
+pub use router::{Forwarding, RouterHook, RouterHost};
 pub use simulation::{Outcome, SessionDelay, Simulation};
 pub use trace::Tracer;
 pub use umbel_engine::Instant;

@@ -25,7 +25,7 @@ use std::time::Duration;
 use super::multicast::{State, TreeId};
 use super::{Branch, Event, Fabric, PlaceId};
 use crate::app::TreeLinks;
-use crate::network::NodeId;
+use crate::network::{LinkId, NodeId};
 use crate::packet::GroupId;
 use crate::routing::LineId;
 use crate::trace::{ChannelParts, MembershipRecord};
@@ -63,12 +63,43 @@ impl Fabric {
     ) -> Option<TreeLinks> {
         let tree = self.multicast.tree(group, source)?;
         let place = self.multicast.find(tree, node)?;
-        let attached = matches!(self.multicast.at(place).state, State::Attached | State::Pruning);
         let active = self.multicast.branches(place).iter().filter(|branch| branch.active);
         Some(TreeLinks {
-            upstream: attached.then(|| self.multicast.at(place).up.link()),
+            upstream: self.upstream_of(place),
             downstream: active.map(|branch| branch.line.link()).collect(),
         })
+    }
+
+    /// The link towards the source of a node that has a place in its tree.
+    pub(crate) fn tree_upstream(
+        &self,
+        group: GroupId,
+        source: NodeId,
+        node: NodeId,
+    ) -> Option<LinkId> {
+        let tree = self.multicast.tree(group, source)?;
+        self.upstream_of(self.multicast.find(tree, node)?)
+    }
+
+    /// Whether a link leads from a node down the tree of a source.
+    pub(crate) fn is_tree_downstream(
+        &self,
+        group: GroupId,
+        source: NodeId,
+        node: NodeId,
+        link: LinkId,
+    ) -> bool {
+        let place =
+            self.multicast.tree(group, source).and_then(|tree| self.multicast.find(tree, node));
+        place.is_some_and(|place| {
+            let mut branches = self.multicast.branches(place).iter();
+            branches.any(|branch| branch.active && branch.line.link() == link)
+        })
+    }
+
+    fn upstream_of(&self, place: PlaceId) -> Option<LinkId> {
+        let place = self.multicast.at(place);
+        matches!(place.state, State::Attached | State::Pruning).then(|| place.up.link())
     }
 
     /// The place of a node in the tree of a source.

@@ -28,7 +28,7 @@ pub(crate) use self::timers::Due;
 use self::timers::Timers;
 use crate::counters::{Counters, LinkCounters};
 use crate::line::Line;
-use crate::network::{Network, NodeId, NodeKind};
+use crate::network::{LinkId, Network, NodeId, NodeKind};
 use crate::random::{self, Purpose};
 use crate::routing::{LineId, Routing};
 use crate::trace::{Note, NoteRecord, Tracer};
@@ -207,6 +207,24 @@ impl Fabric {
     /// The lines that leave a node are those whose other direction ends there.
     pub(crate) fn begins_at(&self, line: LineId, node: NodeId) -> bool {
         self.directions.get(line.back().0 as usize).is_some_and(|back| back.to == node)
+    }
+
+    /// The node at the other end of a node's own link.
+    pub(crate) fn neighbour(&self, node: NodeId, link: LinkId) -> Option<NodeId> {
+        let lines = LineId::of(link).into_iter();
+        lines.filter(|line| self.begins_at(*line, node)).map(|line| self.end_of(line)).next()
+    }
+
+    /// Whether only switches lie on the way from one node to another.
+    pub(crate) fn is_attached(&mut self, from: NodeId, to: NodeId) -> bool {
+        let mut at = from;
+        while let Some(line) = self.next_line(at, to) {
+            at = self.end_of(line);
+            if self.nodes[at.0 as usize].kind != NodeKind::Switch {
+                break;
+            }
+        }
+        at == to
     }
 
     /// Routes use a link while both of its directions are up.

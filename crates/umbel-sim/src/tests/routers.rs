@@ -1,7 +1,12 @@
+use umbel_engine::router::{
+    InterfaceId, PassingDatagram, RouterDestination, RouterTransmit, Routes, Upstream, Verdict,
+};
+use umbel_engine::{Address, RouterEngine};
+
 use super::*;
 use crate::TreeLinks;
 use crate::network::LinkId;
-use crate::router::{Forwarding, RouterHook};
+use crate::router::{Forwarding, RouterHook, RouterHost};
 
 /// Takes flow 1, turns flow 2 into a multicast on one link, notes the rest.
 struct Steering {
@@ -113,4 +118,83 @@ fn a_router_can_be_spoken_to() {
     assert_eq!(got(&simulation, b), [(ms(2), 1)]);
     assert_eq!(simulation.router_hook::<Answering>(router).unwrap().0, 1);
     assert_eq!((simulation.counters().hop_limit, simulation.counters().no_route), (0, 0));
+}
+
+/// Takes what is addressed to the router, and sends it up, down a branch and to the neighbours of
+/// that branch; notes what it is told of the tree.
+#[derive(Default)]
+struct Relaying {
+    wanted: Option<(umbel_wire::Channel, InterfaceId)>,
+    due: Vec<RouterTransmit>,
+    from: Vec<std::net::SocketAddr>,
+    told: Vec<(Option<Upstream>, Vec<InterfaceId>, bool, bool)>,
+}
+
+impl RouterEngine for Relaying {
+    fn handle_datagram(
+        &mut self,
+        _now: Instant,
+        routes: &mut dyn Routes,
+        datagram: PassingDatagram<'_>,
+    ) -> Verdict {
+        let Some((channel, interface)) = self.wanted else { return Verdict::Forward };
+        if matches!(datagram.to, Address::Channel(_)) {
+            return Verdict::Forward;
+        }
+        let source = channel.source.unwrap();
+        let mut downstream = Vec::new();
+        routes.downstream(&channel, &mut downstream);
+        let is_downstream = routes.is_downstream(&channel, datagram.arrived_on);
+        let attached = routes.is_attached(source);
+        self.told.push((routes.upstream(&channel), downstream, is_downstream, attached));
+        self.from.push(datagram.from);
+        let port = channel.port;
+        for to in [
+            RouterDestination::Host((source, port).into()),
+            RouterDestination::Branch { channel, interface },
+            RouterDestination::Neighbours { interface, port },
+        ] {
+            let payload = Bytes::copy_from_slice(datagram.payload);
+            self.due.push(RouterTransmit { to, alert: false, payload });
+        }
+        Verdict::Take
+    }
+
+    fn handle_timeout(&mut self, _now: Instant, _routes: &mut dyn Routes) {}
+
+    fn poll_transmit(&mut self, _now: Instant) -> Option<RouterTransmit> {
+        (!self.due.is_empty()).then(|| self.due.remove(0))
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
+#[test]
+fn a_router_engine_takes_a_datagram_and_sends_it_up_down_and_next_door() {
+    let mut network = Network::new();
+    let [source, a, b] = ["source", "a", "b"].map(|name| network.host(name));
+    let [near, far] = ["near", "far"].map(|name| network.router(name));
+    let up = network.link(source, near, delay_ms(1), delay_ms(1)).unwrap();
+    let to_a = network.link(near, a, delay_ms(1), delay_ms(1)).unwrap();
+    let to_far = network.link(near, far, delay_ms(1), delay_ms(1)).unwrap();
+    network.link(far, b, delay_ms(1), delay_ms(1)).unwrap();
+    let join = (ms(0), Do::Join(Some(source)));
+    let sends = [join, (ms(100), Do::Send(source, 0, 255))];
+    let mut simulation = scripted(network, &[(a, &sends), (b, &[join])]);
+    let wanted = Some((crate::channel(Some(source), GROUP), InterfaceId(to_far.0)));
+    let engine = Relaying { wanted, ..Relaying::default() };
+    simulation.set_router_hook(near, RouterHost::new(engine, |_| Kind::Nak)).unwrap();
+    let neighbour = Relaying::default();
+    simulation.set_router_hook(far, RouterHost::new(neighbour, |_| Kind::Nak)).unwrap();
+    simulation.run_until(ms(1_000));
+    assert_eq!(got(&simulation, source), [(ms(102), 0)]);
+    assert_eq!(got(&simulation, b), [(ms(103), 0)]);
+    assert_eq!(got(&simulation, a), []);
+    let engine = simulation.router_hook::<RouterHost<Relaying>>(near).unwrap().engine();
+    let downstream = vec![InterfaceId(to_a.0), InterfaceId(to_far.0)];
+    let upstream = Some(Upstream::Interface(InterfaceId(up.0)));
+    assert_eq!(engine.told, [(upstream, downstream, true, true)]);
+    assert_eq!(engine.from, [(crate::address_of(a), 7702).into()]);
 }
