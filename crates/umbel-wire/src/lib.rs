@@ -6,6 +6,7 @@
 //!   `fti.rs` the header extension that describes the object.
 //! - [`control`]: the versioned header and the TLV body that every control message shares.
 //! - [`repository`]: the messages between a repository's server and its clients.
+//! - [`srm`]: the messages of SRM, reliable multicast among equals.
 //! - `ids.rs`, `oti.rs`: the names and numbers that all of them carry.
 //!
 //! Parsing borrows from the datagram and checks every length before it is used; emitting a data
@@ -22,6 +23,7 @@ pub mod ids;
 mod lct;
 pub mod oti;
 pub mod repository;
+pub mod srm;
 
 pub use alc::{DataHeader, DataPacket};
 pub use control::Parsed;

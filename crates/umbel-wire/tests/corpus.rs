@@ -43,6 +43,11 @@ fn the_corpus_of_server_message_replays() {
 }
 
 #[test]
+fn the_corpus_of_srm_message_replays() {
+    replay("srm_message", checks::srm_message);
+}
+
+#[test]
 fn the_corpus_of_control_peek_replays() {
     replay("control_peek", checks::control_peek);
 }

@@ -5,6 +5,7 @@
 
 use umbel_wire::control::{self, FrameHeader};
 use umbel_wire::repository::{ClientMessage, ServerMessage};
+use umbel_wire::srm;
 use umbel_wire::{DataHeader, DataPacket, Parsed};
 
 /// What is parsed can be emitted, and comes back.
@@ -31,6 +32,14 @@ pub fn server_message(bytes: &[u8]) {
     let mut again = Vec::new();
     message.emit(&mut again);
     assert_eq!(ServerMessage::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
+}
+
+/// What is parsed can be emitted, and comes back.
+pub fn srm_message(bytes: &[u8]) {
+    let Ok(Parsed::Message { message, .. }) = srm::Message::parse(bytes) else { return };
+    let mut again = Vec::new();
+    message.emit(&mut again);
+    assert_eq!(srm::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
 /// A stream tells the same however much of it is there: nothing yet, and then the same header or

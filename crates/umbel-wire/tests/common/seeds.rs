@@ -5,10 +5,11 @@ use std::time::Duration;
 use umbel_wire::repository::{
     Announcement, ClientMessage, ItemInfo, Need, NeedRun, ServerMessage, SymbolRun,
 };
+use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 4] =
-    ["data_packet", "client_message", "server_message", "control_peek"];
+pub(crate) const TARGETS: [&str; 5] =
+    ["data_packet", "client_message", "server_message", "srm_message", "control_peek"];
 
 /// File names and contents.
 pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -17,6 +18,7 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "data_packet" => data_packets(),
         "client_message" => client_messages().into_iter().map(named).collect(),
         "server_message" => server_messages().into_iter().map(named).collect(),
+        "srm_message" => srm_messages().into_iter().map(named).collect(),
         "control_peek" => control_peeks().into_iter().map(named).collect(),
         _ => unreachable!("{target}"),
     }
@@ -190,6 +192,50 @@ fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
         ("probed", M::Probed { probe: 1, packets: 100 }),
     ];
     let bytes = |message: &ServerMessage| {
+        let mut out = Vec::new();
+        message.emit(&mut out);
+        out
+    };
+    messages.iter().map(|(name, message)| (*name, bytes(message))).collect()
+}
+
+fn srm_messages() -> Vec<(&'static str, Vec<u8>)> {
+    use srm::Message as M;
+    let (source, sender, requester) = (MemberId(1), MemberId(300), MemberId(u64::MAX));
+    let (distance, payload) = (Duration::from_millis(20), &b"payload"[..]);
+    let run = |first, count| UnitRun { first, count };
+    let messages = [
+        ("data", M::Data { source, sequence: 9, horizon: 4, payload }),
+        (
+            "repair",
+            M::Repair { sender, source, sequence: 9, requester, distance, scope: Some(3), payload },
+        ),
+        (
+            "request",
+            M::Request {
+                sender,
+                source,
+                runs: vec![run(4, 1), run(7, 100)],
+                distance,
+                scope: None,
+            },
+        ),
+        (
+            "session",
+            M::Session {
+                sender,
+                timestamp_ns: 1_000_000_007,
+                sources: vec![SourceState { source, horizon: 4, next: 10 }],
+                echoes: vec![Echo { member: requester, timestamp_ns: u64::MAX, held: distance }],
+                leaving: false,
+            },
+        ),
+        (
+            "leaving",
+            M::Session { sender, timestamp_ns: 0, sources: vec![], echoes: vec![], leaving: true },
+        ),
+    ];
+    let bytes = |message: &M<'_>| {
         let mut out = Vec::new();
         message.emit(&mut out);
         out
