@@ -22,13 +22,19 @@ pub(super) fn table(rows: &[Row]) -> String {
     text
 }
 
-/// The lines of `figN.csv`.
+/// The lines of a figure's file.
 pub(super) fn figure(figure: &Figure) -> String {
     let mut text = "series,x,y,ci95\n".to_owned();
-    for series in &figure.series {
-        for point in &series.points {
-            let (x, y, ci95) = (point.x.to_string(), point.y.to_string(), point.ci95.to_string());
-            line(&mut text, &[&series.name, &x, &y, &ci95]);
+    for panel in &figure.panels {
+        for series in &panel.series {
+            let name = match panel.title.as_str() {
+                "" => series.name.clone(),
+                title => format!("{title}: {}", series.name),
+            };
+            for point in &series.points {
+                let [x, y, ci95] = [point.x, point.y, point.ci95].map(|number| number.to_string());
+                line(&mut text, &[&name, &x, &y, &ci95]);
+            }
         }
     }
     text

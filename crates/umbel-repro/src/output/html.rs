@@ -79,25 +79,30 @@ fn table(html: &mut String, report: &Report) {
 /// The name of a row's figure, which leads to it if it is there.
 fn figure_link(row: &Row, figures: &[Figure]) -> String {
     let name = escape(&row.figure);
-    match figures.iter().find(|figure| figure.number.to_string() == row.figure) {
-        Some(figure) => format!("<a href=\"#figure-{}\">{name}</a>", figure.number),
+    match figures.iter().find(|figure| figure.id.to_string() == row.figure) {
+        Some(figure) => format!("<a href=\"#{}\">{name}</a>", figure.id.stem()),
         None => name,
     }
 }
 
 fn section(html: &mut String, figure: &Figure) {
-    let number = figure.number;
+    let (heading, stem) = (figure.id.heading(), figure.id.stem());
     let _ = writeln!(
         html,
-        "<h2 id=\"figure-{number}\">Figure {number}: {}</h2>\n<div class=\"panel\">\n{}",
-        escape(&figure.title),
-        svg::element(figure)
+        "<h2 id=\"{stem}\">{heading}: {}</h2>\n<div class=\"panel\">",
+        escape(&figure.title)
     );
+    for panel in &figure.panels {
+        if !panel.title.is_empty() {
+            let _ = writeln!(html, "<h3>{}</h3>", escape(&panel.title));
+        }
+        html.push_str(&svg::element(figure, panel));
+    }
     paragraphs(html, &figure.caption);
     let _ = writeln!(
         html,
-        "<p class=\"files soft\"><a href=\"fig{number}.csv\">fig{number}.csv</a> · \
-         <a href=\"fig{number}.svg\">fig{number}.svg</a></p>\n</div>"
+        "<p class=\"files soft\"><a href=\"{stem}.csv\">{stem}.csv</a> · \
+         <a href=\"{stem}.svg\">{stem}.svg</a></p>\n</div>"
     );
 }
 

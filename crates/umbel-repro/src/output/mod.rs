@@ -8,6 +8,9 @@
 //! | `table.csv` | `figure,what,reported,measured,low,high,verdict`, a line for each number of the paper |
 //! | `figN.csv` | `series,x,y,ci95`, a line for each point of figure N |
 //! | `figN.svg` | figure N |
+//! | `beyondN.csv`, `beyondN.svg` | the same of what the paper does not have |
+//!
+//! Where a figure has several panels, the name of a series begins with its panel's, and a colon.
 //!
 //! Numbers in the tables are written with all their digits, so that a verdict can be checked from them;
 //! a bound that is not there is `inf` or `-inf`.
@@ -44,12 +47,47 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// A figure of the paper, measured.
+/// Which figure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FigureId {
+    /// One of the paper, by its number there.
+    Paper(u32),
+    /// One that the paper does not have, numbered from 1.
+    Beyond(u32),
+}
+
+impl FigureId {
+    /// Its heading.
+    fn heading(self) -> String {
+        match self {
+            FigureId::Paper(number) => format!("Figure {number}"),
+            FigureId::Beyond(number) => format!("Beyond the paper {number}"),
+        }
+    }
+
+    /// The name of its files, without the extension.
+    fn stem(self) -> String {
+        match self {
+            FigureId::Paper(number) => format!("fig{number}"),
+            FigureId::Beyond(number) => format!("beyond{number}"),
+        }
+    }
+}
+
+impl fmt::Display for FigureId {
+    /// As rows name it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FigureId::Paper(number) => write!(f, "{number}"),
+            FigureId::Beyond(number) => write!(f, "beyond {number}"),
+        }
+    }
+}
+
+/// Curves on the same axes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figure {
-    /// As in the paper; no two figures of a report have the same.
-    pub number: u32,
-    /// What it shows.
+pub struct Panel {
+    /// What it shows; empty if it is the only one of its figure.
     pub title: String,
     /// The name and the unit of the horizontal axis.
     pub x_label: String,
@@ -57,6 +95,17 @@ pub struct Figure {
     pub y_label: String,
     /// The curves.
     pub series: Vec<Series>,
+}
+
+/// A figure, measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// No two figures of a report have the same.
+    pub id: FigureId,
+    /// What it shows.
+    pub title: String,
+    /// What it is made of, from top to bottom.
+    pub panels: Vec<Panel>,
     /// What its reader should know.
     pub caption: String,
 }
@@ -67,7 +116,7 @@ pub struct Figure {
 /// order means.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The number of the figure, or the section.
+    /// The name of the figure ([`FigureId`]'s), or the section.
     pub figure: String,
     /// What was measured.
     pub what: String,
@@ -187,9 +236,9 @@ impl Report {
     pub fn write(&self, dir: &Path) -> Result<(), OutputError> {
         prepare(dir)?;
         for figure in &self.figures {
-            let name = format!("fig{}", figure.number);
-            write_file(&dir.join(&name).with_extension("csv"), &csv::figure(figure))?;
-            write_file(&dir.join(&name).with_extension("svg"), &svg::document(figure))?;
+            let name = figure.id.stem();
+            write_file(&dir.join(format!("{name}.csv")), &csv::figure(figure))?;
+            write_file(&dir.join(format!("{name}.svg")), &svg::document(figure))?;
         }
         write_file(&dir.join("table.csv"), &csv::table(&self.rows))?;
         write_file(&dir.join("report.html"), &html::page(self))

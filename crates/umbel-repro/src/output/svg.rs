@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::scale::{Scale, extent};
-use super::{Figure, Point, escape, number, scale};
+use super::{Figure, Panel, Point, escape, number, scale};
 
 /// What all plots look like. It stands in each SVG file, and once in a page of many.
 pub(super) const STYLE: &str = include_str!("plot.css");
@@ -24,21 +24,69 @@ const LINE_HEIGHT: f64 = 22.0;
 /// About how wide a character of the legend is; and of a title.
 const LEGEND_CHARACTER: f64 = 7.3;
 const TITLE_CHARACTER: f64 = 8.8;
+/// Room above the axes.
+const TOP: f64 = 18.0;
+/// Room for the title of a figure without a panel.
+const TITLE_WIDTH_MIN: f64 = 400.0;
 /// Of the radius of a marker.
 const RADIUS: f64 = 4.2;
 
-/// An SVG file of its own, with the title on it.
+/// An SVG file of its own, with the title on it and its panels one below the other.
 pub(super) fn document(figure: &Figure) -> String {
-    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", Plot::new(figure).render(true))
+    let name = format!("{}: {}", figure.id.heading(), figure.title);
+    let plots: Vec<Plot<'_>> = figure.panels.iter().map(Plot::new).collect();
+    let width = plots.iter().map(Plot::width).fold(TITLE_WIDTH_MIN, f64::max);
+    let mut body = String::new();
+    let mut y = 30.0 + heading(&mut body, &name, 26.0, width);
+    for plot in plots {
+        if !plot.panel.title.is_empty() {
+            y += heading(&mut body, &plot.panel.title, y + 4.0, width);
+        }
+        let height = plot.height();
+        let _ = writeln!(body, "<g transform=\"translate(0 {y:.0})\">");
+        plot.draw(&mut body);
+        body.push_str("</g>\n");
+        y += height;
+    }
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}<style>\n{STYLE}</style>\n\
+         <rect class=\"page\" width=\"100%\" height=\"100%\"/>\n{body}</svg>\n",
+        opening(&name, width, y)
+    )
 }
 
 /// An element for a page that has the [`STYLE`] and says the title elsewhere.
-pub(super) fn element(figure: &Figure) -> String {
-    Plot::new(figure).render(false)
+pub(super) fn element(figure: &Figure, panel: &Panel) -> String {
+    let name = format!("{}: {} {}", figure.id.heading(), figure.title, panel.title);
+    let plot = Plot::new(panel);
+    let mut svg = opening(name.trim_end(), plot.width(), plot.height() + TOP);
+    let _ = writeln!(svg, "<g transform=\"translate(0 {TOP})\">");
+    plot.draw(&mut svg);
+    svg.push_str("</g>\n</svg>\n");
+    svg
+}
+
+fn opening(name: &str, width: f64, height: f64) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" role=\"img\" \
+         width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+         aria-label=\"{}\">\n",
+        escape(name)
+    )
+}
+
+/// Writes a title in as many lines as it takes; gives their height.
+fn heading(svg: &mut String, title: &str, y: f64, width: f64) -> f64 {
+    let lines = wrap(title, (width - 40.0) / TITLE_CHARACTER);
+    for (i, line) in lines.iter().enumerate() {
+        let y = y + LINE_HEIGHT * i as f64;
+        let _ = writeln!(svg, "<text class=\"title\" x=\"20\" y=\"{y}\">{}</text>", escape(line));
+    }
+    LINE_HEIGHT * lines.len() as f64
 }
 
 struct Plot<'a> {
-    figure: &'a Figure,
+    panel: &'a Panel,
     x: Scale,
     y: Scale,
     /// Pixels between the edge and the axes.
@@ -46,8 +94,8 @@ struct Plot<'a> {
 }
 
 impl Plot<'_> {
-    fn new(figure: &Figure) -> Plot<'_> {
-        let points = || figure.series.iter().flat_map(|series| &series.points);
+    fn new(panel: &Panel) -> Plot<'_> {
+        let points = || panel.series.iter().flat_map(|series| &series.points);
         let ends = points().flat_map(|point| [point.y - bar(point), point.y + bar(point)]);
         // Bars that lead below 0 are cut where nothing measured is negative.
         let (mut low, high) = extent(ends);
@@ -58,45 +106,31 @@ impl Plot<'_> {
         let y = Scale::new((low, high), 8, true);
         let widest = y.ticks().iter().map(|(_, name)| name.chars().count()).max().unwrap_or(1);
         let left = 52.0 + 7.5 * widest as f64;
-        Plot { figure, x, y: y.onto(PLOT_HEIGHT, 0.0), left }
+        // Markers at the ends of the axis keep clear of its corners.
+        Plot { panel, x: x.onto(10.0, PLOT_WIDTH - 10.0), y: y.onto(PLOT_HEIGHT, 0.0), left }
     }
 
-    fn render(mut self, alone: bool) -> String {
-        let figure = self.figure;
-        // Markers at the ends of the axis keep clear of its corners.
-        self.x = self.x.onto(10.0, PLOT_WIDTH - 10.0);
-        let name = format!("Figure {}: {}", figure.number, figure.title);
-        let longest = figure.series.iter().map(|series| series.name.chars().count()).max();
+    /// Pixels that it takes, legend included.
+    fn width(&self) -> f64 {
+        let longest = self.panel.series.iter().map(|series| series.name.chars().count()).max();
         let legend = 44.0 + LEGEND_CHARACTER * longest.unwrap_or(0) as f64;
-        let width = self.left + PLOT_WIDTH + 20.0 + legend + 12.0;
-        let title = if alone { wrap(&name, (width - 40.0) / TITLE_CHARACTER) } else { Vec::new() };
-        let top = if alone { 30.0 } else { 18.0 } + LINE_HEIGHT * title.len() as f64;
-        let below = PLOT_HEIGHT.max(LINE_HEIGHT * figure.series.len() as f64 - 30.0);
-        let height = top + below + 58.0;
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" role=\"img\" \
-             width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" \
-             aria-label=\"{}\">\n",
-            escape(&name)
-        );
-        if alone {
-            let _ = writeln!(svg, "<style>\n{STYLE}</style>");
-            svg.push_str("<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n");
-        }
-        for (i, line) in title.iter().enumerate() {
-            let y = 26.0 + LINE_HEIGHT * i as f64;
-            let _ =
-                writeln!(svg, "<text class=\"title\" x=\"20\" y=\"{y}\">{}</text>", escape(line));
-        }
-        let _ = writeln!(svg, "<g transform=\"translate({:.1} {top})\">", self.left);
-        self.axes(&mut svg);
+        self.left + PLOT_WIDTH + 20.0 + legend + 12.0
+    }
+
+    /// Pixels from the upper end of the axes to below the labels.
+    fn height(&self) -> f64 {
+        PLOT_HEIGHT.max(LINE_HEIGHT * self.panel.series.len() as f64 - 30.0) + 58.0
+    }
+
+    fn draw(&self, svg: &mut String) {
+        let _ = writeln!(svg, "<g transform=\"translate({:.1} 0)\">", self.left);
+        self.axes(svg);
         // First curves are drawn last: they lie above.
-        for i in (0..figure.series.len()).rev() {
-            self.curve(&mut svg, i);
+        for i in (0..self.panel.series.len()).rev() {
+            self.curve(svg, i);
         }
-        self.legend(&mut svg);
-        svg.push_str("</g>\n</svg>\n");
-        svg
+        self.legend(svg);
+        svg.push_str("</g>\n");
     }
 
     fn axes(&self, svg: &mut String) {
@@ -125,12 +159,12 @@ impl Plot<'_> {
              <text class=\"label\" text-anchor=\"middle\" transform=\"translate({:.1} {}) rotate(-90)\">{}</text>",
             PLOT_WIDTH / 2.0,
             PLOT_HEIGHT + 46.0,
-            escape(&self.figure.x_label),
+            escape(&self.panel.x_label),
             24.0 - self.left,
             PLOT_HEIGHT / 2.0,
-            escape(&self.figure.y_label),
+            escape(&self.panel.y_label),
         );
-        if self.figure.series.iter().all(|series| series.points.is_empty()) {
+        if self.panel.series.iter().all(|series| series.points.is_empty()) {
             let _ = writeln!(
                 svg,
                 "<text class=\"label\" text-anchor=\"middle\" x=\"{}\" y=\"{}\">no data</text>",
@@ -141,7 +175,7 @@ impl Plot<'_> {
     }
 
     fn curve(&self, svg: &mut String, index: usize) {
-        let series = &self.figure.series[index];
+        let series = &self.panel.series[index];
         let _ = writeln!(svg, "<g class=\"curve c{}\">", index % COLOURS);
         let mut path = String::new();
         let mut joined = false;
@@ -167,7 +201,7 @@ impl Plot<'_> {
 
     fn point(&self, svg: &mut String, index: usize, point: &Point) {
         let (x, y) = (self.x.pixel(point.x), self.y.pixel(point.y));
-        let name = escape(&self.figure.series[index].name);
+        let name = escape(&self.panel.series[index].name);
         let _ = write!(
             svg,
             "<g><title>{name}: {} at {}",
@@ -194,7 +228,7 @@ impl Plot<'_> {
     }
 
     fn legend(&self, svg: &mut String) {
-        for (i, series) in self.figure.series.iter().enumerate() {
+        for (i, series) in self.panel.series.iter().enumerate() {
             let y = 10.0 + LINE_HEIGHT * i as f64;
             let (from, to) = (PLOT_WIDTH + 20.0, PLOT_WIDTH + 54.0);
             let _ = writeln!(

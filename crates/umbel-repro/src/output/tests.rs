@@ -21,12 +21,16 @@ fn series(name: &str, points: &[(f64, f64, f64)]) -> Series {
 }
 
 fn figure(series: Vec<Series>) -> Figure {
-    Figure {
-        number: 3,
-        title: "Delay over loss".to_owned(),
+    let panel = Panel {
+        title: String::new(),
         x_label: "loss, %".to_owned(),
         y_label: "delay, s".to_owned(),
         series,
+    };
+    Figure {
+        id: FigureId::Paper(3),
+        title: "Delay over loss".to_owned(),
+        panels: vec![panel],
         caption: "First.\n\nSecond.".to_owned(),
     }
 }
@@ -197,7 +201,9 @@ fn a_plot_has_a_line_a_marker_and_a_bar_where_they_belong() {
 fn texts_cannot_break_the_plot_nor_the_page() {
     let evil = "</text><script>\"&'\u{0}\u{1b}";
     let mut figure = figure(vec![series(evil, &[(0.0, 1.0, 0.1)])]);
-    (figure.title, figure.x_label, figure.y_label) = (evil.into(), evil.into(), evil.into());
+    figure.title = evil.into();
+    let panel = &mut figure.panels[0];
+    (panel.title, panel.x_label, panel.y_label) = (evil.into(), evil.into(), evil.into());
     assert!(!checked_svg(&figure).contains("<script"));
     figure.caption = evil.to_owned();
     let mut report = report(vec![figure], vec![row(1.0, 0.0, 2.0)]);
@@ -220,6 +226,26 @@ fn curves_without_points_or_with_one_are_drawn() {
         checked_svg(&figure(curves));
     }
     assert!(checked_svg(&figure(vec![])).contains("no data"));
+}
+
+#[test]
+fn panels_stand_one_below_the_other_and_name_their_series() {
+    let mut figure = figure(vec![series("a", &[(0.0, 1.0, 0.0)])]);
+    figure.panels[0].title = "Latency".to_owned();
+    figure.panels.push(Panel { title: "Exposure".to_owned(), ..figure.panels[0].clone() });
+    figure.id = FigureId::Beyond(2);
+    let height = |text: &str| -> f64 {
+        let document = roxmltree::Document::parse(text).unwrap();
+        document.root_element().attribute("height").unwrap().parse().unwrap()
+    };
+    let text = checked_svg(&figure);
+    assert_eq!(count(&text, "class=\"axis\""), 2);
+    assert!(text.contains("Beyond the paper 2: Delay") && text.contains(">Exposure<"));
+    assert!(height(&text) > 2.0 * 380.0);
+    assert_eq!(csv::figure(&figure), "series,x,y,ci95\nLatency: a,0,1,0\nExposure: a,0,1,0\n");
+    let report = report(vec![figure], vec![]);
+    assert_eq!(count(&html::page(&report), "<svg"), 2);
+    assert_eq!(written(&report, "beyond2.svg"), text);
 }
 
 #[test]
@@ -259,7 +285,7 @@ fn the_page_marks_misses_and_leads_to_figures() {
     let page = written(&small(), "report.html");
     assert_eq!(count(&page, "<tr class=\"miss\">"), 1);
     assert!(page.contains("1 of 2 within tolerance") && page.contains("1 missed"));
-    assert!(page.contains("href=\"#figure-3\"") && page.contains("id=\"figure-3\""));
+    assert!(page.contains("href=\"#fig3\"") && page.contains("id=\"fig3\""));
     assert!(page.contains("<p>First.</p>\n<p>Second.</p>"));
     assert!(page.contains("A &lt;choice&gt;") && page.contains("a &amp; b"));
     let links: Vec<&str> = page.split("href=\"").skip(1).collect();

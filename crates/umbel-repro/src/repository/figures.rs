@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::choices::Choices;
 use super::point::{Period, Point, Share};
 use crate::estimate::Estimate;
-use crate::output::{self, Figure, Series};
+use crate::output::{self, Figure, FigureId, Panel, Series};
 use crate::pool::Outcomes;
 
 /// A curve to be measured.
@@ -299,12 +299,16 @@ impl Plan {
             name: curve.name.clone(),
             points: curve.points.iter().map(point).collect(),
         };
-        Figure {
-            number: self.number,
-            title: self.title.to_owned(),
+        let panel = Panel {
+            title: String::new(),
             x_label: self.x_label.to_owned(),
             y_label: "average client delay (s)".to_owned(),
             series: self.curves.iter().map(series).collect(),
+        };
+        Figure {
+            id: FigureId::Paper(self.number),
+            title: self.title.to_owned(),
+            panels: vec![panel],
             caption: self.caption.to_owned(),
         }
     }

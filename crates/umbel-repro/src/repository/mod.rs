@@ -108,6 +108,7 @@ fn settings(options: &Options) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::FigureId;
 
     fn short(figure: u32, threads: usize) -> Options {
         Options {
@@ -125,8 +126,10 @@ mod tests {
         let report = run(&short(8, 1), &());
         assert_eq!(report.figures.len(), 1);
         let figure = &report.figures[0];
-        assert_eq!((figure.number, figure.series.len()), (8, 3));
-        for series in &figure.series {
+        assert_eq!(figure.id, FigureId::Paper(8));
+        let series = &figure.panels[0].series;
+        assert_eq!(series.len(), 3);
+        for series in series {
             assert_eq!(series.points.len(), 9);
             assert!(series.points.iter().all(|point| point.y > 10.0), "{series:?}");
         }

@@ -1,6 +1,6 @@
 //! What the paper's text says, and whether it was met.
 
-use crate::output::{Figure, Row};
+use crate::output::{Figure, FigureId, Row, Series};
 
 /// The rows of the table about these figures.
 pub(super) fn rows(figures: &[Figure]) -> Vec<Row> {
@@ -34,15 +34,20 @@ struct Judge<'a>(&'a Figure);
 
 impl Judge<'_> {
     fn at(&self, series: &str, x: f64) -> f64 {
-        let found = self.0.series.iter().find(|candidate| candidate.name == series);
+        let found = self.series(series);
         let points = found.into_iter().flat_map(|series| &series.points);
         // Points stand at whole numbers.
         let point = points.into_iter().find(|point| (point.x - x).abs() < 1e-9);
         point.map_or(f64::NAN, |point| point.y)
     }
 
+    fn series(&self, name: &str) -> Option<&Series> {
+        let mut all = self.0.panels.iter().flat_map(|panel| &panel.series);
+        all.find(|series| series.name == name)
+    }
+
     fn figure(&self) -> String {
-        self.0.number.to_string()
+        self.0.id.to_string()
     }
 
     /// A delay near the reported one.
@@ -60,16 +65,16 @@ impl Judge<'_> {
     }
 
     fn rows(&self) -> Vec<Row> {
-        match self.0.number {
-            3 => self.retransmission(),
-            4 => self.constant(),
-            5 => self.notification(),
-            6 => self.constant_with_notification(),
-            7 => self.variable(),
-            8 => self.rescheduled_variable(),
-            9 => self.knowledge(),
-            10 => self.exact(),
-            11 => self.scheduler(),
+        match self.0.id {
+            FigureId::Paper(3) => self.retransmission(),
+            FigureId::Paper(4) => self.constant(),
+            FigureId::Paper(5) => self.notification(),
+            FigureId::Paper(6) => self.constant_with_notification(),
+            FigureId::Paper(7) => self.variable(),
+            FigureId::Paper(8) => self.rescheduled_variable(),
+            FigureId::Paper(9) => self.knowledge(),
+            FigureId::Paper(10) => self.exact(),
+            FigureId::Paper(11) => self.scheduler(),
             _ => Vec::new(),
         }
     }
@@ -103,7 +108,7 @@ impl Judge<'_> {
 
     /// Where one curve rises above another, between measured points on a straight line.
     fn crossing(&self, rising: &str, flat: &str) -> f64 {
-        let found = self.0.series.iter().find(|series| series.name == rising);
+        let found = self.series(rising);
         let xs: Vec<f64> =
             found.into_iter().flat_map(|s| &s.points).map(|p| p.x).filter(|&x| x > 0.0).collect();
         let above = |x: f64| self.at(rising, x) - self.at(flat, x);
@@ -214,19 +219,23 @@ impl Judge<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::{Point, Series, Verdict};
+    use crate::output::{Panel, Point, Verdict};
 
     fn figure(number: u32, curves: &[(&str, &[(f64, f64)])]) -> Figure {
         let series = |&(name, points): &(&str, &[(f64, f64)])| Series {
             name: name.to_owned(),
             points: points.iter().map(|&(x, y)| Point { x, y, ci95: 0.0 }).collect(),
         };
-        Figure {
-            number,
+        let panel = Panel {
             title: String::new(),
             x_label: String::new(),
             y_label: String::new(),
             series: curves.iter().map(series).collect(),
+        };
+        Figure {
+            id: FigureId::Paper(number),
+            title: String::new(),
+            panels: vec![panel],
             caption: String::new(),
         }
     }
