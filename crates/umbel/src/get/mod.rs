@@ -94,6 +94,8 @@ pub struct Summary {
     pub seconds: f64,
     /// Data packets that came by multicast.
     pub packets: u64,
+    /// Those of them whose transmission was announced to this client.
+    pub heard: u64,
     /// Data packets of announced transmissions that did not come.
     pub lost: u64,
     /// Datagrams that this host's kernel dropped because the program was not fast enough.
@@ -111,7 +113,7 @@ pub struct Summary {
 impl Summary {
     /// Share of the announced packets that did not come, 0 to 1.
     pub fn loss(&self) -> f64 {
-        self.lost as f64 / (self.packets + self.lost).max(1) as f64
+        self.lost as f64 / (self.heard + self.lost).max(1) as f64
     }
 }
 

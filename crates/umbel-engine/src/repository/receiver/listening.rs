@@ -7,7 +7,7 @@ use rand_core::Rng;
 use umbel_wire::Toi;
 use umbel_wire::repository::{Announcement, ClientMessage};
 
-use super::{Overrun, Receiver, Way};
+use super::{Overrun, Receiver, ReceiverStats, Way};
 use crate::Instant;
 use crate::repository::drops::DropReason;
 use crate::symbols::SymbolSink;
@@ -66,12 +66,15 @@ impl Listening {
         (self.packets.saturating_sub(first)).saturating_sub(self.received)
     }
 
-    /// What has not been told. Only what is before the last packet that came counts as lost: the
-    /// transmission may be cut short where nobody needs the rest.
+    /// What has not been told.
     fn reception(&self) -> Reception {
-        let Some((first, highest)) = self.heard.filter(|_| !self.told) else {
-            return Reception::default();
-        };
+        if self.told { Reception::default() } else { self.so_far() }
+    }
+
+    /// Only what is before the last packet that came counts as lost: the transmission may be cut
+    /// short where nobody needs the rest.
+    fn so_far(&self) -> Reception {
+        let Some((first, highest)) = self.heard else { return Reception::default() };
         let first = if self.from_start { 0 } else { first };
         let sent = u64::from(highest - first) + 1;
         let lost = u32::try_from(sent.saturating_sub(self.received.into())).unwrap_or(u32::MAX);
@@ -173,6 +176,7 @@ impl<K: SymbolSink> Receiver<K> {
     /// Puts a NAK into the line if the transmission left something missing.
     fn on_transmission_over(&mut self, now: Instant, number: u64) {
         let Some(listening) = self.listening.remove(&number) else { return };
+        self.stats.heard += u64::from(listening.received);
         self.stats.lost += u64::from(listening.lost());
         self.interest_until = self.interest_until.max(now + self.config.linger);
         let item = self.items.get(&listening.toi);
@@ -184,6 +188,15 @@ impl<K: SymbolSink> Receiver<K> {
         let least = REORDER_GUARD + self.config.nak_delay_min;
         let due = now + least + Duration::from_nanos(delay);
         self.naks.insert((due, number), listening);
+    }
+
+    /// Adds what came and what did not of the transmissions that are not over.
+    pub(super) fn add_running(&self, stats: &mut ReceiverStats) {
+        for listening in self.listening.range(..=self.highest_transmission).map(|(_, one)| one) {
+            let Reception { received, lost } = listening.so_far();
+            stats.heard += u64::from(received);
+            stats.lost += u64::from(lost);
+        }
     }
 
     /// What came and what did not of transmissions of which no NAK tells, so far.

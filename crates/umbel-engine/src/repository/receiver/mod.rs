@@ -237,7 +237,9 @@ pub struct ReceiverStats {
     pub packets: u64,
     /// Bytes of UDP payload in them.
     pub bytes: u64,
-    /// Packets of announced transmissions that did not come.
+    /// Packets that came of transmissions that were announced to this client.
+    pub heard: u64,
+    /// Packets of those transmissions that did not come.
     pub lost: u64,
     /// Packets that came after a later one.
     pub reordered: u64,
@@ -245,6 +247,13 @@ pub struct ReceiverStats {
     pub naks: u64,
     /// Source blocks that came by unicast.
     pub unicast_blocks: u64,
+}
+
+impl ReceiverStats {
+    /// Share of the packets announced to this client that did not come, 0 to 1.
+    pub fn loss(&self) -> f64 {
+        self.lost as f64 / (self.heard + self.lost).max(1) as f64
+    }
 }
 
 /// Blocks that are put to rest when the sink has no room.
@@ -345,7 +354,9 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// Counters of the data channel.
     pub fn stats(&self) -> ReceiverStats {
-        self.stats
+        let mut stats = self.stats;
+        self.add_running(&mut stats);
+        stats
     }
 
     /// Where symbols are kept.

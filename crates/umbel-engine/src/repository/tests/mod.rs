@@ -88,6 +88,19 @@ fn losses_are_repaired_for_every_client() {
 }
 
 #[test]
+fn a_client_measures_the_loss_of_what_was_announced_to_it() {
+    let mut world = World::new(config(), objects(4, 1000), 5);
+    world.add_client(&[1], 0.2);
+    world.add_client(&[1, 2, 3, 4], 0.0);
+    assert!(world.run(MINUTE * 5));
+    // The first hears the others' packets too, of which it does not know how many were sent.
+    let [lossy, clean] = [0, 1].map(|client: usize| world.clients[client].engine.stats());
+    assert!(lossy.packets > lossy.heard + 500, "{lossy:?}");
+    assert!((0.15..0.25).contains(&lossy.loss()), "{lossy:?}");
+    assert!(clean.loss() < 0.001, "{clean:?}");
+}
+
+#[test]
 fn one_lossy_client_does_not_hold_up_the_others_for_long() {
     let mut world = World::new(config(), objects(3, 300), 5);
     let good = world.add_client(&[1], 0.0);
