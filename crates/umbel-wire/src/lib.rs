@@ -15,6 +15,7 @@
 //! makes it allocate out of proportion to its own length.
 
 pub mod alc;
+mod channel;
 mod codec;
 pub mod control;
 mod error;

@@ -1,10 +1,10 @@
 //! Emitting and parsing what the server says.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use super::client::{read_rate, read_toi};
 use super::{Announcement, ServerMessage, field, item, limits};
+use crate::channel::{put_channel, read_channel};
 use crate::codec::{Reader, put_signed, put_varint};
 use crate::control::{self, Field, Fields, Frame, Parsed};
 use crate::{Channel, Digest, ParseError, Toi, Tsi};
@@ -18,11 +18,6 @@ const END: u8 = 0x26;
 const GONE: u8 = 0x27;
 const DIGESTS: u8 = 0x28;
 const PROBED: u8 = 0x29;
-
-/// A channel's flag: the addresses are IPv6.
-const IPV6: u8 = 1;
-/// A channel's flag: it has a source.
-const SOURCE: u8 = 2;
 
 impl ServerMessage {
     /// Appends the message to `out` as one control message. Durations lose what they have below
@@ -161,24 +156,6 @@ fn read_duration(fields: &mut Fields<'_>, field: Field) -> Result<Duration, Pars
     Ok(duration)
 }
 
-/// Flags, group, source if there is one, port.
-fn put_channel(out: &mut Vec<u8>, channel: &Channel) {
-    let ipv6 = if channel.group.is_ipv6() { IPV6 } else { 0 };
-    out.push(ipv6 | if channel.source.is_some() { SOURCE } else { 0 });
-    put_address(out, channel.group);
-    if let Some(source) = channel.source {
-        put_address(out, source);
-    }
-    out.extend_from_slice(&channel.port.to_be_bytes());
-}
-
-fn put_address(out: &mut Vec<u8>, address: IpAddr) {
-    match address {
-        IpAddr::V4(address) => out.extend_from_slice(&address.octets()),
-        IpAddr::V6(address) => out.extend_from_slice(&address.octets()),
-    }
-}
-
 fn read_channels(fields: &mut Fields<'_>) -> Result<Vec<Channel>, ParseError> {
     let mut channels = Vec::new();
     for value in fields.all(field::CHANNEL) {
@@ -189,35 +166,6 @@ fn read_channels(fields: &mut Fields<'_>) -> Result<Vec<Channel>, ParseError> {
         channels.push(read_channel(reader)?);
     }
     Ok(channels)
-}
-
-fn read_channel(mut reader: Reader<'_>) -> Result<Channel, ParseError> {
-    let flags = reader.byte()?;
-    if flags & !(IPV6 | SOURCE) != 0 {
-        return Err(reader.bad("unknown flags"));
-    }
-    let group = read_address(&mut reader, flags)?;
-    if !group.is_multicast() {
-        return Err(reader.bad("a group address that is not multicast"));
-    }
-    let source = if flags & SOURCE != 0 { Some(read_address(&mut reader, flags)?) } else { None };
-    if source.is_some_and(|source| source.is_multicast() || source.is_unspecified()) {
-        return Err(reader.bad("a source address that is no host's"));
-    }
-    let port = u16::from_be_bytes(reader.array()?);
-    if port == 0 {
-        return Err(reader.bad("port 0"));
-    }
-    reader.finish()?;
-    Ok(Channel { source, group, port })
-}
-
-fn read_address(reader: &mut Reader<'_>, flags: u8) -> Result<IpAddr, ParseError> {
-    Ok(if flags & IPV6 != 0 {
-        IpAddr::from(reader.array::<16>()?)
-    } else {
-        IpAddr::from(reader.array::<4>()?)
-    })
 }
 
 /// Each relative to the one before: transmission (wrapping, from one more; 0 at first), TOI

@@ -1,0 +1,59 @@
+//! Channels and addresses as values of TLVs.
+
+use std::net::IpAddr;
+
+use crate::codec::Reader;
+use crate::{Channel, ParseError};
+
+/// A channel's flag: the addresses are IPv6.
+const IPV6: u8 = 1;
+/// A channel's flag: it has a source.
+const SOURCE: u8 = 2;
+
+/// Flags, group, source if there is one, port.
+pub(crate) fn put_channel(out: &mut Vec<u8>, channel: &Channel) {
+    let ipv6 = if channel.group.is_ipv6() { IPV6 } else { 0 };
+    out.push(ipv6 | if channel.source.is_some() { SOURCE } else { 0 });
+    put_address(out, channel.group);
+    if let Some(source) = channel.source {
+        put_address(out, source);
+    }
+    out.extend_from_slice(&channel.port.to_be_bytes());
+}
+
+fn put_address(out: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => out.extend_from_slice(&address.octets()),
+        IpAddr::V6(address) => out.extend_from_slice(&address.octets()),
+    }
+}
+
+/// Reads what [`put_channel`] wrote, which must be all that is there.
+pub(crate) fn read_channel(mut reader: Reader<'_>) -> Result<Channel, ParseError> {
+    let flags = reader.byte()?;
+    if flags & !(IPV6 | SOURCE) != 0 {
+        return Err(reader.bad("unknown flags"));
+    }
+    let group = read_address(&mut reader, flags)?;
+    if !group.is_multicast() {
+        return Err(reader.bad("a group address that is not multicast"));
+    }
+    let source = if flags & SOURCE != 0 { Some(read_address(&mut reader, flags)?) } else { None };
+    if source.is_some_and(|source| source.is_multicast() || source.is_unspecified()) {
+        return Err(reader.bad("a source address that is no host's"));
+    }
+    let port = u16::from_be_bytes(reader.array()?);
+    if port == 0 {
+        return Err(reader.bad("port 0"));
+    }
+    reader.finish()?;
+    Ok(Channel { source, group, port })
+}
+
+fn read_address(reader: &mut Reader<'_>, flags: u8) -> Result<IpAddr, ParseError> {
+    Ok(if flags & IPV6 != 0 {
+        IpAddr::from(reader.array::<16>()?)
+    } else {
+        IpAddr::from(reader.array::<4>()?)
+    })
+}
