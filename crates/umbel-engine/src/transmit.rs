@@ -44,6 +44,16 @@ pub enum Membership {
 pub struct Transmit {
     /// Where all of them go.
     pub to: Address,
+    /// How many hops they may go, at least 1; `None` leaves it to the host. Means nothing on a
+    /// session.
+    pub hop_limit: Option<u8>,
+}
+
+impl Transmit {
+    /// Datagrams that go there, as far as the host lets them.
+    pub const fn to(to: Address) -> Transmit {
+        Transmit { to, hop_limit: None }
+    }
 }
 
 /// Takes the datagrams of one [`Engine::poll_transmit`](crate::Engine::poll_transmit).

@@ -4,7 +4,9 @@ use std::fmt;
 
 use bytes::Bytes;
 use umbel_engine::units::Rate;
-use umbel_engine::{Address, Datagram, Engine, Instant, Membership, SessionId, TransmitBuf};
+use umbel_engine::{
+    Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf,
+};
 use umbel_wire::Channel;
 
 use crate::address::{PORT, address_of, channel, channel_parts, node_of};
@@ -19,7 +21,7 @@ pub struct HostConfig {
     pub rate: Option<Rate>,
     /// Bytes of headers that a datagram has on a link beyond its payload.
     pub overhead: u32,
-    /// The hop limit of datagrams.
+    /// The hop limit of datagrams for which the engine gives none.
     pub hop_limit: u8,
     /// The flow of datagrams.
     pub flow: FlowId,
@@ -233,12 +235,13 @@ impl<E: Engine, A: Application<E>> EngineHost<E, A> {
             for (head, body) in buf.iter() {
                 let payload: Bytes =
                     if head.is_empty() { body.clone() } else { [head, body].concat().into() };
-                self.send(context, transmit.to, payload);
+                self.send(context, transmit, payload);
             }
         }
     }
 
-    fn send(&mut self, context: &mut Context<'_>, to: Address, payload: Bytes) {
+    fn send(&mut self, context: &mut Context<'_>, transmit: Transmit, payload: Bytes) {
+        let Transmit { to, hop_limit } = transmit;
         let destination = match to {
             Address::Session(SessionId(session)) => {
                 if let Ok(node) = u32::try_from(session) {
@@ -251,11 +254,11 @@ impl<E: Engine, A: Application<E>> EngineHost<E, A> {
         };
         let Some(destination) = destination else { return };
         self.pacing.sent(context.now(), payload.len() as u64);
-        let HostConfig { overhead, hop_limit, flow, .. } = self.config;
+        let HostConfig { overhead, hop_limit: usual, flow, .. } = self.config;
         context.send(Packet {
             source: context.node(),
             destination,
-            hop_limit,
+            hop_limit: hop_limit.unwrap_or(usual),
             kind: self.application.kind(to, &payload),
             flow,
             wire_len: payload.len() as u32 + overhead,

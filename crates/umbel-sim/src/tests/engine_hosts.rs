@@ -72,7 +72,7 @@ impl Engine for Probe {
         assert!(self.memberships.is_empty(), "a join comes before what relies on it");
         if let Some((to, body)) = self.outbox.pop_front() {
             buf.push(&[], body);
-            return Some(Transmit { to });
+            return Some(Transmit::to(to));
         }
         if self.left == 0 || buf.data_packets == 0 {
             return None;
@@ -80,7 +80,7 @@ impl Engine for Probe {
         self.left -= 1;
         buf.push(b"da", Bytes::from_static(b"ta"));
         let to = Address::Channel(channel(Some(NodeId(self.source.0)), GROUP));
-        Some(Transmit { to })
+        Some(Transmit::to(to))
     }
 
     fn wants_data(&self) -> bool {

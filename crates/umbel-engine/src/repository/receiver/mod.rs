@@ -519,7 +519,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         let mut bytes = Vec::new();
         message.emit(&mut bytes);
         buf.push(&[], bytes.into());
-        Some(Transmit { to: Address::Session(session) })
+        Some(Transmit::to(Address::Session(session)))
     }
 
     fn wants_data(&self) -> bool {

@@ -419,7 +419,7 @@ impl<S: SymbolSource> Source<S> {
         if self.queue.front().is_some_and(Transmission::finished) {
             self.finish_front(now);
         }
-        (!buf.is_empty()).then_some(Transmit { to: Address::Channel(self.config.channel) })
+        (!buf.is_empty()).then_some(Transmit::to(Address::Channel(self.config.channel)))
     }
 
     /// Writes a data packet; gives its length.
@@ -489,7 +489,7 @@ impl<S: SymbolSource> Engine for Source<S> {
             let mut bytes = Vec::new();
             message.emit(&mut bytes);
             buf.push(&[], bytes.into());
-            return Some(Transmit { to: Address::Session(session) });
+            return Some(Transmit::to(Address::Session(session)));
         }
         if buf.data_packets == 0 || !self.wants_data() {
             return None;
