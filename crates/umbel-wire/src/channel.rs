@@ -1,11 +1,11 @@
-//! Channels and addresses as values of TLVs.
+//! Channels and addresses in values of TLVs.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::codec::Reader;
 use crate::{Channel, ParseError};
 
-/// A channel's flag: the addresses are IPv6.
+/// The addresses are IPv6.
 const IPV6: u8 = 1;
 /// A channel's flag: it has a source.
 const SOURCE: u8 = 2;
@@ -56,4 +56,28 @@ fn read_address(reader: &mut Reader<'_>, flags: u8) -> Result<IpAddr, ParseError
     } else {
         IpAddr::from(reader.array::<4>()?)
     })
+}
+
+/// Flags, address, port.
+pub(crate) fn put_host(out: &mut Vec<u8>, host: SocketAddr) {
+    out.push(if host.is_ipv6() { IPV6 } else { 0 });
+    put_address(out, host.ip());
+    out.extend_from_slice(&host.port().to_be_bytes());
+}
+
+/// What [`put_host`] wrote: the address and port of a single host.
+pub(crate) fn read_host(reader: &mut Reader<'_>) -> Result<SocketAddr, ParseError> {
+    let flags = reader.byte()?;
+    if flags & !IPV6 != 0 {
+        return Err(reader.bad("unknown flags"));
+    }
+    let address = read_address(reader, flags)?;
+    if address.is_multicast() || address.is_unspecified() {
+        return Err(reader.bad("an address that is no host's"));
+    }
+    let port = u16::from_be_bytes(reader.array()?);
+    if port == 0 {
+        return Err(reader.bad("port 0"));
+    }
+    Ok(SocketAddr::new(address, port))
 }

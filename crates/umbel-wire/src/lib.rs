@@ -5,6 +5,7 @@
 //!   The 24-byte header is drawn there; `lct.rs` reads the shapes that other sources send, and
 //!   `fti.rs` the header extension that describes the object.
 //! - [`control`]: the versioned header and the TLV body that every control message shares.
+//! - [`lms`]: what the end-points and routers of LMS say to each other.
 //! - [`repository`]: the messages between a repository's server and its clients.
 //! - [`srm`]: the messages of SRM, reliable multicast among equals.
 //! - `ids.rs`, `oti.rs`: the names and numbers that all of them carry.
@@ -22,6 +23,7 @@ mod error;
 mod fti;
 pub mod ids;
 mod lct;
+pub mod lms;
 pub mod oti;
 pub mod repository;
 pub mod srm;

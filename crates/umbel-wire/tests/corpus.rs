@@ -48,6 +48,11 @@ fn the_corpus_of_srm_message_replays() {
 }
 
 #[test]
+fn the_corpus_of_lms_message_replays() {
+    replay("lms_message", checks::lms_message);
+}
+
+#[test]
 fn the_corpus_of_control_peek_replays() {
     replay("control_peek", checks::control_peek);
 }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use umbel_wire::lms::{self, Message as Lms, Request, Summary, TurningPoint, UnitSet};
 use umbel_wire::repository::{
     Announcement, ClientMessage, ItemInfo, Need, ServerMessage, SymbolRun, limits,
 };
@@ -244,4 +245,66 @@ fn a_body_above_the_limit_is_refused_before_it_is_read() {
     let items = vec![ItemInfo { name: "n".repeat(limits::NAME_LEN), ..item() }; limits::PAGE_ITEMS];
     page(items).emit(&mut bytes);
     assert!(matches!(ServerMessage::parse(&bytes), Err(ParseError::BodyLen { .. })));
+}
+
+#[track_caller]
+fn refused_by_lms(message: &Lms<'_>, problem: &str) {
+    let mut bytes = Vec::new();
+    message.emit(&mut bytes);
+    says(&Lms::parse(&bytes).unwrap_err(), problem);
+}
+
+#[test]
+fn messages_of_lms_keep_to_their_ranges() {
+    let channel_of = |source| channel(source, "232.1.2.3", 7702);
+    let with_source = channel_of(Some("192.0.2.2"));
+    let tsi = Tsi(1);
+    let good = Request {
+        channel: with_source,
+        tsi,
+        units: UnitSet { first: u64::MAX - 33, following: u32::MAX },
+        number: 1,
+        requestor: None,
+        turning_point: None,
+        replier_failed: false,
+        unicast_reply: false,
+    };
+    let mut bytes = Vec::new();
+    Lms::Request(good).emit(&mut bytes);
+    assert_eq!(Lms::parse(&bytes).unwrap().message(), Some(Lms::Request(good)));
+    let bad = |request| Lms::Request(request);
+    refused_by_lms(&bad(Request { number: 0, ..good }), "count from 1");
+    refused_by_lms(&bad(Request { channel: channel_of(None), ..good }), "without a source");
+    let units = UnitSet { first: u64::MAX - 32, following: u32::MAX };
+    refused_by_lms(&bad(Request { units, ..good }), "beyond 64 bits");
+    refused_by_lms(&bad(Request { units: UnitSet::one(u64::MAX), ..good }), "beyond every stream");
+    let host = |text: &str| text.parse().unwrap();
+    for (router, problem) in
+        [("224.0.0.1:7702", "no host's"), ("0.0.0.0:7702", "no host's"), ("10.0.0.1:0", "port 0")]
+    {
+        let turning_point = TurningPoint { router: host(router), interface: 1, tag: 2 };
+        refused_by_lms(&bad(Request { turning_point: Some(turning_point), ..good }), problem);
+    }
+    refused_by_lms(&bad(Request { requestor: Some(host("[ff02::1]:9")), ..good }), "no host's");
+    refused_by_lms(&Lms::Heartbeat { tsi, lead: 3, trail: 4 }, "beyond the lead");
+    let long = vec![0; lms::limits::PAYLOAD_LEN + 1];
+    refused_by_lms(&Lms::Data { tsi, sequence: 0, payload: &long }, "too long");
+    let spread = lms::limits::DURATION + Duration::from_micros(1);
+    refused_by_lms(&Lms::Collect { tsi, round: 1, question: 1, spread }, "too long");
+    let report = |summary| Lms::Report { channel: with_source, tsi, round: 1, summary };
+    refused_by_lms(&report(Summary { count: 0, ..Summary::of(1) }), "nobody");
+    refused_by_lms(&report(Summary { min: 2, ..Summary::of(1) }), "above its greatest");
+    let hops = lms::limits::HOPS + 1;
+    let service = channel_of(None);
+    refused_by_lms(&Lms::AnycastAdvertisement { service, cost: None, hops }, "too many");
+    let service = with_source;
+    refused_by_lms(&Lms::AnycastAdvertisement { service, cost: None, hops: 0 }, "names a service");
+}
+
+#[test]
+fn a_set_of_units_reaches_32_beyond_its_first() {
+    let set = UnitSet::one(10).with(11).unwrap().with(42).unwrap().with(10).unwrap();
+    assert_eq!(set.iter().collect::<Vec<_>>(), [10, 11, 42]);
+    assert_eq!(set.with(43), None);
+    assert_eq!(set.with(9), None);
 }

@@ -7,6 +7,7 @@ mod common;
 
 use proptest::prelude::*;
 use umbel_wire::control::{self, FrameHeader};
+use umbel_wire::lms::Message as Lms;
 use umbel_wire::repository::{ClientMessage, ItemInfo, ServerMessage};
 use umbel_wire::{DataHeader, DataPacket, Parsed};
 
@@ -37,6 +38,16 @@ fn parse_as_everything(bytes: &[u8]) {
     let _ = control::peek(bytes);
     let _ = ClientMessage::parse(bytes);
     let _ = ServerMessage::parse(bytes);
+    let _ = Lms::parse(bytes);
+}
+
+/// Well-formed content of a message of LMS, and other.
+const UNIT: &[u8] = b"Um\x01\x63\0\0\0\x00";
+
+fn lms_bytes(message: &Lms<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.emit(&mut bytes);
+    bytes
 }
 
 proptest! {
@@ -72,6 +83,42 @@ proptest! {
         let newer = with_unknown_field(bytes.clone(), field);
         prop_assert_eq!(ServerMessage::parse(&newer), Ok(Parsed::Message { message, skipped: 1 }));
         prop_assert_eq!(ClientMessage::parse(&bytes), Ok(Parsed::UnknownType(bytes[3])));
+    }
+
+    #[test]
+    fn lms_messages_come_back(message in common::lms_messages(UNIT), field in 64_u16..) {
+        let bytes = lms_bytes(&message);
+        prop_assert_eq!(Lms::parse(&bytes), Ok(Parsed::Message { message, skipped: 0 }));
+        let newer = with_unknown_field(bytes.clone(), field);
+        prop_assert_eq!(Lms::parse(&newer), Ok(Parsed::Message { message, skipped: 1 }));
+        for cut in 0..bytes.len() {
+            prop_assert!(Lms::parse(&bytes[..cut]).is_err());
+        }
+        for other in [ClientMessage::parse(&bytes).map(|_| ()), ServerMessage::parse(&bytes).map(|_| ())] {
+            prop_assert_eq!(other, Ok(()), "of a type that others do not know");
+        }
+    }
+
+    #[test]
+    fn altered_lms_messages_never_panic_and_what_they_mean_comes_back(
+        message in common::lms_messages(UNIT),
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = lms_bytes(&message);
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Ok(Parsed::Message { message, .. }) = Lms::parse(&bytes) {
+            let again = lms_bytes(&message);
+            prop_assert_eq!(Lms::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
+        }
+        let mut bytes = lms_bytes(&message);
+        bytes.truncate(cut.index(bytes.len()).max(FrameHeader::LEN));
+        let body_len = (bytes.len() - FrameHeader::LEN) as u32;
+        bytes[4..8].copy_from_slice(&body_len.to_be_bytes());
+        parse_as_everything(&bytes);
     }
 
     #[test]
@@ -130,7 +177,7 @@ proptest! {
     #[test]
     fn noise_never_panics(mut noise: Vec<u8>) {
         parse_as_everything(&noise);
-        for start in [&b"\x14\xA0"[..], b"\x1C\xF0", b"\x10\x90", b"Um\x01"] {
+        for start in [&b"\x14\xA0"[..], b"\x1C\xF0", b"\x10\x90", b"Um\x01", b"Um\x01\x64"] {
             let len = start.len().min(noise.len());
             noise[..len].copy_from_slice(&start[..len]);
             parse_as_everything(&noise);

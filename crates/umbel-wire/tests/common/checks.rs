@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "shared by test binaries")]
 
 use umbel_wire::control::{self, FrameHeader};
+use umbel_wire::lms;
 use umbel_wire::repository::{ClientMessage, ServerMessage};
 use umbel_wire::srm;
 use umbel_wire::{DataHeader, DataPacket, Parsed};
@@ -40,6 +41,16 @@ pub fn srm_message(bytes: &[u8]) {
     let mut again = Vec::new();
     message.emit(&mut again);
     assert_eq!(srm::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
+}
+
+/// What is parsed can be emitted, and comes back; routers are told of it by its first bytes alone.
+pub fn lms_message(bytes: &[u8]) {
+    let Ok(Parsed::Message { message, .. }) = lms::Message::parse(bytes) else { return };
+    let mut again = Vec::new();
+    message.emit(&mut again);
+    assert_eq!(lms::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
+    assert!(lms::Message::is_lms(bytes));
+    assert_eq!(lms::Message::is_repair(bytes), matches!(message, lms::Message::Repair { .. }));
 }
 
 /// A stream tells the same however much of it is there: nothing yet, and then the same header or

@@ -2,12 +2,13 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use umbel_wire::lms::{self, Message as Lms, Summary, TurningPoint, UnitSet};
 use umbel_wire::repository::{
     Announcement, ClientMessage, ItemInfo, Need, NeedRun, ServerMessage, SymbolRun, limits,
 };
@@ -274,5 +275,108 @@ pub fn server_messages() -> impl Strategy<Value = ServerMessage> {
             |(toi, first_block, digests, more)| M::Digests { toi, first_block, digests, more }
         ),
         any::<(u32, u32)>().prop_map(|(probe, packets)| M::Probed { probe, packets }),
+    ]
+}
+
+fn hosts() -> impl Strategy<Value = SocketAddr> {
+    let v4 = (1..0xE000_0000_u32).prop_map(|address| IpAddr::V4(Ipv4Addr::from_bits(address)));
+    let v6 = (1..0xFF_u128 << 120).prop_map(|address| IpAddr::V6(Ipv6Addr::from_bits(address)));
+    (prop_oneof![v4, v6], 1..=u16::MAX).prop_map(SocketAddr::from)
+}
+
+fn turning_points() -> impl Strategy<Value = TurningPoint> {
+    (hosts(), any::<u32>(), any::<u64>()).prop_map(|(router, interface, tag)| TurningPoint {
+        router,
+        interface,
+        tag,
+    })
+}
+
+fn lms_requests() -> impl Strategy<Value = lms::Request> {
+    let units = (0..u64::MAX - 32, prop_oneof![Just(0), any::<u32>()]);
+    let flags = any::<(bool, bool)>();
+    let places = (option::of(hosts()), option::of(turning_points()));
+    (source_channels(), any::<u32>(), units, 1..=u8::MAX, places, flags).prop_map(
+        |(channel, tsi, (first, following), number, (requestor, turning_point), flags)| {
+            lms::Request {
+                channel,
+                tsi: Tsi(tsi),
+                units: UnitSet { first, following },
+                number,
+                requestor,
+                turning_point,
+                replier_failed: flags.0,
+                unicast_reply: flags.1,
+            }
+        },
+    )
+}
+
+fn source_channels() -> impl Strategy<Value = Channel> {
+    channels().prop_filter("a channel with a source", |channel| channel.source.is_some())
+}
+
+fn services() -> impl Strategy<Value = Channel> {
+    channels().prop_map(|channel| Channel { source: None, ..channel })
+}
+
+/// Messages of LMS, whose content is `payload`.
+pub fn lms_messages(payload: &'static [u8]) -> impl Strategy<Value = Lms<'static>> {
+    let tsis = || any::<u32>().prop_map(Tsi);
+    let sequences = || 0..u64::MAX;
+    let costs = || any::<Option<u32>>();
+    let hops = || 0..=lms::limits::HOPS;
+    let summaries = (1..=u64::MAX, any::<u64>(), any::<[u64; 2]>())
+        .prop_map(|(count, sum, [a, b])| Summary { count, sum, min: a.min(b), max: a.max(b) });
+    let spreads = (0..=lms::limits::DURATION.as_micros() as u64).prop_map(Duration::from_micros);
+    prop_oneof![
+        (tsis(), sequences()).prop_map(move |(tsi, sequence)| Lms::Data { tsi, sequence, payload }),
+        (tsis(), any::<[u64; 2]>()).prop_map(|(tsi, [a, b])| Lms::Heartbeat {
+            tsi,
+            lead: a.max(b),
+            trail: a.min(b)
+        }),
+        (tsis(), sequences(), 1..=u8::MAX, any::<bool>()).prop_map(
+            move |(tsi, sequence, number, unicast)| Lms::Repair {
+                tsi,
+                sequence,
+                number,
+                unicast,
+                payload
+            }
+        ),
+        lms_requests().prop_map(Lms::Request),
+        (source_channels(), turning_points()).prop_map(move |(channel, turning_point)| {
+            Lms::Dmcast { channel, turning_point, repair: payload }
+        }),
+        (source_channels(), costs())
+            .prop_map(|(channel, cost)| Lms::Advertisement { channel, cost }),
+        source_channels().prop_map(|channel| Lms::Solicit { channel }),
+        (tsis(), any::<u64>()).prop_map(|(tsi, nonce)| Lms::Ping { tsi, nonce }),
+        (tsis(), any::<u64>()).prop_map(|(tsi, nonce)| Lms::Pong { tsi, nonce }),
+        (source_channels(), costs()).prop_map(|(channel, cost)| Lms::Election { channel, cost }),
+        (tsis(), any::<[u32; 2]>(), spreads).prop_map(|(tsi, [round, question], spread)| {
+            Lms::Collect { tsi, round, question, spread }
+        }),
+        (source_channels(), tsis(), any::<u32>(), summaries).prop_map(
+            |(channel, tsi, round, summary)| Lms::Report { channel, tsi, round, summary }
+        ),
+        (services(), costs(), hops()).prop_map(|(service, cost, hops)| {
+            Lms::AnycastAdvertisement { service, cost, hops }
+        }),
+        (services(), option::of(hosts()), any::<u64>(), hops()).prop_map(
+            move |(service, requestor, nonce, hops)| Lms::AnycastRequest {
+                service,
+                requestor,
+                nonce,
+                hops,
+                payload
+            }
+        ),
+        (services(), any::<u64>()).prop_map(move |(service, nonce)| Lms::AnycastReply {
+            service,
+            nonce,
+            payload
+        }),
     ]
 }

@@ -8,8 +8,14 @@ use umbel_wire::repository::{
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 5] =
-    ["data_packet", "client_message", "server_message", "srm_message", "control_peek"];
+pub(crate) const TARGETS: [&str; 6] = [
+    "data_packet",
+    "client_message",
+    "server_message",
+    "srm_message",
+    "lms_message",
+    "control_peek",
+];
 
 /// File names and contents.
 pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -19,6 +25,7 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "client_message" => client_messages().into_iter().map(named).collect(),
         "server_message" => server_messages().into_iter().map(named).collect(),
         "srm_message" => srm_messages().into_iter().map(named).collect(),
+        "lms_message" => lms_messages().into_iter().map(named).collect(),
         "control_peek" => control_peeks().into_iter().map(named).collect(),
         _ => unreachable!("{target}"),
     }
@@ -240,6 +247,67 @@ fn srm_messages() -> Vec<(&'static str, Vec<u8>)> {
         message.emit(&mut out);
         out
     };
+    messages.iter().map(|(name, message)| (*name, bytes(message))).collect()
+}
+
+fn lms_messages() -> Vec<(&'static str, Vec<u8>)> {
+    use umbel_wire::lms::{Message as M, Request, Summary, TurningPoint, UnitSet};
+    let host = |address: &str| address.parse().unwrap();
+    let channel = Channel { source: Some(host("192.0.2.2")), group: host("232.1.2.3"), port: 7702 };
+    let service = Channel { source: None, group: host("239.255.1.2"), port: 7703 };
+    let tsi = Tsi(77);
+    let requestor = Some((host("192.0.2.9"), 7702).into());
+    let router = (host("2001:db8::1"), 7702).into();
+    let turning_point = TurningPoint { router, interface: 3, tag: 0x1234_5678_9ABC_DEF0 };
+    let request = Request {
+        channel,
+        tsi,
+        units: UnitSet { first: 1000, following: 5 },
+        number: 1,
+        requestor: None,
+        turning_point: None,
+        replier_failed: false,
+        unicast_reply: false,
+    };
+    let stamped = Request {
+        number: 4,
+        requestor,
+        turning_point: Some(turning_point),
+        replier_failed: true,
+        unicast_reply: true,
+        ..request
+    };
+    let repair = M::Repair { tsi, sequence: 1000, number: 1, unicast: false, payload: b"unit" };
+    let bytes = |message: &M<'_>| {
+        let mut out = Vec::new();
+        message.emit(&mut out);
+        out
+    };
+    let inner = bytes(&repair);
+    let summary = Summary::of(3).and(Summary::of(9));
+    let spread = Duration::from_millis(50);
+    let messages = [
+        ("data", M::Data { tsi, sequence: 1000, payload: b"unit" }),
+        ("heartbeat", M::Heartbeat { tsi, lead: 1001, trail: 900 }),
+        ("repair", repair),
+        ("request", M::Request(request)),
+        ("request-stamped", M::Request(stamped)),
+        ("dmcast", M::Dmcast { channel, turning_point, repair: &inner }),
+        ("advertisement", M::Advertisement { channel, cost: Some(1500) }),
+        ("withdrawal", M::Advertisement { channel, cost: None }),
+        ("solicit", M::Solicit { channel }),
+        ("ping", M::Ping { tsi, nonce: 9 }),
+        ("pong", M::Pong { tsi, nonce: 9 }),
+        ("election", M::Election { channel, cost: Some(1500) }),
+        ("collect", M::Collect { tsi, round: 2, question: 1, spread }),
+        ("report", M::Report { channel, tsi, round: 2, summary }),
+        ("anycast-advertisement", M::AnycastAdvertisement { service, cost: Some(10), hops: 2 }),
+        (
+            "anycast-request",
+            M::AnycastRequest { service, requestor, nonce: 5, hops: 1, payload: b"who?" },
+        ),
+        ("anycast-reply", M::AnycastReply { service, nonce: 5, payload: b"me" }),
+    ];
     messages.iter().map(|(name, message)| (*name, bytes(message))).collect()
 }
 
