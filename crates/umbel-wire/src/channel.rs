@@ -21,7 +21,8 @@ pub(crate) fn put_channel(out: &mut Vec<u8>, channel: &Channel) {
     out.extend_from_slice(&channel.port.to_be_bytes());
 }
 
-fn put_address(out: &mut Vec<u8>, address: IpAddr) {
+/// The octets alone.
+pub(crate) fn put_address(out: &mut Vec<u8>, address: IpAddr) {
     match address {
         IpAddr::V4(address) => out.extend_from_slice(&address.octets()),
         IpAddr::V6(address) => out.extend_from_slice(&address.octets()),

@@ -289,6 +289,17 @@ impl<'a> Frame<'a> {
         self.field(field, |out| out.extend_from_slice(value.as_bytes()));
     }
 
+    /// Ends the message with a TLV of so many bytes, which the caller adds.
+    pub(crate) fn end_with(self, field: Field, len: usize) {
+        self.out.extend_from_slice(&field.number.to_be_bytes());
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        self.out.extend_from_slice(&len.to_be_bytes());
+        let at = self.start + FrameHeader::LEN - 4;
+        let body = (self.out.len() - at - 4).saturating_add(len as usize);
+        let body = u32::try_from(body).unwrap_or(u32::MAX);
+        self.out[at..at + 4].copy_from_slice(&body.to_be_bytes());
+    }
+
     /// Ends the message: its length is known now.
     pub(crate) fn end(self) {
         put_len(self.out, self.start + FrameHeader::LEN - 4);

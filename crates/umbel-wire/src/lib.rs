@@ -6,6 +6,7 @@
 //!   `fti.rs` the header extension that describes the object.
 //! - [`control`]: the versioned header and the TLV body that every control message shares.
 //! - [`lms`]: what the end-points and routers of LMS say to each other.
+//! - [`pgm`]: the messages of the subset of PGM.
 //! - [`repository`]: the messages between a repository's server and its clients.
 //! - [`srm`]: the messages of SRM, reliable multicast among equals.
 //! - `ids.rs`, `oti.rs`: the names and numbers that all of them carry.
@@ -25,6 +26,7 @@ pub mod ids;
 mod lct;
 pub mod lms;
 pub mod oti;
+pub mod pgm;
 pub mod repository;
 pub mod srm;
 

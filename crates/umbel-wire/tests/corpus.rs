@@ -53,6 +53,11 @@ fn the_corpus_of_lms_message_replays() {
 }
 
 #[test]
+fn the_corpus_of_pgm_message_replays() {
+    replay("pgm_message", checks::pgm_message);
+}
+
+#[test]
 fn the_corpus_of_control_peek_replays() {
     replay("control_peek", checks::control_peek);
 }

@@ -6,8 +6,8 @@
 use umbel_wire::control::{self, FrameHeader};
 use umbel_wire::lms;
 use umbel_wire::repository::{ClientMessage, ServerMessage};
-use umbel_wire::srm;
 use umbel_wire::{DataHeader, DataPacket, Parsed};
+use umbel_wire::{pgm, srm};
 
 /// What is parsed can be emitted, and comes back.
 pub fn data_packet(bytes: &[u8]) {
@@ -51,6 +51,16 @@ pub fn lms_message(bytes: &[u8]) {
     assert_eq!(lms::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
     assert!(lms::Message::is_lms(bytes));
     assert_eq!(lms::Message::is_repair(bytes), matches!(message, lms::Message::Repair { .. }));
+}
+
+/// What is parsed can be emitted, and comes back; its type is told beforehand.
+pub fn pgm_message(bytes: &[u8]) {
+    let known = pgm::MessageType::of(bytes);
+    let Ok(Parsed::Message { message, .. }) = pgm::Message::parse(bytes) else { return };
+    assert!(known.is_some());
+    let mut again = Vec::new();
+    message.emit(&mut again);
+    assert_eq!(pgm::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
 /// A stream tells the same however much of it is there: nothing yet, and then the same header or

@@ -8,12 +8,13 @@ use umbel_wire::repository::{
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 6] = [
+pub(crate) const TARGETS: [&str; 7] = [
     "data_packet",
     "client_message",
     "server_message",
     "srm_message",
     "lms_message",
+    "pgm_message",
     "control_peek",
 ];
 
@@ -26,6 +27,7 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "server_message" => server_messages().into_iter().map(named).collect(),
         "srm_message" => srm_messages().into_iter().map(named).collect(),
         "lms_message" => lms_messages().into_iter().map(named).collect(),
+        "pgm_message" => pgm_messages().into_iter().map(named).collect(),
         "control_peek" => control_peeks().into_iter().map(named).collect(),
         _ => unreachable!("{target}"),
     }
@@ -204,6 +206,30 @@ fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
         out
     };
     messages.iter().map(|(name, message)| (*name, bytes(message))).collect()
+}
+
+fn pgm_messages() -> Vec<(&'static str, Vec<u8>)> {
+    use umbel_wire::pgm::Message as M;
+    let source = "10.0.0.1".parse().ok();
+    let channel = Channel { source, group: "232.0.0.7".parse().unwrap(), port: 7702 };
+    let path = "[2001:db8::1]:7702".parse().unwrap();
+    [
+        ("spm", M::Spm { number: 3, trail: 1, next: 300, path }),
+        ("odata", M::Odata { sequence: 300, trail: 4, payload: b"unit" }),
+        ("rdata", M::Rdata { channel: None, sequence: 4, trail: 4, payload: b"" }),
+        (
+            "rdata_of_a_repairer",
+            M::Rdata { channel: Some(channel), sequence: 4, trail: 0, payload: b"again" },
+        ),
+        ("nak", M::Nak { channel, sequence: u64::MAX }),
+        ("ncf", M::Ncf { channel: None, sequence: 7 }),
+    ]
+    .map(|(name, message)| {
+        let mut bytes = Vec::new();
+        message.emit(&mut bytes);
+        (name, bytes)
+    })
+    .into()
 }
 
 fn srm_messages() -> Vec<(&'static str, Vec<u8>)> {

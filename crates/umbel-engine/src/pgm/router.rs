@@ -1,0 +1,369 @@
+//! The router.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use umbel_wire::pgm::{Message, MessageType};
+use umbel_wire::{Channel, Parsed};
+
+use super::{DropReason, Drops, RouterConfig};
+use crate::router::{
+    InterfaceId, PassingDatagram, RouterDestination, RouterTransmit, Routes, Upstream, Verdict,
+};
+use crate::{Address, Instant, RouterEngine};
+
+/// What has happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouterCounts {
+    /// NAKs accepted.
+    pub naks: u64,
+    /// NAKs sent upstream, repeated ones included.
+    pub naks_up: u64,
+    /// Retransmissions that came, and went on by at least one interface.
+    pub repairs: u64,
+    /// Copies of them sent.
+    pub copies: u64,
+    /// States dropped without a retransmission.
+    pub expired: u64,
+    /// Input that was discarded.
+    pub drops: Drops,
+}
+
+/// A unit of a channel.
+type Unit = (Channel, u64);
+
+/// What a unit's NAKs have set up [RFC 3208 §7.4].
+#[derive(Clone, Debug)]
+struct State {
+    /// Where the retransmission is wanted, ascending.
+    interfaces: Vec<InterfaceId>,
+    /// Who is asked now.
+    asked: Asked,
+    /// NAKs sent up since one was confirmed.
+    unconfirmed: u32,
+    confirmed: bool,
+    /// Until then no further NAK goes up for one that comes in.
+    eliminate_until: Instant,
+    /// When a NAK goes up again, or, once confirmed, when the state is dropped.
+    until: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Repairer,
+    Upstream,
+}
+
+/// A channel's next node upstream, as SPMs told it.
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    path: SocketAddr,
+    number: u64,
+    expires: Instant,
+}
+
+/// Passes one NAK of each unit on, and retransmissions to where they are wanted.
+#[derive(Clone, Debug)]
+pub struct Router {
+    config: RouterConfig,
+    sessions: BTreeMap<Channel, Session>,
+    states: BTreeMap<Unit, State>,
+    due: BTreeSet<(Instant, Unit)>,
+    /// How many states each interface is noted in.
+    load: BTreeMap<InterfaceId, usize>,
+    out: VecDeque<RouterTransmit>,
+    counts: RouterCounts,
+    /// Kept for its memory.
+    downstream: Vec<InterfaceId>,
+}
+
+impl Router {
+    /// A router that was just started.
+    pub fn new(config: RouterConfig) -> Router {
+        Router {
+            config,
+            sessions: BTreeMap::new(),
+            states: BTreeMap::new(),
+            due: BTreeSet::new(),
+            load: BTreeMap::new(),
+            out: VecDeque::new(),
+            counts: RouterCounts::default(),
+            downstream: Vec::new(),
+        }
+    }
+
+    /// What has happened so far.
+    pub fn counts(&self) -> &RouterCounts {
+        &self.counts
+    }
+
+    /// Units that NAKs have set up state for.
+    pub fn states(&self) -> usize {
+        self.states.len()
+    }
+
+    fn drop(&mut self, reason: DropReason) -> Verdict {
+        self.counts.drops.count(reason);
+        Verdict::Take
+    }
+
+    fn send(&mut self, to: RouterDestination, message: &Message<'_>) {
+        let mut payload = Vec::new();
+        message.emit(&mut payload);
+        self.out.push_back(RouterTransmit { to, alert: false, payload: payload.into() });
+    }
+
+    /// An SPM goes on with this router's address in it.
+    fn on_spm(
+        &mut self,
+        now: Instant,
+        routes: &mut dyn Routes,
+        channel: Channel,
+        (number, path): (u64, SocketAddr),
+        (trail, next): (u64, u64),
+    ) -> Verdict {
+        match self.sessions.get(&channel) {
+            Some(session) if number < session.number => return self.drop(DropReason::Duplicate),
+            None if self.sessions.len() >= self.config.sessions => {
+                self.sessions.retain(|_, session| session.expires > now);
+                if self.sessions.len() >= self.config.sessions {
+                    self.counts.drops.count(DropReason::OverLimit);
+                    return Verdict::Forward;
+                }
+            }
+            _ => {}
+        }
+        let expires = now + self.config.session_expiry;
+        self.sessions.insert(channel, Session { path, number, expires });
+        let spm = Message::Spm { number, trail, next, path: self.config.address };
+        let mut interfaces = std::mem::take(&mut self.downstream);
+        routes.downstream(&channel, &mut interfaces);
+        for interface in interfaces.drain(..) {
+            self.send(RouterDestination::Branch { channel, interface }, &spm);
+        }
+        self.downstream = interfaces;
+        Verdict::Take
+    }
+
+    /// A NAK is confirmed where it came from, noted, and passed on if it is the first.
+    fn on_nak(
+        &mut self,
+        now: Instant,
+        routes: &mut dyn Routes,
+        interface: InterfaceId,
+        (channel, sequence): Unit,
+    ) -> Verdict {
+        if !routes.is_downstream(&channel, interface) {
+            return self.drop(DropReason::Unexpected);
+        }
+        let unit = (channel, sequence);
+        let noted = self.states.get(&unit).map(|state| state.interfaces.binary_search(&interface));
+        if !matches!(noted, Some(Ok(_))) {
+            let load = self.load.entry(interface).or_default();
+            if *load >= self.config.interface_states {
+                return self.drop(DropReason::OverLimit);
+            }
+            *load += 1;
+        }
+        self.counts.naks += 1;
+        let ncf = Message::Ncf { channel: None, sequence };
+        self.send(RouterDestination::Branch { channel, interface }, &ncf);
+        if let (Some(state), Some(noted)) = (self.states.get_mut(&unit), noted) {
+            if let Err(at) = noted {
+                state.interfaces.insert(at, interface);
+            }
+            if state.eliminate_until > now {
+                return Verdict::Take;
+            }
+        } else {
+            let repairer = self.config.repairer.is_some();
+            let state = State {
+                interfaces: vec![interface],
+                asked: if repairer { Asked::Repairer } else { Asked::Upstream },
+                unconfirmed: 0,
+                confirmed: false,
+                eliminate_until: now,
+                until: now,
+            };
+            self.states.insert(unit, state);
+        }
+        self.ask(now, unit);
+        Verdict::Take
+    }
+
+    /// Sends a NAK on, and waits for its confirmation.
+    fn ask(&mut self, now: Instant, unit: Unit) {
+        let Some(state) = self.states.get_mut(&unit) else { return };
+        let (channel, sequence) = unit;
+        let to = match (state.asked, self.config.repairer) {
+            (Asked::Repairer, Some(repairer)) => Some(repairer),
+            _ => self
+                .sessions
+                .get(&channel)
+                .map(|session| session.path)
+                .or_else(|| channel.source.map(|source| SocketAddr::new(source, channel.port))),
+        };
+        self.due.remove(&(state.until, unit));
+        state.until = now + self.config.nak_repeat;
+        state.eliminate_until = now + self.config.nak_elimination;
+        state.unconfirmed += 1;
+        state.confirmed = false;
+        self.due.insert((state.until, unit));
+        if let Some(to) = to {
+            self.counts.naks_up += 1;
+            self.send(RouterDestination::Host(to), &Message::Nak { channel, sequence });
+        }
+    }
+
+    fn on_ncf(&mut self, now: Instant, unit: Unit, by: Asked) -> Verdict {
+        let expires = now + self.config.state_expiry;
+        let Some(state) = self.states.get_mut(&unit).filter(|state| state.asked == by) else {
+            return self.drop(DropReason::NotAsked);
+        };
+        self.due.remove(&(state.until, unit));
+        (state.confirmed, state.unconfirmed, state.until) = (true, 0, expires);
+        self.due.insert((expires, unit));
+        Verdict::Take
+    }
+
+    /// A retransmission goes where it is wanted, and its state is forgotten.
+    fn on_rdata(&mut self, unit: Unit, payload: &Bytes) -> Verdict {
+        let Some(state) = self.forget(&unit) else { return self.drop(DropReason::NotAsked) };
+        self.counts.repairs += 1;
+        for interface in state.interfaces {
+            self.counts.copies += 1;
+            self.out.push_back(RouterTransmit {
+                to: RouterDestination::Branch { channel: unit.0, interface },
+                alert: false,
+                payload: payload.clone(),
+            });
+        }
+        Verdict::Take
+    }
+
+    fn forget(&mut self, unit: &Unit) -> Option<State> {
+        let state = self.states.remove(unit)?;
+        self.due.remove(&(state.until, *unit));
+        for interface in &state.interfaces {
+            if let Some(load) = self.load.get_mut(interface) {
+                *load -= 1;
+                if *load == 0 {
+                    self.load.remove(interface);
+                }
+            }
+        }
+        Some(state)
+    }
+
+    /// What came down the channel's tree.
+    fn on_multicast(
+        &mut self,
+        now: Instant,
+        routes: &mut dyn Routes,
+        channel: Channel,
+        datagram: &PassingDatagram<'_>,
+    ) -> Verdict {
+        if routes.upstream(&channel) != Some(Upstream::Interface(datagram.arrived_on)) {
+            return self.drop(DropReason::Unexpected);
+        }
+        let Ok(Parsed::Message { message, .. }) = Message::parse(datagram.payload) else {
+            return self.drop(DropReason::Malformed);
+        };
+        match message {
+            Message::Spm { number, trail, next, path } => {
+                self.on_spm(now, routes, channel, (number, path), (trail, next))
+            }
+            Message::Ncf { sequence, .. } => self.on_ncf(now, (channel, sequence), Asked::Upstream),
+            Message::Rdata { sequence, .. } => {
+                self.on_rdata((channel, sequence), &Bytes::copy_from_slice(datagram.payload))
+            }
+            Message::Odata { .. } | Message::Nak { .. } => Verdict::Forward,
+        }
+    }
+
+    /// What was sent to one host: this one, or one further up.
+    fn on_unicast(
+        &mut self,
+        now: Instant,
+        routes: &mut dyn Routes,
+        datagram: &PassingDatagram<'_>,
+    ) -> Verdict {
+        let to_me = datagram.to == Address::Host(self.config.address);
+        let Ok(Parsed::Message { message, .. }) = Message::parse(datagram.payload) else {
+            return if to_me { self.drop(DropReason::Malformed) } else { Verdict::Forward };
+        };
+        let from_repairer = self.config.repairer == Some(datagram.from);
+        match message {
+            // Also one that passes by: from a receiver that has heard no SPM from here yet.
+            Message::Nak { channel, sequence } => {
+                let to_source = matches!((datagram.to, channel.source),
+                    (Address::Host(to), Some(source)) if to.ip() == source);
+                if !to_me && !to_source {
+                    return Verdict::Forward;
+                }
+                self.on_nak(now, routes, datagram.arrived_on, (channel, sequence))
+            }
+            Message::Ncf { channel: Some(channel), sequence } if to_me && from_repairer => {
+                self.on_ncf(now, (channel, sequence), Asked::Repairer)
+            }
+            Message::Rdata { channel: Some(channel), sequence, trail, payload }
+                if to_me && from_repairer =>
+            {
+                let mut again = Vec::with_capacity(payload.len() + 64);
+                Message::Rdata { channel: None, sequence, trail, payload }.emit(&mut again);
+                self.on_rdata((channel, sequence), &again.into())
+            }
+            _ if to_me => self.drop(DropReason::Unexpected),
+            _ => Verdict::Forward,
+        }
+    }
+}
+
+impl RouterEngine for Router {
+    fn handle_datagram(
+        &mut self,
+        now: Instant,
+        routes: &mut dyn Routes,
+        datagram: PassingDatagram<'_>,
+    ) -> Verdict {
+        // Most of what comes by is original data, of which nothing else is looked at.
+        match (MessageType::of(datagram.payload), datagram.to) {
+            (None | Some(MessageType::Odata), _) | (_, Address::Session(_)) => Verdict::Forward,
+            (Some(_), Address::Channel(channel)) => {
+                self.on_multicast(now, routes, channel, &datagram)
+            }
+            (Some(_), Address::Host(_)) => self.on_unicast(now, routes, &datagram),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, _routes: &mut dyn Routes) {
+        while let Some(&(at, unit)) = self.due.first()
+            && at <= now
+        {
+            let retries = self.config.nak_retries;
+            let Some(state) = self.states.get_mut(&unit) else {
+                self.due.pop_first();
+                continue;
+            };
+            if !state.confirmed && state.asked == Asked::Repairer {
+                // It does not have the unit, or is gone.
+                state.asked = Asked::Upstream;
+                self.ask(now, unit);
+            } else if state.confirmed || state.unconfirmed >= retries {
+                self.counts.expired += 1;
+                self.forget(&unit);
+            } else {
+                self.ask(now, unit);
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, _now: Instant) -> Option<RouterTransmit> {
+        self.out.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.due.first().map(|&(at, _)| at)
+    }
+}

@@ -1,0 +1,281 @@
+//! The source.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use umbel_wire::Parsed;
+use umbel_wire::pgm::{MAX_PAYLOAD, Message};
+
+use super::{DropReason, Drops, SourceConfig};
+use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+
+/// What the application can ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceCommand {
+    /// Send a unit; the first is number 0.
+    Send(Bytes),
+}
+
+/// Why a unit cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// It does not fit a datagram.
+    #[error("a unit of {len} bytes; at most {MAX_PAYLOAD} fit a datagram")]
+    TooLong {
+        /// Its length.
+        len: usize,
+    },
+    /// Too many units wait for the pacer.
+    #[error("{waiting} units wait to be sent already")]
+    Full {
+        /// How many.
+        waiting: usize,
+    },
+}
+
+/// What has happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceCounts {
+    /// Units sent.
+    pub sent: u64,
+    /// Retransmissions sent.
+    pub repairs: u64,
+    /// NAKs accepted.
+    pub naks: u64,
+    /// SPMs sent.
+    pub spms: u64,
+    /// Input that was discarded.
+    pub drops: Drops,
+}
+
+/// Multicasts units, and again those that are asked for.
+#[derive(Clone, Debug)]
+pub struct Source {
+    config: SourceConfig,
+    /// The transmit window and behind it what waits for the pacer.
+    units: VecDeque<Bytes>,
+    bytes: usize,
+    /// Number of the first of `units`.
+    trail: u64,
+    /// The next unit to leave.
+    next: u64,
+    /// NAKs to confirm.
+    confirm: BTreeSet<u64>,
+    /// Retransmissions that wait for further NAKs, and until when.
+    waiting: BTreeMap<u64, Instant>,
+    /// The same in the order in which they become due.
+    due: BTreeSet<(Instant, u64)>,
+    /// Retransmissions that may leave.
+    ready: BTreeSet<u64>,
+    spm_number: u64,
+    spm_at: Instant,
+    spm_interval: Duration,
+    counts: SourceCounts,
+}
+
+impl Source {
+    /// A source that has sent nothing; its first SPM leaves at once.
+    pub fn new(config: SourceConfig) -> Source {
+        Source {
+            config,
+            units: VecDeque::new(),
+            bytes: 0,
+            trail: 0,
+            next: 0,
+            confirm: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            due: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            spm_number: 0,
+            spm_at: Instant::EPOCH,
+            spm_interval: config.heartbeat,
+            counts: SourceCounts::default(),
+        }
+    }
+
+    /// What has happened so far.
+    pub fn counts(&self) -> &SourceCounts {
+        &self.counts
+    }
+
+    /// The number of the next unit that will leave.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    fn queued(&self) -> usize {
+        self.units.len() - (self.next - self.trail) as usize
+    }
+
+    fn unit(&self, sequence: u64) -> Option<&Bytes> {
+        self.units.get(usize::try_from(sequence.checked_sub(self.trail)?).ok()?)
+    }
+
+    fn on_nak(&mut self, now: Instant, sequence: u64) {
+        if sequence >= self.next {
+            return self.counts.drops.count(DropReason::Ahead);
+        }
+        if sequence < self.trail {
+            return self.counts.drops.count(DropReason::Expired);
+        }
+        self.counts.naks += 1;
+        self.confirm.insert(sequence);
+        if self.config.wait.is_zero() {
+            self.ready.insert(sequence);
+        } else if !self.ready.contains(&sequence) && !self.waiting.contains_key(&sequence) {
+            let at = now + self.config.wait;
+            self.waiting.insert(sequence, at);
+            self.due.insert((at, sequence));
+        }
+    }
+
+    /// Lets go of the oldest units beyond the window; those that wait to be sent stay.
+    fn advance(&mut self) {
+        let SourceConfig { window_units, window_bytes, .. } = self.config;
+        while self.trail + 1 < self.next {
+            let sent = (self.next - self.trail) as usize;
+            if sent <= window_units && self.bytes <= window_bytes {
+                break;
+            }
+            if let Some(unit) = self.units.pop_front() {
+                self.bytes -= unit.len();
+            }
+            self.confirm.remove(&self.trail);
+            self.ready.remove(&self.trail);
+            if let Some(at) = self.waiting.remove(&self.trail) {
+                self.due.remove(&(at, self.trail));
+            }
+            self.trail += 1;
+        }
+    }
+
+    /// Puts a unit into the buffer, again if `repair`.
+    fn emit(&mut self, sequence: u64, repair: bool, buf: &mut TransmitBuf) -> Transmit {
+        let trail = self.trail;
+        let payload = self.unit(sequence).cloned().unwrap_or_default();
+        let mut head = Vec::with_capacity(64);
+        let message = if repair {
+            self.counts.repairs += 1;
+            Message::Rdata { channel: None, sequence, trail, payload: &payload }
+        } else {
+            self.counts.sent += 1;
+            Message::Odata { sequence, trail, payload: &payload }
+        };
+        message.emit_head(&mut head);
+        buf.push(&head, payload);
+        self.to_channel()
+    }
+
+    fn emit_spm(&mut self, now: Instant, buf: &mut TransmitBuf) -> Transmit {
+        let SourceConfig { channel, ambient, .. } = self.config;
+        let path = (channel.source.unwrap_or(channel.group), channel.port).into();
+        let spm =
+            Message::Spm { number: self.spm_number, trail: self.trail, next: self.next, path };
+        let mut head = Vec::new();
+        spm.emit(&mut head);
+        buf.push(&head, Bytes::new());
+        self.spm_number += 1;
+        self.counts.spms += 1;
+        self.spm_at = now + self.spm_interval;
+        self.spm_interval = (self.spm_interval * 2).min(ambient);
+        self.to_channel()
+    }
+
+    fn to_channel(&self) -> Transmit {
+        Transmit::to(Address::Channel(self.config.channel))
+    }
+}
+
+impl Engine for Source {
+    type Command = SourceCommand;
+    type CommandError = SourceError;
+    type Event = std::convert::Infallible;
+
+    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
+        if !matches!(datagram.by, Address::Host(_)) {
+            return self.counts.drops.count(DropReason::Unexpected);
+        }
+        match Message::parse(datagram.payload) {
+            Ok(Parsed::Message { message: Message::Nak { channel, sequence }, .. }) => {
+                if channel == self.config.channel {
+                    self.on_nak(now, sequence);
+                } else {
+                    self.counts.drops.count(DropReason::OtherChannel);
+                }
+            }
+            Ok(_) => self.counts.drops.count(DropReason::Unexpected),
+            Err(_) => self.counts.drops.count(DropReason::Malformed),
+        }
+    }
+
+    fn handle_command(
+        &mut self,
+        _now: Instant,
+        SourceCommand::Send(unit): SourceCommand,
+    ) -> Result<(), SourceError> {
+        if unit.len() > MAX_PAYLOAD {
+            return Err(SourceError::TooLong { len: unit.len() });
+        }
+        if self.queued() >= self.config.queue_units {
+            return Err(SourceError::Full { waiting: self.queued() });
+        }
+        self.bytes += unit.len();
+        self.units.push_back(unit);
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some(&(at, sequence)) = self.due.first()
+            && at <= now
+        {
+            self.due.pop_first();
+            self.waiting.remove(&sequence);
+            self.ready.insert(sequence);
+        }
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        None
+    }
+
+    /// Confirmations first, then retransmissions, then new units.
+    fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        if let Some(sequence) = self.confirm.pop_first() {
+            let mut head = Vec::new();
+            Message::Ncf { channel: None, sequence }.emit(&mut head);
+            buf.push(&head, Bytes::new());
+            return Some(self.to_channel());
+        }
+        if self.spm_at <= now {
+            return Some(self.emit_spm(now, buf));
+        }
+        if buf.data_packets == 0 {
+            return None;
+        }
+        if let Some(sequence) = self.ready.pop_first() {
+            return Some(self.emit(sequence, true, buf));
+        }
+        if self.queued() > 0 {
+            let transmit = self.emit(self.next, false, buf);
+            self.next += 1;
+            self.advance();
+            (self.spm_interval, self.spm_at) = (self.config.heartbeat, now + self.config.heartbeat);
+            return Some(transmit);
+        }
+        None
+    }
+
+    fn wants_data(&self) -> bool {
+        !self.ready.is_empty() || self.queued() > 0
+    }
+
+    fn poll_event(&mut self) -> Option<Self::Event> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let waiting = self.due.first().map(|&(at, _)| at);
+        Some(waiting.map_or(self.spm_at, |at| at.min(self.spm_at)))
+    }
+}
