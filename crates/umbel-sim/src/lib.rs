@@ -21,6 +21,7 @@ mod line;
 mod link;
 mod network;
 mod packet;
+pub mod pgm;
 pub mod random;
 pub mod repository;
 mod router;

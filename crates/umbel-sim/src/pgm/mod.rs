@@ -1,0 +1,178 @@
+//! PGM's source and receivers as programs of hosts, and its routers as hooks: the engines of
+//! [`umbel_engine::pgm`], unchanged.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use umbel_engine::pgm::{ReceiverConfig, SourceConfig};
+//! use umbel_sim::pgm::{Receiver, ReceiverHost, Source, router};
+//! use umbel_sim::{Instant, LinkSpec, Network, Simulation, channel};
+//!
+//! let mut network = Network::new();
+//! let (source, receiver) = (network.host("source"), network.host("receiver"));
+//! let middle = network.router("router");
+//! for host in [source, receiver] {
+//!     network.link(middle, host, LinkSpec::default(), LinkSpec::default())?;
+//! }
+//! let group = channel(Some(source), 1);
+//! let mut simulation = Simulation::new(network, 1);
+//! let sends = (1..=10).map(|n| Instant::EPOCH + Duration::from_secs(n));
+//! let host = Source::host(SourceConfig::new(group), sends, 1000);
+//! simulation.set_app(source, host, Instant::EPOCH)?;
+//! let host = Receiver::host(ReceiverConfig::new(group), 1);
+//! simulation.set_app(receiver, host, Instant::EPOCH)?;
+//! simulation.set_router_hook(middle, router(middle, |_| {}))?;
+//! simulation.run_until(Instant::EPOCH + Duration::from_secs(20));
+//! let receiver = simulation.app::<ReceiverHost>(receiver).unwrap().application();
+//! assert_eq!(receiver.delivered(), 10);
+//! # Ok::<(), umbel_sim::NetworkError>(())
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_engine::pgm::{
+    self, ReceiverConfig, ReceiverEvent, RouterConfig, SourceCommand, SourceConfig,
+};
+use umbel_engine::units::Rate;
+use umbel_engine::{Address, Engine, Instant};
+use umbel_wire::pgm::MessageType;
+
+use crate::address::{PORT, address_of};
+use crate::network::NodeId;
+use crate::{Application, EngineHost, HostConfig, Io, Kind, RouterHost};
+
+/// Data packets leave as soon as they are there; links may have rates of their own.
+const UNPACED: u64 = 1_000_000_000_000;
+
+/// A host that runs a source.
+pub type SourceHost = EngineHost<pgm::Source, Source>;
+
+/// A host that runs a receiver.
+pub type ReceiverHost = EngineHost<pgm::Receiver<Xoshiro256PlusPlus>, Receiver>;
+
+/// A router's hook.
+pub type RouterHook = RouterHost<pgm::Router>;
+
+/// Sends units at given times.
+#[derive(Clone, Debug)]
+pub struct Source {
+    sends: VecDeque<Instant>,
+    unit: Bytes,
+}
+
+/// Counts what comes, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Receiver {
+    next: u64,
+    delivered: u64,
+    lost: u64,
+}
+
+fn config() -> HostConfig {
+    HostConfig { rate: Rate::from_bits_per_s(UNPACED), ..HostConfig::default() }
+}
+
+/// A router's hook at this node; `change` sets what is not the default.
+pub fn router(node: NodeId, change: impl FnOnce(&mut RouterConfig)) -> RouterHook {
+    let mut config = RouterConfig::new((address_of(node), PORT).into());
+    change(&mut config);
+    RouterHost::new(pgm::Router::new(config), kind)
+}
+
+/// What a datagram of PGM is for.
+pub fn kind(payload: &[u8]) -> Kind {
+    match MessageType::of(payload) {
+        Some(MessageType::Odata) => Kind::Data,
+        Some(MessageType::Rdata) => Kind::Repair,
+        Some(MessageType::Nak) => Kind::Nak,
+        Some(MessageType::Spm | MessageType::Ncf) | None => Kind::Control,
+    }
+}
+
+impl Source {
+    /// A host that sends a unit of `unit_len` bytes at each of these times, ascending. A unit
+    /// that the engine's queue has no room for is left out.
+    pub fn host(
+        engine: SourceConfig,
+        sends: impl IntoIterator<Item = Instant>,
+        unit_len: usize,
+    ) -> SourceHost {
+        let unit = Bytes::from(vec![0; unit_len]);
+        let application = Source { sends: sends.into_iter().collect(), unit };
+        EngineHost::new(pgm::Source::new(engine), application, config())
+    }
+}
+
+impl Application<pgm::Source> for Source {
+    fn start(&mut self, _engine: &mut pgm::Source, io: &mut Io<'_, '_>) {
+        io.wake_at(self.sends.front().copied());
+    }
+
+    fn event(
+        &mut self,
+        _engine: &mut pgm::Source,
+        _io: &mut Io<'_, '_>,
+        event: std::convert::Infallible,
+    ) {
+        match event {}
+    }
+
+    fn wake(&mut self, engine: &mut pgm::Source, io: &mut Io<'_, '_>) {
+        while self.sends.pop_front_if(|at| *at <= io.now()).is_some() {
+            // The queue is full: the application sends faster than the network takes it.
+            let _ = engine.handle_command(io.now(), SourceCommand::Send(self.unit.clone()));
+        }
+        io.wake_at(self.sends.front().copied());
+    }
+
+    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
+        kind(payload)
+    }
+}
+
+impl Receiver {
+    /// A host that receives; its back-off times are drawn from `seed`.
+    pub fn host(engine: ReceiverConfig, seed: u64) -> ReceiverHost {
+        let random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        EngineHost::new(pgm::Receiver::new(engine, random), Receiver::default(), config())
+    }
+
+    /// Units delivered; each came once and in order.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Units that were given up.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+impl Application<pgm::Receiver<Xoshiro256PlusPlus>> for Receiver {
+    fn start(&mut self, _engine: &mut pgm::Receiver<Xoshiro256PlusPlus>, _io: &mut Io<'_, '_>) {}
+
+    fn event(
+        &mut self,
+        _engine: &mut pgm::Receiver<Xoshiro256PlusPlus>,
+        _io: &mut Io<'_, '_>,
+        event: ReceiverEvent,
+    ) {
+        match event {
+            ReceiverEvent::Unit { sequence, .. } => {
+                assert!(sequence >= self.next, "unit {sequence} came after {}", self.next);
+                (self.next, self.delivered) = (sequence + 1, self.delivered + 1);
+            }
+            ReceiverEvent::Lost { units } => self.lost += units,
+        }
+    }
+
+    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
+        kind(payload)
+    }
+}
