@@ -9,6 +9,7 @@ mod engine;
 pub mod pgm;
 pub mod repository;
 pub mod router;
+pub mod srm;
 pub mod stream;
 pub mod symbols;
 mod time;

@@ -123,6 +123,11 @@ impl ReceiveWindow {
         self.wanted().contains(&sequence) && !self.held.contains_key(&sequence)
     }
 
+    /// Whether the unit came, is held or was delivered, or lies before all that is waited for.
+    pub fn is_past(&self, sequence: u64) -> bool {
+        sequence < self.next.max(self.horizon) || self.held.contains_key(&sequence)
+    }
+
     /// All units that are waited for, ascending. O(window).
     pub fn missing(&self) -> impl Iterator<Item = u64> {
         self.wanted().filter(|sequence| !self.held.contains_key(sequence))

@@ -1,0 +1,121 @@
+//! How many members a group has, by a sample of bounded size.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use umbel_wire::srm::MemberId;
+
+use crate::Instant;
+
+/// Most members in the sample: the estimate is off by a sixteenth at most times.
+const MOST: usize = 256;
+
+/// Estimates how many others there are. Small groups are counted; of large ones a sample is kept
+/// of the members whose hash ends in so many zero bits [RFC 2762 §3].
+#[derive(Clone, Debug, Default)]
+pub(super) struct Census {
+    zero_bits: u32,
+    sample: BTreeMap<MemberId, Instant>,
+    by_heard: BTreeSet<(Instant, MemberId)>,
+}
+
+impl Census {
+    /// A member was heard. O(log n) but for the rare halving of the sample.
+    pub(super) fn heard(&mut self, now: Instant, member: MemberId) {
+        if !self.samples(member) {
+            return;
+        }
+        if let Some(before) = self.sample.insert(member, now) {
+            self.by_heard.remove(&(before, member));
+        }
+        self.by_heard.insert((now, member));
+        while self.sample.len() > MOST {
+            self.zero_bits += 1;
+            let out: Vec<MemberId> =
+                self.sample.keys().copied().filter(|&member| !self.samples(member)).collect();
+            for member in out {
+                self.forget(member);
+            }
+        }
+    }
+
+    /// A member has left.
+    pub(super) fn forget(&mut self, member: MemberId) {
+        if let Some(heard) = self.sample.remove(&member) {
+            self.by_heard.remove(&(heard, member));
+        }
+    }
+
+    /// Forgets whom nobody heard since `since`.
+    pub(super) fn forget_silent(&mut self, since: Instant) {
+        while let Some(&(heard, member)) = self.by_heard.first()
+            && heard < since
+        {
+            self.by_heard.pop_first();
+            self.sample.remove(&member);
+        }
+        // A group that shrank is sampled more densely from now on.
+        if self.sample.len() < MOST / 8 {
+            self.zero_bits = self.zero_bits.saturating_sub(1);
+        }
+    }
+
+    /// How many others there are, about.
+    pub(super) fn others(&self) -> u64 {
+        (self.sample.len() as u64) << self.zero_bits.min(40)
+    }
+
+    fn samples(&self, member: MemberId) -> bool {
+        mix(member.0).trailing_zeros() >= self.zero_bits
+    }
+}
+
+/// Spreads member numbers, which may be consecutive, over all 64 bits: the finalizer of
+/// SplitMix64.
+fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(s: u64) -> Instant {
+        Instant::from_nanos(s * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_small_group_is_counted_and_forgotten() {
+        let mut census = Census::default();
+        (0..100).for_each(|n| census.heard(at(n), MemberId(n)));
+        census.heard(at(500), MemberId(3));
+        assert_eq!(census.others(), 100);
+        census.forget(MemberId(99));
+        census.forget_silent(at(90));
+        assert_eq!(census.others(), 10);
+    }
+
+    #[test]
+    fn a_large_group_is_estimated_from_a_small_sample() {
+        for count in [1_000_u64, 10_000, 1_000_000] {
+            let mut census = Census::default();
+            (0..count).for_each(|n| census.heard(at(1), MemberId(n)));
+            assert!(census.sample.len() <= MOST && census.by_heard.len() == census.sample.len());
+            let error = census.others() as f64 / count as f64 - 1.0;
+            assert!(error.abs() < 0.25, "{} instead of {count}", census.others());
+        }
+    }
+
+    #[test]
+    fn a_group_that_shrinks_is_sampled_densely_again() {
+        let mut census = Census::default();
+        (0..100_000).for_each(|n| census.heard(at(1), MemberId(n)));
+        for round in 2..20 {
+            (0..40).for_each(|n| census.heard(at(round), MemberId(n)));
+            census.forget_silent(at(round));
+        }
+        assert_eq!(census.others(), 40);
+    }
+}

@@ -1,0 +1,655 @@
+//! A member of the group: what it takes and gives.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_wire::Parsed;
+use umbel_wire::srm::{MemberId, Message, UnitRun, limits};
+
+use super::adaptive::Interval;
+use super::census::Census;
+use super::config::Config;
+use super::drops::{DropReason, Drops};
+use super::pacing::{Bucket, SessionPacer};
+use super::peers::Peers;
+use super::repairs::{Asked, Heard, Repairs};
+use super::requests::Requests;
+use super::session::Session;
+use super::timers::{Timer, Timers};
+use crate::stream::{History, ReceiveWindow, Refused};
+use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+
+/// A data unit's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Unit {
+    /// Who sent it first.
+    pub source: MemberId,
+    /// Its number among the source's units, from 0.
+    pub sequence: u64,
+}
+
+/// What the application asks for.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Join the group.
+    Join,
+    /// Tell the group and leave it.
+    Leave,
+    /// Send a data unit to the group; its source is this member.
+    Send(Bytes),
+    /// This member's units before this one no longer matter: late joiners do not recover them,
+    /// and whoever misses one gives it up.
+    Horizon(u64),
+    /// The distance to a member, one way, from whoever knows it better.
+    Distance(MemberId, Duration),
+}
+
+/// Why a command was not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// The member is not in the group.
+    #[error("not in the group")]
+    Outside,
+    /// A data unit that fits no message.
+    #[error("a data unit of {0} bytes; at most {max} fit a message", max = limits::PAYLOAD_LEN)]
+    TooLong(usize),
+    /// The history is full of units that were not sent yet.
+    #[error("{0} data units wait to be sent already")]
+    Backlog(u64),
+}
+
+/// What the application is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The next unit of a source: each once, in order.
+    Delivered {
+        /// Its name.
+        unit: Unit,
+        /// Its content.
+        payload: Bytes,
+    },
+    /// Units that will not be delivered: their source has given them up, or nobody repaired them.
+    Lost {
+        /// Their source.
+        source: MemberId,
+        /// They lie before this one.
+        before: u64,
+        /// How many.
+        units: u64,
+    },
+    /// A step of recovery, with [`Config::observe`].
+    Step {
+        /// The unit.
+        unit: Unit,
+        /// What happened.
+        step: Step,
+    },
+}
+
+/// A step of the recovery of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It was found missing.
+    Missing,
+    /// A request for it was sent from here.
+    RequestSent,
+    /// Another's request for it came.
+    RequestHeard,
+    /// A repair of it was sent from here.
+    RepairSent,
+    /// Another's repair of it came.
+    RepairHeard {
+        /// It was missing here.
+        needed: bool,
+    },
+    /// It came, so long after it was found missing.
+    Recovered {
+        /// The recovery's latency.
+        after: Duration,
+    },
+}
+
+/// Decides which data units are genuine, before anything is done with them.
+pub trait UnitCheck: fmt::Debug + Send {
+    /// Whether the unit is what its source sent. It is asked for each unit that is not held yet.
+    fn admits(&self, unit: Unit, payload: &[u8]) -> bool;
+}
+
+/// What a member has done and seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Data units sent first from here.
+    pub data_sent: u64,
+    /// Data units of others that came from their source, duplicates among them.
+    pub data_heard: u64,
+    /// Units delivered.
+    pub delivered: u64,
+    /// Units given up.
+    pub lost: u64,
+    /// Units asked for, each as often as it was.
+    pub requests_sent: u64,
+    /// Units that others asked for, each as often as they did.
+    pub requests_heard: u64,
+    /// Repairs sent.
+    pub repairs_sent: u64,
+    /// Others' repairs.
+    pub repairs_heard: u64,
+    /// Those of them that were not needed here.
+    pub repairs_unneeded: u64,
+    /// Session messages sent.
+    pub sessions_sent: u64,
+    /// Session messages of others.
+    pub sessions_heard: u64,
+}
+
+/// How much a member remembers, all of it bounded by its [`Config`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Members whose distance is kept.
+    pub peers: usize,
+    /// Sources.
+    pub sources: usize,
+    /// Units missing.
+    pub requests: usize,
+    /// Repairs that wait.
+    pub repairs: usize,
+    /// Units repaired a moment ago.
+    pub held_down: usize,
+    /// Units kept for repairs.
+    pub history: usize,
+}
+
+/// Where the member stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Outside,
+    Inside,
+    /// It still has to say that it leaves.
+    Leaving,
+}
+
+/// What this member sends itself.
+#[derive(Debug)]
+pub(super) struct Own {
+    /// The next sequence number.
+    pub(super) next: u64,
+    /// How many units have left.
+    pub(super) sent: u64,
+    /// Bytes of the units that did not leave yet.
+    unsent_bytes: usize,
+    stated_horizon: u64,
+    pub(super) history: History<()>,
+}
+
+impl Own {
+    /// The first unit that others may ask for.
+    pub(super) fn horizon(&self) -> u64 {
+        let kept = self.history.lowest(()).unwrap_or(self.sent);
+        self.stated_horizon.max(kept).min(self.sent)
+    }
+}
+
+/// What comes of another source.
+#[derive(Debug)]
+pub(super) struct Inflow {
+    pub(super) window: ReceiveWindow,
+    /// As the source stated it, or where this member began.
+    pub(super) horizon: u64,
+    /// When the source was last heard itself.
+    pub(super) heard: Instant,
+    /// It has left or was not heard for long.
+    pub(super) gone: bool,
+}
+
+/// A member of a group: source, receiver and repairer alike.
+pub struct Member {
+    pub(super) config: Config,
+    random: Xoshiro256PlusPlus,
+    stage: Stage,
+    check: Option<Box<dyn UnitCheck>>,
+    pub(super) census: Census,
+    pub(super) peers: Peers,
+    pub(super) pacer: SessionPacer,
+    bucket: Bucket,
+    pub(super) own: Own,
+    pub(super) sources: BTreeMap<MemberId, Inflow>,
+    pub(super) history: History<MemberId>,
+    pub(super) requests: Requests,
+    pub(super) repairs: Repairs,
+    pub(super) timers: Timers,
+    pub(super) session_due: bool,
+    pub(super) heartbeat_due: bool,
+    /// When the next heartbeat is due, and the time to the one after it.
+    heartbeat: Option<(Instant, Duration)>,
+    /// Own timestamps, the newest last.
+    pub(super) timestamps: VecDeque<u64>,
+    /// Where the next session message goes on to tell of sources.
+    pub(super) told_until: MemberId,
+    memberships: VecDeque<Membership>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) drops: Drops,
+    pub(super) stats: Stats,
+}
+
+impl Member {
+    /// A member that has not joined yet.
+    pub fn new(config: Config) -> Member {
+        let (units, bytes) = config.history;
+        let repair_timer = config.repair_timer.unwrap_or((1.0, 1.0));
+        Member {
+            random: Xoshiro256PlusPlus::seed_from_u64(config.seed),
+            stage: Stage::Outside,
+            check: None,
+            census: Census::default(),
+            peers: Peers::new(config.max_peers),
+            pacer: SessionPacer::new(config.session),
+            bucket: Bucket::new(config.recovery_rate, config.recovery_burst),
+            own: Own {
+                next: 0,
+                sent: 0,
+                unsent_bytes: 0,
+                stated_horizon: 0,
+                history: History::new(units, bytes),
+            },
+            sources: BTreeMap::new(),
+            history: History::new(units, bytes),
+            requests: Requests::new(Interval::new(config.request_timer, config.adaptive)),
+            repairs: Repairs::new(Interval::new(repair_timer, config.adaptive)),
+            timers: Timers::default(),
+            session_due: false,
+            heartbeat_due: false,
+            heartbeat: None,
+            timestamps: VecDeque::new(),
+            told_until: MemberId(0),
+            memberships: VecDeque::new(),
+            events: VecDeque::new(),
+            drops: Drops::default(),
+            stats: Stats::default(),
+            config,
+        }
+    }
+
+    /// Has every data unit checked before it is taken.
+    pub fn set_check(&mut self, check: Box<dyn UnitCheck>) {
+        self.check = Some(check);
+    }
+
+    /// The member's name.
+    pub fn id(&self) -> MemberId {
+        self.config.id
+    }
+
+    /// Input that was discarded, by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// What the member has done and seen.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// How many members the group has, this one included, about.
+    pub fn members(&self) -> u64 {
+        self.census.others() + 1
+    }
+
+    /// The distance to a member, one way, if it was measured or given.
+    pub fn distance(&self, member: MemberId) -> Option<Duration> {
+        self.peers.distance(member)
+    }
+
+    /// The current C1, C2 and D1, D2.
+    pub fn timer_intervals(&self) -> ((f64, f64), (f64, f64)) {
+        (self.requests.interval.get(), self.repairs.interval.get())
+    }
+
+    /// How much the member remembers.
+    pub fn footprint(&self) -> Footprint {
+        Footprint {
+            peers: self.peers.len(),
+            sources: self.sources.len(),
+            requests: self.requests.len(),
+            repairs: self.repairs.len(),
+            held_down: self.repairs.held_down(),
+            history: self.history.len() + self.own.history.len(),
+        }
+    }
+
+    /// Whether every unit that others are known to have sent was delivered or given up.
+    pub fn is_complete(&self) -> bool {
+        self.sources.values().all(|inflow| inflow.window.is_complete())
+    }
+
+    /// Uniform in [0, 1).
+    pub(super) fn uniform(&mut self) -> f64 {
+        (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// The distance that timers take.
+    pub(super) fn distance_to(&self, member: MemberId) -> Duration {
+        self.plausible(self.peers.distance(member).unwrap_or(self.config.default_distance))
+    }
+
+    pub(super) fn plausible(&self, distance: Duration) -> Duration {
+        distance.clamp(self.config.min_distance, self.config.max_distance)
+    }
+
+    pub(super) fn step(&mut self, unit: Unit, step: Step) {
+        if self.config.observe {
+            self.events.push_back(Event::Step { unit, step });
+        }
+    }
+
+    fn on_data(&mut self, now: Instant, unit: Unit, horizon: u64, payload: &[u8]) {
+        let Unit { source, sequence } = unit;
+        if source == self.config.id {
+            return self.drops.count(DropReason::Own);
+        }
+        self.stats.data_heard += 1;
+        if !self.admits(unit, payload) {
+            return self.drops.count(DropReason::Forged);
+        }
+        let from = if self.config.recover_from_horizon { horizon } else { sequence };
+        if self.inflow(now, source, from).is_none() {
+            return;
+        }
+        self.note_heard(now, source);
+        self.take_unit(now, unit, payload);
+        // What lies far ahead says nothing about the horizon either.
+        if self.sources.get(&source).is_some_and(|inflow| inflow.window.known() > sequence) {
+            self.on_horizon(source, horizon);
+        }
+        self.find_gaps(now, source);
+    }
+
+    fn on_repair(&mut self, now: Instant, unit: Unit, payload: &[u8], repair: Heard) {
+        self.stats.repairs_heard += 1;
+        if unit.source != self.config.id && !self.sources.contains_key(&unit.source) {
+            return self.drops.count(DropReason::UnknownSource);
+        }
+        if !self.admits(unit, payload) {
+            return self.drops.count(DropReason::Forged);
+        }
+        let needed = unit.source != self.config.id && self.take_unit(now, unit, payload);
+        self.stats.repairs_unneeded += u64::from(!needed);
+        self.step(unit, Step::RepairHeard { needed });
+        self.on_repair_heard(now, unit, repair);
+        if let (true, true, Some(scope)) =
+            (needed, repair.requester == self.config.id, repair.scope)
+        {
+            self.pass_on(now, unit, scope);
+        }
+        self.find_gaps(now, unit.source);
+    }
+
+    fn admits(&self, unit: Unit, payload: &[u8]) -> bool {
+        let past = match self.sources.get(&unit.source) {
+            Some(inflow) => inflow.window.is_past(unit.sequence),
+            None => unit.source == self.config.id,
+        };
+        past || self.check.as_ref().is_none_or(|check| check.admits(unit, payload))
+    }
+
+    /// Puts a unit in its place. Gives whether it was new.
+    fn take_unit(&mut self, now: Instant, unit: Unit, payload: &[u8]) -> bool {
+        let Some(inflow) = self.sources.get_mut(&unit.source) else { return false };
+        let payload = Bytes::copy_from_slice(payload);
+        if let Err(refused) = inflow.window.insert(unit.sequence, payload.clone()) {
+            self.drops.count(match refused {
+                Refused::Duplicate(_) => DropReason::Duplicate,
+                Refused::BeforeHorizon { .. } => DropReason::BeforeHorizon,
+                Refused::NoRoom(_) => DropReason::NoRoom,
+                Refused::FarAhead { .. } => DropReason::FarAhead,
+            });
+            return false;
+        }
+        self.history.insert(unit.source, unit.sequence, payload);
+        if let Some(after) = self.stop_asking(now, unit) {
+            self.step(unit, Step::Recovered { after });
+        }
+        self.deliver(unit.source);
+        true
+    }
+
+    /// Delivers what is in order.
+    pub(super) fn deliver(&mut self, source: MemberId) {
+        let Some(inflow) = self.sources.get_mut(&source) else { return };
+        while let Some((sequence, payload)) = inflow.window.poll_delivery() {
+            self.stats.delivered += 1;
+            let unit = Unit { source, sequence };
+            self.events.push_back(Event::Delivered { unit, payload });
+        }
+    }
+
+    fn on_request(&mut self, now: Instant, source: MemberId, runs: &[UnitRun], asked: Asked) {
+        let last = runs.last().map_or(0, |run| run.first + (run.count - 1));
+        if source == self.config.id {
+            if last >= self.own.sent {
+                return self.drops.count(DropReason::FarAhead);
+            }
+        } else {
+            let Some(inflow) = self.sources.get_mut(&source) else {
+                return self.drops.count(DropReason::UnknownSource);
+            };
+            if inflow.window.note_sent(last).is_err() {
+                return self.drops.count(DropReason::FarAhead);
+            }
+            self.find_gaps(now, source);
+        }
+        for run in runs {
+            for sequence in run.first..run.first + run.count {
+                let unit = Unit { source, sequence };
+                self.stats.requests_heard += 1;
+                self.step(unit, Step::RequestHeard);
+                if self.requests.is_pending(unit) {
+                    self.on_request_heard(now, unit, asked.distance);
+                } else if self.held_unit(unit).is_some() {
+                    self.offer_repair(now, unit, asked);
+                }
+            }
+        }
+    }
+
+    /// Builds the next of this member's own units.
+    fn next_data(&mut self, now: Instant) -> Option<Vec<u8>> {
+        if self.own.sent == self.own.next {
+            return None;
+        }
+        let sequence = self.own.sent;
+        let payload = self.own.history.get((), sequence).cloned();
+        let payload = payload.expect("units that were not sent never exceed the history");
+        self.own.sent += 1;
+        self.own.unsent_bytes -= payload.len();
+        let horizon = self.own.horizon().min(sequence);
+        let (source, mut message) = (self.config.id, Vec::with_capacity(payload.len() + 64));
+        Message::Data { source, sequence, horizon, payload: &payload }.emit(&mut message);
+        self.stats.data_sent += 1;
+        self.heartbeat = self.config.session.heartbeat.map(|first| (now + first, first * 2));
+        Some(message)
+    }
+
+    fn on_timer(&mut self, now: Instant, timer: Timer) {
+        match timer {
+            Timer::Request(unit) => self.on_request_timer(now, unit),
+            Timer::Repair(unit) => self.on_repair_timer(unit),
+            Timer::HoldDown(unit) => self.on_hold_down_over(unit),
+        }
+    }
+
+    fn on_message(&mut self, now: Instant, len: usize, message: Message<'_>) {
+        let sender = match message {
+            Message::Data { source, .. } => source,
+            Message::Repair { sender, .. }
+            | Message::Request { sender, .. }
+            | Message::Session { sender, .. } => sender,
+        };
+        if sender == self.config.id {
+            return self.drops.count(DropReason::Own);
+        }
+        match message {
+            Message::Data { source, sequence, horizon, payload } => {
+                self.on_data(now, Unit { source, sequence }, horizon, payload);
+            }
+            Message::Repair { source, sequence, requester, distance, scope, payload, .. } => {
+                let repair = Heard { requester, distance, scope };
+                self.on_repair(now, Unit { source, sequence }, payload, repair);
+            }
+            Message::Request { sender, source, runs, distance, scope } => {
+                let asked = Asked { requester: sender, distance, scope };
+                self.on_request(now, source, &runs, asked);
+            }
+            Message::Session { sender, timestamp_ns, sources, echoes, leaving } => {
+                let session = Session { sender, timestamp_ns, sources, echoes, leaving };
+                self.on_session(now, len, session);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member")
+            .field("id", &self.config.id)
+            .field("stage", &self.stage)
+            .field("footprint", &self.footprint())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine for Member {
+    type Command = Command;
+    type CommandError = CommandError;
+    type Event = Event;
+
+    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
+        let ours = self.config.channel;
+        let here = matches!(datagram.by,
+            Address::Channel(by) if by.group == ours.group && by.port == ours.port);
+        if !here || self.stage != Stage::Inside {
+            return self.drops.count(DropReason::Unexpected);
+        }
+        match Message::parse(datagram.payload) {
+            Ok(Parsed::Message { message, .. }) => {
+                self.on_message(now, datagram.payload.len(), message);
+            }
+            Ok(Parsed::UnknownType(_)) | Err(_) => self.drops.count(DropReason::Malformed),
+        }
+    }
+
+    fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        match command {
+            Command::Join => {
+                if self.stage == Stage::Outside {
+                    self.memberships.push_back(Membership::Join(self.config.channel));
+                    let (group, uniform) = (self.group(), self.uniform());
+                    self.pacer.start(now, group, uniform);
+                }
+                self.stage = Stage::Inside;
+            }
+            Command::Distance(member, distance) => {
+                let distance = distance.min(self.config.max_distance);
+                self.peers.measured(now, member, distance);
+            }
+            _ if self.stage != Stage::Inside => return Err(CommandError::Outside),
+            Command::Leave => self.stage = Stage::Leaving,
+            Command::Horizon(horizon) => {
+                self.own.stated_horizon = self.own.stated_horizon.max(horizon.min(self.own.next));
+            }
+            Command::Send(payload) => {
+                if payload.len() > limits::PAYLOAD_LEN.min(self.config.history.1) {
+                    return Err(CommandError::TooLong(payload.len()));
+                }
+                let (units, bytes) = self.config.history;
+                let waiting = self.own.next - self.own.sent;
+                if waiting >= units as u64 || self.own.unsent_bytes + payload.len() > bytes {
+                    return Err(CommandError::Backlog(waiting));
+                }
+                self.own.unsent_bytes += payload.len();
+                self.own.history.insert((), self.own.next, payload);
+                self.own.next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.stage != Stage::Inside {
+            return;
+        }
+        while let Some(timer) = self.timers.pop_due(now) {
+            self.on_timer(now, timer);
+        }
+        if let Some((_, step)) = self.heartbeat.take_if(|(at, _)| *at <= now) {
+            self.heartbeat_due = true;
+            if step < self.pacer.interval(self.group()) {
+                self.heartbeat = Some((now + step, step * 2));
+            }
+        }
+        if self.pacer.next() <= now {
+            let (group, uniform) = (self.group(), self.uniform());
+            self.session_due |= self.pacer.is_due(now, group, uniform);
+        }
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        self.memberships.pop_front()
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        let (message, hop_limit) = match self.stage {
+            Stage::Outside => return None,
+            Stage::Leaving => {
+                self.stage = Stage::Outside;
+                self.memberships.push_back(Membership::Leave(self.config.channel));
+                (self.session_message(now, Vec::new(), true), None)
+            }
+            Stage::Inside => self.next_message(now)?,
+        };
+        buf.push(&[], message.into());
+        Some(Transmit { to: Address::Channel(self.config.channel), hop_limit })
+    }
+
+    fn wants_data(&self) -> bool {
+        false
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        if self.stage != Stage::Inside {
+            return None;
+        }
+        let waits = self.requests.any_due() || self.repairs.any_due();
+        let recovery = waits.then(|| self.bucket.ready_at());
+        let heartbeat = self.heartbeat.map(|(at, _)| at);
+        [self.timers.next(), recovery, heartbeat, Some(self.pacer.next())]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+impl Member {
+    /// New data first, then what others wait for, then what is missing here.
+    fn next_message(&mut self, now: Instant) -> Option<(Vec<u8>, Option<u8>)> {
+        if let Some(data) = self.next_data(now) {
+            return Some((data, None));
+        }
+        if self.bucket.ready_at() <= now {
+            let recovery = self.next_repair(now);
+            let recovery = if recovery.is_some() { recovery } else { self.next_request(now) };
+            if let Some((message, scope)) = recovery {
+                self.bucket.take(now, message.len());
+                return Some((message, scope));
+            }
+        }
+        self.next_session(now).map(|message| (message, None))
+    }
+}

@@ -1,0 +1,180 @@
+//! How often session messages leave, and how much recovery may cost.
+
+use std::time::Duration;
+
+use crate::Instant;
+use crate::units::Rate;
+
+use super::config::SessionConfig;
+
+/// When session messages leave [RFC 3550 §6.3]: at a mean interval such that those of the whole
+/// group keep to their rate, and at random, so that members do not fall into step.
+#[derive(Clone, Debug)]
+pub(super) struct SessionPacer {
+    config: SessionConfig,
+    /// No message left yet: the first comes after half the usual time [RFC 3550 §6.2].
+    first: bool,
+    /// When the last message left, or the member joined.
+    last: Instant,
+    next: Instant,
+    /// Bytes of a message, headers included, on average.
+    average_len: f64,
+}
+
+/// IPv4 and UDP headers.
+const HEADERS: usize = 28;
+/// Shortens intervals by what deferring messages lengthens them: e − 3/2 [RFC 3550 §6.3.1].
+const COMPENSATION: f64 = 1.218_28;
+
+/// Who is there, as far as the interval depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group {
+    /// Members, this one included.
+    pub(super) members: u64,
+    /// Sources, this one included if it is one.
+    pub(super) sources: u64,
+    /// This member is a source.
+    pub(super) is_source: bool,
+}
+
+impl SessionPacer {
+    /// A pacer that has sent nothing yet.
+    pub(super) fn new(config: SessionConfig) -> SessionPacer {
+        let (last, next) = (Instant::EPOCH, Instant::EPOCH);
+        SessionPacer { config, first: true, last, next, average_len: 100.0 }
+    }
+
+    /// When the next message may leave.
+    pub(super) fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// The member joins now.
+    pub(super) fn start(&mut self, now: Instant, group: Group, uniform: f64) {
+        (self.first, self.last) = (true, now);
+        self.next = now + self.randomized(group, uniform);
+    }
+
+    /// A session message of so many bytes was sent or came.
+    pub(super) fn seen(&mut self, len: usize) {
+        self.average_len += ((len + HEADERS) as f64 - self.average_len) / 16.0;
+    }
+
+    /// Whether a message leaves now that its time has come. The group may have grown since that
+    /// was chosen: then it is put off [RFC 3550 §6.3.6].
+    pub(super) fn is_due(&mut self, now: Instant, group: Group, uniform: f64) -> bool {
+        let next = self.last + self.randomized(group, uniform);
+        if next > now {
+            self.next = next;
+            return false;
+        }
+        true
+    }
+
+    /// A message left.
+    pub(super) fn sent(&mut self, now: Instant, group: Group, uniform: f64) {
+        (self.first, self.last) = (false, now);
+        self.next = now + self.randomized(group, uniform);
+    }
+
+    /// The mean interval between two messages of a member.
+    pub(super) fn interval(&self, group: Group) -> Duration {
+        let Group { members, sources, is_source } = group;
+        let share = self.config.source_share;
+        let few = sources > 0 && (sources as f64) < members as f64 * share;
+        let (senders, share) = match (few, is_source) {
+            (false, _) => (members, 1.0),
+            (true, true) => (sources, share),
+            (true, false) => (members.saturating_sub(sources), 1.0 - share),
+        };
+        let bytes_per_s = self.config.rate.bits_per_s() as f64 / 8.0 * share;
+        let seconds = senders as f64 * self.average_len / bytes_per_s;
+        // A day is as good as never, and keeps the numbers small.
+        Duration::from_secs_f64(seconds.min(86_400.0)).max(self.config.min_interval)
+    }
+
+    fn randomized(&self, group: Group, uniform: f64) -> Duration {
+        let shortened = if self.first { 0.5 } else { 1.0 };
+        self.interval(group).mul_f64(shortened * (0.5 + uniform) / COMPENSATION)
+    }
+}
+
+/// A token bucket: what leaves is at most a rate, and at most so much at once.
+#[derive(Clone, Debug)]
+pub(super) struct Bucket {
+    rate: Rate,
+    burst: u64,
+    /// When it was full, or will be, if nothing more is taken.
+    full_at: Instant,
+}
+
+impl Bucket {
+    /// A full bucket.
+    pub(super) fn new(rate: Rate, burst: u64) -> Bucket {
+        Bucket { rate, burst, full_at: Instant::EPOCH }
+    }
+
+    /// When something may leave: as soon as the bucket is not empty.
+    pub(super) fn ready_at(&self) -> Instant {
+        let fill = self.rate.time_for(self.burst);
+        Instant::EPOCH + (self.full_at - Instant::EPOCH).saturating_sub(fill)
+    }
+
+    /// So much left.
+    pub(super) fn take(&mut self, now: Instant, bytes: usize) {
+        self.full_at = self.full_at.max(now) + self.rate.time_for(bytes as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    fn group(members: u64) -> Group {
+        Group { members, sources: 1, is_source: false }
+    }
+
+    #[test]
+    fn the_groups_rate_does_not_grow_with_the_group() {
+        let mut pacer = SessionPacer::new(SessionConfig::default());
+        (0..100).for_each(|_| pacer.seen(72));
+        for members in [100, 1_000, 10_000, 100_000] {
+            let receivers = (members - 1) as f64 * 100.0 * 8.0;
+            let rate = receivers / pacer.interval(group(members)).as_secs_f64();
+            assert!(rate <= 37_500.1, "{members} members send {rate} bit/s");
+        }
+        let source = Group { is_source: true, ..group(10_000) };
+        assert_eq!(pacer.interval(source), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_member_of_a_group_that_has_grown_puts_its_message_off() {
+        let mut pacer = SessionPacer::new(SessionConfig::default());
+        pacer.start(at(0), group(1), 0.5);
+        let due = pacer.next();
+        assert!(due < at(500));
+        assert!(!pacer.is_due(due, group(10_000), 0.5));
+        assert!(pacer.next() > at(80_000));
+        let mut small = SessionPacer::new(SessionConfig::default());
+        small.start(at(0), group(1), 0.9);
+        assert!(small.is_due(small.next(), group(1), 0.0));
+    }
+
+    #[test]
+    fn a_bucket_lets_a_burst_through_and_then_its_rate() {
+        let mut bucket = Bucket::new(Rate::from_bits_per_s(8_000).unwrap(), 100);
+        let mut left = 0;
+        for ms in 1_000..2_000 {
+            while bucket.ready_at() <= at(ms) {
+                bucket.take(at(ms), 10);
+                left += 10;
+            }
+        }
+        // A second of 1,000 bytes and the burst, to within a unit.
+        assert!((1_090..=1_120).contains(&left), "{left}");
+    }
+}
