@@ -51,6 +51,8 @@ impl SourceConfig {
 pub struct ReceiverConfig {
     /// What it receives; it has a source.
     pub channel: Channel,
+    /// The first unit that it wants; `None` is the first that it hears of. Default none.
+    pub first: Option<u64>,
     /// What it holds and asks for at once.
     pub window: WindowLimits,
     /// A NAK waits for a random time up to this (NAK_BO_IVL). Default 50 ms; the LMS paper's
@@ -76,6 +78,7 @@ impl ReceiverConfig {
     pub fn new(channel: Channel) -> ReceiverConfig {
         ReceiverConfig {
             channel,
+            first: None,
             window: WindowLimits::default(),
             nak_backoff: Duration::from_millis(50),
             nak_repeat: Duration::from_millis(500),

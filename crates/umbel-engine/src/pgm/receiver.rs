@@ -103,8 +103,7 @@ pub struct Receiver<R> {
 }
 
 impl<R: Rng> Receiver<R> {
-    /// A receiver that joins the channel. It wants what is sent from the first unit on that it
-    /// hears of. Back-off times are drawn from `random`.
+    /// A receiver that joins the channel. Back-off times are drawn from `random`.
     pub fn new(config: ReceiverConfig, random: R) -> Receiver<R> {
         let units = usize::try_from(config.window.units).unwrap_or(usize::MAX);
         Receiver {
@@ -183,10 +182,11 @@ impl<R: Rng> Receiver<R> {
         self.follow_window(now);
     }
 
-    /// Gives up what the source no longer has. The first that is heard of opens the window at
-    /// `first`. Gives whether the numbers make sense.
+    /// Gives up what the source no longer has. What is heard first opens the window, at `first`
+    /// unless the configuration says where. Gives whether the numbers make sense.
     fn note_trail(&mut self, trail: u64, first: u64) -> bool {
         let limits = self.config.window;
+        let first = self.config.first.unwrap_or(first);
         let window = self.window.get_or_insert_with(|| ReceiveWindow::new(first, limits));
         if trail >= window.next().saturating_add(limits.far_ahead) {
             self.counts.drops.count(DropReason::Ahead);

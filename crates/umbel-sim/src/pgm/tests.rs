@@ -41,7 +41,11 @@ fn world(seed: u64, wait: Duration, spec: impl Fn(&str, &str) -> LinkSpec) -> Wo
     let config = SourceConfig { wait, ..SourceConfig::new(group) };
     simulation.set_app(source, Source::host(config, sends, 1000), Instant::EPOCH).unwrap();
     for &receiver in &receivers {
-        let config = ReceiverConfig { nak_backoff: Duration::ZERO, ..ReceiverConfig::new(group) };
+        let config = ReceiverConfig {
+            first: Some(0),
+            nak_backoff: Duration::ZERO,
+            ..ReceiverConfig::new(group)
+        };
         let host = Receiver::host(config, seed + u64::from(receiver.0));
         simulation.set_app(receiver, host, Instant::EPOCH).unwrap();
     }

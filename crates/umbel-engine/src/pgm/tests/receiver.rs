@@ -51,6 +51,14 @@ fn asks_the_source_until_an_spm_names_a_router() {
 }
 
 #[test]
+fn recovers_from_the_first_unit_that_it_wants() {
+    let mut receiver = receiver(|config| config.first = Some(2));
+    hear(&mut receiver, ms(0), &odata(4));
+    let naks = [2, 3].map(|sequence| format!("nak {sequence} to {SOURCE}"));
+    assert_eq!(sent(&mut receiver, ms(0)), naks);
+}
+
+#[test]
 fn a_confirmation_in_the_back_off_takes_the_place_of_a_nak() {
     let mut receiver = receiver(|config| config.nak_backoff = Duration::from_millis(100));
     hear(&mut receiver, ms(0), &odata(0));
