@@ -62,9 +62,10 @@ fn send(
     let mut number = 0_u64;
     let start = Instant::now();
     while start.elapsed() < time {
-        let packets = pacer.allow(clock.now());
+        let now = clock.now();
+        let packets = pacer.allow(now);
         if packets == 0 {
-            waker.wait(Some(clock.until(pacer.next(clock.now()))))?;
+            waker.wait(Some(clock.until(pacer.next(now))))?;
             continue;
         }
         buf.reset(packets);
@@ -73,7 +74,7 @@ fn send(
             number += 1;
         }
         let report = sender.send(to, &buf)?;
-        pacer.sent(clock.now(), report.bytes);
+        pacer.sent(now, report.bytes);
     }
     let seconds = start.elapsed().as_secs_f64();
     let counts = sender.counts();

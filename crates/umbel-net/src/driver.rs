@@ -294,7 +294,7 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
             };
             any = true;
             let data = matches!(transmit.to, Address::Channel(_));
-            self.send(transmit)?;
+            self.send(now, transmit)?;
             // Others may have something to say between two batches.
             if data && !self.inbox.is_empty() {
                 return Ok(any);
@@ -302,7 +302,7 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
         }
     }
 
-    fn send(&mut self, transmit: Transmit) -> Result<(), DriverError> {
+    fn send(&mut self, now: Instant, transmit: Transmit) -> Result<(), DriverError> {
         let to = match transmit.to {
             Address::Session(session) => {
                 for (head, body) in self.buf.iter() {
@@ -324,7 +324,7 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
             Err(error) if error.is_transient() => self.io.transient_error = Some(error),
             Err(error) => return Err(error.into()),
         }
-        pacer.sent(self.clock.now(), bytes as u64);
+        pacer.sent(now, bytes as u64);
         Ok(())
     }
 

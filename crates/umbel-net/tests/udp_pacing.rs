@@ -33,9 +33,10 @@ fn rate_reached(bits_per_s: u64, bytes: usize, seconds: f64) -> f64 {
     let start = Instant::now();
     let mut sent = 0;
     while start.elapsed().as_secs_f64() < seconds {
-        let packets = pacer.allow(clock.now());
+        let now = clock.now();
+        let packets = pacer.allow(now);
         if packets == 0 {
-            let left = clock.until(pacer.next(clock.now()));
+            let left = clock.until(pacer.next(now));
             waker.wait(Some(left.min(Duration::from_millis(200)))).unwrap();
             continue;
         }
@@ -44,7 +45,7 @@ fn rate_reached(bits_per_s: u64, bytes: usize, seconds: f64) -> f64 {
             buf.push(&[], body.clone());
         }
         let report = sender.send(to, &buf).unwrap();
-        pacer.sent(clock.now(), report.bytes);
+        pacer.sent(now, report.bytes);
         sent += report.bytes;
     }
     sent as f64 * 8.0 / start.elapsed().as_secs_f64()

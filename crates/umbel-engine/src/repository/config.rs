@@ -48,10 +48,12 @@ pub struct SourceConfig {
     /// On an idle channel, the first packet waits for the slowest client's round trip and this
     /// long, so that clients have joined. Default 5 ms.
     pub join_lead: Duration,
-    /// On an idle channel, a large item waits for this share of its own channel time, so that
-    /// others who want it too can come in before it starts. Default 0.03.
+    /// On an idle channel, an item waits until nobody else who wants it has come in for this
+    /// long, so that those who are started together get it together. Default 25 ms.
+    pub gather_quiet: Duration,
+    /// But not longer than this share of the item's own channel time. Default 0.03.
     pub gather_fraction: f64,
-    /// The longest such wait. Default 200 ms.
+    /// And not longer than this. Default 200 ms.
     pub gather_max: Duration,
     /// A transmission whose clients have all finished or gone is cut short. Default true; the
     /// paper's transmissions are not.
@@ -113,6 +115,7 @@ impl SourceConfig {
             segment_min_packets: 512,
             segment_clients: 64,
             join_lead: Duration::from_millis(5),
+            gather_quiet: Duration::from_millis(25),
             gather_fraction: 0.03,
             gather_max: Duration::from_millis(200),
             cut_short: true,

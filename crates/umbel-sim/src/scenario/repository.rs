@@ -98,6 +98,7 @@ pub(super) struct RepositoryEntry {
     #[serde(default)]
     whole_items: bool,
     join_lead: Option<Written<Time>>,
+    gather_quiet: Option<Written<Time>>,
     gather_fraction: Option<Spanned<f64>>,
     gather_max: Option<Written<Time>>,
     cut_short: Option<bool>,
@@ -250,6 +251,7 @@ impl RepositoryEntry {
             lookahead: time(self.lookahead, default.lookahead),
             segment: if self.whole_items { Duration::MAX } else { segment },
             join_lead: time(self.join_lead, default.join_lead),
+            gather_quiet: time(self.gather_quiet, default.gather_quiet),
             gather_fraction,
             gather_max: time(self.gather_max, default.gather_max),
             cut_short: self.cut_short.unwrap_or(default.cut_short),

@@ -99,9 +99,10 @@ fn send(to: &ProbeChannel, burst: Burst) -> u32 {
     let mut buf = TransmitBuf::default();
     let mut index = 0;
     while index < packets {
-        let allowed = pacer.allow(clock.now()).min((packets - index) as usize);
+        let now = clock.now();
+        let allowed = pacer.allow(now).min((packets - index) as usize);
         if allowed == 0 {
-            std::thread::sleep(clock.until(pacer.next(clock.now())));
+            std::thread::sleep(clock.until(pacer.next(now)));
             continue;
         }
         buf.reset(allowed);
@@ -116,7 +117,7 @@ fn send(to: &ProbeChannel, burst: Burst) -> u32 {
                 return index;
             }
         }
-        pacer.sent(clock.now(), (allowed * len) as u64);
+        pacer.sent(now, (allowed * len) as u64);
         index += allowed as u32;
     }
     packets

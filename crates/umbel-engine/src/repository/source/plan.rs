@@ -29,15 +29,15 @@ impl<S: SymbolSource> Source<S> {
                 Policy::HandSet(scheme) => self.plan_next(now, &scheme),
             };
             let Some(mut transmission) = planned else { break };
-            let lead = self.lead(now, &transmission, idle);
-            transmission.not_before = now + lead;
+            (transmission.not_before, transmission.starts_by) =
+                self.start(now, &transmission, idle);
             transmission.nak_spread = self.nak_spread(transmission.participants.len());
             self.note_listeners(now, &transmission);
             for run in transmission.plan() {
                 let block = BlockId { toi: transmission.toi, sbn: run.block };
                 self.symbols.prefetch(block, run.first_esi..run.first_esi + run.count);
             }
-            announcements.add(&transmission, lead);
+            announcements.add(&transmission, transmission.starts_by - now);
             self.queued_packets += u64::from(transmission.packets);
             self.queue.push_back(transmission);
         }
@@ -197,9 +197,10 @@ impl<S: SymbolSource> Source<S> {
             .fold(0.0, f64::max)
     }
 
-    /// How long a transmission waits so that its clients have joined, and, where the channel was
-    /// idle, so that others who want the item too can come in before it starts.
-    fn lead(&self, now: Instant, transmission: &Transmission, idle: bool) -> Duration {
+    /// When a transmission starts: as soon as its clients can have joined and, where the channel
+    /// was idle, as nobody else who wants the item has come in for a while; and when it does at
+    /// the latest.
+    fn start(&self, now: Instant, transmission: &Transmission, idle: bool) -> (Instant, Instant) {
         let join = transmission
             .participants
             .iter()
@@ -207,13 +208,16 @@ impl<S: SymbolSource> Source<S> {
             .filter(|client| client.listening_until < now)
             .map(|client| client.rtt + self.config.join_lead)
             .max();
-        let Some(join) = join else { return Duration::ZERO };
-        if !idle || transmission.purpose == Purpose::Repair {
-            return join;
-        }
-        let Some(item) = self.items.get(&transmission.toi) else { return join };
-        let item_time = self.throttle.rate().time_for(item.oti.object_len);
-        join.max(item_time.mul_f64(self.config.gather_fraction).min(self.config.gather_max))
+        let Some(join) = join else { return (now, now) };
+        let item = self.items.get(&transmission.toi);
+        let gather = match item.filter(|_| idle && transmission.purpose == Purpose::Pass) {
+            Some(item) => {
+                let time = self.throttle.rate().time_for(item.oti.object_len);
+                time.mul_f64(self.config.gather_fraction).min(self.config.gather_max)
+            }
+            None => Duration::ZERO,
+        };
+        (now + join.max(gather.min(self.config.gather_quiet)), now + join.max(gather))
     }
 
     fn note_listeners(&mut self, now: Instant, transmission: &Transmission) {
@@ -240,6 +244,7 @@ impl<S: SymbolSource> Source<S> {
         for transmission in self.queue.iter_mut().filter(|t| t.toi == toi) {
             let open = !transmission.started() || self.config.policy.notifies();
             if open && transmission.participants.insert(session) {
+                transmission.await_more(now + self.config.gather_quiet);
                 announcements.add_for(session, transmission);
                 coming.extend(transmission.plan().iter().map(|run| run.block));
             }

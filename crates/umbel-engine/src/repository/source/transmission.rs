@@ -29,6 +29,8 @@ pub(super) struct Transmission {
     pub(super) blocks: Range<u32>,
     /// Not to start before this, so that clients can join.
     pub(super) not_before: Instant,
+    /// It starts then, even if more clients keep coming in.
+    pub(super) starts_by: Instant,
     pub(super) nak_spread: Duration,
     pub(super) participants: BTreeSet<SessionId>,
     /// Clients that believed too early that it was over.
@@ -56,6 +58,7 @@ impl Transmission {
             purpose,
             blocks,
             not_before: Instant::EPOCH,
+            starts_by: Instant::EPOCH,
             nak_spread: Duration::ZERO,
             participants: BTreeSet::new(),
             nudged: BTreeSet::new(),
@@ -64,6 +67,13 @@ impl Transmission {
             run: 0,
             in_run: 0,
             sent: 0,
+        }
+    }
+
+    /// Another client came in: if it has not started, more may follow until this time.
+    pub(super) fn await_more(&mut self, until: Instant) {
+        if !self.started() {
+            self.not_before = self.not_before.max(until.min(self.starts_by));
         }
     }
 

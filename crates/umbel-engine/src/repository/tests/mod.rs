@@ -126,6 +126,23 @@ fn a_late_client_is_told_of_the_transmission_under_way() {
 }
 
 #[test]
+fn a_start_awaits_those_who_follow_each_other_closely() {
+    // 4,000 symbols take 2 s: the wait is at most 3 % of that.
+    let start = |gaps_ms: &[u64]| {
+        let mut world = World::new(config(), objects(1, 4000), 1);
+        world.add_client(&[1], 0.0);
+        for &gap in gaps_ms {
+            world.run_for(Duration::from_millis(gap));
+            world.add_client(&[1], 0.0);
+        }
+        assert!(world.run(MINUTE));
+        world.sent_packets
+    };
+    assert_eq!(start(&[10, 10]), 4000, "all three came in before it started");
+    assert!(start(&[80]) > 4000, "the second missed its start");
+}
+
+#[test]
 fn without_notification_a_late_client_waits_for_the_next_transmission() {
     let mut config = config();
     config.policy = "FEC(0)+R(inf)".parse().unwrap();
