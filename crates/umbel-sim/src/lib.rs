@@ -28,6 +28,7 @@ mod router;
 mod routing;
 pub mod scenario;
 mod simulation;
+pub mod srm;
 pub mod topology;
 pub mod trace;
 mod wheel;

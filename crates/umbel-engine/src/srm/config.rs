@@ -37,7 +37,8 @@ pub struct Config {
     pub min_distance: Duration,
     /// A distance above this was not measured but made up. Default 10 s.
     pub max_distance: Duration,
-    /// The longest time between two requests for a unit. Default 10 s.
+    /// Back-off goes no further once the time between two requests for a unit may reach this, or
+    /// four times the first interval if that is longer. Default 2 s; the paper has no end to it.
     pub max_request_interval: Duration,
     /// A unit that nobody repairs for this long is given up. Default 5 min.
     pub give_up_after: Duration,
@@ -109,7 +110,7 @@ impl Config {
             default_distance: Duration::from_millis(50),
             min_distance: Duration::from_micros(100),
             max_distance: Duration::from_secs(10),
-            max_request_interval: Duration::from_secs(10),
+            max_request_interval: Duration::from_secs(2),
             give_up_after: Duration::from_mins(5),
             local_scope: None,
             recover_from_horizon: true,

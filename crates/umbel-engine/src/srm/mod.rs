@@ -35,7 +35,7 @@
 //! it was held, is the distance. The messages of the whole group keep to one rate
 //! ([`SessionConfig::rate`]), so that a member of a large group sends few, as with RTCP [RFC 3550 §6].
 //!
-//! - `member.rs`: the engine; what it takes and gives.
+//! - `member.rs`: the engine. `api.rs`: what it takes and gives.
 //! - `requests.rs`, `repairs.rs`: the two diagrams. `timers.rs`, `adaptive.rs`: their timers.
 //! - `session.rs`, `pacing.rs`: session messages and when they leave. `peers.rs`: distances.
 //!   `census.rs`: the size of the group.
@@ -66,6 +66,7 @@
 //! and churn. `docs/papers/srm.md` says how the paper was read.
 
 mod adaptive;
+mod api;
 mod census;
 pub mod config;
 pub mod drops;
@@ -79,8 +80,9 @@ mod session;
 mod tests;
 mod timers;
 
+pub use api::{Command, CommandError, Event, Footprint, Stats, Step, Unit, UnitCheck};
 pub use config::{Config, SessionConfig};
 pub use drops::{DropReason, Drops};
 use member::Inflow;
-pub use member::{Command, CommandError, Event, Footprint, Member, Stats, Step, Unit, UnitCheck};
+pub use member::Member;
 pub use umbel_wire::srm::MemberId;

@@ -90,7 +90,7 @@ impl Member {
         let (start, width) = self.requests.interval.get();
         let doubled = distance.mul_f64(f64::from(1_u32 << backoff.min(MAX_BACKOFF)));
         let longest = self.config.max_request_interval.div_f64((start + width).max(1.0));
-        doubled.min(longest).mul_f64(start + width * self.uniform())
+        doubled.min(longest.max(distance * 4)).mul_f64(start + width * self.uniform())
     }
 
     pub(super) fn on_request_timer(&mut self, now: Instant, unit: Unit) {

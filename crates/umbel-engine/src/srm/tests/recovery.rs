@@ -50,7 +50,7 @@ fn asks_again_after_twice_the_time_and_up_to_the_longest_interval() {
     }
     for _ in 0..20 {
         let (at, _) = script.next_sent(ms(10_000_000)).unwrap();
-        assert!(at - last <= Duration::from_secs(10));
+        assert!(at - last <= Duration::from_secs(2));
         last = at;
     }
 }
@@ -242,7 +242,7 @@ fn what_nobody_repairs_is_given_up_in_the_end() {
         assert!(at < ms(40_000));
         requests += 1;
     }
-    assert!((6..30).contains(&requests), "{requests} requests");
+    assert!((15..40).contains(&requests), "{requests} requests");
     assert_eq!(script.events().0, [0, 2]);
     assert_eq!((script.member.stats().lost, script.member.footprint().requests), (1, 0));
 }

@@ -1,0 +1,254 @@
+//! Members of SRM groups as programs of hosts: the engine of [`umbel_engine::srm`], unchanged,
+//! with an application that sends to a plan and writes down what it gets.
+//!
+//! Members are named by their nodes ([`id_of`]), and the content of each unit follows from its
+//! name ([`content`]), so that whoever gets one can tell whether it is right.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use umbel_sim::srm::{self, MemberHost, Participant};
+//! use umbel_sim::{Instant, LinkSpec, Loss, Network, Simulation};
+//!
+//! let mut network = Network::new();
+//! let (source, receiver) = (network.host("source"), network.host("receiver"));
+//! let lossy = LinkSpec { loss: Loss::Bernoulli(0.3), ..LinkSpec::default() };
+//! network.link(source, receiver, lossy.clone(), lossy)?;
+//! let mut simulation = Simulation::new(network, 1);
+//!
+//! let mut sender = Participant::default();
+//! sender.send_stream(Duration::from_secs(1), Duration::from_millis(50), 100, 1000);
+//! simulation.set_app(source, sender.host(srm::config(source, 7, 1)), Instant::EPOCH)?;
+//! let host = Participant::default().host(srm::config(receiver, 7, 1));
+//! simulation.set_app(receiver, host, Instant::EPOCH)?;
+//! simulation.run_until(Instant::EPOCH + Duration::from_secs(60));
+//!
+//! let receiver = simulation.app::<MemberHost>(receiver).unwrap().application();
+//! let got = receiver.received(srm::id_of(source)).unwrap();
+//! assert_eq!((got.first, got.next, got.wrong, got.lost), (0, 100, 0, 0));
+//! # Ok::<(), umbel_sim::NetworkError>(())
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use umbel_engine::srm::{Command, Config, Event, Member, MemberId, Step, Unit};
+use umbel_engine::{Address, Engine, Instant};
+use umbel_wire::srm::Message;
+
+use crate::address::channel;
+use crate::engine_host::{Application, EngineHost, HostConfig, Io};
+use crate::network::NodeId;
+use crate::packet::Kind;
+use crate::random::{Purpose, key};
+
+#[cfg(test)]
+mod tests;
+
+/// A host that is a member.
+pub type MemberHost = EngineHost<Member, Participant>;
+
+/// The name of the member that runs on a node.
+pub fn id_of(node: NodeId) -> MemberId {
+    MemberId(u64::from(node.0))
+}
+
+/// The defaults for the member on a node in group number `group`, with a random stream of its
+/// own.
+pub fn config(node: NodeId, group: u32, seed: u64) -> Config {
+    let seed = key(seed, Purpose::Node, u64::from(node.0));
+    Config::new(id_of(node), channel(None, group), seed)
+}
+
+/// The content of a unit of so many bytes.
+pub fn content(unit: Unit, len: usize) -> Bytes {
+    let name = [unit.source.0.to_be_bytes(), unit.sequence.to_be_bytes()].concat();
+    name.into_iter().cycle().take(len).collect()
+}
+
+/// What a member got of one source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The first unit that was delivered.
+    pub first: u64,
+    /// One beyond the last one.
+    pub next: u64,
+    /// Units delivered out of order, twice, after a gap that was not told, or with wrong content.
+    pub wrong: u64,
+    /// Units that were told to be given up.
+    pub lost: u64,
+    /// When the last one was delivered.
+    pub last_at: Instant,
+}
+
+/// The recovery of one unit as one member saw it, if its
+/// [`Config::observe`](umbel_engine::srm::Config::observe) is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// When it was found missing; `None` if it was not.
+    pub detected: Option<Instant>,
+    /// From there until it came.
+    pub latency: Option<Duration>,
+    /// Requests for it sent from here.
+    pub requests_sent: u32,
+    /// Others' requests for it.
+    pub requests_heard: u32,
+    /// Repairs of it sent from here.
+    pub repairs_sent: u32,
+    /// Others' repairs of it.
+    pub repairs_heard: u32,
+    /// Those of them that came when it was held already: duplicates.
+    pub repairs_unneeded: u32,
+}
+
+/// Sends to a plan, leaves when it should, and writes down what comes.
+#[derive(Clone, Debug, Default)]
+pub struct Participant {
+    /// When to send how many bytes, after the start.
+    plan: VecDeque<(Duration, usize)>,
+    leave_after: Option<Duration>,
+    distances: Vec<(MemberId, Duration)>,
+    started: Instant,
+    sent: u64,
+    left: bool,
+    received: BTreeMap<MemberId, Received>,
+    recoveries: BTreeMap<Unit, Recovery>,
+}
+
+impl Participant {
+    /// A host that runs it. It joins the group when it starts.
+    pub fn host(self, config: Config) -> MemberHost {
+        EngineHost::new(Member::new(config), self, HostConfig::default())
+    }
+
+    /// Sends a unit of so many bytes this long after the start. Units go in the order of these
+    /// calls, and none before the one before it.
+    pub fn send_after(&mut self, time: Duration, len: usize) {
+        self.plan.push_back((time, len));
+    }
+
+    /// Sends `count` units of `len` bytes, the first after `first`, the others `every` so often.
+    pub fn send_stream(&mut self, first: Duration, every: Duration, count: u32, len: usize) {
+        (0..count).for_each(|n| self.send_after(first + every * n, len));
+    }
+
+    /// Leaves the group this long after the start; then the host is off the network.
+    pub fn leave_after(&mut self, time: Duration) {
+        self.leave_after = Some(time);
+    }
+
+    /// Tells the engine the one-way distance to a member when it starts, instead of leaving it to
+    /// session messages.
+    pub fn know_distance(&mut self, member: MemberId, distance: Duration) {
+        self.distances.push((member, distance));
+    }
+
+    /// What it got of a source; `None` if nothing.
+    pub fn received(&self, source: MemberId) -> Option<&Received> {
+        self.received.get(&source)
+    }
+
+    /// Sources of which it got something.
+    pub fn sources(&self) -> impl Iterator<Item = (MemberId, &Received)> {
+        self.received.iter().map(|(&source, received)| (source, received))
+    }
+
+    /// The recovery of each unit that was missing, asked for or repaired, as seen from here.
+    pub fn recoveries(&self) -> &BTreeMap<Unit, Recovery> {
+        &self.recoveries
+    }
+
+    /// Units that it has sent as their source.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    fn set_timer(&self, io: &mut Io<'_, '_>) {
+        let next = self.plan.front().map(|(time, _)| *time);
+        let leave = self.leave_after.filter(|_| !self.left);
+        let after = [next, leave].into_iter().flatten().min();
+        io.wake_at(after.map(|time| self.started + time));
+    }
+
+    fn on_delivered(&mut self, now: Instant, unit: Unit, payload: &Bytes) {
+        let sequence = unit.sequence;
+        let (first, next) = (sequence, sequence);
+        let fresh = Received { first, next, wrong: 0, lost: 0, last_at: now };
+        let received = self.received.entry(unit.source).or_insert(fresh);
+        let right = sequence == received.next && *payload == content(unit, payload.len());
+        received.wrong += u64::from(!right);
+        received.next = received.next.max(sequence + 1);
+        received.last_at = now;
+    }
+
+    fn on_lost(&mut self, source: MemberId, before: u64, units: u64) {
+        if let Some(received) = self.received.get_mut(&source) {
+            received.lost += units;
+            received.next = received.next.max(before);
+        }
+    }
+
+    fn on_step(&mut self, now: Instant, unit: Unit, step: Step) {
+        let recovery = self.recoveries.entry(unit).or_default();
+        match step {
+            Step::Missing => recovery.detected = Some(now),
+            Step::RequestSent => recovery.requests_sent += 1,
+            Step::RequestHeard => recovery.requests_heard += 1,
+            Step::RepairSent => recovery.repairs_sent += 1,
+            Step::RepairHeard { needed } => {
+                recovery.repairs_heard += 1;
+                recovery.repairs_unneeded += u32::from(!needed);
+            }
+            Step::Recovered { after } => recovery.latency = Some(after),
+        }
+    }
+}
+
+impl Application<Member> for Participant {
+    fn start(&mut self, engine: &mut Member, io: &mut Io<'_, '_>) {
+        self.started = io.now();
+        // The member is outside, where it refuses neither of these.
+        let _ = engine.handle_command(io.now(), Command::Join);
+        for (member, distance) in self.distances.drain(..) {
+            let _ = engine.handle_command(io.now(), Command::Distance(member, distance));
+        }
+        self.set_timer(io);
+    }
+
+    fn event(&mut self, _engine: &mut Member, io: &mut Io<'_, '_>, event: Event) {
+        match event {
+            Event::Delivered { unit, payload } => self.on_delivered(io.now(), unit, &payload),
+            Event::Lost { source, before, units } => self.on_lost(source, before, units),
+            Event::Step { unit, step } => self.on_step(io.now(), unit, step),
+        }
+    }
+
+    fn wake(&mut self, engine: &mut Member, io: &mut Io<'_, '_>) {
+        if self.left {
+            return io.context().stop_node();
+        }
+        let now = io.now();
+        while let Some((_, len)) = self.plan.pop_front_if(|(time, _)| self.started + *time <= now) {
+            let unit = Unit { source: engine.id(), sequence: self.sent };
+            if engine.handle_command(now, Command::Send(content(unit, len))).is_ok() {
+                self.sent += 1;
+            }
+        }
+        if self.leave_after.is_some_and(|time| self.started + time <= now) {
+            self.left = engine.handle_command(now, Command::Leave).is_ok();
+            // It goes when the engine has told the group.
+            return io.wake_at(Some(now));
+        }
+        self.set_timer(io);
+    }
+
+    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
+        match Message::parse(payload).ok().and_then(umbel_wire::Parsed::message) {
+            Some(Message::Repair { .. }) => Kind::Repair,
+            Some(Message::Request { .. }) => Kind::Nak,
+            Some(Message::Session { .. }) => Kind::Control,
+            _ => Kind::Data,
+        }
+    }
+}
