@@ -63,7 +63,7 @@ def each(copy):
 
 def umbel_settings(cell):
     # With offload on, receivers that verify and keep what comes are far from the ceiling.
-    parts = (0.6, 0.45, 0.3, 0.2) if cell.offload else (0.95, 0.85, 0.7, 0.55)
+    parts = (0.6, 0.45, 0.3, 0.2) if cell.offload else (1.25, 1.1, 0.95, 0.8)
     return [{"rate": rate} for rate in cell.rates(*parts)]
 
 
