@@ -1,6 +1,6 @@
 //! Many runs on all cores, with results that do not depend on how many there are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,8 +19,9 @@ pub trait Experiment: Clone + Ord + Send + Sync {
 
 /// Hears how far the runs are. It is called from several threads.
 pub trait Progress: Sync {
-    /// `total` units of work are to be done.
-    fn start(&self, total: u64);
+    /// All of it comes to `total` units of work, as far as is known. It may be said again when more
+    /// is known; what was done stays done.
+    fn expect(&self, total: u64);
 
     /// So many more are done.
     fn advance(&self, work: u64);
@@ -28,7 +29,7 @@ pub trait Progress: Sync {
 
 /// Nobody looks.
 impl Progress for () {
-    fn start(&self, _total: u64) {}
+    fn expect(&self, _total: u64) {}
 
     fn advance(&self, _work: u64) {}
 }
@@ -36,19 +37,25 @@ impl Progress for () {
 /// The outcomes of each experiment, in the order of the seeds.
 pub type Outcomes<E> = BTreeMap<E, Vec<<E as Experiment>::Outcome>>;
 
-/// Runs each experiment with the seeds 1 to `seeds` on `threads` threads.
+/// How often each experiment is run: with the seeds from 1 to this.
+pub type Runs<E> = BTreeMap<E, u32>;
+
+/// The work that these runs are.
+pub fn work<E: Experiment>(runs: &Runs<E>) -> u64 {
+    runs.iter().map(|(experiment, &seeds)| experiment.work() * u64::from(seeds)).sum()
+}
+
+/// Runs them on `threads` threads.
 pub fn run_all<E: Experiment>(
-    experiments: &BTreeSet<E>,
-    seeds: u32,
+    runs: &Runs<E>,
     threads: usize,
     progress: &dyn Progress,
 ) -> Outcomes<E> {
-    let mut runs: Vec<(&E, u64)> = experiments
+    let mut runs: Vec<(&E, u64)> = runs
         .iter()
-        .flat_map(|experiment| (1..=u64::from(seeds)).map(move |seed| (experiment, seed)))
+        .flat_map(|(experiment, &seeds)| (1..=u64::from(seeds)).map(move |seed| (experiment, seed)))
         .collect();
     runs.sort_by_key(|(experiment, _)| std::cmp::Reverse(experiment.work()));
-    progress.start(runs.iter().map(|(experiment, _)| experiment.work()).sum());
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(runs.len()));
     std::thread::scope(|scope| {
@@ -99,7 +106,7 @@ mod tests {
     }
 
     impl Progress for Sum {
-        fn start(&self, total: u64) {
+        fn expect(&self, total: u64) {
             self.total.store(total as usize, Ordering::Relaxed);
         }
 
@@ -110,25 +117,27 @@ mod tests {
 
     #[test]
     fn outcomes_do_not_depend_on_the_number_of_threads() {
-        let experiments: BTreeSet<Square> = (0..20).map(Square).collect();
-        let one = run_all(&experiments, 3, 1, &());
+        let runs: Runs<Square> = (0..20).map(|n| (Square(n), if n == 5 { 1 } else { 3 })).collect();
+        let one = run_all(&runs, 1, &());
         for threads in [0, 2, 7, 100] {
-            assert!(run_all(&experiments, 3, threads, &()) == one);
+            assert!(run_all(&runs, threads, &()) == one);
         }
         assert_eq!(one[&Square(4)], [17, 18, 19]);
+        assert_eq!(one[&Square(5)], [26]);
         assert_eq!(one.len(), 20);
     }
 
     #[test]
     fn progress_ends_where_it_was_said_to() {
-        let (sum, experiments) = (Sum::default(), (0..5).map(Square).collect());
-        run_all(&experiments, 2, 2, &sum);
+        let (sum, runs) = (Sum::default(), (0..5).map(|n| (Square(n), 2)).collect());
+        sum.expect(work(&runs));
+        run_all(&runs, 2, &sum);
         assert_eq!(sum.total.into_inner(), 20);
         assert_eq!(sum.done.into_inner(), 20);
     }
 
     #[test]
     fn nothing_to_run_is_no_problem() {
-        assert!(run_all(&BTreeSet::<Square>::new(), 3, 2, &()).is_empty());
+        assert!(run_all(&Runs::<Square>::new(), 2, &()).is_empty());
     }
 }

@@ -38,7 +38,7 @@ fn json_has_each_row_and_an_end_and_misses_fail_where_they_are_to() {
     let folder = tempfile::tempdir().unwrap();
     let ran = short(folder.path(), &["--json"]);
     let rows: Vec<_> = ran.succeeded().json().into_iter().filter(|v| v["event"] == "row").collect();
-    let report = ran.event("report");
+    let report = ran.event("done");
     assert_eq!(report["rows"], rows.len());
     let misses = rows.iter().filter(|row| row["verdict"] == "miss").count();
     assert_eq!(report["misses"], misses);
@@ -58,6 +58,8 @@ fn mistakes_are_told_before_anything_is_computed() {
         ("--figure=2", "--figure"),
         ("--threads=0", "--threads"),
         ("--duration=long", "--duration"),
+        ("--warm-up=3weeks", "90min"),
+        ("--figure=3,12", "auto"),
     ] {
         run(["repro", "repository", "--out", "unused", option]).misused(&[words]);
     }
@@ -68,5 +70,31 @@ fn mistakes_are_told_before_anything_is_computed() {
     // The whole paper, which would take minutes.
     let args = ["repro", "repository", "--out", out.to_str().unwrap()];
     run(args).failed_with(&[out.to_str().unwrap(), "cannot make"]);
-    run(args.iter().chain(&["--set", "taste=good"])).failed_with(&["taste"]);
+    let ran = run(args.iter().chain(&["--set", "taste=good"]));
+    ran.failed_with(&["taste", "arrivals="]);
+    assert_eq!(ran.stderr.matches("arrivals=").count(), 1, "{ran:?}");
+    run(args.iter().chain(&["--duration", "5s"])).failed_with(&["10 s"]);
+    run(args.iter().chain(&["--duration=1h", "--warm-up=60min"])).failed_with(&["leaves nothing"]);
+}
+
+#[test]
+fn figures_times_and_choices_can_stand_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("umbel.toml");
+    let text = "[repro]\nseeds = 1\nduration = \"0.5min\"\nfigure = [\"example\", \"8\"]\n\
+                set = [\"gather=1\", \"wait=yes\"]\n[serve]\nrate = \"5M\"\n";
+    std::fs::write(&config, text).unwrap();
+    let out = folder.path().join("out");
+    let (config, out) = (config.to_str().unwrap(), out.to_str().unwrap());
+    let ran = run(["repro", "repository", "--config", config, "--out", out, "--json"]);
+    let figures: std::collections::BTreeSet<String> = ran
+        .succeeded()
+        .json()
+        .into_iter()
+        .filter(|value| value["event"] == "row")
+        .map(|row| row["figure"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(figures.into_iter().collect::<Vec<_>>(), ["8", "example"]);
+    let page = std::fs::read_to_string(Path::new(out).join("report.html")).unwrap();
+    assert!(page.contains("gather=1<") && page.contains("wait=yes<"), "{page}");
 }

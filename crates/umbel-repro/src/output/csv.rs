@@ -1,6 +1,6 @@
 //! Comma-separated values as in RFC 4180, but with lines that end as on Unix.
 
-use super::{Figure, Row};
+use super::{Figure, Row, Table};
 
 /// The lines of `table.csv`.
 pub(super) fn table(rows: &[Row]) -> String {
@@ -36,6 +36,15 @@ pub(super) fn figure(figure: &Figure) -> String {
                 line(&mut text, &[&name, &x, &y, &ci95]);
             }
         }
+    }
+    text
+}
+
+/// The lines of a section's table.
+pub(super) fn section_table(table: &Table) -> String {
+    let mut text = String::new();
+    for row in std::iter::once(&table.head).chain(&table.rows) {
+        line(&mut text, &row.iter().map(String::as_str).collect::<Vec<_>>());
     }
     text
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Figure, Report, Row, Verdict, escape, number, svg};
+use super::{Figure, Report, Row, Section, Table, Verdict, escape, number, svg};
 
 /// The page, which needs no other file.
 pub(super) fn page(report: &Report) -> String {
@@ -21,7 +21,10 @@ pub(super) fn page(report: &Report) -> String {
         table(&mut html, report);
     }
     for figure in &report.figures {
-        section(&mut html, figure);
+        figure_panel(&mut html, figure);
+    }
+    for section in &report.sections {
+        own_section(&mut html, section);
     }
     if !report.notes.is_empty() {
         html.push_str("<h2>Notes</h2>\n<div class=\"panel\">\n");
@@ -65,7 +68,7 @@ fn table(html: &mut String, report: &Report) {
             "<tr class=\"{class}\"><td class=\"figure\">{}</td><td>{}</td><td>{}</td>\
              <td class=\"number\" title=\"{}\">{}</td><td class=\"number\">{}</td>\
              <td class=\"verdict\">{verdict}</td></tr>",
-            figure_link(row, &report.figures),
+            figure_link(row, report),
             escape(&row.what),
             escape(&row.reported),
             row.measured,
@@ -77,15 +80,15 @@ fn table(html: &mut String, report: &Report) {
 }
 
 /// The name of a row's figure, which leads to it if it is there.
-fn figure_link(row: &Row, figures: &[Figure]) -> String {
+fn figure_link(row: &Row, report: &Report) -> String {
     let name = escape(&row.figure);
-    match figures.iter().find(|figure| figure.id.to_string() == row.figure) {
+    match report.all_figures().find(|figure| figure.id.to_string() == row.figure) {
         Some(figure) => format!("<a href=\"#{}\">{name}</a>", figure.id.stem()),
         None => name,
     }
 }
 
-fn section(html: &mut String, figure: &Figure) {
+fn figure_panel(html: &mut String, figure: &Figure) {
     let (heading, stem) = (figure.id.heading(), figure.id.stem());
     let _ = writeln!(
         html,
@@ -103,6 +106,47 @@ fn section(html: &mut String, figure: &Figure) {
         html,
         "<p class=\"files soft\"><a href=\"{stem}.csv\">{stem}.csv</a> · \
          <a href=\"{stem}.svg\">{stem}.svg</a></p>\n</div>"
+    );
+}
+
+fn own_section(html: &mut String, section: &Section) {
+    let _ = writeln!(html, "<h2>{}</h2>", escape(&section.title));
+    paragraphs(html, &section.text);
+    for table in &section.tables {
+        section_table(html, table);
+    }
+    for figure in &section.figures {
+        figure_panel(html, figure);
+    }
+}
+
+/// A table whose numbers stand to the right.
+fn section_table(html: &mut String, table: &Table) {
+    let number_of = |cell: &String| cell.parse::<f64>().ok();
+    let is_number =
+        |column: usize| table.rows.iter().any(|row| row.get(column).and_then(number_of).is_some());
+    let class = |column| if is_number(column) { " class=\"number\"" } else { "" };
+    let _ = write!(
+        html,
+        "<div class=\"panel\" id=\"{}\">\n<table class=\"wide\">\n<thead><tr>",
+        table.name
+    );
+    for (column, name) in table.head.iter().enumerate() {
+        let _ = write!(html, "<th{}>{}</th>", class(column), escape(name));
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    for row in &table.rows {
+        html.push_str("<tr>");
+        for (column, cell) in row.iter().enumerate() {
+            let text = number_of(cell).map_or_else(|| cell.clone(), number::rounded);
+            let _ = write!(html, "<td{}>{}</td>", class(column), escape(&text));
+        }
+        html.push_str("</tr>\n");
+    }
+    let name = table.name;
+    let _ = writeln!(
+        html,
+        "</tbody>\n</table>\n<p class=\"files soft\"><a href=\"{name}.csv\">{name}.csv</a></p>\n</div>"
     );
 }
 

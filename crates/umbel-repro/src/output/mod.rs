@@ -9,6 +9,7 @@
 //! | `figN.csv` | `series,x,y,ci95`, a line for each point of figure N |
 //! | `figN.svg` | figure N |
 //! | `beyondN.csv`, `beyondN.svg` | the same of what the paper does not have |
+//! | `NAME.csv` | a table of a section, by its name |
 //!
 //! Where a figure has several panels, the name of a series begins with its panel's, and a colon.
 //!
@@ -93,6 +94,9 @@ pub struct Panel {
     pub x_label: String,
     /// The name and the unit of the vertical axis.
     pub y_label: String,
+    /// Where the vertical axis ends at the latest; curves that rise higher are cut off there in the
+    /// plot, not in the table.
+    pub y_limit: Option<f64>,
     /// The curves.
     pub series: Vec<Series>,
 }
@@ -166,6 +170,31 @@ pub struct Note {
     pub text: String,
 }
 
+/// Results in words and numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// The name of its file, without `.csv`; no two tables of a report have the same.
+    pub name: &'static str,
+    /// The names of the columns.
+    pub head: Vec<String>,
+    /// The cells of each row, as many as there are columns. Those that are numbers are written as
+    /// `f64` reads them.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// What goes beyond the paper's own figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Section {
+    /// In a few words.
+    pub title: String,
+    /// What was done and found, in paragraphs with empty lines between them.
+    pub text: String,
+    /// Its figures.
+    pub figures: Vec<Figure>,
+    /// Its tables.
+    pub tables: Vec<Table>,
+}
+
 /// All that the experiments of a paper came to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
@@ -179,6 +208,8 @@ pub struct Report {
     pub figures: Vec<Figure>,
     /// The numbers that are compared with those of the paper.
     pub rows: Vec<Row>,
+    /// What goes with a text or a table of its own.
+    pub sections: Vec<Section>,
     /// What else is to be said.
     pub notes: Vec<Note>,
     /// What is needed to get the same numbers again: names and values.
@@ -227,6 +258,11 @@ impl Report {
         self.rows.iter().filter(|row| row.verdict() == Verdict::Miss).count()
     }
 
+    /// The figures, and those of the sections.
+    fn all_figures(&self) -> impl Iterator<Item = &Figure> {
+        self.figures.iter().chain(self.sections.iter().flat_map(|section| &section.figures))
+    }
+
     /// Writes all files into a directory, which is made if it is not there. Files of the same names are
     /// replaced, others are left alone.
     ///
@@ -235,10 +271,13 @@ impl Report {
     /// If the directory or a file cannot be written; what was written before stays.
     pub fn write(&self, dir: &Path) -> Result<(), OutputError> {
         prepare(dir)?;
-        for figure in &self.figures {
+        for figure in self.all_figures() {
             let name = figure.id.stem();
             write_file(&dir.join(format!("{name}.csv")), &csv::figure(figure))?;
             write_file(&dir.join(format!("{name}.svg")), &svg::document(figure))?;
+        }
+        for table in self.sections.iter().flat_map(|section| &section.tables) {
+            write_file(&dir.join(format!("{}.csv", table.name)), &csv::section_table(table))?;
         }
         write_file(&dir.join("table.csv"), &csv::table(&self.rows))?;
         write_file(&dir.join("report.html"), &html::page(self))

@@ -14,10 +14,21 @@ pub(super) fn range(low: f64, high: f64, unit: &str) -> String {
     match (low.is_finite(), high.is_finite()) {
         (true, true) if low.to_bits() == high.to_bits() => with_unit(low, unit),
         (true, true) => format!("{} – {}", rounded(low), with_unit(high, unit)),
+        (true, false) if is_round(low.next_down()) => {
+            format!("> {}", with_unit(low.next_down(), unit))
+        }
         (true, false) => format!("≥ {}", with_unit(low, unit)),
+        (false, true) if is_round(high.next_up()) => {
+            format!("< {}", with_unit(high.next_up(), unit))
+        }
         (false, true) => format!("≤ {}", with_unit(high, unit)),
         (false, false) => "any".to_owned(),
     }
+}
+
+/// Whether few digits say it: a bound just beside such a number excludes it.
+fn is_round(value: f64) -> bool {
+    value.to_string().len() <= 8
 }
 
 /// A number with four significant digits, or all of those before the point.

@@ -66,7 +66,17 @@ impl Scale {
 
     /// The same, held within the axis.
     pub(super) fn clamped_pixel(&self, value: f64) -> f64 {
-        self.pixel(value.clamp(self.low, self.high))
+        self.pixel(self.nearest(value))
+    }
+
+    /// The value on the axis that is nearest.
+    pub(super) fn nearest(&self, value: f64) -> f64 {
+        value.clamp(self.low, self.high)
+    }
+
+    /// Whether a value stands on the axis.
+    pub(super) fn holds(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
     }
 
     /// The values that are named, and their names.

@@ -98,7 +98,10 @@ impl Plot<'_> {
         let points = || panel.series.iter().flat_map(|series| &series.points);
         let ends = points().flat_map(|point| [point.y - bar(point), point.y + bar(point)]);
         // Bars that lead below 0 are cut where nothing measured is negative.
-        let (mut low, high) = extent(ends);
+        let (mut low, mut high) = extent(ends);
+        if let Some(limit) = panel.y_limit {
+            (low, high) = (low.min(limit), high.min(limit));
+        }
         if points().all(|point| point.y >= 0.0 || !scale::drawable(point.y)) {
             low = low.max(0.0);
         }
@@ -177,26 +180,49 @@ impl Plot<'_> {
     fn curve(&self, svg: &mut String, index: usize) {
         let series = &self.panel.series[index];
         let _ = writeln!(svg, "<g class=\"curve c{}\">", index % COLOURS);
-        let mut path = String::new();
-        let mut joined = false;
-        for point in &series.points {
-            // A point that cannot be drawn leaves a gap.
-            let drawn = scale::drawable(point.x) && scale::drawable(point.y);
-            if drawn {
-                let (x, y) = (self.x.pixel(point.x), self.y.pixel(point.y));
-                let _ = write!(path, "{}{x:.1} {y:.1}", if joined { 'L' } else { 'M' });
-            }
-            joined = drawn;
-        }
+        let path = self.line(&series.points);
         if !path.is_empty() {
             let _ = writeln!(svg, "<path class=\"line\"{} d=\"{path}\"/>", dashes(index));
         }
         for point in &series.points {
-            if scale::drawable(point.x) && scale::drawable(point.y) {
+            if drawn(point) && self.y.holds(point.y) {
                 self.point(svg, index, point);
             }
         }
         svg.push_str("</g>\n");
+    }
+
+    /// The line through these points, cut where it leaves the axis. A point that cannot be drawn
+    /// leaves a gap.
+    fn line(&self, points: &[Point]) -> String {
+        let mut path = String::new();
+        let mut before: Option<&Point> = None;
+        let mut pen = false;
+        for point in points {
+            if !drawn(point) {
+                (before, pen) = (None, false);
+                continue;
+            }
+            let inside = self.y.holds(point.y);
+            // Where it crosses the end of the axis, between this point and the one before.
+            if let Some(before) = before.filter(|before| self.y.holds(before.y) != inside) {
+                let end = self.y.nearest(if inside { before.y } else { point.y });
+                let share = (end - before.y) / (point.y - before.y);
+                self.draw_to(&mut path, pen, before.x + share * (point.x - before.x), end);
+                pen = inside;
+            }
+            if inside {
+                self.draw_to(&mut path, pen, point.x, point.y);
+                pen = true;
+            }
+            before = Some(point);
+        }
+        path
+    }
+
+    fn draw_to(&self, path: &mut String, pen: bool, x: f64, y: f64) {
+        let (x, y) = (self.x.pixel(x), self.y.pixel(y));
+        let _ = write!(path, "{}{x:.1} {y:.1}", if pen { 'L' } else { 'M' });
     }
 
     fn point(&self, svg: &mut String, index: usize, point: &Point) {
@@ -244,6 +270,10 @@ impl Plot<'_> {
             );
         }
     }
+}
+
+fn drawn(point: &Point) -> bool {
+    scale::drawable(point.x) && scale::drawable(point.y)
 }
 
 /// What an error bar adds to a point.

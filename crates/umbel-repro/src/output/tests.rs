@@ -25,6 +25,7 @@ fn figure(series: Vec<Series>) -> Figure {
         title: String::new(),
         x_label: "loss, %".to_owned(),
         y_label: "delay, s".to_owned(),
+        y_limit: None,
         series,
     };
     Figure {
@@ -42,6 +43,7 @@ fn report(figures: Vec<Figure>, rows: Vec<Row>) -> Report {
         intro: String::new(),
         figures,
         rows,
+        sections: Vec::new(),
         notes: vec![Note { title: "A <choice>".to_owned(), text: "a & b".to_owned() }],
         settings: vec![("seeds".to_owned(), "5".to_owned())],
     }
@@ -185,6 +187,8 @@ fn numbers_are_shown_as_people_write_them() {
     assert_eq!(number::range(f64::NEG_INFINITY, 1.0, ""), "≤ 1");
     assert_eq!(number::range(0.5, f64::INFINITY, "%"), "≥ 0.5\u{a0}%");
     assert_eq!(number::range(3.0, 3.0, ""), "3");
+    assert_eq!(number::range(f64::NEG_INFINITY, 1.0_f64.next_down(), ""), "< 1");
+    assert_eq!(number::range(1.0_f64.next_up(), f64::INFINITY, ""), "> 1");
 }
 
 #[test]
@@ -259,6 +263,49 @@ fn points_that_are_no_numbers_leave_a_gap() {
     assert_eq!((count(path, "M"), count(path, "L")), (2, 1), "{path}");
     assert_eq!(count(&text, "class=\"bar\""), 0);
     checked_svg(&figure(vec![series("none", &[(nan, nan, nan), (1e308, -1e308, 1e308)])]));
+}
+
+#[test]
+fn curves_are_cut_where_the_axis_ends() {
+    let points = [(0.0, 100.0, 0.0), (2.0, 300.0, 0.0), (4.0, 900.0, 0.0), (6.0, 100.0, 5.0)];
+    let mut figure = figure(vec![series("high", &points)]);
+    figure.panels[0].y_limit = Some(200.0);
+    let text = checked_svg(&figure);
+    // Up to the end at x = 1, and again from x = 5.75 down.
+    let path = text.split("class=\"line\" d=\"").nth(1).unwrap().split('"').next().unwrap();
+    let [a, b, c, d] = [0.0, 1.0, 5.75, 6.0].map(|x| 10.0 + 580.0 * x / 6.0);
+    assert_eq!(path, format!("M{a:.1} 190.0L{b:.1} 0.0M{c:.1} 0.0L{d:.1} 190.0"));
+    // Two markers, and one in the legend.
+    assert_eq!(count(&text, "<circle"), 3);
+    assert_eq!(count(&csv::figure(&figure), "\n"), 5, "the table has everything");
+}
+
+#[test]
+fn sections_have_figures_and_tables_of_their_own() {
+    let mut report = small();
+    let own = Figure {
+        id: FigureId::Beyond(1),
+        title: "Shares".to_owned(),
+        ..figure(vec![series("auto", &[(0.0, 1.0, 0.0)])])
+    };
+    let cells = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+    let table = Table {
+        name: "readings",
+        head: cells(["reading", "delay"]),
+        rows: vec![cells(["one, <two>", "1234.5678"])],
+    };
+    report.sections.push(Section {
+        title: "Beyond".to_owned(),
+        text: "More.".to_owned(),
+        figures: vec![own],
+        tables: vec![table],
+    });
+    report.rows.push(Row { figure: "beyond 1".to_owned(), ..row(1.0, 0.0, 2.0) });
+    assert_eq!(written(&report, "readings.csv"), "reading,delay\n\"one, <two>\",1234.5678\n");
+    assert_eq!(written(&report, "beyond1.csv"), "series,x,y,ci95\nauto,0,1,0\n");
+    let page = written(&report, "report.html");
+    assert!(page.contains("href=\"#beyond1\"") && page.contains("id=\"beyond1\""), "{page}");
+    assert!(page.contains("<td>one, &lt;two&gt;</td><td class=\"number\">1,235</td>"), "{page}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::choices::Choices;
-use super::point::{Period, Point, Share};
+use super::point::{Outcome, Period, Point, Share};
 use crate::estimate::Estimate;
 use crate::output::{self, Figure, FigureId, Panel, Series};
 use crate::pool::Outcomes;
@@ -12,7 +12,7 @@ use crate::pool::Outcomes;
 /// A curve to be measured.
 #[derive(Clone, Debug)]
 pub(super) struct Curve {
-    pub(super) name: String,
+    name: String,
     points: Vec<(u32, Point)>,
 }
 
@@ -23,6 +23,8 @@ pub(super) struct Plan {
     title: &'static str,
     x_label: &'static str,
     caption: &'static str,
+    /// Where the axis of delays ends at the latest, in seconds.
+    y_limit: Option<f64>,
     curves: Vec<Curve>,
 }
 
@@ -34,19 +36,20 @@ pub(super) struct Base {
 }
 
 /// Loss of the clients' links in percent, where all are alike.
-const LOSS: &[u32] = &[0, 1, 2, 4, 6, 8, 10, 12];
+pub(super) const LOSS: &[u32] = &[0, 1, 2, 4, 6, 8, 10, 12];
 /// The same behind a server's link that loses packets, too.
-const LOSS_BEHIND: &[u32] = &[0, 2, 4, 6, 8, 10];
+pub(super) const LOSS_BEHIND: &[u32] = &[0, 2, 4, 6, 8, 10];
 /// The share of bad clients in percent.
-const BAD: &[u32] = &[0, 5, 10, 20, 30, 45, 60, 75, 100];
+pub(super) const BAD: &[u32] = &[0, 5, 10, 20, 30, 45, 60, 75, 100];
 /// The same for schemes that retransmit always. With more bad clients the delay grows through
 /// the whole run.
 const BAD_RETRANSMITTING: &[u32] = &[0, 5, 10, 20, 30];
-/// The same for retransmission of exact packets.
+/// The same for retransmission of exact packets, and for rescheduling of them.
 const BAD_EXACT: &[u32] = &[0, 5, 10];
+const BAD_EXACT_RESCHEDULED: &[u32] = &[0, 5, 10, 20, 30, 45];
 
-const CLIENT_LOSS: &str = "loss of each client's link (%)";
-const BAD_CLIENTS: &str = "share of clients that lose 50 % rather than 5 % (%)";
+pub(super) const CLIENT_LOSS: &str = "loss of each client's link (%)";
+pub(super) const BAD_CLIENTS: &str = "share of clients that lose 50 % rather than 5 % (%)";
 
 impl Base {
     pub(super) fn point(&self, policy: &str) -> Point {
@@ -62,16 +65,31 @@ impl Base {
         }
     }
 
-    /// All clients lose the same; the server's link loses `server` percent.
-    fn uniform(&self, policies: &[&str], server: u32, losses: &[u32]) -> Vec<Curve> {
-        let point = |policy: &str, loss: u32| Point {
+    /// All clients lose the same share of packets, in percent, behind a server's link that loses
+    /// `server` percent.
+    pub(super) fn alike(&self, policy: &str, server: u32, loss: u32) -> Point {
+        Point {
             server_loss: Share::percent(server),
             client_loss: Share::percent(loss),
             ..self.point(policy)
-        };
+        }
+    }
+
+    /// So many percent of the clients are bad.
+    pub(super) fn mixed(&self, policy: &str, bad: u32) -> Point {
+        let mut point = Point { bad_clients: Share::percent(bad), ..self.point(policy) };
+        if bad > 0 && policy.contains("R(inf)") {
+            // Queues are long, and take long to settle.
+            point.period = point.period.stretched();
+        }
+        point
+    }
+
+    /// All clients lose the same; the server's link loses `server` percent.
+    fn uniform(&self, policies: &[&str], server: u32, losses: &[u32]) -> Vec<Curve> {
         let curve = |&policy: &&str| Curve {
             name: named(policy),
-            points: losses.iter().map(|&loss| (loss, point(policy, loss))).collect(),
+            points: losses.iter().map(|&loss| (loss, self.alike(policy, server, loss))).collect(),
         };
         policies.iter().map(curve).collect()
     }
@@ -85,12 +103,8 @@ impl Base {
         change: impl Fn(&mut Point),
     ) -> Curve {
         let point = |share: u32| {
-            let mut point = Point { bad_clients: Share::percent(share), ..self.point(policy) };
+            let mut point = self.mixed(policy, share);
             change(&mut point);
-            if share > 0 && policy.contains("R(inf)") {
-                // Queues are long, and take long to settle.
-                point.period = point.period.stretched(2);
-            }
             (share, point)
         };
         Curve { name, points: shares.iter().map(|&share| point(share)).collect() }
@@ -121,6 +135,7 @@ impl Base {
             x_label: CLIENT_LOSS,
             caption: "Rescheduling does not get worse with loss up to 30 %; \
                       retransmission does. Answering small NAKs only is better than both.",
+            y_limit: None,
             curves,
         }
     }
@@ -133,6 +148,7 @@ impl Base {
             x_label: CLIENT_LOSS,
             caption: "The server's link loses 10 % on top. Expansion pays when it covers more than \
                       the mean loss, and costs its own size where there is nothing to cover.",
+            y_limit: None,
             curves: self.uniform(&policies, 10, LOSS_BEHIND),
         }
     }
@@ -145,6 +161,7 @@ impl Base {
             x_label: CLIENT_LOSS,
             caption: "Telling new clients of the transmission under way hurts a server that \
                       retransmits, and helps one that reschedules a little.",
+            y_limit: None,
             curves: self.uniform(&policies, 0, LOSS),
         }
     }
@@ -163,6 +180,7 @@ impl Base {
             title: "Constant Forward Error Correction, with and without notification",
             x_label: CLIENT_LOSS,
             caption: "The server's link loses 10 % on top.",
+            y_limit: None,
             curves: self.uniform(&policies, 10, LOSS_BEHIND),
         }
     }
@@ -192,6 +210,7 @@ impl Base {
             x_label: BAD_CLIENTS,
             caption: "Curves with retransmission end at 30 %: with more bad clients they grow \
                       through a whole run.",
+            y_limit: Some(2_500.0),
             curves: self.variable(&policies),
         }
     }
@@ -202,6 +221,7 @@ impl Base {
             title: "Variable Forward Error Correction, rescheduling only",
             x_label: BAD_CLIENTS,
             caption: "The lower part of Figure 7.",
+            y_limit: None,
             curves: self.variable(&["FEC(0.01R)+R(0)", "FEC(0.03R)+R(0)", "FEC(0.05R)+R(0)"]),
         }
     }
@@ -222,6 +242,7 @@ impl Base {
             x_label: BAD_CLIENTS,
             caption: "The server knows each client's loss. Padding beyond the greatest loss costs \
                       more than it brings, except where there are no bad clients at all.",
+            y_limit: None,
             curves: policies.iter().map(knowing).collect(),
         }
     }
@@ -231,7 +252,7 @@ impl Base {
             self.classes(policy, named(policy), shares, |point| {
                 point.server_loss = Share::percent(3);
                 if policy.contains("R(inf)+no-ecc") {
-                    point.period = point.period.stretched(2);
+                    point.period = point.period.stretched();
                 }
             })
         };
@@ -239,13 +260,15 @@ impl Base {
             number: 10,
             title: "Exact Versus Error-Correcting Packets",
             x_label: BAD_CLIENTS,
-            caption: "The server's link loses 3 % on top. Curves with retransmission end where \
-                      they would grow through a whole run.",
+            caption: "The server's link loses 3 % on top. Curves of exact packets and with \
+                      retransmission end where they would grow through a whole run; what is above \
+                      4,000 s is in fig10.csv only.",
+            y_limit: Some(4_000.0),
             curves: vec![
                 curve("R(inf)", BAD_RETRANSMITTING),
                 curve("R(0)", BAD),
                 curve("R(inf)+no-ecc", BAD_EXACT),
-                curve("R(0)+no-ecc", BAD),
+                curve("R(0)+no-ecc", BAD_EXACT_RESCHEDULED),
             ],
         }
     }
@@ -266,20 +289,21 @@ impl Base {
             caption: "The server knows each client's loss; the scheduler's use of it changes little. \
                       The paper's text says \"about 110 minutes\" (6,600 s) at 45 %, which lies far \
                       above every rescheduling curve of its own Figures 8 to 10; 1,100 s fits.",
+            y_limit: None,
             curves,
         }
     }
 }
 
 /// A policy as the figures have it.
-fn named(policy: &str) -> String {
+pub(super) fn named(policy: &str) -> String {
     policy.replace("inf", "∞")
 }
 
 impl Period {
-    /// So many times as long.
-    fn stretched(self, times: u32) -> Period {
-        let stretch = |time: Duration| time.saturating_mul(times);
+    /// Half as long again.
+    pub(super) fn stretched(self) -> Period {
+        let stretch = |time: Duration| time.saturating_add(time / 2);
         Period { from: stretch(self.from), to: stretch(self.to) }
     }
 }
@@ -303,6 +327,7 @@ impl Plan {
             title: String::new(),
             x_label: self.x_label.to_owned(),
             y_label: "average client delay (s)".to_owned(),
+            y_limit: self.y_limit,
             series: self.curves.iter().map(series).collect(),
         };
         Figure {
@@ -316,9 +341,17 @@ impl Plan {
 
 /// The average client delay of a point; not a number if it was not run.
 pub(super) fn delay(outcomes: &Outcomes<Point>, point: &Point) -> Estimate {
+    estimate(outcomes, point, |outcome| outcome.delay)
+}
+
+/// Something that the runs of a point measured.
+pub(super) fn estimate(
+    outcomes: &Outcomes<Point>,
+    point: &Point,
+    of: impl Fn(&Outcome) -> f64,
+) -> Estimate {
     let outcomes = outcomes.get(point).map_or(&[][..], Vec::as_slice);
-    let delays: Vec<f64> = outcomes.iter().map(|outcome| outcome.delay).collect();
-    Estimate::of(&delays)
+    Estimate::of(&outcomes.iter().map(of).collect::<Vec<f64>>())
 }
 
 /// All points of these figures; equal ones once.
@@ -327,11 +360,12 @@ pub(super) fn points(plans: &[Plan]) -> BTreeSet<Point> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn base() -> Base {
-        Base { choices: Choices::default(), period: Period::default() }
+    pub(crate) fn base() -> Base {
+        let period = Period { from: Duration::from_secs(200), to: Duration::from_secs(800) };
+        Base { choices: Choices::default(), period }
     }
 
     #[test]

@@ -4,34 +4,86 @@
 //! - [`point`]: one simulation, Table 1 with some values changed, run by the engines themselves.
 //! - [`choices`]: what the paper leaves open.
 //! - `figures.rs`: which points each figure takes; `verdicts.rs`: what the text says of them;
-//!   `example.rs`: the example of [Repository §2.2]; `notes.rs`: what was found.
+//!   `example.rs`: the example of [Repository §2.2]; `readings.rs`: what other choices give;
+//!   `notes.rs`: what was found.
+//! - `auto.rs`: the policy `auto`, which the paper does not have, against all of its schemes.
 
+mod auto;
 pub mod choices;
 mod example;
 mod figures;
 mod notes;
 pub mod point;
+mod readings;
 mod verdicts;
 
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use self::choices::Choices;
-use self::figures::{Base, Plan, points};
+use self::figures::{Base, Plan};
 use self::point::{Period, Point};
 use crate::output::{Figure, Report};
-use crate::pool::{Progress, run_all};
+use crate::pool::{Experiment, Progress, Runs, run_all, work};
+
+/// A part of the report that can be had alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The example of [Repository §2.2].
+    Example,
+    /// A figure of the paper, 3 to 11.
+    Figure(u32),
+    /// The policy `auto` against the paper's schemes.
+    Auto,
+    /// What each reading of the paper gives.
+    Readings,
+}
+
+/// Not a part of the report.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no part of the report: a figure from 3 to 11, example, auto or readings")]
+pub struct PartError(String);
+
+impl FromStr for Part {
+    type Err = PartError;
+
+    fn from_str(text: &str) -> Result<Part, PartError> {
+        match text {
+            "example" => Ok(Part::Example),
+            "auto" => Ok(Part::Auto),
+            "readings" => Ok(Part::Readings),
+            text => {
+                let number = text.parse().ok().filter(|number| FIGURES.contains(number));
+                number.map(Part::Figure).ok_or_else(|| PartError(text.to_owned()))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Example => f.write_str("example"),
+            Part::Figure(number) => number.fmt(f),
+            Part::Auto => f.write_str("auto"),
+            Part::Readings => f.write_str("readings"),
+        }
+    }
+}
 
 /// How much is run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Runs of each point, each with a seed of its own.
     pub seeds: u32,
-    /// One figure only.
-    pub figure: Option<u32>,
+    /// These parts only; without any, all of them.
+    pub parts: BTreeSet<Part>,
     /// Clients that come before are not measured.
     pub warm_up: Duration,
     /// Clients that come later are not measured; the paper's own is a day. Points with long
-    /// queues take two or four times both.
+    /// queues take up to twice both, looks at many schemes or readings about half.
     pub duration: Duration,
     /// What the paper leaves open.
     pub choices: Choices,
@@ -40,14 +92,14 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Five seeds, all figures, clients from 3,000 s to 10,000 s, the choices that fit best, all
+    /// Five seeds, everything, clients from 2,000 s to 7,000 s, the choices that fit best, all
     /// cores.
     fn default() -> Options {
         Options {
             seeds: 5,
-            figure: None,
-            warm_up: Duration::from_mins(50),
-            duration: Duration::from_secs(10_000),
+            parts: BTreeSet::new(),
+            warm_up: Duration::from_secs(2_000),
+            duration: Duration::from_secs(7_000),
             choices: Choices::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         }
@@ -57,35 +109,86 @@ impl Default for Options {
 /// The figures that can be asked for.
 pub const FIGURES: std::ops::RangeInclusive<u32> = 3..=11;
 
+/// Readings are run with so many seeds at most.
+const READING_SEEDS: u32 = 2;
+
+impl Options {
+    fn has(&self, part: Part) -> bool {
+        self.parts.is_empty() || self.parts.contains(&part)
+    }
+
+    fn base(&self) -> Base {
+        Base { choices: self.choices, period: Period { from: self.warm_up, to: self.duration } }
+    }
+}
+
+/// Adds points to what is to be run.
+fn add(runs: &mut Runs<Point>, points: impl IntoIterator<Item = Point>, seeds: u32) {
+    for point in points {
+        let most = runs.entry(point).or_default();
+        *most = seeds.max(*most);
+    }
+}
+
 /// Runs the experiments. The report is a function of the options but for the number of threads.
 pub fn run(options: &Options, progress: &dyn Progress) -> Report {
-    let period = Period { from: options.warm_up, to: options.duration };
-    let base = Base { choices: options.choices, period };
-    let mut plans = base.plans();
-    plans.retain(|plan| options.figure.is_none_or(|figure| plan.number == figure));
-    let mut experiments = points(&plans);
-    let compared = if options.figure.is_none() { notes::compared(&base) } else { Vec::new() };
-    experiments.extend(compared.iter().flat_map(|choice| choice.points.iter().cloned()));
-    let outcomes = run_all::<Point>(&experiments, options.seeds, options.threads, progress);
+    let base = options.base();
+    let all_plans = base.plans();
+    let mut plans = all_plans.clone();
+    plans.retain(|plan| options.has(Part::Figure(plan.number)));
+    let (has_auto, has_readings) = (options.has(Part::Auto), options.has(Part::Readings));
+
+    let mut runs = Runs::new();
+    add(&mut runs, figures::points(&plans), options.seeds);
+    let mut reserved = 0;
+    if has_auto {
+        add(&mut runs, auto::own_points(&base), options.seeds);
+        add(&mut runs, auto::screening(&base, &all_plans), 1);
+        let one = base.point("auto").work() * u64::from(options.seeds);
+        reserved = one * auto::expected_finalists();
+    }
+    if has_readings {
+        add(&mut runs, readings::points(&base), options.seeds.min(READING_SEEDS));
+    }
+    progress.expect(work(&runs) + reserved);
+    let mut outcomes = run_all(&runs, options.threads, progress);
+    if has_auto {
+        let mut more = Runs::new();
+        add(&mut more, auto::finalists(&base, &all_plans, &outcomes), options.seeds);
+        more.retain(|point, _| !outcomes.contains_key(point));
+        progress.expect(work(&runs) + work(&more));
+        outcomes.extend(run_all(&more, options.threads, progress));
+    }
+
     let figures: Vec<Figure> = plans.iter().map(|plan: &Plan| plan.figure(&outcomes)).collect();
-    let mut rows = if options.figure.is_none() { example::rows() } else { Vec::new() };
+    let mut rows = if options.has(Part::Example) { example::rows() } else { Vec::new() };
     rows.extend(verdicts::rows(&figures));
+    let mut sections = Vec::new();
+    if has_auto {
+        let (section, own_rows) = auto::results(&base, &all_plans, &outcomes);
+        sections.push(section);
+        rows.extend(own_rows);
+    }
+    if has_readings {
+        sections.push(readings::results(&base, &outcomes));
+    }
     Report {
         paper: "repository",
         title: "Reliably Networking a Multicast Repository (Lam and Garcia-Molina)".to_owned(),
-        intro: intro(options, experiments.len()),
+        intro: intro(options, outcomes.len()),
         figures,
         rows,
-        notes: notes::notes(&compared, &outcomes),
+        sections,
+        notes: notes::notes(),
         settings: settings(options),
     }
 }
 
 fn intro(options: &Options, points: usize) -> String {
     format!(
-        "{points} points, each run with {} seeds on Umbel's own engines in simulated networks. \
-         Measured are the clients that come from {} s to {} s; the runs go on until these are \
-         done. Curves show means with 95 % confidence intervals.",
+        "{points} points were run on Umbel's own engines in simulated networks, those of the figures \
+         with {} seeds each. Measured are the clients that come from {} s to {} s; the runs go on \
+         until these are done. Curves show means with 95 % confidence intervals.",
         options.seeds,
         options.warm_up.as_secs(),
         options.duration.as_secs(),
@@ -99,7 +202,8 @@ fn settings(options: &Options) -> Vec<(String, String)> {
         ("--duration".to_owned(), options.duration.as_secs().to_string()),
         ("--warm-up".to_owned(), options.warm_up.as_secs().to_string()),
     ];
-    settings.extend(options.figure.map(|figure| ("--figure".to_owned(), figure.to_string())));
+    let parts = options.parts.iter().map(|part| ("--figure".to_owned(), part.to_string()));
+    settings.extend(parts);
     let choices = options.choices.to_string();
     settings.extend(choices.split(' ').map(|choice| ("--set".to_owned(), choice.to_owned())));
     settings
@@ -113,7 +217,7 @@ mod tests {
     fn short(figure: u32, threads: usize) -> Options {
         Options {
             seeds: 1,
-            figure: Some(figure),
+            parts: BTreeSet::from([Part::Figure(figure)]),
             warm_up: Duration::from_secs(100),
             duration: Duration::from_mins(5),
             threads,
@@ -137,6 +241,16 @@ mod tests {
         let again = run(&short(8, 3), &());
         assert_eq!(again.figures, report.figures);
         assert_eq!(again.rows, report.rows);
+    }
+
+    #[test]
+    fn parts_are_read_as_they_are_written() {
+        for part in [Part::Example, Part::Figure(3), Part::Figure(11), Part::Auto, Part::Readings] {
+            assert_eq!(part.to_string().parse(), Ok(part));
+        }
+        for wrong in ["2", "12", "all", ""] {
+            assert!(wrong.parse::<Part>().unwrap_err().to_string().contains("3 to 11"), "{wrong}");
+        }
     }
 
     #[test]

@@ -372,9 +372,9 @@ mod tests {
     #[test]
     fn a_run_is_a_function_of_point_and_seed() {
         let points = [point("FEC(0.01R)+R(0)", 5), point("R(inf)+notify", 5)];
-        let points = points.into_iter().collect();
-        let one = crate::pool::run_all(&points, 2, 1, &());
-        assert_eq!(crate::pool::run_all(&points, 2, 3, &()), one);
+        let runs = points.into_iter().map(|point| (point, 2)).collect();
+        let one = crate::pool::run_all(&runs, 1, &());
+        assert_eq!(crate::pool::run_all(&runs, 3, &()), one);
         for outcomes in one.values() {
             assert_ne!(outcomes[0], outcomes[1]);
         }

@@ -7,10 +7,10 @@ pub(super) fn rows(figures: &[Figure]) -> Vec<Row> {
     figures.iter().flat_map(|figure| Judge(figure).rows()).collect()
 }
 
-/// Smaller than, as a tolerance of a quotient.
-const LESS: (f64, f64) = (0.0, 0.999_9);
-/// Greater than.
-const MORE: (f64, f64) = (1.000_1, f64::INFINITY);
+/// Smaller than 1, as a tolerance of a quotient.
+const LESS: (f64, f64) = (f64::NEG_INFINITY, 1.0_f64.next_down());
+/// Greater than 1.
+const MORE: (f64, f64) = (1.0_f64.next_up(), f64::INFINITY);
 
 /// A number that is to lie in `low..=high`.
 pub(super) fn within(
@@ -230,6 +230,7 @@ mod tests {
             title: String::new(),
             x_label: String::new(),
             y_label: String::new(),
+            y_limit: None,
             series: curves.iter().map(series).collect(),
         };
         Figure {

@@ -11,16 +11,18 @@ use serde_json::json;
 use umbel_repro::output::{Report, Row};
 use umbel_repro::pool::Progress;
 use umbel_repro::repository;
-use umbel_repro::repository::choices::{Choices, KEYS};
+use umbel_repro::repository::Part;
+use umbel_repro::repository::choices::Choices;
 
 use super::output::{Meter, Output};
 
 /// Options of `umbel repro`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  umbel repro repository --out out/              all figures; open out/report.html
-  umbel repro repository --out out/ --figure 3   one figure
-  umbel repro repository --out out/ --strict     exit 1 if a number of the paper is missed")]
+  umbel repro repository --out out/                  everything; open out/report.html
+  umbel repro repository --out out/ --figure 3,auto  one figure, and the policy auto
+  umbel repro repository --out out/ --duration 24h --warm-up 0 --figure 8
+  umbel repro repository --out out/ --strict         exit 1 if a number is missed")]
 pub(super) struct ReproArgs {
     #[command(subcommand)]
     paper: Paper,
@@ -53,17 +55,18 @@ struct Common {
 struct RepositoryArgs {
     #[command(flatten)]
     common: Common,
-    /// Only this figure
-    #[arg(long, value_parser = clap::value_parser!(u32).range(3..=11))]
-    figure: Option<u32>,
-    /// Measure clients that come until then, in simulated seconds; the paper's own is 86400
-    #[arg(long, default_value_t = 10_000, value_name = "SECONDS",
-        value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
-    duration: u64,
-    /// Leave out clients that come before, in simulated seconds [default: 3000, or less if the
-    /// duration is short]
-    #[arg(long, value_name = "SECONDS")]
-    warm_up: Option<u64>,
+    /// Only this: a figure from 3 to 11, auto (against every scheme set by hand), readings (what
+    /// other choices give) or example (of §2.2); may be given several times
+    #[arg(long, value_delimiter = ',', value_name = "PART")]
+    figure: Vec<Part>,
+    /// Measure clients that come until then, in simulated time: 7000 (seconds), 90min, 6h; the
+    /// paper's own is 24h
+    #[arg(long, default_value = "7000", value_name = "TIME", value_parser = time)]
+    duration: Duration,
+    /// Leave out clients that come before, in simulated time [default: two sevenths of the
+    /// duration, at most 2000 s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    warm_up: Option<Duration>,
     /// Read the paper in another way; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE", help = SET_HELP)]
     choices: Vec<String>,
@@ -71,6 +74,25 @@ struct RepositoryArgs {
 
 const SET_HELP: &str = "Read the paper in another way: gather=SECONDS, audience=everyone|naks, \
      wait=yes|no, join=yes|no, arrivals=regular|poisson, wants=fixed|binomial|uniform, …";
+
+/// The durations that can be asked for; shorter ones show nothing, longer ones take weeks.
+const DURATIONS: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(10)..=Duration::from_secs(1_000_000);
+
+/// A time in seconds, or with its unit.
+fn time(text: &str) -> Result<Duration, String> {
+    let fail = || format!("`{text}` is not a time: write it like 7000 (seconds), 90min or 6h");
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..digits].parse().map_err(|_| fail())?;
+    let unit = match text[digits..].trim() {
+        "" | "s" => 1.0,
+        "min" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => return Err(fail()),
+    };
+    Duration::try_from_secs_f64(number * unit).map_err(|_| fail())
+}
 
 /// Runs the command.
 ///
@@ -82,20 +104,27 @@ pub(super) fn run(args: ReproArgs, output: &Output) -> anyhow::Result<ExitCode> 
     let common = &args.common;
     let mut choices = Choices::default();
     for text in &args.choices {
-        choices.set(text).with_context(|| format!("--set knows {KEYS}"))?;
+        choices.set(text).context("--set")?;
     }
     let duration = args.duration;
-    let warm_up = args.warm_up.unwrap_or((duration * 3 / 10).min(3_000));
     anyhow::ensure!(
-        warm_up < duration,
-        "--warm-up {warm_up} leaves nothing of --duration {duration}"
+        DURATIONS.contains(&duration),
+        "--duration of {} s: it is 10 s to 1,000,000 s",
+        duration.as_secs_f64()
     );
     let default = repository::Options::default();
+    let warm_up = args.warm_up.unwrap_or_else(|| (duration * 2 / 7).min(default.warm_up));
+    anyhow::ensure!(
+        warm_up < duration,
+        "--warm-up of {} s leaves nothing of --duration, {} s",
+        warm_up.as_secs_f64(),
+        duration.as_secs_f64()
+    );
     let options = repository::Options {
         seeds: common.seeds,
-        figure: args.figure,
-        warm_up: Duration::from_secs(warm_up),
-        duration: Duration::from_secs(duration),
+        parts: args.figure.iter().copied().collect(),
+        warm_up,
+        duration,
         choices,
         threads: common.threads.map_or(default.threads, usize::from),
     };
@@ -132,11 +161,11 @@ fn show(report: &Report, common: &Common, took: Duration, output: &Output) {
     let (rows, misses) = (report.rows.len(), report.misses());
     let page = common.out.join("report.html");
     output.json(&json!({
-        "event": "report", "file": page, "rows": rows, "misses": misses,
+        "event": "done", "report": page, "rows": rows, "misses": misses,
         "seconds": took.as_secs_f64(),
     }));
     output.note(format!(
-        "{} of {rows} reported numbers agree, {misses} do not; {} ({:.0} s)",
+        "{} of {rows} numbers are within their bounds, {misses} are not; {} ({:.0} s)",
         rows - misses,
         page.display(),
         took.as_secs_f64()
@@ -151,9 +180,9 @@ struct Bar {
 }
 
 impl Progress for Bar {
-    fn start(&self, total: u64) {
+    fn expect(&self, total: u64) {
         self.total.store(total, Ordering::Relaxed);
-        self.meter.position(0, total);
+        self.meter.position(self.done.load(Ordering::Relaxed), total);
     }
 
     fn advance(&self, work: u64) {
