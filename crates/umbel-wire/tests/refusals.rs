@@ -268,12 +268,14 @@ fn messages_of_lms_keep_to_their_ranges() {
         turning_point: None,
         replier_failed: false,
         unicast_reply: false,
+        hops: lms::limits::HOPS,
     };
     let mut bytes = Vec::new();
     Lms::Request(good).emit(&mut bytes);
     assert_eq!(Lms::parse(&bytes).unwrap().message(), Some(Lms::Request(good)));
     let bad = |request| Lms::Request(request);
     refused_by_lms(&bad(Request { number: 0, ..good }), "count from 1");
+    refused_by_lms(&bad(Request { hops: 65, ..good }), "too many");
     refused_by_lms(&bad(Request { channel: channel_of(None), ..good }), "without a source");
     let units = UnitSet { first: u64::MAX - 32, following: u32::MAX };
     refused_by_lms(&bad(Request { units, ..good }), "beyond 64 bits");
@@ -291,7 +293,7 @@ fn messages_of_lms_keep_to_their_ranges() {
     refused_by_lms(&Lms::Data { tsi, sequence: 0, payload: &long }, "too long");
     let spread = lms::limits::DURATION + Duration::from_micros(1);
     refused_by_lms(&Lms::Collect { tsi, round: 1, question: 1, spread }, "too long");
-    let report = |summary| Lms::Report { channel: with_source, tsi, round: 1, summary };
+    let report = |summary| Lms::Report { channel: with_source, tsi, round: 1, summary, hops: 0 };
     refused_by_lms(&report(Summary { count: 0, ..Summary::of(1) }), "nobody");
     refused_by_lms(&report(Summary { min: 2, ..Summary::of(1) }), "above its greatest");
     let hops = lms::limits::HOPS + 1;

@@ -154,7 +154,7 @@ impl<'a> Message<'a> {
                 frame.number(QUESTION, question);
                 frame.number(SPREAD, u64::try_from(spread.as_micros()).unwrap_or(u64::MAX));
             }
-            Message::Report { channel, tsi, round, summary } => {
+            Message::Report { channel, tsi, round, summary, hops } => {
                 emit_channel(frame, &channel);
                 frame.number(TSI, tsi.0);
                 frame.number(ROUND, round);
@@ -163,6 +163,7 @@ impl<'a> Message<'a> {
                         put_varint(out, number);
                     }
                 });
+                frame.number(HOPS, hops);
             }
             Message::AnycastAdvertisement { service, cost, hops } => {
                 emit_channel(frame, &service);
@@ -239,6 +240,7 @@ impl<'a> Message<'a> {
                 tsi: read_tsi(fields)?,
                 round: fields.number(ROUND)?,
                 summary: Summary::read(fields.required(SUMMARY)?)?,
+                hops: read_hops(fields)?,
             },
             ANYCAST_ADVERTISEMENT => Message::AnycastAdvertisement {
                 service: read_service(fields)?,
@@ -277,6 +279,7 @@ impl Request {
         }
         let failed = if self.replier_failed { REPLIER_FAILED } else { 0 };
         emit_flags(frame, failed | if self.unicast_reply { UNICAST } else { 0 });
+        frame.number(HOPS, self.hops);
     }
 
     fn read(fields: &mut Fields<'_>) -> Result<Request, ParseError> {
@@ -298,6 +301,7 @@ impl Request {
             turning_point: fields.optional(TURNING_POINT)?.map(TurningPoint::read).transpose()?,
             replier_failed: flags & REPLIER_FAILED != 0,
             unicast_reply: flags & UNICAST != 0,
+            hops: read_hops(fields)?,
         })
     }
 }

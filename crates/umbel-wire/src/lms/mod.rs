@@ -37,7 +37,7 @@ pub mod limits {
     pub const PAYLOAD_LEN: usize = 65_000;
     /// Longest time that a message may speak of.
     pub const DURATION: Duration = Duration::from_hours(1);
-    /// Most routers between an anycast server and whoever hears of it.
+    /// Most routers that pass on one message: none goes round for ever while routes change.
     pub const HOPS: u8 = 64;
 }
 
@@ -106,6 +106,8 @@ pub struct Request {
     pub replier_failed: bool,
     /// The reply goes to the requestor, not to the turning point [LMS §II-I].
     pub unicast_reply: bool,
+    /// Routers and repliers that passed it on; at most [`limits::HOPS`].
+    pub hops: u8,
 }
 
 /// What many members answered, as one [LMS §III-G].
@@ -239,6 +241,8 @@ pub enum Message<'a> {
         round: u32,
         /// The answers.
         summary: Summary,
+        /// Routers that passed it on; at most [`limits::HOPS`].
+        hops: u8,
     },
     /// Tells of a server of a service [LMS §III-G].
     AnycastAdvertisement {

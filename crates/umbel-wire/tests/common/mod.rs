@@ -294,10 +294,10 @@ fn turning_points() -> impl Strategy<Value = TurningPoint> {
 
 fn lms_requests() -> impl Strategy<Value = lms::Request> {
     let units = (0..u64::MAX - 32, prop_oneof![Just(0), any::<u32>()]);
-    let flags = any::<(bool, bool)>();
+    let flags = (any::<(bool, bool)>(), 0..=lms::limits::HOPS);
     let places = (option::of(hosts()), option::of(turning_points()));
     (source_channels(), any::<u32>(), units, 1..=u8::MAX, places, flags).prop_map(
-        |(channel, tsi, (first, following), number, (requestor, turning_point), flags)| {
+        |(channel, tsi, (first, following), number, (requestor, turning_point), (flags, hops))| {
             lms::Request {
                 channel,
                 tsi: Tsi(tsi),
@@ -307,6 +307,7 @@ fn lms_requests() -> impl Strategy<Value = lms::Request> {
                 turning_point,
                 replier_failed: flags.0,
                 unicast_reply: flags.1,
+                hops,
             }
         },
     )
@@ -358,8 +359,14 @@ pub fn lms_messages(payload: &'static [u8]) -> impl Strategy<Value = Lms<'static
         (tsis(), any::<[u32; 2]>(), spreads).prop_map(|(tsi, [round, question], spread)| {
             Lms::Collect { tsi, round, question, spread }
         }),
-        (source_channels(), tsis(), any::<u32>(), summaries).prop_map(
-            |(channel, tsi, round, summary)| Lms::Report { channel, tsi, round, summary }
+        (source_channels(), tsis(), any::<u32>(), summaries, hops()).prop_map(
+            |(channel, tsi, round, summary, hops)| Lms::Report {
+                channel,
+                tsi,
+                round,
+                summary,
+                hops
+            }
         ),
         (services(), costs(), hops()).prop_map(|(service, cost, hops)| {
             Lms::AnycastAdvertisement { service, cost, hops }

@@ -294,6 +294,7 @@ fn lms_messages() -> Vec<(&'static str, Vec<u8>)> {
         turning_point: None,
         replier_failed: false,
         unicast_reply: false,
+        hops: 0,
     };
     let stamped = Request {
         number: 4,
@@ -301,6 +302,7 @@ fn lms_messages() -> Vec<(&'static str, Vec<u8>)> {
         turning_point: Some(turning_point),
         replier_failed: true,
         unicast_reply: true,
+        hops: 3,
         ..request
     };
     let repair = M::Repair { tsi, sequence: 1000, number: 1, unicast: false, payload: b"unit" };
@@ -326,7 +328,7 @@ fn lms_messages() -> Vec<(&'static str, Vec<u8>)> {
         ("pong", M::Pong { tsi, nonce: 9 }),
         ("election", M::Election { channel, cost: Some(1500) }),
         ("collect", M::Collect { tsi, round: 2, question: 1, spread }),
-        ("report", M::Report { channel, tsi, round: 2, summary }),
+        ("report", M::Report { channel, tsi, round: 2, summary, hops: 1 }),
         ("anycast-advertisement", M::AnycastAdvertisement { service, cost: Some(10), hops: 2 }),
         (
             "anycast-request",
