@@ -6,6 +6,7 @@
 //! same code. See [`Engine`] for the one rule about the order of calls.
 
 mod engine;
+pub mod lms;
 pub mod pgm;
 pub mod repository;
 pub mod router;

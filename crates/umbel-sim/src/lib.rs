@@ -19,6 +19,7 @@ mod engine_host;
 mod fabric;
 mod line;
 mod link;
+pub mod lms;
 mod network;
 mod packet;
 pub mod pgm;

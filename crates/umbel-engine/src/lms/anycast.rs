@@ -1,0 +1,235 @@
+//! End-points of the anycast service: servers that register with their router, clients whose
+//! queries reach the nearest server [LMS §III-G].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use umbel_wire::lms::Message;
+use umbel_wire::{Channel, Parsed};
+
+use super::drops::{DropReason, Drops};
+use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+
+/// Answers that a server owes at once.
+const MAX_OWED: usize = 1024;
+
+/// How an end-point of the service behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnycastConfig {
+    /// The service: a channel without a source.
+    pub service: Channel,
+    /// The router on the host's link.
+    pub router: SocketAddr,
+    /// What a server advertises; `None` for a client.
+    pub cost: Option<u32>,
+    /// Time between advertisements. Default 2 s.
+    pub advertise_every: Duration,
+}
+
+impl AnycastConfig {
+    /// A client.
+    pub fn client(service: Channel, router: SocketAddr) -> AnycastConfig {
+        AnycastConfig { service, router, cost: None, advertise_every: Duration::from_secs(2) }
+    }
+
+    /// A server of this cost.
+    pub fn server(service: Channel, router: SocketAddr, cost: u32) -> AnycastConfig {
+        AnycastConfig { cost: Some(cost), ..AnycastConfig::client(service, router) }
+    }
+}
+
+/// What the application asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnycastCommand {
+    /// Register as a server, if this is one.
+    Start,
+    /// No longer be a server.
+    Stop,
+    /// Ask the nearest server.
+    Ask {
+        /// Comes back with the answer.
+        nonce: u64,
+        /// The query.
+        query: Bytes,
+    },
+    /// Answer an [`AnycastEvent::Query`].
+    Answer {
+        /// Which query.
+        query: QueryId,
+        /// The answer.
+        answer: Bytes,
+    },
+}
+
+/// A query that waits for the server's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QueryId(u64);
+
+/// What the application is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnycastEvent {
+    /// Somebody asks this server.
+    Query {
+        /// Names it in the answer.
+        id: QueryId,
+        /// The query.
+        query: Bytes,
+    },
+    /// A server answers.
+    Answer {
+        /// As it was given with the query.
+        nonce: u64,
+        /// The server.
+        from: SocketAddr,
+        /// The answer.
+        answer: Bytes,
+    },
+}
+
+/// A server or client of the anycast service. Queries and answers may be lost: a client asks
+/// again.
+#[derive(Debug)]
+pub struct AnycastHost {
+    config: AnycastConfig,
+    is_server: bool,
+    advertise_at: Option<Instant>,
+    /// Who waits for an answer, and the number that came with the query.
+    owed: BTreeMap<QueryId, (SocketAddr, u64)>,
+    next_query: u64,
+    due: VecDeque<(SocketAddr, Vec<u8>)>,
+    events: VecDeque<AnycastEvent>,
+    drops: Drops,
+}
+
+impl AnycastHost {
+    /// An end-point that has not started.
+    pub fn new(config: AnycastConfig) -> AnycastHost {
+        AnycastHost {
+            config,
+            is_server: false,
+            advertise_at: None,
+            owed: BTreeMap::new(),
+            next_query: 0,
+            due: VecDeque::new(),
+            events: VecDeque::new(),
+            drops: Drops::default(),
+        }
+    }
+
+    /// What it discarded.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    fn send(&mut self, to: SocketAddr, message: &Message<'_>) {
+        let mut bytes = Vec::new();
+        message.emit(&mut bytes);
+        self.due.push_back((to, bytes));
+    }
+
+    fn advertise(&mut self, cost: Option<u32>) {
+        let AnycastConfig { service, router, .. } = self.config;
+        self.send(router, &Message::AnycastAdvertisement { service, cost, hops: 0 });
+    }
+
+    fn on_query(&mut self, requestor: SocketAddr, nonce: u64, query: &[u8]) {
+        if self.owed.len() >= MAX_OWED {
+            // The oldest is the least likely to be waited for.
+            self.owed.pop_first();
+            self.drops.count(DropReason::TooMany);
+        }
+        let id = QueryId(self.next_query);
+        self.next_query += 1;
+        self.owed.insert(id, (requestor, nonce));
+        self.events.push_back(AnycastEvent::Query { id, query: Bytes::copy_from_slice(query) });
+    }
+}
+
+impl Engine for AnycastHost {
+    type Command = AnycastCommand;
+    type CommandError = Infallible;
+    type Event = AnycastEvent;
+
+    fn handle_datagram(&mut self, _now: Instant, datagram: Datagram<'_>) {
+        let Address::Host(from) = datagram.by else {
+            return self.drops.count(DropReason::Unexpected);
+        };
+        let Ok(Parsed::Message { message, .. }) = Message::parse(datagram.payload) else {
+            return self.drops.count(DropReason::Malformed);
+        };
+        match message {
+            Message::AnycastRequest { service, requestor, nonce, payload, .. }
+                if service == self.config.service && self.is_server =>
+            {
+                self.on_query(requestor.unwrap_or(from), nonce, payload);
+            }
+            Message::AnycastReply { service, nonce, payload } if service == self.config.service => {
+                let answer = Bytes::copy_from_slice(payload);
+                self.events.push_back(AnycastEvent::Answer { nonce, from, answer });
+            }
+            _ => self.drops.count(DropReason::Unexpected),
+        }
+    }
+
+    fn handle_command(&mut self, now: Instant, command: AnycastCommand) -> Result<(), Infallible> {
+        let service = self.config.service;
+        match command {
+            AnycastCommand::Start => {
+                self.is_server = self.config.cost.is_some();
+                self.advertise_at = self.is_server.then_some(now);
+                self.handle_timeout(now);
+            }
+            AnycastCommand::Stop => {
+                if std::mem::take(&mut self.is_server) {
+                    self.advertise(None);
+                }
+                self.advertise_at = None;
+                self.owed.clear();
+            }
+            AnycastCommand::Ask { nonce, query } => {
+                let (requestor, hops, payload) = (None, 0, &query[..]);
+                let request = Message::AnycastRequest { service, requestor, nonce, hops, payload };
+                self.send(self.config.router, &request);
+            }
+            AnycastCommand::Answer { query, answer } => {
+                if let Some((requestor, nonce)) = self.owed.remove(&query) {
+                    let payload = &answer[..];
+                    self.send(requestor, &Message::AnycastReply { service, nonce, payload });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.advertise_at.is_some_and(|at| at <= now) {
+            self.advertise(self.config.cost);
+            self.advertise_at = Some(now + self.config.advertise_every);
+        }
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        None
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        let (to, bytes) = self.due.pop_front()?;
+        buf.push(&[], bytes.into());
+        Some(Transmit { to: Address::Host(to), hop_limit: None })
+    }
+
+    fn wants_data(&self) -> bool {
+        false
+    }
+
+    fn poll_event(&mut self) -> Option<AnycastEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.advertise_at
+    }
+}

@@ -1,0 +1,292 @@
+//! Every constant of LMS, as a default that experiments can sweep.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use umbel_wire::{Channel, Tsi};
+
+use crate::stream::WindowLimits;
+
+/// How often something may happen: at most `burst` times at once, and `per_s` times a second in
+/// the long run. Both are at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Times a second.
+    pub per_s: u32,
+    /// Times at once.
+    pub burst: u32,
+}
+
+/// Units that an end-point keeps to answer requests from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryLimits {
+    /// Most units. Default 4096.
+    pub units: usize,
+    /// Most bytes of payload. Default 8 MiB.
+    pub bytes: usize,
+}
+
+impl Default for HistoryLimits {
+    fn default() -> HistoryLimits {
+        HistoryLimits { units: 4096, bytes: 8 << 20 }
+    }
+}
+
+/// How an end-point answers requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplierConfig {
+    /// What is kept.
+    pub history: HistoryLimits,
+    /// A request that comes within this time after the reply to the same place is late, and is
+    /// ignored [LMS §III-A]; `None` is one round trip to the source. Default `None`.
+    pub ignore_period: Option<Duration>,
+    /// Replies that are remembered for that. Default 1024.
+    pub remembered_replies: usize,
+    /// Most repairs. Default 20,000 a second, 1,000 at once.
+    pub repairs: Allowance,
+    /// A request for a unit so many beyond the last one known makes no sense. Default 1024.
+    pub far_ahead: u64,
+}
+
+impl Default for ReplierConfig {
+    fn default() -> ReplierConfig {
+        ReplierConfig {
+            history: HistoryLimits::default(),
+            ignore_period: None,
+            remembered_replies: 1024,
+            repairs: Allowance { per_s: 20_000, burst: 1_000 },
+            far_ahead: 1024,
+        }
+    }
+}
+
+/// How a source behaves.
+#[derive(Clone, Debug)]
+pub struct SourceConfig {
+    /// The channel that it sends on; it has a source, which is this host.
+    pub channel: Channel,
+    /// The session of all its messages.
+    pub tsi: Tsi,
+    /// How requests are answered.
+    pub replier: ReplierConfig,
+    /// Most units that wait for the pacer. Default 4096.
+    pub queue: usize,
+    /// The first heartbeat follows the last unit after this long, each further one after twice the
+    /// time. Default 50 ms.
+    pub heartbeat_min: Duration,
+    /// The longest time between heartbeats. Default 1 s.
+    pub heartbeat_max: Duration,
+    /// Round trip to the far receivers, where the ignore period follows from it. Default 200 ms.
+    pub rtt: Duration,
+    /// Unstamped requests, which passed no router with LMS, are answered by unicast. When so many
+    /// for one unit came within the ignore period, the next answer is multicast to all. Default 3.
+    pub multicast_after: u32,
+    /// Most pings that are answered. Default 1,000 a second, 1,000 at once.
+    pub pongs: Allowance,
+}
+
+impl SourceConfig {
+    /// The defaults for a channel.
+    pub fn new(channel: Channel, tsi: Tsi) -> SourceConfig {
+        SourceConfig {
+            channel,
+            tsi,
+            replier: ReplierConfig::default(),
+            queue: 4096,
+            heartbeat_min: Duration::from_millis(50),
+            heartbeat_max: Duration::from_secs(1),
+            rtt: Duration::from_millis(200),
+            multicast_after: 3,
+            pongs: Allowance { per_s: 1_000, burst: 1_000 },
+        }
+    }
+}
+
+/// What a receiver advertises: the lower, the sooner it is made replier [LMS §II-D].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cost {
+    /// Always this; `None` never offers itself.
+    Fixed(Option<u32>),
+    /// Its round trip to the source in microseconds. Of the receivers below a router, the one
+    /// with the shortest is the nearest to the router too.
+    Latency,
+    /// The round trip to the source times `1 + weight · loss`, where `loss` is the share of data
+    /// units that did not come to this receiver in the first place.
+    LatencyAndLoss {
+        /// How much loss counts. 50 makes 2 % of loss as bad as twice the distance.
+        weight: f64,
+    },
+}
+
+/// From which unit on a receiver wants the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Horizon {
+    /// From the first one that anyone still has.
+    Everything,
+    /// So many before the first one that it hears of.
+    Back(u64),
+}
+
+/// How a receiver behaves.
+#[derive(Clone, Debug)]
+pub struct ReceiverConfig {
+    /// The channel; it has a source.
+    pub channel: Channel,
+    /// The session that it expects; `None` takes the first one that it hears. Default `None`.
+    pub tsi: Option<Tsi>,
+    /// Where it begins. Default everything.
+    pub horizon: Horizon,
+    /// What it holds of units that cannot be delivered yet.
+    pub window: WindowLimits,
+    /// How requests are answered.
+    pub replier: ReplierConfig,
+    /// What it advertises. Default the latency.
+    pub cost: Cost,
+    /// Time between advertisements. Default 2 s.
+    pub advertise_every: Duration,
+    /// Replies come by unicast, and the receiver answers those who asked it meanwhile itself
+    /// [LMS §II-I]. Default false.
+    pub two_step: bool,
+    /// Places that wait for the same missing unit and are remembered. Default 16.
+    pub remembered_requests: usize,
+    /// From the detection of a loss to the first request. Default 0 [LMS §I]; networks that
+    /// reorder want some.
+    pub request_delay: Duration,
+    /// A request is repeated after this many round trips to the source (and four times their
+    /// deviation); each further one after twice the time. Default 2: a replier may be further
+    /// away than the source, but not more than twice.
+    pub request_timeout_rtts: f64,
+    /// Limits of the time between two requests. Default 10 ms to 2 s.
+    pub request_timeout: (Duration, Duration),
+    /// Each time between requests is longer by a random share up to this. Default 0.25.
+    pub request_jitter: f64,
+    /// The times between requests stop doubling at so many times the first. Default 4.
+    pub request_backoff: u32,
+    /// After so many requests without an answer, every other one tells the turning point that the
+    /// replier failed [LMS §III-C]. Default 2.
+    pub failed_after: u8,
+    /// Most requests. Default 2,000 a second, 200 at once; what is beyond waits.
+    pub requests: Allowance,
+    /// Most units that one request asks for, 1 to 33. With 1, no request makes more than one
+    /// DMCAST. Default 1.
+    pub units_per_request: u8,
+    /// The round trip to the source as long as it was not measured. Default 200 ms.
+    pub initial_rtt: Duration,
+    /// Time between two measurements of the round trip. Default 10 s.
+    pub ping_every: Duration,
+    /// The election on a multi-access LAN; `None` where the receiver has a link of its own.
+    /// Default `None`.
+    pub lan: Option<LanConfig>,
+    /// Seed of the receiver's own random stream.
+    pub seed: u64,
+}
+
+impl ReceiverConfig {
+    /// The defaults for a channel.
+    pub fn new(channel: Channel) -> ReceiverConfig {
+        ReceiverConfig {
+            channel,
+            tsi: None,
+            horizon: Horizon::Everything,
+            window: WindowLimits::default(),
+            replier: ReplierConfig::default(),
+            cost: Cost::Latency,
+            advertise_every: Duration::from_secs(2),
+            two_step: false,
+            remembered_requests: 16,
+            request_delay: Duration::ZERO,
+            request_timeout_rtts: 2.0,
+            request_timeout: (Duration::from_millis(10), Duration::from_secs(2)),
+            request_jitter: 0.25,
+            request_backoff: 4,
+            failed_after: 2,
+            requests: Allowance { per_s: 2_000, burst: 200 },
+            units_per_request: 1,
+            initial_rtt: Duration::from_millis(200),
+            ping_every: Duration::from_secs(10),
+            lan: None,
+            seed: 0,
+        }
+    }
+}
+
+/// The election of a LAN's replier [LMS §III-D].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LanConfig {
+    /// A channel that reaches the hosts of this LAN and nobody else: a link-local group.
+    pub channel: Channel,
+    /// The receiver's own address there.
+    pub address: IpAddr,
+    /// Time between two messages of the replier; the others expect one in three times as long.
+    /// Default 500 ms.
+    pub every: Duration,
+}
+
+impl LanConfig {
+    /// The defaults for a channel.
+    pub fn new(channel: Channel, address: IpAddr) -> LanConfig {
+        LanConfig { channel, address, every: Duration::from_millis(500) }
+    }
+}
+
+/// How a router behaves.
+#[derive(Clone, Debug)]
+pub struct RouterConfig {
+    /// Its address, as it stands in turning points.
+    pub address: SocketAddr,
+    /// An offer of a replier lasts this long [LMS §III-C]. Default 7 s: three advertisements.
+    pub offer_lifetime: Duration,
+    /// Time between its own advertisements to the router above. Default 2 s.
+    pub advertise_every: Duration,
+    /// Least time between two of them. Default 10 ms.
+    pub advertise_gap: Duration,
+    /// A replier that answers is kept as long as no other is cheaper by this share. Default 0.1.
+    pub stickiness: f64,
+    /// Most links that share a replier; with more of them, sets are chained [LMS §III-E].
+    /// Default 32; at least 1.
+    pub set_size: usize,
+    /// A replier that is said to have failed is asked to advertise, and asked again after this
+    /// long. Default 100 ms.
+    pub solicit_timeout: Duration,
+    /// So often it is asked before it is given up. Default 3.
+    pub solicits: u32,
+    /// A replier that has answered is not asked again for this long. Default 1 s.
+    pub solicit_gap: Duration,
+    /// A turning point is good for DMCASTs for at least this long, and at most twice. Default
+    /// 30 s.
+    pub tag_lifetime: Duration,
+    /// Most requests and reports by one interface for one channel. Default 10,000 a second,
+    /// 2,000 at once.
+    pub requests: Allowance,
+    /// Most DMCASTs for one channel. Default 20,000 a second, 2,000 at once.
+    pub dmcasts: Allowance,
+    /// Most channels, and most services, that it keeps state for. Default 4096.
+    pub channels: usize,
+    /// What a hop adds to the cost of an anycast server. Default 1.
+    pub anycast_hop_cost: u32,
+    /// The secret by which it knows its own turning points; different after each start.
+    pub secret: [u8; 32],
+}
+
+impl RouterConfig {
+    /// The defaults for a router.
+    pub fn new(address: SocketAddr, secret: [u8; 32]) -> RouterConfig {
+        RouterConfig {
+            address,
+            offer_lifetime: Duration::from_secs(7),
+            advertise_every: Duration::from_secs(2),
+            advertise_gap: Duration::from_millis(10),
+            stickiness: 0.1,
+            set_size: 32,
+            solicit_timeout: Duration::from_millis(100),
+            solicits: 3,
+            solicit_gap: Duration::from_secs(1),
+            tag_lifetime: Duration::from_secs(30),
+            requests: Allowance { per_s: 10_000, burst: 2_000 },
+            dmcasts: Allowance { per_s: 20_000, burst: 2_000 },
+            channels: 4096,
+            anycast_hop_cost: 1,
+            secret,
+        }
+    }
+}

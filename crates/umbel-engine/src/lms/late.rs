@@ -1,0 +1,128 @@
+//! Requests that cross the reply [LMS §III-A].
+//!
+//! A request that comes after the reply may be late, or it may come since the reply was lost.
+//! Requestors number their requests, and the replier remembers its latest replies:
+//!
+//! - A request from a place that was answered within the *ignore period* is late, whatever its
+//!   number.
+//! - A first request for a unit that was itself repaired by multicast within the ignore period is
+//!   late: the same repair has passed by whoever asks. A further one is not.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use umbel_wire::lms::TurningPoint;
+
+use crate::Instant;
+
+/// Where a reply goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    /// The subtree below an interface of a router.
+    Subtree(SocketAddr, u32),
+    /// One requestor.
+    Host(SocketAddr),
+    /// All members, or as many as this one hears together with.
+    Everyone,
+}
+
+impl Place {
+    pub(super) fn of(turning_point: &TurningPoint) -> Place {
+        Place::Subtree(turning_point.router, turning_point.interface)
+    }
+}
+
+/// The latest replies.
+#[derive(Clone, Debug)]
+pub(super) struct LateRequests {
+    limit: usize,
+    replies: BTreeMap<(u64, Place), Instant>,
+    /// In the order of time, each as often as it was replied to.
+    order: VecDeque<(u64, Place, Instant)>,
+}
+
+impl LateRequests {
+    /// Remembers at most `limit` replies.
+    pub(super) fn new(limit: usize) -> LateRequests {
+        LateRequests { limit, replies: BTreeMap::new(), order: VecDeque::new() }
+    }
+
+    /// A reply for a unit went to, or came by, a place.
+    pub(super) fn on_reply(&mut self, now: Instant, sequence: u64, place: Place) {
+        self.replies.insert((sequence, place), now);
+        self.order.push_back((sequence, place, now));
+        while self.order.len() > self.limit {
+            let Some((sequence, place, at)) = self.order.pop_front() else { return };
+            if self.replies.get(&(sequence, place)) == Some(&at) {
+                self.replies.remove(&(sequence, place));
+            }
+        }
+    }
+
+    /// Whether a request has crossed a reply.
+    pub(super) fn is_late(
+        &self,
+        now: Instant,
+        sequence: u64,
+        place: Place,
+        number: u8,
+        ignore: Duration,
+    ) -> bool {
+        let is_recent =
+            |place| self.replies.get(&(sequence, place)).is_some_and(|&at| now - at < ignore);
+        is_recent(place) || number == 1 && is_recent(Place::Everyone)
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.replies.len().max(self.order.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IGNORE: Duration = Duration::from_millis(100);
+
+    fn ms(n: u64) -> Instant {
+        Instant::from_nanos(n * 1_000_000)
+    }
+
+    fn place(interface: u32) -> Place {
+        Place::Subtree("10.0.0.1:7702".parse().unwrap(), interface)
+    }
+
+    #[test]
+    fn what_was_answered_is_ignored_for_a_while() {
+        let mut late = LateRequests::new(10);
+        late.on_reply(ms(0), 7, place(1));
+        assert!(late.is_late(ms(99), 7, place(1), 1, IGNORE));
+        assert!(late.is_late(ms(99), 7, place(1), 2, IGNORE));
+        assert!(!late.is_late(ms(100), 7, place(1), 2, IGNORE));
+        assert!(!late.is_late(ms(1), 7, place(2), 1, IGNORE));
+        assert!(!late.is_late(ms(1), 8, place(1), 1, IGNORE));
+    }
+
+    #[test]
+    fn a_first_request_after_a_repair_that_all_heard_is_late_and_a_second_is_not() {
+        let mut late = LateRequests::new(10);
+        late.on_reply(ms(0), 7, Place::Everyone);
+        assert!(late.is_late(ms(50), 7, place(1), 1, IGNORE));
+        assert!(!late.is_late(ms(50), 7, place(1), 2, IGNORE));
+        assert!(!late.is_late(ms(150), 7, place(1), 1, IGNORE));
+    }
+
+    #[test]
+    fn only_the_latest_replies_are_remembered() {
+        let mut late = LateRequests::new(4);
+        for n in 0..100 {
+            late.on_reply(ms(n), n / 2, place(1));
+            assert!(late.len() <= 4);
+        }
+        assert!(late.is_late(ms(99), 49, place(1), 1, IGNORE));
+        assert!(late.is_late(ms(99), 48, place(1), 1, IGNORE));
+        assert!(!late.is_late(ms(99), 47, place(1), 1, IGNORE));
+    }
+}

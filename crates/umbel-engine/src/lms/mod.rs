@@ -1,0 +1,65 @@
+//! LMS: light-weight multicast services [LMS].
+//!
+//! Routers do what their place in the tree makes easy, and nothing that takes memory for a packet;
+//! hosts do all the rest:
+//!
+//! - [`router`]: selects a replier link for each source by the costs that receivers advertise
+//!   [LMS §II-C, §II-D], steers requests to it, stamps the turning point [LMS §II-F], and turns
+//!   DMCASTs into multicasts [LMS §II-G].
+//! - [`source`]: numbers data units, tells how far it has come, answers what no receiver could.
+//! - [`receiver`]: finds losses, asks, and answers others.
+//! - [`config`]: every constant.
+//!
+//! ```text
+//!   source ───────────── data, heartbeats ─────────────▶ receivers
+//!      ▲                                                   │ request
+//!      │ requests of the topmost repliers                  ▼
+//!      └──────────────── routers ◀────────────────── first router
+//!                           │ turned around, with the turning point
+//!                           ▼
+//!                        replier ── DMCAST ──▶ turning point ── repair ──▶ its subtree
+//! ```
+//!
+//! # The details of §III
+//!
+//! | | |
+//! |---|---|
+//! | late requests §III-A | `late.rs`: an ignore period, and request numbers |
+//! | shared trees §III-B | `router`: what reaches the core is stamped there and unicast to the source |
+//! | replier failure §III-C | flag in requests; the router asks the replier to advertise, and meanwhile sends flagged requests to a backup or upstream; offers expire |
+//! | multi-access LANs §III-D | `lan.rs`: an election by cost |
+//! | large fan-out §III-E | `router/offers.rs`: sets of links, their repliers in a chain |
+//! | proxy DMCAST §III-F | `receiver/requests.rs`: what is no longer kept is asked for upstream |
+//! | collect, anycast §III-G | `receiver/collect.rs`, `router/anycast.rs`, [`anycast`] |
+//! | two-step recovery §II-I | [`ReceiverConfig::two_step`](config::ReceiverConfig::two_step) |
+//!
+//! # Scope and limitations
+//!
+//! The paper says little on security. A turning point carries a tag that only its router can make,
+//! so that a DMCAST answers a request that this router has steered; but a receiver that offers a
+//! low cost becomes a replier, and what a replier sends is believed as far as LMS goes. Data units
+//! that must be trusted are authenticated above this layer.
+//!
+//! # Validation
+//!
+//! `tests/` drives single engines by scripts; `umbel-sim`'s `lms` runs them on simulated networks
+//! with losses, crashes, partitions and churn; `umbel-repro` compares with the paper's figures.
+
+pub mod anycast;
+mod bucket;
+pub mod config;
+pub mod drops;
+mod lan;
+mod late;
+pub mod receiver;
+mod replier;
+pub mod router;
+mod rtt;
+pub mod source;
+#[cfg(test)]
+mod tests;
+
+pub use config::{ReceiverConfig, RouterConfig, SourceConfig};
+pub use receiver::{Receiver, ReceiverCommand, ReceiverEvent};
+pub use router::Router;
+pub use source::{Source, SourceCommand, SourceEvent};

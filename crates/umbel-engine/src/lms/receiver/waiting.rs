@@ -1,0 +1,82 @@
+//! Subtrees that wait for what the receiver itself is waiting for [LMS §II-I].
+//!
+//! A replier that lacks a unit ignores requests for it: the repair that it asked for itself comes
+//! by its turning point, above all who asked. Where the repair comes by unicast, they are left out,
+//! and the receiver sends it on to each of them.
+
+use std::collections::BTreeMap;
+
+use umbel_wire::lms::TurningPoint;
+
+/// Units for which somebody may wait at once.
+const UNITS: usize = 256;
+
+/// Who waits for which unit.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    places_per_unit: usize,
+    places: BTreeMap<u64, Vec<(TurningPoint, u8)>>,
+}
+
+impl Waiting {
+    pub(super) fn new(places_per_unit: usize) -> Waiting {
+        Waiting { places_per_unit, places: BTreeMap::new() }
+    }
+
+    /// Remembers who asked for a unit, and the number of its latest request. Gives whether there
+    /// was room.
+    pub(super) fn remember(&mut self, sequence: u64, place: TurningPoint, number: u8) -> bool {
+        if !self.places.contains_key(&sequence) && self.places.len() >= UNITS {
+            return false;
+        }
+        let places = self.places.entry(sequence).or_default();
+        let is_same = |known: &TurningPoint| {
+            (known.router, known.interface) == (place.router, place.interface)
+        };
+        if let Some(known) = places.iter_mut().find(|(known, _)| is_same(known)) {
+            *known = (place, number);
+            return true;
+        }
+        if places.len() >= self.places_per_unit {
+            return false;
+        }
+        places.push((place, number));
+        true
+    }
+
+    /// Who waited for a unit; they are forgotten.
+    pub(super) fn take(&mut self, sequence: u64) -> Vec<(TurningPoint, u8)> {
+        self.places.remove(&sequence).unwrap_or_default()
+    }
+
+    /// Units before this are given up.
+    pub(super) fn give_up_before(&mut self, horizon: u64) {
+        self.places = self.places.split_off(&horizon);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(interface: u32) -> TurningPoint {
+        TurningPoint { router: "10.0.0.1:7702".parse().unwrap(), interface, tag: 0 }
+    }
+
+    #[test]
+    fn each_place_waits_once_and_memory_is_bounded() {
+        let mut waiting = Waiting::new(2);
+        assert!(waiting.remember(7, place(1), 1));
+        assert!(waiting.remember(7, place(1), 2));
+        assert!(waiting.remember(7, place(2), 1));
+        assert!(!waiting.remember(7, place(3), 1));
+        assert_eq!(waiting.take(7), [(place(1), 2), (place(2), 1)]);
+        assert_eq!(waiting.take(7), []);
+        for sequence in 0..1_000 {
+            waiting.remember(sequence, place(1), 1);
+        }
+        assert!(waiting.places.len() <= UNITS);
+        waiting.give_up_before(1_000);
+        assert!(waiting.places.is_empty());
+    }
+}

@@ -1,0 +1,145 @@
+//! What source and receivers share: units kept, and answers to requests.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use umbel_wire::lms::{Message, Request, TurningPoint};
+use umbel_wire::{Channel, Tsi};
+
+use super::bucket::Bucket;
+use super::config::ReplierConfig;
+use super::drops::DropReason;
+use super::late::{LateRequests, Place};
+use crate::stream::History;
+use crate::{Address, Instant};
+
+/// Keeps units and decides which requests are answered, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Replier {
+    config: ReplierConfig,
+    history: History<()>,
+    late: LateRequests,
+    repairs: Bucket,
+}
+
+/// A repair to be sent.
+#[derive(Clone, Debug)]
+pub(super) struct Repair {
+    pub(super) sequence: u64,
+    /// The number of the request.
+    pub(super) number: u8,
+    pub(super) to: RepairTo,
+    pub(super) payload: Bytes,
+}
+
+/// How a repair travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RepairTo {
+    /// By DMCAST [LMS §II-G].
+    Subtree(TurningPoint),
+    /// By unicast [LMS §II-I].
+    Host(SocketAddr),
+    /// On a channel: the source's, to all, or that of a LAN.
+    Channel(Channel),
+}
+
+impl RepairTo {
+    fn place(&self) -> Place {
+        match self {
+            RepairTo::Subtree(turning_point) => Place::of(turning_point),
+            RepairTo::Host(host) => Place::Host(*host),
+            RepairTo::Channel(_) => Place::Everyone,
+        }
+    }
+}
+
+impl Replier {
+    pub(super) fn new(config: ReplierConfig) -> Replier {
+        Replier {
+            config,
+            history: History::new(config.history.units, config.history.bytes),
+            late: LateRequests::new(config.remembered_replies),
+            repairs: Bucket::new(config.repairs),
+        }
+    }
+
+    /// Keeps a unit.
+    pub(super) fn keep(&mut self, sequence: u64, payload: Bytes) {
+        self.history.insert((), sequence, payload);
+    }
+
+    pub(super) fn keeps(&self, sequence: u64) -> bool {
+        self.history.get((), sequence).is_some()
+    }
+
+    /// The oldest unit that is kept.
+    pub(super) fn lowest(&self) -> Option<u64> {
+        self.history.lowest(())
+    }
+
+    /// A repair came by that everyone near has heard too.
+    pub(super) fn on_repair_heard(&mut self, now: Instant, sequence: u64) {
+        self.late.on_reply(now, sequence, Place::Everyone);
+    }
+
+    /// Whether a unit is so far ahead of the last one known that a request for it makes no sense.
+    pub(super) fn is_far_ahead(&self, sequence: u64, known: u64) -> bool {
+        sequence >= known.saturating_add(self.config.far_ahead)
+    }
+
+    /// How long requests that follow a reply are late.
+    pub(super) fn ignore_period(&self, rtt: Duration) -> Duration {
+        self.config.ignore_period.unwrap_or(rtt)
+    }
+
+    /// Answers a request for a unit that is kept.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        sequence: u64,
+        number: u8,
+        to: RepairTo,
+        rtt: Duration,
+    ) -> Result<Repair, DropReason> {
+        let payload = self.history.get((), sequence).ok_or(DropReason::Purged)?.clone();
+        let place = to.place();
+        if self.late.is_late(now, sequence, place, number, self.ignore_period(rtt)) {
+            return Err(DropReason::LateRequest);
+        }
+        if !self.repairs.take(now) {
+            return Err(DropReason::Flood);
+        }
+        self.late.on_reply(now, sequence, place);
+        Ok(Repair { sequence, number, to, payload })
+    }
+}
+
+/// Where the answer to a request goes, if it does not ask for anything else: to its turning
+/// point, or back to who asks.
+pub(super) fn reply_to(request: &Request, from: SocketAddr) -> RepairTo {
+    match request.turning_point {
+        Some(turning_point) if !request.unicast_reply => RepairTo::Subtree(turning_point),
+        _ => RepairTo::Host(request.requestor.unwrap_or(from)),
+    }
+}
+
+impl Repair {
+    /// The datagram, and where it goes.
+    pub(super) fn build(&self, channel: Channel, tsi: Tsi) -> (Address, Vec<u8>) {
+        let unicast = matches!(self.to, RepairTo::Host(_));
+        let Repair { sequence, number, ref payload, .. } = *self;
+        let repair = Message::Repair { tsi, sequence, number, unicast, payload };
+        let mut bytes = Vec::with_capacity(payload.len() + 128);
+        repair.emit(&mut bytes);
+        match self.to {
+            RepairTo::Host(host) => (Address::Host(host), bytes),
+            RepairTo::Channel(channel) => (Address::Channel(channel), bytes),
+            RepairTo::Subtree(turning_point) => {
+                let mut outer = Vec::with_capacity(bytes.len() + 128);
+                Message::Dmcast { channel, turning_point, repair: &bytes }.emit(&mut outer);
+                (Address::Host(turning_point.router), outer)
+            }
+        }
+    }
+}

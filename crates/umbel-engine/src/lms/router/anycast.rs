@@ -1,0 +1,165 @@
+//! Anycast: servers register as repliers of a service, and routers tell each other of the
+//! nearest on all links, not just upstream [LMS §III-G].
+//!
+//! A router keeps the best server by each of its interfaces, and tells the routers on an
+//! interface of the best by any other one. What is told anew is told at once; what is not renewed
+//! is forgotten. The cost grows by every router, and what was passed on too often is not taken, so
+//! that a server that is gone is forgotten even where routers form a ring.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use umbel_wire::Channel;
+use umbel_wire::lms::{Message, limits};
+
+use super::{Router, Verdict};
+use crate::Instant;
+use crate::lms::drops::DropReason;
+use crate::router::{InterfaceId, PassingDatagram, RouterDestination, Routes};
+
+/// All services that a router knows of.
+#[derive(Debug, Default)]
+pub(super) struct Services(BTreeMap<Channel, Service>);
+
+#[derive(Debug, Default)]
+struct Service {
+    /// The best server by each interface.
+    servers: BTreeMap<InterfaceId, Server>,
+    /// What was told last on each interface.
+    told: BTreeMap<InterfaceId, Told>,
+    tell_at: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Server {
+    neighbour: SocketAddr,
+    cost: u32,
+    hops: u8,
+    expires: Instant,
+}
+
+type Told = (u32, u8);
+
+impl Services {
+    /// Entries of all tables.
+    pub(super) fn len(&self) -> usize {
+        self.0.values().map(|service| 1 + service.servers.len() + service.told.len()).sum()
+    }
+}
+
+impl Service {
+    /// The best server by any interface but one.
+    fn best(&self, but: InterfaceId) -> Option<&Server> {
+        self.servers
+            .iter()
+            .filter(|(interface, _)| **interface != but)
+            .min_by_key(|(interface, server)| (server.cost, **interface))
+            .map(|(_, server)| server)
+    }
+}
+
+impl Router {
+    /// Hears of a server from a neighbour: the server itself or the next router.
+    pub(super) fn on_anycast_advertisement(
+        &mut self,
+        now: Instant,
+        routes: &mut dyn Routes,
+        datagram: &PassingDatagram<'_>,
+        (channel, cost, hops): (Channel, Option<u32>, u8),
+    ) -> Verdict {
+        let (interface, from) = (datagram.arrived_on, datagram.from);
+        let services = &mut self.services.0;
+        if !services.contains_key(&channel)
+            && (cost.is_none() || services.len() >= self.config.channels)
+        {
+            let reason = if cost.is_none() { DropReason::Unexpected } else { DropReason::TooMany };
+            return self.drop(reason);
+        }
+        let service = services.entry(channel).or_default();
+        if let Some(cost) = cost.filter(|_| hops < limits::HOPS) {
+            let expires = now + self.config.offer_lifetime;
+            let cost = cost.saturating_add(self.config.anycast_hop_cost);
+            let server = Server { neighbour: from, cost, hops, expires };
+            let known = service.servers.entry(interface).or_insert(server);
+            if known.neighbour == from || cost < known.cost {
+                *known = server;
+            }
+        } else if service.servers.get(&interface).is_some_and(|known| known.neighbour == from) {
+            service.servers.remove(&interface);
+        }
+        self.tell_service(now, routes, channel, false);
+        Verdict::Take
+    }
+
+    /// Tells the routers on all interfaces of the best server, where that is news or `all` are to
+    /// be told again.
+    fn tell_service(&mut self, now: Instant, routes: &mut dyn Routes, channel: Channel, all: bool) {
+        let Some(service) = self.services.0.get_mut(&channel) else { return };
+        let mut interfaces = Vec::new();
+        routes.interfaces(&mut interfaces);
+        let mut due = Vec::new();
+        for interface in interfaces {
+            let best = service.best(interface).map(|server| (server.cost, server.hops + 1));
+            let before = match best {
+                Some(best) => service.told.insert(interface, best),
+                None => service.told.remove(&interface),
+            };
+            if best != before || all && best.is_some() {
+                due.push((interface, best));
+            }
+        }
+        let at = now + self.config.advertise_every;
+        if service.tell_at.is_none() || all {
+            service.tell_at = Some(at);
+        }
+        let next = service.servers.values().map(|server| server.expires).fold(at, Instant::min);
+        if service.servers.is_empty() {
+            self.services.0.remove(&channel);
+        }
+        self.wake_by(next);
+        for (interface, best) in due {
+            let (cost, hops) = (best.map(|(cost, _)| cost), best.map_or(0, |(_, hops)| hops));
+            let message = Message::AnycastAdvertisement { service: channel, cost, hops };
+            let to = RouterDestination::Neighbours { interface, port: channel.port };
+            self.send(to, false, &message);
+        }
+    }
+
+    /// Sends a query on towards the nearest server.
+    pub(super) fn on_anycast_request(
+        &mut self,
+        now: Instant,
+        datagram: &PassingDatagram<'_>,
+        mut message: Message<'_>,
+    ) -> Verdict {
+        let Message::AnycastRequest { service, ref mut requestor, ref mut hops, .. } = message
+        else {
+            return Verdict::Take;
+        };
+        if *hops >= limits::HOPS {
+            return self.drop(DropReason::Hops);
+        }
+        *hops += 1;
+        requestor.get_or_insert(datagram.from);
+        let best = self.services.0.get(&service).and_then(|known| {
+            known.best(datagram.arrived_on).or_else(|| known.servers.values().next())
+        });
+        let Some(server) = best.filter(|server| server.expires > now).copied() else {
+            return self.drop(DropReason::NoReplier);
+        };
+        self.stats.anycasts += 1;
+        self.send(RouterDestination::Host(server.neighbour), false, &message);
+        Verdict::Take
+    }
+
+    /// Forgets servers that were not renewed, and renews what the neighbours know.
+    pub(super) fn tend_services(&mut self, now: Instant, routes: &mut dyn Routes) {
+        let channels: Vec<Channel> = self.services.0.keys().copied().collect();
+        for channel in channels {
+            let Some(service) = self.services.0.get_mut(&channel) else { continue };
+            service.servers.retain(|_, server| server.expires > now);
+            let is_due = service.tell_at.is_some_and(|at| at <= now);
+            self.tell_service(now, routes, channel, is_due);
+        }
+    }
+}

@@ -1,0 +1,609 @@
+//! What LMS adds to a router: it selects repliers, steers requests, and turns DMCASTs into
+//! multicasts on one interface [LMS §II].
+//!
+//! For each channel the router knows the interface towards the source, from multicast routing, and
+//! its replier link, from advertisements. Then a request goes its way by where it came from
+//! [LMS §II-F]:
+//!
+//! ```text
+//! from a non-replier link ── turning point stamped, if empty ──▶ to the replier
+//! from the replier link   ─────────────────────────────────────▶ upstream
+//! from upstream           ─────────────────────────────────────▶ to the replier
+//! ```
+//!
+//! The router keeps nothing about a request that passed. That it wrote a turning point itself it
+//! knows by a tag: a keyed hash of channel, interface and time, so that a DMCAST from a host that no
+//! request was steered to is refused.
+//!
+//! A neighbour is the next router with LMS, or a receiver if there is none between. It sends its
+//! advertisements and requests towards the source, and the first router with LMS takes them;
+//! requests from above are sent to the neighbour by unicast. Hence routers without LMS in between
+//! do no harm [LMS §I: incremental deployment is not treated in the paper].
+
+mod anycast;
+mod offers;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+use umbel_wire::lms::{Message, Request, TurningPoint, limits};
+use umbel_wire::{Channel, Parsed};
+
+use self::anycast::Services;
+use self::offers::{Offers, Replier, Step};
+use super::bucket::Bucket;
+use super::config::RouterConfig;
+use super::drops::{DropReason, Drops};
+use crate::router::{
+    InterfaceId, PassingDatagram, RouterDestination, RouterEngine, RouterTransmit, Routes,
+    Upstream, Verdict,
+};
+use crate::{Address, Instant};
+
+/// What a router did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouterStats {
+    /// Requests that turned around here.
+    pub turned: u64,
+    /// Requests sent upstream.
+    pub sent_up: u64,
+    /// Requests from above sent to the replier.
+    pub sent_down: u64,
+    /// Reports passed on.
+    pub reports: u64,
+    /// DMCASTs turned into multicasts.
+    pub dmcasts: u64,
+    /// Repliers given up since they did not answer.
+    pub repliers_failed: u64,
+    /// Anycast requests passed on.
+    pub anycasts: u64,
+}
+
+/// LMS in a router.
+#[derive(Debug)]
+pub struct Router {
+    config: RouterConfig,
+    groups: BTreeMap<Channel, Group>,
+    services: Services,
+    due: VecDeque<RouterTransmit>,
+    /// Not after the next thing to do.
+    wake_at: Option<Instant>,
+    drops: Drops,
+    stats: RouterStats,
+}
+
+/// What is kept of one channel.
+#[derive(Debug)]
+struct Group {
+    offers: Offers,
+    /// What the router above was told last.
+    advertised: Option<u32>,
+    advertised_at: Instant,
+    advertise_at: Option<Instant>,
+    check: Option<Check>,
+    /// The replier answered, and is not asked again before this.
+    checked_until: Instant,
+    dmcasts: Bucket,
+    requests: BTreeMap<InterfaceId, Bucket>,
+    /// Without offers it is forgotten then.
+    expires: Instant,
+}
+
+/// A replier that is said to have failed was asked to advertise [LMS §III-C].
+#[derive(Debug)]
+struct Check {
+    replier: Replier,
+    /// How often it was asked.
+    asked: u32,
+    /// When to ask again, or to give it up.
+    at: Instant,
+}
+
+/// Where a datagram came from, as seen from the router in the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Above,
+    Below,
+}
+
+impl Router {
+    /// A router that knows of no replier yet.
+    pub fn new(config: RouterConfig) -> Router {
+        Router {
+            config,
+            groups: BTreeMap::new(),
+            services: Services::default(),
+            due: VecDeque::new(),
+            wake_at: None,
+            drops: Drops::default(),
+            stats: RouterStats::default(),
+        }
+    }
+
+    /// What it did.
+    pub fn stats(&self) -> RouterStats {
+        self.stats
+    }
+
+    /// What it discarded.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// How many entries its tables have: channels, offers, interfaces, services. None of them
+    /// grows with losses.
+    pub fn state_len(&self) -> usize {
+        let of_group = |group: &Group| 1 + group.offers.len() + group.requests.len();
+        self.groups.values().map(of_group).sum::<usize>() + self.services.len()
+    }
+
+    /// The interface and the next hop to the replier of a channel, if there is one.
+    pub fn replier(&self, channel: &Channel) -> Option<(InterfaceId, SocketAddr)> {
+        let replier = self.groups.get(channel)?.offers.first()?;
+        Some((replier.interface, replier.neighbour))
+    }
+
+    fn drop(&mut self, reason: DropReason) -> Verdict {
+        self.drops.count(reason);
+        Verdict::Take
+    }
+
+    fn wake_by(&mut self, at: Instant) {
+        self.wake_at = Some(self.wake_at.map_or(at, |wake_at| wake_at.min(at)));
+    }
+
+    fn send(&mut self, to: RouterDestination, alert: bool, message: &Message<'_>) {
+        let mut payload = Vec::new();
+        message.emit(&mut payload);
+        self.due.push_back(RouterTransmit { to, alert, payload: payload.into() });
+    }
+
+    fn send_up(&mut self, channel: &Channel, message: &Message<'_>) {
+        if let Some(source) = channel.source {
+            let to = RouterDestination::Host(SocketAddr::new(source, channel.port));
+            self.send(to, true, message);
+        }
+    }
+
+    fn is_for_me(&self, datagram: &PassingDatagram<'_>) -> bool {
+        matches!(datagram.to, Address::Host(to) if to.ip() == self.config.address.ip())
+    }
+
+    /// The state of a channel, made if there is room.
+    fn group(&mut self, now: Instant, channel: &Channel) -> Option<&mut Group> {
+        let RouterConfig { channels, dmcasts, offer_lifetime, .. } = self.config;
+        if !self.groups.contains_key(channel) {
+            if self.groups.len() >= channels {
+                return None;
+            }
+            let expires = now + offer_lifetime;
+            self.groups.insert(
+                *channel,
+                Group {
+                    offers: Offers::default(),
+                    advertised: None,
+                    advertised_at: Instant::EPOCH,
+                    advertise_at: None,
+                    check: None,
+                    checked_until: Instant::EPOCH,
+                    dmcasts: Bucket::new(dmcasts),
+                    requests: BTreeMap::new(),
+                    expires,
+                },
+            );
+            self.wake_by(expires);
+        }
+        self.groups.get_mut(channel)
+    }
+
+    /// On which side of the router a datagram about a channel came in.
+    fn side(
+        routes: &mut dyn Routes,
+        channel: &Channel,
+        upstream: Upstream,
+        arrived_on: InterfaceId,
+    ) -> Option<Side> {
+        if upstream == Upstream::Interface(arrived_on) {
+            Some(Side::Above)
+        } else if routes.is_downstream(channel, arrived_on) {
+            Some(Side::Below)
+        } else {
+            None
+        }
+    }
+
+    fn on_request(
+        &mut self,
+        now: Instant,
+        routes: &mut dyn Routes,
+        datagram: &PassingDatagram<'_>,
+        mut request: Request,
+    ) -> Verdict {
+        let channel = request.channel;
+        let (arrived_on, from) = (datagram.arrived_on, datagram.from);
+        let (side, upstream) = match self.admit(now, routes, datagram, &channel, request.hops) {
+            Ok(admitted) => admitted,
+            Err(verdict) => return verdict,
+        };
+        request.hops += 1;
+        let Some(group) = self.groups.get(&channel) else { return Verdict::Take };
+        if side == Side::Above {
+            let Some(mut replier) = group.offers.first() else {
+                return self.drop(DropReason::NoReplier);
+            };
+            if request.replier_failed {
+                let backup = group.offers.backup(replier.neighbour.ip(), from.ip());
+                self.check_replier(now, &channel, replier);
+                replier = backup.unwrap_or(replier);
+            }
+            self.stats.sent_down += 1;
+            self.send_down(replier, &Message::Request(request));
+            return Verdict::Take;
+        }
+        request.requestor.get_or_insert(from);
+        let is_attached = channel.source.is_some_and(|source| routes.is_attached(source));
+        // The source of an attached host is the replier of all links [LMS §II-C].
+        let step = if is_attached { Step::Up } else { group.offers.step(arrived_on, from.ip()) };
+        match step {
+            Step::Up => {
+                // What reaches the core of a shared tree is unicast to the source [LMS §III-B].
+                if is_attached || upstream == Upstream::Root {
+                    self.stamp(now, &mut request, arrived_on);
+                }
+                self.stats.sent_up += 1;
+                self.send_up(&channel, &Message::Request(request));
+            }
+            Step::Turn(replier) => {
+                let backup = group.offers.backup(replier.neighbour.ip(), from.ip());
+                self.stamp(now, &mut request, arrived_on);
+                self.stats.turned += 1;
+                if !request.replier_failed {
+                    self.send_down(replier, &Message::Request(request));
+                    return Verdict::Take;
+                }
+                self.check_replier(now, &channel, replier);
+                match backup {
+                    Some(backup) => self.send_down(backup, &Message::Request(request)),
+                    None => self.send_up(&channel, &Message::Request(request)),
+                }
+            }
+        }
+        Verdict::Take
+    }
+
+    /// Checks whether a request or report may pass, and says where it came from. Requests from
+    /// above are addressed to this router; what is addressed to others is on its way to them.
+    fn admit(
+        &mut self,
+        now: Instant,
+        routes: &mut dyn Routes,
+        datagram: &PassingDatagram<'_>,
+        channel: &Channel,
+        hops: u8,
+    ) -> Result<(Side, Upstream), Verdict> {
+        let Some(upstream) = routes.upstream(channel) else {
+            return Err(if self.is_for_me(datagram) {
+                self.drop(DropReason::OffTree)
+            } else {
+                Verdict::Forward
+            });
+        };
+        let side = match Router::side(routes, channel, upstream, datagram.arrived_on) {
+            Some(Side::Above) if !self.is_for_me(datagram) => return Err(Verdict::Forward),
+            Some(side) => side,
+            None => return Err(self.drop(DropReason::OffTree)),
+        };
+        if hops >= limits::HOPS {
+            return Err(self.drop(DropReason::Hops));
+        }
+        let allowance = self.config.requests;
+        let Some(group) = self.group(now, channel) else {
+            return Err(self.drop(DropReason::TooMany));
+        };
+        let bucket =
+            group.requests.entry(datagram.arrived_on).or_insert_with(|| Bucket::new(allowance));
+        if !bucket.take(now) {
+            return Err(self.drop(DropReason::Flood));
+        }
+        Ok((side, upstream))
+    }
+
+    fn send_down(&mut self, replier: Replier, message: &Message<'_>) {
+        self.send(RouterDestination::Host(replier.neighbour), false, message);
+    }
+
+    /// Writes the turning point, unless there is one [LMS §III-F].
+    fn stamp(&mut self, now: Instant, request: &mut Request, arrived_on: InterfaceId) {
+        if request.turning_point.is_none() {
+            let tag = self.tag(&request.channel, arrived_on, self.epoch(now));
+            let router = self.config.address;
+            request.turning_point = Some(TurningPoint { router, interface: arrived_on.0, tag });
+        }
+    }
+
+    fn epoch(&self, now: Instant) -> u64 {
+        let lifetime = self.config.tag_lifetime.as_nanos().max(1);
+        (u128::from(now.as_nanos()) / lifetime) as u64
+    }
+
+    /// The tag of turning points on an interface.
+    fn tag(&self, channel: &Channel, interface: InterfaceId, epoch: u64) -> u64 {
+        let octets = |address: IpAddr| match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            IpAddr::V6(address) => address.octets(),
+        };
+        let mut input = [0; 46];
+        if let Some(source) = channel.source {
+            input[..16].copy_from_slice(&octets(source));
+        }
+        input[16..32].copy_from_slice(&octets(channel.group));
+        input[32..34].copy_from_slice(&channel.port.to_be_bytes());
+        input[34..38].copy_from_slice(&interface.0.to_be_bytes());
+        input[38..].copy_from_slice(&epoch.to_be_bytes());
+        let hash = blake3::keyed_hash(&self.config.secret, &input);
+        hash.as_bytes()[..8].iter().fold(0, |tag, byte| tag << 8 | u64::from(*byte))
+    }
+
+    fn on_dmcast(
+        &mut self,
+        now: Instant,
+        routes: &mut dyn Routes,
+        (channel, turning_point): (Channel, TurningPoint),
+        repair: &[u8],
+    ) -> Verdict {
+        let interface = InterfaceId(turning_point.interface);
+        let epoch = self.epoch(now);
+        let is_mine = turning_point.router.ip() == self.config.address.ip()
+            && [epoch, epoch.saturating_sub(1)]
+                .into_iter()
+                .any(|epoch| self.tag(&channel, interface, epoch) == turning_point.tag);
+        if !is_mine {
+            return self.drop(DropReason::ForgedTurningPoint);
+        }
+        if !routes.is_downstream(&channel, interface) {
+            return self.drop(DropReason::NoSuchInterface);
+        }
+        if !Message::is_repair(repair) {
+            return self.drop(DropReason::NotARepair);
+        }
+        let Some(group) = self.group(now, &channel) else {
+            return self.drop(DropReason::TooMany);
+        };
+        if !group.dmcasts.take(now) {
+            return self.drop(DropReason::Flood);
+        }
+        self.stats.dmcasts += 1;
+        let to = RouterDestination::Branch { channel, interface };
+        let payload = Bytes::copy_from_slice(repair);
+        self.due.push_back(RouterTransmit { to, alert: false, payload });
+        Verdict::Take
+    }
+
+    fn on_report(
+        &mut self,
+        now: Instant,
+        routes: &mut dyn Routes,
+        datagram: &PassingDatagram<'_>,
+        mut message: Message<'_>,
+    ) -> Verdict {
+        let Message::Report { channel, ref mut hops, .. } = message else { return Verdict::Take };
+        let (side, _) = match self.admit(now, routes, datagram, &channel, *hops) {
+            Ok(admitted) => admitted,
+            Err(verdict) => return verdict,
+        };
+        *hops += 1;
+        let Some(group) = self.groups.get(&channel) else { return Verdict::Take };
+        let step = match side {
+            Side::Above => match group.offers.first() {
+                Some(replier) => Step::Turn(replier),
+                None => return self.drop(DropReason::NoReplier),
+            },
+            Side::Below => group.offers.step(datagram.arrived_on, datagram.from.ip()),
+        };
+        self.stats.reports += 1;
+        match step {
+            Step::Up => self.send_up(&channel, &message),
+            Step::Turn(replier) => self.send_down(replier, &message),
+        }
+        Verdict::Take
+    }
+
+    fn on_advertisement(
+        &mut self,
+        now: Instant,
+        routes: &mut dyn Routes,
+        datagram: &PassingDatagram<'_>,
+        (channel, cost): (Channel, Option<u32>),
+    ) -> Verdict {
+        let (interface, from) = (datagram.arrived_on, datagram.from);
+        let Some(cost) = cost else {
+            if let Some(group) = self.groups.get_mut(&channel) {
+                group.offers.remove(interface, from.ip());
+                self.choose(now, &channel);
+                return Verdict::Take;
+            }
+            return Verdict::Forward;
+        };
+        let Some(upstream) = routes.upstream(&channel) else { return Verdict::Forward };
+        match Router::side(routes, &channel, upstream, interface) {
+            Some(Side::Below) => {}
+            Some(Side::Above) => return Verdict::Forward,
+            None => return self.drop(DropReason::OffTree),
+        }
+        let expires = now + self.config.offer_lifetime;
+        let (allowance, gap) = (self.config.requests, self.config.solicit_gap);
+        let Some(group) = self.group(now, &channel) else {
+            return self.drop(DropReason::TooMany);
+        };
+        let bucket = group.requests.entry(interface).or_insert_with(|| Bucket::new(allowance));
+        if !bucket.take(now) {
+            return self.drop(DropReason::Flood);
+        }
+        group.expires = expires;
+        group.offers.insert(interface, from, cost, expires);
+        let is_checked = |check: &mut Check| check.replier.neighbour.ip() == from.ip();
+        if group.check.take_if(is_checked).is_some() {
+            group.checked_until = now + gap;
+        }
+        self.wake_by(expires);
+        self.choose(now, &channel);
+        Verdict::Take
+    }
+
+    /// After a change of the offers: chooses the replier, and tells the router above if its cost
+    /// is another.
+    fn choose(&mut self, now: Instant, channel: &Channel) {
+        let RouterConfig { set_size, stickiness, advertise_gap, .. } = self.config;
+        let Some(group) = self.groups.get_mut(channel) else { return };
+        group.offers.choose(set_size, stickiness);
+        let cost = group.offers.first().map(|replier| replier.cost);
+        if cost != group.advertised {
+            let at = now.max(group.advertised_at + advertise_gap);
+            group.advertise_at = Some(group.advertise_at.map_or(at, |before| before.min(at)));
+            self.wake_by(at);
+        }
+    }
+
+    /// Tells the router above what this one offers.
+    fn advertise(&mut self, now: Instant, routes: &mut dyn Routes, channel: &Channel) {
+        let next = now + self.config.advertise_every;
+        let Some(group) = self.groups.get_mut(channel) else { return };
+        let before = group.advertised;
+        group.advertised = group.offers.first().map(|replier| replier.cost);
+        group.advertised_at = now;
+        group.advertise_at = group.advertised.is_some().then_some(next);
+        let cost = group.advertised;
+        self.wake_by(next);
+        let is_last = routes.upstream(channel) == Some(Upstream::Root)
+            || channel.source.is_some_and(|source| routes.is_attached(source));
+        if !is_last && (before.is_some() || cost.is_some()) {
+            self.send_up(channel, &Message::Advertisement { channel: *channel, cost });
+        }
+    }
+
+    /// Asks a replier that is said to have failed whether it is there.
+    fn check_replier(&mut self, now: Instant, channel: &Channel, replier: Replier) {
+        let at = now + self.config.solicit_timeout;
+        let Some(group) = self.groups.get_mut(channel) else { return };
+        if group.check.is_some() || now < group.checked_until {
+            return;
+        }
+        group.check = Some(Check { replier, asked: 1, at });
+        self.send_down(replier, &Message::Solicit { channel: *channel });
+        self.wake_by(at);
+    }
+
+    /// The time of a check is over.
+    fn on_no_answer(&mut self, now: Instant, channel: &Channel) {
+        let (timeout, solicits) = (self.config.solicit_timeout, self.config.solicits);
+        let Some(group) = self.groups.get_mut(channel) else { return };
+        let Some(check) = group.check.take_if(|check| check.at <= now) else { return };
+        let replier = check.replier;
+        if !group.offers.is_chosen(&replier) {
+            return;
+        }
+        if check.asked < solicits {
+            let at = now + timeout;
+            group.check = Some(Check { asked: check.asked + 1, at, ..check });
+            self.send_down(replier, &Message::Solicit { channel: *channel });
+            self.wake_by(at);
+        } else {
+            group.offers.remove(replier.interface, replier.neighbour.ip());
+            self.stats.repliers_failed += 1;
+            self.choose(now, channel);
+        }
+    }
+
+    fn on_solicit(&mut self, now: Instant, channel: &Channel) -> Verdict {
+        let gap = self.config.advertise_gap;
+        if let Some(group) = self.groups.get_mut(channel) {
+            // So that it is told even if nothing changed, and even if there is nothing.
+            group.advertised = group.advertised.or(Some(u32::MAX));
+            let at = now.max(group.advertised_at + gap);
+            group.advertise_at = Some(at);
+            self.wake_by(at);
+        }
+        Verdict::Take
+    }
+
+    /// Does what is due for one channel.
+    fn tend(&mut self, now: Instant, routes: &mut dyn Routes, channel: &Channel) {
+        let Some(group) = self.groups.get_mut(channel) else { return };
+        group.offers.expire(now, |interface| routes.is_downstream(channel, interface));
+        self.choose(now, channel);
+        self.on_no_answer(now, channel);
+        let Some(group) = self.groups.get(channel) else { return };
+        if group.advertise_at.is_some_and(|at| at <= now) {
+            self.advertise(now, routes, channel);
+        }
+        let Some(group) = self.groups.get(channel) else { return };
+        if group.offers.is_empty() && group.advertise_at.is_none() && group.expires <= now {
+            self.groups.remove(channel);
+            return;
+        }
+        let check = group.check.as_ref().map(|check| check.at);
+        let expires = (group.expires > now).then_some(group.expires);
+        let times = [group.offers.next_expiry(), group.advertise_at, check, expires];
+        for at in times.into_iter().flatten() {
+            self.wake_by(at);
+        }
+    }
+}
+
+impl RouterEngine for Router {
+    fn handle_datagram(
+        &mut self,
+        now: Instant,
+        routes: &mut dyn Routes,
+        datagram: PassingDatagram<'_>,
+    ) -> Verdict {
+        if !Message::is_for_routers(datagram.payload) {
+            return Verdict::Forward;
+        }
+        let message = match Message::parse(datagram.payload) {
+            Ok(Parsed::Message { message, .. }) => message,
+            Ok(Parsed::UnknownType(_)) | Err(_) => return self.drop(DropReason::Malformed),
+        };
+        match message {
+            Message::Request(request) => self.on_request(now, routes, &datagram, request),
+            Message::Report { .. } => self.on_report(now, routes, &datagram, message),
+            Message::Advertisement { channel, cost } => {
+                self.on_advertisement(now, routes, &datagram, (channel, cost))
+            }
+            Message::Dmcast { channel, turning_point, repair } if self.is_for_me(&datagram) => {
+                self.on_dmcast(now, routes, (channel, turning_point), repair)
+            }
+            Message::Solicit { channel } if self.is_for_me(&datagram) => {
+                self.on_solicit(now, &channel)
+            }
+            Message::AnycastAdvertisement { service, cost, hops } if self.is_for_me(&datagram) => {
+                self.on_anycast_advertisement(now, routes, &datagram, (service, cost, hops))
+            }
+            Message::AnycastRequest { .. } if self.is_for_me(&datagram) => {
+                self.on_anycast_request(now, &datagram, message)
+            }
+            _ => Verdict::Forward,
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, routes: &mut dyn Routes) {
+        if self.wake_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.wake_at = None;
+        let channels: Vec<Channel> = self.groups.keys().copied().collect();
+        for channel in &channels {
+            self.tend(now, routes, channel);
+        }
+        self.tend_services(now, routes);
+    }
+
+    fn poll_transmit(&mut self, _now: Instant) -> Option<RouterTransmit> {
+        self.due.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.wake_at
+    }
+}

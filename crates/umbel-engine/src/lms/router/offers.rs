@@ -1,0 +1,175 @@
+//! Who offers itself as replier below a router, and who is chosen.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::Instant;
+use crate::router::InterfaceId;
+
+/// Offers that are kept for one interface: the best, and one to fall back on.
+const PER_INTERFACE: usize = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Offer {
+    neighbour: SocketAddr,
+    cost: u32,
+    expires: Instant,
+}
+
+/// The next hop on the way to a replier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Replier {
+    pub(super) interface: InterfaceId,
+    /// A receiver, or the next router below.
+    pub(super) neighbour: SocketAddr,
+    pub(super) cost: u32,
+}
+
+/// Where a request from below goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It comes from the replier, or there is none.
+    Up,
+    /// It turns around here.
+    Turn(Replier),
+}
+
+/// The offers of one channel, and the repliers chosen among them.
+///
+/// The interfaces are cut into sets of at most `set_size`, each with a replier of its own
+/// [LMS §III-E]. The sets' repliers form a chain in order of cost: a request from the first goes
+/// upstream, a request from any other to the one before it. With one set, the usual case, this is
+/// the plain rule of [LMS §II-F].
+#[derive(Clone, Debug, Default)]
+pub(super) struct Offers {
+    by_interface: BTreeMap<InterfaceId, Vec<Offer>>,
+    chain: Vec<Replier>,
+    /// The set of each interface with an offer, by its place in the chain.
+    set_of: BTreeMap<InterfaceId, usize>,
+}
+
+impl Offers {
+    /// Takes an offer, or one that is renewed.
+    pub(super) fn insert(
+        &mut self,
+        interface: InterfaceId,
+        neighbour: SocketAddr,
+        cost: u32,
+        expires: Instant,
+    ) {
+        let offers = self.by_interface.entry(interface).or_default();
+        offers.retain(|offer| offer.neighbour.ip() != neighbour.ip());
+        offers.push(Offer { neighbour, cost, expires });
+        offers.sort_by_key(|offer| (offer.cost, offer.neighbour));
+        offers.truncate(PER_INTERFACE);
+    }
+
+    /// Takes an offer back.
+    pub(super) fn remove(&mut self, interface: InterfaceId, neighbour: IpAddr) {
+        if let Some(offers) = self.by_interface.get_mut(&interface) {
+            offers.retain(|offer| offer.neighbour.ip() != neighbour);
+            if offers.is_empty() {
+                self.by_interface.remove(&interface);
+            }
+        }
+    }
+
+    /// Forgets offers whose time is over, and those of interfaces that are no longer `wanted`.
+    pub(super) fn expire(&mut self, now: Instant, mut wanted: impl FnMut(InterfaceId) -> bool) {
+        self.by_interface.retain(|interface, offers| {
+            offers.retain(|offer| offer.expires > now);
+            !offers.is_empty() && wanted(*interface)
+        });
+    }
+
+    /// Chooses the repliers again. One that was chosen stays unless another of its set is cheaper
+    /// by the share `stickiness`.
+    pub(super) fn choose(&mut self, set_size: usize, stickiness: f64) {
+        let interfaces: Vec<InterfaceId> = self.by_interface.keys().copied().collect();
+        let mut sets: Vec<(Replier, &[InterfaceId])> = interfaces
+            .chunks(set_size.max(1))
+            .filter_map(|set| Some((self.best_of(set, stickiness)?, set)))
+            .collect();
+        sets.sort_by_key(|(replier, _)| (replier.cost, replier.interface));
+        self.set_of = sets
+            .iter()
+            .enumerate()
+            .flat_map(|(place, (_, set))| set.iter().map(move |&interface| (interface, place)))
+            .collect();
+        self.chain = sets.into_iter().map(|(replier, _)| replier).collect();
+    }
+
+    fn best_of(&self, set: &[InterfaceId], stickiness: f64) -> Option<Replier> {
+        let repliers = || {
+            set.iter().flat_map(|interface| {
+                self.by_interface[interface].iter().map(|offer| Replier {
+                    interface: *interface,
+                    neighbour: offer.neighbour,
+                    cost: offer.cost,
+                })
+            })
+        };
+        let best = repliers().min_by_key(|r| (r.cost, r.interface, r.neighbour))?;
+        let held = repliers().find(|r| self.chain.iter().any(|chosen| is_same(chosen, r)));
+        let limit = |cost: u32| f64::from(cost) * (1.0 - stickiness);
+        Some(held.filter(|held| f64::from(best.cost) >= limit(held.cost)).unwrap_or(best))
+    }
+
+    /// The replier for requests from above: the one that the router offers to others.
+    pub(super) fn first(&self) -> Option<Replier> {
+        self.chain.first().copied()
+    }
+
+    /// Where a request from below goes.
+    pub(super) fn step(&self, interface: InterfaceId, from: IpAddr) -> Step {
+        let is_from = |r: &Replier| r.interface == interface && r.neighbour.ip() == from;
+        if let Some(place) = self.chain.iter().position(is_from) {
+            return match place.checked_sub(1) {
+                None => Step::Up,
+                Some(before) => Step::Turn(self.chain[before]),
+            };
+        }
+        // Links on which nobody offers anything are spread over the sets.
+        let place = || interface.0 as usize % self.chain.len().max(1);
+        let place = self.set_of.get(&interface).copied().unwrap_or_else(place);
+        self.chain.get(place).map_or(Step::Up, |replier| Step::Turn(*replier))
+    }
+
+    /// Another one than these two.
+    pub(super) fn backup(&self, than: IpAddr, or: IpAddr) -> Option<Replier> {
+        self.by_interface
+            .iter()
+            .flat_map(|(&interface, offers)| {
+                offers.iter().map(move |&Offer { neighbour, cost, .. }| Replier {
+                    interface,
+                    neighbour,
+                    cost,
+                })
+            })
+            .filter(|r| r.neighbour.ip() != than && r.neighbour.ip() != or)
+            .min_by_key(|r| (r.cost, r.interface, r.neighbour))
+    }
+
+    /// Whether this one is still chosen.
+    pub(super) fn is_chosen(&self, replier: &Replier) -> bool {
+        self.chain.iter().any(|chosen| is_same(chosen, replier))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_interface.is_empty()
+    }
+
+    /// Offers kept.
+    pub(super) fn len(&self) -> usize {
+        self.by_interface.values().map(Vec::len).sum()
+    }
+
+    /// When the next offer expires.
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
+        self.by_interface.values().flatten().map(|offer| offer.expires).min()
+    }
+}
+
+fn is_same(a: &Replier, b: &Replier) -> bool {
+    a.interface == b.interface && a.neighbour.ip() == b.neighbour.ip()
+}

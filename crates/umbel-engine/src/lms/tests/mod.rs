@@ -1,0 +1,1 @@
+//! Engines driven by scripts.

@@ -1,0 +1,333 @@
+//! LMS's source and receivers as programs of hosts, and its routers as hooks: the engines of
+//! [`umbel_engine::lms`], unchanged.
+//!
+//! - [`Source::host`] sends units at given times. [`Receiver::host`] joins when it starts, checks
+//!   what it is given ([`Receiver::delivered`], [`Receiver::wrong`]) and writes down each loss that
+//!   was repaired ([`Receiver::recoveries`]: when it was found, when it came, after how many
+//!   requests).
+//! - The engine's own counters tell the rest ([`umbel_engine::lms::receiver::ReceiverStats`]:
+//!   requests, repairs, duplicates, which are the exposure); `simulation.app::<ReceiverHost>(node)`
+//!   gives the host, its `engine()` the engine, with the measured round trip to the source.
+//! - [`router`] is the hook of a router. Routers without one forward requests towards the source
+//!   as any packet.
+//! - [`kind`] tells originals ([`Kind::Data`]), repairs and DMCASTs ([`Kind::Repair`]), requests
+//!   ([`Kind::Nak`]) and all the rest ([`Kind::Control`]) apart, for traces and loss models.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use umbel_engine::lms::{ReceiverConfig, SourceConfig};
+//! use umbel_sim::lms::{Receiver, ReceiverHost, Source, router};
+//! use umbel_sim::{Instant, LinkSpec, Loss, Network, Simulation, channel};
+//! use umbel_wire::Tsi;
+//!
+//! let mut network = Network::new();
+//! let (source, receiver) = (network.host("source"), network.host("receiver"));
+//! let middle = network.router("router");
+//! let lossy = LinkSpec::default().delay(Duration::from_millis(5)).loss(Loss::Bernoulli(0.1));
+//! for host in [source, receiver] {
+//!     network.link(middle, host, lossy.clone(), lossy.clone())?;
+//! }
+//! let group = channel(Some(source), 1);
+//! let mut simulation = Simulation::new(network, 1);
+//! let sends = (1..=10).map(|n| Instant::EPOCH + Duration::from_secs(n));
+//! let host = Source::host(SourceConfig::new(group, Tsi(1)), sends, 1000);
+//! simulation.set_app(source, host, Instant::EPOCH)?;
+//! let host = Receiver::host(ReceiverConfig::new(group));
+//! simulation.set_app(receiver, host, Instant::EPOCH)?;
+//! simulation.set_router_hook(middle, router(middle, 1, |_| {}))?;
+//! simulation.run_until(Instant::EPOCH + Duration::from_secs(30));
+//! let receiver = simulation.app::<ReceiverHost>(receiver).unwrap().application();
+//! assert_eq!((receiver.delivered(), receiver.wrong()), (10, 0));
+//! # Ok::<(), umbel_sim::NetworkError>(())
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rand_core::Rng;
+use umbel_engine::lms::{
+    self, ReceiverCommand, ReceiverConfig, ReceiverEvent, RouterConfig, SourceCommand,
+    SourceConfig, SourceEvent,
+};
+use umbel_engine::units::Rate;
+use umbel_engine::{Address, Engine, Instant};
+use umbel_wire::lms::{Message, Summary};
+
+use crate::address::{PORT, address_of};
+use crate::network::NodeId;
+use crate::random::{Purpose, stream};
+use crate::{Application, EngineHost, HostConfig, Io, Kind, RouterHost};
+
+/// Data packets leave as soon as they are there; links may have rates of their own.
+const UNPACED: u64 = 1_000_000_000_000;
+
+/// A host that runs a source.
+pub type SourceHost = EngineHost<lms::Source, Source>;
+
+/// A host that runs a receiver.
+pub type ReceiverHost = EngineHost<lms::Receiver, Receiver>;
+
+/// A router's hook.
+pub type RouterHook = RouterHost<lms::Router>;
+
+/// Sends units at given times.
+#[derive(Clone, Debug)]
+pub struct Source {
+    sends: VecDeque<Instant>,
+    unit_len: usize,
+    sent: u64,
+    /// Questions that are to be asked.
+    questions: VecDeque<(Instant, u32, Duration)>,
+    collected: Vec<(u32, Summary)>,
+}
+
+/// A loss that was repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// The unit.
+    pub sequence: u64,
+    /// When it was found missing.
+    pub detected: Instant,
+    /// When it came.
+    pub recovered: Instant,
+    /// Requests sent for it.
+    pub requests: u8,
+}
+
+/// Checks what it gets, and comes and goes.
+#[derive(Clone, Debug, Default)]
+pub struct Receiver {
+    next: u64,
+    delivered: u64,
+    wrong: u64,
+    given_up: u64,
+    recoveries: Vec<Recovery>,
+    /// When it leaves and joins, by turns.
+    changes: VecDeque<Instant>,
+    is_away: bool,
+    stop_at: Option<Instant>,
+}
+
+fn config() -> HostConfig {
+    HostConfig { rate: Rate::from_bits_per_s(UNPACED), ..HostConfig::default() }
+}
+
+/// A router's hook at this node, with a secret drawn from `seed`; `change` sets what is not the
+/// default.
+pub fn router(node: NodeId, seed: u64, change: impl FnOnce(&mut RouterConfig)) -> RouterHook {
+    RouterHost::new(router_engine(node, seed, change), kind)
+}
+
+/// The engine of [`router`], as it is after a start.
+pub fn router_engine(
+    node: NodeId,
+    seed: u64,
+    change: impl FnOnce(&mut RouterConfig),
+) -> lms::Router {
+    let mut secret = [0; 32];
+    stream(seed, Purpose::Node, u64::from(node.0)).fill_bytes(&mut secret);
+    let mut config = RouterConfig::new((address_of(node), PORT).into(), secret);
+    change(&mut config);
+    lms::Router::new(config)
+}
+
+/// What a datagram of LMS is for.
+pub fn kind(payload: &[u8]) -> Kind {
+    match Message::parse(payload).ok().and_then(umbel_wire::Parsed::message) {
+        Some(Message::Data { .. }) => Kind::Data,
+        Some(Message::Repair { .. } | Message::Dmcast { .. }) => Kind::Repair,
+        Some(Message::Request(_)) => Kind::Nak,
+        _ => Kind::Control,
+    }
+}
+
+/// The content of a unit, by which a receiver knows whether it got the right one.
+pub fn content(sequence: u64, len: usize) -> Bytes {
+    sequence.to_be_bytes().into_iter().cycle().take(len).collect()
+}
+
+impl Source {
+    /// A host that sends a unit of `unit_len` bytes at each of these times, ascending. A unit
+    /// that the engine's queue has no room for is left out.
+    pub fn host(
+        engine: SourceConfig,
+        sends: impl IntoIterator<Item = Instant>,
+        unit_len: usize,
+    ) -> SourceHost {
+        let application = Source {
+            sends: sends.into_iter().collect(),
+            unit_len,
+            sent: 0,
+            questions: VecDeque::new(),
+            collected: Vec::new(),
+        };
+        EngineHost::new(lms::Source::new(engine), application, config())
+    }
+
+    /// Has it ask all members something at a time later than all asked before.
+    pub fn ask_at(&mut self, at: Instant, question: u32, spread: Duration) {
+        self.questions.push_back((at, question, spread));
+    }
+
+    /// Answers that came, by round.
+    pub fn collected(&self) -> &[(u32, Summary)] {
+        &self.collected
+    }
+
+    /// Units given to the engine.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    fn set_timer(&self, io: &mut Io<'_, '_>) {
+        let send = self.sends.front().copied();
+        let ask = self.questions.front().map(|(at, ..)| *at);
+        io.wake_at([send, ask].into_iter().flatten().min());
+    }
+}
+
+impl Application<lms::Source> for Source {
+    fn start(&mut self, _engine: &mut lms::Source, io: &mut Io<'_, '_>) {
+        self.set_timer(io);
+    }
+
+    fn event(&mut self, _engine: &mut lms::Source, _io: &mut Io<'_, '_>, event: SourceEvent) {
+        let SourceEvent::Collected { round, summary } = event;
+        self.collected.push((round, summary));
+    }
+
+    fn wake(&mut self, engine: &mut lms::Source, io: &mut Io<'_, '_>) {
+        while self.sends.pop_front_if(|at| *at <= io.now()).is_some() {
+            let unit = content(self.sent, self.unit_len);
+            if engine.handle_command(io.now(), SourceCommand::Send(unit)).is_ok() {
+                self.sent += 1;
+            }
+        }
+        while let Some((_, question, spread)) = self.questions.pop_front_if(|q| q.0 <= io.now()) {
+            // A question is always taken.
+            let _ = engine.handle_command(io.now(), SourceCommand::Collect { question, spread });
+        }
+        self.set_timer(io);
+    }
+
+    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
+        kind(payload)
+    }
+}
+
+impl Receiver {
+    /// A host that joins when it starts.
+    pub fn host(engine: ReceiverConfig) -> ReceiverHost {
+        EngineHost::new(lms::Receiver::new(engine), Receiver::default(), config())
+    }
+
+    /// Has it leave, join again, leave and so on at these times, ascending.
+    pub fn set_changes(&mut self, changes: impl IntoIterator<Item = Instant>) {
+        self.changes = changes.into_iter().collect();
+    }
+
+    /// Has it crash: it falls silent and tells nobody.
+    pub fn set_stop_at(&mut self, at: Instant) {
+        self.stop_at = Some(at);
+    }
+
+    /// Units delivered since it joined last.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// The next unit that it expects: all before it, from where it joined, were delivered or given
+    /// up.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Units that were delivered twice, out of order, after a gap that was not told, or with wrong
+    /// content.
+    pub fn wrong(&self) -> u64 {
+        self.wrong
+    }
+
+    /// Units that were given up since nobody had them any more.
+    pub fn given_up(&self) -> u64 {
+        self.given_up
+    }
+
+    /// Losses that were repaired, as they were.
+    pub fn recoveries(&self) -> &[Recovery] {
+        &self.recoveries
+    }
+
+    fn tell(engine: &mut lms::Receiver, io: &Io<'_, '_>, command: ReceiverCommand) {
+        match engine.handle_command(io.now(), command) {
+            Ok(()) => {}
+            Err(never) => match never {},
+        }
+    }
+
+    fn set_timer(&self, io: &mut Io<'_, '_>) {
+        let change = self.changes.front().copied();
+        io.wake_at([change, self.stop_at].into_iter().flatten().min());
+    }
+
+    fn on_unit(&mut self, sequence: u64, payload: &Bytes) {
+        let begins = self.delivered == 0 && self.given_up == 0;
+        let is_next = sequence == self.next || begins;
+        if !is_next || *payload != content(sequence, payload.len()) {
+            self.wrong += 1;
+        }
+        self.delivered += 1;
+        self.next = sequence + 1;
+    }
+}
+
+impl Application<lms::Receiver> for Receiver {
+    fn start(&mut self, engine: &mut lms::Receiver, io: &mut Io<'_, '_>) {
+        Receiver::tell(engine, io, ReceiverCommand::Join);
+        self.set_timer(io);
+    }
+
+    fn event(&mut self, engine: &mut lms::Receiver, io: &mut Io<'_, '_>, event: ReceiverEvent) {
+        match event {
+            ReceiverEvent::Unit { sequence, payload } => self.on_unit(sequence, &payload),
+            ReceiverEvent::GivenUp { before, units } => {
+                self.given_up += units;
+                self.next = self.next.max(before);
+            }
+            ReceiverEvent::Recovered { sequence, detected, requests } => {
+                let recovered = io.now();
+                self.recoveries.push(Recovery { sequence, detected, recovered, requests });
+            }
+            ReceiverEvent::Question { round, question } => {
+                let value = u64::from(question) + u64::from(io.node().0);
+                Receiver::tell(engine, io, ReceiverCommand::Answer { round, value });
+            }
+        }
+    }
+
+    fn wake(&mut self, engine: &mut lms::Receiver, io: &mut Io<'_, '_>) {
+        if self.stop_at.is_some_and(|at| at <= io.now()) {
+            return io.context().stop_node();
+        }
+        while self.changes.pop_front_if(|at| *at <= io.now()).is_some() {
+            self.is_away = !self.is_away;
+            let command = if self.is_away {
+                ReceiverCommand::Leave
+            } else {
+                (self.delivered, self.given_up, self.next) = (0, 0, 0);
+                ReceiverCommand::Join
+            };
+            Receiver::tell(engine, io, command);
+        }
+        self.set_timer(io);
+    }
+
+    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
+        kind(payload)
+    }
+}
