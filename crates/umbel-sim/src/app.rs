@@ -106,6 +106,12 @@ impl Context<'_> {
         self.fabric.stop(self.node);
     }
 
+    /// Takes the host off the network because it does not move on:
+    /// [`Simulation::run_until`](crate::Simulation::run_until) returns and names it.
+    pub fn give_up(&mut self) {
+        self.fabric.give_up(self.node);
+    }
+
     /// Whether [`stop_node`](Context::stop_node) was called.
     pub fn is_stopped(&self) -> bool {
         !self.fabric.nodes[self.node.0 as usize].running

@@ -21,6 +21,8 @@ pub struct Counters {
     pub no_route: u64,
     /// Packets whose hop limit ran out.
     pub hop_limit: u64,
+    /// Hosts that were stopped because they did not move on.
+    pub stuck: u64,
     /// Messages sent on sessions.
     pub messages: u64,
     /// Bytes of those messages.

@@ -150,13 +150,20 @@ pub struct EngineHost<E: Engine, A> {
     wake_at: Option<Instant>,
     /// The channel that was used last, and its number.
     channel: Option<(Channel, GroupId)>,
+    /// When it was woken last, and how often at that moment.
+    woken: (Instant, u32),
 }
+
+/// How often a host may be woken at one moment. An engine whose timeout stays due when it is handled
+/// would hold the time still.
+const WAKES_AT_ONCE: u32 = 10_000;
 
 impl<E: Engine, A: Application<E>> EngineHost<E, A> {
     /// A host of `engine` with its application side.
     pub fn new(engine: E, application: A, config: HostConfig) -> EngineHost<E, A> {
         let pacing = Pacing { rate: config.rate, next: Instant::EPOCH, remainder: 0 };
-        EngineHost { engine, application, config, pacing, wake_at: None, channel: None }
+        let woken = (Instant::EPOCH, 0);
+        EngineHost { engine, application, config, pacing, wake_at: None, channel: None, woken }
     }
 
     /// The engine.
@@ -329,6 +336,11 @@ impl<E: Engine + Send + 'static, A: Application<E>> App for EngineHost<E, A> {
 
     fn wake(&mut self, context: &mut Context<'_>) {
         let now = context.now();
+        let times = if self.woken.0 == now { self.woken.1 + 1 } else { 1 };
+        self.woken = (now, times);
+        if times > WAKES_AT_ONCE {
+            return context.give_up();
+        }
         if self.engine.poll_timeout().is_some_and(|at| at <= now) {
             self.engine.handle_timeout(now);
         }

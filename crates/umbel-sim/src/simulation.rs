@@ -32,7 +32,16 @@ pub enum Outcome {
     Idle,
     /// The time is reached.
     Reached,
+    /// The trace can no longer be written; [`Tracer::finish`] says why. The run stands still
+    /// until the tracer is taken away.
+    TraceFailed,
+    /// A host wanted to be woken at one moment again and again, as one does whose engine asks for
+    /// a timeout and does nothing when it comes. The host was stopped; the others can go on.
+    Stuck(NodeId),
 }
+
+/// Events between two looks at the tracer.
+const EVENTS_PER_LOOK: u64 = 256;
 
 /// A network with its programs at a moment of simulated time.
 pub struct Simulation {
@@ -166,13 +175,26 @@ impl Simulation {
     }
 
     /// Runs everything up to and including `end`. Then it is `end`, unless nothing is left to
-    /// happen: then it is the time of the last thing that happened.
+    /// happen or something went wrong: then it is the time of the last thing that happened.
     pub fn run_until(&mut self, end: Instant) -> Outcome {
+        if self.fabric.trace_failed() {
+            return Outcome::TraceFailed;
+        }
         while let Some(event) = self.fabric.next_event(end) {
             self.handle(event);
             if !self.fabric.stopped.is_empty() {
                 self.after_stop();
+                if let Some(node) = self.fabric.stuck.take() {
+                    return Outcome::Stuck(node);
+                }
             }
+            let looks = self.fabric.counters.events.is_multiple_of(EVENTS_PER_LOOK);
+            if looks && self.fabric.trace_failed() {
+                return Outcome::TraceFailed;
+            }
+        }
+        if self.fabric.trace_failed() {
+            return Outcome::TraceFailed;
         }
         if self.fabric.is_idle() {
             return Outcome::Idle;

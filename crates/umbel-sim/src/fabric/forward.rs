@@ -83,7 +83,7 @@ impl Fabric {
     /// Sends a packet on its way from a node.
     fn forward(&mut self, at: NodeId, id: ParcelId, parcel: &Parcel, left: u8) {
         match parcel.packet.destination {
-            Destination::Unicast(to) => match self.next_line(at, to) {
+            Destination::Unicast(to) => match self.next_line_of_route(at, to) {
                 Some(line) => self.cross(line, id, parcel, left),
                 None => self.drop_in(at, parcel, Hop::NoRoute),
             },

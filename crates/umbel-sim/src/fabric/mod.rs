@@ -82,6 +82,8 @@ pub(crate) struct Fabric {
     pub(crate) sessions: Sessions,
     /// Hosts that stopped in the event being handled.
     pub(crate) stopped: Vec<NodeId>,
+    /// The host that was stopped because it did not move on.
+    pub(crate) stuck: Option<NodeId>,
     /// Lent to one engine at a time, so that not every host has its own.
     pub(crate) scratch: TransmitBuf,
     seed: u64,
@@ -128,6 +130,7 @@ impl Fabric {
             timers: Timers::new(count),
             sessions: Sessions::new(seed),
             stopped: Vec::new(),
+            stuck: None,
             scratch: TransmitBuf::default(),
             seed,
             events,
@@ -154,6 +157,11 @@ impl Fabric {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.events.is_empty()
+    }
+
+    /// Whether there is a tracer that no longer writes.
+    pub(crate) fn trace_failed(&self) -> bool {
+        self.tracer.as_ref().is_some_and(|tracer| tracer.failed())
     }
 
     /// A node's own stream.
@@ -185,6 +193,15 @@ impl Fabric {
             self.timers.set(node, None);
             self.leave_all(node);
             self.stopped.push(node);
+        }
+    }
+
+    /// Takes a host off the network because it does not move on.
+    pub(crate) fn give_up(&mut self, node: NodeId) {
+        if self.nodes[node.0 as usize].running {
+            self.counters.stuck += 1;
+            self.stuck = Some(node);
+            self.stop(node);
         }
     }
 
@@ -232,10 +249,17 @@ impl Fabric {
         [line, line.back()].iter().all(|line| self.directions[line.0 as usize].line.is_up())
     }
 
-    /// The line that a packet for `to` takes at `at`.
+    /// The line that leads from `at` to `to`.
     fn next_line(&mut self, at: NodeId, to: NodeId) -> Option<LineId> {
         let Fabric { routing, directions, .. } = self;
         routing.next(at, to, |line| directions[line.0 as usize].line.is_up())
+    }
+
+    /// The same for a packet, which does not set out where there is no way.
+    fn next_line_of_route(&mut self, at: NodeId, to: NodeId) -> Option<LineId> {
+        let Fabric { routing, directions, .. } = self;
+        let is_up = |line: LineId| directions[line.0 as usize].line.is_up();
+        routing.reaches(at, to, is_up).then(|| routing.next(at, to, is_up)).flatten()
     }
 
     /// Cuts or mends a line; routes and trees follow at once.

@@ -96,6 +96,18 @@ impl Routing {
         self.core.next(self.forest.gate(at), self.forest.gate(to), is_up)
     }
 
+    /// Whether there is a way: it takes the core's tables to know, where the way leads through the
+    /// core. A link of a tree counts as one even while it is down, since there is no other.
+    pub(crate) fn reaches(
+        &mut self,
+        at: NodeId,
+        to: NodeId,
+        is_up: impl Fn(LineId) -> bool,
+    ) -> bool {
+        let (from, gate) = (self.forest.gate(at), self.forest.gate(to));
+        from == gate || self.core.next(from, gate, is_up).is_some()
+    }
+
     /// Takes note that a link went up or down. Gives whether routes may have changed.
     pub(crate) fn link_changed(&mut self, link: LinkId) -> bool {
         let in_core = self.forest.is_in_core(link);

@@ -26,7 +26,8 @@ pub struct Run {
     groups: Vec<String>,
     seed: u64,
     end: Instant,
-    idle: bool,
+    /// What the last step came to.
+    outcome: Outcome,
 }
 
 impl Scenario {
@@ -62,7 +63,7 @@ impl Scenario {
             groups: repository.clients.iter().map(|group| group.name.clone()).collect(),
             seed,
             end: Instant::EPOCH + self.duration,
-            idle: false,
+            outcome: Outcome::Reached,
         })
     }
 
@@ -104,14 +105,22 @@ impl Run {
     pub fn go_on(&mut self, time: Duration) -> bool {
         if !self.is_over() {
             let until = (self.simulation.now() + time).min(self.end);
-            self.idle = self.simulation.run_until(until) == Outcome::Idle;
+            self.outcome = self.simulation.run_until(until);
         }
         !self.is_over()
     }
 
-    /// Whether the end is reached, or nothing is left to happen.
+    /// Whether the end is reached, nothing is left to happen, or something went wrong.
     pub fn is_over(&self) -> bool {
-        self.idle || self.simulation.now() >= self.end
+        self.outcome != Outcome::Reached || self.simulation.now() >= self.end
+    }
+
+    /// The host whose engine did not move on, which ended the run.
+    pub fn stuck(&self) -> Option<&str> {
+        match self.outcome {
+            Outcome::Stuck(node) => Some(self.simulation.network().name(node)),
+            _ => None,
+        }
     }
 
     /// The simulation.

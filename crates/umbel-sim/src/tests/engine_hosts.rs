@@ -4,7 +4,7 @@ use umbel_engine::{Address, Datagram, Engine, Membership, SessionId, Transmit, T
 
 use super::*;
 use crate::engine_host::{Application, EngineHost, HostConfig, Io};
-use crate::{address_of, channel};
+use crate::{Outcome, address_of, channel};
 
 /// Sends `left` data packets to a channel, hears packets and sessions, and writes down in which
 /// order it is called.
@@ -16,6 +16,8 @@ struct Probe {
     memberships: VecDeque<Membership>,
     events: VecDeque<&'static str>,
     timeout: Option<Instant>,
+    /// Asks for its timeout again whenever it comes.
+    stubborn: bool,
     source: NodeId2,
 }
 
@@ -61,7 +63,7 @@ impl Engine for Probe {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.log.push((now, "timeout".into()));
-        self.timeout = None;
+        self.timeout = self.timeout.filter(|_| self.stubborn);
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
@@ -204,4 +206,21 @@ fn a_host_that_stops_in_an_event_is_left_alone() {
     // Nor does its timer go off.
     let host = simulation.app::<EngineHost<Probe, Plan>>(b).unwrap();
     assert_eq!(host.application().woken, []);
+}
+
+#[test]
+fn an_engine_that_never_moves_on_is_stopped_and_named() {
+    let (network, a, b) = pair();
+    let mut simulation = Simulation::new(network, 1);
+    let host = |stubborn| {
+        let engine = Probe { timeout: Some(ms(70)), stubborn, ..Probe::default() };
+        EngineHost::new(engine, plan(vec![]), HostConfig::default())
+    };
+    simulation.set_app(a, host(true), ms(0)).unwrap();
+    simulation.set_app(b, host(false), ms(75)).unwrap();
+    assert_eq!(simulation.run_until(ms(1_000)), Outcome::Stuck(a));
+    assert_eq!((simulation.now(), simulation.counters().stuck), (ms(70), 1));
+    // The other goes on.
+    assert_eq!(simulation.run_until(ms(1_000)), Outcome::Idle);
+    assert_eq!(log(&simulation, b), [(ms(75), "timeout".to_owned())]);
 }

@@ -115,3 +115,31 @@ fn a_source_below_the_cut_is_waited_for_too() {
     simulation.run_until(ms(1_000));
     assert_eq!(got(&simulation, leaf)[0], (ms(33), 31));
 }
+
+#[test]
+fn a_packet_without_a_way_does_not_set_out() {
+    let mut network = Network::new();
+    let hosts = ["a", "b", "c"].map(|name| network.host(name));
+    let routers = ["ra", "rb", "rc"].map(|name| network.router(name));
+    for (host, router) in hosts.into_iter().zip(routers) {
+        network.link(host, router, delay_ms(1), delay_ms(1)).unwrap();
+    }
+    // The third is another network.
+    network.link(routers[0], routers[1], delay_ms(1), delay_ms(1)).unwrap();
+    let [a, b, c] = hosts;
+    let script = [(ms(1), Do::Send(c, 1, 255)), (ms(2), Do::Send(b, 2, 255))];
+    let mut simulation = scripted(network, &[(a, &script)]);
+    simulation.run_until(ms(1_000));
+    assert_eq!(got(&simulation, b), [(ms(5), 2)]);
+    let counters = simulation.counters();
+    assert_eq!((counters.no_route, counters.hops), (1, 3));
+}
+
+#[test]
+fn a_packet_does_not_set_out_while_every_way_around_is_cut() {
+    let Ring { network, a, c } = ring(&[(ms(10), false)], &[(ms(10), false)]);
+    let mut simulation = scripted(network, &[(a, &[(ms(20), Do::Send(c, 1, 255))])]);
+    simulation.run_until(ms(1_000));
+    let counters = simulation.counters();
+    assert_eq!((counters.no_route, counters.hops), (1, 0));
+}

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::link::{Loss, Queue, RedConfig};
-use crate::simulation::SessionDelay;
+use crate::simulation::{Outcome, SessionDelay};
 use crate::trace::{MembershipRecord, MessageRecord, NoteRecord, PacketRecord, Tracer};
 
 /// Hashes everything that it is told.
@@ -148,4 +148,35 @@ fn one_more_receiver_changes_nobody_elses_losses() {
     let (few, more) = (run(3), run(4));
     assert_eq!(few, more[..3]);
     assert!(more.iter().all(|got| (180..240).contains(&got.len())));
+}
+
+/// Can write so many packets.
+struct Full(u32);
+
+impl Tracer for Full {
+    fn packet(&mut self, _record: &PacketRecord<'_>) {
+        self.0 = self.0.saturating_sub(1);
+    }
+
+    fn note(&mut self, _record: &NoteRecord<'_>) {}
+
+    fn failed(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+#[test]
+fn a_run_whose_trace_fails_stops_soon_and_goes_on_without_it() {
+    let mut network = Network::new();
+    let (a, b) = (network.host("a"), network.host("b"));
+    network.link(a, b, delay_ms(1), delay_ms(1)).unwrap();
+    let script: Vec<_> = (0..5_000).map(|n| (ms(n), Do::Send(b, n as u32, 255))).collect();
+    let mut simulation = scripted(network, &[(a, &script)]);
+    simulation.set_tracer(Box::new(Full(100)));
+    assert_eq!(simulation.run_until(ms(10_000)), Outcome::TraceFailed);
+    assert!(simulation.now() < ms(400), "{:?}", simulation.now());
+    assert_eq!(simulation.run_until(ms(10_000)), Outcome::TraceFailed);
+    simulation.take_tracer();
+    assert_eq!(simulation.run_until(ms(10_000)), Outcome::Idle);
+    assert_eq!(got(&simulation, b).len(), 5_000);
 }

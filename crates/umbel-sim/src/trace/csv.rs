@@ -12,7 +12,7 @@ use crate::network::Network;
 
 /// Writes one line for each thing that happens, below a line with the names of the columns.
 ///
-/// Columns and their meaning are those of [`columns`](super::columns). What does not apply is empty.
+/// Columns and their meaning are those of [`columns`]. What does not apply is empty.
 /// Numbers with a fraction are written so that they read back as the same number.
 #[derive(Debug)]
 pub struct CsvTracer {

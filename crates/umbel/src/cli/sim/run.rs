@@ -180,6 +180,14 @@ fn simulate(
     let tracer: Option<Box<dyn Any>> = run.finish_trace()?.map(|tracer| tracer as Box<dyn Any>);
     let all = tracer.and_then(|tracer| tracer.downcast::<FanOut>().ok());
     let summary = all.and_then(|all| Some(all.get::<SummaryTracer>()?.summary(end)));
+    if let Some(host) = run.stuck() {
+        let at = end.since(umbel_sim::Instant::EPOCH).as_secs_f64();
+        anyhow::bail!(
+            "the engine of `{host}` asks for the same timeout again and again at {at} s of \
+             simulated time: this is a mistake in Umbel; please report it with the scenario and \
+             --seed {seed}"
+        );
+    }
     Ok(Finished { report, summary, real_time: started.elapsed() })
 }
 
