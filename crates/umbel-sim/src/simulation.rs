@@ -247,6 +247,14 @@ impl Simulation {
         }
     }
 
+    /// The hook of a router, if it is an `H`.
+    pub fn router_hook_mut<H: RouterHook>(&mut self, node: NodeId) -> Option<&mut H> {
+        match self.programs.get_mut(node.0 as usize)? {
+            Program::Hook(hook) => (&mut **hook as &mut dyn Any).downcast_mut(),
+            _ => None,
+        }
+    }
+
     fn handle(&mut self, event: Event) {
         match event {
             Event::Arrival { parcel, line, left } => self.on_arrival(parcel, line, left),

@@ -1,6 +1,8 @@
 //! Every receiver gets every unit once and in order, whatever happens to the network.
 
 mod faults;
+mod services;
+mod steering;
 
 use umbel_wire::Tsi;
 
@@ -76,8 +78,10 @@ struct Run {
     units: u64,
 }
 
-/// Units that a run sends, one every 20 ms from 100 ms on.
+/// Units that a run sends from 100 ms on.
 const UNITS: u64 = 15;
+/// Time between two units.
+const EVERY_MS: u64 = 20;
 
 impl Run {
     /// Puts LMS on all nodes; `change` sees to what is different about a receiver, `has_lms` to
@@ -91,7 +95,7 @@ impl Run {
     ) -> Run {
         let mut simulation = Simulation::new(net.network.clone(), seed);
         let config = SourceConfig::new(channel(Some(net.source), GROUP), Tsi(1));
-        let host = Source::host(config, (0..units).map(|n| ms(100 + n * 20)), 50);
+        let host = Source::host(config, (0..units).map(|n| ms(100 + n * EVERY_MS)), 50);
         simulation.set_app(net.source, host, ms(0)).unwrap();
         for (number, &node) in net.routers.iter().enumerate() {
             if has_lms(number) {
@@ -115,6 +119,10 @@ impl Run {
 
     fn engine(&self, node: NodeId) -> &lms::Receiver {
         self.simulation.app::<ReceiverHost>(node).unwrap().engine()
+    }
+
+    fn router(&self, node: NodeId) -> &lms::Router {
+        self.simulation.router_hook::<RouterHook>(node).unwrap().engine()
     }
 
     fn source(&self) -> &lms::Source {
