@@ -6,6 +6,7 @@
 //! - [`repository`]: "Reliably Networking a Multicast Repository".
 
 pub mod estimate;
+pub mod lms;
 pub mod output;
 pub mod pool;
 pub mod repository;

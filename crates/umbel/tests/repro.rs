@@ -98,3 +98,20 @@ fn figures_times_and_choices_can_stand_in_a_file() {
     let page = std::fs::read_to_string(Path::new(out).join("report.html")).unwrap();
     assert!(page.contains("gather=1<") && page.contains("wait=yes<"), "{page}");
 }
+
+#[test]
+fn the_lms_paper_has_its_figures_with_panels() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let ran = run(["repro", "lms", "--figure=16,15", "--seeds=1", "--json", "--out", out]);
+    let rows: Vec<_> = ran.succeeded().json().into_iter().filter(|v| v["event"] == "row").collect();
+    assert_eq!(rows.len(), 6, "{ran:?}");
+    assert!(rows.iter().all(|row| row["measured"].is_f64()));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let points = read("fig15.csv");
+    assert!(points.contains("\nloss at the source: average,0,"), "{points}");
+    assert!(read("fig16.svg").contains("PGM repeated retransmissions"));
+    for option in ["--figure=10", "--delays=none", "--access=0"] {
+        run(["repro", "lms", "--out", out, option]).misused(&[option.split('=').next().unwrap()]);
+    }
+}

@@ -234,6 +234,11 @@ impl LanConfig {
 pub struct RouterConfig {
     /// Its address, as it stands in turning points.
     pub address: SocketAddr,
+    /// Whether the source, where it is an attached host, is the replier of all links: an
+    /// optimization [LMS §II-C]. Without it the topmost replier asks for all, and the source
+    /// answers to everyone
+    /// ([`SourceConfig::multicast_after`]). Default true.
+    pub source_as_replier: bool,
     /// An offer of a replier lasts this long [LMS §III-C]. Default 7 s: three advertisements.
     pub offer_lifetime: Duration,
     /// Time between its own advertisements to the router above. Default 2 s.
@@ -273,6 +278,7 @@ impl RouterConfig {
     pub fn new(address: SocketAddr, secret: [u8; 32]) -> RouterConfig {
         RouterConfig {
             address,
+            source_as_replier: true,
             offer_lifetime: Duration::from_secs(7),
             advertise_every: Duration::from_secs(2),
             advertise_gap: Duration::from_millis(10),

@@ -1,5 +1,7 @@
 //! `umbel repro`.
 
+mod lms;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +24,7 @@ use super::output::{Meter, Output};
   umbel repro repository --out out/                  everything; open out/report.html
   umbel repro repository --out out/ --figure 3,auto  one figure, and the policy auto
   umbel repro repository --out out/ --duration 24h --warm-up 0 --figure 8
+  umbel repro lms --out out/ --seeds 10              10 graphs with 10 placements, as the paper has
   umbel repro repository --out out/ --strict         exit 1 if a number is missed")]
 pub(super) struct ReproArgs {
     #[command(subcommand)]
@@ -32,6 +35,8 @@ pub(super) struct ReproArgs {
 enum Paper {
     /// "Reliably Networking a Multicast Repository": Figures 3 to 11
     Repository(RepositoryArgs),
+    /// "Light-Weight Multicast Services (LMS)": Figures 11 to 16, Table I
+    Lms(lms::LmsArgs),
 }
 
 /// What all papers take.
@@ -100,7 +105,13 @@ fn time(text: &str) -> Result<Duration, String> {
 ///
 /// If an option makes no sense or the report cannot be written.
 pub(super) fn run(args: ReproArgs, output: &Output) -> anyhow::Result<ExitCode> {
-    let Paper::Repository(args) = args.paper;
+    match args.paper {
+        Paper::Repository(args) => run_repository(&args, output),
+        Paper::Lms(args) => lms::run(&args, output),
+    }
+}
+
+fn run_repository(args: &RepositoryArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let common = &args.common;
     let mut choices = Choices::default();
     for text in &args.choices {
@@ -128,11 +139,20 @@ pub(super) fn run(args: ReproArgs, output: &Output) -> anyhow::Result<ExitCode> 
         choices,
         threads: common.threads.map_or(default.threads, usize::from),
     };
+    make(common, output, |progress| repository::run(&options, progress))
+}
+
+/// Runs a paper's experiments, and writes and shows what they came to.
+fn make(
+    common: &Common,
+    output: &Output,
+    experiments: impl FnOnce(&dyn Progress) -> Report,
+) -> anyhow::Result<ExitCode> {
     // The folder is tried before minutes are spent.
     umbel_repro::output::prepare(&common.out)?;
     let started = Instant::now();
     let bar = Bar { meter: Meter::work(output), total: AtomicU64::new(0), done: AtomicU64::new(0) };
-    let report = repository::run(&options, &bar);
+    let report = experiments(&bar);
     bar.meter.clear();
     report.write(&common.out)?;
     show(&report, common, started.elapsed(), output);

@@ -242,7 +242,8 @@ impl Router {
             return Verdict::Take;
         }
         request.requestor.get_or_insert(from);
-        let is_attached = channel.source.is_some_and(|source| routes.is_attached(source));
+        let is_attached = self.config.source_as_replier
+            && channel.source.is_some_and(|source| routes.is_attached(source));
         // The source of an attached host is the replier of all links [LMS §II-C].
         let step = if is_attached { Step::Up } else { group.offers.step(arrived_on, from.ip()) };
         match step {

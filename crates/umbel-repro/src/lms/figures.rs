@@ -1,0 +1,272 @@
+//! Figures 11 to 16.
+
+use std::collections::BTreeSet;
+
+use super::measures::{self, Place, Spread};
+use super::scenario::{Delays, GRAPHS, Graph, LinkClass, Setting};
+use super::schemes::Scheme;
+use super::trial::{Outcome, Trial};
+use crate::estimate::Estimate;
+use crate::output::{Figure, FigureId, Panel, Point, Series};
+use crate::pool::Outcomes;
+
+/// Heights of the binary trees [LMS §IV-B].
+pub(super) const HEIGHTS: std::ops::RangeInclusive<u32> = 3..=7;
+/// Receivers of sparse and dense groups [LMS §IV-E].
+pub(super) const RECEIVERS: [u32; 3] = [5, 20, 100];
+/// Receivers of the figures about SRM: the authors could run no more [LMS §IV-G].
+pub(super) const SRM_RECEIVERS: u32 = 20;
+
+/// Where packets are lost on the trees and the random graphs, and what that is called.
+const PLACES: [(Place, &str); 3] = [
+    (Place::Source, "loss at the source"),
+    (Place::Receivers, "loss at the receivers"),
+    (Place::Links, "loss at all links"),
+];
+
+/// The same on binary trees, whose leaves are the receivers.
+const TREE_PLACES: [(Place, &str); 3] = [PLACES[0], PLACES[1], (Place::Tree, "loss at all links")];
+
+/// The same on transit–stub graphs.
+const CLASSES: [(Place, &str); 4] = [
+    (Place::Links, "loss at all links"),
+    (Place::Class(LinkClass::TransitTransit), "loss at transit–transit links"),
+    (Place::Class(LinkClass::TransitStub), "loss at transit–stub links"),
+    (Place::Class(LinkClass::StubStub), "loss at stub–stub links"),
+];
+
+/// What the experiments have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Base {
+    pub(super) delays: Delays,
+    pub(super) access_percent: u32,
+}
+
+/// One of the metrics.
+type Measure = fn(&[Outcome], Place) -> Spread;
+
+/// What a curve takes: where it stands, and what was run there.
+type Column = (f64, Trial);
+
+impl Base {
+    fn trial(self, scheme: Scheme, graph: Graph, number: u32) -> Trial {
+        let Base { delays, access_percent } = self;
+        Trial { scheme, setting: Setting { graph, delays, number, access_percent } }
+    }
+
+    /// A scheme on the binary trees, by their heights.
+    fn trees(self, scheme: Scheme) -> Vec<Column> {
+        let tree = |height| self.trial(scheme, Graph::Binary { height }, 0);
+        HEIGHTS.map(|height| (f64::from(height), tree(height))).collect()
+    }
+
+    /// A scheme on the graphs of a kind, by their numbers.
+    pub(super) fn graphs(self, scheme: Scheme, graph: Graph) -> Vec<Column> {
+        (0..GRAPHS).map(|n| (f64::from(n), self.trial(scheme, graph, n))).collect()
+    }
+
+    /// What a figure has to run.
+    pub(super) fn trials(self, figure: u32) -> BTreeSet<Trial> {
+        let random = |receivers| Graph::Random { receivers };
+        let columns: Vec<Vec<Column>> = match figure {
+            11 => vec![self.trees(Scheme::Lms)],
+            12 => RECEIVERS.map(|n| self.graphs(Scheme::Lms, random(n))).into(),
+            13 => vec![self.graphs(Scheme::Lms, Graph::TransitStub { receivers: 100 })],
+            14 => vec![self.graphs(Scheme::Srm, random(SRM_RECEIVERS))],
+            15 => vec![self.graphs(Scheme::Pgm, random(100))],
+            16 => [Scheme::Pgm, Scheme::PgmWaiting]
+                .map(|scheme| self.graphs(scheme, random(100)))
+                .into(),
+            _ => Vec::new(),
+        };
+        columns.into_iter().flatten().map(|(_, trial)| trial).collect()
+    }
+
+    /// A figure.
+    pub(super) fn figure(self, figure: u32, outcomes: &Outcomes<Trial>) -> Option<Figure> {
+        let draw = Draw(outcomes);
+        match figure {
+            11 => Some(self.figure_11(&draw)),
+            12 => Some(self.figure_12(&draw)),
+            13 => Some(self.figure_13(&draw)),
+            14 => Some(self.figure_14(&draw)),
+            15 => Some(self.figure_15(&draw)),
+            16 => Some(self.figure_16(&draw)),
+            _ => None,
+        }
+    }
+
+    fn figure_11(self, draw: &Draw<'_>) -> Figure {
+        let columns = self.trees(Scheme::Lms);
+        let mut panels = draw.latencies(&columns, &TREE_PLACES);
+        panels.push(draw.exposures(&columns, &TREE_PLACES));
+        for panel in &mut panels {
+            "tree height".clone_into(&mut panel.x_label);
+        }
+        Figure {
+            id: FigureId::Paper(11),
+            title: "LMS with binary trees".to_owned(),
+            panels,
+            caption: "Binary trees are the same in every run, so that there are no confidence \
+                      intervals."
+                .to_owned(),
+        }
+    }
+
+    fn figure_12(self, draw: &Draw<'_>) -> Figure {
+        let graph = |receivers| self.graphs(Scheme::Lms, Graph::Random { receivers });
+        let dense = graph(100);
+        let mut panels = draw.latencies(&dense, &PLACES);
+        panels.push(draw.exposures(&dense, &PLACES));
+        let sparse = RECEIVERS.map(|receivers| {
+            let value = |runs: &[Outcome]| measures::latency(runs, Place::Links).average;
+            draw.curve(format!("{receivers} receivers"), &graph(receivers), value)
+        });
+        panels.push(Panel {
+            title: "sparse groups, loss at all links".to_owned(),
+            x_label: TOPOLOGY.to_owned(),
+            y_label: LATENCY.to_owned(),
+            y_limit: None,
+            series: sparse.into(),
+        });
+        Figure {
+            id: FigureId::Paper(12),
+            title: "LMS with random topologies".to_owned(),
+            panels,
+            caption: "G(100, 0.1); 100 receivers unless it is said otherwise. Minimum and maximum \
+                      are those of a placement of the receivers, on average."
+                .to_owned(),
+        }
+    }
+
+    fn figure_13(self, draw: &Draw<'_>) -> Figure {
+        let columns = self.graphs(Scheme::Lms, Graph::TransitStub { receivers: 100 });
+        let mut panels = draw.latencies(&columns, &CLASSES);
+        panels.push(draw.exposures(&columns, &CLASSES));
+        Figure {
+            id: FigureId::Paper(13),
+            title: "LMS with transit–stub topologies".to_owned(),
+            panels,
+            caption: "1 × 4 × (1 + 3 × 8) routers, 100 receivers at stub routers.".to_owned(),
+        }
+    }
+
+    fn figure_14(self, draw: &Draw<'_>) -> Figure {
+        let columns = self.graphs(Scheme::Srm, Graph::Random { receivers: SRM_RECEIVERS });
+        let mut panels = draw.latencies(&columns, &PLACES);
+        let counts: [(&str, Measure); 2] =
+            [("requests", measures::requests), ("repairs", measures::repairs)];
+        for (what, measure) in counts {
+            panels.push(Panel {
+                title: format!("{what} for each loss"),
+                x_label: TOPOLOGY.to_owned(),
+                y_label: format!("{what} for each loss"),
+                y_limit: None,
+                series: draw.places(&columns, &PLACES, measure),
+            });
+        }
+        Figure {
+            id: FigureId::Paper(14),
+            title: "SRM with random topologies".to_owned(),
+            panels,
+            caption: format!("The graphs of Figure 12 with {SRM_RECEIVERS} receivers."),
+        }
+    }
+
+    fn figure_15(self, draw: &Draw<'_>) -> Figure {
+        let columns = self.graphs(Scheme::Pgm, Graph::Random { receivers: 100 });
+        Figure {
+            id: FigureId::Paper(15),
+            title: "PGM with random topologies".to_owned(),
+            panels: draw.latencies(&columns, &PLACES),
+            caption: "The graphs and receivers of Figure 12; no wait at the source.".to_owned(),
+        }
+    }
+
+    fn figure_16(self, draw: &Draw<'_>) -> Figure {
+        let mut series = Vec::new();
+        for (scheme, name) in [(Scheme::Pgm, "no wait"), (Scheme::PgmWaiting, "wait of an RTT")] {
+            let columns = self.graphs(scheme, Graph::Random { receivers: 100 });
+            let repeated = |runs: &[Outcome]| measures::repeated(runs, Place::Source);
+            series.push(draw.curve(name.to_owned(), &columns, |runs| repeated(runs).average));
+        }
+        let panel = Panel {
+            title: String::new(),
+            x_label: TOPOLOGY.to_owned(),
+            y_label: "repeated retransmissions for each loss".to_owned(),
+            y_limit: None,
+            series,
+        };
+        Figure {
+            id: FigureId::Paper(16),
+            title: "PGM repeated retransmissions".to_owned(),
+            panels: vec![panel],
+            caption: "Loss at the source. The wait is the greatest round trip of the group."
+                .to_owned(),
+        }
+    }
+}
+
+const TOPOLOGY: &str = "topology number";
+const LATENCY: &str = "normalized recovery latency (RTT)";
+
+/// Makes curves of outcomes.
+struct Draw<'a>(&'a Outcomes<Trial>);
+
+impl Draw<'_> {
+    fn curve(
+        &self,
+        name: String,
+        columns: &[Column],
+        value: impl Fn(&[Outcome]) -> Estimate,
+    ) -> Series {
+        let points = columns.iter().map(|&(x, trial)| {
+            let Estimate { mean, ci95 } = value(self.0.get(&trial).map_or(&[], Vec::as_slice));
+            Point { x, y: mean, ci95 }
+        });
+        Series { name, points: points.collect() }
+    }
+
+    /// A panel for each place: average, minimum and maximum of the latency.
+    fn latencies(&self, columns: &[Column], places: &[(Place, &str)]) -> Vec<Panel> {
+        let panel = |&(place, title): &(Place, &str)| {
+            let spread = |runs: &[Outcome]| measures::latency(runs, place);
+            Panel {
+                title: title.to_owned(),
+                x_label: TOPOLOGY.to_owned(),
+                y_label: LATENCY.to_owned(),
+                y_limit: None,
+                series: vec![
+                    self.curve("average".to_owned(), columns, |runs| spread(runs).average),
+                    self.curve("minimum".to_owned(), columns, |runs| spread(runs).least),
+                    self.curve("maximum".to_owned(), columns, |runs| spread(runs).greatest),
+                ],
+            }
+        };
+        places.iter().map(panel).collect()
+    }
+
+    /// A panel with the exposure at each place.
+    fn exposures(&self, columns: &[Column], places: &[(Place, &str)]) -> Panel {
+        Panel {
+            title: "exposure".to_owned(),
+            x_label: TOPOLOGY.to_owned(),
+            y_label: "duplicates of a receiver for each loss".to_owned(),
+            y_limit: None,
+            series: self.places(columns, places, measures::exposure),
+        }
+    }
+
+    /// A curve for each place.
+    fn places(
+        &self,
+        columns: &[Column],
+        places: &[(Place, &str)],
+        measure: fn(&[Outcome], Place) -> Spread,
+    ) -> Vec<Series> {
+        let curve = |&(place, name): &(Place, &str)| {
+            self.curve(name.to_owned(), columns, |runs| measure(runs, place).average)
+        };
+        places.iter().map(curve).collect()
+    }
+}

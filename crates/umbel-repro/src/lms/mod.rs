@@ -1,0 +1,190 @@
+//! "Light-Weight Multicast Services (LMS)", Papadopoulos, Parulkar and Varghese: [LMS §n] in the
+//! code. `docs/papers/lms.md` says how it was read.
+//!
+//! - [`scenario`]: graphs, places of source and receivers, the links of the tree.
+//! - [`schemes`]: LMS, SRM and PGM, run by the engines themselves.
+//! - [`trial`]: one packet lost on each link of a tree; `observer.rs` measures how it was repaired
+//!   without knowing by which scheme.
+//! - `measures.rs`: the metrics of [LMS Fig. 10]; `figures.rs`: Figures 11 to 16; `verdicts.rs`: what
+//!   the text and Table I say of them; `notes.rs`: what was found.
+
+mod figures;
+mod measures;
+mod notes;
+mod observer;
+pub mod scenario;
+pub mod schemes;
+pub mod trial;
+mod verdicts;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use self::figures::Base;
+pub use self::observer::Recovery;
+use self::scenario::Delays;
+use self::trial::Trial;
+use crate::output::{Figure, Report};
+use crate::pool::{Progress, Runs, run_all, work};
+
+/// A part of the report that can be had alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// A figure of the paper, 11 to 16; Table I comes with 12, 14 and 15 together.
+    Figure(u32),
+    /// Each scheme with both kinds of delays, beside what other people's agents came to.
+    Delays,
+}
+
+/// Not a part of the report.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no part of the report: a figure from 11 to 16, or delays")]
+pub struct PartError(String);
+
+impl FromStr for Part {
+    type Err = PartError;
+
+    fn from_str(text: &str) -> Result<Part, PartError> {
+        if text == "delays" {
+            return Ok(Part::Delays);
+        }
+        let number = text.parse().ok().filter(|number| FIGURES.contains(number));
+        number.map(Part::Figure).ok_or_else(|| PartError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Figure(number) => number.fmt(f),
+            Part::Delays => f.write_str("delays"),
+        }
+    }
+}
+
+/// How much is run, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Placements of source and receivers on each graph; the paper has 10.
+    pub seeds: u32,
+    /// These parts only; without any, all of them.
+    pub parts: BTreeSet<Part>,
+    /// How long links take.
+    pub delays: Delays,
+    /// What the link of a host takes, in percent of a mean link between routers.
+    pub access_percent: u32,
+    /// Threads to run on.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    /// Five placements, all figures, delays as on a plane, short links of hosts, all cores.
+    fn default() -> Options {
+        Options {
+            seeds: 5,
+            parts: BTreeSet::new(),
+            delays: Delays::Plane,
+            access_percent: Delays::Plane.usual_access_percent(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+impl Options {
+    fn has(&self, part: Part) -> bool {
+        self.parts.is_empty() || self.parts.contains(&part)
+    }
+}
+
+/// The figures that can be asked for.
+pub const FIGURES: std::ops::RangeInclusive<u32> = 11..=16;
+
+/// Runs the experiments. The report is a function of the options but for the number of threads.
+pub fn run(options: &Options, progress: &dyn Progress) -> Report {
+    let base = Base { delays: options.delays, access_percent: options.access_percent };
+    let wanted: Vec<u32> = FIGURES.filter(|n| options.has(Part::Figure(*n))).collect();
+    let mut trials: BTreeSet<Trial> = wanted.iter().flat_map(|n| base.trials(*n)).collect();
+    let compared = if options.has(Part::Delays) { notes::compared() } else { Vec::new() };
+    trials.extend(compared.iter().flat_map(notes::Compared::trials));
+    let runs: Runs<Trial> = trials.into_iter().map(|trial| (trial, options.seeds)).collect();
+    progress.expect(work(&runs));
+    let outcomes = run_all(&runs, options.threads, progress);
+    let figures: Vec<Figure> = wanted.iter().filter_map(|n| base.figure(*n, &outcomes)).collect();
+    let mut rows = verdicts::rows(&figures);
+    rows.extend(notes::rows(&compared, &outcomes));
+    Report {
+        paper: "lms",
+        title: "Light-Weight Multicast Services (Papadopoulos, Parulkar and Varghese)".to_owned(),
+        intro: intro(options, runs.len()),
+        figures,
+        rows,
+        sections: Vec::new(),
+        notes: notes::notes(&compared, &outcomes),
+        settings: settings(options),
+    }
+}
+
+fn intro(options: &Options, trials: usize) -> String {
+    format!(
+        "{trials} pairs of a scheme and a graph, each with {} placements of source and receivers, on \
+         Umbel's own engines in simulated networks. In each run one original packet is lost on \
+         each link of the tree, one after the other; the schemes meet the same losses in the same \
+         places. Curves show means over the placements with 95 % confidence intervals.",
+        options.seeds
+    )
+}
+
+/// The options that make the same report again.
+fn settings(options: &Options) -> Vec<(String, String)> {
+    let mut settings = vec![
+        ("--seeds".to_owned(), options.seeds.to_string()),
+        ("--delays".to_owned(), options.delays.name().to_owned()),
+        ("--access".to_owned(), options.access_percent.to_string()),
+    ];
+    let parts: Vec<String> = options.parts.iter().map(Part::to_string).collect();
+    if !parts.is_empty() {
+        settings.push(("--figure".to_owned(), parts.join(",")));
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::FigureId;
+    use crate::pool::Outcomes;
+
+    fn one(figure: u32, threads: usize) -> Options {
+        let parts = [Part::Figure(figure)].into();
+        Options { seeds: 1, parts, threads, ..Options::default() }
+    }
+
+    #[test]
+    fn a_figure_comes_out_whole_and_the_same_on_any_number_of_threads() {
+        let report = run(&one(16, 1), &());
+        assert_eq!(report.figures.len(), 1);
+        let figure = &report.figures[0];
+        assert_eq!(figure.id, FigureId::Paper(16));
+        let series = &figure.panels[0].series;
+        assert_eq!(series.len(), 2);
+        for series in series {
+            assert_eq!(series.points.len(), 10);
+            assert!(series.points.iter().all(|point| point.y >= 0.0), "{series:?}");
+        }
+        let again = run(&one(16, 3), &());
+        assert_eq!(again.figures, report.figures);
+        assert_eq!(again.rows, report.rows);
+    }
+
+    #[test]
+    fn every_figure_has_its_panels_and_its_rows() {
+        for (figure, panels) in [(11, 4), (12, 5), (13, 5), (14, 5), (15, 3), (16, 1)] {
+            let base = Base { delays: Delays::Plane, access_percent: 10 };
+            assert!(!base.trials(figure).is_empty());
+            let figure = base.figure(figure, &Outcomes::<Trial>::new()).unwrap();
+            assert_eq!(figure.panels.len(), panels, "{}", figure.title);
+            assert!(!verdicts::rows(&[figure]).is_empty());
+        }
+    }
+}

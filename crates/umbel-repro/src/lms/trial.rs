@@ -1,0 +1,126 @@
+//! One packet lost on each link of a tree, one after the other, and repaired by one of the
+//! schemes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use umbel_sim::{FlowId, Instant, Kind, Kinds, LinkSpec, Loss, NodeId, ScriptedLoss, Simulation};
+
+use super::observer::{Observer, Recovery, Timetable};
+use super::scenario::{Graph, Scenario, Setting};
+use super::schemes::{self, Scheme};
+use crate::pool::Experiment;
+
+/// A scheme on a graph. Its runs place the receivers differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Trial {
+    /// Who repairs.
+    pub scheme: Scheme,
+    /// What is between source and receivers.
+    pub setting: Setting,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// How many receivers there were.
+    pub receivers: usize,
+    /// How each loss was repaired.
+    pub recoveries: Vec<Recovery>,
+}
+
+/// Time for distances, trees and paths to become known.
+const WARM_UP: Duration = Duration::from_secs(30);
+
+impl Experiment for Trial {
+    type Outcome = Outcome;
+
+    fn run(&self, seed: u64) -> Outcome {
+        let scenario = self.setting.place(seed);
+        let timetable = Timetable {
+            start: Instant::EPOCH + WARM_UP,
+            spacing: self.scheme.quiet(scenario.greatest_rtt()),
+            losses: scenario.tree.len(),
+        };
+        let mut simulation = Simulation::new(lossy(&scenario), seed);
+        schemes::install(self.scheme, &mut simulation, &scenario, timetable.sends(), seed);
+        simulation.set_tracer(Box::new(Observer::new(&scenario, timetable)));
+        simulation.run_until(timetable.end());
+        let observer = simulation.take_tracer().expect("it was set");
+        Outcome { receivers: scenario.receivers.len(), recoveries: Observer::finish(observer) }
+    }
+
+    fn work(&self) -> u64 {
+        let receivers = match self.setting.graph {
+            Graph::Binary { height } => 1 << height,
+            Graph::Random { receivers } | Graph::TransitStub { receivers } => u64::from(receivers),
+        };
+        receivers * (receivers + 50) * self.scheme.work()
+    }
+}
+
+/// The network, in which each link of the tree loses one original packet.
+fn lossy(scenario: &Scenario) -> umbel_sim::Network {
+    let losses: BTreeMap<(u32, NodeId), u64> = scenario
+        .tree
+        .iter()
+        .enumerate()
+        .map(|(loss, link)| ((link.link.0, link.from), Timetable::nth(loss)))
+        .collect();
+    scenario.network(|link, from, spec| match losses.get(&(link.0, from)) {
+        Some(&nth) => LinkSpec {
+            loss: Loss::Script(vec![ScriptedLoss { flow: FlowId(0), nth }]),
+            loss_of: Kinds::NONE.with(Kind::Data),
+            ..spec
+        },
+        None => spec,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lms::scenario::{Delays, LinkClass};
+
+    fn trial(scheme: Scheme, graph: Graph) -> Trial {
+        let setting = Setting { graph, delays: Delays::Plane, number: 1, access_percent: 10 };
+        Trial { scheme, setting }
+    }
+
+    #[test]
+    fn each_loss_hits_those_below_it_and_is_repaired() {
+        for scheme in Scheme::ALL {
+            let outcome = trial(scheme, Graph::Random { receivers: 8 }).run(3);
+            assert_eq!(outcome.receivers, 8);
+            for recovery in &outcome.recoveries {
+                assert!((1..=8).contains(&recovery.missed), "{scheme:?}: {recovery:?}");
+                assert_eq!(recovery.unrepaired, 0, "{scheme:?}: {recovery:?}");
+                match recovery.class {
+                    LinkClass::Source => assert_eq!(recovery.missed, 8),
+                    LinkClass::Receiver => assert_eq!(recovery.missed, 1),
+                    _ => {}
+                }
+                assert!(recovery.requests > 0 && recovery.repairs > 0);
+                assert!(recovery.latency[1] <= recovery.latency[2]);
+            }
+        }
+    }
+
+    #[test]
+    fn on_a_binary_tree_pgm_takes_a_round_trip_to_the_source() {
+        let outcome = trial(Scheme::Pgm, Graph::Binary { height: 3 }).run(1);
+        assert_eq!(outcome.recoveries.len(), 15);
+        for recovery in &outcome.recoveries {
+            let mean = recovery.latency[0] / f64::from(recovery.missed);
+            assert!((mean - 1.0).abs() < 1e-6, "{recovery:?}");
+            assert_eq!((recovery.by_source, recovery.duplicates), (1, 0));
+        }
+    }
+
+    #[test]
+    fn a_run_is_a_function_of_trial_and_seed() {
+        let trial = trial(Scheme::Pgm, Graph::TransitStub { receivers: 5 });
+        assert_eq!(trial.run(1), trial.run(1));
+        assert_ne!(trial.run(1), trial.run(2));
+    }
+}

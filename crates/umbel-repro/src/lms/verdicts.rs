@@ -1,0 +1,354 @@
+//! What the paper's text says, and whether it was met.
+//!
+//! The paper gives curves without numbers and a text that rounds them: "about" stands for 20 % here
+//! if nothing else is said.
+
+use crate::output::{Figure, FigureId, Row, Series};
+
+/// The rows of the table about these figures.
+pub(super) fn rows(figures: &[Figure]) -> Vec<Row> {
+    let mut rows: Vec<Row> = figures.iter().flat_map(|figure| Judge(figure).rows()).collect();
+    rows.extend(table_1(figures));
+    rows
+}
+
+/// Smaller than, as a tolerance of a quotient.
+const LESS: (f64, f64) = (0.0, 0.999_9);
+/// Greater than.
+const MORE: (f64, f64) = (1.000_1, f64::INFINITY);
+/// At most this.
+const fn up_to(high: f64) -> (f64, f64) {
+    (0.0, high)
+}
+
+/// From the share `tolerance` below `value` to the same above.
+fn around(value: f64, tolerance: f64) -> (f64, f64) {
+    (value * (1.0 - tolerance), value * (1.0 + tolerance))
+}
+
+/// The same around a range.
+fn around_range((low, high): (f64, f64), tolerance: f64) -> (f64, f64) {
+    (low * (1.0 - tolerance), high * (1.0 + tolerance))
+}
+
+/// "About".
+const ABOUT: f64 = 0.2;
+
+/// A row about a plain number.
+pub(super) fn row(
+    figure: &str,
+    what: impl Into<String>,
+    reported: &str,
+    measured: f64,
+    (low, high): (f64, f64),
+) -> Row {
+    Row {
+        figure: figure.to_string(),
+        what: what.into(),
+        reported: reported.to_owned(),
+        measured,
+        unit: "",
+        low,
+        high,
+    }
+}
+
+/// How the values of a curve are summed up.
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Not a number for none.
+fn greatest(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NAN, f64::max)
+}
+
+/// Not a number for none.
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NAN, f64::min)
+}
+
+/// Each value over the one before.
+fn steps(values: &[f64]) -> Vec<f64> {
+    values.windows(2).map(|pair| pair[1] / pair[0]).collect()
+}
+
+const SOURCE: &str = "loss at the source";
+const RECEIVERS: &str = "loss at the receivers";
+const LINKS: &str = "loss at all links";
+
+struct Judge<'a>(&'a Figure);
+
+impl Judge<'_> {
+    /// The values of a curve in the order of its points; none if it is not there.
+    fn values(&self, panel: &str, series: &str) -> Vec<f64> {
+        let panels = self.0.panels.iter().filter(|candidate| candidate.title == panel);
+        let mut all = panels.flat_map(|panel| &panel.series);
+        let found: Option<&Series> = all.find(|candidate| candidate.name == series);
+        found.into_iter().flat_map(|series| &series.points).map(|point| point.y).collect()
+    }
+
+    fn row(&self, what: String, reported: &str, measured: f64, bounds: (f64, f64)) -> Row {
+        row(&self.0.id.to_string(), what, reported, measured, bounds)
+    }
+
+    /// The latency of a curve, over all points.
+    fn latency(
+        &self,
+        (panel, series): (&str, &str),
+        sum_up: fn(&[f64]) -> f64,
+        reported: &str,
+        bounds: (f64, f64),
+    ) -> Row {
+        let what = format!("{series} latency, {panel}");
+        self.row(what, reported, sum_up(&self.values(panel, series)), bounds)
+    }
+
+    /// The greatest exposure of a curve.
+    fn exposure(&self, place: &str, reported: &str, bounds: (f64, f64)) -> Row {
+        let what = format!("greatest exposure, {place}");
+        self.row(what, reported, greatest(&self.values("exposure", place)), bounds)
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        match self.0.id {
+            FigureId::Paper(11) => self.binary_trees(),
+            FigureId::Paper(12) => self.random(),
+            FigureId::Paper(13) => self.transit_stub(),
+            FigureId::Paper(14) => self.srm(),
+            FigureId::Paper(15) => self.pgm(),
+            FigureId::Paper(16) => self.repeated(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn binary_trees(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (n, latency) in self.values(SOURCE, "average").into_iter().enumerate() {
+            let what = format!("average latency, {SOURCE}, height {}", n + 3);
+            rows.push(self.row(what, "about 1.0 at every height", latency, around(1.0, 0.1)));
+        }
+        let falls = greatest(&steps(&self.values(RECEIVERS, "average")));
+        let what = format!("average latency over that of one height less, {RECEIVERS}, greatest");
+        rows.push(self.row(what, "falls with height", falls, LESS));
+        let maxima = self.values(RECEIVERS, "maximum");
+        let what = format!("maximum latency over that of one height less, {RECEIVERS}, least");
+        rows.push(self.row(what, "rises with height", least(&steps(&maxima)), (1.0, MORE.1)));
+        let what = format!("maximum latency, {RECEIVERS}, greatest");
+        rows.push(self.row(what, "never reaches 2", greatest(&maxima), up_to(1.999_9)));
+        rows.push(self.latency((LINKS, "average"), mean, "about 1", around(1.0, ABOUT)));
+        rows.push(self.exposure(SOURCE, "0", (0.0, 0.0)));
+        for place in [RECEIVERS, LINKS] {
+            rows.push(self.exposure(place, "under 15 %", up_to(0.15)));
+            let exposure = self.values("exposure", place);
+            let what = format!("exposure over that of one height less, {place}, greatest");
+            rows.push(self.row(what, "falls with height", greatest(&steps(&exposure)), LESS));
+        }
+        rows
+    }
+
+    fn random(&self) -> Vec<Row> {
+        let about = |value| around(value, ABOUT);
+        let some = around_range((0.3, 0.4), ABOUT);
+        let mut rows = vec![
+            self.latency((SOURCE, "average"), mean, "0.3 to 0.4", some),
+            self.latency((RECEIVERS, "average"), mean, "about 0.5", about(0.5)),
+            self.latency((LINKS, "average"), mean, "about 0.6", about(0.6)),
+            self.latency((SOURCE, "maximum"), mean, "about 1", about(1.0)),
+            self.latency((RECEIVERS, "maximum"), mean, "about 1.25", about(1.25)),
+            self.latency((LINKS, "maximum"), mean, "about 1.25", about(1.25)),
+            self.exposure(SOURCE, "0", (0.0, 0.0)),
+            self.exposure(RECEIVERS, "under 3 %", up_to(0.03)),
+            self.exposure(LINKS, "under 1 %", up_to(0.01)),
+        ];
+        let sparse = "sparse groups, loss at all links";
+        let of = |receivers: u32| mean(&self.values(sparse, &format!("{receivers} receivers")));
+        for (more, fewer) in [(20, 5), (100, 20)] {
+            let what = format!("latency with {more} receivers over that with {fewer}");
+            rows.push(self.row(what, "falls", of(more) / of(fewer), LESS));
+        }
+        rows
+    }
+
+    fn transit_stub(&self) -> Vec<Row> {
+        let [high, middle, low] = ["transit–transit", "transit–stub", "stub–stub"]
+            .map(|class| format!("loss at {class} links"));
+        let peak = |place: &str| greatest(&self.values("exposure", place));
+        vec![
+            self.latency((LINKS, "average"), mean, "about 0.5", around(0.5, ABOUT)),
+            self.latency((&high, "average"), mean, "a little more", around(0.55, 0.3)),
+            self.exposure(&low, "low", up_to(0.05)),
+            self.row(
+                "greatest exposure, loss at transit links".to_owned(),
+                "peaks of 15 to 20 %",
+                peak(&high).max(peak(&middle)),
+                around_range((0.15, 0.2), ABOUT),
+            ),
+            self.row(
+                "greatest exposure, loss at transit links over that at stub–stub links".to_owned(),
+                "more",
+                peak(&high).max(peak(&middle)) / peak(&low),
+                MORE,
+            ),
+        ]
+    }
+
+    fn srm(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for place in [SOURCE, RECEIVERS, LINKS] {
+            rows.push(self.latency((place, "average"), mean, "about 2", around(2.0, ABOUT)));
+        }
+        rows.push(self.latency((LINKS, "maximum"), mean, "about 4", around(4.0, 0.3)));
+        rows.push(self.latency((LINKS, "minimum"), mean, "about 1", around(1.0, 0.3)));
+        let counts = |what: &str| mean(&self.values(&format!("{what} for each loss"), LINKS));
+        let requests = counts("requests");
+        let what = format!("requests for each loss, {LINKS}");
+        rows.push(self.row(what, "low", requests, up_to(2.0)));
+        let (repairs, bounds) = (counts("repairs"), around_range((4.0, 6.0), ABOUT));
+        let what = format!("repairs for each loss, {LINKS}");
+        rows.push(self.row(what, "4 to 6", repairs, bounds));
+        rows
+    }
+
+    fn pgm(&self) -> Vec<Row> {
+        vec![
+            self.latency((SOURCE, "average"), mean, "0.8", around(0.8, 0.15)),
+            self.latency((RECEIVERS, "average"), mean, "about 1.0", around(1.0, 0.05)),
+            self.latency((LINKS, "average"), mean, "about 0.9", around(0.9, 0.15)),
+        ]
+    }
+
+    fn repeated(&self) -> Vec<Row> {
+        let of = |curve: &str, sum_up: fn(&[f64]) -> f64| sum_up(&self.values("", curve));
+        let what = "repeated retransmissions for each loss";
+        vec![
+            self.row(
+                format!("{what}, no wait, mean of the graphs"),
+                "up to 9 to 13",
+                of("no wait", mean),
+                around_range((9.0, 13.0), ABOUT),
+            ),
+            self.row(
+                format!("{what}, no wait, greatest"),
+                "up to 9 to 13",
+                of("no wait", greatest),
+                around_range((9.0, 13.0), ABOUT),
+            ),
+            self.row(
+                format!("{what}, wait at the source, greatest"),
+                "gone",
+                of("wait of an RTT", greatest),
+                (0.0, 0.0),
+            ),
+        ]
+    }
+}
+
+/// Table I sums up the figures about random graphs.
+fn table_1(figures: &[Figure]) -> Vec<Row> {
+    let find = |number| figures.iter().find(|figure| figure.id == FigureId::Paper(number));
+    let (Some(lms), Some(srm), Some(pgm)) = (find(12), find(14), find(15)) else {
+        return Vec::new();
+    };
+    let latencies = |figure: &Figure| {
+        [SOURCE, RECEIVERS, LINKS].map(|place| mean(&Judge(figure).values(place, "average")))
+    };
+    let [lms_latency, srm_latency, pgm_latency] = [lms, srm, pgm].map(latencies);
+    let table = |what: &str, reported: &str, measured, bounds| {
+        row("Table I", what, reported, measured, bounds)
+    };
+    let share = around_range((0.3, 0.6), ABOUT);
+    let mut rows = vec![
+        table("LMS, least average latency", "30 to 60 %", least(&lms_latency), share),
+        table("LMS, greatest average latency", "30 to 60 %", greatest(&lms_latency), share),
+        table(
+            "LMS, average exposure, loss at all links",
+            "0.5 %",
+            mean(&Judge(lms).values("exposure", LINKS)),
+            up_to(0.01),
+        ),
+        table("SRM, average latency", "over 200 %", mean(&srm_latency), (2.0 * 0.8, MORE.1)),
+    ];
+    for (what, value) in [("least", least(&pgm_latency)), ("greatest", greatest(&pgm_latency))] {
+        let what = format!("PGM, {what} average latency");
+        rows.push(table(&what, "80 to 100 %", value, around_range((0.8, 1.0), 0.15)));
+    }
+    let [l, s, p] = [lms_latency, srm_latency, pgm_latency].map(|all| mean(&all));
+    rows.push(table("LMS over PGM, average latency", "less", l / p, LESS));
+    rows.push(table("PGM over SRM, average latency", "less", p / s, LESS));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::{Panel, Point, Verdict};
+
+    /// A name, and curves with names and values.
+    type Given<'a> = (&'a str, &'a [(&'a str, &'a [f64])]);
+
+    fn figure(number: u32, panels: &[Given<'_>]) -> Figure {
+        let series = |&(name, values): &(&str, &[f64])| Series {
+            name: name.to_owned(),
+            points: (0..)
+                .zip(values)
+                .map(|(x, &y)| Point { x: f64::from(x), y, ci95: 0.0 })
+                .collect(),
+        };
+        let panel = |&(title, curves): &Given<'_>| Panel {
+            title: title.to_owned(),
+            x_label: String::new(),
+            y_label: String::new(),
+            y_limit: None,
+            series: curves.iter().map(series).collect(),
+        };
+        Figure {
+            id: FigureId::Paper(number),
+            title: String::new(),
+            panels: panels.iter().map(panel).collect(),
+            caption: String::new(),
+        }
+    }
+
+    fn verdicts(figures: &[Figure]) -> Vec<Verdict> {
+        rows(figures).iter().map(Row::verdict).collect()
+    }
+
+    #[test]
+    fn the_papers_own_numbers_pass_and_others_miss() {
+        let paper = figure(
+            15,
+            &[
+                (SOURCE, &[("average", &[0.7, 0.9])]),
+                (RECEIVERS, &[("average", &[1.0, 1.0])]),
+                (LINKS, &[("average", &[0.9, 0.9])]),
+            ],
+        );
+        assert_eq!(verdicts(&[paper]), [Verdict::Ok; 3]);
+        let other = figure(15, &[(SOURCE, &[("average", &[1.4, 1.2])])]);
+        assert_eq!(verdicts(&[other]), [Verdict::Miss; 3]);
+    }
+
+    #[test]
+    fn a_curve_that_rises_once_does_not_fall() {
+        let of = |exposure: &[f64]| {
+            let curves: &[(&str, &[f64])] = &[(LINKS, exposure)];
+            let rows = rows(&[figure(11, &[("exposure", curves)])]);
+            let found = rows.iter().find(|row| {
+                row.what == format!("exposure over that of one height less, {LINKS}, greatest")
+            });
+            found.unwrap().verdict()
+        };
+        assert_eq!(of(&[0.1, 0.08, 0.05]), Verdict::Ok);
+        assert_eq!(of(&[0.1, 0.05, 0.08]), Verdict::Miss);
+    }
+
+    #[test]
+    fn what_was_not_run_is_a_miss() {
+        for number in 11..=16 {
+            let rows = rows(&[figure(number, &[])]);
+            assert!(!rows.is_empty(), "{number}");
+            assert!(rows.iter().all(|row| row.verdict() == Verdict::Miss), "{number}");
+        }
+    }
+}
