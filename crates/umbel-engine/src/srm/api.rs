@@ -48,7 +48,7 @@ pub enum CommandError {
 /// What the application is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The next unit of a source: each once, in order.
+    /// The next unit of a source: each once, in order if [`Config::in_order`](super::Config::in_order).
     Delivered {
         /// Its name.
         unit: Unit,

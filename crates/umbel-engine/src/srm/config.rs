@@ -48,6 +48,9 @@ pub struct Config {
     /// Whether a late joiner recovers what was sent before, from the horizon that the source
     /// states. Default true; if not it begins with the first unit that it hears of.
     pub recover_from_horizon: bool,
+    /// Units are delivered in the order of their numbers. Default true; if not each is delivered
+    /// when it comes, so that none waits for another that is lost.
+    pub in_order: bool,
     /// Session messages.
     pub session: SessionConfig,
     /// The rate of this member's requests and repairs is at most this. Default 1 Mbit/s.
@@ -114,6 +117,7 @@ impl Config {
             give_up_after: Duration::from_mins(5),
             local_scope: None,
             recover_from_horizon: true,
+            in_order: true,
             session: SessionConfig::default(),
             recovery_rate: Rate::from_bits_per_s(1_000_000).expect("above 0"),
             recovery_burst: 64 << 10,

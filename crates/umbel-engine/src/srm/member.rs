@@ -269,7 +269,11 @@ impl Member {
             });
             return false;
         }
-        self.history.insert(unit.source, unit.sequence, payload);
+        self.history.insert(unit.source, unit.sequence, payload.clone());
+        if !self.config.in_order {
+            self.stats.delivered += 1;
+            self.events.push_back(Event::Delivered { unit, payload });
+        }
         if let Some(after) = self.stop_asking(now, unit) {
             self.step(unit, Step::Recovered { after });
         }
@@ -277,13 +281,15 @@ impl Member {
         true
     }
 
-    /// Delivers what is in order.
+    /// Delivers what is in order, or only lets the window move on if order does not matter.
     pub(super) fn deliver(&mut self, source: MemberId) {
         let Some(inflow) = self.sources.get_mut(&source) else { return };
         while let Some((sequence, payload)) = inflow.window.poll_delivery() {
-            self.stats.delivered += 1;
-            let unit = Unit { source, sequence };
-            self.events.push_back(Event::Delivered { unit, payload });
+            if self.config.in_order {
+                self.stats.delivered += 1;
+                let unit = Unit { source, sequence };
+                self.events.push_back(Event::Delivered { unit, payload });
+            }
         }
     }
 

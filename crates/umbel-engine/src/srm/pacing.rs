@@ -12,19 +12,25 @@ use super::config::SessionConfig;
 #[derive(Clone, Debug)]
 pub(super) struct SessionPacer {
     config: SessionConfig,
-    /// No message left yet: the first comes after half the usual time [RFC 3550 §6.2].
+    /// No message left yet: half the shortest interval will do [RFC 3550 §6.2].
     first: bool,
     /// When the last message left, or the member joined.
     last: Instant,
     next: Instant,
     /// Bytes of a message, headers included, on average.
     average_len: f64,
+    /// Session messages of all members, as a bucket that drains at the group's rate.
+    crowd: Bucket,
 }
 
 /// IPv4 and UDP headers.
 const HEADERS: usize = 28;
 /// Shortens intervals by what deferring messages lengthens them: e − 3/2 [RFC 3550 §6.3.1].
 const COMPENSATION: f64 = 1.218_28;
+
+/// When more session messages came than this time at the group's rate holds, members wait: many
+/// have come at once, and nobody knows yet how many.
+const CROWD: Duration = Duration::from_secs(2);
 
 /// Who is there, as far as the interval depends on it.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +47,8 @@ impl SessionPacer {
     /// A pacer that has sent nothing yet.
     pub(super) fn new(config: SessionConfig) -> SessionPacer {
         let (last, next) = (Instant::EPOCH, Instant::EPOCH);
-        SessionPacer { config, first: true, last, next, average_len: 100.0 }
+        let crowd = Bucket::new(config.rate, 0);
+        SessionPacer { config, first: true, last, next, average_len: 100.0, crowd }
     }
 
     /// When the next message may leave.
@@ -56,16 +63,27 @@ impl SessionPacer {
     }
 
     /// A session message of so many bytes was sent or came.
-    pub(super) fn seen(&mut self, len: usize) {
+    pub(super) fn count(&mut self, now: Instant, len: usize) {
+        self.crowd.take(now, len + HEADERS);
+    }
+
+    /// It was of the usual kind, which has echoes.
+    pub(super) fn average(&mut self, len: usize) {
         self.average_len += ((len + HEADERS) as f64 - self.average_len) / 16.0;
     }
 
     /// Whether a message leaves now that its time has come. The group may have grown since that
-    /// was chosen: then it is put off [RFC 3550 §6.3.6].
+    /// was chosen: then it is put off [RFC 3550 §6.3.6]. So it is in a crowd, for about as long as
+    /// what came exceeds the rate; sources wait less.
     pub(super) fn is_due(&mut self, now: Instant, group: Group, uniform: f64) -> bool {
         let next = self.last + self.randomized(group, uniform);
         if next > now {
             self.next = next;
+            return false;
+        }
+        let crowd = self.crowd.ready_at() - now;
+        if crowd > if group.is_source { 2 * CROWD } else { CROWD } {
+            self.next = now + crowd.mul_f64(0.5 + uniform);
             return false;
         }
         true
@@ -90,12 +108,12 @@ impl SessionPacer {
         let bytes_per_s = self.config.rate.bits_per_s() as f64 / 8.0 * share;
         let seconds = senders as f64 * self.average_len / bytes_per_s;
         // A day is as good as never, and keeps the numbers small.
-        Duration::from_secs_f64(seconds.min(86_400.0)).max(self.config.min_interval)
+        let shortest = self.config.min_interval / if self.first { 2 } else { 1 };
+        Duration::from_secs_f64(seconds.min(86_400.0)).max(shortest)
     }
 
     fn randomized(&self, group: Group, uniform: f64) -> Duration {
-        let shortened = if self.first { 0.5 } else { 1.0 };
-        self.interval(group).mul_f64(shortened * (0.5 + uniform) / COMPENSATION)
+        self.interval(group).mul_f64((0.5 + uniform) / COMPENSATION)
     }
 }
 
@@ -141,12 +159,13 @@ mod tests {
     #[test]
     fn the_groups_rate_does_not_grow_with_the_group() {
         let mut pacer = SessionPacer::new(SessionConfig::default());
-        (0..100).for_each(|_| pacer.seen(72));
+        (0..100).for_each(|_| pacer.average(72));
         for members in [100, 1_000, 10_000, 100_000] {
             let receivers = (members - 1) as f64 * 100.0 * 8.0;
             let rate = receivers / pacer.interval(group(members)).as_secs_f64();
             assert!(rate <= 37_500.1, "{members} members send {rate} bit/s");
         }
+        pacer.sent(at(0), group(1), 0.5);
         let source = Group { is_source: true, ..group(10_000) };
         assert_eq!(pacer.interval(source), Duration::from_secs(1));
     }
@@ -162,6 +181,34 @@ mod tests {
         let mut small = SessionPacer::new(SessionConfig::default());
         small.start(at(0), group(1), 0.9);
         assert!(small.is_due(small.next(), group(1), 0.0));
+    }
+
+    #[test]
+    fn a_crowd_that_comes_at_once_keeps_to_the_rate_before_it_is_counted() {
+        // 5,000 members that know of nobody; all hear each other at once.
+        let new = || SessionPacer::new(SessionConfig::default());
+        let mut pacers: Vec<SessionPacer> = std::iter::repeat_with(new).take(5_000).collect();
+        let uniform = |n: usize, ms: u64| ((n as u64 * 7_919 + ms * 31) % 1_000) as f64 / 1_000.0;
+        for (n, pacer) in pacers.iter_mut().enumerate() {
+            pacer.start(at(0), group(1), uniform(n, 0));
+        }
+        let mut bytes = 0;
+        for ms in (0..30_000).step_by(10) {
+            for n in 0..pacers.len() {
+                if pacers[n].next() > at(ms) {
+                    continue;
+                }
+                if pacers[n].is_due(at(ms), group(1), uniform(n, ms)) {
+                    pacers[n].sent(at(ms), group(1), uniform(n, ms));
+                    for other in &mut pacers {
+                        other.count(at(ms), 172);
+                    }
+                    bytes += 200;
+                }
+            }
+        }
+        let rate = f64::from(bytes) * 8.0 / 30.0;
+        assert!((20_000.0..70_000.0).contains(&rate), "{rate} bit/s");
     }
 
     #[test]

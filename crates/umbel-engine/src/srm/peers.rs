@@ -7,23 +7,24 @@ use umbel_wire::srm::{Echo, MemberId};
 
 use crate::Instant;
 
-/// Members heard of lately, at most so many: the one not heard of for the longest time makes room.
+/// Members heard of lately, at most so many. When there is no room, those whose distance is not
+/// known go first, so that nobody's claims drive out what was measured; then the longest silent.
 #[derive(Clone, Debug)]
 pub(super) struct Peers {
     limit: usize,
     known: BTreeMap<MemberId, Peer>,
-    by_heard: BTreeSet<(Instant, MemberId)>,
-    /// Those with a timestamp that was not echoed yet, first come first; also some that were
-    /// forgotten since.
-    to_echo: VecDeque<MemberId>,
+    /// In the order in which they make room.
+    order: BTreeSet<(bool, Instant, MemberId)>,
+    /// Timestamps that were not echoed yet, and when they came.
+    to_echo: BTreeMap<MemberId, (u64, Instant)>,
+    /// Whose timestamps wait, the first to come first; also some that were forgotten since.
+    echo_order: VecDeque<MemberId>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     heard: Instant,
     distance: Option<Duration>,
-    /// Its last timestamp and when that came, until it is echoed.
-    timestamp: Option<(u64, Instant)>,
 }
 
 impl Peers {
@@ -32,8 +33,9 @@ impl Peers {
         Peers {
             limit: limit.max(1),
             known: BTreeMap::new(),
-            by_heard: BTreeSet::new(),
-            to_echo: VecDeque::new(),
+            order: BTreeSet::new(),
+            to_echo: BTreeMap::new(),
+            echo_order: VecDeque::new(),
         }
     }
 
@@ -44,20 +46,25 @@ impl Peers {
 
     /// A member's session message came, to be echoed.
     pub(super) fn timestamp(&mut self, now: Instant, member: MemberId, timestamp_ns: u64) {
-        let peer = self.entry(now, member);
-        if peer.timestamp.replace((timestamp_ns, now)).is_none() {
-            self.to_echo.push_back(member);
-            // The queue may name members that were forgotten, but not without bound.
-            if self.to_echo.len() > 2 * self.limit {
-                let known = &self.known;
-                self.to_echo.retain(|m| known.get(m).is_some_and(|p| p.timestamp.is_some()));
-            }
+        self.update(now, member, None);
+        if self.to_echo.insert(member, (timestamp_ns, now)).is_none() {
+            self.echo_order.push_back(member);
+        }
+        while self.to_echo.len() > self.limit
+            && let Some(first) = self.echo_order.pop_front()
+        {
+            self.to_echo.remove(&first);
+        }
+        // The line may name members that were forgotten, but not without bound.
+        if self.echo_order.len() > 2 * self.limit {
+            let to_echo = &self.to_echo;
+            self.echo_order.retain(|member| to_echo.contains_key(member));
         }
     }
 
     /// A member's distance was measured.
     pub(super) fn measured(&mut self, now: Instant, member: MemberId, distance: Duration) {
-        self.entry(now, member).distance = Some(distance);
+        self.update(now, member, Some(distance));
     }
 
     /// The distance to a member, if it was ever measured.
@@ -67,17 +74,19 @@ impl Peers {
 
     /// A member has left.
     pub(super) fn forget(&mut self, member: MemberId) {
-        if let Some(peer) = self.known.remove(&member) {
-            self.by_heard.remove(&(peer.heard, member));
-        }
+        self.to_echo.remove(&member);
+        self.remove(member);
     }
 
     /// Forgets whom nobody heard since `since`.
     pub(super) fn forget_silent(&mut self, since: Instant) {
-        while let Some(&(heard, member)) = self.by_heard.first()
-            && heard < since
-        {
-            self.forget(member);
+        for measured in [false, true] {
+            let first = (measured, Instant::EPOCH, MemberId(0));
+            while let Some(&(_, _, member)) =
+                self.order.range(first..(measured, since, MemberId(0))).next()
+            {
+                self.forget(member);
+            }
         }
     }
 
@@ -85,32 +94,31 @@ impl Peers {
     pub(super) fn take_echoes(&mut self, now: Instant, most: usize) -> Vec<Echo> {
         let mut echoes = Vec::new();
         while echoes.len() < most
-            && let Some(member) = self.to_echo.pop_front()
+            && let Some(member) = self.echo_order.pop_front()
         {
-            let peer = self.known.get_mut(&member);
-            if let Some((timestamp_ns, at)) = peer.and_then(|peer| peer.timestamp.take()) {
+            if let Some((timestamp_ns, at)) = self.to_echo.remove(&member) {
                 echoes.push(Echo { member, timestamp_ns, held: now - at });
             }
         }
         echoes
     }
 
-    fn entry(&mut self, now: Instant, member: MemberId) -> &mut Peer {
-        if !self.known.contains_key(&member)
-            && self.known.len() >= self.limit
-            && let Some(&(_, silent)) = self.by_heard.first()
+    fn update(&mut self, now: Instant, member: MemberId, distance: Option<Duration>) {
+        let before = self.remove(member);
+        if self.known.len() >= self.limit
+            && let Some(&(_, _, first)) = self.order.first()
         {
-            self.forget(silent);
+            self.remove(first);
         }
-        let peer = self.known.entry(member).or_insert(Peer {
-            heard: now,
-            distance: None,
-            timestamp: None,
-        });
-        self.by_heard.remove(&(peer.heard, member));
-        peer.heard = now;
-        self.by_heard.insert((now, member));
-        peer
+        let distance = distance.or(before.and_then(|peer| peer.distance));
+        self.known.insert(member, Peer { heard: now, distance });
+        self.order.insert((distance.is_some(), now, member));
+    }
+
+    fn remove(&mut self, member: MemberId) -> Option<Peer> {
+        let peer = self.known.remove(&member)?;
+        self.order.remove(&(peer.distance.is_some(), peer.heard, member));
+        Some(peer)
     }
 }
 
@@ -139,12 +147,15 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_silent_member_makes_room() {
+    fn the_longest_silent_of_the_measured_makes_room_and_those_not_measured_before() {
         let mut peers = Peers::new(2);
         peers.measured(at(1), MemberId(1), Duration::from_millis(5));
         peers.measured(at(2), MemberId(2), Duration::from_millis(6));
         peers.timestamp(at(3), MemberId(1), 0);
-        peers.timestamp(at(4), MemberId(3), 0);
+        peers.measured(at(4), MemberId(3), Duration::from_millis(7));
+        (5..100).for_each(|n| peers.timestamp(at(n), MemberId(n), 0));
+        assert_eq!(peers.distance(MemberId(3)), Some(Duration::from_millis(7)));
+        peers.measured(at(100), MemberId(1), Duration::from_millis(5));
         assert_eq!(peers.distance(MemberId(1)), Some(Duration::from_millis(5)));
         assert_eq!(peers.distance(MemberId(2)), None);
         assert_eq!(peers.len(), 2);
@@ -169,6 +180,7 @@ mod tests {
         for n in 0..10_000 {
             peers.timestamp(at(n), MemberId(n), n);
         }
-        assert!(peers.len() == 8 && peers.by_heard.len() == 8 && peers.to_echo.len() <= 16);
+        assert!(peers.len() == 8 && peers.order.len() == 8 && peers.to_echo.len() == 8);
+        assert!(peers.echo_order.len() <= 17);
     }
 }

@@ -30,7 +30,7 @@ impl Member {
             self.forget_silent(now);
             let echoes = self.peers.take_echoes(now, self.config.session.echoes);
             let message = self.session_message(now, echoes, false);
-            self.pacer.seen(message.len());
+            self.pacer.average(message.len());
             let (group, uniform) = (self.group(), self.uniform());
             self.pacer.sent(now, group, uniform);
             return Some(message);
@@ -56,6 +56,7 @@ impl Member {
         let (sender, sources) = (self.config.id, self.source_states());
         let mut message = Vec::new();
         Message::Session { sender, timestamp_ns, sources, echoes, leaving }.emit(&mut message);
+        self.pacer.count(now, message.len());
         message
     }
 
@@ -111,8 +112,9 @@ impl Member {
         self.note_heard(now, sender);
         self.census.heard(now, sender);
         self.peers.timestamp(now, sender, timestamp_ns);
+        self.pacer.count(now, len);
         if !echoes.is_empty() {
-            self.pacer.seen(len);
+            self.pacer.average(len);
         }
         let own = self.config.id;
         for echo in echoes.into_iter().filter(|echo| echo.member == own) {

@@ -93,6 +93,15 @@ fn a_repair_ends_the_asking_and_is_delivered_in_order() {
 }
 
 #[test]
+fn units_whose_order_does_not_matter_do_not_wait_for_each_other() {
+    let mut script = with_a_gap(Config { in_order: false, ..config() });
+    assert_eq!(script.events().0, [0, 2]);
+    with_repair(1, OTHER, |repair| script.hear(repair));
+    with_repair(1, OTHER, |repair| script.hear(repair));
+    assert_eq!(script.events().0, [1]);
+}
+
+#[test]
 fn the_loss_of_the_last_unit_is_found_by_a_session_message_and_by_anothers_request() {
     let state = SourceState { source: SOURCE, horizon: 0, next: 2 };
     for message in [session(vec![state]), request(SOURCE, 1, 1)] {
