@@ -46,7 +46,13 @@ fn accepted_from_server(message: &ServerMessage) {
 }
 
 fn welcome(channels: Vec<Channel>) -> ServerMessage {
-    ServerMessage::Welcome { agent: "umbel".into(), tsi: Tsi(1), channels, rate_bits_per_s: 1 }
+    ServerMessage::Welcome {
+        agent: "umbel".into(),
+        tsi: Tsi(1),
+        channels,
+        rate_bits_per_s: 1,
+        control: None,
+    }
 }
 
 fn channel(source: Option<&str>, group: &str, port: u16) -> Channel {
@@ -173,6 +179,7 @@ fn a_welcome_has_a_rate() {
         tsi: Tsi(1),
         channels: vec![],
         rate_bits_per_s: 0,
+        control: None,
     };
     refused_from_server(&message, "rate: 0 bit/s");
 }

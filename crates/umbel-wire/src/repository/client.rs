@@ -15,6 +15,7 @@ const CANCEL: u8 = 0x07;
 const UNICAST: u8 = 0x08;
 const DIGESTS: u8 = 0x09;
 const PROBE: u8 = 0x0A;
+const CONTROL: u8 = 0x0B;
 
 impl ClientMessage {
     /// Appends the message to `out` as one control message.
@@ -46,6 +47,7 @@ impl ClientMessage {
             ClientMessage::Unicast { .. } => UNICAST,
             ClientMessage::Digests { .. } => DIGESTS,
             ClientMessage::Probe { .. } => PROBE,
+            ClientMessage::Control { .. } => CONTROL,
         }
     }
 
@@ -91,6 +93,7 @@ impl ClientMessage {
             }
             ClientMessage::Cancel { tois } => emit_tois(frame, tois),
             ClientMessage::Digests { toi } => frame.number(field::TOI, toi.0),
+            ClientMessage::Control { hears } => frame.number(field::HEARS, *hears),
             ClientMessage::Probe { probe, channel, packets, packet_len, rate_bits_per_s } => {
                 frame.number(field::PROBE, *probe);
                 frame.number(field::CHANNEL_INDEX, *channel);
@@ -139,6 +142,7 @@ impl ClientMessage {
             UNICAST => ClientMessage::Unicast { toi: read_toi(fields)?, need: read_need(fields)? },
             DIGESTS => ClientMessage::Digests { toi: read_toi(fields)? },
             PROBE => read_probe(fields)?,
+            CONTROL => ClientMessage::Control { hears: fields.number::<u8>(field::HEARS)? != 0 },
             _ => return Ok(None),
         }))
     }

@@ -43,6 +43,8 @@ fields! {
     MORE = 29, "more";
     HOLD = 30, "hold";
     OVERRUN = 31, "packets not kept";
+    CONTROL = 32, "control group";
+    HEARS = 33, "hears the control group";
 }
 
 #[cfg(test)]

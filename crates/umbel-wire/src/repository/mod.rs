@@ -13,6 +13,7 @@
 //! Parsing accepts nothing that a type's comment rules out, so an engine need not check again.
 //! Emitting does not check: the peer refuses a message that keeps to no limits.
 
+use std::fmt;
 use std::time::Duration;
 
 mod client;
@@ -25,6 +26,7 @@ mod unicast;
 
 pub use unicast::UnicastBlock;
 
+use crate::srm::MemberId;
 use crate::{Channel, Digest, Oti, Toi, Tsi};
 
 /// A run of neighbouring source blocks that each need the same number of further symbols.
@@ -96,6 +98,29 @@ pub struct Announcement {
     pub blocks: u32,
     /// Data packets that the transmission has.
     pub packets: u32,
+}
+
+/// The multicast control channel: an SRM group in which the server announces transmissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControlGroup {
+    /// The group; any-source multicast.
+    pub channel: Channel,
+    /// The server's name in it.
+    pub server: MemberId,
+    /// The client's name in it.
+    pub client: MemberId,
+    /// Authenticates what members say.
+    pub key: ControlKey,
+}
+
+/// The key of a control group. It is not printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ControlKey(pub [u8; 32]);
+
+impl fmt::Debug for ControlKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ControlKey(..)")
+    }
 }
 
 /// From a client to the server.
@@ -179,6 +204,12 @@ pub enum ClientMessage {
         /// The item.
         toi: Toi,
     },
+    /// Whether the client hears the server on the control group, so that it needs no announcements
+    /// on its session. Until it says so it does.
+    Control {
+        /// It does.
+        hears: bool,
+    },
     /// Asks for a burst of probe packets on a data channel.
     Probe {
         /// Chosen by the client; the packets and the answer carry it.
@@ -207,6 +238,8 @@ pub enum ServerMessage {
         channels: Vec<Channel>,
         /// Rate of the data channels together, in bits of UDP payload per second.
         rate_bits_per_s: u64,
+        /// Where the server announces transmissions besides the session, if it does.
+        control: Option<ControlGroup>,
     },
     /// Does not admit the client, and closes the session.
     Refused {

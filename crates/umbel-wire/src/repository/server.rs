@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::client::{read_rate, read_toi};
-use super::{Announcement, ServerMessage, field, item, limits};
+use super::{Announcement, ControlGroup, ControlKey, ServerMessage, field, item, limits};
 use crate::channel::{put_channel, read_channel};
 use crate::codec::{Reader, put_signed, put_varint};
 use crate::control::{self, Field, Fields, Frame, Parsed};
+use crate::srm::MemberId;
 use crate::{Channel, Digest, ParseError, Toi, Tsi};
 
 const WELCOME: u8 = 0x21;
@@ -54,13 +55,16 @@ impl ServerMessage {
 
     fn emit_fields(&self, frame: &mut Frame<'_>) {
         match self {
-            ServerMessage::Welcome { agent, tsi, channels, rate_bits_per_s } => {
+            ServerMessage::Welcome { agent, tsi, channels, rate_bits_per_s, control } => {
                 frame.string(field::AGENT, agent);
                 frame.number(field::TSI, tsi.0);
                 for channel in channels {
                     frame.field(field::CHANNEL, |out| put_channel(out, channel));
                 }
                 frame.number(field::RATE, *rate_bits_per_s);
+                if let Some(control) = control {
+                    frame.field(field::CONTROL, |out| put_control(out, control));
+                }
             }
             ServerMessage::Refused { reason } => frame.string(field::REASON, reason),
             ServerMessage::Page { query, items, total, next } => {
@@ -111,6 +115,7 @@ impl ServerMessage {
                 tsi: Tsi(fields.number(field::TSI)?),
                 channels: read_channels(fields)?,
                 rate_bits_per_s: read_rate(fields)?,
+                control: fields.optional(field::CONTROL)?.map(read_control).transpose()?,
             },
             REFUSED => ServerMessage::Refused { reason: read_reason(fields)? },
             PAGE => ServerMessage::Page {
@@ -166,6 +171,26 @@ fn read_channels(fields: &mut Fields<'_>) -> Result<Vec<Channel>, ParseError> {
         channels.push(read_channel(reader)?);
     }
     Ok(channels)
+}
+
+/// Server, client, key, channel.
+fn put_control(out: &mut Vec<u8>, control: &ControlGroup) {
+    put_varint(out, control.server.0);
+    put_varint(out, control.client.0);
+    out.extend_from_slice(&control.key.0);
+    put_channel(out, &control.channel);
+}
+
+fn read_control(value: &[u8]) -> Result<ControlGroup, ParseError> {
+    let mut reader = Reader::new(field::CONTROL.name, value);
+    let (server, client) = (MemberId(reader.varint()?), MemberId(reader.varint()?));
+    let key = ControlKey(reader.array()?);
+    let channel = read_channel(reader)?;
+    if channel.source.is_some() {
+        let problem = "a channel of one source";
+        return Err(ParseError::Value { what: field::CONTROL.name, problem });
+    }
+    Ok(ControlGroup { channel, server, client, key })
 }
 
 /// Each relative to the one before: transmission (wrapping, from one more; 0 at first), TOI

@@ -10,8 +10,10 @@ use proptest::option;
 use proptest::prelude::*;
 use umbel_wire::lms::{self, Message as Lms, Summary, TurningPoint, UnitSet};
 use umbel_wire::repository::{
-    Announcement, ClientMessage, ItemInfo, Need, NeedRun, ServerMessage, SymbolRun, limits,
+    Announcement, ClientMessage, ControlGroup, ControlKey, ItemInfo, Need, NeedRun, ServerMessage,
+    SymbolRun, limits,
 };
+use umbel_wire::srm::MemberId;
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
 
 pub fn schemes() -> impl Strategy<Value = Scheme> {
@@ -190,6 +192,7 @@ pub fn client_messages() -> impl Strategy<Value = ClientMessage> {
         toi_lists().prop_map(|tois| M::Cancel { tois }),
         (tois(), needs()).prop_map(|(toi, need)| M::Unicast { toi, need }),
         tois().prop_map(|toi| M::Digests { toi }),
+        any::<bool>().prop_map(|hears| M::Control { hears }),
         (
             any::<u32>(),
             any::<u8>(),
@@ -205,6 +208,17 @@ pub fn client_messages() -> impl Strategy<Value = ClientMessage> {
                 rate_bits_per_s
             }),
     ]
+}
+
+fn controls() -> impl Strategy<Value = ControlGroup> {
+    (channels(), any::<(u64, u64, [u8; 32])>()).prop_map(|(channel, (server, client, key))| {
+        ControlGroup {
+            channel: Channel { source: None, ..channel },
+            server: MemberId(server),
+            client: MemberId(client),
+            key: ControlKey(key),
+        }
+    })
 }
 
 fn channels() -> impl Strategy<Value = Channel> {
@@ -250,14 +264,20 @@ pub fn server_messages() -> impl Strategy<Value = ServerMessage> {
     use ServerMessage as M;
     let reason = || strings(limits::REASON_LEN);
     prop_oneof![
-        (strings(limits::AGENT_LEN), any::<u32>(), vec(channels(), 0..5), 1..=u64::MAX).prop_map(
-            |(agent, tsi, channels, rate_bits_per_s)| M::Welcome {
+        (
+            strings(limits::AGENT_LEN),
+            any::<u32>(),
+            vec(channels(), 0..5),
+            1..=u64::MAX,
+            option::of(controls())
+        )
+            .prop_map(|(agent, tsi, channels, rate_bits_per_s, control)| M::Welcome {
                 agent,
                 tsi: Tsi(tsi),
                 channels,
-                rate_bits_per_s
-            }
-        ),
+                rate_bits_per_s,
+                control,
+            }),
         reason().prop_map(|reason| M::Refused { reason }),
         (any::<u32>(), vec(items(), 0..20), any::<u64>(), any::<Option<u64>>())
             .prop_map(|(query, items, total, next)| M::Page { query, items, total, next }),

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use umbel_wire::repository::{
-    Announcement, ClientMessage, ItemInfo, Need, NeedRun, ServerMessage, SymbolRun,
+    Announcement, ClientMessage, ControlGroup, ControlKey, ItemInfo, Need, NeedRun, ServerMessage,
+    SymbolRun,
 };
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
@@ -108,6 +109,7 @@ fn client_messages() -> Vec<(&'static str, Vec<u8>)> {
         ("cancel", M::Cancel { tois }),
         ("unicast", M::Unicast { toi, need: exact }),
         ("digests", M::Digests { toi }),
+        ("control", M::Control { hears: true }),
         (
             "probe",
             M::Probe {
@@ -172,8 +174,24 @@ fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
             M::Welcome {
                 agent: "umbel 0.1.0".into(),
                 tsi: Tsi(77),
-                channels,
+                channels: channels.clone(),
                 rate_bits_per_s: 100_000_000,
+                control: None,
+            },
+        ),
+        (
+            "welcome-control",
+            M::Welcome {
+                agent: "umbel 0.1.0".into(),
+                tsi: Tsi(77),
+                channels: channels[1..2].to_vec(),
+                rate_bits_per_s: 100_000_000,
+                control: Some(ControlGroup {
+                    channel: channels[1],
+                    server: MemberId(0),
+                    client: MemberId(300),
+                    key: ControlKey([7; 32]),
+                }),
             },
         ),
         ("refused", M::Refused { reason: reason() }),
