@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use umbel_wire::repository::ControlKey;
 use umbel_wire::{Channel, Tsi};
 
 use super::policy::Policy;
@@ -29,6 +30,9 @@ pub struct SourceConfig {
     pub scheduler: SchedulerKind,
     /// The token that clients must show, if any.
     pub token: Option<String>,
+    /// Transmissions are announced to everyone at once in this group, to clients who hear it.
+    /// Default none: on the sessions.
+    pub control: Option<ControlConfig>,
     /// Transmissions are chosen and announced this long before their first packet leaves, as
     /// long as the channel is busy. Default 10 ms. Zero chooses at the last moment, as the paper
     /// does.
@@ -109,6 +113,7 @@ impl SourceConfig {
             policy: Policy::Auto,
             scheduler: SchedulerKind::Gain,
             token: None,
+            control: None,
             lookahead: Duration::from_millis(10),
             segment: Duration::from_millis(100),
             segment_max_bytes: 8 << 20,
@@ -134,6 +139,17 @@ impl SourceConfig {
             loss_cap: 0.5,
         }
     }
+}
+
+/// The multicast control channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControlConfig {
+    /// The group: any-source multicast.
+    pub channel: Channel,
+    /// Authenticates what is said there. Nobody outside may guess it.
+    pub key: ControlKey,
+    /// Seed of the server's own random stream there.
+    pub seed: u64,
 }
 
 /// How a client behaves.

@@ -8,6 +8,7 @@
 //! - [`config`]: every constant.
 
 pub mod config;
+mod control;
 pub mod drops;
 mod missing;
 pub mod policy;
@@ -17,6 +18,6 @@ pub mod source;
 #[cfg(test)]
 mod tests;
 
-pub use config::{ReceiverConfig, SourceConfig};
+pub use config::{ControlConfig, ReceiverConfig, SourceConfig};
 pub use receiver::{Receiver, ReceiverCommand, ReceiverEvent};
 pub use source::{Source, SourceCommand, SourceEvent};

@@ -137,6 +137,9 @@ impl Application<Receiver<CountingSink>> for Client {
                     tell(engine, io, accept);
                 }
             }
+            ReceiverEvent::Welcome { control: Some(_), .. } => {
+                tell(engine, io, ReceiverCommand::JoinControl);
+            }
             ReceiverEvent::Received { toi } => {
                 tell(engine, io, ReceiverCommand::Done { toi });
                 self.has_one_more(io);

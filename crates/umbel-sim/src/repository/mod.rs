@@ -35,6 +35,8 @@
 
 mod catalog;
 mod client;
+#[cfg(test)]
+mod control_tests;
 mod server;
 pub mod symbols;
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Engines driven by scripts.
 
-mod hostile;
 mod receiver;
 mod router;
 mod source;

@@ -12,7 +12,7 @@ const PROBE_PACKET_LEN: u16 = 1_400;
 /// Slow enough for any path.
 const PROBE_RATE_BITS_PER_S: u64 = 1_000_000;
 /// Items asked for again in one go: a client with many that wait for their turn is no flood.
-const ASK_AGAIN_AT_ONCE: usize = 256;
+pub(super) const ASK_AGAIN_AT_ONCE: usize = 256;
 
 impl<K: SymbolSink> Receiver<K> {
     /// When the client gives multicast up, unless a packet comes.

@@ -112,7 +112,9 @@ impl<K: SymbolSink> Receiver<K> {
         let mut wanted = false;
         for announcement in announcements {
             let Some(item) = self.items.get_mut(&announcement.toi) else {
-                self.drops.count(DropReason::NotWanted);
+                if !self.control.remember(starts, nak_spread, announcement) {
+                    self.drops.count(DropReason::NotWanted);
+                }
                 continue;
             };
             wanted = true;
@@ -134,6 +136,8 @@ impl<K: SymbolSink> Receiver<K> {
                 told: false,
             };
             let number = self.unwrap_transmission(announcement.transmission);
+            self.stats.announced += 1;
+            self.stats.announced_late += u64::from(number <= self.highest_transmission);
             self.listening.entry(number).or_insert(listening);
         }
         if wanted && self.way == Way::Multicast {

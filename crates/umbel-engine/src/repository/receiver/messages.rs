@@ -13,7 +13,7 @@ use super::{Receiver, ReceiverCommand, ReceiverCommandError, ReceiverEvent, Way}
 use crate::repository::drops::DropReason;
 use crate::symbols::SymbolSink;
 use crate::units::Rate;
-use crate::{Instant, SessionId};
+use crate::{Instant, Membership, SessionId};
 
 /// UDP payload that announced durations are reckoned with.
 const NOMINAL_PACKET: u64 = 1_400;
@@ -24,7 +24,8 @@ impl<K: SymbolSink> Receiver<K> {
             return self.drops.count(DropReason::Malformed);
         };
         match message {
-            ServerMessage::Welcome { agent, tsi, channels, rate_bits_per_s } => {
+            ServerMessage::Welcome { agent, tsi, channels, rate_bits_per_s, control } => {
+                self.control.offer(now, control);
                 self.on_welcome(agent, tsi, &channels, rate_bits_per_s);
             }
             ServerMessage::Refused { reason } => {
@@ -66,7 +67,8 @@ impl<K: SymbolSink> Receiver<K> {
         self.channel = Some(channel);
         self.packet_time = Rate::from_bits_per_s(rate)
             .map_or(Duration::ZERO, |rate| rate.time_for(NOMINAL_PACKET));
-        let welcome = ReceiverEvent::Welcome { agent, channel, rate_bits_per_s: rate };
+        let control = self.control.offered();
+        let welcome = ReceiverEvent::Welcome { agent, channel, rate_bits_per_s: rate, control };
         self.events.push_back(welcome);
     }
 
@@ -76,7 +78,8 @@ impl<K: SymbolSink> Receiver<K> {
         command: ReceiverCommand,
     ) -> Result<(), ReceiverCommandError> {
         match command {
-            ReceiverCommand::Connected { session } => self.on_connected(session),
+            ReceiverCommand::Connected { session } => self.on_connected(now, session),
+            ReceiverCommand::JoinControl => self.join_control(now),
             ReceiverCommand::Disconnected => self.on_disconnected(),
             ReceiverCommand::List { query, patterns, cursor, limit } => {
                 self.say(ClientMessage::List { query, patterns, cursor, limit })?;
@@ -144,7 +147,8 @@ impl<K: SymbolSink> Receiver<K> {
         Ok(())
     }
 
-    fn on_connected(&mut self, session: SessionId) {
+    fn on_connected(&mut self, now: Instant, session: SessionId) {
+        self.control.connected(now);
         self.session = Some(session);
         let agent = self.config.agent.clone();
         let token = self.config.token.clone();
@@ -153,6 +157,9 @@ impl<K: SymbolSink> Receiver<K> {
 
     fn on_disconnected(&mut self) {
         self.leave();
+        if let Some(channel) = self.control.close() {
+            self.memberships.push_back(Membership::Leave(channel));
+        }
         self.session = None;
         self.tsi = None;
         self.items.clear();
@@ -181,6 +188,7 @@ impl<K: SymbolSink> Receiver<K> {
         let item = Item::new(oti, partition, held, now);
         let need = item.whole_need();
         self.items.insert(toi, item);
+        self.hear_again(now, toi);
         self.next_ask_again.get_or_insert(now + self.config.ask_again_after);
         if self.items.get(&toi).is_some_and(Item::is_complete) {
             self.check_complete(toi);

@@ -18,6 +18,7 @@
 //! [`ReceiverConfig::fallback_after`], the client asks for its items on the session
 //! (*unicast*), and goes back as soon as a probe or any data packet arrives.
 
+mod control;
 mod fallback;
 mod item;
 mod listening;
@@ -32,6 +33,7 @@ use umbel_wire::alc::DataPacket;
 use umbel_wire::repository::{ClientMessage, ItemInfo};
 use umbel_wire::{Channel, Digest, Oti, Toi, Tsi};
 
+use self::control::ControlEnd;
 pub use self::item::Held;
 use self::item::{Item, Taken};
 use self::listening::{Listening, Reception};
@@ -81,6 +83,8 @@ pub enum ReceiverCommand {
         /// The server has been asked for all of it, by [`ReceiverCommand::Request`].
         requested: bool,
     },
+    /// Join the control group that the server named: its channel can be received.
+    JoinControl,
     /// The item is verified, or was there all along: tell the server.
     Done {
         /// The item.
@@ -156,6 +160,9 @@ pub enum ReceiverEvent {
         channel: Channel,
         /// Rate of the data channel in bits of UDP payload per second.
         rate_bits_per_s: u64,
+        /// The multicast control channel, if the server has one: see
+        /// [`ReceiverCommand::JoinControl`].
+        control: Option<Channel>,
     },
     /// The server does not admit this client.
     Refused {
@@ -243,6 +250,10 @@ pub struct ReceiverStats {
     pub lost: u64,
     /// Packets that came after a later one.
     pub reordered: u64,
+    /// Transmissions of wanted items that were announced.
+    pub announced: u64,
+    /// Of these, those whose packets, or those of a later one, came before the announcement did.
+    pub announced_late: u64,
     /// NAKs sent.
     pub naks: u64,
     /// Source blocks that came by unicast.
@@ -305,6 +316,7 @@ pub struct Receiver<K> {
     /// Of transmissions that ended without a NAK.
     untold: Reception,
     next_ask_again: Option<Instant>,
+    control: ControlEnd,
     memberships: VecDeque<Membership>,
     outbox: VecDeque<ClientMessage>,
     done: Vec<Toi>,
@@ -338,6 +350,7 @@ impl<K: SymbolSink> Receiver<K> {
             overrun: Overrun::default(),
             untold: Reception::default(),
             next_ask_again: None,
+            control: ControlEnd::default(),
             memberships: VecDeque::new(),
             outbox: VecDeque::new(),
             done: Vec::new(),
@@ -484,6 +497,9 @@ impl<K: SymbolSink> Engine for Receiver<K> {
 
     fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
         match datagram.by {
+            Address::Channel(by) if self.control.owns(&by) => {
+                self.on_control(now, by, datagram.payload);
+            }
             Address::Channel(_) => self.on_packet(now, datagram.payload),
             Address::Session(session) if Some(session) == self.session => {
                 self.on_server_message(now, datagram.payload);
@@ -501,6 +517,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.drive_control(now);
         self.end_silent_transmissions(now);
         self.send_due_naks(now);
         self.check_silence(now);
@@ -510,11 +527,14 @@ impl<K: SymbolSink> Engine for Receiver<K> {
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
-        self.memberships.pop_front()
+        self.memberships.pop_front().or_else(|| self.control.poll_membership())
     }
 
-    fn poll_transmit(&mut self, _now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+    fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         let session = self.session?;
+        if let Some(transmit) = self.control.poll_transmit(now, buf) {
+            return Some(transmit);
+        }
         let message = self.next_message()?;
         let mut bytes = Vec::new();
         message.emit(&mut bytes);
@@ -541,6 +561,10 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         let idle = self.listening.is_empty() && self.naks.is_empty() && !self.probing;
         let bored =
             (self.joined && idle && self.way == Way::Multicast).then_some(self.interest_until);
-        [ends, naks, silence, probe, bored, self.next_ask_again].into_iter().flatten().min()
+        let control = self.control.poll_timeout();
+        [ends, naks, silence, probe, bored, self.next_ask_again, control]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }

@@ -44,6 +44,7 @@ use self::sessions::Client;
 use self::throttle::Throttle;
 use self::transmission::{Ended, Repair, Transmission};
 use super::config::SourceConfig;
+use super::control::Control;
 use super::drops::{DropReason, Drops};
 use super::scheduler::Scheduler;
 use crate::symbols::{BlockId, Load, SymbolSource};
@@ -283,6 +284,8 @@ pub struct SourceStats {
 pub struct Source<S> {
     config: SourceConfig,
     symbols: S,
+    /// The server's end of the multicast control channel, once it has joined it.
+    control: Option<Control>,
     clients: BTreeMap<SessionId, Client>,
     items: BTreeMap<Toi, Item>,
     scheduler: Scheduler,
@@ -325,6 +328,7 @@ impl<S: SymbolSource> Source<S> {
             throttle: Throttle::new(config.rate),
             config,
             symbols,
+            control: None,
             clients: BTreeMap::new(),
             items: BTreeMap::new(),
             current_pass: None,
@@ -371,6 +375,18 @@ impl<S: SymbolSource> Source<S> {
     /// The rate at which data packets leave now: the operator's, or what most clients can take.
     pub fn rate(&self) -> Rate {
         self.throttle.rate()
+    }
+
+    /// The next control message, in the group or on a session.
+    fn poll_message(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        if let Some(transmit) = self.control.as_mut().and_then(|c| c.poll_transmit(now, buf)) {
+            return Some(transmit);
+        }
+        let (session, message) = self.outbox.pop_front()?;
+        let mut bytes = Vec::new();
+        message.emit(&mut bytes);
+        buf.push(&[], bytes.into());
+        Some(Transmit::to(Address::Session(session)))
     }
 
     /// Fills `buf` from the transmissions in line.
@@ -461,7 +477,15 @@ impl<S: SymbolSource> Engine for Source<S> {
     fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
         match datagram.by {
             Address::Session(session) => self.on_session_message(now, session, datagram.payload),
-            Address::Channel(_) | Address::Host(_) => self.drops.count(DropReason::Unexpected),
+            Address::Channel(by) => match &mut self.control {
+                Some(control) if control.owns(&by) => {
+                    control.handle_datagram(now, by, datagram.payload);
+                    // Only the server has anything to tell.
+                    while control.poll_message().is_some() {}
+                }
+                _ => self.drops.count(DropReason::Unexpected),
+            },
+            Address::Host(_) => self.drops.count(DropReason::Unexpected),
         }
     }
 
@@ -476,29 +500,24 @@ impl<S: SymbolSource> Engine for Source<S> {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.waiting_for_start = false;
+        self.drive_control(now);
         self.forget_old_transmissions(now);
         self.fill_queue(now);
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
-        None
+        self.control.as_mut()?.poll_membership()
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
-        if let Some((session, message)) = self.outbox.pop_front() {
-            let mut bytes = Vec::new();
-            message.emit(&mut bytes);
-            buf.push(&[], bytes.into());
-            return Some(Transmit::to(Address::Session(session)));
+        if let Some(transmit) = self.poll_message(now, buf) {
+            return Some(transmit);
         }
         if buf.data_packets == 0 || !self.wants_data() {
             return None;
         }
         self.fill_queue(now);
-        if !self.outbox.is_empty() {
-            return self.poll_transmit(now, buf);
-        }
-        self.poll_data(now, buf)
+        self.poll_message(now, buf).or_else(|| self.poll_data(now, buf))
     }
 
     fn wants_data(&self) -> bool {
@@ -517,6 +536,7 @@ impl<S: SymbolSource> Engine for Source<S> {
         let gathers = [repairs, self.gathering.next_due()].into_iter().flatten().min();
         let gathers = gathers.filter(|_| idle);
         let forgets = self.ended_order.front().map(|&(at, ..)| at);
-        [starts, gathers, forgets, self.kept_free_until].into_iter().flatten().min()
+        let control = self.control_due();
+        [starts, gathers, forgets, self.kept_free_until, control].into_iter().flatten().min()
     }
 }

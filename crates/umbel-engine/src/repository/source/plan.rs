@@ -41,7 +41,7 @@ impl<S: SymbolSource> Source<S> {
             self.queued_packets += u64::from(transmission.packets);
             self.queue.push_back(transmission);
         }
-        self.announce(announcements);
+        self.announce(now, announcements);
     }
 
     /// How long the channel is busy with what is planned.
@@ -252,7 +252,7 @@ impl<S: SymbolSource> Source<S> {
         if self.config.policy == Policy::Auto {
             self.expect(now, session, toi, &coming);
         }
-        self.announce(announcements);
+        self.announce_late(announcements);
     }
 
     /// The last packet of the first transmission in line has left.
@@ -280,10 +280,10 @@ impl<S: SymbolSource> Source<S> {
         self.ended.insert((toi, transmission.id), ended);
         self.ended_order.push_back((now + gather + REMEMBERED, toi, transmission.id));
         self.fill_queue(now);
-        self.announce_end(transmission.id, transmission.nudged);
+        self.announce_end(now, transmission.id, transmission.nudged);
         self.unseen_end = Some((transmission.id, transmission.participants));
         if self.queue.front().is_none_or(|next| next.not_before > now) {
-            self.announce_unseen_end();
+            self.announce_unseen_end(now);
         }
     }
 
@@ -307,9 +307,9 @@ impl<S: SymbolSource> Source<S> {
 
     /// Tells the listeners of the last transmission that it is over, since no packet of a later
     /// one shows it to them.
-    fn announce_unseen_end(&mut self) {
+    fn announce_unseen_end(&mut self, now: Instant) {
         if let Some((transmission, listeners)) = self.unseen_end.take() {
-            self.announce_end(transmission, listeners);
+            self.announce_end(now, transmission, listeners);
         }
     }
 
@@ -360,7 +360,7 @@ impl<S: SymbolSource> Source<S> {
         item.demands.remove(&session);
         self.gathering.forget(toi, session);
         if item.demands.is_empty() {
-            return self.abandon(toi, self.config.cut_short);
+            return self.abandon(now, toi, self.config.cut_short);
         }
         if let Some(repair) = self.repairs.get_mut(&toi) {
             repair.participants.remove(&session);
@@ -370,7 +370,7 @@ impl<S: SymbolSource> Source<S> {
         }
         self.on_answer(now, session, toi);
         let cut_short = self.config.cut_short;
-        let dropped = self.drop_transmissions(|transmission| {
+        let dropped = self.drop_transmissions(now, |transmission| {
             transmission.toi == toi
                 && transmission.participants.remove(&session)
                 && transmission.participants.is_empty()
@@ -386,6 +386,7 @@ impl<S: SymbolSource> Source<S> {
     /// Takes transmissions out of the line, and gives what they were for.
     fn drop_transmissions(
         &mut self,
+        now: Instant,
         mut drop: impl FnMut(&mut Transmission) -> bool,
     ) -> Vec<Purpose> {
         let mut dropped = Vec::new();
@@ -404,13 +405,13 @@ impl<S: SymbolSource> Source<S> {
         if !dropped.is_empty() {
             self.waiting_for_start = false;
             self.waiting_for_symbols = false;
-            self.announce_unseen_end();
+            self.announce_unseen_end(now);
         }
         dropped
     }
 
     /// Nobody wants the item any more, or nobody can have it.
-    pub(super) fn abandon(&mut self, toi: Toi, cut_short: bool) {
+    pub(super) fn abandon(&mut self, now: Instant, toi: Toi, cut_short: bool) {
         self.items.remove(&toi);
         self.repairs.remove(&toi);
         self.gathering.take(toi);
@@ -422,7 +423,7 @@ impl<S: SymbolSource> Source<S> {
         if self.current_pass == Some(toi) {
             self.current_pass = None;
         }
-        self.drop_transmissions(|transmission| {
+        self.drop_transmissions(now, |transmission| {
             transmission.toi == toi && (cut_short || !transmission.started())
         });
     }

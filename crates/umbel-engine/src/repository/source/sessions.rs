@@ -28,6 +28,8 @@ pub(super) struct Client {
     /// Items that it gets on the session.
     pub(super) unicast: BTreeSet<Toi>,
     pub(super) first_request: Option<Instant>,
+    /// It hears of transmissions in the control group.
+    pub(super) hears_control: bool,
     /// It has joined the data channel and stays so until then.
     pub(super) listening_until: Instant,
 }
@@ -108,6 +110,12 @@ impl<S: SymbolSource> Source<S> {
             ClientMessage::Digests { toi } => {
                 self.events.push_back(SourceEvent::Digests { session, toi });
             }
+            ClientMessage::Control { hears } => {
+                let possible = self.control.is_some();
+                if let Some(client) = self.clients.get_mut(&session) {
+                    client.hears_control = hears && possible;
+                }
+            }
             ClientMessage::Probe { probe, channel: _, packets, packet_len, rate_bits_per_s } => {
                 self.events.push_back(SourceEvent::Probe {
                     session,
@@ -124,11 +132,13 @@ impl<S: SymbolSource> Source<S> {
     pub(super) fn on_command(&mut self, now: Instant, command: SourceCommand) {
         match command {
             SourceCommand::SessionOpened { session, rtt } => {
+                self.tell_distance(now, session, rtt);
                 let loss = Loss::supposed(self.usual_loss.share());
                 self.clients.insert(session, Client::new(rtt, loss));
                 self.scheduler.set_fill(session, 1.0 - loss.share());
             }
             SourceCommand::SessionRtt { session, rtt } => {
+                self.tell_distance(now, session, rtt);
                 if let Some(client) = self.clients.get_mut(&session) {
                     client.rtt = rtt;
                 }
@@ -193,6 +203,7 @@ impl<S: SymbolSource> Source<S> {
             tsi: self.config.tsi,
             channels: vec![self.config.channel],
             rate_bits_per_s: self.config.rate.bits_per_s(),
+            control: self.control_group(session),
         };
         self.say(session, welcome);
     }
@@ -290,7 +301,7 @@ impl<S: SymbolSource> Source<S> {
             self.drop_demand(now, session, toi);
             self.say(session, ServerMessage::Gone { toi, reason: reason.to_owned() });
         }
-        self.abandon(toi, true);
+        self.abandon(now, toi, true);
         self.events.push_back(SourceEvent::ItemLost { toi, reason: reason.to_owned() });
     }
 }
@@ -304,6 +315,7 @@ impl Client {
             wanted: BTreeSet::new(),
             unicast: BTreeSet::new(),
             first_request: None,
+            hears_control: false,
             listening_until: Instant::EPOCH,
         }
     }

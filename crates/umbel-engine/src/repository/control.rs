@@ -1,0 +1,337 @@
+//! The multicast control channel: announcements to everyone at once by SRM [Repository §2].
+//!
+//! ```text
+//! server ──announcement──▶ SRM group ──▶ clients: join the data channel
+//!    ▲                       ▲   │
+//!    │ "I hear you" (session)│   └─ requests and repairs, from anyone
+//!    └───────────────────────┴─ client
+//! ```
+//!
+//! Server and clients are members of the group; only what the server sends counts. A client that
+//! hears the server there says so on its session, and from then on hears of transmissions in the
+//! group only; when the server falls silent it takes that back, and announcements come on its session
+//! again. So a network without any-source multicast costs nothing but a few messages.
+//!
+//! Each datagram ends in a tag under a key that the server hands to admitted clients on their
+//! sessions. Others can neither announce nor ask. Clients can: they all hold the key; but an
+//! announcement only says what to listen to, and what is received is verified by its digest.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use umbel_wire::Channel;
+use umbel_wire::control::Parsed;
+use umbel_wire::repository::{Announcement, ControlGroup, ControlKey, ServerMessage};
+use umbel_wire::srm::{MemberId, Message};
+
+use crate::srm::{self, Command, Event, Member};
+use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+
+/// The server's name in its group.
+pub(super) const SERVER: MemberId = MemberId(0);
+
+/// Bytes of the tag.
+const TAG_LEN: usize = blake3::OUT_LEN;
+
+/// Announcements are repaired for this long; later they are of no use.
+const KEPT: Duration = Duration::from_secs(10);
+
+/// The server's first session message after an announcement comes in this time, so that its loss
+/// is found soon.
+const HEARTBEAT: Duration = Duration::from_millis(10);
+
+/// A client that has not heard the server in the group for this long wants announcements on its
+/// session. The server's session messages come about every second.
+pub(super) const SILENCE: Duration = Duration::from_secs(5);
+
+/// Member, key and what goes with it: one end of the control channel.
+#[derive(Debug)]
+pub(super) struct Control {
+    channel: Channel,
+    key: ControlKey,
+    member: Member,
+    buf: TransmitBuf,
+    /// The server's units of the last [`KEPT`], and when they were sent.
+    kept: VecDeque<(Instant, u64)>,
+    sent: u64,
+    server_heard: Option<Instant>,
+    forged: u64,
+}
+
+impl Control {
+    /// The server's end. It joins the group at `now`.
+    pub(super) fn server(now: Instant, channel: Channel, key: ControlKey, seed: u64) -> Control {
+        let mut control = Control::new(now, channel, key, SERVER, seed);
+        // Whoever sends something is a source, whose session messages come often enough to be
+        // missed: that is how clients know whether they hear the group.
+        control.announce(now, Duration::ZERO, Duration::ZERO, Vec::new());
+        control
+    }
+
+    /// A client's end. It joins the group at `now`; the server is so far away, one way.
+    pub(super) fn client(
+        now: Instant,
+        group: &ControlGroup,
+        seed: u64,
+        server_distance: Duration,
+    ) -> Control {
+        let mut control = Control::new(now, group.channel, group.key, group.client, seed);
+        control.know_distance(now, group.server, server_distance);
+        control
+    }
+
+    fn new(now: Instant, channel: Channel, key: ControlKey, id: MemberId, seed: u64) -> Control {
+        let mut config = srm::Config::new(id, channel, seed);
+        // An old announcement is of no use, and none need wait for another.
+        config.recover_from_horizon = false;
+        config.in_order = false;
+        config.give_up_after = KEPT;
+        // Clients on one network are about equally far from the server: only chance keeps them
+        // from asking all at once, and that must grow with them.
+        config.adaptive = true;
+        config.session.heartbeat = Some(HEARTBEAT);
+        let mut member = Member::new(config);
+        member.handle_command(now, Command::Join).expect("whoever is outside may join");
+        Control {
+            channel,
+            key,
+            member,
+            buf: TransmitBuf::default(),
+            kept: VecDeque::new(),
+            sent: 0,
+            server_heard: None,
+            forged: 0,
+        }
+    }
+
+    /// Whether a datagram came by the group.
+    pub(super) fn owns(&self, channel: &Channel) -> bool {
+        (channel.group, channel.port) == (self.channel.group, self.channel.port)
+    }
+
+    /// The group.
+    pub(super) fn channel(&self) -> Channel {
+        self.channel
+    }
+
+    /// The distance to a member, one way, is known from a session.
+    pub(super) fn know_distance(&mut self, now: Instant, member: MemberId, distance: Duration) {
+        self.member
+            .handle_command(now, Command::Distance(member, distance))
+            .expect("a distance can be told at any time");
+    }
+
+    /// Sends a message to all who hear the group.
+    pub(super) fn say(&mut self, now: Instant, message: &ServerMessage) {
+        let mut bytes = Vec::new();
+        message.emit(&mut bytes);
+        while let Some((_, sequence)) = self.kept.pop_front_if(|(at, _)| *at + KEPT <= now) {
+            let _ = self.member.handle_command(now, Command::Horizon(sequence + 1));
+        }
+        // What the member cannot take is lost, as it may be on the way; it takes thousands.
+        if self.member.handle_command(now, Command::Send(bytes.into())).is_ok() {
+            self.kept.push_back((now, self.sent));
+            self.sent += 1;
+        }
+    }
+
+    /// Announces transmissions to all who hear the group.
+    pub(super) fn announce(
+        &mut self,
+        now: Instant,
+        starts_in: Duration,
+        nak_spread: Duration,
+        announcements: Vec<Announcement>,
+    ) {
+        self.say(now, &ServerMessage::Announce { starts_in, nak_spread, announcements });
+    }
+
+    /// Takes a datagram of the group. One without the right tag is dropped and counted.
+    pub(super) fn handle_datagram(&mut self, now: Instant, by: Channel, payload: &[u8]) {
+        let genuine = payload.split_last_chunk::<TAG_LEN>().filter(|(message, theirs)| {
+            tag(&self.key, message) == blake3::Hash::from_bytes(**theirs)
+        });
+        let Some((message, _)) = genuine else {
+            self.forged += 1;
+            return;
+        };
+        if let Ok(Parsed::Message {
+            message: Message::Data { source: SERVER, .. } | Message::Session { sender: SERVER, .. },
+            ..
+        }) = Message::parse(message)
+        {
+            self.server_heard = Some(now);
+        }
+        let by = Address::Channel(by);
+        self.member.handle_datagram(now, Datagram { by, payload: message });
+    }
+
+    /// When the server was last heard in the group.
+    pub(super) fn server_heard(&self) -> Option<Instant> {
+        self.server_heard
+    }
+
+    /// The next message of the server.
+    pub(super) fn poll_message(&mut self) -> Option<ServerMessage> {
+        loop {
+            match self.member.poll_event()? {
+                Event::Delivered { unit, payload } if unit.source == SERVER => {
+                    let parsed = ServerMessage::parse(&payload).ok().and_then(Parsed::message);
+                    if parsed.is_some() {
+                        return parsed;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.member.handle_timeout(now);
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.member.poll_timeout()
+    }
+
+    pub(super) fn poll_membership(&mut self) -> Option<Membership> {
+        self.member.poll_membership()
+    }
+
+    /// The next datagram, with its tag.
+    pub(super) fn poll_transmit(
+        &mut self,
+        now: Instant,
+        buf: &mut TransmitBuf,
+    ) -> Option<Transmit> {
+        self.buf.reset(0);
+        let transmit = self.member.poll_transmit(now, &mut self.buf)?;
+        for (_, message) in self.buf.iter() {
+            buf.push(message, Bytes::copy_from_slice(tag(&self.key, message).as_bytes()));
+        }
+        Some(transmit)
+    }
+
+    /// What its member has done and seen, and datagrams that bore no right tag.
+    pub(super) fn stats(&self) -> (srm::Stats, u64) {
+        (self.member.stats(), self.forged)
+    }
+}
+
+/// The tag of a message. Hashes compare in constant time.
+fn tag(key: &ControlKey, message: &[u8]) -> blake3::Hash {
+    blake3::keyed_hash(&key.0, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    const CHANNEL: Channel =
+        Channel { source: None, group: IpAddr::V4(Ipv4Addr::new(239, 255, 1, 2)), port: 7701 };
+    const KEY: ControlKey = ControlKey([3; 32]);
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    fn client(key: ControlKey) -> Control {
+        let group = ControlGroup { channel: CHANNEL, server: SERVER, client: MemberId(7), key };
+        Control::client(at(0), &group, 1, Duration::from_millis(5))
+    }
+
+    /// What one end sends now.
+    fn sent(now: Instant, control: &mut Control) -> Vec<Vec<u8>> {
+        let mut buf = TransmitBuf::new(0);
+        let mut datagrams = Vec::new();
+        while control.poll_transmit(now, &mut buf).is_some() {
+            datagrams.extend(buf.iter().map(|(head, body)| [head, body].concat()));
+            buf.reset(0);
+        }
+        datagrams
+    }
+
+    fn end(transmission: u32) -> ServerMessage {
+        ServerMessage::End { transmission }
+    }
+
+    fn heard(control: &mut Control) -> Vec<ServerMessage> {
+        std::iter::from_fn(|| control.poll_message()).collect()
+    }
+
+    #[test]
+    fn what_the_server_says_reaches_a_client_once() {
+        let mut server = Control::server(at(0), CHANNEL, KEY, 1);
+        let mut client = client(KEY);
+        assert_eq!(sent(at(0), &mut server).len(), 1);
+        server.say(at(1), &end(4));
+        for datagram in sent(at(1), &mut server) {
+            client.handle_datagram(at(2), CHANNEL, &datagram);
+            client.handle_datagram(at(3), CHANNEL, &datagram);
+        }
+        assert_eq!(heard(&mut client), [end(4)]);
+        assert_eq!(client.server_heard(), Some(at(3)));
+    }
+
+    #[test]
+    fn what_bears_a_wrong_tag_is_dropped_and_counted() {
+        let mut server = Control::server(at(0), CHANNEL, ControlKey([4; 32]), 1);
+        server.say(at(0), &end(4));
+        let mut client = client(KEY);
+        for mut datagram in sent(at(0), &mut server) {
+            client.handle_datagram(at(0), CHANNEL, &datagram);
+            datagram.truncate(10);
+            client.handle_datagram(at(0), CHANNEL, &datagram);
+        }
+        assert_eq!((heard(&mut client), client.server_heard()), (vec![], None));
+        assert_eq!(client.stats().1, 4);
+    }
+
+    #[test]
+    fn what_another_client_announces_does_not_count() {
+        let mut other = client(KEY);
+        other.say(at(0), &end(4));
+        let group =
+            ControlGroup { channel: CHANNEL, server: SERVER, client: MemberId(8), key: KEY };
+        let mut client = Control::client(at(0), &group, 1, Duration::ZERO);
+        for datagram in sent(at(0), &mut other) {
+            client.handle_datagram(at(0), CHANNEL, &datagram);
+        }
+        assert_eq!((heard(&mut client), client.server_heard()), (vec![], None));
+    }
+
+    #[test]
+    fn an_announcement_that_was_lost_is_recovered_and_an_old_one_is_not() {
+        let mut server = Control::server(at(0), CHANNEL, KEY, 1);
+        let mut client = client(KEY);
+        for datagram in sent(at(0), &mut server) {
+            client.handle_datagram(at(0), CHANNEL, &datagram);
+        }
+        heard(&mut client);
+        server.say(at(1), &end(1));
+        sent(at(1), &mut server);
+        // The heartbeat tells of it.
+        for ms in 2..200 {
+            server.handle_timeout(at(ms));
+            client.handle_timeout(at(ms));
+            for datagram in sent(at(ms), &mut server) {
+                client.handle_datagram(at(ms), CHANNEL, &datagram);
+            }
+            for datagram in sent(at(ms), &mut client) {
+                server.handle_datagram(at(ms), CHANNEL, &datagram);
+            }
+        }
+        assert_eq!(heard(&mut client), [end(1)]);
+        server.say(at(20_000), &end(2));
+        sent(at(20_000), &mut server);
+        server.say(at(40_000), &end(3));
+        for datagram in sent(at(40_000), &mut server) {
+            client.handle_datagram(at(40_000), CHANNEL, &datagram);
+        }
+        assert_eq!(heard(&mut client), [end(3)]);
+        assert_eq!(client.member.stats().lost, 1);
+    }
+}
