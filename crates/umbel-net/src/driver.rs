@@ -14,6 +14,7 @@ use umbel_engine::{
 
 use crate::clock::Clock;
 use crate::gather::Gather;
+use crate::group::Group;
 use crate::pacer::Pacer;
 use crate::udp::{JoinError, Receiver, SendError, Sender};
 use crate::wake::{self, Waker};
@@ -25,6 +26,8 @@ pub enum Input<C> {
     Command(C),
     /// A control message of a session.
     Message(SessionId, Bytes),
+    /// A datagram that another thread received.
+    Datagram(Address, Bytes),
     /// Nothing: the host wants its [`Host::woken`] called.
     Nudge,
     /// End the loop.
@@ -50,6 +53,11 @@ impl<C> Mailbox<C> {
         if self.outbox.send(input).is_ok() {
             self.waker.wake();
         }
+    }
+
+    /// How much input waits in the line.
+    pub fn waiting(&self) -> usize {
+        self.outbox.len()
     }
 
     /// Puts a command into the line.
@@ -102,6 +110,8 @@ pub struct Io {
     pub sender: Option<(Sender, Pacer)>,
     /// Receives channels.
     pub receiver: Option<Receiver>,
+    /// A group whose members all send: what the engine sends there is not paced.
+    pub group: Option<Group>,
     /// The last error that passed by itself.
     pub transient_error: Option<SendError>,
 }
@@ -228,6 +238,9 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
                     let by = Address::Session(session);
                     self.engine.handle_datagram(now, Datagram { by, payload: &message });
                 }
+                Ok(Input::Datagram(by, payload)) => {
+                    self.engine.handle_datagram(now, Datagram { by, payload: &payload });
+                }
                 Ok(Input::Nudge) => {}
                 Ok(Input::Stop) | Err(TryRecvError::Disconnected) => self.stopped = true,
                 Err(TryRecvError::Empty) => break,
@@ -268,6 +281,14 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
     }
 
     fn change_membership(&mut self, change: Membership) -> Result<(), DriverError> {
+        let (Membership::Join(channel) | Membership::Leave(channel)) = change;
+        if self.io.group.as_ref().is_some_and(|group| group.channel() == channel) {
+            // The host has joined it when it opened it.
+            if matches!(change, Membership::Leave(_)) {
+                self.io.group = None;
+            }
+            return Ok(());
+        }
         let Some(receiver) = &mut self.io.receiver else { return Ok(()) };
         let changed = match change {
             Membership::Join(channel) => receiver.join(&channel),
@@ -312,7 +333,16 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
                 }
                 return Ok(());
             }
-            Address::Channel(channel) => channel.destination(),
+            Address::Channel(channel) => {
+                if let Some(group) = self.io.group.as_mut().filter(|g| g.channel() == channel) {
+                    // It is repaired as if it were lost on the way.
+                    if let Err(error) = group.sender.send(channel.destination(), &self.buf) {
+                        self.io.transient_error = Some(error);
+                    }
+                    return Ok(());
+                }
+                channel.destination()
+            }
             Address::Host(address) => address,
         };
         let Some((sender, pacer)) = &mut self.io.sender else { return Ok(()) };

@@ -7,6 +7,7 @@ pub mod buffers;
 pub mod clock;
 pub mod driver;
 pub mod gather;
+pub mod group;
 pub mod interface;
 pub mod pacer;
 pub mod session;

@@ -36,10 +36,7 @@ impl Experiment for Trial {
     type Outcome = Outcome;
 
     fn run(&self, seed: u64) -> Outcome {
-        let mut scenario = self.setting.place(seed);
-        if self.scheme == Scheme::SrmLarge {
-            scenario.keep_some_links();
-        }
+        let scenario = self.setting.place(seed);
         let timetable = Timetable {
             start: Instant::EPOCH + WARM_UP,
             spacing: self.scheme.quiet(scenario.greatest_rtt()),
@@ -58,8 +55,7 @@ impl Experiment for Trial {
             Graph::Binary { height } => 1 << height,
             Graph::Random { receivers } | Graph::TransitStub { receivers } => u64::from(receivers),
         };
-        let losses = if self.scheme == Scheme::SrmLarge { 10 } else { receivers + 50 };
-        receivers * losses * self.scheme.work()
+        receivers * (receivers + 50) * self.scheme.work()
     }
 }
 

@@ -15,7 +15,7 @@ use umbel_wire::Scheme;
 
 use super::output::{Meter, Output, plain};
 use super::signals;
-use crate::serve::{Report, ServeOptions, Server};
+use crate::serve::{ControlChoice, Report, ServeOptions, Server};
 
 /// Options of `umbel serve`.
 #[derive(Debug, clap::Args)]
@@ -66,9 +66,13 @@ pub(super) struct ServeArgs {
     /// rq with any other]
     #[arg(long)]
     scheduler: Option<SchedulerKind>,
-    /// How clients hear of transmissions: on their sessions
-    #[arg(long, default_value = "unicast", value_parser = ["unicast"])]
-    control: String,
+    /// How clients hear of transmissions: srm (all at once, in a multicast control group), unicast
+    /// (each on its session), or auto: srm where any-source multicast works
+    #[arg(long, default_value = "auto")]
+    control: ControlChoice,
+    /// UDP port of the control group
+    #[arg(long, default_value_t = 7701, value_name = "PORT")]
+    control_port: u16,
     /// Clients must show this token
     #[arg(long)]
     token: Option<String>,
@@ -117,6 +121,8 @@ impl ServeArgs {
             block_symbols: self.block,
             policy: Some(self.policy),
             scheduler: self.scheduler,
+            control: self.control,
+            control_port: self.control_port,
             token: self.token,
             rescan: Duration::from_secs(self.rescan),
             ..ServeOptions::new(self.path, state_dir)
@@ -165,6 +171,7 @@ fn announce(server: &Server, output: &Output) {
         "items": catalog.len(),
         "skipped": skipped.total(),
         "channel": server.channel().to_string(),
+        "control": server.control().map_or("unicast".to_owned(), |group| group.to_string()),
         "interface": server.interface().name,
         "rate_bits_per_s": server.rate().bits_per_s(),
     }));
@@ -175,6 +182,10 @@ fn announce(server: &Server, output: &Output) {
         server.interface().name,
         server.rate()
     ));
+    match server.control() {
+        Some(group) => output.note(format!("announcing in {group}")),
+        None => output.note("announcing on the sessions"),
+    }
     for item in skipped.named().iter().take(10) {
         output.note(format!("  left out: {}: {}", plain(&item.name), item.reason));
     }

@@ -11,9 +11,10 @@ use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverEvent};
 use umbel_engine::units::Rate;
 use umbel_engine::{Engine, Instant, SessionId};
 use umbel_net::driver::{Host, Input, Io, Mailbox};
+use umbel_net::group::Group;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::session::{ClientError, ClientEvent, ClientSession, ConnectOptions};
-use umbel_net::udp::{self, JoinError, ReceiverOptions};
+use umbel_net::udp::{self, JoinError, ReceiverOptions, SenderOptions};
 use umbel_store::sink::{self, DiskSink, HeldParts, SinkEvent};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Channel, Toi};
@@ -119,6 +120,7 @@ pub(super) struct GetHost {
     unicast: bool,
     dropped_here: u64,
     stats: ReceiverStats,
+    control_group: bool,
     fatal: Option<anyhow::Error>,
     finished: bool,
 }
@@ -156,6 +158,7 @@ impl GetHost {
             unicast: false,
             dropped_here: 0,
             stats: ReceiverStats::default(),
+            control_group: false,
             fatal,
             finished: false,
         }
@@ -181,6 +184,7 @@ impl GetHost {
             lost: stats.lost,
             dropped_here: self.dropped_here,
             unicast_blocks: stats.unicast_blocks,
+            control_group: self.control_group,
             naks: stats.naks,
             failures: self.items.failures,
             interrupted: !self.finished,
@@ -409,6 +413,22 @@ impl GetHost {
         }
     }
 
+    /// Joins the group in which the server announces. Where that does not work, announcements go
+    /// on coming on the session.
+    fn join_control(&mut self, now: Instant, engine: &mut Client, io: &mut Io, channel: Channel) {
+        let joined = self.interface(channel).and_then(|interface| {
+            let options = SenderOptions::new(Family::of(channel.group));
+            Ok(Group::open(channel, &interface, &options, self.outside.mailbox.clone())?)
+        });
+        match joined {
+            Ok(group) => {
+                io.group = Some(group);
+                self.command(now, engine, ReceiverCommand::JoinControl);
+            }
+            Err(error) => tracing::info!("announcements on the session: {error:#}"),
+        }
+    }
+
     fn interface(&self, channel: Channel) -> anyhow::Result<Interface> {
         if let Some(name) = &self.options.interface {
             return Ok(Interface::resolve(name)?);
@@ -463,11 +483,14 @@ impl Host<Client> for GetHost {
 
     fn event(&mut self, now: Instant, engine: &mut Client, io: &mut Io, event: ReceiverEvent) {
         match event {
-            ReceiverEvent::Welcome { channel, rate_bits_per_s, .. } => {
+            ReceiverEvent::Welcome { channel, rate_bits_per_s, control, .. } => {
                 // Messages do not come the same way as the session's own events: that it is
                 // open, and on which address, was told before and may not have been heard.
                 self.hear(now, engine);
                 self.open_receiver(io, channel, rate_bits_per_s);
+                if let Some(control) = control {
+                    self.join_control(now, engine, io, control);
+                }
             }
             ReceiverEvent::Refused { reason } | ReceiverEvent::Failed { reason, .. } => {
                 self.fail(anyhow!(reason));
@@ -510,6 +533,7 @@ impl Host<Client> for GetHost {
         self.store_unicast(now, engine);
         self.finished |= self.items.all_settled() && engine.outstanding() == 0;
         self.stats = engine.stats();
+        self.control_group = engine.hears_control();
     }
 
     fn tick(&mut self, now: Instant, engine: &mut Client, io: &mut Io) {
@@ -520,6 +544,7 @@ impl Host<Client> for GetHost {
         self.store_unicast(now, engine);
         self.finished |= self.items.all_settled() && engine.outstanding() == 0;
         self.stats = engine.stats();
+        self.control_group = engine.hears_control();
         if let Some(receiver) = &mut io.receiver {
             self.dropped_here = receiver.drops().kernel;
         }

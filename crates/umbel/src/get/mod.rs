@@ -102,6 +102,8 @@ pub struct Summary {
     pub dropped_here: u64,
     /// Source blocks that came by unicast.
     pub unicast_blocks: u64,
+    /// At the end, transmissions were announced in the multicast control group.
+    pub control_group: bool,
     /// NAKs sent.
     pub naks: u64,
     /// Items not received.

@@ -10,6 +10,7 @@
 //! ```
 
 mod channel;
+mod control;
 mod courier;
 mod host;
 mod librarian;
@@ -39,6 +40,7 @@ use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions};
 use umbel_wire::alc::DataHeader;
 use umbel_wire::{Channel, Scheme};
 
+pub use self::control::ControlChoice;
 use self::host::ServeHost;
 pub use self::status::{ClientReport, Report};
 
@@ -80,6 +82,10 @@ pub struct ServeOptions {
     pub scheduler: Option<SchedulerKind>,
     /// Where the key is kept.
     pub state_dir: PathBuf,
+    /// How clients hear of transmissions.
+    pub control: ControlChoice,
+    /// The control group's port.
+    pub control_port: u16,
     /// The token that clients must show.
     pub token: Option<String>,
     /// How often the path is scanned for changes; zero: never.
@@ -104,6 +110,8 @@ impl ServeOptions {
             policy: None,
             scheduler: None,
             state_dir,
+            control: ControlChoice::Auto,
+            control_port: 7701,
             token: None,
             rescan: Duration::from_secs(2),
         }
@@ -134,6 +142,7 @@ impl ServeOptions {
 pub struct Server {
     url: SessionUrl,
     channel: Channel,
+    control: Option<Channel>,
     interface: Interface,
     rate: Rate,
     repository: Repository,
@@ -218,14 +227,18 @@ impl Server {
             report.clone(),
             prober::ProbeChannel {
                 interface: interface.clone(),
-                sender_options,
+                sender_options: sender_options.clone(),
                 channel,
                 tsi: config.tsi,
             },
             options.rescan,
         )?;
+        let group = control::open(options, &interface, &sender_options, &pin, &mailbox)?;
+        let control = group.as_ref().map(|(config, _)| config.channel);
+        config.control = group.as_ref().map(|(config, _)| *config);
         let source = Source::new(config, reader);
-        let io = Io { sender: Some((sender, pacer)), ..Io::default() };
+        let group = group.map(|(_, group)| group);
+        let io = Io { sender: Some((sender, pacer)), group, ..Io::default() };
         let engine =
             std::thread::Builder::new().name("umbel-engine".to_owned()).spawn(move || {
                 Driver::new(source, host, io, clock, packet_len, line).run().map(drop)
@@ -233,6 +246,7 @@ impl Server {
         Ok(Server {
             url,
             channel,
+            control,
             interface,
             rate,
             repository,
@@ -251,6 +265,11 @@ impl Server {
     /// The data channel.
     pub fn channel(&self) -> Channel {
         self.channel
+    }
+
+    /// The multicast control group; `None` if transmissions are announced on the sessions.
+    pub fn control(&self) -> Option<Channel> {
+        self.control
     }
 
     /// The interface of the data channel.

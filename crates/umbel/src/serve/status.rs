@@ -20,6 +20,12 @@ pub struct Report {
     pub transmissions: u64,
     /// Retransmissions finished.
     pub repairs: u64,
+    /// Clients that hear of transmissions in the multicast control group.
+    pub clients_on_control: usize,
+    /// Repairs that the server has sent in the control group.
+    pub control_repairs: u64,
+    /// Datagrams of the control group that were none of its members'.
+    pub control_forged: u64,
     /// NAKs heard.
     pub naks: u64,
     /// Items delivered: one for each client that has one.
