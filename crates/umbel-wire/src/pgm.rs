@@ -1,7 +1,7 @@
 //! Messages of the PGM subset: SPM, ODATA, RDATA, NAK and NCF [RFC 3208 §8].
 //!
 //! They have the meaning and the names of RFC 3208, but are Umbel's control messages
-//! ([`control`](crate::control)) in UDP datagrams: no PGM implementation reads them. Not spoken at
+//! ([`control`]) in UDP datagrams: no PGM implementation reads them. Not spoken at
 //! all are POLL and POLR, null NAKs, NAK lists, fragments and options other than the redirection
 //! to a designated local repairer. Sequence numbers have 64 bits and never wrap; a channel
 //! carries one session, so that it stands for the TSI.

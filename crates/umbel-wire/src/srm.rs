@@ -1,6 +1,6 @@
 //! Messages of SRM: data units, requests, repairs and session messages [SRM §III].
 //!
-//! Each is one control message ([`control`](crate::control)) in one datagram to the group. A data
+//! Each is one control message ([`control`]) in one datagram to the group. A data
 //! unit is named by its source and a sequence number that never wraps.
 //!
 //! Parsing accepts nothing that a type's comment rules out, so an engine need not check again.

@@ -1,4 +1,4 @@
-//! LMS: light-weight multicast services [LMS].
+//! LMS: light-weight multicast services.
 //!
 //! Routers do what their place in the tree makes easy, and nothing that takes memory for a packet;
 //! hosts do all the rest:
@@ -19,6 +19,10 @@
 //!                           ▼
 //!                        replier ── DMCAST ──▶ turning point ── repair ──▶ its subtree
 //! ```
+//!
+//! Hosts set the IP Router Alert option on datagrams that routers are to take on their way
+//! ([`Message::is_for_routers`](umbel_wire::lms::Message::is_for_routers)); routers say so with
+//! each of theirs ([`RouterTransmit::alert`](crate::router::RouterTransmit::alert)).
 //!
 //! # The details of §III
 //!
@@ -42,8 +46,9 @@
 //!
 //! # Validation
 //!
-//! `tests/` drives single engines by scripts; `umbel-sim`'s `lms` runs them on simulated networks
-//! with losses, crashes, partitions and churn; `umbel-repro` compares with the paper's figures.
+//! `tests/` drives single engines by scripts and by whatever may come from the network;
+//! `umbel-sim`'s `lms` runs them on simulated networks with losses, crashes, partitions and churn;
+//! `umbel-repro`'s `lms` compares with Figures 11 to 13 and Table I.
 
 pub mod anycast;
 mod bucket;

@@ -1,7 +1,7 @@
 //! SRM, scalable reliable multicast: every member of a group gets every data unit, and members
 //! repair each other's losses without a hierarchy and without acknowledgements.
 //!
-//! [SRM] is Floyd, Jacobson, Liu, McCanne and Zhang, *A Reliable Multicast Framework for
+//! \[SRM\] is Floyd, Jacobson, Liu, McCanne and Zhang, *A Reliable Multicast Framework for
 //! Light-weight Sessions and Application Level Framing*, IEEE/ACM Transactions on Networking 5(6),
 //! 1997. All members are equal: each may be a source, each asks for what it lacks, and whoever
 //! holds a unit may repair it. Units are named by source and sequence number ([`Unit`]).

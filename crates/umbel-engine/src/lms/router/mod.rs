@@ -18,7 +18,7 @@
 //! A neighbour is the next router with LMS, or a receiver if there is none between. It sends its
 //! advertisements and requests towards the source, and the first router with LMS takes them;
 //! requests from above are sent to the neighbour by unicast. Hence routers without LMS in between
-//! do no harm [LMS §I: incremental deployment is not treated in the paper].
+//! do no harm.
 
 mod anycast;
 mod offers;
