@@ -62,7 +62,7 @@
 //!
 //! # Validation
 //!
-//! `umbel-sim/tests/srm.rs`: each unit once and in order under 30 % loss on every link, partitions
+//! `umbel-sim/src/srm/tests.rs`: each unit once and in order under 30 % loss on every link, partitions
 //! and churn. `docs/papers/srm.md` says how the paper was read.
 
 mod adaptive;
