@@ -40,6 +40,10 @@ pub struct ReplierConfig {
     /// A request that comes within this time after the reply to the same place is late, and is
     /// ignored [LMS §III-A]; `None` is one round trip to the source. Default `None`.
     pub ignore_period: Option<Duration>,
+    /// The same for first requests, after a reply or after a repair that came by: whoever asks
+    /// for the first time may be much farther from the source than the replier. Second requests
+    /// are not held up. Default 1 s.
+    pub ignore_first: Duration,
     /// Replies that are remembered for that. Default 1024.
     pub remembered_replies: usize,
     /// Most repairs. Default 20,000 a second, 1,000 at once.
@@ -53,6 +57,7 @@ impl Default for ReplierConfig {
         ReplierConfig {
             history: HistoryLimits::default(),
             ignore_period: None,
+            ignore_first: Duration::from_secs(1),
             remembered_replies: 1024,
             repairs: Allowance { per_s: 20_000, burst: 1_000 },
             far_ahead: 1024,

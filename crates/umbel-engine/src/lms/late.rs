@@ -3,10 +3,11 @@
 //! A request that comes after the reply may be late, or it may come since the reply was lost.
 //! Requestors number their requests, and the replier remembers its latest replies:
 //!
-//! - A request from a place that was answered within the *ignore period* is late, whatever its
-//!   number.
-//! - A first request for a unit that was itself repaired by multicast within the ignore period is
-//!   late: the same repair has passed by whoever asks. A further one is not.
+//! - A first request for a unit is late if the place was answered, or if the replier has heard a
+//!   repair of that unit itself: the repair has passed by whoever asks. Since those who ask may be
+//!   much farther from the source, this holds for a time that covers the longest round trip.
+//! - A further request is late if the place was answered within the *ignore period* of about one
+//!   round trip.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -31,6 +32,15 @@ impl Place {
     pub(super) fn of(turning_point: &TurningPoint) -> Place {
         Place::Subtree(turning_point.router, turning_point.interface)
     }
+}
+
+/// How long requests are ignored after a reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IgnorePeriods {
+    /// Whatever their number.
+    pub(super) any: Duration,
+    /// First ones.
+    pub(super) first: Duration,
 }
 
 /// The latest replies.
@@ -67,11 +77,15 @@ impl LateRequests {
         sequence: u64,
         place: Place,
         number: u8,
-        ignore: Duration,
+        ignore: IgnorePeriods,
     ) -> bool {
-        let is_recent =
-            |place| self.replies.get(&(sequence, place)).is_some_and(|&at| now - at < ignore);
-        is_recent(place) || number == 1 && is_recent(Place::Everyone)
+        let is_within = |place, period| {
+            self.replies.get(&(sequence, place)).is_some_and(|&at| now - at < period)
+        };
+        let is_first = number == 1;
+        is_within(place, ignore.any)
+            || is_first && is_within(place, ignore.first)
+            || is_first && is_within(Place::Everyone, ignore.first)
     }
 
     #[cfg(test)]
@@ -84,7 +98,8 @@ impl LateRequests {
 mod tests {
     use super::*;
 
-    const IGNORE: Duration = Duration::from_millis(100);
+    const IGNORE: IgnorePeriods =
+        IgnorePeriods { any: Duration::from_millis(100), first: Duration::from_millis(500) };
 
     fn ms(n: u64) -> Instant {
         Instant::from_nanos(n * 1_000_000)
@@ -101,6 +116,7 @@ mod tests {
         assert!(late.is_late(ms(99), 7, place(1), 1, IGNORE));
         assert!(late.is_late(ms(99), 7, place(1), 2, IGNORE));
         assert!(!late.is_late(ms(100), 7, place(1), 2, IGNORE));
+        assert!(late.is_late(ms(499), 7, place(1), 1, IGNORE));
         assert!(!late.is_late(ms(1), 7, place(2), 1, IGNORE));
         assert!(!late.is_late(ms(1), 8, place(1), 1, IGNORE));
     }
@@ -109,9 +125,9 @@ mod tests {
     fn a_first_request_after_a_repair_that_all_heard_is_late_and_a_second_is_not() {
         let mut late = LateRequests::new(10);
         late.on_reply(ms(0), 7, Place::Everyone);
-        assert!(late.is_late(ms(50), 7, place(1), 1, IGNORE));
+        assert!(late.is_late(ms(499), 7, place(1), 1, IGNORE));
         assert!(!late.is_late(ms(50), 7, place(1), 2, IGNORE));
-        assert!(!late.is_late(ms(150), 7, place(1), 1, IGNORE));
+        assert!(!late.is_late(ms(500), 7, place(1), 1, IGNORE));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use umbel_wire::{Channel, Tsi};
 use super::bucket::Bucket;
 use super::config::ReplierConfig;
 use super::drops::DropReason;
-use super::late::{LateRequests, Place};
+use super::late::{IgnorePeriods, LateRequests, Place};
 use crate::stream::History;
 use crate::{Address, Instant};
 
@@ -104,7 +104,9 @@ impl Replier {
     ) -> Result<Repair, DropReason> {
         let payload = self.history.get((), sequence).ok_or(DropReason::Purged)?.clone();
         let place = to.place();
-        if self.late.is_late(now, sequence, place, number, self.ignore_period(rtt)) {
+        let ignore =
+            IgnorePeriods { any: self.ignore_period(rtt), first: self.config.ignore_first };
+        if self.late.is_late(now, sequence, place, number, ignore) {
             return Err(DropReason::LateRequest);
         }
         if !self.repairs.take(now) {

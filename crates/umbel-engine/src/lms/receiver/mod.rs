@@ -198,9 +198,11 @@ impl Receiver {
             self.memberships.push_back(Membership::Leave(lan.channel));
             self.due.push_back(Due::Announce(None));
         }
+        // The next session that it hears after joining again may be another one.
         let fresh = Receiver::new(self.config.clone());
-        (self.window, self.losses, self.lan) = (fresh.window, fresh.losses, fresh.lan);
-        (self.waiting, self.collecting) = (fresh.waiting, fresh.collecting);
+        (self.tsi, self.window, self.losses) = (fresh.tsi, fresh.window, fresh.losses);
+        (self.replier, self.waiting) = (fresh.replier, fresh.waiting);
+        (self.collecting, self.lan, self.pinged) = (fresh.collecting, fresh.lan, None);
         (self.ping_at, self.advertise_at, self.is_advertised) = (None, None, false);
     }
 

@@ -1,5 +1,6 @@
 //! Engines driven by scripts.
 
+mod hostile;
 mod receiver;
 mod router;
 mod source;

@@ -323,3 +323,23 @@ fn the_cost_follows_distance_and_loss() {
     let cost = receiver.cost().unwrap();
     assert!((150_000..220_000).contains(&cost), "{cost}");
 }
+
+#[test]
+fn one_that_joins_again_follows_the_session_that_it_hears_then() {
+    let mut receiver = receiver(3, |config| config.tsi = None);
+    receiver.handle_command(ms(10), ReceiverCommand::Leave).unwrap();
+    receiver.handle_command(ms(20), ReceiverCommand::Join).unwrap();
+    let unit = |sequence| Message::Data { tsi: Tsi(8), sequence, payload: b"other" };
+    for sequence in 0..2 {
+        give(&mut receiver, ms(30), by_channel(), &unit(sequence));
+    }
+    assert_eq!(delivered(&mut receiver), [0, 1]);
+    // What it kept of the session before is not what others ask for now.
+    sent(&mut receiver, ms(30));
+    let request = Request { tsi: Tsi(8), ..stamped(1, 4) };
+    give(&mut receiver, ms(40), Address::Host(host(200)), &Message::Request(request));
+    let all = sent(&mut receiver, ms(40));
+    let Message::Dmcast { repair, .. } = parse(&all[0].1) else { panic!("{all:?}") };
+    let Message::Repair { payload, .. } = parse(repair) else { panic!("{all:?}") };
+    assert_eq!(payload, b"other");
+}

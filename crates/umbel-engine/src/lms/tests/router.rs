@@ -8,10 +8,10 @@ use crate::router::{
 };
 
 /// Interface 0 leads to the source, all others away from it.
-struct Tree {
-    upstream: Option<Upstream>,
-    downstream: Vec<u32>,
-    attached: Option<IpAddr>,
+pub(super) struct Tree {
+    pub(super) upstream: Option<Upstream>,
+    pub(super) downstream: Vec<u32>,
+    pub(super) attached: Option<IpAddr>,
 }
 
 impl Default for Tree {

@@ -65,7 +65,7 @@ fn unstamped_requests_are_answered_by_unicast_and_many_of_them_by_multicast() {
         assert_eq!(asked(&mut source, 11, from(n)), []);
     }
     // Without a router on the way, the sender is who asks.
-    assert_eq!(asked(&mut source, 1_000, request(1)), [Address::Host(host(50))]);
+    assert_eq!(asked(&mut source, 2_000, request(1)), [Address::Host(host(50))]);
 }
 
 #[test]

@@ -113,6 +113,23 @@ fn some_routers_or_all_may_be_without_lms() {
 }
 
 #[test]
+fn a_replier_that_hardly_ever_answers_holds_nobody_up() {
+    for_seeds(100, |seed| {
+        let net = Net::random(seed, &lossy(0.1));
+        // It offers itself for nothing, and is there when routers ask.
+        let lazy = |number, config: &mut ReceiverConfig, _: &mut Receiver| {
+            if number == 0 {
+                config.cost = lms::config::Cost::Fixed(Some(0));
+                config.replier.repairs = lms::config::Allowance { per_s: 1, burst: 1 };
+            }
+        };
+        let mut run = Run::new(&net, seed, UNITS, |_| true, lazy);
+        run.until_complete(&net.receivers, ms(600_000));
+        run.assert_complete(&net.receivers, "a lazy replier");
+    });
+}
+
+#[test]
 #[ignore = "a soak: a thousand seeds with everything at once"]
 fn everything_at_once() {
     for_seeds(1_000, |seed| {
