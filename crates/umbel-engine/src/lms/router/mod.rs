@@ -256,7 +256,10 @@ impl Router {
                 self.send_up(&channel, &Message::Request(request));
             }
             Step::Turn(replier) => {
-                let backup = group.offers.backup(replier.neighbour.ip(), from.ip());
+                // All offers are looked through for another: only where one is needed.
+                let backup = (request.replier_failed)
+                    .then(|| group.offers.backup(replier.neighbour.ip(), from.ip()))
+                    .flatten();
                 self.stamp(now, &mut request, arrived_on);
                 self.stats.turned += 1;
                 if !request.replier_failed {
