@@ -127,23 +127,9 @@ impl Bench {
         })
     }
 
-    fn request(&self) -> Vec<u8> {
-        bytes(&Message::Request(Request {
-            channel: channel(),
-            tsi: Tsi(1),
-            units: UnitSet::one(9),
-            number: 1,
-            requestor: None,
-            turning_point: None,
-            replier_failed: false,
-            unicast_reply: false,
-            hops: 0,
-        }))
-    }
-
     /// A request from interface 2, turned around.
     fn turned(&mut self) -> f64 {
-        let request = self.request();
+        let request = request();
         best(|| {
             let _ = self.turn(&request);
         })
@@ -158,7 +144,7 @@ impl Bench {
     }
 
     fn dmcast(&mut self) -> f64 {
-        let turned = self.turn(&self.request()).payload;
+        let turned = self.turn(&request()).payload;
         let Ok(Parsed::Message { message: Message::Request(stamped), .. }) =
             Message::parse(&turned)
         else {
@@ -189,6 +175,20 @@ fn best(mut call: impl FnMut()) -> f64 {
         best = best.min(start.elapsed().as_secs_f64() * 1e9 / f64::from(PACKETS));
     }
     best
+}
+
+fn request() -> Vec<u8> {
+    bytes(&Message::Request(Request {
+        channel: channel(),
+        tsi: Tsi(1),
+        units: UnitSet::one(9),
+        number: 1,
+        requestor: None,
+        turning_point: None,
+        replier_failed: false,
+        unicast_reply: false,
+        hops: 0,
+    }))
 }
 
 fn main() {
