@@ -71,7 +71,22 @@ fn bytes(message: &Message<'_>) -> Vec<u8> {
     out
 }
 
-/// The router, the routes, and the packets of each kind.
+/// A first request, as a receiver sends it.
+fn request() -> Vec<u8> {
+    bytes(&Message::Request(Request {
+        channel: channel(),
+        tsi: Tsi(1),
+        units: UnitSet::one(9),
+        number: 1,
+        requestor: None,
+        turning_point: None,
+        replier_failed: false,
+        unicast_reply: false,
+        hops: 0,
+    }))
+}
+
+/// The router and its routes.
 struct Bench {
     router: Router,
     tree: Tree,
