@@ -5,9 +5,11 @@
 //! - [`schemes`]: LMS, SRM and PGM, run by the engines themselves.
 //! - [`trial`]: one packet lost on each link of a tree; `observer.rs` measures how it was repaired
 //!   without knowing by which scheme.
+//! - [`beyond`]: what the paper did not try.
 //! - `measures.rs`: the metrics of [LMS Fig. 10]; `figures.rs`: Figures 11 to 16; `verdicts.rs`: what
 //!   the text and Table I say of them; `notes.rs`: what was found.
 
+pub mod beyond;
 mod figures;
 mod measures;
 mod notes;
@@ -21,6 +23,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use self::beyond::Run;
 use self::figures::Base;
 pub use self::observer::Recovery;
 use self::scenario::Delays;
@@ -33,24 +36,29 @@ use crate::pool::{Progress, Runs, run_all, work};
 pub enum Part {
     /// A figure of the paper, 11 to 16; Table I comes with 12, 14 and 15 together.
     Figure(u32),
+    /// What the paper did not try.
+    Beyond,
     /// Each scheme with both kinds of delays, beside what other people's agents came to.
     Delays,
 }
 
 /// Not a part of the report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no part of the report: a figure from 11 to 16, or delays")]
+#[error("`{0}` is no part of the report: a figure from 11 to 16, delays or beyond")]
 pub struct PartError(String);
 
 impl FromStr for Part {
     type Err = PartError;
 
     fn from_str(text: &str) -> Result<Part, PartError> {
-        if text == "delays" {
-            return Ok(Part::Delays);
+        match text {
+            "delays" => Ok(Part::Delays),
+            "beyond" => Ok(Part::Beyond),
+            text => {
+                let number = text.parse().ok().filter(|number| FIGURES.contains(number));
+                number.map(Part::Figure).ok_or_else(|| PartError(text.to_owned()))
+            }
         }
-        let number = text.parse().ok().filter(|number| FIGURES.contains(number));
-        number.map(Part::Figure).ok_or_else(|| PartError(text.to_owned()))
     }
 }
 
@@ -59,6 +67,7 @@ impl fmt::Display for Part {
         match self {
             Part::Figure(number) => number.fmt(f),
             Part::Delays => f.write_str("delays"),
+            Part::Beyond => f.write_str("beyond"),
         }
     }
 }
@@ -97,6 +106,10 @@ impl Options {
     }
 }
 
+/// Most seeds of what the paper did not try: each stands for 400 packets or for all losses of a
+/// graph.
+const BEYOND_SEEDS: u32 = 2;
+
 /// The figures that can be asked for.
 pub const FIGURES: std::ops::RangeInclusive<u32> = 11..=16;
 
@@ -108,18 +121,28 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     let compared = if options.has(Part::Delays) { notes::compared() } else { Vec::new() };
     trials.extend(compared.iter().flat_map(notes::Compared::trials));
     let runs: Runs<Trial> = trials.into_iter().map(|trial| (trial, options.seeds)).collect();
-    progress.expect(work(&runs));
+    let has_beyond = options.has(Part::Beyond);
+    let more = if has_beyond { beyond::runs() } else { BTreeSet::new() };
+    let seeds = options.seeds.min(BEYOND_SEEDS);
+    let more: Runs<Run> =
+        more.into_iter().map(|run| (run, if run.is_long() { 1 } else { seeds })).collect();
+    progress.expect(work(&runs) + work(&more));
     let outcomes = run_all(&runs, options.threads, progress);
+    let (mut sections, mut beyond_rows) = (Vec::new(), Vec::new());
+    if has_beyond {
+        (sections, beyond_rows) = beyond::results(&run_all(&more, options.threads, progress));
+    }
     let figures: Vec<Figure> = wanted.iter().filter_map(|n| base.figure(*n, &outcomes)).collect();
     let mut rows = verdicts::rows(&figures);
     rows.extend(notes::rows(&compared, &outcomes));
+    rows.extend(beyond_rows);
     Report {
         paper: "lms",
         title: "Light-Weight Multicast Services (Papadopoulos, Parulkar and Varghese)".to_owned(),
         intro: intro(options, runs.len()),
         figures,
         rows,
-        sections: Vec::new(),
+        sections,
         notes: notes::notes(&compared, &outcomes),
         settings: settings(options),
     }

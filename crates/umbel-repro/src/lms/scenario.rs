@@ -249,6 +249,17 @@ impl Scenario {
         network
     }
 
+    /// Leaves only the source's link and nine others in `tree`.
+    pub(super) fn keep_some_links(&mut self) {
+        let step = self.tree.len().div_ceil(9).max(1);
+        let last = self.tree.len() - 1;
+        let mut position = 0;
+        self.tree.retain(|_| {
+            position += 1;
+            (position - 1) % step == 0 || position - 1 == last
+        });
+    }
+
     /// The longest round trip from the source to a receiver.
     pub fn greatest_rtt(&self) -> Duration {
         self.distances.iter().max().copied().unwrap_or_default() * 2

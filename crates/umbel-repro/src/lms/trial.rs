@@ -36,7 +36,10 @@ impl Experiment for Trial {
     type Outcome = Outcome;
 
     fn run(&self, seed: u64) -> Outcome {
-        let scenario = self.setting.place(seed);
+        let mut scenario = self.setting.place(seed);
+        if self.scheme == Scheme::SrmLarge {
+            scenario.keep_some_links();
+        }
         let timetable = Timetable {
             start: Instant::EPOCH + WARM_UP,
             spacing: self.scheme.quiet(scenario.greatest_rtt()),
@@ -55,7 +58,8 @@ impl Experiment for Trial {
             Graph::Binary { height } => 1 << height,
             Graph::Random { receivers } | Graph::TransitStub { receivers } => u64::from(receivers),
         };
-        receivers * (receivers + 50) * self.scheme.work()
+        let losses = if self.scheme == Scheme::SrmLarge { 10 } else { receivers + 50 };
+        receivers * losses * self.scheme.work()
     }
 }
 

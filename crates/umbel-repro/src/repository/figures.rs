@@ -209,7 +209,7 @@ impl Base {
             title: "Variable Forward Error Correction",
             x_label: BAD_CLIENTS,
             caption: "Curves with retransmission end at 30 %: with more bad clients they grow \
-                      through a whole run.",
+                      through a whole run; what is above 2,500 s is in fig7.csv only.",
             y_limit: Some(2_500.0),
             curves: self.variable(&policies),
         }

@@ -33,7 +33,7 @@ pub(super) fn notes() -> Vec<Note> {
         note(
             "Figure 4: FEC(0.2) at 4 %",
             "The paper says \"over 15 %\" less delay than without error correction; here it is about \
-             30 %, at the edge of the tolerance. Both delays lie within theirs. The quotient follows the \
+             30 %, within the tolerance but near its edge. Both delays lie within theirs. The quotient follows the \
              choices more than others do: it is less with exactly 9 items a client and with expanded \
              retransmissions, and near 1 where retransmissions are sent at once (see the table of \
              readings). No reading gives it and the paper's R(∞) together better than the chosen one.",

@@ -15,10 +15,16 @@ use super::scenario::Scenario;
 pub enum Scheme {
     /// LMS with static repliers, as in the paper's figures.
     Lms,
+    /// LMS whose repliers follow the measured round trip and loss.
+    LmsDynamic,
+    /// LMS in so many percent of the routers, at random.
+    LmsPartial(u8),
     /// SRM with fixed timers.
     Srm,
     /// SRM with adaptive timers.
     SrmAdaptive,
+    /// SRM in a group that is too large for all to measure all distances.
+    SrmLarge,
     /// PGM without a wait at the source, as in the paper's figures.
     Pgm,
     /// PGM with a wait of the greatest round trip.
@@ -26,16 +32,25 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// All of them.
-    pub const ALL: [Scheme; 5] =
-        [Scheme::Lms, Scheme::Srm, Scheme::SrmAdaptive, Scheme::Pgm, Scheme::PgmWaiting];
+    /// Those that repair all single losses as the paper has them.
+    pub const ALL: [Scheme; 6] = [
+        Scheme::Lms,
+        Scheme::LmsDynamic,
+        Scheme::Srm,
+        Scheme::SrmAdaptive,
+        Scheme::Pgm,
+        Scheme::PgmWaiting,
+    ];
 
     /// As in legends.
     pub fn name(self) -> &'static str {
         match self {
             Scheme::Lms => "LMS",
+            Scheme::LmsDynamic => "LMS, dynamic repliers",
+            Scheme::LmsPartial(_) => "LMS in some routers",
             Scheme::Srm => "SRM",
             Scheme::SrmAdaptive => "SRM, adaptive timers",
+            Scheme::SrmLarge => "SRM in a large group",
             Scheme::Pgm => "PGM",
             Scheme::PgmWaiting => "PGM with a wait",
         }
@@ -44,9 +59,11 @@ impl Scheme {
     /// How long it takes until a loss is repaired for sure, and no packet about it is on its way.
     pub(super) fn quiet(self, greatest_rtt: Duration) -> Duration {
         let (rtts, more_ms) = match self {
-            Scheme::Lms | Scheme::Pgm | Scheme::PgmWaiting => (8, 200),
+            Scheme::Lms | Scheme::LmsDynamic | Scheme::Pgm | Scheme::PgmWaiting => (8, 200),
+            // Requests are repeated until somebody answers by multicast.
+            Scheme::LmsPartial(_) => (40, 1_000),
             // Back-off doubles, and the hold-down lasts.
-            Scheme::Srm | Scheme::SrmAdaptive => (30, 1_000),
+            Scheme::Srm | Scheme::SrmAdaptive | Scheme::SrmLarge => (30, 1_000),
         };
         greatest_rtt * rtts + Duration::from_millis(more_ms)
     }
@@ -54,8 +71,8 @@ impl Scheme {
     /// How much work a run is, in comparison.
     pub(super) fn work(self) -> u64 {
         match self {
-            Scheme::Lms | Scheme::Pgm | Scheme::PgmWaiting => 1,
             Scheme::Srm | Scheme::SrmAdaptive => 40,
+            _ => 1,
         }
     }
 }
@@ -72,9 +89,11 @@ pub(super) fn install(
     seed: u64,
 ) {
     match scheme {
-        Scheme::Lms => lms::install(simulation, scenario, sends, seed),
-        Scheme::Srm | Scheme::SrmAdaptive => {
-            srm::install(simulation, scenario, sends, scheme == Scheme::SrmAdaptive, seed);
+        Scheme::Lms | Scheme::LmsDynamic | Scheme::LmsPartial(_) => {
+            lms::install(scheme, simulation, scenario, sends, seed);
+        }
+        Scheme::Srm | Scheme::SrmAdaptive | Scheme::SrmLarge => {
+            srm::install(scheme, simulation, scenario, sends, seed);
         }
         Scheme::Pgm => pgm::install(simulation, scenario, sends, Duration::ZERO, seed),
         Scheme::PgmWaiting => {

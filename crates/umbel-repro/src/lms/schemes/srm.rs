@@ -1,10 +1,12 @@
 //! SRM as ns-2 has it: C1 = C2 = 2, D1 = D2 = 1, distances from session messages.
 
+use std::time::Duration;
+
 use umbel_engine::srm::Config;
 use umbel_sim::srm::{self, Participant};
 use umbel_sim::{Instant, Simulation};
 
-use super::UNIT_LEN;
+use super::{Scheme, UNIT_LEN};
 use crate::lms::scenario::{GROUP, Scenario};
 
 /// The paper names no timers; these are the defaults of the ns-2 that it used, for repairs D1 and
@@ -12,12 +14,14 @@ use crate::lms::scenario::{GROUP, Scenario};
 const REPAIR_TIMER: (f64, f64) = (1.0, 1.0);
 
 pub(super) fn install(
+    scheme: Scheme,
     simulation: &mut Simulation,
     scenario: &Scenario,
     sends: impl Iterator<Item = Instant>,
-    adaptive: bool,
     seed: u64,
 ) {
+    let distances = &scenario.distances;
+    let mean = distances.iter().sum::<Duration>() / distances.len() as u32;
     let mut source = Participant::default();
     for at in sends {
         source.send_after(at.since(Instant::EPOCH), UNIT_LEN);
@@ -25,15 +29,24 @@ pub(super) fn install(
     let config = |node| {
         let mut config: Config = srm::config(node, GROUP, seed);
         config.repair_timer = Some(REPAIR_TIMER);
-        config.adaptive = adaptive;
+        config.adaptive = scheme == Scheme::SrmAdaptive;
         // In the paper only the next packet shows a loss.
         config.session.heartbeat = None;
+        if scheme == Scheme::SrmLarge {
+            // Distances are told instead; session messages come later than the end.
+            config.session.min_interval = Duration::from_hours(24);
+            config.default_distance = mean;
+        }
         config
     };
     let host = source.host(config(scenario.source));
     simulation.set_app(scenario.source, host, Instant::EPOCH).expect("the source is a free host");
-    for &receiver in &scenario.receivers {
-        let host = Participant::default().host(config(receiver));
+    for (&receiver, &distance) in scenario.receivers.iter().zip(distances) {
+        let mut participant = Participant::default();
+        if scheme == Scheme::SrmLarge {
+            participant.know_distance(srm::id_of(scenario.source), distance);
+        }
+        let host = participant.host(config(receiver));
         simulation.set_app(receiver, host, Instant::EPOCH).expect("receivers are free hosts");
     }
 }

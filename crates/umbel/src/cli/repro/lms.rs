@@ -13,7 +13,8 @@ use crate::cli::output::Output;
 pub(super) struct LmsArgs {
     #[command(flatten)]
     common: Common,
-    /// Only this: a figure from 11 to 16, or delays (each scheme with both kinds of delays, beside
+    /// Only this: a figure from 11 to 16, beyond (what the paper did not try) or delays (each
+    /// scheme with both kinds of delays, beside
     /// what others measured); may be given several times
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     figure: Vec<Part>,
