@@ -192,20 +192,6 @@ fn best(mut call: impl FnMut()) -> f64 {
     best
 }
 
-fn request() -> Vec<u8> {
-    bytes(&Message::Request(Request {
-        channel: channel(),
-        tsi: Tsi(1),
-        units: UnitSet::one(9),
-        number: 1,
-        requestor: None,
-        turning_point: None,
-        replier_failed: false,
-        unicast_reply: false,
-        hops: 0,
-    }))
-}
-
 fn main() {
     println!("{:>7} {:>9} {:>9} {:>9}   ns a packet", "fan-out", "multicast", "request", "DMCAST");
     for fan_out in [1, 2, 4, 8, 16, 32] {
