@@ -1,0 +1,66 @@
+# SRM on a binary tree, by ns-2's own agent: the network of
+# `cargo run -p umbel-sim --example srm_tree`.
+#
+#   ns srm.tcl DEPTH source|receiver SEED LOG
+#
+# A receiver at each leaf and the source beyond the root; every link has 10 Mbit/s and 10 ms. The
+# tenth unit is lost once, and the next one, 2 s later, shows it. Writes the agents' statistics to
+# LOG: a line for each member that asked or was about to, and for each that repaired or was about to.
+
+foreach {depth place seed log} $argv break
+set ns [new Simulator -multicast on]
+ns-random $seed
+$ns rtproto Static
+set root [$ns node]
+set level [list $root]
+for {set d 1} {$d <= $depth} {incr d} {
+    set below {}
+    foreach above $level {
+        for {set side 0} {$side < 2} {incr side} {
+            set node [$ns node]
+            $ns duplex-link $above $node 10Mb 10ms DropTail
+            lappend below $node
+        }
+    }
+    set level $below
+}
+set source [$ns node]
+$ns duplex-link $source $root 10Mb 10ms DropTail
+
+set mproto [$ns mrtproto CtrMcast {}]
+set group [Node allocaddr]
+set statistics [open $log w]
+set number 0
+foreach node [linsert $level 0 $source] {
+    set agent [new Agent/SRM]
+    $agent set dst_addr_ $group
+    $agent set dst_port_ 0
+    $agent set fid_ [incr number]
+    $agent log $statistics
+    $ns at 1.0 "$agent start"
+    $ns attach-agent $node $agent
+    if {$number == 1} { set sender $agent }
+}
+# Source-rooted rather than shared trees.
+$ns at 1.1 "$mproto switch-treetype $group"
+
+set cbr [new Application/Traffic/CBR]
+$cbr set packetSize_ 800
+$cbr set interval_ 2.0
+$cbr attach-agent $sender
+$sender traffic-source $cbr
+$sender set packetSize_ 800
+
+# Of every 20 data packets, the one numbered 10.
+set loss [new SRMErrorModel]
+$loss drop-packet 2 20 10
+$loss drop-target [new Agent/Null]
+set leaf [lindex $level 0]
+if {$place == "source"} {
+    $ns at 19.0 "$ns lossmodel $loss $source $root"
+} else {
+    $ns at 19.0 "$ns lossmodel $loss [lindex [$leaf neighbors] 0] $leaf"
+}
+$ns at 20.0 "$sender start-source"
+$ns at 58.0 "exit 0"
+$ns run
