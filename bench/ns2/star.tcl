@@ -50,13 +50,7 @@ for {set n 0} {$n < $receivers} {incr n} {
 set mproto [$ns mrtproto CtrMcast {}]
 $ns at 0.2 "$mproto switch-treetype $group"
 
-# Seconds of processor time, so that other work on the machine counts less.
-proc cpu {} {
-    set file [open /proc/self/schedstat]
-    set ns [lindex [read $file] 0]
-    close $file
-    return [expr {$ns / 1e9}]
-}
+source [file join [file dirname [info script]] cpu.tcl]
 
 proc finish {} {
     global sinks started packets

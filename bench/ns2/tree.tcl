@@ -61,13 +61,7 @@ foreach leaf $level {
 # Source-rooted rather than shared trees.
 $ns at 0.2 "$mproto switch-treetype $group"
 
-# Seconds of processor time, so that other work on the machine counts less.
-proc cpu {} {
-    set file [open /proc/self/schedstat]
-    set ns [lindex [read $file] 0]
-    close $file
-    return [expr {$ns / 1e9}]
-}
+source [file join [file dirname [info script]] cpu.tcl]
 
 proc begin {} {
     global started

@@ -5,6 +5,7 @@
 //! draws from a global generator, so that the network driver and the simulator host the very
 //! same code. See [`Engine`] for the one rule about the order of calls.
 
+pub mod drops;
 mod engine;
 pub mod lms;
 pub mod pgm;

@@ -5,45 +5,26 @@
 
 mod support;
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use support::bench::{Bench, EVERYTHING};
-use support::{has_nft, lab, sh, star};
-use umbel_lab::{Impairment, Topology};
+use support::{behind_a_router, group, has_nft, lab, sh, star};
+use umbel_lab::Impairment;
 
 const MB: u64 = 1_000_000;
-
-/// The group of `239.255.1.2:7701`, `[ff15::1]:7701`, `232.1.2.3:7702@10.1.0.1` and the like.
-fn group(channel: &str) -> IpAddr {
-    let destination = channel.split('@').next().unwrap();
-    let (group, _) = destination.rsplit_once(':').unwrap();
-    group.trim_matches(['[', ']']).parse().unwrap()
-}
 
 #[test]
 fn clients_behind_a_router_hear_of_transmissions_in_the_control_group() {
     for family in [&[][..], &["--ipv6"]] {
-        let topology = Topology::new()
-            .host("h1")
-            .router("r")
-            .link("h1", "r")
-            .host("h2")
-            .link("r", "h2")
-            .loss(0.1)
-            .delay(Duration::from_millis(5))
-            .host("h3")
-            .link("r", "h3")
-            .loss(0.01);
-        let Some(lab) = lab(&topology) else { return };
+        let Some(lab) = lab(&behind_a_router(0.1)) else { return };
         let bench = Bench::new(&lab, &[("large", 6 * MB), ("small", 1000)]);
         let options = ["--rate", "10M", "--control", "srm"];
         let mut server = bench.serve(&[&options, family].concat());
         let serving = server.process.events("serving")[0].clone();
-        lab.route_multicast("h1", group(serving["channel"].as_str().unwrap())).unwrap();
+        lab.route_multicast("h1", group(&serving["channel"])).unwrap();
         // Everyone speaks in the control group.
         for host in ["h1", "h2", "h3"] {
-            lab.route_multicast(host, group(serving["control"].as_str().unwrap())).unwrap();
+            lab.route_multicast(host, group(&serving["control"])).unwrap();
         }
         for mut client in ["h2", "h3"].map(|host| bench.get(host, &server.url, EVERYTHING)) {
             let summary = bench.check_all(&mut client, Duration::from_mins(1));
@@ -78,8 +59,8 @@ fn a_client_that_any_source_multicast_does_not_reach_is_told_on_its_session() {
     sh(lab.host("h2").unwrap(), drop);
     let bench = Bench::new(&lab, &[("large", 6 * MB)]);
     let server = bench.serve(&["--rate", "10M"]);
-    let control = server.process.events("serving")[0]["control"].as_str().unwrap().to_owned();
-    assert!(group(&control).is_multicast(), "{control}");
+    let control = &server.process.events("serving")[0]["control"];
+    assert!(group(control).is_multicast(), "{control}");
     let mut clients = ["h2", "h3"].map(|host| bench.get(host, &server.url, EVERYTHING));
     let heard = [false, true];
     for (client, heard) in clients.iter_mut().zip(heard) {

@@ -4,11 +4,10 @@
 
 mod support;
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use support::bench::{Bench, EVERYTHING};
-use support::{lab, star};
+use support::{behind_a_router, group, lab, star};
 use umbel_lab::{Impairment, Topology};
 
 const MB: u64 = 1_000_000;
@@ -43,34 +42,15 @@ fn two_thousand_small_files_arrive() {
 #[test]
 fn clients_behind_a_router_get_everything() {
     for family in [&[][..], &["--ipv6"]] {
-        let topology = Topology::new()
-            .host("h1")
-            .router("r")
-            .link("h1", "r")
-            .host("h2")
-            .link("r", "h2")
-            .loss(0.05)
-            .delay(Duration::from_millis(5))
-            .host("h3")
-            .link("r", "h3")
-            .loss(0.01);
-        let Some(lab) = lab(&topology) else { return };
+        let Some(lab) = lab(&behind_a_router(0.05)) else { return };
         let bench = Bench::new(&lab, &[("large", 2 * MB), ("small", 1000)]);
         let server = bench.serve(&[&["--rate", "30M"], family].concat());
-        lab.route_multicast("h1", group(server.process.events("serving")[0]["channel"].as_str()))
-            .unwrap();
+        lab.route_multicast("h1", group(&server.process.events("serving")[0]["channel"])).unwrap();
         for mut client in ["h2", "h3"].map(|host| bench.get(host, &server.url, EVERYTHING)) {
             let summary = bench.check_all(&mut client, Duration::from_mins(1));
             assert_eq!(summary["unicast_blocks"], 0, "{summary}");
         }
     }
-}
-
-/// The group of `232.1.2.3:7702@10.1.0.1` or `[ff35::1]:7702@fd00::1`.
-fn group(channel: Option<&str>) -> IpAddr {
-    let channel = channel.unwrap();
-    let (group, _) = channel.split_once('@').unwrap().0.rsplit_once(':').unwrap();
-    group.trim_matches(['[', ']']).parse().unwrap()
 }
 
 #[test]

@@ -4,12 +4,11 @@
 
 mod support;
 
-use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use support::bench::Bench;
-use support::lab;
+use support::{group, lab};
 use umbel_sim::scenario::{Protocol, Scenario};
 
 /// A lab's mean delay may differ from the simulated one by this share of it, and by this time:
@@ -53,8 +52,8 @@ fn in_the_lab(scenario: &Scenario) -> Option<Outcome> {
     let bench = Bench::new(&lab, &files);
     let rate = repository.config.rate.bits_per_s().to_string();
     let mut server = bench.serve(&["--rate", &rate]);
-    let channel = server.process.events("serving")[0]["channel"].as_str().unwrap().to_owned();
-    lab.route_multicast("h1", group(&channel)).unwrap();
+    let channel = group(&server.process.events("serving")[0]["channel"]);
+    lab.route_multicast("h1", channel).unwrap();
 
     let began = Instant::now();
     let mut arrivals = repository.arrivals(1);
@@ -85,11 +84,6 @@ fn in_the_lab(scenario: &Scenario) -> Option<Outcome> {
     std::thread::sleep(Duration::from_millis(400));
     outcome.bytes = server.stop()["bytes"].as_f64().unwrap();
     Some(outcome)
-}
-
-/// The group of `232.1.2.3:7702@10.1.0.1`.
-fn group(channel: &str) -> IpAddr {
-    channel.split_once(':').unwrap().0.parse().unwrap()
 }
 
 #[test]

@@ -1,10 +1,8 @@
 //! Input that was discarded, by reason.
 
-use std::fmt;
+use crate::drops::drop_reasons;
 
-/// Why input was discarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DropReason {
+drop_reasons! {
     /// It is not a message of LMS, of this version, that is expected here.
     Malformed,
     /// It came by a way on which nothing like it is expected.
@@ -39,60 +37,4 @@ pub enum DropReason {
     AlreadyAsked,
     /// A request for what nobody keeps any more.
     Purged,
-}
-
-impl DropReason {
-    /// Every reason.
-    pub const ALL: [DropReason; 17] = [
-        DropReason::Malformed,
-        DropReason::Unexpected,
-        DropReason::OtherSession,
-        DropReason::FarAhead,
-        DropReason::BeforeHorizon,
-        DropReason::NoRoom,
-        DropReason::Flood,
-        DropReason::OffTree,
-        DropReason::NoReplier,
-        DropReason::ForgedTurningPoint,
-        DropReason::NoSuchInterface,
-        DropReason::NotARepair,
-        DropReason::TooMany,
-        DropReason::Hops,
-        DropReason::LateRequest,
-        DropReason::AlreadyAsked,
-        DropReason::Purged,
-    ];
-}
-
-/// How often each reason occurred.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drops([u64; DropReason::ALL.len()]);
-
-impl Drops {
-    pub(super) fn count(&mut self, reason: DropReason) {
-        self.0[reason as usize] += 1;
-    }
-
-    /// How often this reason occurred.
-    pub fn of(&self, reason: DropReason) -> u64 {
-        self.0[reason as usize]
-    }
-
-    /// How much input was discarded in all.
-    pub fn total(&self) -> u64 {
-        self.0.iter().sum()
-    }
-}
-
-impl fmt::Display for Drops {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for reason in DropReason::ALL {
-            if self.of(reason) > 0 {
-                write!(f, "{separator}{reason:?} {}", self.of(reason))?;
-                separator = ", ";
-            }
-        }
-        Ok(())
-    }
 }

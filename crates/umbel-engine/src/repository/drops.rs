@@ -1,10 +1,8 @@
 //! Input that was discarded, by reason.
 
-use std::fmt;
+use crate::drops::drop_reasons;
 
-/// Why input was discarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DropReason {
+drop_reasons! {
     /// It came by a way on which nothing is expected.
     Unexpected,
     /// It is not a packet or message of this protocol and version.
@@ -25,53 +23,4 @@ pub enum DropReason {
     StaleNak,
     /// A client asked for more than it may.
     OverLimit,
-}
-
-impl DropReason {
-    /// Every reason.
-    pub const ALL: [DropReason; 10] = [
-        DropReason::Unexpected,
-        DropReason::Malformed,
-        DropReason::OtherSession,
-        DropReason::NotAdmitted,
-        DropReason::NotWanted,
-        DropReason::OutsideItem,
-        DropReason::Duplicate,
-        DropReason::NoRoom,
-        DropReason::StaleNak,
-        DropReason::OverLimit,
-    ];
-}
-
-/// How often each reason occurred.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drops([u64; DropReason::ALL.len()]);
-
-impl Drops {
-    pub(crate) fn count(&mut self, reason: DropReason) {
-        self.0[reason as usize] += 1;
-    }
-
-    /// How often this reason occurred.
-    pub fn of(&self, reason: DropReason) -> u64 {
-        self.0[reason as usize]
-    }
-
-    /// How much input was discarded in all.
-    pub fn total(&self) -> u64 {
-        self.0.iter().sum()
-    }
-}
-
-impl fmt::Display for Drops {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for reason in DropReason::ALL {
-            if self.of(reason) > 0 {
-                write!(f, "{separator}{reason:?} {}", self.of(reason))?;
-                separator = ", ";
-            }
-        }
-        Ok(())
-    }
 }

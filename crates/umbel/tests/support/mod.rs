@@ -7,7 +7,10 @@ pub(crate) mod files;
 pub(crate) mod process;
 
 use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
+use serde_json::Value;
 use umbel_lab::{Impairment, Lab, Node, Topology};
 
 /// Builds the lab, or says on the real stderr why the test is skipped.
@@ -43,16 +46,34 @@ pub(crate) fn sh(host: Node<'_>, line: &str) {
 
 /// The server `h1` and clients `h2`, `h3` … on a switch; each client's link is impaired both ways.
 pub(crate) fn star(clients: usize, impairment: Impairment) -> Topology {
-    star_with(clients, impairment, impairment)
-}
-
-/// As [`star`], with something else towards the clients than away from them.
-pub(crate) fn star_with(clients: usize, towards: Impairment, away: Impairment) -> Topology {
     Topology::star(clients + 1).with_every_link(|link| {
         if link.a != "h1" {
             link.emulated = Some(true);
-            link.a_to_b = away;
-            link.b_to_a = towards;
+            link.a_to_b = impairment;
+            link.b_to_a = impairment;
         }
     })
+}
+
+/// The server `h1` and the clients `h2` and `h3` at a router, `h2` behind a link with this loss.
+pub(crate) fn behind_a_router(loss: f64) -> Topology {
+    Topology::new()
+        .host("h1")
+        .router("r")
+        .link("h1", "r")
+        .host("h2")
+        .link("r", "h2")
+        .loss(loss)
+        .delay(Duration::from_millis(5))
+        .host("h3")
+        .link("r", "h3")
+        .loss(0.01)
+}
+
+/// The group of a channel as `serve` tells it: `239.255.1.2:7701`, `[ff15::1]:7701`,
+/// `232.1.2.3:7702@10.1.0.1` and the like.
+#[track_caller]
+pub(crate) fn group(channel: &Value) -> IpAddr {
+    let destination = channel.as_str().unwrap().split('@').next().unwrap();
+    destination.parse::<SocketAddr>().unwrap().ip()
 }
