@@ -52,6 +52,11 @@ impl<'a> Reader<'a> {
         if self.is_empty() { Ok(()) } else { Err(self.bad("bytes after its end")) }
     }
 
+    /// All bytes that are left; nothing is left then.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
     /// The next `len` bytes.
     pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], ParseError> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(ParseError::Truncated {
@@ -115,7 +120,7 @@ impl<'a> Reader<'a> {
         if self.rest.len() > limit {
             return Err(self.bad("a string that is too long"));
         }
-        let bytes = std::mem::take(&mut self.rest);
+        let bytes = self.rest();
         self.utf8(bytes)
     }
 

@@ -8,6 +8,8 @@
 //! - [`lms`]: what the end-points and routers of LMS say to each other.
 //! - [`pgm`]: the messages of the subset of PGM.
 //! - [`repository`]: the messages between a repository's server and its clients.
+//! - [`sap`], [`sdp`], [`feed`]: sessions on the air, in the way of standard tools; what a feed of
+//!   TMTP says of itself.
 //! - [`srm`]: the messages of SRM, reliable multicast among equals.
 //! - `ids.rs`, `oti.rs`: the names and numbers that all of them carry.
 //!
@@ -21,6 +23,7 @@ mod channel;
 mod codec;
 pub mod control;
 mod error;
+pub mod feed;
 mod fti;
 pub mod ids;
 mod lct;
@@ -28,6 +31,8 @@ pub mod lms;
 pub mod oti;
 pub mod pgm;
 pub mod repository;
+pub mod sap;
+pub mod sdp;
 pub mod srm;
 
 pub use alc::{DataHeader, DataPacket};

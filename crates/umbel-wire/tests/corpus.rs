@@ -58,6 +58,11 @@ fn the_corpus_of_pgm_message_replays() {
 }
 
 #[test]
+fn the_corpus_of_sap_packet_replays() {
+    replay("sap_packet", checks::sap_packet);
+}
+
+#[test]
 fn the_corpus_of_control_peek_replays() {
     replay("control_peek", checks::control_peek);
 }

@@ -4,8 +4,11 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "shared by test binaries")]
 
 use umbel_wire::control::{self, FrameHeader};
+use umbel_wire::feed::Feed;
 use umbel_wire::lms;
 use umbel_wire::repository::{ClientMessage, ServerMessage};
+use umbel_wire::sap::SapPacket;
+use umbel_wire::sdp::{DESCRIPTION_LEN, Description, Origin};
 use umbel_wire::{DataHeader, DataPacket, Parsed};
 use umbel_wire::{pgm, srm};
 
@@ -61,6 +64,24 @@ pub fn pgm_message(bytes: &[u8]) {
     let mut again = Vec::new();
     message.emit(&mut again);
     assert_eq!(pgm::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
+}
+
+/// What is parsed can be emitted, and comes back: packet, description and feed.
+pub fn sap_packet(bytes: &[u8]) {
+    let Ok(packet) = SapPacket::parse(bytes) else { return };
+    let mut again = Vec::new();
+    packet.emit(&mut again);
+    assert_eq!(SapPacket::parse(&again), Ok(packet));
+    let Ok(description) = Description::parse(packet.payload) else { return };
+    assert_eq!(Origin::find(packet.payload).as_ref(), Ok(&description.origin));
+    let text = description.emit();
+    // Line breaks of two characters make it longer.
+    if text.len() > DESCRIPTION_LEN {
+        return;
+    }
+    assert_eq!(Description::parse(text.as_bytes()).as_ref(), Ok(&description));
+    let Ok(Some(feed)) = Feed::from_description(&description) else { return };
+    assert_eq!(Feed::from_description(&feed.describe("umbel")), Ok(Some(feed)));
 }
 
 /// A stream tells the same however much of it is there: nothing yet, and then the same header or

@@ -2,20 +2,23 @@
 
 use std::time::Duration;
 
+use umbel_wire::feed::{Feed, FeedContent};
 use umbel_wire::repository::{
     Announcement, ClientMessage, ControlGroup, ControlKey, ItemInfo, Need, NeedRun, ServerMessage,
     SymbolRun,
 };
+use umbel_wire::sap::SapPacket;
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 7] = [
+pub(crate) const TARGETS: [&str; 8] = [
     "data_packet",
     "client_message",
     "server_message",
     "srm_message",
     "lms_message",
     "pgm_message",
+    "sap_packet",
     "control_peek",
 ];
 
@@ -29,6 +32,7 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "srm_message" => srm_messages().into_iter().map(named).collect(),
         "lms_message" => lms_messages().into_iter().map(named).collect(),
         "pgm_message" => pgm_messages().into_iter().map(named).collect(),
+        "sap_packet" => sap_packets().into_iter().map(named).collect(),
         "control_peek" => control_peeks().into_iter().map(named).collect(),
         _ => unreachable!("{target}"),
     }
@@ -355,6 +359,55 @@ fn lms_messages() -> Vec<(&'static str, Vec<u8>)> {
         ("anycast-reply", M::AnycastReply { service, nonce: 5, payload: b"me" }),
     ];
     messages.iter().map(|(name, message)| (*name, bytes(message))).collect()
+}
+
+fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
+    let feed = Feed {
+        name: "nightly".parse().unwrap(),
+        tsi: Tsi(3417),
+        source: "192.0.2.2:40123".parse().unwrap(),
+        data: Channel {
+            source: Some([192, 0, 2, 2].into()),
+            group: [232, 7, 7, 7].into(),
+            port: 7702,
+        },
+        domain: Channel { source: None, group: [239, 255, 7, 7].into(), port: 7703 },
+        scope: 32,
+        symbol_len: 1376,
+        block_symbols: 16,
+        fec: true,
+        content: FeedContent::Files {
+            items: 3,
+            bytes: 1 << 20,
+            manifest_len: 212,
+            digest: Digest([0x9F; 32]),
+        },
+        token: true,
+        version: 1,
+    };
+    let pipe = Feed {
+        name: "live".parse().unwrap(),
+        source: "[2001:db8::2]:40123".parse().unwrap(),
+        data: Channel { source: None, group: "ff15::7".parse().unwrap(), port: 7702 },
+        domain: Channel { source: None, group: "ff15::8".parse().unwrap(), port: 7703 },
+        content: FeedContent::Pipe,
+        fec: false,
+        token: false,
+        ..feed.clone()
+    };
+    let packet = |feed: &Feed, deletion: bool| {
+        let description = feed.describe("umbel 0.1.0");
+        let text = if deletion { description.origin.emit() } else { description.emit() };
+        let mut out = Vec::new();
+        SapPacket::new(deletion, feed.source.ip(), text.as_bytes()).emit(&mut out);
+        out
+    };
+    vec![
+        ("files", packet(&feed, false)),
+        ("files-deletion", packet(&feed, true)),
+        ("pipe", packet(&pipe, false)),
+        ("pipe-deletion", packet(&pipe, true)),
+    ]
 }
 
 fn control_peeks() -> Vec<(&'static str, Vec<u8>)> {

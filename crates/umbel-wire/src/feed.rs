@@ -1,0 +1,467 @@
+//! What is said of a feed, so that a receiver can join it: a session description with attributes
+//! of our own.
+//!
+//! ```text
+//! v=0
+//! o=- 3417 1 IN IP4 192.0.2.2
+//! s=nightly
+//! t=0 0
+//! a=tool:umbel 0.1.0
+//! a=x-umbel-tmtp:1                            version of the protocol
+//! a=x-umbel-tsi:3417
+//! a=x-umbel-source:192.0.2.2 40123            where the source hears unicast
+//! a=x-umbel-scope:32                          most hops of any packet
+//! a=x-umbel-code:1376 16 fec                  bytes of a symbol, symbols of a block
+//! a=x-umbel-content:files 3 1048576 212 9f…   items, bytes, the manifest's length and digest
+//! a=x-umbel-token                             only with a token
+//! m=application 7702 ALC/UDP 0                the data channel
+//! c=IN IP4 232.7.7.7/32
+//! a=source-filter: incl IN IP4 232.7.7.7 192.0.2.2
+//! m=application 7703 TMTP/UDP 0               the domain group
+//! c=IN IP4 239.255.7.7/32
+//! ```
+//!
+//! The source filter of the data channel is that of [RFC 4570].
+//!
+//! A feed is announced every five minutes or so, as [`sap`](crate::sap) demands. Who does not want
+//! to wait for that asks with [`FindFeeds`], to which sources answer with an announcement.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::control::{self, Field, Frame};
+use crate::sdp::{Attribute, Connection, Description, Media, Origin};
+use crate::{Channel, Digest, ParseError, Parsed, Tsi};
+
+/// The version of the protocol that this program speaks.
+pub const VERSION: u8 = 1;
+/// Most bytes of a feed's name.
+pub const NAME_LEN: usize = 100;
+/// Most bytes of a manifest: those of one million short names.
+pub const MANIFEST_LEN: u64 = 64 << 20;
+/// Most source symbols of a block.
+pub const BLOCK_SYMBOLS: u16 = 255;
+
+const TMTP: &str = "x-umbel-tmtp";
+const TSI: &str = "x-umbel-tsi";
+const SOURCE: &str = "x-umbel-source";
+const SCOPE: &str = "x-umbel-scope";
+const CODE: &str = "x-umbel-code";
+const CONTENT: &str = "x-umbel-content";
+const TOKEN: &str = "x-umbel-token";
+const FILTER: &str = "source-filter";
+const DATA_PROTOCOL: &str = "ALC/UDP";
+const DOMAIN_PROTOCOL: &str = "TMTP/UDP";
+
+/// A feed as its source announces it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feed {
+    /// What people call it; see [`FeedName`].
+    pub name: FeedName,
+    /// The feed's number.
+    pub tsi: Tsi,
+    /// Where the source hears unicast.
+    pub source: SocketAddr,
+    /// Where everything is sent to all.
+    pub data: Channel,
+    /// Where domains are formed and repaired; of any source.
+    pub domain: Channel,
+    /// Most hops of any packet of the feed, at least 1.
+    pub scope: u8,
+    /// Bytes of a full symbol, at least 1.
+    pub symbol_len: u16,
+    /// Most source symbols of a block, 1 to [`BLOCK_SYMBOLS`].
+    pub block_symbols: u16,
+    /// Whether blocks have repair symbols.
+    pub fec: bool,
+    /// What is sent.
+    pub content: FeedContent,
+    /// Whether receivers need a token.
+    pub token: bool,
+    /// Grows with each change of the announcement.
+    pub version: u64,
+}
+
+/// What a feed carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedContent {
+    /// Files, listed in a manifest that comes first.
+    Files {
+        /// How many.
+        items: u64,
+        /// Their bytes.
+        bytes: u64,
+        /// Bytes of the manifest, at most [`MANIFEST_LEN`].
+        manifest_len: u64,
+        /// The manifest's digest.
+        digest: Digest,
+    },
+    /// Bytes that come as they are written, until the writer ends.
+    Pipe,
+}
+
+/// A feed's name: 1 to [`NAME_LEN`] bytes without control characters and `@`, not `-`, not
+/// beginning or ending with a space.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FeedName(String);
+
+impl FeedName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for FeedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::str::FromStr for FeedName {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<FeedName, ParseError> {
+        let problem = match text {
+            "" => "it is empty",
+            "-" => "`-` is no name",
+            _ if text.len() > NAME_LEN => "more than 100 bytes",
+            _ if text.trim() != text => "a space at its beginning or end",
+            _ if text.contains('@') => "`@` stands before a source's address",
+            _ if text.chars().any(char::is_control) => "a control character",
+            _ => return Ok(FeedName(text.to_owned())),
+        };
+        Err(ParseError::Value { what: "name of a feed", problem })
+    }
+}
+
+/// Asks all sources, or those of one name, to announce their feeds now. Sent to the group of a
+/// directory, port [`QUERY_PORT`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FindFeeds {
+    /// The name; `None` for all.
+    pub name: Option<FeedName>,
+}
+
+/// The UDP port of [`FindFeeds`].
+pub const QUERY_PORT: u16 = 7701;
+const FIND_FEEDS: u8 = 0xD1;
+const NAME: Field = Field { number: 1, name: "name" };
+
+impl FindFeeds {
+    /// Appends the message.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let mut frame = Frame::begin(out, FIND_FEEDS);
+        if let Some(name) = &self.name {
+            frame.string(NAME, name.as_str());
+        }
+        frame.end();
+    }
+
+    /// Parses a message.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no control message of this version, or its name is none.
+    pub fn parse(bytes: &[u8]) -> Result<Parsed<FindFeeds>, ParseError> {
+        control::parse(bytes, |fields| {
+            if fields.message != FIND_FEEDS {
+                return Ok(None);
+            }
+            let name = fields.optional(NAME)?.map(|value| {
+                std::str::from_utf8(value).map_err(|_| bad("name of a feed"))?.parse()
+            });
+            Ok(Some(FindFeeds { name: name.transpose()? }))
+        })
+    }
+}
+
+impl Feed {
+    /// The description that is announced; `tool` names the program.
+    pub fn describe(&self, tool: &str) -> Description {
+        let kind = if self.fec { "fec" } else { "exact" };
+        let code = format!("{} {} {kind}", self.symbol_len, self.block_symbols);
+        let mut attributes = vec![
+            Attribute::new("tool", tool),
+            Attribute::new(TMTP, VERSION.to_string()),
+            Attribute::new(TSI, self.tsi.0.to_string()),
+            Attribute::new(SOURCE, format!("{} {}", self.source.ip(), self.source.port())),
+            Attribute::new(SCOPE, self.scope.to_string()),
+            Attribute::new(CODE, code),
+            Attribute::new(CONTENT, self.content.to_string()),
+        ];
+        if self.token {
+            attributes.push(Attribute::flag(TOKEN));
+        }
+        Description {
+            origin: Origin {
+                user: "-".to_owned(),
+                session: self.tsi.0.into(),
+                version: self.version,
+                address: self.source.ip().to_string(),
+            },
+            name: self.name.0.clone(),
+            attributes,
+            media: vec![
+                self.media(DATA_PROTOCOL, &self.data),
+                self.media(DOMAIN_PROTOCOL, &self.domain),
+            ],
+            ..Description::default()
+        }
+    }
+
+    fn media(&self, protocol: &str, channel: &Channel) -> Media {
+        let filter = |source: IpAddr| {
+            let family = if source.is_ipv6() { "IP6" } else { "IP4" };
+            Attribute::new(FILTER, format!(" incl IN {family} {} {source}", channel.group))
+        };
+        let ttl = channel.group.is_ipv4().then_some(self.scope);
+        Media {
+            kind: "application".to_owned(),
+            port: channel.port,
+            protocol: protocol.to_owned(),
+            formats: "0".to_owned(),
+            connection: Some(Connection { address: channel.group, ttl }),
+            attributes: channel.source.map(filter).into_iter().collect(),
+        }
+    }
+
+    /// The feed that a description is of; `None` if it is of a session of another kind.
+    ///
+    /// # Errors
+    ///
+    /// It claims to be a feed, but something is missing or out of range, or it is of another
+    /// version of the protocol.
+    pub fn from_description(description: &Description) -> Result<Option<Feed>, ParseError> {
+        let Some(version) = description.attribute(TMTP) else { return Ok(None) };
+        if version != VERSION.to_string() {
+            let theirs = version.parse().unwrap_or(0);
+            return Err(ParseError::Version { theirs, ours: VERSION });
+        }
+        let value = |name: &'static str| description.attribute(name).ok_or_else(|| bad(name));
+        let source = value(SOURCE)?.split_once(' ').and_then(|(address, port)| {
+            Some(SocketAddr::new(address.parse().ok()?, port.parse().ok()?))
+        });
+        let source = source.filter(is_host).ok_or_else(|| bad(SOURCE))?;
+        let (symbol_len, block_symbols, fec) = code(value(CODE)?).ok_or_else(|| bad(CODE))?;
+        let scope: u8 = number(value(SCOPE)?).ok_or_else(|| bad(SCOPE))?;
+        let data = channel(description, DATA_PROTOCOL).ok_or_else(|| bad(DATA_PROTOCOL))?;
+        let domain = channel(description, DOMAIN_PROTOCOL).ok_or_else(|| bad(DOMAIN_PROTOCOL))?;
+        let families = [data.group, domain.group].map(|group| group.is_ipv6());
+        if scope == 0 || domain.source.is_some() || families != [source.is_ipv6(); 2] {
+            return Err(bad("feed"));
+        }
+        Ok(Some(Feed {
+            name: description.name.parse()?,
+            tsi: Tsi(number(value(TSI)?).ok_or_else(|| bad(TSI))?),
+            source,
+            data,
+            domain,
+            scope,
+            symbol_len,
+            block_symbols,
+            fec,
+            content: content(value(CONTENT)?).ok_or_else(|| bad(CONTENT))?,
+            token: description.has(TOKEN),
+            version: description.origin.version,
+        }))
+    }
+}
+
+impl fmt::Display for FeedContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FeedContent::Files { items, bytes, manifest_len, digest } => {
+                write!(f, "files {items} {bytes} {manifest_len} {digest}")
+            }
+            FeedContent::Pipe => f.write_str("pipe"),
+        }
+    }
+}
+
+fn bad(what: &'static str) -> ParseError {
+    ParseError::Value { what, problem: "missing, or not of the form that it must have" }
+}
+
+/// An unsigned number in decimal digits and nothing else.
+fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+fn is_host(address: &SocketAddr) -> bool {
+    !address.ip().is_multicast() && !address.ip().is_unspecified() && address.port() != 0
+}
+
+fn code(value: &str) -> Option<(u16, u16, bool)> {
+    let fields: Vec<&str> = value.split(' ').collect();
+    let &[symbol_len, block_symbols, kind] = &fields[..] else { return None };
+    let symbol_len = number(symbol_len).filter(|len| *len > 0)?;
+    let block_symbols = number(block_symbols).filter(|k| (1..=BLOCK_SYMBOLS).contains(k))?;
+    match kind {
+        "fec" => Some((symbol_len, block_symbols, true)),
+        "exact" => Some((symbol_len, block_symbols, false)),
+        _ => None,
+    }
+}
+
+fn content(value: &str) -> Option<FeedContent> {
+    let fields: Vec<&str> = value.split(' ').collect();
+    match fields[..] {
+        ["pipe"] => Some(FeedContent::Pipe),
+        ["files", items, bytes, manifest_len, digest] => Some(FeedContent::Files {
+            items: number(items)?,
+            bytes: number(bytes)?,
+            manifest_len: number(manifest_len).filter(|len| *len <= MANIFEST_LEN)?,
+            digest: Digest(hexadecimal(digest)?),
+        }),
+        _ => None,
+    }
+}
+
+fn hexadecimal(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    let digits = text.as_bytes();
+    if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// The channel of the first medium of a protocol.
+fn channel(description: &Description, protocol: &str) -> Option<Channel> {
+    let media = description.media.iter().find(|media| media.protocol == protocol)?;
+    let group = description.connection_of(media)?.address;
+    let filter = media.attributes.iter().find(|attribute| attribute.name == FILTER);
+    let source = match filter {
+        None => None,
+        Some(filter) => {
+            let value = filter.value.as_deref()?.trim_start();
+            let fields: Vec<&str> = value.split(' ').collect();
+            let &["incl", "IN", _, filtered, source] = &fields[..] else { return None };
+            let same_group = filtered.parse::<IpAddr>().ok()? == group;
+            Some(source.parse::<IpAddr>().ok().filter(|_| same_group)?)
+        }
+    };
+    let sound = group.is_multicast()
+        && media.port != 0
+        && source.is_none_or(|source| {
+            source.is_ipv6() == group.is_ipv6()
+                && !source.is_multicast()
+                && !source.is_unspecified()
+        });
+    sound.then_some(Channel { source, group, port: media.port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed() -> Feed {
+        Feed {
+            name: "nightly".parse().unwrap(),
+            tsi: Tsi(3417),
+            source: "192.0.2.2:40123".parse().unwrap(),
+            data: Channel {
+                source: Some([192, 0, 2, 2].into()),
+                group: [232, 7, 7, 7].into(),
+                port: 7702,
+            },
+            domain: Channel { source: None, group: [239, 255, 7, 7].into(), port: 7703 },
+            scope: 32,
+            symbol_len: 1376,
+            block_symbols: 16,
+            fec: true,
+            content: FeedContent::Files {
+                items: 3,
+                bytes: 1 << 20,
+                manifest_len: 212,
+                digest: Digest([0x9F; 32]),
+            },
+            token: true,
+            version: 1,
+        }
+    }
+
+    #[test]
+    fn an_announcement_is_short_enough_for_every_directory() {
+        let longest = Feed {
+            name: "x".repeat(NAME_LEN).parse().unwrap(),
+            source: "[2001:db8:1111:2222:3333:4444:5555:6666]:40123".parse().unwrap(),
+            data: Channel {
+                source: Some("2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap()),
+                group: "ff35::8111:2222".parse().unwrap(),
+                port: 65535,
+            },
+            domain: Channel { source: None, group: "ff15::8111:2222".parse().unwrap(), port: 1 },
+            ..feed()
+        };
+        let text = longest.describe("umbel 0.1.0").emit();
+        assert!(text.len() <= 1_000, "{} bytes:\n{text}", text.len());
+        let parsed = Description::parse(text.as_bytes()).unwrap();
+        assert_eq!(Feed::from_description(&parsed), Ok(Some(longest)));
+    }
+
+    #[test]
+    fn a_query_comes_back() {
+        for name in [None, Some("nightly".parse().unwrap())] {
+            let query = FindFeeds { name };
+            let mut bytes = Vec::new();
+            query.emit(&mut bytes);
+            assert_eq!(FindFeeds::parse(&bytes).unwrap().message(), Some(query));
+            bytes[3] ^= 1;
+            assert_eq!(FindFeeds::parse(&bytes).unwrap().message(), None);
+        }
+    }
+
+    #[test]
+    fn a_session_of_another_kind_is_no_feed() {
+        let mut description = feed().describe("umbel");
+        description.attributes.retain(|attribute| attribute.name != TMTP);
+        assert_eq!(Feed::from_description(&description), Ok(None));
+    }
+
+    #[test]
+    fn what_is_missing_or_out_of_range_is_refused() {
+        let text = feed().describe("umbel").emit();
+        for (good, broken) in [
+            ("x-umbel-tmtp:1", "x-umbel-tmtp:2"),
+            ("x-umbel-tsi:3417", "x-umbel-tsi:-1"),
+            ("x-umbel-tsi:3417", "x-umbel-tsj:3417"),
+            ("192.0.2.2 40123", "192.0.2.2 0"),
+            ("192.0.2.2 40123", "239.0.2.2 40123"),
+            ("192.0.2.2 40123", "::1 40123"),
+            ("scope:32", "scope:0"),
+            ("code:1376 16", "code:0 16"),
+            ("code:1376 16", "code:1376 0"),
+            ("code:1376 16", "code:1376 256"),
+            ("16 fec", "16 magic"),
+            ("files 3", "files"),
+            ("files 3", "files +3"),
+            (" 212 ", " 99999999999 "),
+            ("9f9f", "9f9x"),
+            ("ALC/UDP", "RTP/AVP"),
+            ("232.7.7.7/32", "10.7.7.7/32"),
+            ("incl IN", "excl IN"),
+            ("232.7.7.7 192.0.2.2", "232.7.7.8 192.0.2.2"),
+            ("application 7703", "application 0"),
+            ("s=nightly", "s=a@b"),
+        ] {
+            let text = text.replacen(good, broken, 1);
+            let description = Description::parse(text.as_bytes()).unwrap();
+            assert!(Feed::from_description(&description).is_err(), "{broken}");
+        }
+    }
+
+    #[test]
+    fn names_that_would_be_mistaken_for_something_else_are_refused() {
+        for name in ["", "-", "a@b", " a", "a\n", "a\u{7}b", &"x".repeat(101)] {
+            assert!(name.parse::<FeedName>().is_err(), "{name:?}");
+        }
+        for name in ["nightly", "Stade de l'été 1", "a-b", "日本"] {
+            assert_eq!(name.parse::<FeedName>().unwrap().as_str(), name);
+        }
+    }
+}

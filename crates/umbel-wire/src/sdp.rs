@@ -1,0 +1,423 @@
+//! SDP: what a session is called and where it is [RFC 8866], as far as a directory needs it.
+//!
+//! Text lines `<type>=<value>`. Those that are kept:
+//!
+//! | line | value |
+//! |---|---|
+//! | `v=` | version, always 0; comes first |
+//! | `o=` | [`Origin`]: user, session, version of the description, address |
+//! | `s=` | name |
+//! | `i=` | information for people |
+//! | `c=` | [`Connection`]: group and TTL, of the session or of one medium |
+//! | `t=` | start and stop, in seconds since 1900 (0: always) |
+//! | `a=` | [`Attribute`], of the session or of one medium |
+//! | `m=` | [`Media`]: kind, port, protocol, formats |
+//!
+//! Other lines are skipped, and lines may end with a line feed alone, as descriptions of other
+//! tools show. What Umbel says of a feed is in [`feed`](crate::feed).
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use crate::ParseError;
+
+/// Most bytes of a description.
+pub const DESCRIPTION_LEN: usize = crate::sap::PAYLOAD_LEN;
+/// Most media of a description.
+const MEDIA: usize = 64;
+/// Most attributes of a description, those of its media included.
+const ATTRIBUTES: usize = 256;
+
+/// A session description.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// Who made it; tells this session from any other.
+    pub origin: Origin,
+    /// The session's name.
+    pub name: String,
+    /// What people should know.
+    pub information: Option<String>,
+    /// Where the session is, unless its media say so.
+    pub connection: Option<Connection>,
+    /// Start and stop in seconds since 1900; 0 means at once, and for ever.
+    pub time: (u64, u64),
+    /// Attributes of the whole session.
+    pub attributes: Vec<Attribute>,
+    /// Its media.
+    pub media: Vec<Media>,
+}
+
+/// The origin line. All but `version` together name a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Origin {
+    /// A user of the originating host, or `-`.
+    pub user: String,
+    /// Number of the session.
+    pub session: u64,
+    /// Grows with each change of the description.
+    pub version: u64,
+    /// The originating host, by address or name.
+    pub address: String,
+}
+
+/// A connection line: a group, or a single host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// The address.
+    pub address: IpAddr,
+    /// TTL of an IPv4 group; IPv6 has none.
+    pub ttl: Option<u8>,
+}
+
+/// An attribute: `a=name` or `a=name:value`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attribute {
+    /// Its name.
+    pub name: String,
+    /// Its value, if it has one.
+    pub value: Option<String>,
+}
+
+/// A medium.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Media {
+    /// `audio`, `video`, `application`, …
+    pub kind: String,
+    /// Its port.
+    pub port: u16,
+    /// How it is carried, such as `RTP/AVP`.
+    pub protocol: String,
+    /// What the protocol says of it; not empty.
+    pub formats: String,
+    /// Where it is, if not where the session is.
+    pub connection: Option<Connection>,
+    /// Its attributes.
+    pub attributes: Vec<Attribute>,
+}
+
+impl Attribute {
+    /// An attribute with a value.
+    pub fn new(name: &str, value: impl Into<String>) -> Attribute {
+        Attribute { name: name.to_owned(), value: Some(value.into()) }
+    }
+
+    /// An attribute without a value.
+    pub fn flag(name: &str) -> Attribute {
+        Attribute { name: name.to_owned(), value: None }
+    }
+}
+
+impl Description {
+    /// The value of the first attribute of this name of the session.
+    pub fn attribute(&self, name: &str) -> Option<&str> {
+        self.attributes.iter().find(|attribute| attribute.name == name)?.value.as_deref()
+    }
+
+    /// Whether the session has an attribute of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.attributes.iter().any(|attribute| attribute.name == name)
+    }
+
+    /// Where a medium is.
+    pub fn connection_of(&self, media: &Media) -> Option<Connection> {
+        media.connection.or(self.connection)
+    }
+
+    /// The description as text. Line breaks in names and values become spaces.
+    pub fn emit(&self) -> String {
+        let mut out = String::from("v=0\r\n");
+        out += &self.origin.emit();
+        line(&mut out, 's', name_or_dash(&self.name));
+        if let Some(information) = &self.information {
+            line(&mut out, 'i', information);
+        }
+        put_connection(&mut out, self.connection);
+        line(&mut out, 't', &format!("{} {}", self.time.0, self.time.1));
+        put_attributes(&mut out, &self.attributes);
+        for media in &self.media {
+            let Media { kind, port, protocol, formats, .. } = media;
+            line(&mut out, 'm', &format!("{kind} {port} {protocol} {formats}"));
+            put_connection(&mut out, media.connection);
+            put_attributes(&mut out, &media.attributes);
+        }
+        out
+    }
+
+    /// Parses a description.
+    ///
+    /// # Errors
+    ///
+    /// It is too long, is not UTF-8 or has control characters, has no `v=0` in front, lacks origin
+    /// or name, has one of them twice, or has a line that does not keep to its form.
+    pub fn parse(bytes: &[u8]) -> Result<Description, ParseError> {
+        if bytes.len() > DESCRIPTION_LEN {
+            return Err(bad("too long"));
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| bad("not UTF-8"))?;
+        if text.lines().any(|line| line.contains(is_refused)) {
+            return Err(bad("control characters"));
+        }
+        let mut lines = text.lines().filter(|line| !line.is_empty());
+        if lines.next() != Some("v=0") {
+            return Err(bad("another version than 0"));
+        }
+        let mut reading = Reading::default();
+        for line in lines {
+            let (kind, value) = line.split_once('=').ok_or_else(|| bad("a line without `=`"))?;
+            reading.take(kind, value)?;
+        }
+        reading.finish()
+    }
+}
+
+fn bad(problem: &'static str) -> ParseError {
+    ParseError::Value { what: "session description", problem }
+}
+
+/// Whether a character cannot stand in a line.
+fn is_refused(character: char) -> bool {
+    character.is_control() && character != '\t'
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Reading {
+    description: Description,
+    origin: Option<Origin>,
+    named: bool,
+    attributes: usize,
+}
+
+impl Reading {
+    fn take(&mut self, kind: &str, value: &str) -> Result<(), ParseError> {
+        let description = &mut self.description;
+        match kind {
+            "o" if self.origin.is_some() => return Err(bad("two origins")),
+            "o" => self.origin = Some(Origin::parse(value)?),
+            "s" if self.named => return Err(bad("two names")),
+            "s" => {
+                self.named = true;
+                name_or_dash(value).clone_into(&mut description.name);
+            }
+            "i" if description.media.is_empty() => description.information = Some(value.into()),
+            "t" => description.time = time(value).ok_or_else(|| bad("a time that is none"))?,
+            "c" => {
+                // A medium may be spread over several groups; the first is enough to find it.
+                let connection = connection(value).ok_or_else(|| bad("a connection"))?;
+                let place = match description.media.last_mut() {
+                    Some(media) => &mut media.connection,
+                    None => &mut description.connection,
+                };
+                place.get_or_insert(connection);
+            }
+            "a" => {
+                self.attributes += 1;
+                if self.attributes > ATTRIBUTES {
+                    return Err(bad("too many attributes"));
+                }
+                let attributes = match description.media.last_mut() {
+                    Some(media) => &mut media.attributes,
+                    None => &mut description.attributes,
+                };
+                attributes.push(match value.split_once(':') {
+                    Some((name, value)) => Attribute::new(name, value),
+                    None => Attribute::flag(value),
+                });
+            }
+            "m" if description.media.len() == MEDIA => return Err(bad("too many media")),
+            "m" => description.media.push(media(value).ok_or_else(|| bad("a medium"))?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Description, ParseError> {
+        let origin = self.origin.ok_or_else(|| bad("no origin"))?;
+        if !self.named {
+            return Err(bad("no name"));
+        }
+        Ok(Description { origin, ..self.description })
+    }
+}
+
+impl Origin {
+    /// Whether both name the same session, in whatever versions.
+    pub fn is_same_session(&self, other: &Origin) -> bool {
+        (&self.user, self.session, &self.address) == (&other.user, other.session, &other.address)
+    }
+
+    /// The origin line, with its line break: all that a deletion needs to carry.
+    pub fn emit(&self) -> String {
+        let family = if self.address.contains(':') { "IP6" } else { "IP4" };
+        let Origin { user, session, version, address } = self;
+        let mut out = String::new();
+        line(&mut out, 'o', &format!("{user} {session} {version} IN {family} {address}"));
+        out
+    }
+
+    /// The origin in a deletion, which may be a whole description or its origin line alone.
+    ///
+    /// # Errors
+    ///
+    /// There is no origin line in it.
+    pub fn find(bytes: &[u8]) -> Result<Origin, ParseError> {
+        let text = std::str::from_utf8(bytes).map_err(|_| bad("not UTF-8"))?;
+        let value = text.lines().find_map(|line| line.strip_prefix("o="));
+        Origin::parse(value.ok_or_else(|| bad("no origin"))?)
+    }
+
+    fn parse(value: &str) -> Result<Origin, ParseError> {
+        let fields: Vec<&str> = value.split(' ').collect();
+        let &[user, session, version, "IN", _, address] = &fields[..] else {
+            return Err(bad("an origin that is none"));
+        };
+        let number = |text: &str| text.parse().map_err(|_| bad("a number that is none"));
+        Ok(Origin {
+            user: user.to_owned(),
+            session: number(session)?,
+            version: number(version)?,
+            address: address.to_owned(),
+        })
+    }
+}
+
+/// What stands for no name [RFC 8866 §5.3].
+fn name_or_dash(name: &str) -> &str {
+    if name.trim().is_empty() { "-" } else { name }
+}
+
+fn line(out: &mut String, kind: char, value: &str) {
+    out.push(kind);
+    out.push('=');
+    out.extend(value.chars().map(|c| if is_refused(c) { ' ' } else { c }));
+    out.push_str("\r\n");
+}
+
+fn put_connection(out: &mut String, connection: Option<Connection>) {
+    let Some(Connection { address, ttl }) = connection else { return };
+    let family = if address.is_ipv6() { "IP6" } else { "IP4" };
+    let _ = write!(out, "c=IN {family} {address}");
+    if let Some(ttl) = ttl.filter(|_| address.is_ipv4()) {
+        let _ = write!(out, "/{ttl}");
+    }
+    out.push_str("\r\n");
+}
+
+fn put_attributes(out: &mut String, attributes: &[Attribute]) {
+    for Attribute { name, value } in attributes {
+        match value {
+            Some(value) => line(out, 'a', &format!("{name}:{value}")),
+            None => line(out, 'a', name),
+        }
+    }
+}
+
+fn connection(value: &str) -> Option<Connection> {
+    let (family, address) = value.strip_prefix("IN ")?.split_once(' ')?;
+    let mut parts = address.split('/');
+    let address: IpAddr = parts.next()?.parse().ok()?;
+    let expected = if address.is_ipv6() { "IP6" } else { "IP4" };
+    if family != expected {
+        return None;
+    }
+    let ttl = match parts.next() {
+        Some(ttl) if address.is_ipv4() => Some(ttl.parse().ok()?),
+        // The number of an IPv6 medium's groups.
+        _ => None,
+    };
+    Some(Connection { address, ttl })
+}
+
+fn time(value: &str) -> Option<(u64, u64)> {
+    let (start, stop) = value.split_once(' ')?;
+    Some((start.parse().ok()?, stop.parse().ok()?))
+}
+
+fn media(value: &str) -> Option<Media> {
+    let mut fields = value.splitn(4, ' ');
+    let (kind, port, protocol) = (fields.next()?, fields.next()?, fields.next()?);
+    let formats = fields.next().filter(|formats| !formats.is_empty())?;
+    // `port/number of ports`.
+    let port = port.split('/').next()?.parse().ok()?;
+    Some(Media {
+        kind: kind.to_owned(),
+        port,
+        protocol: protocol.to_owned(),
+        formats: formats.to_owned(),
+        ..Media::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of [RFC 8866 §5].
+    const EXAMPLE: &str = "v=0\no=jdoe 3724394400 3724394405 IN IP4 198.51.100.1\n\
+        s=Call to John Smith\ni=SDP Offer #1\nu=http://www.jdoe.example.com/home.html\n\
+        e=Jane Doe <jane@jdoe.example.com>\np=+1 617 555-6011\nc=IN IP4 233.252.0.1/127\n\
+        t=0 0\nm=audio 49170 RTP/AVP 0\nm=audio 49180 RTP/AVP 0\n\
+        m=video 51372 RTP/AVP 99\nc=IN IP6 2001:db8::2\na=rtpmap:99 h263-1998/90000\n";
+
+    #[test]
+    fn the_example_of_the_standard_is_read() {
+        let description = Description::parse(EXAMPLE.as_bytes()).unwrap();
+        assert_eq!(description.name, "Call to John Smith");
+        assert_eq!(description.origin.session, 3_724_394_400);
+        assert_eq!(description.connection.unwrap().ttl, Some(127));
+        let [audio, _, video] = &description.media[..] else { panic!("{description:?}") };
+        assert_eq!(description.connection_of(audio), description.connection);
+        assert_eq!((video.port, &video.protocol[..]), (51372, "RTP/AVP"));
+        assert_eq!(video.connection.unwrap().address.to_string(), "2001:db8::2");
+        assert_eq!(video.attributes, [Attribute::new("rtpmap", "99 h263-1998/90000")]);
+        let again = Description::parse(description.emit().as_bytes()).unwrap();
+        assert_eq!(again, description);
+    }
+
+    #[test]
+    fn what_does_not_keep_to_the_form_is_refused() {
+        assert!(Description::parse(b"").is_err());
+        for (good, broken) in [
+            ("v=0", "v=1"),
+            ("o=jdoe 3724394400", "o=jdoe"),
+            ("3724394405 IN", "-1 IN"),
+            ("s=Call", "x=Call"),
+            ("i=SDP Offer #1", "s=another name"),
+            ("u=http", "o=jdoe 1 1 IN IP4 198.51.100.1\nu=http"),
+            ("p=+1 617", "p+1 617"),
+            ("Call to", "Call\u{0}to"),
+            ("t=0 0", "t=0"),
+            ("IP4 233.252.0.1/127", "IP4 233.252.0.1/256"),
+            ("IP4 233.252.0.1/127", "IP6 233.252.0.1/127"),
+            ("audio 49170 RTP/AVP 0", "audio 99170 RTP/AVP 0"),
+            ("audio 49170 RTP/AVP 0", "audio 49170 RTP/AVP"),
+        ] {
+            let text = EXAMPLE.replacen(good, broken, 1);
+            assert_ne!(text, EXAMPLE, "{good}");
+            assert!(Description::parse(text.as_bytes()).is_err(), "{broken}");
+        }
+        let long = format!("{EXAMPLE}{}", "a=x\n".repeat(ATTRIBUTES));
+        assert!(Description::parse(long.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_name_cannot_add_lines() {
+        let description =
+            Description { name: "x\r\nm=audio 1 RTP/AVP 0".to_owned(), ..Description::default() };
+        let origin = Origin { user: "-".into(), address: "192.0.2.1".into(), ..Origin::default() };
+        let text = Description { origin, ..description }.emit();
+        let parsed = Description::parse(text.as_bytes()).unwrap();
+        assert_eq!(parsed.media, []);
+        assert_eq!(parsed.name, "x  m=audio 1 RTP/AVP 0");
+    }
+
+    #[test]
+    fn a_deletion_names_the_session_by_its_origin() {
+        let whole = Origin::find(EXAMPLE.as_bytes()).unwrap();
+        let alone = Origin::find(whole.emit().as_bytes()).unwrap();
+        assert_eq!(whole, alone);
+        assert!(whole.is_same_session(&Origin { version: 1, ..alone.clone() }));
+        assert!(!whole.is_same_session(&Origin { session: 1, ..alone }));
+        assert!(Origin::find(b"v=0\r\n").is_err());
+    }
+}
