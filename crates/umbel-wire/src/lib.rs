@@ -10,7 +10,9 @@
 //! - [`repository`]: the messages between a repository's server and its clients.
 //! - [`sap`], [`sdp`], [`feed`]: sessions on the air, in the way of standard tools; what a feed of
 //!   TMTP says of itself.
+//! - [`small_block`]: data packets that say the length of their source block.
 //! - [`srm`]: the messages of SRM, reliable multicast among equals.
+//! - [`tmtp`]: the messages of TMTP, a feed with a control tree.
 //! - `ids.rs`, `oti.rs`: the names and numbers that all of them carry.
 //!
 //! Parsing borrows from the datagram and checks every length before it is used; emitting a data
@@ -33,10 +35,13 @@ pub mod pgm;
 pub mod repository;
 pub mod sap;
 pub mod sdp;
+pub mod small_block;
 pub mod srm;
+pub mod tmtp;
 
 pub use alc::{DataHeader, DataPacket};
 pub use control::Parsed;
 pub use error::{EmitError, ParseError};
 pub use ids::{Channel, Digest, Toi, Tsi};
 pub use oti::{Oti, OtiError, Scheme};
+pub use small_block::{SmallBlockHeader, SmallBlockPacket};

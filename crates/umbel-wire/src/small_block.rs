@@ -1,0 +1,205 @@
+//! Data packets of feeds: ALC [RFC 5775] with the Small Block Systematic FEC scheme, FEC Encoding
+//! ID 129 [RFC 5445 §5].
+//!
+//! Each packet says how many source symbols its block has, so that a feed needs no transmission
+//! information beforehand and blocks may differ in size. The header is that of
+//! [`alc`](crate::alc) but for its FEC Payload ID, which has 64 bits:
+//!
+//! ```text
+//! +---------------------------------------------------------------+
+//! |                      source block number                      |
+//! +-------------------------------+-------------------------------+
+//! |      source block length      |       encoding symbol ID      |
+//! +-------------------------------+-------------------------------+
+//! ```
+//!
+//! The scheme is under-specified: its FEC Instance ID, which is given outside the packets, says
+//! which code it is. Umbel's is the systematic Reed–Solomon code over GF(2^8) of [RFC 5510].
+
+use crate::lct::{self, LctHeader};
+use crate::{EmitError, ParseError, Toi, Tsi};
+
+/// Codepoint: the FEC Encoding ID.
+const ENCODING_ID: u8 = 129;
+/// V = 1, C = 1, S = 1, O = 1, H = 0, A = B = 0.
+const FIRST_HALF: u16 = 0x14A0;
+/// 32-bit words of the LCT header.
+const LCT_WORDS: u8 = 5;
+/// The A flag in the first half word.
+const CLOSE_SESSION: u16 = 2;
+/// Encoding symbol IDs and source block lengths are at most this: the code has no more symbols.
+const MAX_SYMBOLS: u16 = 255;
+
+/// A data packet without its symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmallBlockHeader {
+    /// The session; unique with the source address.
+    pub tsi: Tsi,
+    /// The object that the symbol belongs to.
+    pub toi: Toi,
+    /// First half of the congestion control information: why the packet was sent. The protocol
+    /// numbers it.
+    pub transmission: u32,
+    /// Second half: number of the packet among those sent for this reason.
+    pub index: u32,
+    /// Source block number.
+    pub sbn: u32,
+    /// Source symbols of the block; 1 to 255.
+    pub block_symbols: u8,
+    /// Encoding symbol ID; at most 254. Those below `block_symbols` are source symbols.
+    pub esi: u8,
+    /// The source sends nothing more in this session.
+    pub close_session: bool,
+}
+
+/// A data packet, its symbol borrowed from the datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmallBlockPacket<'a> {
+    /// What stands before the symbol.
+    pub header: SmallBlockHeader,
+    /// The encoding symbol; a source symbol at the end of an object may be shorter than others.
+    pub symbol: &'a [u8],
+}
+
+impl SmallBlockHeader {
+    /// Bytes of the header.
+    pub const LEN: usize = 28;
+
+    /// Writes the header to the start of `buf`; the symbol follows it in the packet.
+    ///
+    /// # Errors
+    ///
+    /// The buffer is shorter than [`LEN`](SmallBlockHeader::LEN).
+    pub fn emit(&self, buf: &mut [u8]) -> Result<usize, EmitError> {
+        let (need, have) = (SmallBlockHeader::LEN, buf.len());
+        let out = buf.get_mut(..need).ok_or(EmitError::Buffer { need, have })?;
+        let flags = u16::from(self.close_session) * CLOSE_SESSION;
+        out[0..2].copy_from_slice(&(FIRST_HALF | flags).to_be_bytes());
+        out[2..4].copy_from_slice(&[LCT_WORDS, ENCODING_ID]);
+        out[4..8].copy_from_slice(&self.transmission.to_be_bytes());
+        out[8..12].copy_from_slice(&self.index.to_be_bytes());
+        out[12..16].copy_from_slice(&self.tsi.0.to_be_bytes());
+        out[16..20].copy_from_slice(&self.toi.0.to_be_bytes());
+        out[20..24].copy_from_slice(&self.sbn.to_be_bytes());
+        out[24..26].copy_from_slice(&u16::from(self.block_symbols).to_be_bytes());
+        out[26..28].copy_from_slice(&u16::from(self.esi).to_be_bytes());
+        Ok(need)
+    }
+}
+
+impl<'a> SmallBlockPacket<'a> {
+    /// Whether a datagram looks like a packet of this scheme and not like a control message.
+    pub fn is_one(datagram: &[u8]) -> bool {
+        datagram.first().is_some_and(|first| first >> 4 == 1)
+            && datagram.get(3) == Some(&ENCODING_ID)
+    }
+
+    /// Parses a UDP payload in any legal shape of an LCT header. Header extensions are skipped.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the packet.
+    pub fn parse(packet: &'a [u8]) -> Result<SmallBlockPacket<'a>, ParseError> {
+        let lct = LctHeader::parse(packet)?;
+        if lct.codepoint != ENCODING_ID {
+            return Err(ParseError::Codepoint(lct.codepoint));
+        }
+        let mut extensions = lct.extensions;
+        while lct::next_extension(&mut extensions)?.is_some() {}
+        let have = lct.payload.len();
+        let truncated = ParseError::Truncated { what: "FEC Payload ID", need: 8, have };
+        let (&[s0, s1, s2, s3, k0, k1, e0, e1], symbol) =
+            lct.payload.split_first_chunk::<8>().ok_or(truncated)?;
+        let block_symbols = match u16::from_be_bytes([k0, k1]) {
+            symbols @ 1..=MAX_SYMBOLS => symbols as u8,
+            _ => return Err(bad("source block length", "not 1 to 255")),
+        };
+        let esi = u16::from_be_bytes([e0, e1]);
+        if esi >= MAX_SYMBOLS {
+            return Err(bad("encoding symbol ID", "above 254"));
+        }
+        let header = SmallBlockHeader {
+            tsi: Tsi(lct.tsi),
+            toi: Toi(lct.toi),
+            transmission: lct.cci[0],
+            index: lct.cci[1],
+            sbn: u32::from_be_bytes([s0, s1, s2, s3]),
+            block_symbols,
+            esi: esi as u8,
+            close_session: lct.close_session,
+        };
+        Ok(SmallBlockPacket { header, symbol })
+    }
+}
+
+fn bad(what: &'static str, problem: &'static str) -> ParseError {
+    ParseError::Value { what, problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: SmallBlockHeader = SmallBlockHeader {
+        tsi: Tsi(0x0A0B_0C0D),
+        toi: Toi(1),
+        transmission: 0x1122_3344,
+        index: 0x5566_7788,
+        sbn: 0xFEDC_BA98,
+        block_symbols: 64,
+        esi: 0xFE,
+        close_session: false,
+    };
+
+    fn packet(header: SmallBlockHeader) -> Vec<u8> {
+        let mut packet = vec![0; SmallBlockHeader::LEN];
+        header.emit(&mut packet).unwrap();
+        packet.extend_from_slice(b"symbol");
+        packet
+    }
+
+    #[test]
+    fn a_packet_is_laid_out_as_drawn() {
+        let packet = packet(HEADER);
+        #[rustfmt::skip]
+        let expected = [
+            0x14, 0xA0, 5, 129,
+            0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88,
+            0x0A, 0x0B, 0x0C, 0x0D, 0, 0, 0, 1,
+            0xFE, 0xDC, 0xBA, 0x98, 0, 64, 0, 0xFE,
+        ];
+        assert_eq!(packet[..28], expected);
+        let parsed = SmallBlockPacket::parse(&packet).unwrap();
+        assert_eq!(parsed, SmallBlockPacket { header: HEADER, symbol: b"symbol" });
+        assert!(SmallBlockPacket::is_one(&packet) && !SmallBlockPacket::is_one(b"Um\x01\x81"));
+    }
+
+    #[test]
+    fn the_close_flag_comes_back() {
+        let header = SmallBlockHeader { close_session: true, ..HEADER };
+        assert_eq!(SmallBlockPacket::parse(&packet(header)).unwrap().header, header);
+    }
+
+    #[test]
+    fn symbols_and_blocks_beyond_the_code_are_refused() {
+        for (at, value) in [(24, [0, 0]), (24, [1, 0]), (26, [0, 255]), (26, [1, 0])] {
+            let mut packet = packet(HEADER);
+            packet[at..at + 2].copy_from_slice(&value);
+            let error = SmallBlockPacket::parse(&packet).unwrap_err();
+            assert!(matches!(error, ParseError::Value { .. }), "{error}");
+        }
+        let mut other = packet(HEADER);
+        other[3] = 5;
+        assert_eq!(SmallBlockPacket::parse(&other), Err(ParseError::Codepoint(5)));
+    }
+
+    #[test]
+    fn a_packet_cut_within_its_header_is_refused_at_every_byte() {
+        let packet = packet(HEADER);
+        for len in 0..SmallBlockHeader::LEN {
+            let error = SmallBlockPacket::parse(&packet[..len]).unwrap_err();
+            assert!(matches!(error, ParseError::Truncated { .. }), "{len}: {error}");
+        }
+        assert_eq!(HEADER.emit(&mut [0; 27]), Err(EmitError::Buffer { need: 28, have: 27 }));
+    }
+}

@@ -1,0 +1,559 @@
+//! How messages stand on the wire.
+
+use super::tree::{put_entries, put_receivers, read_entries, read_receivers};
+use super::values::{
+    put_ack_runs, put_beacon, put_echo, put_feed, put_nack_runs, put_node, put_port, put_runs,
+    put_standing, put_totals, read_ack_runs, read_beacon, read_echo, read_feed, read_hops,
+    read_nack_runs, read_node, read_port, read_role, read_runs, read_standing, read_totals,
+    role_byte,
+};
+use super::{
+    Ack, Beacon, Body, Dismissal, FeedInfo, Heartbeat, JoinConfirm, JoinRequest, Message, Nack,
+    NodeId, Refusal, Report, Role, Search, TreePage, Willing, limits,
+};
+use crate::codec::{Reader, put_varint};
+use crate::control::{self, Field, Fields, Frame, FrameHeader, Parsed};
+use crate::{Digest, ParseError, Tsi};
+
+/// Gives each type of message its number.
+macro_rules! message_types {
+    ($($(#[$doc:meta])+ $name:ident = $number:literal,)+) => {
+        /// What a message is, told by its header alone.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum MessageType {
+            $($(#[$doc])+ $name,)+
+        }
+
+        impl MessageType {
+            const fn number(self) -> u8 {
+                match self {
+                    $(MessageType::$name => $number,)+
+                }
+            }
+
+            const fn from_number(number: u8) -> Option<MessageType> {
+                match number {
+                    $($number => Some(MessageType::$name),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+message_types! {
+    /// SEARCH_FOR_PARENT.
+    Search = 0xA1,
+    /// WILLING_TO_BE_PARENT.
+    Willing = 0xA2,
+    /// JOIN_REQUEST.
+    JoinRequest = 0xA3,
+    /// JOIN_CONFIRM.
+    JoinConfirm = 0xA4,
+    /// A JOIN_REQUEST's refusal.
+    JoinRefused = 0xA5,
+    /// A manager's beacon.
+    Beacon = 0xA6,
+    /// The source's heartbeat.
+    Heartbeat = 0xA7,
+    /// ACK.
+    Ack = 0xA8,
+    /// NACK.
+    Nack = 0xA9,
+    /// LEAVE_TREE.
+    LeaveTree = 0xAA,
+    /// LEAVE_CONFIRM.
+    LeaveConfirm = 0xAB,
+    /// FIND_NEW_PARENT.
+    FindNewParent = 0xAC,
+    /// The reply to FIND_NEW_PARENT.
+    FindNewParentReply = 0xAD,
+    /// A parent gives up a child.
+    Dismiss = 0xAE,
+    /// FETCH.
+    Fetch = 0xC1,
+    /// A cookie for FETCH.
+    FetchCookie = 0xC2,
+    /// Blocks that are not to be had.
+    FetchGone = 0xC3,
+    /// REPORT.
+    Report = 0xC4,
+    /// Reports have arrived.
+    ReportAck = 0xC5,
+    /// TREE_QUERY.
+    TreeQuery = 0xC6,
+    /// TREE_PAGE.
+    TreePage = 0xC7,
+}
+
+impl MessageType {
+    /// The type of a message, if its first bytes are those of one.
+    pub fn of(datagram: &[u8]) -> Option<MessageType> {
+        let FrameHeader { message_type, .. } = control::peek(datagram).ok()??;
+        MessageType::from_number(message_type)
+    }
+}
+
+const NODE: Field = Field { number: 1, name: "feed and sender" };
+const NONCE: Field = Field { number: 2, name: "nonce" };
+const TOKEN: Field = Field { number: 3, name: "token" };
+const COOKIE: Field = Field { number: 4, name: "cookie" };
+const SEARCH: Field = Field { number: 5, name: "search" };
+const OFFER: Field = Field { number: 6, name: "offer" };
+const REQUEST: Field = Field { number: 7, name: "join request" };
+const NAME: Field = Field { number: 8, name: "name" };
+const PROOF: Field = Field { number: 9, name: "proof of admission" };
+const REASON: Field = Field { number: 10, name: "reason" };
+const FROM: Field = Field { number: 11, name: "first block guaranteed" };
+const FEED: Field = Field { number: 12, name: "feed" };
+const BEACON: Field = Field { number: 13, name: "beacon" };
+const ACK: Field = Field { number: 14, name: "acknowledgement" };
+const BEYOND: Field = Field { number: 15, name: "blocks beyond" };
+const TOTALS: Field = Field { number: 16, name: "totals" };
+const ECHO: Field = Field { number: 17, name: "echo" };
+const PARENT: Field = Field { number: 18, name: "parent" };
+const MISSING: Field = Field { number: 19, name: "missing blocks" };
+const RUNS: Field = Field { number: 20, name: "blocks" };
+const FIRST: Field = Field { number: 21, name: "first report" };
+const RECEIVERS: Field = Field { number: 22, name: "receivers" };
+const ENTRIES: Field = Field { number: 23, name: "nodes of the tree" };
+const AFTER: Field = Field { number: 24, name: "node before the page" };
+const MORE: Field = Field { number: 25, name: "more nodes" };
+
+impl Body {
+    /// What the message is.
+    pub fn message_type(&self) -> MessageType {
+        match self {
+            Body::Search(_) => MessageType::Search,
+            Body::Willing(_) => MessageType::Willing,
+            Body::JoinRequest(_) => MessageType::JoinRequest,
+            Body::JoinConfirm(_) => MessageType::JoinConfirm,
+            Body::JoinRefused { .. } => MessageType::JoinRefused,
+            Body::Beacon(_) => MessageType::Beacon,
+            Body::Heartbeat(_) => MessageType::Heartbeat,
+            Body::Ack(_) => MessageType::Ack,
+            Body::Nack(_) => MessageType::Nack,
+            Body::LeaveTree { .. } => MessageType::LeaveTree,
+            Body::LeaveConfirm { .. } => MessageType::LeaveConfirm,
+            Body::FindNewParent { .. } => MessageType::FindNewParent,
+            Body::FindNewParentReply { .. } => MessageType::FindNewParentReply,
+            Body::Dismiss { .. } => MessageType::Dismiss,
+            Body::Fetch { .. } => MessageType::Fetch,
+            Body::FetchCookie { .. } => MessageType::FetchCookie,
+            Body::FetchGone { .. } => MessageType::FetchGone,
+            Body::Report(_) => MessageType::Report,
+            Body::ReportAck { .. } => MessageType::ReportAck,
+            Body::TreeQuery { .. } => MessageType::TreeQuery,
+            Body::TreePage(_) => MessageType::TreePage,
+        }
+    }
+}
+
+impl Message {
+    /// Appends the message to `out` as one control message.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let mut frame = Frame::begin(out, self.body.message_type().number());
+        frame.field(NODE, |out| {
+            put_varint(out, self.feed.0.into());
+            put_node(out, self.sender);
+        });
+        self.body.put(&mut frame);
+        frame.end();
+    }
+
+    /// Parses one message, which must be all of `frame`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the message.
+    pub fn parse(frame: &[u8]) -> Result<Parsed<Message>, ParseError> {
+        control::parse(frame, |fields| {
+            let Some(kind) = MessageType::from_number(fields.message) else { return Ok(None) };
+            let mut reader = Reader::new(NODE.name, fields.required(NODE)?);
+            let (feed, sender) = (Tsi(reader.number()?), read_node(&mut reader)?);
+            reader.finish()?;
+            Ok(Some(Message { feed, sender, body: Body::read(kind, sender, fields)? }))
+        })
+    }
+}
+
+impl Body {
+    fn put(&self, frame: &mut Frame<'_>) {
+        match self {
+            Body::Search(search) => put_search(frame, search),
+            Body::Willing(willing) => put_willing(frame, willing),
+            Body::JoinRequest(request) => put_request(frame, request),
+            Body::JoinConfirm(confirm) => put_confirm(frame, confirm),
+            Body::JoinRefused { nonce, reason } => {
+                frame.number(NONCE, *nonce);
+                frame.number(REASON, refusal_number(*reason));
+            }
+            Body::Beacon(beacon) => frame.field(BEACON, |out| put_beacon(out, beacon)),
+            Body::Heartbeat(heartbeat) => {
+                frame.field(FEED, |out| put_feed(out, &heartbeat.feed));
+                frame.field(BEACON, |out| put_beacon(out, &heartbeat.beacon));
+            }
+            Body::Ack(ack) => put_ack(frame, ack),
+            Body::Nack(nack) => {
+                frame.field(PARENT, |out| {
+                    put_node(out, nack.parent);
+                    out.push(nack.hop_limit);
+                });
+                frame.field(MISSING, |out| put_nack_runs(out, &nack.runs));
+            }
+            Body::LeaveConfirm { nonce } => frame.number(NONCE, *nonce),
+            Body::LeaveTree { token, nonce }
+            | Body::FindNewParent { token, nonce }
+            | Body::FindNewParentReply { token, nonce } => {
+                frame.number(TOKEN, *token);
+                frame.number(NONCE, *nonce);
+            }
+            Body::Dismiss { token, reason } => {
+                frame.number(TOKEN, *token);
+                frame.number(REASON, dismissal_number(*reason));
+            }
+            Body::Fetch { cookie, runs } => {
+                frame.number(COOKIE, *cookie);
+                frame.field(RUNS, |out| put_runs(out, runs));
+            }
+            Body::FetchCookie { cookie } => frame.number(COOKIE, *cookie),
+            Body::FetchGone { runs } => frame.field(RUNS, |out| put_runs(out, runs)),
+            Body::Report(report) => put_report(frame, report),
+            Body::ReportAck { token, before } => {
+                frame.number(TOKEN, *token);
+                frame.number(FIRST, *before);
+            }
+            Body::TreeQuery { nonce, cookie, after } => {
+                frame.number(NONCE, *nonce);
+                frame.number(COOKIE, *cookie);
+                if let Some(after) = after {
+                    frame.field(AFTER, |out| put_node(out, *after));
+                }
+            }
+            Body::TreePage(page) => put_page(frame, page),
+        }
+    }
+
+    fn read(
+        kind: MessageType,
+        sender: NodeId,
+        fields: &mut Fields<'_>,
+    ) -> Result<Body, ParseError> {
+        Ok(match kind {
+            MessageType::Search => Body::Search(read_search(fields)?),
+            MessageType::Willing => Body::Willing(read_willing(fields)?),
+            MessageType::JoinRequest => Body::JoinRequest(read_request(fields)?),
+            MessageType::JoinConfirm => Body::JoinConfirm(Box::new(read_confirm(fields, sender)?)),
+            MessageType::JoinRefused => Body::JoinRefused {
+                nonce: fields.number(NONCE)?,
+                reason: refusal(fields.number(REASON)?)?,
+            },
+            MessageType::Beacon => Body::Beacon(read_beacon(reader(fields, BEACON)?, sender)?),
+            MessageType::Heartbeat => Body::Heartbeat(Box::new(read_heartbeat(fields, sender)?)),
+            MessageType::Ack => Body::Ack(read_ack(fields)?),
+            MessageType::Nack => Body::Nack(read_nack(fields)?),
+            MessageType::LeaveTree => {
+                Body::LeaveTree { token: fields.number(TOKEN)?, nonce: fields.number(NONCE)? }
+            }
+            MessageType::LeaveConfirm => Body::LeaveConfirm { nonce: fields.number(NONCE)? },
+            MessageType::FindNewParent => {
+                Body::FindNewParent { token: fields.number(TOKEN)?, nonce: fields.number(NONCE)? }
+            }
+            MessageType::FindNewParentReply => Body::FindNewParentReply {
+                token: fields.number(TOKEN)?,
+                nonce: fields.number(NONCE)?,
+            },
+            MessageType::Dismiss => Body::Dismiss {
+                token: fields.number(TOKEN)?,
+                reason: dismissal(fields.number(REASON)?)?,
+            },
+            MessageType::Fetch => Body::Fetch {
+                cookie: fields.number(COOKIE)?,
+                runs: read_runs(reader(fields, RUNS)?)?,
+            },
+            MessageType::FetchCookie => Body::FetchCookie { cookie: fields.number(COOKIE)? },
+            MessageType::FetchGone => Body::FetchGone { runs: read_runs(reader(fields, RUNS)?)? },
+            MessageType::Report => Body::Report(read_report(fields)?),
+            MessageType::ReportAck => {
+                Body::ReportAck { token: fields.number(TOKEN)?, before: fields.number(FIRST)? }
+            }
+            MessageType::TreeQuery => Body::TreeQuery {
+                nonce: fields.number(NONCE)?,
+                cookie: fields.number(COOKIE)?,
+                after: fields.optional(AFTER)?.map(read_after).transpose()?,
+            },
+            MessageType::TreePage => Body::TreePage(read_page(fields)?),
+        })
+    }
+}
+
+fn reader<'a>(fields: &mut Fields<'a>, field: Field) -> Result<Reader<'a>, ParseError> {
+    Ok(Reader::new(field.name, fields.required(field)?))
+}
+
+fn put_search(frame: &mut Frame<'_>, search: &Search) {
+    frame.number(NONCE, search.nonce);
+    frame.field(SEARCH, |out| {
+        out.extend_from_slice(&[search.hop_limit, role_byte(search.role)]);
+        put_port(out, search.port);
+    });
+}
+
+fn read_search(fields: &mut Fields<'_>) -> Result<Search, ParseError> {
+    let nonce = fields.number(NONCE)?;
+    let mut reader = reader(fields, SEARCH)?;
+    let hop_limit = read_hops(&mut reader)?;
+    let role = read_role(&mut reader, Role::Member, Role::Manager)?;
+    let port = read_port(&mut reader)?;
+    reader.finish()?;
+    Ok(Search { nonce, hop_limit, port, role })
+}
+
+fn put_willing(frame: &mut Frame<'_>, willing: &Willing) {
+    frame.number(NONCE, willing.nonce);
+    frame.field(OFFER, |out| {
+        out.extend_from_slice(&[willing.hop_limit, role_byte(willing.role)]);
+        put_varint(out, willing.children.into());
+        put_standing(out, willing.standing);
+    });
+}
+
+fn read_willing(fields: &mut Fields<'_>) -> Result<Willing, ParseError> {
+    let nonce = fields.number(NONCE)?;
+    let mut reader = reader(fields, OFFER)?;
+    let hop_limit = read_hops(&mut reader)?;
+    let role = read_role(&mut reader, Role::Manager, Role::Source)?;
+    let children = reader.number()?;
+    let standing = read_standing(&mut reader)?;
+    reader.finish()?;
+    Ok(Willing { nonce, hop_limit, role, children, standing })
+}
+
+fn put_request(frame: &mut Frame<'_>, request: &JoinRequest) {
+    frame.number(NONCE, request.nonce);
+    frame.field(REQUEST, |out| {
+        out.extend_from_slice(&[request.hop_limit, request.hops, role_byte(request.role)]);
+        put_standing(out, request.standing);
+    });
+    frame.string(NAME, &request.name);
+    if let Some(proof) = &request.proof {
+        frame.field(PROOF, |out| out.extend_from_slice(&proof.0));
+    }
+}
+
+fn read_request(fields: &mut Fields<'_>) -> Result<JoinRequest, ParseError> {
+    let nonce = fields.number(NONCE)?;
+    let name = fields.string(NAME, limits::NAME_LEN)?;
+    let proof = match fields.optional(PROOF)? {
+        Some(value) => {
+            let mut reader = Reader::new(PROOF.name, value);
+            let proof = Digest(reader.array()?);
+            reader.finish()?;
+            Some(proof)
+        }
+        None => None,
+    };
+    let mut reader = reader(fields, REQUEST)?;
+    let (hop_limit, hops) = (read_hops(&mut reader)?, read_hops(&mut reader)?);
+    let role = read_role(&mut reader, Role::Member, Role::Manager)?;
+    let standing = read_standing(&mut reader)?;
+    reader.finish()?;
+    Ok(JoinRequest { nonce, hop_limit, hops, role, standing, name, proof })
+}
+
+fn put_confirm(frame: &mut Frame<'_>, confirm: &JoinConfirm) {
+    frame.number(NONCE, confirm.nonce);
+    frame.number(TOKEN, confirm.token);
+    frame.number(FROM, confirm.from);
+    frame.field(FEED, |out| put_feed(out, &confirm.feed));
+    frame.field(BEACON, |out| put_beacon(out, &confirm.beacon));
+}
+
+fn read_confirm(fields: &mut Fields<'_>, sender: NodeId) -> Result<JoinConfirm, ParseError> {
+    let (feed, beacon) = read_feed_and_beacon(fields, sender)?;
+    if beacon.path.is_empty() {
+        return Err(bad(BEACON, "of a parent without a path to the source"));
+    }
+    Ok(JoinConfirm {
+        nonce: fields.number(NONCE)?,
+        token: fields.number(TOKEN)?,
+        from: fields.number(FROM)?,
+        feed,
+        beacon,
+    })
+}
+
+fn read_heartbeat(fields: &mut Fields<'_>, sender: NodeId) -> Result<Heartbeat, ParseError> {
+    let (feed, beacon) = read_feed_and_beacon(fields, sender)?;
+    if beacon.path != [feed.source] || beacon.role != Role::Source {
+        return Err(bad(BEACON, "of another node than the source"));
+    }
+    Ok(Heartbeat { feed, beacon })
+}
+
+fn read_feed_and_beacon(
+    fields: &mut Fields<'_>,
+    sender: NodeId,
+) -> Result<(FeedInfo, Beacon), ParseError> {
+    let feed = read_feed(reader(fields, FEED)?)?;
+    let beacon = read_beacon(reader(fields, BEACON)?, sender)?;
+    if beacon.path.first().is_some_and(|&first| first != feed.source) {
+        return Err(bad(BEACON, "with a path from another source"));
+    }
+    Ok((feed, beacon))
+}
+
+fn bad(field: Field, problem: &'static str) -> ParseError {
+    ParseError::Value { what: field.name, problem }
+}
+
+fn put_ack(frame: &mut Frame<'_>, ack: &Ack) {
+    frame.number(TOKEN, ack.token);
+    frame.field(ACK, |out| {
+        for number in [
+            ack.round,
+            ack.below,
+            ack.known.wrapping_sub(ack.below),
+            ack.received,
+            ack.lost,
+            ack.room,
+        ] {
+            put_varint(out, number.into());
+        }
+    });
+    if !ack.beyond.is_empty() {
+        frame.field(BEYOND, |out| put_ack_runs(out, ack.below, &ack.beyond));
+    }
+    frame.field(TOTALS, |out| put_totals(out, ack.totals));
+    if let Some(echo) = ack.echo {
+        frame.field(ECHO, |out| put_echo(out, echo));
+    }
+}
+
+fn read_ack(fields: &mut Fields<'_>) -> Result<Ack, ParseError> {
+    let mut numbers = reader(fields, ACK)?;
+    let (round, below) = (numbers.number()?, numbers.number::<u32>()?);
+    let known = below.checked_add(numbers.number()?);
+    let known = known.ok_or_else(|| numbers.bad("a block number above 32 bits"))?;
+    let (received, lost, room) = (numbers.number()?, numbers.number()?, numbers.number()?);
+    numbers.finish()?;
+    let beyond = fields.optional(BEYOND)?.map(|value| {
+        let reader = Reader::new(BEYOND.name, value);
+        read_ack_runs(reader, below, known)
+    });
+    let echo = fields.optional(ECHO)?.map(|value| read_echo(Reader::new(ECHO.name, value)));
+    Ok(Ack {
+        token: fields.number(TOKEN)?,
+        round,
+        below,
+        known,
+        beyond: beyond.transpose()?.unwrap_or_default(),
+        received,
+        lost,
+        room,
+        totals: read_totals(reader(fields, TOTALS)?)?,
+        echo: echo.transpose()?,
+    })
+}
+
+fn read_nack(fields: &mut Fields<'_>) -> Result<Nack, ParseError> {
+    let mut to = reader(fields, PARENT)?;
+    let (parent, hop_limit) = (read_node(&mut to)?, read_hops(&mut to)?);
+    to.finish()?;
+    Ok(Nack { parent, hop_limit, runs: read_nack_runs(reader(fields, MISSING)?)? })
+}
+
+fn put_report(frame: &mut Frame<'_>, report: &Report) {
+    frame.number(TOKEN, report.token);
+    frame.number(FIRST, report.first);
+    if !report.receivers.is_empty() {
+        frame.field(RECEIVERS, |out| put_receivers(out, &report.receivers));
+    }
+    if !report.tree.is_empty() {
+        frame.field(ENTRIES, |out| put_entries(out, &report.tree));
+    }
+}
+
+fn read_report(fields: &mut Fields<'_>) -> Result<Report, ParseError> {
+    let receivers = fields.optional(RECEIVERS)?;
+    let receivers = receivers.map(|value| read_receivers(Reader::new(RECEIVERS.name, value)));
+    let entries = fields.optional(ENTRIES)?;
+    let entries = entries.map(|value| read_entries(Reader::new(ENTRIES.name, value)));
+    Ok(Report {
+        token: fields.number(TOKEN)?,
+        first: fields.number(FIRST)?,
+        receivers: receivers.transpose()?.unwrap_or_default(),
+        tree: entries.transpose()?.unwrap_or_default(),
+    })
+}
+
+fn read_after(value: &[u8]) -> Result<NodeId, ParseError> {
+    let mut reader = Reader::new(AFTER.name, value);
+    let node = read_node(&mut reader)?;
+    reader.finish()?;
+    Ok(node)
+}
+
+fn put_page(frame: &mut Frame<'_>, page: &TreePage) {
+    frame.number(NONCE, page.nonce);
+    frame.number(COOKIE, page.cookie);
+    frame.field(TOTALS, |out| put_totals(out, page.totals));
+    if !page.entries.is_empty() {
+        frame.field(ENTRIES, |out| put_entries(out, &page.entries));
+    }
+    if page.more {
+        frame.number(MORE, 1_u8);
+    }
+}
+
+fn read_page(fields: &mut Fields<'_>) -> Result<TreePage, ParseError> {
+    let entries = fields.optional(ENTRIES)?;
+    let entries = entries.map(|value| read_entries(Reader::new(ENTRIES.name, value)));
+    Ok(TreePage {
+        nonce: fields.number(NONCE)?,
+        cookie: fields.number(COOKIE)?,
+        totals: read_totals(reader(fields, TOTALS)?)?,
+        entries: entries.transpose()?.unwrap_or_default(),
+        more: fields.optional(MORE)?.is_some(),
+    })
+}
+
+const fn refusal_number(reason: Refusal) -> u8 {
+    match reason {
+        Refusal::Full => 0,
+        Refusal::Detached => 1,
+        Refusal::Loop => 2,
+        Refusal::NotAdmitted => 3,
+        Refusal::TooFar => 4,
+        Refusal::Leaving => 5,
+    }
+}
+
+fn refusal(number: u8) -> Result<Refusal, ParseError> {
+    Ok(match number {
+        0 => Refusal::Full,
+        1 => Refusal::Detached,
+        2 => Refusal::Loop,
+        3 => Refusal::NotAdmitted,
+        4 => Refusal::TooFar,
+        5 => Refusal::Leaving,
+        _ => return Err(bad(REASON, "an unknown refusal")),
+    })
+}
+
+const fn dismissal_number(reason: Dismissal) -> u8 {
+    match reason {
+        Dismissal::Slow => 0,
+        Dismissal::Unknown => 1,
+        Dismissal::Demoted => 2,
+    }
+}
+
+fn dismissal(number: u8) -> Result<Dismissal, ParseError> {
+    Ok(match number {
+        0 => Dismissal::Slow,
+        1 => Dismissal::Unknown,
+        2 => Dismissal::Demoted,
+        _ => return Err(bad(REASON, "an unknown dismissal")),
+    })
+}
