@@ -4,6 +4,7 @@
 //! - [`alc`]: data packets, [RFC 5775] over [RFC 5651] with the FEC Payload ID of the scheme.
 //!   The 24-byte header is drawn there; `lct.rs` reads the shapes that other sources send, and
 //!   `fti.rs` the header extension that describes the object.
+//! - [`basep`]: the messages of the sender-initiated protocol that TMTP is compared with.
 //! - [`control`]: the versioned header and the TLV body that every control message shares.
 //! - [`lms`]: what the end-points and routers of LMS say to each other.
 //! - [`pgm`]: the messages of the subset of PGM.
@@ -21,6 +22,7 @@
 //! makes it allocate out of proportion to its own length.
 
 pub mod alc;
+pub mod basep;
 mod channel;
 mod codec;
 pub mod control;

@@ -63,6 +63,11 @@ fn the_corpus_of_sap_packet_replays() {
 }
 
 #[test]
+fn the_corpus_of_basep_message_replays() {
+    replay("basep_message", checks::basep_message);
+}
+
+#[test]
 fn the_corpus_of_control_peek_replays() {
     replay("control_peek", checks::control_peek);
 }

@@ -10,7 +10,7 @@ use umbel_wire::repository::{ClientMessage, ServerMessage};
 use umbel_wire::sap::SapPacket;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description, Origin};
 use umbel_wire::{DataHeader, DataPacket, Parsed};
-use umbel_wire::{pgm, srm};
+use umbel_wire::{basep, pgm, srm};
 
 /// What is parsed can be emitted, and comes back.
 pub fn data_packet(bytes: &[u8]) {
@@ -82,6 +82,16 @@ pub fn sap_packet(bytes: &[u8]) {
     assert_eq!(Description::parse(text.as_bytes()).as_ref(), Ok(&description));
     let Ok(Some(feed)) = Feed::from_description(&description) else { return };
     assert_eq!(Feed::from_description(&feed.describe("umbel")), Ok(Some(feed)));
+}
+
+/// What is parsed can be emitted, and comes back; its type is told beforehand.
+pub fn basep_message(bytes: &[u8]) {
+    let known = basep::MessageType::of(bytes);
+    let Ok(Parsed::Message { message, .. }) = basep::Message::parse(bytes) else { return };
+    assert!(known.is_some());
+    let mut again = Vec::new();
+    message.emit(&mut again);
+    assert_eq!(basep::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
 /// A stream tells the same however much of it is there: nothing yet, and then the same header or

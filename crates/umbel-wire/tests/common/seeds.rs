@@ -11,7 +11,7 @@ use umbel_wire::sap::SapPacket;
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 8] = [
+pub(crate) const TARGETS: [&str; 9] = [
     "data_packet",
     "client_message",
     "server_message",
@@ -19,6 +19,7 @@ pub(crate) const TARGETS: [&str; 8] = [
     "lms_message",
     "pgm_message",
     "sap_packet",
+    "basep_message",
     "control_peek",
 ];
 
@@ -33,6 +34,7 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "lms_message" => lms_messages().into_iter().map(named).collect(),
         "pgm_message" => pgm_messages().into_iter().map(named).collect(),
         "sap_packet" => sap_packets().into_iter().map(named).collect(),
+        "basep_message" => basep_messages().into_iter().map(named).collect(),
         "control_peek" => control_peeks().into_iter().map(named).collect(),
         _ => unreachable!("{target}"),
     }
@@ -228,6 +230,24 @@ fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
         out
     };
     messages.iter().map(|(name, message)| (*name, bytes(message))).collect()
+}
+
+fn basep_messages() -> Vec<(&'static str, Vec<u8>)> {
+    use umbel_wire::basep::Message as M;
+    let source = "10.0.0.1".parse().ok();
+    let channel = Channel { source, group: "232.0.0.7".parse().unwrap(), port: 7702 };
+    [
+        ("data", M::Data { sequence: 300, last: false, again: false, payload: b"packet" }),
+        ("last_again", M::Data { sequence: 301, last: true, again: true, payload: b"" }),
+        ("ack", M::Ack { channel, sequence: u64::MAX }),
+        ("got_it", M::GotIt { channel, sequence: 7 }),
+    ]
+    .map(|(name, message)| {
+        let mut bytes = Vec::new();
+        message.emit(&mut bytes);
+        (name, bytes)
+    })
+    .into()
 }
 
 fn pgm_messages() -> Vec<(&'static str, Vec<u8>)> {
