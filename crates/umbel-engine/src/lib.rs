@@ -5,9 +5,11 @@
 //! draws from a global generator, so that the network driver and the simulator host the very
 //! same code. See [`Engine`] for the one rule about the order of calls.
 
+pub mod basep;
 pub mod drops;
 mod engine;
 pub mod lms;
+pub mod load;
 pub mod pgm;
 pub mod repository;
 pub mod router;

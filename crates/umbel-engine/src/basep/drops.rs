@@ -1,0 +1,23 @@
+//! Input that was discarded, by reason.
+
+use crate::drops::drop_reasons;
+
+drop_reasons! {
+    /// It came by a way on which nothing of its kind is expected: data from another source, an ACK
+    /// on the channel.
+    Unexpected,
+    /// It is not a message of this protocol and version.
+    Malformed,
+    /// It is about another channel.
+    OtherChannel,
+    /// An ACK from a host that is none of the receivers.
+    Stranger,
+    /// An ACK of a packet that was not sent yet, or data absurdly far ahead.
+    Ahead,
+    /// It came before.
+    Duplicate,
+    /// There was no room for it.
+    OverLimit,
+    /// Data after the end, or another end.
+    Contradiction,
+}

@@ -1,0 +1,179 @@
+//! The receiver.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use umbel_wire::Parsed;
+use umbel_wire::basep::Message;
+
+use super::{DropReason, Drops, ReceiverConfig};
+use crate::stream::{ReceiveWindow, Refused};
+use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+
+/// What the application is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReceiverEvent {
+    /// The next packet in order.
+    Packet {
+        /// Its number.
+        sequence: u64,
+        /// Its content.
+        payload: Bytes,
+    },
+    /// That was the last one.
+    Complete,
+}
+
+/// What has happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverCounts {
+    /// Packets taken.
+    pub packets: u64,
+    /// Of these, such that came as a retransmission.
+    pub repaired: u64,
+    /// Acknowledgements sent, `GOT_IT`s among them.
+    pub acks: u64,
+    /// Input that was discarded.
+    pub drops: Drops,
+}
+
+/// Most acknowledgements that wait to be sent; packets beyond are not acknowledged, and come again.
+const ACKS: usize = 1024;
+
+/// Receives the packets of one source in order, and acknowledges each.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    config: ReceiverConfig,
+    window: ReceiveWindow,
+    /// The last packet, once it is known.
+    last: Option<u64>,
+    acks: VecDeque<u64>,
+    membership: Option<Membership>,
+    events: VecDeque<ReceiverEvent>,
+    counts: ReceiverCounts,
+}
+
+impl Receiver {
+    /// A receiver that joins the channel.
+    pub fn new(config: ReceiverConfig) -> Receiver {
+        Receiver {
+            config,
+            window: ReceiveWindow::new(0, config.window),
+            last: None,
+            acks: VecDeque::new(),
+            membership: Some(Membership::Join(config.channel)),
+            events: VecDeque::new(),
+            counts: ReceiverCounts::default(),
+        }
+    }
+
+    /// What has happened so far.
+    pub fn counts(&self) -> &ReceiverCounts {
+        &self.counts
+    }
+
+    /// Whether everything was delivered.
+    pub fn is_complete(&self) -> bool {
+        self.last.is_some_and(|last| last < self.window.next())
+    }
+
+    fn on_data(&mut self, sequence: u64, last: bool, again: bool, payload: &[u8]) {
+        let contradicts = match self.last {
+            Some(end) => sequence > end || last && sequence < end,
+            None => last && sequence + 1 < self.window.known(),
+        };
+        if contradicts {
+            return self.counts.drops.count(DropReason::Contradiction);
+        }
+        if self.acks.len() >= ACKS {
+            return self.counts.drops.count(DropReason::OverLimit);
+        }
+        match self.window.insert(sequence, Bytes::copy_from_slice(payload)) {
+            Ok(()) => {
+                self.counts.packets += 1;
+                self.counts.repaired += u64::from(again);
+            }
+            // Its ACK may have been lost.
+            Err(Refused::Duplicate(_) | Refused::BeforeHorizon { .. }) => {
+                self.counts.drops.count(DropReason::Duplicate);
+            }
+            Err(Refused::NoRoom(_)) => return self.counts.drops.count(DropReason::OverLimit),
+            Err(Refused::FarAhead { .. }) => return self.counts.drops.count(DropReason::Ahead),
+        }
+        if last {
+            self.last = Some(sequence);
+        }
+        self.acks.push_back(sequence);
+        let was_complete = self.is_complete();
+        while let Some((sequence, payload)) = self.window.poll_delivery() {
+            self.events.push_back(ReceiverEvent::Packet { sequence, payload });
+        }
+        if self.is_complete() && !was_complete {
+            self.events.push_back(ReceiverEvent::Complete);
+        }
+    }
+}
+
+impl Engine for Receiver {
+    type Command = std::convert::Infallible;
+    type CommandError = std::convert::Infallible;
+    type Event = ReceiverEvent;
+
+    fn handle_datagram(&mut self, _now: Instant, datagram: Datagram<'_>) {
+        if datagram.by != Address::Channel(self.config.channel) {
+            return self.counts.drops.count(DropReason::Unexpected);
+        }
+        match Message::parse(datagram.payload) {
+            Ok(Parsed::Message { message, .. }) => match message {
+                Message::Data { sequence, last, again, payload } => {
+                    self.on_data(sequence, last, again, payload);
+                }
+                _ => self.counts.drops.count(DropReason::Unexpected),
+            },
+            Ok(Parsed::UnknownType(_)) => self.counts.drops.count(DropReason::Unexpected),
+            Err(_) => self.counts.drops.count(DropReason::Malformed),
+        }
+    }
+
+    fn handle_command(
+        &mut self,
+        _now: Instant,
+        command: Self::Command,
+    ) -> Result<(), Self::CommandError> {
+        match command {}
+    }
+
+    fn handle_timeout(&mut self, _now: Instant) {}
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        self.membership.take()
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        let channel = self.config.channel;
+        let source = channel.source?;
+        let sequence = self.acks.pop_front()?;
+        let message = if self.is_complete() {
+            Message::GotIt { channel, sequence }
+        } else {
+            Message::Ack { channel, sequence }
+        };
+        let mut head = Vec::new();
+        message.emit(&mut head);
+        buf.push(&head, Bytes::new());
+        self.counts.acks += 1;
+        Some(Transmit::to(Address::Host((source, channel.port).into())))
+    }
+
+    fn wants_data(&self) -> bool {
+        false
+    }
+
+    fn poll_event(&mut self) -> Option<ReceiverEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}

@@ -1,0 +1,375 @@
+//! The source.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use umbel_wire::basep::{MAX_PAYLOAD, Message};
+use umbel_wire::{Channel, Parsed};
+
+use super::{DropReason, Drops, SourceConfig};
+use crate::load::ProcessingLoad;
+use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+
+/// What the application can ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceCommand {
+    /// Send a packet; the first is number 0.
+    Send {
+        /// Its content.
+        payload: Bytes,
+        /// Whether it ends the transmission.
+        last: bool,
+    },
+}
+
+/// Why a packet cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// It does not fit a datagram.
+    #[error("a packet of {len} bytes; at most {MAX_PAYLOAD} fit a datagram")]
+    TooLong {
+        /// Its length.
+        len: usize,
+    },
+    /// Too many packets are held.
+    #[error("{held} packets are held already")]
+    Full {
+        /// How many.
+        held: usize,
+    },
+    /// The transmission was ended.
+    #[error("the transmission ended with packet {last}")]
+    Ended {
+        /// The last packet.
+        last: u64,
+    },
+}
+
+/// What the application is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceEvent {
+    /// A receiver has everything.
+    GotIt {
+        /// Which one.
+        receiver: SocketAddr,
+    },
+    /// A receiver did not acknowledge, however often it was sent to.
+    GivenUp {
+        /// Which one.
+        receiver: SocketAddr,
+    },
+    /// The transmission ended, and all receivers have acknowledged everything or were given up.
+    Finished,
+}
+
+/// What has happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceCounts {
+    /// Packets sent for the first time.
+    pub sent: u64,
+    /// Events that cost processing time.
+    pub load: ProcessingLoad,
+    /// Input that was discarded.
+    pub drops: Drops,
+}
+
+/// Which of the receivers have a packet: a bit for each.
+#[derive(Clone, Debug)]
+struct Acknowledged {
+    words: Vec<u64>,
+    missing: usize,
+}
+
+impl Acknowledged {
+    fn by_nobody(receivers: usize) -> Acknowledged {
+        Acknowledged { words: vec![0; receivers.div_ceil(64)], missing: receivers }
+    }
+
+    fn has(&self, receiver: usize) -> bool {
+        self.words[receiver / 64] & 1 << (receiver % 64) != 0
+    }
+
+    fn set(&mut self, receiver: usize) {
+        if !self.has(receiver) {
+            self.words[receiver / 64] |= 1 << (receiver % 64);
+            self.missing -= 1;
+        }
+    }
+}
+
+/// A packet that not all have acknowledged.
+#[derive(Clone, Debug)]
+struct Packet {
+    payload: Bytes,
+    last: bool,
+    acknowledged: Acknowledged,
+    /// When its time-out comes; `None` before it is sent, and while it waits to be sent again.
+    timeout: Option<Instant>,
+    retransmissions: u32,
+}
+
+/// What is known of a receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Receiving,
+    GotIt,
+    GivenUp,
+}
+
+/// Multicasts packets until all receivers have acknowledged each.
+#[derive(Clone, Debug)]
+pub struct Source {
+    config: SourceConfig,
+    receivers: BTreeMap<SocketAddr, usize>,
+    states: Vec<State>,
+    /// From the first that not all have acknowledged to the last that the application gave.
+    packets: VecDeque<Packet>,
+    /// Number of the first of `packets`.
+    trail: u64,
+    /// The next packet to leave for the first time.
+    next: u64,
+    /// The last packet, once it is known.
+    last: Option<u64>,
+    timeouts: BTreeSet<(Instant, u64)>,
+    /// Packets to be sent again.
+    due: BTreeSet<u64>,
+    events: VecDeque<SourceEvent>,
+    counts: SourceCounts,
+}
+
+impl Source {
+    /// A source that has sent nothing. A receiver that is named twice is one.
+    pub fn new(config: SourceConfig) -> Source {
+        let distinct: BTreeSet<SocketAddr> = config.receivers.iter().copied().collect();
+        Source {
+            states: vec![State::Receiving; distinct.len()],
+            receivers: distinct.into_iter().enumerate().map(|(n, at)| (at, n)).collect(),
+            config,
+            packets: VecDeque::new(),
+            trail: 0,
+            next: 0,
+            last: None,
+            timeouts: BTreeSet::new(),
+            due: BTreeSet::new(),
+            events: VecDeque::new(),
+            counts: SourceCounts::default(),
+        }
+    }
+
+    /// What has happened so far.
+    pub fn counts(&self) -> &SourceCounts {
+        &self.counts
+    }
+
+    /// Whether a new packet may leave.
+    fn may_send(&self) -> bool {
+        let end = self.trail + self.packets.len() as u64;
+        let window = self.config.window.map_or(u64::MAX, |packets| packets.max(1));
+        self.next < end && self.next - self.trail < window
+    }
+
+    fn packet(&mut self, sequence: u64) -> Option<&mut Packet> {
+        let position = usize::try_from(sequence.checked_sub(self.trail)?).ok()?;
+        self.packets.get_mut(position)
+    }
+
+    fn on_ack(&mut self, channel: Channel, from: SocketAddr, sequence: u64, got_it: bool) {
+        if channel != self.config.channel {
+            return self.counts.drops.count(DropReason::OtherChannel);
+        }
+        let Some(&receiver) = self.receivers.get(&from) else {
+            return self.counts.drops.count(DropReason::Stranger);
+        };
+        if sequence >= self.next || got_it && self.last.is_none_or(|last| self.next <= last) {
+            return self.counts.drops.count(DropReason::Ahead);
+        }
+        self.counts.load.acks += 1;
+        if got_it {
+            self.on_got_it(from, receiver);
+        } else {
+            self.acknowledge(sequence, receiver);
+        }
+        self.advance();
+    }
+
+    /// A receiver has everything that was sent.
+    fn on_got_it(&mut self, from: SocketAddr, receiver: usize) {
+        if std::mem::replace(&mut self.states[receiver], State::GotIt) != State::GotIt {
+            self.events.push_back(SourceEvent::GotIt { receiver: from });
+            (self.trail..self.next).for_each(|sequence| self.acknowledge(sequence, receiver));
+        }
+    }
+
+    fn acknowledge(&mut self, sequence: u64, receiver: usize) {
+        let Some(packet) = self.packet(sequence) else { return };
+        packet.acknowledged.set(receiver);
+        if packet.acknowledged.missing == 0 {
+            if let Some(at) = packet.timeout.take() {
+                self.timeouts.remove(&(at, sequence));
+            }
+            self.due.remove(&sequence);
+        }
+    }
+
+    /// Forgets what all have, from the first packet on.
+    fn advance(&mut self) {
+        while self.trail < self.next
+            && self.packets.pop_front_if(|packet| packet.acknowledged.missing == 0).is_some()
+        {
+            self.trail += 1;
+            if self.last.is_some_and(|last| last < self.trail) {
+                self.events.push_back(SourceEvent::Finished);
+            }
+        }
+    }
+
+    fn on_timeout(&mut self, sequence: u64) {
+        let limit = self.config.retransmissions;
+        let Some(packet) = self.packet(sequence) else { return };
+        packet.timeout = None;
+        let is_over = packet.retransmissions >= limit;
+        self.counts.load.timers += 1;
+        if is_over {
+            self.give_up_missing(sequence);
+        } else {
+            self.due.insert(sequence);
+        }
+    }
+
+    /// Gives up the receivers that did not acknowledge this packet.
+    fn give_up_missing(&mut self, sequence: u64) {
+        let missing: Vec<(SocketAddr, usize)> = match self.packet(sequence) {
+            Some(packet) => {
+                let acknowledged = packet.acknowledged.clone();
+                let all = self.receivers.iter().map(|(&address, &number)| (address, number));
+                all.filter(|&(_, number)| !acknowledged.has(number)).collect()
+            }
+            None => return,
+        };
+        for (receiver, number) in missing {
+            self.states[number] = State::GivenUp;
+            self.events.push_back(SourceEvent::GivenUp { receiver });
+            (self.trail..self.next).for_each(|sequence| self.acknowledge(sequence, number));
+        }
+        self.advance();
+    }
+
+    /// A packet that leaves for the first time waits only for those who are still there.
+    fn begin(&mut self, sequence: u64) {
+        let gone = self.states.iter().enumerate().filter(|(_, state)| **state == State::GivenUp);
+        let gone: Vec<usize> = gone.map(|(number, _)| number).collect();
+        for number in gone {
+            self.acknowledge(sequence, number);
+        }
+    }
+
+    fn emit(&mut self, now: Instant, sequence: u64, again: bool, buf: &mut TransmitBuf) {
+        let at = now + self.config.timeout;
+        let Some(packet) = self.packet(sequence) else { return };
+        let mut head = Vec::with_capacity(32);
+        let (last, payload) = (packet.last, packet.payload.clone());
+        Message::Data { sequence, last, again, payload: &payload }.emit_head(&mut head);
+        buf.push(&head, payload);
+        packet.retransmissions += u32::from(again);
+        if packet.acknowledged.missing > 0 {
+            packet.timeout = Some(at);
+            self.timeouts.insert((at, sequence));
+        }
+        if again {
+            self.counts.load.retransmissions += 1;
+        } else {
+            self.counts.sent += 1;
+        }
+    }
+}
+
+impl Engine for Source {
+    type Command = SourceCommand;
+    type CommandError = SourceError;
+    type Event = SourceEvent;
+
+    fn handle_datagram(&mut self, _now: Instant, datagram: Datagram<'_>) {
+        let Address::Host(from) = datagram.by else {
+            return self.counts.drops.count(DropReason::Unexpected);
+        };
+        match Message::parse(datagram.payload) {
+            Ok(Parsed::Message { message: Message::Ack { channel, sequence }, .. }) => {
+                self.on_ack(channel, from, sequence, false);
+            }
+            Ok(Parsed::Message { message: Message::GotIt { channel, sequence }, .. }) => {
+                self.on_ack(channel, from, sequence, true);
+            }
+            Ok(_) => self.counts.drops.count(DropReason::Unexpected),
+            Err(_) => self.counts.drops.count(DropReason::Malformed),
+        }
+    }
+
+    fn handle_command(
+        &mut self,
+        _now: Instant,
+        SourceCommand::Send { payload, last }: SourceCommand,
+    ) -> Result<(), SourceError> {
+        if payload.len() > MAX_PAYLOAD {
+            return Err(SourceError::TooLong { len: payload.len() });
+        }
+        if let Some(last) = self.last {
+            return Err(SourceError::Ended { last });
+        }
+        if self.packets.len() >= self.config.queue_packets {
+            return Err(SourceError::Full { held: self.packets.len() });
+        }
+        if last {
+            self.last = Some(self.trail + self.packets.len() as u64);
+        }
+        let acknowledged = Acknowledged::by_nobody(self.receivers.len());
+        let packet = Packet { payload, last, acknowledged, timeout: None, retransmissions: 0 };
+        self.packets.push_back(packet);
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some(&(at, sequence)) = self.timeouts.first()
+            && at <= now
+        {
+            self.timeouts.pop_first();
+            self.on_timeout(sequence);
+        }
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        None
+    }
+
+    /// Retransmissions first: they hold up the window.
+    fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        if buf.data_packets == 0 {
+            return None;
+        }
+        if let Some(sequence) = self.due.pop_first() {
+            self.emit(now, sequence, true, buf);
+        } else if self.may_send() {
+            let sequence = self.next;
+            self.next += 1;
+            self.begin(sequence);
+            self.emit(now, sequence, false, buf);
+            // Nobody is there to acknowledge it.
+            self.advance();
+        } else {
+            return None;
+        }
+        Some(Transmit::to(Address::Channel(self.config.channel)))
+    }
+
+    fn wants_data(&self) -> bool {
+        !self.due.is_empty() || self.may_send()
+    }
+
+    fn poll_event(&mut self) -> Option<SourceEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.timeouts.first().map(|&(at, _)| at)
+    }
+}

@@ -1,0 +1,56 @@
+//! What a protocol costs the host that it runs on.
+
+use std::iter::Sum;
+use std::ops::Add;
+
+/// Events that cost processing time, as TMTP's paper counts them: each is one, whatever it takes
+/// [TMTP "Performance Measures"].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessingLoad {
+    /// Positive acknowledgements that came and were processed.
+    pub acks: u64,
+    /// Negative acknowledgements that came and were processed.
+    pub nacks: u64,
+    /// Timers that expired and led to something, such as time-outs of retransmission.
+    pub timers: u64,
+    /// Retransmissions that were sent.
+    pub retransmissions: u64,
+}
+
+impl ProcessingLoad {
+    /// All events.
+    pub const fn total(&self) -> u64 {
+        self.acks + self.nacks + self.timers + self.retransmissions
+    }
+}
+
+impl Add for ProcessingLoad {
+    type Output = ProcessingLoad;
+
+    fn add(self, other: ProcessingLoad) -> ProcessingLoad {
+        ProcessingLoad {
+            acks: self.acks + other.acks,
+            nacks: self.nacks + other.nacks,
+            timers: self.timers + other.timers,
+            retransmissions: self.retransmissions + other.retransmissions,
+        }
+    }
+}
+
+impl Sum for ProcessingLoad {
+    fn sum<I: Iterator<Item = ProcessingLoad>>(loads: I) -> ProcessingLoad {
+        loads.fold(ProcessingLoad::default(), ProcessingLoad::add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_all_kinds_count_alike() {
+        let load = ProcessingLoad { acks: 1, nacks: 20, timers: 300, retransmissions: 4_000 };
+        assert_eq!(load.total(), 4_321);
+        assert_eq!([load; 3].into_iter().sum::<ProcessingLoad>().total(), 3 * 4_321);
+    }
+}
