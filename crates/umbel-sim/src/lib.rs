@@ -14,6 +14,7 @@
 
 mod address;
 mod app;
+pub mod basep;
 mod counters;
 mod engine_host;
 mod fabric;

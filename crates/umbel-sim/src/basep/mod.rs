@@ -1,0 +1,192 @@
+//! BASEP's source and receivers as programs of hosts: the engines of [`umbel_engine::basep`],
+//! unchanged.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use umbel_sim::basep::{Receiver, ReceiverHost, Source};
+//! use umbel_sim::{Instant, LinkSpec, Loss, Network, Simulation, channel};
+//!
+//! let mut network = Network::new();
+//! let (source, receiver) = (network.host("source"), network.host("receiver"));
+//! let lossy = LinkSpec { loss: Loss::Bernoulli(0.3), ..LinkSpec::default() };
+//! network.link(source, receiver, lossy.clone(), lossy)?;
+//! let group = channel(Some(source), 1);
+//! let mut simulation = Simulation::new(network, 1);
+//! let start = Instant::EPOCH + Duration::from_secs(1);
+//! let host = Source::host(group, [receiver], |_| {}, (start, 10, 1000));
+//! simulation.set_app(source, host, Instant::EPOCH)?;
+//! simulation.set_app(receiver, Receiver::host(group), Instant::EPOCH)?;
+//! simulation.run_until(start + Duration::from_secs(100));
+//! let receiver = simulation.app::<ReceiverHost>(receiver).unwrap().application();
+//! assert!(receiver.completed().is_some() && receiver.wrong() == 0);
+//! # Ok::<(), umbel_sim::NetworkError>(())
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use bytes::Bytes;
+use umbel_engine::basep::{
+    self, ReceiverConfig, ReceiverEvent, SourceCommand, SourceConfig, SourceEvent,
+};
+use umbel_engine::units::Rate;
+use umbel_engine::{Address, Engine, Instant};
+use umbel_wire::Channel;
+use umbel_wire::basep::MessageType;
+
+use crate::address::{PORT, address_of};
+use crate::network::NodeId;
+use crate::{Application, EngineHost, HostConfig, Io, Kind};
+
+/// "As fast as possible" [TMTP "The Test Environment"]: the links set the limits.
+const UNPACED: u64 = 1_000_000_000_000;
+
+/// A host that runs a source.
+pub type SourceHost = EngineHost<basep::Source, Source>;
+
+/// A host that runs a receiver.
+pub type ReceiverHost = EngineHost<basep::Receiver, Receiver>;
+
+/// Sends a file at a given time.
+#[derive(Clone, Debug)]
+pub struct Source {
+    start: Instant,
+    packets: u64,
+    packet_len: usize,
+    got_it: Vec<(NodeId, Instant)>,
+    given_up: u64,
+    finished: Option<Instant>,
+}
+
+/// Checks what it gets.
+#[derive(Clone, Debug, Default)]
+pub struct Receiver {
+    delivered: u64,
+    wrong: u64,
+    completed: Option<Instant>,
+}
+
+fn config() -> HostConfig {
+    HostConfig { rate: Rate::from_bits_per_s(UNPACED), ..HostConfig::default() }
+}
+
+/// What a datagram of BASEP is for.
+pub fn kind(payload: &[u8]) -> Kind {
+    match MessageType::of(payload) {
+        Some(MessageType::Data) => Kind::Data,
+        Some(MessageType::Retransmission) => Kind::Repair,
+        Some(MessageType::Ack | MessageType::GotIt) | None => Kind::Control,
+    }
+}
+
+/// The content of a packet: its number over and over.
+fn content(sequence: u64, len: usize) -> Bytes {
+    sequence.to_be_bytes().into_iter().cycle().take(len).collect()
+}
+
+impl Source {
+    /// A host that sends so many packets of so many bytes to the receivers, all of them at this
+    /// time; `change` sets what is not the default.
+    pub fn host(
+        channel: Channel,
+        receivers: impl IntoIterator<Item = NodeId>,
+        change: impl FnOnce(&mut SourceConfig),
+        (start, packets, packet_len): (Instant, u64, usize),
+    ) -> SourceHost {
+        let receivers = receivers.into_iter().map(|node| (address_of(node), PORT).into());
+        let mut engine = SourceConfig::new(channel, receivers.collect());
+        change(&mut engine);
+        let got_it = Vec::new();
+        let application =
+            Source { start, packets, packet_len, got_it, given_up: 0, finished: None };
+        EngineHost::new(basep::Source::new(engine), application, config())
+    }
+
+    /// From whom the source knows that they have everything, and since when.
+    pub fn got_it(&self) -> &[(NodeId, Instant)] {
+        &self.got_it
+    }
+
+    /// Receivers that were given up.
+    pub fn given_up(&self) -> u64 {
+        self.given_up
+    }
+
+    /// When all was acknowledged, if it was.
+    pub fn finished(&self) -> Option<Instant> {
+        self.finished
+    }
+}
+
+impl Application<basep::Source> for Source {
+    fn start(&mut self, _engine: &mut basep::Source, io: &mut Io<'_, '_>) {
+        io.wake_at(Some(self.start));
+    }
+
+    fn event(&mut self, _engine: &mut basep::Source, io: &mut Io<'_, '_>, event: SourceEvent) {
+        match event {
+            SourceEvent::GotIt { receiver } => {
+                self.got_it.extend(crate::node_of(receiver.ip()).map(|node| (node, io.now())));
+            }
+            SourceEvent::GivenUp { .. } => self.given_up += 1,
+            SourceEvent::Finished => self.finished = Some(io.now()),
+        }
+    }
+
+    fn wake(&mut self, engine: &mut basep::Source, io: &mut Io<'_, '_>) {
+        for sequence in 0..self.packets {
+            let payload = content(sequence, self.packet_len);
+            let last = sequence + 1 == self.packets;
+            let sent = engine.handle_command(io.now(), SourceCommand::Send { payload, last });
+            assert_eq!(sent, Ok(()), "the queue of the source takes the whole file");
+        }
+    }
+
+    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
+        kind(payload)
+    }
+}
+
+impl Receiver {
+    /// A host that receives.
+    pub fn host(channel: Channel) -> ReceiverHost {
+        let engine = basep::Receiver::new(ReceiverConfig::new(channel));
+        EngineHost::new(engine, Receiver::default(), config())
+    }
+
+    /// Packets delivered.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Packets delivered out of order, twice, or with wrong content.
+    pub fn wrong(&self) -> u64 {
+        self.wrong
+    }
+
+    /// When it had everything, if it has.
+    pub fn completed(&self) -> Option<Instant> {
+        self.completed
+    }
+}
+
+impl Application<basep::Receiver> for Receiver {
+    fn start(&mut self, _engine: &mut basep::Receiver, _io: &mut Io<'_, '_>) {}
+
+    fn event(&mut self, _engine: &mut basep::Receiver, io: &mut Io<'_, '_>, event: ReceiverEvent) {
+        match event {
+            ReceiverEvent::Packet { sequence, payload } => {
+                let is_right =
+                    sequence == self.delivered && payload == content(sequence, payload.len());
+                self.wrong += u64::from(!is_right);
+                self.delivered += 1;
+            }
+            ReceiverEvent::Complete => self.completed = Some(io.now()),
+        }
+    }
+
+    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
+        kind(payload)
+    }
+}
