@@ -17,6 +17,7 @@ pub mod srm;
 pub mod stream;
 pub mod symbols;
 mod time;
+pub mod tmtp;
 mod transmit;
 pub mod units;
 

@@ -416,6 +416,7 @@ fn put_ack(frame: &mut Frame<'_>, ack: &Ack) {
             ack.known.wrapping_sub(ack.below),
             ack.received,
             ack.lost,
+            ack.overrun,
             ack.room,
         ] {
             put_varint(out, number.into());
@@ -435,7 +436,8 @@ fn read_ack(fields: &mut Fields<'_>) -> Result<Ack, ParseError> {
     let (round, below) = (numbers.number()?, numbers.number::<u32>()?);
     let known = below.checked_add(numbers.number()?);
     let known = known.ok_or_else(|| numbers.bad("a block number above 32 bits"))?;
-    let (received, lost, room) = (numbers.number()?, numbers.number()?, numbers.number()?);
+    let (received, lost) = (numbers.number()?, numbers.number()?);
+    let (overrun, room) = (numbers.number()?, numbers.number()?);
     numbers.finish()?;
     let beyond = fields.optional(BEYOND)?.map(|value| {
         let reader = Reader::new(BEYOND.name, value);
@@ -450,6 +452,7 @@ fn read_ack(fields: &mut Fields<'_>) -> Result<Ack, ParseError> {
         beyond: beyond.transpose()?.unwrap_or_default(),
         received,
         lost,
+        overrun,
         room,
         totals: read_totals(reader(fields, TOTALS)?)?,
         echo: echo.transpose()?,

@@ -388,6 +388,8 @@ pub struct Totals {
     pub failed: u32,
     /// Every receiver of the subtree holds all blocks before this one.
     pub below: u32,
+    /// Levels of managers in the subtree: 0 of a member alone; at most [`limits::PATH`].
+    pub height: u8,
 }
 
 /// ACK.
@@ -408,6 +410,8 @@ pub struct Ack {
     pub received: u32,
     /// Data packets of the data channel found missing since the ACK before.
     pub lost: u32,
+    /// Data packets that reached the host since the ACK before and could not be kept.
+    pub overrun: u32,
     /// Blocks from `known` on that the child has room for.
     pub room: u32,
     /// What its subtree amounts to.
@@ -582,6 +586,17 @@ impl EsiSet {
         if esi < 255 {
             self.0[esi as usize / 64] |= 1 << (esi % 64);
         }
+    }
+
+    /// The symbols before this one.
+    #[must_use]
+    pub fn first(count: u32) -> EsiSet {
+        (0..count.min(255)).collect()
+    }
+
+    /// The lowest of them.
+    pub fn lowest(self) -> Option<u32> {
+        self.iter().next()
     }
 
     /// Whether an encoding symbol ID is among them.

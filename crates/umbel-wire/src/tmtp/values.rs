@@ -247,6 +247,7 @@ pub(super) fn put_totals(out: &mut Vec<u8>, totals: Totals) {
     for number in [totals.members, totals.done, totals.failed, totals.below] {
         put_varint(out, number.into());
     }
+    out.push(totals.height);
 }
 
 pub(super) fn read_totals(mut reader: Reader<'_>) -> Result<Totals, ParseError> {
@@ -255,7 +256,11 @@ pub(super) fn read_totals(mut reader: Reader<'_>) -> Result<Totals, ParseError> 
     if u64::from(done) + u64::from(failed) > u64::from(members) {
         return Err(reader.bad("more receivers finished than there are"));
     }
-    let totals = Totals { members, done, failed, below: reader.number()? };
+    let (below, height) = (reader.number()?, reader.byte()?);
+    if usize::from(height) > limits::PATH {
+        return Err(reader.bad("too high a tree"));
+    }
+    let totals = Totals { members, done, failed, below, height };
     reader.finish()?;
     Ok(totals)
 }

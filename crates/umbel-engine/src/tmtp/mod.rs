@@ -1,0 +1,20 @@
+//! TMTP, the Tree-based Multicast Transport Protocol: one source sends a feed to whoever listens,
+//! and a control tree of domain managers repairs losses and keeps the source from running ahead.
+//!
+//! \[TMTP\] is Yavatkar, Griffioen and Sudan, *A Reliable Dissemination Protocol for Interactive
+//! Collaborative Applications*, ACM Multimedia 1995.
+
+mod api;
+pub mod config;
+pub mod drops;
+
+pub use api::{
+    BlockCount, FEED, Purpose, ReceiverCommand, ReceiverCommandError, ReceiverEvent, ReceiverStats,
+    SourceCommand, SourceCommandError, SourceEvent, SourceStats, TreeView,
+};
+pub use config::{
+    ConfigError, NodeConfig, ReceiverConfig, RepairConfig, Shape, SourceConfig, Start,
+    TimingConfig, TreeConfig,
+};
+pub use drops::{DropReason, Drops};
+pub use umbel_wire::tmtp::NodeId;
