@@ -20,8 +20,7 @@ pub mod trial;
 mod verdicts;
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
+use std::ops::RangeInclusive;
 
 use self::beyond::Run;
 use self::figures::Base;
@@ -29,56 +28,34 @@ pub use self::observer::Recovery;
 use self::scenario::Delays;
 use self::trial::Trial;
 use crate::output::{Figure, Report};
+use crate::part::{self, Extra, Parts};
 use crate::pool::{Progress, Runs, run_all, work};
 
-/// A part of the report that can be had alone.
+/// What the report has beside Figures 11 to 16; Table I comes with 12, 14 and 15 together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
-    /// A figure of the paper, 11 to 16; Table I comes with 12, 14 and 15 together.
-    Figure(u32),
-    /// What the paper did not try.
-    Beyond,
+pub enum Other {
     /// Each scheme with both kinds of delays, beside what other people's agents came to.
     Delays,
+    /// What the paper did not try.
+    Beyond,
 }
 
-/// Not a part of the report.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no part of the report: a figure from 11 to 16, delays or beyond")]
-pub struct PartError(String);
-
-impl FromStr for Part {
-    type Err = PartError;
-
-    fn from_str(text: &str) -> Result<Part, PartError> {
-        match text {
-            "delays" => Ok(Part::Delays),
-            "beyond" => Ok(Part::Beyond),
-            text => {
-                let number = text.parse().ok().filter(|number| FIGURES.contains(number));
-                number.map(Part::Figure).ok_or_else(|| PartError(text.to_owned()))
-            }
-        }
-    }
+impl Extra for Other {
+    const FIGURES: RangeInclusive<u32> = 11..=16;
+    const NAMED: &'static [(Other, &'static str)] =
+        &[(Other::Delays, "delays"), (Other::Beyond, "beyond")];
 }
 
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Part::Figure(number) => number.fmt(f),
-            Part::Delays => f.write_str("delays"),
-            Part::Beyond => f.write_str("beyond"),
-        }
-    }
-}
+/// A part of the report that can be had alone.
+pub type Part = part::Part<Other>;
 
 /// How much is run, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Placements of source and receivers on each graph; the paper has 10.
     pub seeds: u32,
-    /// These parts only; without any, all of them.
-    pub parts: BTreeSet<Part>,
+    /// What of the report.
+    pub parts: Parts<Other>,
     /// How long links take.
     pub delays: Delays,
     /// What the link of a host takes, in percent of a mean link between routers.
@@ -92,7 +69,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             seeds: 5,
-            parts: BTreeSet::new(),
+            parts: Parts::default(),
             delays: Delays::Plane,
             access_percent: Delays::Plane.usual_access_percent(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -100,28 +77,20 @@ impl Default for Options {
     }
 }
 
-impl Options {
-    fn has(&self, part: Part) -> bool {
-        self.parts.is_empty() || self.parts.contains(&part)
-    }
-}
-
 /// Most seeds of what the paper did not try: each stands for 400 packets or for all losses of a
 /// graph.
 const BEYOND_SEEDS: u32 = 2;
 
-/// The figures that can be asked for.
-pub const FIGURES: std::ops::RangeInclusive<u32> = 11..=16;
-
 /// Runs the experiments. The report is a function of the options but for the number of threads.
 pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     let base = Base { delays: options.delays, access_percent: options.access_percent };
-    let wanted: Vec<u32> = FIGURES.filter(|n| options.has(Part::Figure(*n))).collect();
+    let wanted = options.parts.figures();
     let mut trials: BTreeSet<Trial> = wanted.iter().flat_map(|n| base.trials(*n)).collect();
-    let compared = if options.has(Part::Delays) { notes::compared() } else { Vec::new() };
+    let compared =
+        if options.parts.has_extra(Other::Delays) { notes::compared() } else { Vec::new() };
     trials.extend(compared.iter().flat_map(notes::Compared::trials));
     let runs: Runs<Trial> = trials.into_iter().map(|trial| (trial, options.seeds)).collect();
-    let has_beyond = options.has(Part::Beyond);
+    let has_beyond = options.parts.has_extra(Other::Beyond);
     let more = if has_beyond { beyond::runs() } else { BTreeSet::new() };
     let seeds = options.seeds.min(BEYOND_SEEDS);
     let more: Runs<Run> =
@@ -165,10 +134,7 @@ fn settings(options: &Options) -> Vec<(String, String)> {
         ("--delays".to_owned(), options.delays.name().to_owned()),
         ("--access".to_owned(), options.access_percent.to_string()),
     ];
-    let parts: Vec<String> = options.parts.iter().map(Part::to_string).collect();
-    if !parts.is_empty() {
-        settings.push(("--figure".to_owned(), parts.join(",")));
-    }
+    settings.extend(options.parts.settings());
     settings
 }
 

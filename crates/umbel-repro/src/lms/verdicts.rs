@@ -3,32 +3,14 @@
 //! The paper gives curves without numbers and a text that rounds them: "about" stands for 20 % here
 //! if nothing else is said.
 
-use crate::output::{Figure, FigureId, Row, Series};
+use crate::bounds::{LESS, MORE, around, around_range, up_to};
+use crate::output::{Figure, FigureId, Row};
 
 /// The rows of the table about these figures.
 pub(super) fn rows(figures: &[Figure]) -> Vec<Row> {
     let mut rows: Vec<Row> = figures.iter().flat_map(|figure| Judge(figure).rows()).collect();
     rows.extend(table_1(figures));
     rows
-}
-
-/// Smaller than, as a tolerance of a quotient.
-const LESS: (f64, f64) = (0.0, 0.999_9);
-/// Greater than.
-const MORE: (f64, f64) = (1.000_1, f64::INFINITY);
-/// At most this.
-const fn up_to(high: f64) -> (f64, f64) {
-    (0.0, high)
-}
-
-/// From the share `tolerance` below `value` to the same above.
-fn around(value: f64, tolerance: f64) -> (f64, f64) {
-    (value * (1.0 - tolerance), value * (1.0 + tolerance))
-}
-
-/// The same around a range.
-fn around_range((low, high): (f64, f64), tolerance: f64) -> (f64, f64) {
-    (low * (1.0 - tolerance), high * (1.0 + tolerance))
 }
 
 /// "About".
@@ -40,17 +22,9 @@ pub(super) fn row(
     what: impl Into<String>,
     reported: &str,
     measured: f64,
-    (low, high): (f64, f64),
+    bounds: (f64, f64),
 ) -> Row {
-    Row {
-        figure: figure.to_string(),
-        what: what.into(),
-        reported: reported.to_owned(),
-        measured,
-        unit: "",
-        low,
-        high,
-    }
+    Row::new(figure, what, reported, (measured, ""), bounds)
 }
 
 /// How the values of a curve are summed up.
@@ -80,14 +54,6 @@ const LINKS: &str = "loss at all links";
 struct Judge<'a>(&'a Figure);
 
 impl Judge<'_> {
-    /// The values of a curve in the order of its points; none if it is not there.
-    fn values(&self, panel: &str, series: &str) -> Vec<f64> {
-        let panels = self.0.panels.iter().filter(|candidate| candidate.title == panel);
-        let mut all = panels.flat_map(|panel| &panel.series);
-        let found: Option<&Series> = all.find(|candidate| candidate.name == series);
-        found.into_iter().flat_map(|series| &series.points).map(|point| point.y).collect()
-    }
-
     fn row(&self, what: String, reported: &str, measured: f64, bounds: (f64, f64)) -> Row {
         row(&self.0.id.to_string(), what, reported, measured, bounds)
     }
@@ -101,13 +67,13 @@ impl Judge<'_> {
         bounds: (f64, f64),
     ) -> Row {
         let what = format!("{series} latency, {panel}");
-        self.row(what, reported, sum_up(&self.values(panel, series)), bounds)
+        self.row(what, reported, sum_up(&self.0.values(panel, series)), bounds)
     }
 
     /// The greatest exposure of a curve.
     fn exposure(&self, place: &str, reported: &str, bounds: (f64, f64)) -> Row {
         let what = format!("greatest exposure, {place}");
-        self.row(what, reported, greatest(&self.values("exposure", place)), bounds)
+        self.row(what, reported, greatest(&self.0.values("exposure", place)), bounds)
     }
 
     fn rows(&self) -> Vec<Row> {
@@ -124,14 +90,14 @@ impl Judge<'_> {
 
     fn binary_trees(&self) -> Vec<Row> {
         let mut rows = Vec::new();
-        for (n, latency) in self.values(SOURCE, "average").into_iter().enumerate() {
+        for (n, latency) in self.0.values(SOURCE, "average").into_iter().enumerate() {
             let what = format!("average latency, {SOURCE}, height {}", n + 3);
             rows.push(self.row(what, "about 1.0 at every height", latency, around(1.0, 0.1)));
         }
-        let falls = greatest(&steps(&self.values(RECEIVERS, "average")));
+        let falls = greatest(&steps(&self.0.values(RECEIVERS, "average")));
         let what = format!("average latency over that of one height less, {RECEIVERS}, greatest");
         rows.push(self.row(what, "falls with height", falls, LESS));
-        let maxima = self.values(RECEIVERS, "maximum");
+        let maxima = self.0.values(RECEIVERS, "maximum");
         let what = format!("maximum latency over that of one height less, {RECEIVERS}, least");
         rows.push(self.row(what, "rises with height", least(&steps(&maxima)), (1.0, MORE.1)));
         let what = format!("maximum latency, {RECEIVERS}, greatest");
@@ -140,7 +106,7 @@ impl Judge<'_> {
         rows.push(self.exposure(SOURCE, "0", (0.0, 0.0)));
         for place in [RECEIVERS, LINKS] {
             rows.push(self.exposure(place, "under 15 %", up_to(0.15)));
-            let exposure = self.values("exposure", place);
+            let exposure = self.0.values("exposure", place);
             let what = format!("exposure over that of one height less, {place}, greatest");
             rows.push(self.row(what, "falls with height", greatest(&steps(&exposure)), LESS));
         }
@@ -162,7 +128,7 @@ impl Judge<'_> {
             self.exposure(LINKS, "under 1 %", up_to(0.01)),
         ];
         let sparse = "sparse groups, loss at all links";
-        let of = |receivers: u32| mean(&self.values(sparse, &format!("{receivers} receivers")));
+        let of = |receivers: u32| mean(&self.0.values(sparse, &format!("{receivers} receivers")));
         for (more, fewer) in [(20, 5), (100, 20)] {
             let what = format!("latency with {more} receivers over that with {fewer}");
             rows.push(self.row(what, "falls", of(more) / of(fewer), LESS));
@@ -173,7 +139,7 @@ impl Judge<'_> {
     fn transit_stub(&self) -> Vec<Row> {
         let [high, middle, low] = ["transit–transit", "transit–stub", "stub–stub"]
             .map(|class| format!("loss at {class} links"));
-        let peak = |place: &str| greatest(&self.values("exposure", place));
+        let peak = |place: &str| greatest(&self.0.values("exposure", place));
         vec![
             self.latency((LINKS, "average"), mean, "about 0.5", around(0.5, ABOUT)),
             self.latency((&high, "average"), mean, "a little more", around(0.55, 0.3)),
@@ -200,7 +166,7 @@ impl Judge<'_> {
         }
         rows.push(self.latency((LINKS, "maximum"), mean, "about 4", around(4.0, 0.3)));
         rows.push(self.latency((LINKS, "minimum"), mean, "about 1", around(1.0, 0.3)));
-        let counts = |what: &str| mean(&self.values(&format!("{what} for each loss"), LINKS));
+        let counts = |what: &str| mean(&self.0.values(&format!("{what} for each loss"), LINKS));
         let requests = counts("requests");
         let what = format!("requests for each loss, {LINKS}");
         rows.push(self.row(what, "low", requests, up_to(2.0)));
@@ -219,7 +185,7 @@ impl Judge<'_> {
     }
 
     fn repeated(&self) -> Vec<Row> {
-        let of = |curve: &str, sum_up: fn(&[f64]) -> f64| sum_up(&self.values("", curve));
+        let of = |curve: &str, sum_up: fn(&[f64]) -> f64| sum_up(&self.0.values("", curve));
         let what = "repeated retransmissions for each loss";
         vec![
             self.row(
@@ -251,7 +217,7 @@ fn table_1(figures: &[Figure]) -> Vec<Row> {
         return Vec::new();
     };
     let latencies = |figure: &Figure| {
-        [SOURCE, RECEIVERS, LINKS].map(|place| mean(&Judge(figure).values(place, "average")))
+        [SOURCE, RECEIVERS, LINKS].map(|place| mean(&figure.values(place, "average")))
     };
     let [lms_latency, srm_latency, pgm_latency] = [lms, srm, pgm].map(latencies);
     let table = |what: &str, reported: &str, measured, bounds| {
@@ -264,7 +230,7 @@ fn table_1(figures: &[Figure]) -> Vec<Row> {
         table(
             "LMS, average exposure, loss at all links",
             "0.5 %",
-            mean(&Judge(lms).values("exposure", LINKS)),
+            mean(&lms.values("exposure", LINKS)),
             up_to(0.01),
         ),
         table("SRM, average latency", "over 200 %", mean(&srm_latency), (2.0 * 0.8, MORE.1)),
@@ -282,32 +248,20 @@ fn table_1(figures: &[Figure]) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::{Panel, Point, Verdict};
+    use crate::output::Verdict;
+    use crate::output::testing;
 
     /// A name, and curves with names and values.
     type Given<'a> = (&'a str, &'a [(&'a str, &'a [f64])]);
 
+    /// A figure whose points stand at 0, 1, and so on.
     fn figure(number: u32, panels: &[Given<'_>]) -> Figure {
-        let series = |&(name, values): &(&str, &[f64])| Series {
-            name: name.to_owned(),
-            points: (0..)
-                .zip(values)
-                .map(|(x, &y)| Point { x: f64::from(x), y, ci95: 0.0 })
-                .collect(),
+        let curve = |&(name, values): &(&str, &[f64])| {
+            testing::curve(name, (0..).map(f64::from).zip(values.iter().copied()))
         };
-        let panel = |&(title, curves): &Given<'_>| Panel {
-            title: title.to_owned(),
-            x_label: String::new(),
-            y_label: String::new(),
-            y_limit: None,
-            series: curves.iter().map(series).collect(),
-        };
-        Figure {
-            id: FigureId::Paper(number),
-            title: String::new(),
-            panels: panels.iter().map(panel).collect(),
-            caption: String::new(),
-        }
+        let panels =
+            panels.iter().map(|&(title, curves)| (title, curves.iter().map(curve).collect()));
+        testing::figure(number, panels)
     }
 
     fn verdicts(figures: &[Figure]) -> Vec<Verdict> {

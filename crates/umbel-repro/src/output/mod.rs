@@ -22,6 +22,8 @@ mod number;
 mod scale;
 mod svg;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;
@@ -114,6 +116,20 @@ pub struct Figure {
     pub caption: String,
 }
 
+impl Figure {
+    /// A curve of a panel, by their names.
+    pub fn series(&self, panel: &str, name: &str) -> Option<&Series> {
+        let mut panels = self.panels.iter().filter(|candidate| candidate.title == panel);
+        panels.find_map(|panel| panel.series.iter().find(|series| series.name == name))
+    }
+
+    /// The values of a curve in the order of its points; none if it is not there.
+    pub fn values(&self, panel: &str, name: &str) -> Vec<f64> {
+        let series = self.series(panel, name);
+        series.into_iter().flat_map(|series| &series.points).map(|point| point.y).collect()
+    }
+}
+
 /// A number that the paper reports, beside what was measured.
 ///
 /// What the paper says of an order is a row too: of a ratio or a difference, with the bound that the
@@ -155,6 +171,18 @@ impl fmt::Display for Verdict {
 }
 
 impl Row {
+    /// A measured number with its unit, which is to lie between the bounds.
+    pub fn new(
+        figure: impl fmt::Display,
+        what: impl Into<String>,
+        reported: impl Into<String>,
+        (measured, unit): (f64, &'static str),
+        (low, high): (f64, f64),
+    ) -> Row {
+        let (what, reported) = (what.into(), reported.into());
+        Row { figure: figure.to_string(), what, reported, measured, unit, low, high }
+    }
+
     /// Whether the measured number lies within the bounds, which belong to them.
     pub fn verdict(&self) -> Verdict {
         if (self.low..=self.high).contains(&self.measured) { Verdict::Ok } else { Verdict::Miss }

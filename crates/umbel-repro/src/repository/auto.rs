@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 
 use super::figures::{BAD_CLIENTS, Base, CLIENT_LOSS, LOSS_BEHIND, Plan, delay, estimate, named};
 use super::point::{Outcome, Period, Point};
-use super::verdicts::within;
 use crate::estimate::Estimate;
 use crate::output::{self, Figure, FigureId, Panel, Row, Section, Series, Table};
 use crate::pool::Outcomes;
@@ -348,7 +347,7 @@ fn line(sweep: &Sweep, contest: &Contest) -> Vec<String> {
 
 fn verdicts(sweep: &Sweep, contests: &[Contest]) -> Vec<Row> {
     let row = |what: String, aim: String, quotient: f64, most: f64| {
-        within(&FIGURE.to_string(), what, aim, (quotient, ""), (f64::NEG_INFINITY, most))
+        Row::new(FIGURE, what, aim, (quotient, ""), (f64::NEG_INFINITY, most))
     };
     let mut rows = Vec::new();
     for contest in contests.iter().filter(|contest| sweep.better.contains(&contest.x)) {

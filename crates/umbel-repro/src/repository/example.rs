@@ -8,7 +8,6 @@ use umbel_wire::Toi;
 
 use super::choices::Choices;
 use super::point::{Arrival, ITEM_PACKETS, PACKET_TIME, Period, Point, Share};
-use super::verdicts::within;
 use crate::output::Row;
 
 /// What A, B and C want.
@@ -21,7 +20,7 @@ const WANTED: [&[u32]; 3] = [&[1, 2, 3], &[2, 4], &[2, 3]];
 /// If the network cannot be built, which does not depend on anything.
 pub(super) fn rows() -> Vec<Row> {
     let exact = |what: String, reported: &str, measured: f64, value: f64| {
-        within("example", what, reported, (measured, ""), (value - 1e-9, value + 1e-9))
+        Row::new("example", what, reported, (measured, ""), (value - 1e-9, value + 1e-9))
     };
     let mut scheduler = scheduler();
     let mut rows = Vec::new();
@@ -39,10 +38,10 @@ pub(super) fn rows() -> Vec<Row> {
         let what = format!("delay of client {client}");
         // Requests arrive, and the last packet leaves, within less than a packet's time.
         let bounds = (value - 0.02, value + 0.02);
-        rows.push(within("example", what, value.to_string(), (delay, "items"), bounds));
+        rows.push(Row::new("example", what, value.to_string(), (delay, "items"), bounds));
     }
     let mean = delays.iter().sum::<f64>() / 3.0;
-    rows.push(within("example", "mean delay", "3", (mean, "items"), (2.98, 3.02)));
+    rows.push(Row::new("example", "mean delay", "3", (mean, "items"), (2.98, 3.02)));
     rows
 }
 

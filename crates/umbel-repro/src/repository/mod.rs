@@ -17,69 +17,43 @@ pub mod point;
 mod readings;
 mod verdicts;
 
-use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use self::choices::Choices;
 use self::figures::{Base, Plan};
 use self::point::{Period, Point};
 use crate::output::{Figure, Report};
+use crate::part::{self, Extra, Parts};
 use crate::pool::{Experiment, Progress, Runs, run_all, work};
 
-/// A part of the report that can be had alone.
+/// What the report has beside Figures 3 to 11.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum Other {
     /// The example of [Repository §2.2].
     Example,
-    /// A figure of the paper, 3 to 11.
-    Figure(u32),
     /// The policy `auto` against the paper's schemes.
     Auto,
     /// What each reading of the paper gives.
     Readings,
 }
 
-/// Not a part of the report.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no part of the report: a figure from 3 to 11, example, auto or readings")]
-pub struct PartError(String);
-
-impl FromStr for Part {
-    type Err = PartError;
-
-    fn from_str(text: &str) -> Result<Part, PartError> {
-        match text {
-            "example" => Ok(Part::Example),
-            "auto" => Ok(Part::Auto),
-            "readings" => Ok(Part::Readings),
-            text => {
-                let number = text.parse().ok().filter(|number| FIGURES.contains(number));
-                number.map(Part::Figure).ok_or_else(|| PartError(text.to_owned()))
-            }
-        }
-    }
+impl Extra for Other {
+    const FIGURES: RangeInclusive<u32> = 3..=11;
+    const NAMED: &'static [(Other, &'static str)] =
+        &[(Other::Example, "example"), (Other::Auto, "auto"), (Other::Readings, "readings")];
 }
 
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Part::Example => f.write_str("example"),
-            Part::Figure(number) => number.fmt(f),
-            Part::Auto => f.write_str("auto"),
-            Part::Readings => f.write_str("readings"),
-        }
-    }
-}
+/// A part of the report that can be had alone.
+pub type Part = part::Part<Other>;
 
 /// How much is run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Runs of each point, each with a seed of its own.
     pub seeds: u32,
-    /// These parts only; without any, all of them.
-    pub parts: BTreeSet<Part>,
+    /// What of the report.
+    pub parts: Parts<Other>,
     /// Clients that come before are not measured.
     pub warm_up: Duration,
     /// Clients that come later are not measured; the paper's own is a day. Points with long
@@ -97,7 +71,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             seeds: 5,
-            parts: BTreeSet::new(),
+            parts: Parts::default(),
             warm_up: Duration::from_secs(2_000),
             duration: Duration::from_secs(7_000),
             choices: Choices::default(),
@@ -106,17 +80,10 @@ impl Default for Options {
     }
 }
 
-/// The figures that can be asked for.
-pub const FIGURES: std::ops::RangeInclusive<u32> = 3..=11;
-
 /// Readings are run with so many seeds at most.
 const READING_SEEDS: u32 = 2;
 
 impl Options {
-    fn has(&self, part: Part) -> bool {
-        self.parts.is_empty() || self.parts.contains(&part)
-    }
-
     fn base(&self) -> Base {
         Base { choices: self.choices, period: Period { from: self.warm_up, to: self.duration } }
     }
@@ -135,8 +102,9 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     let base = options.base();
     let all_plans = base.plans();
     let mut plans = all_plans.clone();
-    plans.retain(|plan| options.has(Part::Figure(plan.number)));
-    let (has_auto, has_readings) = (options.has(Part::Auto), options.has(Part::Readings));
+    plans.retain(|plan| options.parts.has(Part::Figure(plan.number)));
+    let (has_auto, has_readings) =
+        (options.parts.has_extra(Other::Auto), options.parts.has_extra(Other::Readings));
 
     let mut runs = Runs::new();
     add(&mut runs, figures::points(&plans), options.seeds);
@@ -161,7 +129,8 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     }
 
     let figures: Vec<Figure> = plans.iter().map(|plan: &Plan| plan.figure(&outcomes)).collect();
-    let mut rows = if options.has(Part::Example) { example::rows() } else { Vec::new() };
+    let mut rows =
+        if options.parts.has_extra(Other::Example) { example::rows() } else { Vec::new() };
     rows.extend(verdicts::rows(&figures));
     let mut sections = Vec::new();
     if has_auto {
@@ -202,8 +171,7 @@ fn settings(options: &Options) -> Vec<(String, String)> {
         ("--duration".to_owned(), options.duration.as_secs().to_string()),
         ("--warm-up".to_owned(), options.warm_up.as_secs().to_string()),
     ];
-    let parts = options.parts.iter().map(|part| ("--figure".to_owned(), part.to_string()));
-    settings.extend(parts);
+    settings.extend(options.parts.settings());
     let choices = options.choices.to_string();
     settings.extend(choices.split(' ').map(|choice| ("--set".to_owned(), choice.to_owned())));
     settings
@@ -217,7 +185,7 @@ mod tests {
     fn short(figure: u32, threads: usize) -> Options {
         Options {
             seeds: 1,
-            parts: BTreeSet::from([Part::Figure(figure)]),
+            parts: [Part::Figure(figure)].into(),
             warm_up: Duration::from_secs(100),
             duration: Duration::from_mins(5),
             threads,
@@ -241,16 +209,6 @@ mod tests {
         let again = run(&short(8, 3), &());
         assert_eq!(again.figures, report.figures);
         assert_eq!(again.rows, report.rows);
-    }
-
-    #[test]
-    fn parts_are_read_as_they_are_written() {
-        for part in [Part::Example, Part::Figure(3), Part::Figure(11), Part::Auto, Part::Readings] {
-            assert_eq!(part.to_string().parse(), Ok(part));
-        }
-        for wrong in ["2", "12", "all", ""] {
-            assert!(wrong.parse::<Part>().unwrap_err().to_string().contains("3 to 11"), "{wrong}");
-        }
     }
 
     #[test]

@@ -1,33 +1,11 @@
 //! What the paper's text says, and whether it was met.
 
+use crate::bounds::{LESS, MORE, around};
 use crate::output::{Figure, FigureId, Row, Series};
 
 /// The rows of the table about these figures.
 pub(super) fn rows(figures: &[Figure]) -> Vec<Row> {
     figures.iter().flat_map(|figure| Judge(figure).rows()).collect()
-}
-
-/// Smaller than 1, as a tolerance of a quotient.
-const LESS: (f64, f64) = (f64::NEG_INFINITY, 1.0_f64.next_down());
-/// Greater than 1.
-const MORE: (f64, f64) = (1.0_f64.next_up(), f64::INFINITY);
-
-/// A number that is to lie in `low..=high`.
-pub(super) fn within(
-    figure: &str,
-    what: impl Into<String>,
-    reported: impl Into<String>,
-    measured: (f64, &'static str),
-    (low, high): (f64, f64),
-) -> Row {
-    let (measured, unit) = measured;
-    let (figure, what, reported) = (figure.to_owned(), what.into(), reported.into());
-    Row { figure, what, reported, measured, unit, low, high }
-}
-
-/// From the share `tolerance` below `value` to the same above.
-fn around(value: f64, tolerance: f64) -> (f64, f64) {
-    (value * (1.0 - tolerance), value * (1.0 + tolerance))
 }
 
 struct Judge<'a>(&'a Figure);
@@ -46,22 +24,18 @@ impl Judge<'_> {
         all.find(|series| series.name == name)
     }
 
-    fn figure(&self) -> String {
-        self.0.id.to_string()
-    }
-
     /// A delay near the reported one.
     fn near(&self, series: &str, x: f64, reported: &str, value: f64, tolerance: f64) -> Row {
         let what = format!("delay of {series} at {x} %");
         let measured = (self.at(series, x), "s");
-        within(&self.figure(), what, reported, measured, around(value, tolerance))
+        Row::new(self.0.id, what, reported, measured, around(value, tolerance))
     }
 
     /// How two delays compare.
     fn quotient(&self, (a, b): (&str, &str), x: f64, reported: &str, bounds: (f64, f64)) -> Row {
         let what = format!("{a} over {b} at {x} %");
         let measured = (self.at(a, x) / self.at(b, x), "");
-        within(&self.figure(), what, reported, measured, bounds)
+        Row::new(self.0.id, what, reported, measured, bounds)
     }
 
     fn rows(&self) -> Vec<Row> {
@@ -84,7 +58,7 @@ impl Judge<'_> {
             self.near("R(∞)", 2.0, "695 s", 695.0, 0.3),
             self.near("R(10)", 2.0, "460 s", 460.0, 0.15),
             self.near("R(0)", 2.0, "over 840 s", 840.0, 0.15),
-            within(
+            Row::new(
                 "3",
                 "loss where R(∞) and R(0) cross",
                 "about 8 % (\"near 10 %\")",
@@ -102,7 +76,7 @@ impl Judge<'_> {
         let best = others.into_iter().fold(f64::INFINITY, f64::min);
         let what = "R(10) over the best of R(∞), R(0), R(1) at 4 %";
         let quotient = (self.at("R(10)", 4.0) / best, "");
-        rows.push(within("3", what, "best of all", quotient, LESS));
+        rows.push(Row::new("3", what, "best of all", quotient, LESS));
         rows
     }
 
@@ -140,7 +114,7 @@ impl Judge<'_> {
             self.near("R(∞)", 6.0, "815 s", 815.0, 0.3),
             self.near("R(∞)+notify", 6.0, "944 s", 944.0, 0.3),
             self.quotient(("R(∞)+notify", "R(∞)"), 6.0, "1.16", MORE),
-            within(
+            Row::new(
                 "5",
                 "gain of R(0) by notify at 6 %",
                 "about 30 s",
@@ -219,26 +193,12 @@ impl Judge<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::{Panel, Point, Verdict};
+    use crate::output::{Verdict, testing};
 
     fn figure(number: u32, curves: &[(&str, &[(f64, f64)])]) -> Figure {
-        let series = |&(name, points): &(&str, &[(f64, f64)])| Series {
-            name: name.to_owned(),
-            points: points.iter().map(|&(x, y)| Point { x, y, ci95: 0.0 }).collect(),
-        };
-        let panel = Panel {
-            title: String::new(),
-            x_label: String::new(),
-            y_label: String::new(),
-            y_limit: None,
-            series: curves.iter().map(series).collect(),
-        };
-        Figure {
-            id: FigureId::Paper(number),
-            title: String::new(),
-            panels: vec![panel],
-            caption: String::new(),
-        }
+        let curve =
+            |&(name, points): &(&str, &[(f64, f64)])| testing::curve(name, points.iter().copied());
+        testing::figure(number, [("", curves.iter().map(curve).collect())])
     }
 
     #[test]

@@ -1,0 +1,154 @@
+//! Parts of a paper's report that can be had alone, as the command line names them.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// What a paper's report has beside the paper's figures.
+pub trait Extra: Copy + Ord + Send + Sync + 'static {
+    /// Numbers of the figures.
+    const FIGURES: RangeInclusive<u32>;
+    /// The other parts with their names.
+    const NAMED: &'static [(Self, &'static str)];
+}
+
+/// A part of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part<X> {
+    /// A figure of the paper, by its number there.
+    Figure(u32),
+    /// Something else.
+    Extra(X),
+}
+
+/// Not a part of the report.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no part of the report: one of {names}, or a figure from {first} to {last}")]
+pub struct PartError {
+    text: String,
+    first: u32,
+    last: u32,
+    names: String,
+}
+
+impl<X: Extra> FromStr for Part<X> {
+    type Err = PartError;
+
+    fn from_str(text: &str) -> Result<Part<X>, PartError> {
+        if let Some((extra, _)) = X::NAMED.iter().find(|(_, name)| *name == text) {
+            return Ok(Part::Extra(*extra));
+        }
+        let number = text.parse().ok().filter(|number| X::FIGURES.contains(number));
+        number.map(Part::Figure).ok_or_else(|| {
+            let names: Vec<&str> = X::NAMED.iter().map(|(_, name)| *name).collect();
+            let names = names.join(", ");
+            let (first, last) = (*X::FIGURES.start(), *X::FIGURES.end());
+            PartError { text: text.to_owned(), first, last, names }
+        })
+    }
+}
+
+impl<X: Extra> fmt::Display for Part<X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Figure(number) => number.fmt(f),
+            Part::Extra(extra) => {
+                let named = X::NAMED.iter().find(|(known, _)| known == extra);
+                f.write_str(named.map_or("", |(_, name)| name))
+            }
+        }
+    }
+}
+
+/// The parts that are wanted: all of them if none is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts<X>(BTreeSet<Part<X>>);
+
+impl<X> Default for Parts<X> {
+    /// All.
+    fn default() -> Parts<X> {
+        Parts(BTreeSet::new())
+    }
+}
+
+impl<X: Extra> FromIterator<Part<X>> for Parts<X> {
+    fn from_iter<I: IntoIterator<Item = Part<X>>>(parts: I) -> Parts<X> {
+        Parts(parts.into_iter().collect())
+    }
+}
+
+impl<X: Extra, const N: usize> From<[Part<X>; N]> for Parts<X> {
+    fn from(parts: [Part<X>; N]) -> Parts<X> {
+        parts.into_iter().collect()
+    }
+}
+
+impl<X: Extra> Parts<X> {
+    /// Whether this one is wanted.
+    pub fn has(&self, part: Part<X>) -> bool {
+        self.0.is_empty() || self.0.contains(&part)
+    }
+
+    /// Whether this one is wanted, which is no figure.
+    pub fn has_extra(&self, extra: X) -> bool {
+        self.has(Part::Extra(extra))
+    }
+
+    /// The wanted figures of the paper.
+    pub fn figures(&self) -> Vec<u32> {
+        X::FIGURES.filter(|number| self.has(Part::Figure(*number))).collect()
+    }
+
+    /// The options that name them; none for all.
+    pub fn settings(&self) -> impl Iterator<Item = (String, String)> {
+        self.0.iter().map(|part| ("--figure".to_owned(), part.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    enum Other {
+        Example,
+        Beyond,
+    }
+
+    impl Extra for Other {
+        const FIGURES: RangeInclusive<u32> = 3..=11;
+        const NAMED: &'static [(Other, &'static str)] =
+            &[(Other::Example, "example"), (Other::Beyond, "beyond")];
+    }
+
+    #[test]
+    fn parts_are_read_as_they_are_written() {
+        for part in [
+            Part::Figure(3),
+            Part::Figure(11),
+            Part::Extra(Other::Example),
+            Part::Extra(Other::Beyond),
+        ] {
+            assert_eq!(part.to_string().parse(), Ok(part));
+        }
+        for wrong in ["2", "12", "all", ""] {
+            let error = wrong.parse::<Part<Other>>().unwrap_err().to_string();
+            assert!(error.ends_with("one of example, beyond, or a figure from 3 to 11"), "{error}");
+        }
+    }
+
+    #[test]
+    fn none_named_means_all() {
+        let all = Parts::<Other>::default();
+        assert!(all.has(Part::Figure(7)) && all.has_extra(Other::Beyond));
+        assert_eq!(all.figures().len(), 9);
+        assert_eq!(all.settings().count(), 0);
+        let some = Parts::from([Part::Extra(Other::Beyond), Part::Figure(4)]);
+        assert!(!some.has(Part::Figure(7)) && some.has_extra(Other::Beyond));
+        assert_eq!(some.figures(), [4]);
+        let settings: Vec<(String, String)> = some.settings().collect();
+        let options = [("--figure", "4"), ("--figure", "beyond")];
+        assert_eq!(settings, options.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+}
