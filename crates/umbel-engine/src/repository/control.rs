@@ -17,6 +17,7 @@
 //! announcement only says what to listen to, and what is received is verified by its digest.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +27,7 @@ use umbel_wire::repository::{Announcement, ControlGroup, ControlKey, ServerMessa
 use umbel_wire::srm::{MemberId, Message};
 
 use crate::srm::{self, Command, Event, Member};
+use crate::units::Rate;
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
 /// The server's name in its group.
@@ -45,6 +47,11 @@ const HEARTBEAT: Duration = Duration::from_millis(10);
 /// session. The server's session messages come about every second.
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
 
+/// Session messages of the whole group take this share of the data channel's rate, within these
+/// bounds, in bits per second: every client wakes up for each of them.
+const SESSION_SHARE: u64 = 20;
+const SESSION_RATE: RangeInclusive<u64> = 10_000..=50_000;
+
 /// Member, key and what goes with it: one end of the control channel.
 #[derive(Debug)]
 pub(super) struct Control {
@@ -60,28 +67,44 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// The server's end. It joins the group at `now`.
-    pub(super) fn server(now: Instant, channel: Channel, key: ControlKey, seed: u64) -> Control {
-        let mut control = Control::new(now, channel, key, SERVER, seed);
+    /// The server's end. It joins the group at `now`; its data channel has this rate.
+    pub(super) fn server(
+        now: Instant,
+        channel: Channel,
+        key: ControlKey,
+        seed: u64,
+        data_bits_per_s: u64,
+    ) -> Control {
+        let mut control = Control::new(now, channel, key, SERVER, seed, data_bits_per_s);
         // Whoever sends something is a source, whose session messages come often enough to be
         // missed: that is how clients know whether they hear the group.
         control.announce(now, Duration::ZERO, Duration::ZERO, Vec::new());
         control
     }
 
-    /// A client's end. It joins the group at `now`; the server is so far away, one way.
+    /// A client's end. It joins the group at `now`; the server is so far away, one way, and its
+    /// data channel has this rate.
     pub(super) fn client(
         now: Instant,
         group: &ControlGroup,
         seed: u64,
         server_distance: Duration,
+        data_bits_per_s: u64,
     ) -> Control {
-        let mut control = Control::new(now, group.channel, group.key, group.client, seed);
+        let ControlGroup { channel, key, client, .. } = *group;
+        let mut control = Control::new(now, channel, key, client, seed, data_bits_per_s);
         control.know_distance(now, group.server, server_distance);
         control
     }
 
-    fn new(now: Instant, channel: Channel, key: ControlKey, id: MemberId, seed: u64) -> Control {
+    fn new(
+        now: Instant,
+        channel: Channel,
+        key: ControlKey,
+        id: MemberId,
+        seed: u64,
+        data_bits_per_s: u64,
+    ) -> Control {
         let mut config = srm::Config::new(id, channel, seed);
         // An old announcement is of no use, and none need wait for another.
         config.recover_from_horizon = false;
@@ -91,6 +114,9 @@ impl Control {
         // from asking all at once, and that must grow with them.
         config.adaptive = true;
         config.session.heartbeat = Some(HEARTBEAT);
+        let (least, most) = (*SESSION_RATE.start(), *SESSION_RATE.end());
+        let session_rate = (data_bits_per_s / SESSION_SHARE).clamp(least, most);
+        config.session.rate = Rate::from_bits_per_s(session_rate).expect("above 0");
         let mut member = Member::new(config);
         member.handle_command(now, Command::Join).expect("whoever is outside may join");
         Control {
@@ -233,6 +259,7 @@ mod tests {
     const CHANNEL: Channel =
         Channel { source: None, group: IpAddr::V4(Ipv4Addr::new(239, 255, 1, 2)), port: 7701 };
     const KEY: ControlKey = ControlKey([3; 32]);
+    const RATE: u64 = 1_000_000;
 
     fn at(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)
@@ -240,7 +267,7 @@ mod tests {
 
     fn client(key: ControlKey) -> Control {
         let group = ControlGroup { channel: CHANNEL, server: SERVER, client: MemberId(7), key };
-        Control::client(at(0), &group, 1, Duration::from_millis(5))
+        Control::client(at(0), &group, 1, Duration::from_millis(5), RATE)
     }
 
     /// What one end sends now.
@@ -264,7 +291,7 @@ mod tests {
 
     #[test]
     fn what_the_server_says_reaches_a_client_once() {
-        let mut server = Control::server(at(0), CHANNEL, KEY, 1);
+        let mut server = Control::server(at(0), CHANNEL, KEY, 1, RATE);
         let mut client = client(KEY);
         assert_eq!(sent(at(0), &mut server).len(), 1);
         server.say(at(1), &end(4));
@@ -278,7 +305,7 @@ mod tests {
 
     #[test]
     fn what_bears_a_wrong_tag_is_dropped_and_counted() {
-        let mut server = Control::server(at(0), CHANNEL, ControlKey([4; 32]), 1);
+        let mut server = Control::server(at(0), CHANNEL, ControlKey([4; 32]), 1, RATE);
         server.say(at(0), &end(4));
         let mut client = client(KEY);
         for mut datagram in sent(at(0), &mut server) {
@@ -296,7 +323,7 @@ mod tests {
         other.say(at(0), &end(4));
         let group =
             ControlGroup { channel: CHANNEL, server: SERVER, client: MemberId(8), key: KEY };
-        let mut client = Control::client(at(0), &group, 1, Duration::ZERO);
+        let mut client = Control::client(at(0), &group, 1, Duration::ZERO, RATE);
         for datagram in sent(at(0), &mut other) {
             client.handle_datagram(at(0), CHANNEL, &datagram);
         }
@@ -305,7 +332,7 @@ mod tests {
 
     #[test]
     fn an_announcement_that_was_lost_is_recovered_and_an_old_one_is_not() {
-        let mut server = Control::server(at(0), CHANNEL, KEY, 1);
+        let mut server = Control::server(at(0), CHANNEL, KEY, 1, RATE);
         let mut client = client(KEY);
         for datagram in sent(at(0), &mut server) {
             client.handle_datagram(at(0), CHANNEL, &datagram);

@@ -204,6 +204,11 @@ impl Assembler {
         self.phase != Phase::Finishing && self.part.next_checkpoint().is_some_and(|due| due <= now)
     }
 
+    /// Whether something on the disk was not made durable yet.
+    pub(super) fn awaits_checkpoint(&self) -> bool {
+        self.phase != Phase::Finishing && self.part.next_checkpoint().is_some()
+    }
+
     fn is_restored(&self, sbn: u32) -> bool {
         self.whole.is_some() || self.part.restored().contains(sbn)
     }

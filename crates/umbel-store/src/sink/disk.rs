@@ -67,17 +67,26 @@ impl Disk {
     /// Works until it is told to close.
     pub(super) fn run(mut self) {
         let tick = self.checkpoint_interval.min(MAX_TICK);
-        let mut tick_at = Instant::now() + tick;
+        // When checkpoints are looked for next; never while nothing new is on the disk.
+        let mut tick_at = None;
         loop {
-            match self.jobs.recv_deadline(tick_at) {
+            let job = match tick_at {
+                Some(at) => self.jobs.recv_deadline(at),
+                None => self.jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match job {
                 Ok(Job::Close) | Err(RecvTimeoutError::Disconnected) => break,
-                Ok(job) => self.handle(job),
+                Ok(job) => {
+                    self.handle(job);
+                    tick_at.get_or_insert_with(|| Instant::now() + tick);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let now = Instant::now();
-            if now >= tick_at {
+            if tick_at.is_some_and(|at| at <= now) {
                 self.checkpoint(now);
-                tick_at = now + tick;
+                let more = self.items.values().any(Assembler::awaits_checkpoint);
+                tick_at = more.then(|| now + tick);
             }
         }
         self.close();

@@ -112,14 +112,16 @@ fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Programs that read JSON hear of progress this often.
+/// Programs that read JSON hear of progress this often, and of nothing but packets that came so
+/// much less often.
 const TELL_EVERY: Duration = Duration::from_millis(200);
+const TELL_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
 struct Teller {
     output: Output,
     meter: Mutex<Meter>,
-    /// When programs last heard of progress.
-    told: Mutex<Option<Instant>>,
+    /// When programs last heard of progress, and of which.
+    told: Mutex<Option<(Instant, Snapshot)>>,
 }
 
 impl Teller {
@@ -130,8 +132,13 @@ impl Teller {
 
     fn tell(&self, snapshot: &Snapshot) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-            *told = Some(Instant::now());
+        let due = told.as_ref().is_none_or(|(at, before)| {
+            let interval =
+                if snapshot.is_beyond(before) { TELL_EVERY } else { TELL_AT_LEAST_EVERY };
+            at.elapsed() >= interval
+        });
+        if due {
+            *told = Some((Instant::now(), snapshot.clone()));
             self.output.json(&json!({ "event": "progress", "progress": snapshot }));
         }
     }

@@ -27,6 +27,17 @@ pub struct Snapshot {
     pub connected: bool,
 }
 
+impl Snapshot {
+    /// Whether more has changed since than what came on the channel.
+    pub fn is_beyond(&self, before: &Snapshot) -> bool {
+        let state = |s: &Snapshot| {
+            let Snapshot { items, items_done, bytes, bytes_done, .. } = *s;
+            (items, items_done, bytes, bytes_done, s.complete_list, s.unicast, s.connected)
+        };
+        state(self) != state(before)
+    }
+}
+
 /// Hears of what happens while a client runs. Called on the engine's thread: it must not wait.
 pub trait Observer: Send + Sync {
     /// About ten times a second.

@@ -21,6 +21,8 @@ const MOST_EARLY: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct ControlEnd {
     offer: Option<ControlGroup>,
+    /// The data channel's rate, in bits per second.
+    data_bits_per_s: u64,
     control: Option<Control>,
     /// When the session was asked for, and from there until the welcome.
     asked: Instant,
@@ -37,9 +39,15 @@ impl ControlEnd {
         self.asked = now;
     }
 
-    /// The server names its group, if it has one.
-    pub(super) fn offer(&mut self, now: Instant, group: Option<ControlGroup>) {
+    /// The server names its group, if it has one, and the data channel's rate.
+    pub(super) fn offer(
+        &mut self,
+        now: Instant,
+        group: Option<ControlGroup>,
+        data_bits_per_s: u64,
+    ) {
         self.welcomed_after = now - self.asked;
+        self.data_bits_per_s = data_bits_per_s;
         self.offer = group;
     }
 
@@ -98,7 +106,9 @@ impl<K: SymbolSink> Receiver<K> {
     pub(super) fn join_control(&mut self, now: Instant) {
         let Some(group) = &self.control.offer else { return };
         let distance = self.control.welcomed_after / 2;
-        self.control.control = Some(Control::client(now, group, self.config.seed, distance));
+        let rate = self.control.data_bits_per_s;
+        let control = Control::client(now, group, self.config.seed, distance, rate);
+        self.control.control = Some(control);
     }
 
     /// Takes a datagram of the control group.

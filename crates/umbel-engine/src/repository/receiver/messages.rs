@@ -25,7 +25,7 @@ impl<K: SymbolSink> Receiver<K> {
         };
         match message {
             ServerMessage::Welcome { agent, tsi, channels, rate_bits_per_s, control } => {
-                self.control.offer(now, control);
+                self.control.offer(now, control, rate_bits_per_s);
                 self.on_welcome(agent, tsi, &channels, rate_bits_per_s);
             }
             ServerMessage::Refused { reason } => {

@@ -106,7 +106,8 @@ impl<S: SymbolSource> Source<S> {
         match (&mut self.control, self.config.control) {
             (Some(control), _) => control.handle_timeout(now),
             (None, Some(config)) => {
-                let control = Control::server(now, config.channel, config.key, config.seed);
+                let rate = self.config.rate.bits_per_s();
+                let control = Control::server(now, config.channel, config.key, config.seed, rate);
                 self.control = Some(control);
             }
             (None, None) => {}
