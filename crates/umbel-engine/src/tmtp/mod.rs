@@ -7,6 +7,8 @@
 mod api;
 pub mod config;
 pub mod drops;
+#[allow(dead_code, reason = "source and receiver embed it")]
+mod tree;
 
 pub use api::{
     BlockCount, FEED, Purpose, ReceiverCommand, ReceiverCommandError, ReceiverEvent, ReceiverStats,

@@ -1,0 +1,76 @@
+//! Addresses that are not asked for a while.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::Instant;
+
+/// Most addresses that are remembered.
+const MOST: usize = 256;
+/// A bar lasts at most so many times the first one.
+const LONGEST: u32 = 32;
+
+/// Nodes that did not answer, failed as parents or told nonsense. By address, since a node can
+/// call itself anything.
+#[derive(Clone, Debug)]
+pub(super) struct Bars {
+    first: Duration,
+    barred: BTreeMap<SocketAddr, Bar>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bar {
+    until: Instant,
+    /// How long the last one lasted.
+    lasted: Duration,
+}
+
+impl Bars {
+    /// The first bar of an address lasts so long.
+    pub(super) fn new(first: Duration) -> Bars {
+        Bars { first, barred: BTreeMap::new() }
+    }
+
+    /// Bars an address, for twice as long as the last time.
+    pub(super) fn bar(&mut self, now: Instant, address: SocketAddr) {
+        let before = self.barred.get(&address);
+        let lasts = before.map_or(self.first, |bar| bar.lasted * 2).min(self.first * LONGEST);
+        if before.is_none() && self.barred.len() >= MOST {
+            let oldest = self.barred.iter().min_by_key(|(_, bar)| bar.until).map(|(at, _)| *at);
+            self.barred.remove(&oldest.expect("the map is full"));
+        }
+        self.barred.insert(address, Bar { until: now + lasts, lasted: lasts });
+    }
+
+    /// Forgets what an address did: it has proved itself since.
+    pub(super) fn pardon(&mut self, address: SocketAddr) {
+        self.barred.remove(&address);
+    }
+
+    pub(super) fn is_barred(&self, now: Instant, address: SocketAddr) -> bool {
+        self.barred.get(&address).is_some_and(|bar| bar.until > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_bar_lasts_twice_as_long_and_the_table_is_bounded() {
+        let mut bars = Bars::new(Duration::from_secs(1));
+        let address = |port| SocketAddr::from(([10, 0, 0, 1], port));
+        let at = |s| Instant::EPOCH + Duration::from_secs(s);
+        bars.bar(at(0), address(1));
+        assert!(bars.is_barred(at(0), address(1)) && !bars.is_barred(at(1), address(1)));
+        bars.bar(at(5), address(1));
+        assert!(bars.is_barred(at(6), address(1)) && !bars.is_barred(at(7), address(1)));
+        for port in 2..2000 {
+            bars.bar(at(8), address(port));
+        }
+        assert_eq!(bars.barred.len(), MOST);
+        bars.pardon(address(1999));
+        assert!(!bars.is_barred(at(8), address(1999)));
+    }
+}

@@ -1,0 +1,591 @@
+//! The control tree: how a node finds its parent, serves as one, and leaves [TMTP, control tree
+//! management].
+//!
+//! A component without I/O that the [source](crate::tmtp) and the receiver embed. What it knows of
+//! the feed itself it is told when a message is built ([`Outlook`]).
+//!
+//! A receiver goes this way:
+//!
+//! ```text
+//!            join                       WILLING, or beacon of the subnet's manager
+//!  Outside ───────▶ searches the subnet ─────────────────────────▶ joins it ──────┐
+//!                    │      ▲     ▲                                 │ no answer,  │ JOIN_CONFIRM
+//!        nobody      │      │     └─────────────────────────────────┘ or refused  │
+//!        answered    │      │ another manager is in the subnet                    ▼
+//!                    ▼      │ (demoted), or a member's parent failed          attached
+//!   becomes manager: searches ring after ring ──WILLING──▶ joins the closest      │ ▲
+//!                    ▲   ▲                                   │    JOIN_CONFIRM   │ │
+//!                    │   └── no answer, or refused ──────────┘───────────────────┘ │
+//!                    └── a manager's parent failed, was cut off, or leaves ────────┘
+//!
+//!  attached ──leave──▶ FIND_NEW_PARENT to its children ──▶ LEAVE_TREE ──▶ Left
+//! ```
+//!
+//! # Domains and their managers
+//!
+//! A domain is a subnet: what hop limit 1 reaches. Who finds no manager there becomes it, and says
+//! so by a beacon. Of two managers in a subnet the source stays, else the one that has a path to
+//! the source, else the one with the lower number; the other is demoted, and its children search
+//! anew.
+//!
+//! # No loops
+//!
+//! Each node has a [`Standing`]: an epoch and a depth. The source's clock is the epoch; it comes
+//! down the tree in beacons. A node takes only a parent that stands above where the node itself
+//! stood last, and its own standing never gets worse, so edges never form a loop, not even for a
+//! moment ([`Standing::may_be_above`]). A node that was cut off from the source together with those
+//! below it therefore joins none of them: their epochs stand still. Elsewhere epochs go on, so
+//! after one beacon's time others stand above it.
+//!
+//! # Trust
+//!
+//! A JOIN_CONFIRM counts only from the address asked and with the nonce of the request; what a
+//! child says counts only from its address and with its token. Hops are measured by the receiver
+//! of a message. Who lies about the hop limit that it sent with is found out by its beacons: they
+//! reach as far as its radius, so a child that does not hear them gives the parent up and bars its
+//! address, longer each time. No statement of others makes a radius exceed the scope.
+
+mod bars;
+mod family;
+mod leave;
+mod parent;
+mod search;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_wire::Digest;
+use umbel_wire::tmtp::{
+    Beacon, Body, Dismissal, FeedInfo, Heartbeat, JoinConfirm, Message, NodeId, Progress, Refusal,
+    Role, Standing, Timing, limits,
+};
+
+use super::{DropReason, NodeConfig, TreeConfig, TreeView};
+use crate::Instant;
+use bars::Bars;
+pub(super) use family::Child;
+use family::Family;
+use search::Stage;
+
+/// Hop limit of what is sent to one node.
+pub(super) const UNICAST_HOPS: u8 = 64;
+
+/// Epochs may be so far ahead of the source's last heartbeat, for clocks that do not run alike.
+const EPOCH_SLACK_MS: u64 = 5_000;
+
+/// How a message came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    /// Who sent it. Of what came by the group only the IP address counts.
+    pub(super) from: SocketAddr,
+    /// It came by the domain group.
+    pub(super) multicast: bool,
+    /// What was left of its hop limit.
+    pub(super) hops_left: Option<u8>,
+}
+
+/// Where a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// To the domain group.
+    Domain {
+        /// No farther than this.
+        hop_limit: u8,
+    },
+    /// To one node, with [`UNICAST_HOPS`].
+    Host(SocketAddr),
+}
+
+/// What the embedding engine knows, when a message that says it is built.
+#[derive(Clone, Debug)]
+pub(super) struct Outlook {
+    /// What the feed is, if it is known: a node without it takes no children.
+    pub(super) feed: Option<FeedInfo>,
+    /// How far it has come.
+    pub(super) progress: Progress,
+    /// T_ack and the like of this node's domain.
+    pub(super) timing: Timing,
+    /// The first block that a new child is guaranteed.
+    pub(super) from: u32,
+    /// The group is being deleted.
+    pub(super) closing: bool,
+    /// Someone looks at the tree.
+    pub(super) watched: bool,
+}
+
+/// What happened in the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum TreeEvent {
+    /// There is a parent, for the first time or again.
+    Attached(Box<JoinConfirm>),
+    /// The parent failed, left, was cut off or dismissed this node.
+    Detached,
+    /// The parent dismissed this node. A slow one does not search until it is told to
+    /// [join](Tree::join) again.
+    Dismissed(Dismissal),
+    /// There is another child, or a child that had lost its state has joined again.
+    ChildJoined {
+        /// The child.
+        id: NodeId,
+    },
+    /// There is a child less.
+    ChildLeft {
+        /// The child.
+        id: NodeId,
+        /// Why.
+        why: Parting,
+    },
+    /// This node manages its subnet now.
+    BecameManager,
+    /// It does not any more; its children have gone.
+    StoppedManaging,
+    /// A whole search found no parent; why the last one asked refused.
+    Refused(Refusal),
+    /// This node has left the tree.
+    Left,
+}
+
+/// Why a child is none any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parting {
+    /// It left, or found another parent.
+    Left,
+    /// It was silent for too long.
+    Silent,
+    /// It was dismissed.
+    Dismissed,
+}
+
+/// The parent of a node.
+#[derive(Clone, Debug)]
+pub(super) struct Parent {
+    /// The node.
+    pub(super) id: NodeId,
+    /// Where it takes what is sent to it alone.
+    pub(super) address: SocketAddr,
+    /// What this node proves itself with.
+    pub(super) token: u64,
+    /// Hops from it.
+    pub(super) hops: u8,
+    /// Its domain's multicast radius, at most the scope.
+    pub(super) radius: u8,
+    /// Its T_ack.
+    t_ack: Duration,
+    /// When it was heard last.
+    heard: Instant,
+    /// When it last brought a later epoch.
+    fresh: Instant,
+}
+
+/// What waits to be sent.
+#[derive(Clone, Debug)]
+enum Due {
+    /// As it is.
+    Ready(Way, Body),
+    /// A JOIN_CONFIRM for this child.
+    Confirm(NodeId),
+}
+
+/// One node's part of the control tree.
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    config: TreeConfig,
+    id: NodeId,
+    name: String,
+    port: u16,
+    scope: u8,
+    admission: Option<[u8; 32]>,
+    random: Xoshiro256PlusPlus,
+    role: Role,
+    stage: Stage,
+    /// When the stage wants to go on.
+    stage_timer: Option<Instant>,
+    /// Where it stands, or stood last. Never gets worse while anyone may have it as its parent.
+    standing: Standing,
+    /// From the source to this node; empty while it has no parent.
+    path: Vec<NodeId>,
+    family: Family,
+    /// No more children are taken.
+    retiring: bool,
+    /// It was a manager once, so others may still take it for their parent.
+    has_managed: bool,
+    bars: Bars,
+    timing: Timing,
+    beacon_at: Option<Instant>,
+    /// When the last beacon was sent.
+    beaconed: Option<Instant>,
+    /// A manager of this subnet that has no path itself was heard at this time.
+    subnet_heard: Option<Instant>,
+    /// The parent that asked this node to find another one: address, token and nonce.
+    former: Option<(SocketAddr, u64, u64)>,
+    /// The last refusal of the search.
+    refusal: Option<Refusal>,
+    /// The next pause after a search that found nobody.
+    backoff: Duration,
+    /// Answers that may still be sent in the second that began then.
+    answers: (Instant, u32),
+    /// The source's number, and its epoch at a time.
+    source: Option<(NodeId, u64, Instant)>,
+    due: VecDeque<Due>,
+    events: VecDeque<TreeEvent>,
+}
+
+impl Tree {
+    /// A node outside the tree, or the source as its root. `timing` counts until a parent or the
+    /// embedder says better.
+    pub(super) fn new(node: &NodeConfig, config: TreeConfig, role: Role, timing: Timing) -> Tree {
+        let source = role == Role::Source;
+        let mut name = node.name.clone();
+        while name.len() > limits::NAME_LEN {
+            name.pop();
+        }
+        Tree {
+            id: node.id,
+            name,
+            port: node.address.port(),
+            scope: node.scope.max(1),
+            admission: node.admission,
+            // The delivery part has other draws: one more search shifts none of them.
+            random: Xoshiro256PlusPlus::seed_from_u64(node.seed ^ 0x7472_6565),
+            role,
+            stage: Stage::Outside,
+            stage_timer: None,
+            standing: Standing::default(),
+            path: if source { vec![node.id] } else { Vec::new() },
+            family: Family::default(),
+            retiring: false,
+            has_managed: source,
+            bars: Bars::new(config.bar),
+            timing,
+            beacon_at: source.then_some(Instant::EPOCH),
+            beaconed: None,
+            subnet_heard: None,
+            former: None,
+            refusal: None,
+            backoff: config.search_backoff,
+            answers: (Instant::EPOCH, config.answers_per_s),
+            source: None,
+            due: VecDeque::new(),
+            events: VecDeque::new(),
+            config,
+        }
+    }
+
+    /// Whether there is a path to the source.
+    pub(super) fn is_attached(&self) -> bool {
+        !self.path.is_empty()
+    }
+
+    pub(super) fn role(&self) -> Role {
+        self.role
+    }
+
+    pub(super) fn parent(&self) -> Option<&Parent> {
+        match &self.stage {
+            Stage::Attached(parent) | Stage::Dissolving { parent: Some(parent), .. } => {
+                Some(parent)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn children(&self) -> impl Iterator<Item = (NodeId, &Child)> {
+        self.family.iter()
+    }
+
+    pub(super) fn child(&self, id: NodeId) -> Option<&Child> {
+        self.family.get(id)
+    }
+
+    /// The multicast radius of this node's domain: hops to the farthest child, at least 1.
+    pub(super) fn radius(&self) -> u8 {
+        self.family.radius()
+    }
+
+    /// From the source to this node; empty without a parent.
+    pub(super) fn path(&self) -> &[NodeId] {
+        &self.path
+    }
+
+    /// Where this node stands.
+    pub(super) fn view(&self) -> TreeView {
+        TreeView {
+            role: self.role,
+            parent: self.parent().map(|parent| (parent.id, parent.address, parent.hops)),
+            path: self.path.clone(),
+            radius: self.radius(),
+            members: self.family.members() as u32,
+            children: self.family.managers(),
+        }
+    }
+
+    /// Takes a message of the tree.
+    ///
+    /// # Errors
+    ///
+    /// Why it was discarded.
+    pub(super) fn handle(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        message: &Message,
+    ) -> Result<(), DropReason> {
+        let sender = message.sender;
+        if sender == self.id {
+            return Err(DropReason::Own);
+        }
+        let multicast = matches!(message.body, Body::Search(_) | Body::Beacon(_));
+        if multicast != arrival.multicast {
+            return Err(DropReason::Unexpected);
+        }
+        if self.role != Role::Source && matches!(self.stage, Stage::Outside | Stage::Left) {
+            return Err(DropReason::Unexpected);
+        }
+        match &message.body {
+            Body::Search(search) => self.on_search(now, arrival, sender, *search),
+            Body::Willing(willing) => self.on_willing(now, arrival, sender, *willing),
+            Body::JoinRequest(request) => self.on_request(now, arrival, sender, request),
+            Body::JoinConfirm(confirm) => self.on_confirm(now, arrival, sender, confirm),
+            Body::JoinRefused { nonce, reason } => {
+                self.on_refused(now, arrival, sender, *nonce, *reason)
+            }
+            Body::Beacon(beacon) => self.on_beacon(now, arrival, sender, beacon),
+            Body::LeaveTree { token, nonce } => self.on_leave_tree(arrival, sender, *token, *nonce),
+            Body::LeaveConfirm { nonce } => self.on_leave_confirm(arrival, *nonce),
+            Body::FindNewParent { token, nonce } => {
+                self.on_find_new_parent(now, arrival, *token, *nonce)
+            }
+            Body::FindNewParentReply { token, .. } => {
+                self.on_find_new_parent_reply(now, arrival, sender, *token)
+            }
+            Body::Dismiss { token, reason } => self.on_dismiss(now, arrival, *token, *reason),
+            _ => Err(DropReason::Unexpected),
+        }
+    }
+
+    /// Does what is due.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if self.stage_timer.is_some_and(|at| at <= now) {
+            self.stage_timer = None;
+            self.on_stage_timer(now);
+        }
+        while let Some((id, heard)) = self.family.most_silent()
+            && now.since(heard) >= self.child_patience()
+        {
+            self.part(id, Parting::Silent);
+        }
+    }
+
+    /// When [`handle_timeout`](Tree::handle_timeout) or [`poll_message`](Tree::poll_message) has
+    /// something to do next.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let silent = self.family.most_silent().map(|(_, heard)| heard + self.child_patience());
+        [self.stage_timer, self.beacon_at, silent].into_iter().flatten().min()
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<TreeEvent> {
+        self.events.pop_front()
+    }
+
+    /// The next message that is to be sent now.
+    pub(super) fn poll_message(&mut self, now: Instant, outlook: &Outlook) -> Option<(Way, Body)> {
+        self.timing = outlook.timing;
+        while let Some(due) = self.due.pop_front() {
+            match due {
+                Due::Ready(way, body) => return Some((way, body)),
+                Due::Confirm(id) => {
+                    if let Some(confirm) = self.confirm(now, id, outlook) {
+                        return Some(confirm);
+                    }
+                }
+            }
+        }
+        if self.beacon_at.is_none_or(|at| at > now) {
+            return None;
+        }
+        self.beaconed = Some(now);
+        self.beacon_at = Some(now + self.beacon_period());
+        let hop_limit = self.radius();
+        Some((Way::Domain { hop_limit }, Body::Beacon(self.beacon(now, outlook, hop_limit))))
+    }
+
+    /// What this node says of itself and the feed.
+    pub(super) fn beacon(&self, now: Instant, outlook: &Outlook, hop_limit: u8) -> Beacon {
+        let Standing { epoch, depth } = self.standing_at(now);
+        Beacon {
+            hop_limit,
+            port: self.port,
+            role: self.role.max(Role::Manager),
+            radius: self.radius(),
+            stamp_ns: now.as_nanos(),
+            standing: Standing { epoch, depth: if self.is_attached() { depth } else { 0 } },
+            path: self.path.clone(),
+            children: self.family.managers(),
+            timing: outlook.timing,
+            progress: outlook.progress.clone(),
+            closing: outlook.closing,
+            watched: outlook.watched,
+        }
+    }
+
+    /// Notes what the source says of itself on the data channel.
+    ///
+    /// # Errors
+    ///
+    /// It is another source than before.
+    pub(super) fn note_source(
+        &mut self,
+        now: Instant,
+        heartbeat: &Heartbeat,
+    ) -> Result<(), DropReason> {
+        let (id, epoch) = (heartbeat.feed.source, heartbeat.beacon.standing.epoch);
+        match self.source {
+            Some((known, ..)) if known != id => Err(DropReason::ForgedSource),
+            Some((_, known, _)) if known > epoch => Ok(()),
+            _ => {
+                self.source = Some((id, epoch, now));
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether a message can be from a child that says so; then it lives.
+    ///
+    /// # Errors
+    ///
+    /// It is no child's. Who says so is told.
+    pub(super) fn check_child(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        from: SocketAddr,
+        token: u64,
+    ) -> Result<(), DropReason> {
+        if let Some(child) = self.family.authentic(id, from, token) {
+            child.heard = now;
+            return Ok(());
+        }
+        if self.family.get(id).is_none() && self.may_answer(now) {
+            let body = Body::Dismiss { token, reason: Dismissal::Unknown };
+            self.due.push_back(Due::Ready(Way::Host(from), body));
+        }
+        Err(DropReason::ForgedChild)
+    }
+
+    /// Whether a message can be from the parent; then it lives. The group shows only its IP
+    /// address.
+    ///
+    /// # Errors
+    ///
+    /// It is not the parent's.
+    pub(super) fn check_parent(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        from: SocketAddr,
+    ) -> Result<(), DropReason> {
+        match &mut self.stage {
+            Stage::Attached(parent) | Stage::Dissolving { parent: Some(parent), .. }
+                if parent.id == id && parent.address.ip() == from.ip() =>
+            {
+                parent.heard = now;
+                Ok(())
+            }
+            _ => Err(DropReason::ForgedParent),
+        }
+    }
+
+    /// Takes no more children.
+    pub(super) fn retire(&mut self) {
+        self.retiring = true;
+    }
+
+    /// Gives up a child and tells it why.
+    pub(super) fn dismiss(&mut self, id: NodeId, reason: Dismissal) {
+        let Some(child) = self.family.get(id) else { return };
+        let (way, body) = (Way::Host(child.address), Body::Dismiss { token: child.token, reason });
+        self.due.push_back(Due::Ready(way, body));
+        self.part(id, Parting::Dismissed);
+    }
+
+    fn part(&mut self, id: NodeId, why: Parting) {
+        if self.family.remove(id).is_some() {
+            self.events.push_back(TreeEvent::ChildLeft { id, why });
+        }
+    }
+
+    /// Uniform in [0, 1).
+    fn uniform(&mut self) -> f64 {
+        (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Where this node stands; the source's epoch is its clock.
+    fn standing_at(&self, now: Instant) -> Standing {
+        if self.role == Role::Source {
+            Standing { epoch: 1 + now.as_nanos() / 1_000_000, depth: 0 }
+        } else {
+            self.standing
+        }
+    }
+
+    /// Hops from the sender of a message that says with which hop limit it was sent; `None` where
+    /// the host does not know.
+    fn hops(arrival: Arrival, hop_limit: u8) -> Result<Option<u8>, DropReason> {
+        match arrival.hops_left {
+            Some(left) if left > hop_limit => Err(DropReason::AbsurdHops),
+            Some(left) => Ok(Some((hop_limit - left).saturating_add(1))),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether the source can have said this epoch by now.
+    fn check_epoch(&self, now: Instant, epoch: u64) -> Result<(), DropReason> {
+        let Some((_, known, at)) = self.source else { return Ok(()) };
+        let passed = u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX);
+        if epoch > known.saturating_add(passed).saturating_add(EPOCH_SLACK_MS) {
+            return Err(DropReason::AbsurdEpoch);
+        }
+        Ok(())
+    }
+
+    /// Whether an answer may be sent now: whoever makes up addresses gets no more than that.
+    fn may_answer(&mut self, now: Instant) -> bool {
+        let (since, left) = &mut self.answers;
+        if now.since(*since) >= Duration::from_secs(1) {
+            (*since, *left) = (now, self.config.answers_per_s);
+        }
+        let may = *left > 0;
+        *left = left.saturating_sub(1);
+        may
+    }
+
+    fn beacon_period(&self) -> Duration {
+        let TreeConfig { beacon_min, beacon_max, .. } = self.config;
+        self.timing.t_ack.clamp(beacon_min, beacon_max.max(beacon_min))
+    }
+
+    /// A beacon is due as soon as the least time between two allows.
+    fn beacon_soon(&mut self, now: Instant) {
+        if self.beacon_at.is_some() {
+            let soon = self.beaconed.map_or(now, |last| now.max(last + self.config.beacon_min));
+            self.beacon_at = self.beacon_at.map(|at| at.min(soon));
+        }
+    }
+
+    /// A child that was not heard of for this long has gone.
+    fn child_patience(&self) -> Duration {
+        let silence = self.timing.t_ack.saturating_mul(self.config.child_silence);
+        silence.max(self.config.child_silence_min)
+    }
+
+    /// The proof of admission of a request.
+    fn proof(&self, child: NodeId, nonce: u64, name: &str) -> Option<Digest> {
+        let key = self.admission?;
+        let mut hasher = blake3::Hasher::new_keyed(&key);
+        hasher.update(&child.0.to_be_bytes()).update(&nonce.to_be_bytes()).update(name.as_bytes());
+        Some(Digest(*hasher.finalize().as_bytes()))
+    }
+}

@@ -1,0 +1,157 @@
+//! A parent's side of joining: algorithm (B) of [TMTP Fig. 2].
+
+use rand_core::Rng;
+use umbel_wire::tmtp::{
+    Body, JoinConfirm, JoinRequest, NodeId, Refusal, Role, Search, Willing, limits,
+};
+
+use super::family::Child;
+use super::{Arrival, Due, Outlook, Tree, TreeEvent, UNICAST_HOPS, Way};
+use crate::Instant;
+use crate::tmtp::DropReason;
+
+impl Tree {
+    /// "All existing domain managers that receive the SEARCH_FOR_PARENT message will respond …
+    /// unless they already support the maximum number of children" [TMTP, control tree
+    /// management].
+    pub(super) fn on_search(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        sender: NodeId,
+        search: Search,
+    ) -> Result<(), DropReason> {
+        let hops = Tree::hops(arrival, search.hop_limit)?.unwrap_or(search.hop_limit);
+        let mut address = arrival.from;
+        address.set_port(search.port);
+        if self.refusal_of(sender, search.role, hops).is_some() {
+            return Ok(());
+        }
+        if self.bars.is_barred(now, address) {
+            return Err(DropReason::Barred);
+        }
+        if !self.may_answer(now) {
+            return Err(DropReason::OverLimit);
+        }
+        let willing = Willing {
+            nonce: search.nonce,
+            hop_limit: UNICAST_HOPS,
+            role: self.role,
+            children: self.family.managers(),
+            standing: self.standing_at(now),
+        };
+        self.due.push_back(Due::Ready(Way::Host(address), Body::Willing(willing)));
+        Ok(())
+    }
+
+    /// Why this node does not take another as its child.
+    fn refusal_of(&self, child: NodeId, role: Role, hops: u8) -> Option<Refusal> {
+        let depth = self.path.len();
+        let known = self.family.get(child).is_some_and(|known| known.role == role);
+        let full = match role {
+            Role::Member => self.family.members() >= usize::from(self.config.max_members),
+            _ => self.family.managers() >= self.config.max_children,
+        };
+        if self.role == Role::Member || !self.is_attached() || depth >= limits::PATH {
+            Some(Refusal::Detached)
+        } else if self.retiring {
+            Some(Refusal::Leaving)
+        } else if self.path.contains(&child) {
+            Some(Refusal::Loop)
+        } else if hops > self.scope || role == Role::Member && hops > 1 {
+            Some(Refusal::TooFar)
+        } else {
+            (full && !known).then_some(Refusal::Full)
+        }
+    }
+
+    pub(super) fn on_request(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        sender: NodeId,
+        request: &JoinRequest,
+    ) -> Result<(), DropReason> {
+        // The child's own measure is of the way that repairs take, but only about believed.
+        let hops = match Tree::hops(arrival, request.hop_limit)? {
+            Some(hops) => hops.max(request.hops.min(hops.saturating_add(self.config.hop_slack))),
+            None => request.hops,
+        };
+        if self.bars.is_barred(now, arrival.from) {
+            return Err(DropReason::Barred);
+        }
+        if !self.may_answer(now) {
+            return Err(DropReason::OverLimit);
+        }
+        let admitted = self.proof(sender, request.nonce, &request.name);
+        let refusal = if admitted.is_some() && admitted != request.proof {
+            Some(Refusal::NotAdmitted)
+        } else if !self.standing_at(now).may_be_above(request.standing) {
+            Some(Refusal::Loop)
+        } else {
+            self.refusal_of(sender, request.role, hops)
+        };
+        if let Some(reason) = refusal {
+            let body = Body::JoinRefused { nonce: request.nonce, reason };
+            self.due.push_back(Due::Ready(Way::Host(arrival.from), body));
+            return match reason {
+                Refusal::NotAdmitted => Err(DropReason::NotAdmitted),
+                Refusal::Loop => Err(DropReason::Loop),
+                _ => Ok(()),
+            };
+        }
+        self.adopt(now, arrival, sender, request, hops)
+    }
+
+    fn adopt(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        sender: NodeId,
+        request: &JoinRequest,
+        hops: u8,
+    ) -> Result<(), DropReason> {
+        let radius = self.radius();
+        match self.family.get(sender) {
+            Some(known) if known.address != arrival.from => return Err(DropReason::ForgedChild),
+            // The confirmation was lost.
+            Some(known) if known.nonce == request.nonce && known.role == request.role => {}
+            _ => {
+                let child = Child {
+                    address: arrival.from,
+                    role: request.role,
+                    hops,
+                    token: self.random.next_u64(),
+                    name: request.name.clone(),
+                    nonce: request.nonce,
+                    heard: now,
+                };
+                self.family.insert(sender, child);
+                self.events.push_back(TreeEvent::ChildJoined { id: sender });
+            }
+        }
+        self.due.push_back(Due::Confirm(sender));
+        if self.radius() != radius {
+            self.beacon_soon(now);
+        }
+        Ok(())
+    }
+
+    /// The JOIN_CONFIRM for a child; `None` if it has gone, or nothing can be said of the feed.
+    pub(super) fn confirm(
+        &self,
+        now: Instant,
+        id: NodeId,
+        outlook: &Outlook,
+    ) -> Option<(Way, Body)> {
+        let (child, feed) = (self.family.get(id)?, outlook.feed?);
+        let confirm = JoinConfirm {
+            nonce: child.nonce,
+            token: child.token,
+            from: outlook.from,
+            feed,
+            beacon: self.beacon(now, outlook, UNICAST_HOPS),
+        };
+        Some((Way::Host(child.address), Body::JoinConfirm(Box::new(confirm))))
+    }
+}

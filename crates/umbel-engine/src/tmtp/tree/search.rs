@@ -1,0 +1,599 @@
+//! A child's side: algorithm (A) of [TMTP Fig. 2], election of the subnet's manager, and the
+//! watch over the parent.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rand_core::Rng;
+use umbel_wire::tmtp::{
+    Beacon, Body, Dismissal, JoinConfirm, JoinRequest, NodeId, Refusal, Role, Search, Standing,
+    Willing, limits,
+};
+
+use super::{Arrival, Due, Parent, Parting, Tree, TreeEvent, UNICAST_HOPS, Way};
+use crate::Instant;
+use crate::tmtp::DropReason;
+
+/// Most responses to a search that are kept.
+const CANDIDATES: usize = 32;
+
+/// What a node does about its parent.
+#[derive(Clone, Debug)]
+pub(super) enum Stage {
+    /// Not in the tree.
+    Outside,
+    /// Searches its own subnet for a manager.
+    Subnet {
+        /// The search's.
+        nonce: u64,
+        /// Searches sent.
+        tries: u8,
+    },
+    /// Searches a ring, as a manager.
+    Ring {
+        /// The search's.
+        nonce: u64,
+        /// Which of the rings.
+        ring: usize,
+        /// Who answered.
+        candidates: Vec<Candidate>,
+    },
+    /// Nobody took it: searches again later.
+    Waiting,
+    /// Has asked a node to be its parent.
+    Joining {
+        /// The node asked.
+        candidate: Candidate,
+        /// The request's.
+        nonce: u64,
+        /// Requests sent.
+        tries: u8,
+        /// Whom to ask next, the best last.
+        others: Vec<Candidate>,
+    },
+    /// Has a parent.
+    Attached(Parent),
+    /// Leaves; waits for its children to find other parents.
+    Dissolving {
+        /// Its own.
+        parent: Option<Parent>,
+        /// The FIND_NEW_PARENT's.
+        nonce: u64,
+        /// The children are asked again after this.
+        retry: Duration,
+        /// They are given up then.
+        until: Instant,
+    },
+    /// LEAVE_TREE was sent.
+    Leaving {
+        /// Where.
+        parent: SocketAddr,
+        /// What it proves itself with.
+        token: u64,
+        /// The LEAVE_TREE's.
+        nonce: u64,
+        /// How often it was sent.
+        tries: u8,
+    },
+    /// Was in the tree.
+    Left,
+}
+
+/// A node that may become the parent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    id: NodeId,
+    address: SocketAddr,
+    hops: u8,
+    children: u16,
+    /// Decides between equals.
+    draw: u64,
+}
+
+impl Tree {
+    /// Begins to look for a parent, if it has none and does not look for one.
+    pub(super) fn join(&mut self, now: Instant) {
+        if self.role != Role::Source && matches!(self.stage, Stage::Outside | Stage::Left) {
+            self.retiring = false;
+            self.search(now);
+        }
+    }
+
+    /// Searches from the beginning: a member the subnet, a manager the rings.
+    fn search(&mut self, now: Instant) {
+        self.path.clear();
+        if !self.has_managed {
+            // Nobody has it as a parent, so it may stand anywhere.
+            self.standing = Standing::default();
+        }
+        if self.role == Role::Manager {
+            self.search_ring(now, 0);
+        } else {
+            self.search_subnet(now, 1);
+        }
+    }
+
+    fn search_subnet(&mut self, now: Instant, tries: u8) {
+        let nonce = self.random.next_u64();
+        self.send_search(nonce, 1, Role::Member);
+        self.stage = Stage::Subnet { nonce, tries };
+        let wait = self.config.subnet_wait.mul_f64(1.0 + self.uniform());
+        self.stage_timer = Some(now + wait);
+    }
+
+    fn search_ring(&mut self, now: Instant, ring: usize) {
+        let Some(hop_limit) = self.ring(ring) else {
+            return self.on_nobody(now);
+        };
+        let nonce = self.random.next_u64();
+        self.send_search(nonce, hop_limit, Role::Manager);
+        self.stage = Stage::Ring { nonce, ring, candidates: Vec::new() };
+        self.stage_timer = Some(now + self.config.ring_wait);
+    }
+
+    /// The hop limit of a ring: those within the scope, and last the scope.
+    fn ring(&self, ring: usize) -> Option<u8> {
+        let before = ring.checked_sub(1).map_or(Some(0), |before| self.ring(before))?;
+        let next = self.config.rings.get(ring).copied().unwrap_or(self.scope).min(self.scope);
+        (next > before).then_some(next)
+    }
+
+    fn on_nobody(&mut self, now: Instant) {
+        self.stage = Stage::Waiting;
+        self.stage_timer = Some(now + self.backoff);
+        self.backoff = (self.backoff * 2).min(self.config.search_backoff_max);
+        if let Some(refusal) = self.refusal.take() {
+            self.events.push_back(TreeEvent::Refused(refusal));
+        }
+    }
+
+    fn send_search(&mut self, nonce: u64, hop_limit: u8, role: Role) {
+        let search = Search { nonce, hop_limit, port: self.port, role };
+        self.due.push_back(Due::Ready(Way::Domain { hop_limit }, Body::Search(search)));
+    }
+
+    pub(super) fn on_willing(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        sender: NodeId,
+        willing: Willing,
+    ) -> Result<(), DropReason> {
+        let (asked, reach) = match &self.stage {
+            Stage::Subnet { nonce, .. } => (*nonce, 1),
+            Stage::Ring { nonce, ring, .. } => (*nonce, self.ring(*ring).unwrap_or(self.scope)),
+            _ => return Err(DropReason::Unasked),
+        };
+        if asked != willing.nonce {
+            return Err(DropReason::Unasked);
+        }
+        // Who heard the search is within its ring, whatever it says; the way back may be longer.
+        let farthest = reach.saturating_add(self.config.hop_slack);
+        let hops = Tree::hops(arrival, willing.hop_limit)?.unwrap_or(reach);
+        if hops > farthest {
+            return Err(DropReason::AbsurdHops);
+        }
+        self.check_candidate(now, arrival.from, willing.standing)?;
+        let candidate = Candidate {
+            id: sender,
+            address: arrival.from,
+            hops,
+            children: willing.children,
+            draw: self.random.next_u64(),
+        };
+        match &mut self.stage {
+            Stage::Ring { candidates, .. } => {
+                if candidates.len() >= CANDIDATES {
+                    return Err(DropReason::OverLimit);
+                }
+                if candidates.iter().all(|other| other.address != candidate.address) {
+                    candidates.push(candidate);
+                }
+            }
+            // Whoever answers within the subnet is its manager, or the source.
+            _ => self.request(now, candidate, Vec::new()),
+        }
+        Ok(())
+    }
+
+    fn check_candidate(
+        &self,
+        now: Instant,
+        address: SocketAddr,
+        standing: Standing,
+    ) -> Result<(), DropReason> {
+        if self.bars.is_barred(now, address) {
+            return Err(DropReason::Barred);
+        }
+        self.check_epoch(now, standing.epoch)?;
+        if !standing.may_be_above(self.standing) || usize::from(standing.depth) + 1 >= limits::PATH
+        {
+            return Err(DropReason::Loop);
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, now: Instant, candidate: Candidate, others: Vec<Candidate>) {
+        let nonce = self.random.next_u64();
+        self.stage = Stage::Joining { candidate, nonce, tries: 0, others };
+        self.send_request(now);
+    }
+
+    /// Sends the JOIN_REQUEST, for the first time or again.
+    fn send_request(&mut self, now: Instant) {
+        let Stage::Joining { candidate, nonce, tries, .. } = &mut self.stage else { return };
+        let wait = self.config.retry * (1 << (*tries).min(8));
+        *tries += 1;
+        let (candidate, nonce) = (*candidate, *nonce);
+        let request = JoinRequest {
+            nonce,
+            hop_limit: UNICAST_HOPS,
+            hops: candidate.hops,
+            role: self.role,
+            standing: self.standing,
+            name: self.name.clone(),
+            proof: self.proof(self.id, nonce, &self.name),
+        };
+        self.due.push_back(Due::Ready(Way::Host(candidate.address), Body::JoinRequest(request)));
+        self.stage_timer = Some(now + wait);
+    }
+
+    /// Asks whoever is next, or searches again.
+    fn request_next(&mut self, now: Instant) {
+        let Stage::Joining { others, .. } = &mut self.stage else { return };
+        let mut others = std::mem::take(others);
+        match others.pop() {
+            Some(next) => self.request(now, next, others),
+            None if self.role == Role::Manager => self.on_nobody(now),
+            None => self.search_subnet(now, 1),
+        }
+    }
+
+    pub(super) fn on_refused(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        sender: NodeId,
+        nonce: u64,
+        reason: Refusal,
+    ) -> Result<(), DropReason> {
+        let Stage::Joining { candidate, nonce: asked, .. } = &self.stage else {
+            return Err(DropReason::Unasked);
+        };
+        if (candidate.address, candidate.id, *asked) != (arrival.from, sender, nonce) {
+            return Err(DropReason::Unasked);
+        }
+        self.refusal = Some(reason);
+        if reason == Refusal::NotAdmitted {
+            // No other will think otherwise.
+            self.bars.bar(now, arrival.from);
+            self.on_nobody(now);
+        } else {
+            self.request_next(now);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_confirm(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        sender: NodeId,
+        confirm: &JoinConfirm,
+    ) -> Result<(), DropReason> {
+        let Stage::Joining { candidate, nonce, .. } = &self.stage else {
+            return Err(DropReason::Unasked);
+        };
+        if (candidate.address, candidate.id, *nonce) != (arrival.from, sender, confirm.nonce) {
+            return Err(DropReason::Unasked);
+        }
+        let (candidate, beacon) = (*candidate, &confirm.beacon);
+        let checked = self
+            .check_candidate(now, candidate.address, beacon.standing)
+            .and_then(|()| self.check_path(&beacon.path));
+        if let Err(reason) = checked {
+            self.bars.bar(now, candidate.address);
+            self.request_next(now);
+            return Err(reason);
+        }
+        self.standing = beacon.standing.below();
+        self.path.clone_from(&beacon.path);
+        self.path.push(self.id);
+        self.stage = Stage::Attached(Parent {
+            id: sender,
+            address: candidate.address,
+            token: confirm.token,
+            hops: candidate.hops,
+            radius: beacon.radius.min(self.scope),
+            t_ack: beacon.timing.t_ack,
+            heard: now,
+            fresh: now,
+        });
+        self.backoff = self.config.search_backoff;
+        self.refusal = None;
+        self.subnet_heard = None;
+        self.watch_parent();
+        self.beacon_soon(now);
+        self.answer_former();
+        self.events.push_back(TreeEvent::Attached(Box::new(confirm.clone())));
+        Ok(())
+    }
+
+    /// A path that this node may stand below.
+    fn check_path(&self, path: &[NodeId]) -> Result<(), DropReason> {
+        if path.contains(&self.id) {
+            return Err(DropReason::Loop);
+        }
+        match self.source {
+            Some((source, ..)) if path.first() != Some(&source) => Err(DropReason::AbsurdHops),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn on_beacon(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        sender: NodeId,
+        beacon: &Beacon,
+    ) -> Result<(), DropReason> {
+        let hops = Tree::hops(arrival, beacon.hop_limit)?.unwrap_or(beacon.hop_limit);
+        let mut address = arrival.from;
+        address.set_port(beacon.port);
+        if self.bars.is_barred(now, address) {
+            return Err(DropReason::Barred);
+        }
+        if let Stage::Attached(parent) = &self.stage
+            && parent.id == sender
+        {
+            if parent.address != address {
+                return Err(DropReason::ForgedParent);
+            }
+            self.on_parents_beacon(now, beacon)?;
+        }
+        if hops > 1 || self.retiring {
+            return Ok(());
+        }
+        match self.role {
+            Role::Source => {
+                // A manager in the source's own subnet learns of it.
+                self.beacon_soon(now);
+            }
+            Role::Manager => self.on_rival(now, sender, address, beacon),
+            Role::Member => self.on_managers_beacon(now, sender, address, beacon),
+        }
+        Ok(())
+    }
+
+    /// A member hears the manager of its subnet.
+    fn on_managers_beacon(
+        &mut self,
+        now: Instant,
+        sender: NodeId,
+        address: SocketAddr,
+        beacon: &Beacon,
+    ) {
+        if !matches!(self.stage, Stage::Subnet { .. }) {
+            return;
+        }
+        self.subnet_heard = Some(now);
+        let may_join = !beacon.path.is_empty()
+            && self.check_path(&beacon.path).is_ok()
+            && self.check_candidate(now, address, beacon.standing).is_ok();
+        if may_join {
+            let (children, draw) = (beacon.children, self.random.next_u64());
+            let candidate = Candidate { id: sender, address, hops: 1, children, draw };
+            self.request(now, candidate, Vec::new());
+        }
+    }
+
+    /// A manager hears another one in its subnet.
+    fn on_rival(&mut self, now: Instant, sender: NodeId, address: SocketAddr, beacon: &Beacon) {
+        let stays = |role: Role, attached: bool, id: NodeId| {
+            (role == Role::Source, attached, std::cmp::Reverse(id))
+        };
+        let attached = !beacon.path.is_empty();
+        let below_me = beacon.path.contains(&self.id);
+        if below_me
+            || stays(self.role, self.is_attached(), self.id) > stays(beacon.role, attached, sender)
+        {
+            // The other one learns so from this node's beacon.
+            return self.beacon_soon(now);
+        }
+        if self.parent().is_some_and(|parent| parent.address == address)
+            && beacon.role != Role::Source
+        {
+            // A child of the other manager: it goes on as one, but as its member.
+            self.lose_parent(now, false);
+        }
+        self.demote(now);
+        self.on_managers_beacon(now, sender, address, beacon);
+    }
+
+    /// Another one manages the subnet.
+    pub(super) fn demote(&mut self, now: Instant) {
+        if self.role != Role::Manager {
+            return;
+        }
+        let children: Vec<NodeId> = self.family.iter().map(|(id, _)| id).collect();
+        for id in children {
+            self.dismiss(id, Dismissal::Demoted);
+        }
+        if let Some(Parent { address, token, .. }) = self.parent().cloned() {
+            let nonce = self.random.next_u64();
+            self.due.push_back(Due::Ready(Way::Host(address), Body::LeaveTree { token, nonce }));
+            self.events.push_back(TreeEvent::Detached);
+        }
+        self.role = Role::Member;
+        self.beacon_at = None;
+        self.events.push_back(TreeEvent::StoppedManaging);
+        self.search(now);
+    }
+
+    fn become_manager(&mut self, now: Instant) {
+        self.role = Role::Manager;
+        self.has_managed = true;
+        self.beaconed = None;
+        self.beacon_at = Some(now);
+        self.events.push_back(TreeEvent::BecameManager);
+        self.search(now);
+    }
+
+    fn on_parents_beacon(&mut self, now: Instant, beacon: &Beacon) -> Result<(), DropReason> {
+        let attached = !beacon.path.is_empty();
+        let later = beacon.standing.epoch > self.standing.epoch;
+        if attached && later {
+            self.check_epoch(now, beacon.standing.epoch)?;
+            if let Err(reason) = self.check_path(&beacon.path) {
+                self.lose_parent(now, true);
+                return Err(reason);
+            }
+            if beacon.path.len() >= limits::PATH {
+                self.lose_parent(now, false);
+                return Ok(());
+            }
+        }
+        let scope = self.scope;
+        let Stage::Attached(parent) = &mut self.stage else { return Ok(()) };
+        parent.heard = now;
+        parent.radius = beacon.radius.min(scope);
+        parent.t_ack = beacon.timing.t_ack;
+        if !attached {
+            // Those below learn so too.
+            if !self.path.is_empty() {
+                self.path.clear();
+                self.beacon_soon(now);
+            }
+        } else if later {
+            parent.fresh = now;
+            let moved =
+                self.path.len() != beacon.path.len() + 1 || !self.path.starts_with(&beacon.path);
+            self.standing = beacon.standing.below();
+            if moved {
+                self.path.clone_from(&beacon.path);
+                self.path.push(self.id);
+                self.beacon_soon(now);
+            }
+        }
+        self.watch_parent();
+        Ok(())
+    }
+
+    /// Looks after the parent when it may have failed.
+    fn watch_parent(&mut self) {
+        if let Stage::Attached(parent) = &self.stage {
+            let silence = self.parent_silence(parent);
+            let cut_off = silence.saturating_mul(self.config.detached_patience);
+            self.stage_timer = Some((parent.heard + silence).min(parent.fresh + cut_off));
+        }
+    }
+
+    fn parent_silence(&self, parent: &Parent) -> Duration {
+        let period = parent.t_ack.clamp(self.config.beacon_min, self.config.beacon_max);
+        let silence = parent.t_ack.max(period).saturating_mul(self.config.parent_silence);
+        silence.max(self.config.parent_silence_min)
+    }
+
+    /// Searches for another parent; `bar` if this one is to blame.
+    pub(super) fn lose_parent(&mut self, now: Instant, bar: bool) {
+        let Some(address) = self.parent().map(|parent| parent.address) else { return };
+        if bar {
+            self.bars.bar(now, address);
+        }
+        self.events.push_back(TreeEvent::Detached);
+        self.search(now);
+        self.beacon_soon(now);
+    }
+
+    pub(super) fn on_dismiss(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        token: u64,
+        reason: Dismissal,
+    ) -> Result<(), DropReason> {
+        let Stage::Attached(parent) = &self.stage else {
+            return Err(DropReason::ForgedParent);
+        };
+        if (parent.address, parent.token) != (arrival.from, token) {
+            return Err(DropReason::ForgedParent);
+        }
+        if reason == Dismissal::Slow {
+            // Those below are better off elsewhere, and so are others in the subnet.
+            let children: Vec<NodeId> = self.family.iter().map(|(id, _)| id).collect();
+            for id in children {
+                self.dismiss(id, Dismissal::Demoted);
+            }
+            if self.role == Role::Manager {
+                self.role = Role::Member;
+                self.beacon_at = None;
+                self.events.push_back(TreeEvent::StoppedManaging);
+            }
+            self.path.clear();
+            self.stage = Stage::Outside;
+            self.stage_timer = None;
+            self.events.push_back(TreeEvent::Detached);
+        } else {
+            self.lose_parent(now, false);
+        }
+        self.events.push_back(TreeEvent::Dismissed(reason));
+        Ok(())
+    }
+
+    pub(super) fn on_stage_timer(&mut self, now: Instant) {
+        match &mut self.stage {
+            Stage::Outside | Stage::Left => {}
+            Stage::Subnet { tries, .. } => {
+                let tries = *tries;
+                if tries < self.config.subnet_tries {
+                    self.search_subnet(now, tries + 1);
+                } else if self.subnet_heard.take().is_some() {
+                    // There is a manager, or someone about to become attached as one.
+                    self.search_subnet(now, 1);
+                } else {
+                    self.become_manager(now);
+                }
+            }
+            Stage::Ring { ring, candidates, .. } => {
+                let (ring, mut candidates) = (*ring, std::mem::take(candidates));
+                // "Select closest respondent as parent" [TMTP Fig. 2].
+                candidates.sort_by_key(|c| std::cmp::Reverse((c.hops, c.children, c.draw)));
+                match candidates.pop() {
+                    Some(closest) => self.request(now, closest, candidates),
+                    None => self.search_ring(now, ring + 1),
+                }
+            }
+            Stage::Waiting => self.search(now),
+            Stage::Joining { candidate, tries, .. } => {
+                if *tries < self.config.tries {
+                    self.send_request(now);
+                } else {
+                    let address = candidate.address;
+                    self.bars.bar(now, address);
+                    self.request_next(now);
+                }
+            }
+            Stage::Attached(parent) => {
+                let parent = parent.clone();
+                let silence = self.parent_silence(&parent);
+                if now.since(parent.heard) >= silence {
+                    self.lose_parent(now, true);
+                } else if now.since(parent.fresh) >= silence * self.config.detached_patience {
+                    self.lose_parent(now, false);
+                } else {
+                    self.watch_parent();
+                }
+            }
+            Stage::Dissolving { .. } => self.on_dissolving(now),
+            Stage::Leaving { .. } => self.on_leaving(now),
+        }
+    }
+
+    /// The children that are left without this node.
+    pub(super) fn abandon(&mut self) {
+        let children: Vec<NodeId> = self.family.iter().map(|(id, _)| id).collect();
+        for id in children {
+            self.part(id, Parting::Dismissed);
+        }
+    }
+}
