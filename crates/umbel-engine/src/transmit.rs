@@ -26,6 +26,9 @@ pub struct Datagram<'a> {
     /// The session, the channel (group, port, and the sender as `source`) or the host that it
     /// came by.
     pub by: Address,
+    /// How many hops it might have gone on: what is left of the hop limit with which it was sent.
+    /// `None` where the host does not know.
+    pub hop_limit: Option<u8>,
     /// UDP payload, or one control message.
     pub payload: &'a [u8],
 }

@@ -236,10 +236,12 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
                 }
                 Ok(Input::Message(session, message)) => {
                     let by = Address::Session(session);
-                    self.engine.handle_datagram(now, Datagram { by, payload: &message });
+                    self.engine
+                        .handle_datagram(now, Datagram { by, hop_limit: None, payload: &message });
                 }
                 Ok(Input::Datagram(by, payload)) => {
-                    self.engine.handle_datagram(now, Datagram { by, payload: &payload });
+                    self.engine
+                        .handle_datagram(now, Datagram { by, hop_limit: None, payload: &payload });
                 }
                 Ok(Input::Nudge) => {}
                 Ok(Input::Stop) | Err(TryRecvError::Disconnected) => self.stopped = true,

@@ -319,7 +319,10 @@ impl<E: Engine + Send + 'static, A: Application<E>> App for EngineHost<E, A> {
             }
             Destination::Unicast(_) => Address::Host((address_of(packet.source), PORT).into()),
         };
-        self.engine.handle_datagram(context.now(), Datagram { by, payload: &packet.payload });
+        self.engine.handle_datagram(
+            context.now(),
+            Datagram { by, hop_limit: Some(packet.hop_limit), payload: &packet.payload },
+        );
         self.drain(context);
     }
 
@@ -329,7 +332,10 @@ impl<E: Engine + Send + 'static, A: Application<E>> App for EngineHost<E, A> {
         });
         if !taken {
             let by = Address::Session(SessionId(u64::from(from.0)));
-            self.engine.handle_datagram(context.now(), Datagram { by, payload: &message });
+            self.engine.handle_datagram(
+                context.now(),
+                Datagram { by, hop_limit: None, payload: &message },
+            );
         }
         self.drain(context);
     }

@@ -190,7 +190,7 @@ impl Control {
             self.server_heard = Some(now);
         }
         let by = Address::Channel(by);
-        self.member.handle_datagram(now, Datagram { by, payload: message });
+        self.member.handle_datagram(now, Datagram { by, hop_limit: None, payload: message });
     }
 
     /// When the server was last heard in the group.

@@ -165,7 +165,7 @@ impl<'a> Received<'a> {
     pub fn datagram(&self) -> Datagram<'a> {
         let channel =
             Channel { source: Some(self.from.ip()), group: self.to.ip(), port: self.to.port() };
-        Datagram { by: Address::Channel(channel), payload: self.payload }
+        Datagram { by: Address::Channel(channel), hop_limit: None, payload: self.payload }
     }
 }
 

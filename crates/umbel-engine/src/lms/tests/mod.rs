@@ -62,7 +62,7 @@ fn parse(bytes: &[u8]) -> Message<'_> {
 }
 
 fn give<E: Engine>(engine: &mut E, at: Instant, by: Address, message: &Message<'_>) {
-    engine.handle_datagram(at, Datagram { by, payload: &bytes(message) });
+    engine.handle_datagram(at, Datagram { by, hop_limit: None, payload: &bytes(message) });
 }
 
 /// What an engine sends, units of data included.

@@ -256,7 +256,10 @@ fn units_that_make_no_sense_are_dropped_and_counted() {
     assert_eq!(receiver.drops().of(DropReason::OtherSession), 1);
     repair(&mut receiver, 10, 5, true);
     assert_eq!(receiver.drops().of(DropReason::Unexpected), 1, "nobody asked for it");
-    receiver.handle_datagram(ms(10), Datagram { by: by_channel(), payload: b"Um\x01\x61" });
+    receiver.handle_datagram(
+        ms(10),
+        Datagram { by: by_channel(), hop_limit: None, payload: b"Um\x01\x61" },
+    );
     assert_eq!(receiver.drops().of(DropReason::Malformed), 1);
     assert_eq!((delivered(&mut receiver), receiver.missing()), (vec![], 0));
 }

@@ -60,13 +60,13 @@ fn spm(number: u64, next: u64) -> Message<'static> {
 /// Gives an engine a message that came by the channel.
 fn hear(engine: &mut impl Engine, now: Instant, message: &Message<'_>) {
     let by = Address::Channel(channel());
-    engine.handle_datagram(now, Datagram { by, payload: &bytes(message) });
+    engine.handle_datagram(now, Datagram { by, hop_limit: None, payload: &bytes(message) });
 }
 
 /// Gives an engine a message from a host.
 fn told(engine: &mut impl Engine, now: Instant, from: &str, message: &Message<'_>) {
     let by = Address::Host(host(from));
-    engine.handle_datagram(now, Datagram { by, payload: &bytes(message) });
+    engine.handle_datagram(now, Datagram { by, hop_limit: None, payload: &bytes(message) });
 }
 
 /// What an engine sends, in short: `nak 3 to 10.0.0.2:7702`.

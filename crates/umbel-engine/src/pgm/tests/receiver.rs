@@ -116,12 +116,12 @@ fn absurd_numbers_and_strangers_are_dropped_and_counted() {
     hear(&mut receiver, ms(0), &ncf(77));
     assert_eq!(drops(&receiver, DropReason::NotAsked), 1);
     let by = Address::Channel(other_channel());
-    receiver.handle_datagram(ms(0), Datagram { by, payload: &bytes(&odata(1)) });
+    receiver.handle_datagram(ms(0), Datagram { by, hop_limit: None, payload: &bytes(&odata(1)) });
     assert_eq!(drops(&receiver, DropReason::OtherChannel), 1);
     told(&mut receiver, ms(0), ROUTER, &odata(1));
     told(&mut receiver, ms(0), ROUTER, &nak(0));
     assert_eq!(drops(&receiver, DropReason::Unexpected), 2);
-    receiver.handle_datagram(ms(0), Datagram { by, payload: b"Um\x01" });
+    receiver.handle_datagram(ms(0), Datagram { by, hop_limit: None, payload: b"Um\x01" });
     assert_eq!(drops(&receiver, DropReason::Malformed), 1);
     // A gap as long as can be costs no more than the window.
     hear(&mut receiver, ms(0), &odata(1_000_000));

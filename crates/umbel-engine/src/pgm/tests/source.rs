@@ -79,7 +79,7 @@ fn naks_out_of_the_window_are_counted_and_cost_nothing() {
     told(&mut source, ms(2), ROUTER, &rdata(9));
     hear(&mut source, ms(2), &nak(9));
     let by = Address::Host(host(ROUTER));
-    source.handle_datagram(ms(2), Datagram { by, payload: b"garbage" });
+    source.handle_datagram(ms(2), Datagram { by, hop_limit: None, payload: b"garbage" });
     assert!(sent(&mut source, ms(2)).is_empty());
     let drops = source.counts().drops;
     assert_eq!(drops.of(DropReason::Ahead), 2);

@@ -404,18 +404,22 @@ impl World {
         match arrival {
             Arrival::AtSource(index, bytes) => {
                 let by = Address::Session(SessionId(index as u64));
-                self.source.handle_datagram(now, Datagram { by, payload: &bytes });
+                self.source.handle_datagram(now, Datagram { by, hop_limit: None, payload: &bytes });
                 self.drain_source();
             }
             Arrival::AtClient(index, bytes) if !self.clients[index].closed => {
                 let by = Address::Session(SessionId(index as u64));
-                self.clients[index].engine.handle_datagram(now, Datagram { by, payload: &bytes });
+                self.clients[index]
+                    .engine
+                    .handle_datagram(now, Datagram { by, hop_limit: None, payload: &bytes });
                 self.drain_client(index);
             }
             Arrival::Packet(index, bytes) if !self.clients[index].closed => {
                 self.clients[index].packets += 1;
                 let by = Address::Channel(channel());
-                self.clients[index].engine.handle_datagram(now, Datagram { by, payload: &bytes });
+                self.clients[index]
+                    .engine
+                    .handle_datagram(now, Datagram { by, hop_limit: None, payload: &bytes });
                 self.drain_client(index);
             }
             Arrival::UnicastBlock(index, block) if self.clients[index].unicast => {

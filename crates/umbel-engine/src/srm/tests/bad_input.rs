@@ -14,7 +14,7 @@ fn what_is_no_message_or_comes_by_another_way_is_dropped() {
     script.assert_dropped(DropReason::Malformed, 2);
     let mut script = Script::new(config());
     let by = Address::Channel(Channel { port: 7702, ..CHANNEL });
-    script.member.handle_datagram(ms(0), Datagram { by, payload: b"" });
+    script.member.handle_datagram(ms(0), Datagram { by, hop_limit: None, payload: b"" });
     script.assert_dropped(DropReason::Unexpected, 1);
 }
 

@@ -66,7 +66,7 @@ impl Script {
     fn hear_bytes(&mut self, payload: &[u8]) {
         let from = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)));
         let by = Address::Channel(Channel { source: from, ..CHANNEL });
-        self.member.handle_datagram(self.now, Datagram { by, payload });
+        self.member.handle_datagram(self.now, Datagram { by, hop_limit: None, payload });
     }
 
     /// What the member sends now.
