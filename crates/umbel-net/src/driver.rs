@@ -4,6 +4,7 @@
 //! The engine stays on one thread. Other threads reach it through its [`Mailbox`]; it reaches
 //! sessions through [`Host::post`], which must not block.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use umbel_engine::{
 };
 
 use crate::clock::Clock;
+use crate::domain::Domain;
 use crate::gather::Gather;
 use crate::group::Group;
 use crate::pacer::Pacer;
@@ -26,8 +28,8 @@ pub enum Input<C> {
     Command(C),
     /// A control message of a session.
     Message(SessionId, Bytes),
-    /// A datagram that another thread received.
-    Datagram(Address, Bytes),
+    /// A datagram that another thread received: how it came, and what is left of its hop limit.
+    Datagram(Address, Option<u8>, Bytes),
     /// Nothing: the host wants its [`Host::woken`] called.
     Nudge,
     /// End the loop.
@@ -112,8 +114,33 @@ pub struct Io {
     pub receiver: Option<Receiver>,
     /// A group whose members all send: what the engine sends there is not paced.
     pub group: Option<Group>,
+    /// A node's place in a control tree: what goes to its group or to a single host leaves by it.
+    /// Data packets wait for the pacer of the sender or, without one, for its own.
+    pub domain: Option<Domain>,
     /// The last error that passed by itself.
     pub transient_error: Option<SendError>,
+}
+
+impl Io {
+    /// How many data packets may leave now.
+    fn allow(&self, now: Instant, packet_len: usize) -> usize {
+        match (&self.sender, &self.domain) {
+            (Some((sender, pacer)), _) => pacer.allow(now).min(sender.max_batch(packet_len)),
+            (None, Some(Domain { sender, pacer: Some(pacer), .. })) => {
+                pacer.allow(now).min(sender.max_batch(packet_len))
+            }
+            _ => 0,
+        }
+    }
+
+    /// What data packets wait for.
+    fn pacer(&mut self) -> Option<&mut Pacer> {
+        match (&mut self.sender, &mut self.domain) {
+            (Some((_, pacer)), _) => Some(pacer),
+            (None, Some(domain)) => domain.pacer.as_mut(),
+            (None, None) => None,
+        }
+    }
 }
 
 /// Why a loop ended.
@@ -239,9 +266,9 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
                     self.engine
                         .handle_datagram(now, Datagram { by, hop_limit: None, payload: &message });
                 }
-                Ok(Input::Datagram(by, payload)) => {
-                    self.engine
-                        .handle_datagram(now, Datagram { by, hop_limit: None, payload: &payload });
+                Ok(Input::Datagram(by, hop_limit, payload)) => {
+                    let datagram = Datagram { by, hop_limit, payload: &payload };
+                    self.engine.handle_datagram(now, datagram);
                 }
                 Ok(Input::Nudge) => {}
                 Ok(Input::Stop) | Err(TryRecvError::Disconnected) => self.stopped = true,
@@ -284,6 +311,13 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
 
     fn change_membership(&mut self, change: Membership) -> Result<(), DriverError> {
         let (Membership::Join(channel) | Membership::Leave(channel)) = change;
+        if self.io.domain.as_ref().is_some_and(|domain| domain.channel() == channel) {
+            // As with a group below.
+            if matches!(change, Membership::Leave(_)) {
+                self.io.domain = None;
+            }
+            return Ok(());
+        }
         if self.io.group.as_ref().is_some_and(|group| group.channel() == channel) {
             // The host has joined it when it opened it.
             if matches!(change, Membership::Leave(_)) {
@@ -307,11 +341,7 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
         let mut any = false;
         loop {
             let now = self.clock.now();
-            let allowed = match &self.io.sender {
-                Some((sender, pacer)) => pacer.allow(now).min(sender.max_batch(self.packet_len)),
-                None => 0,
-            };
-            self.buf.reset(allowed);
+            self.buf.reset(self.io.allow(now, self.packet_len));
             let Some(transmit) = self.engine.poll_transmit(now, &mut self.buf) else {
                 return Ok(any);
             };
@@ -336,6 +366,10 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
                 return Ok(());
             }
             Address::Channel(channel) => {
+                if self.io.domain.as_ref().is_some_and(|domain| domain.channel() == channel) {
+                    self.send_in_domain(now, channel.destination(), transmit.hop_limit);
+                    return Ok(());
+                }
                 if let Some(group) = self.io.group.as_mut().filter(|g| g.channel() == channel) {
                     // It is repaired as if it were lost on the way.
                     if let Err(error) = group.sender.send(channel.destination(), &self.buf) {
@@ -345,19 +379,39 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
                 }
                 channel.destination()
             }
-            Address::Host(address) => address,
+            Address::Host(address) => {
+                if self.io.domain.is_some() {
+                    self.send_in_domain(now, address, transmit.hop_limit);
+                    return Ok(());
+                }
+                address
+            }
         };
         let Some((sender, pacer)) = &mut self.io.sender else { return Ok(()) };
         let bytes: usize = self.buf.iter().map(|(head, body)| head.len() + body.len()).sum();
         // What an error keeps from leaving counts as sent, and as lost on the way: the engine
         // repairs it, and the pacer does not hurry after it.
-        match sender.send(to, &self.buf) {
+        match sender.send_within(to, transmit.hop_limit, &self.buf) {
             Ok(_) => {}
             Err(error) if error.is_transient() => self.io.transient_error = Some(error),
             Err(error) => return Err(error.into()),
         }
         pacer.sent(now, bytes as u64);
         Ok(())
+    }
+
+    /// Sends by the sockets of the control tree. Control messages count for the pacer as data
+    /// packets do, but do not wait for it.
+    fn send_in_domain(&mut self, now: Instant, to: SocketAddr, hop_limit: Option<u8>) {
+        let Some(domain) = &mut self.io.domain else { return };
+        // It is repaired as if it were lost on the way.
+        if let Err(error) = domain.sender.send_within(to, hop_limit, &self.buf) {
+            self.io.transient_error = Some(error);
+        }
+        let bytes: usize = self.buf.iter().map(|(head, body)| head.len() + body.len()).sum();
+        if let Some(pacer) = self.io.pacer() {
+            pacer.sent(now, bytes as u64);
+        }
     }
 
     fn tick_if_due(&mut self) {
@@ -375,7 +429,7 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
         if let Some(at) = self.engine.poll_timeout() {
             wake_at = wake_at.min(at);
         }
-        if let Some((_, pacer)) = &mut self.io.sender {
+        if let Some(pacer) = self.io.pacer() {
             if self.engine.wants_data() {
                 wake_at = wake_at.min(pacer.next(now));
             } else {

@@ -92,7 +92,7 @@ impl Group {
                     let datagram = received.datagram();
                     if mailbox.waiting() < BACKLOG {
                         let payload = Bytes::copy_from_slice(datagram.payload);
-                        mailbox.put(Input::Datagram(datagram.by, payload));
+                        mailbox.put(Input::Datagram(datagram.by, None, payload));
                     }
                 });
                 if let Err(error) = received {

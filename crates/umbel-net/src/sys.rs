@@ -16,7 +16,7 @@ pub(crate) const MAX_MESSAGES: usize = 32;
 pub(crate) const MAX_SENT: usize = 64;
 
 /// Room for the control data of one message: packet information of either family, segment size,
-/// drop counter; each rounded up, with its header. Aligned as `cmsghdr` must be.
+/// drop counter, hop limit; each rounded up, with its header. Aligned as `cmsghdr` must be.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub(crate) struct Control([u8; 128]);
@@ -41,6 +41,8 @@ pub(crate) struct Details {
     pub(crate) segment: Option<usize>,
     /// Messages that the socket has dropped so far, modulo 2^32.
     pub(crate) drops: Option<u32>,
+    /// What was left of the hop limit.
+    pub(crate) hop_limit: Option<u8>,
 }
 
 impl Envelope {
@@ -95,6 +97,10 @@ impl Envelope {
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     details.to = data.get(..16).and_then(array::<16>).map(IpAddr::from);
+                }
+                (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                    let left = data.get(..4).and_then(array).map(c_int::from_ne_bytes);
+                    details.hop_limit = left.and_then(|left| u8::try_from(left).ok());
                 }
                 (libc::SOL_UDP, libc::UDP_GRO) => {
                     let size = data.get(..4).and_then(array).map(c_int::from_ne_bytes);

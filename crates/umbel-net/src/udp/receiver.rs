@@ -17,6 +17,7 @@ use umbel_wire::Channel;
 use crate::buffers::{self, BufferSize};
 use crate::interface::{Family, Interface};
 use crate::sys::{self, Change, Envelope};
+use crate::udp::Sender;
 use crate::wake::{self, Waker};
 
 /// Bytes of a buffer: the longest message, coalesced or not.
@@ -36,12 +37,14 @@ pub struct ReceiverOptions {
     pub batch: usize,
     /// Datagrams that are thrown away on purpose, as a lossy link would. Default: none.
     pub discard: Option<Discard>,
+    /// Whether to ask what is left of each datagram's hop limit. Default: no.
+    pub hop_limits: bool,
 }
 
 impl Default for ReceiverOptions {
     /// Any rate, 16 messages at once, coalesced where the kernel can.
     fn default() -> ReceiverOptions {
-        ReceiverOptions { rate: None, offload: true, batch: 16, discard: None }
+        ReceiverOptions { rate: None, offload: true, batch: 16, discard: None, hop_limits: false }
     }
 }
 
@@ -154,18 +157,25 @@ fn limits(channel: &Channel) -> &'static str {
 pub struct Received<'a> {
     /// Who sent it.
     pub from: SocketAddr,
-    /// The group and port that it was sent to.
+    /// The group or address, and the port, that it was sent to.
     pub to: SocketAddr,
+    /// What is left of its hop limit, if that was asked for.
+    pub hop_limit: Option<u8>,
     /// UDP payload.
     pub payload: &'a [u8],
 }
 
 impl<'a> Received<'a> {
-    /// The datagram as an engine takes it: by the channel of its group and its sender.
+    /// The datagram as an engine takes it: by the channel of its group and its sender, or by the
+    /// host that sent it to this one alone.
     pub fn datagram(&self) -> Datagram<'a> {
-        let channel =
-            Channel { source: Some(self.from.ip()), group: self.to.ip(), port: self.to.port() };
-        Datagram { by: Address::Channel(channel), hop_limit: None, payload: self.payload }
+        let (source, group) = (self.from.ip(), self.to.ip());
+        let by = if group.is_multicast() {
+            Address::Channel(Channel { source: Some(source), group, port: self.to.port() })
+        } else {
+            Address::Host(self.from)
+        };
+        Datagram { by, hop_limit: self.hop_limit, payload: self.payload }
     }
 }
 
@@ -212,6 +222,8 @@ pub struct Receiver {
     interface: Interface,
     buffer: BufferSize,
     joined: Vec<Channel>,
+    /// The only unicast address of which it takes what is sent to it.
+    unicast: Option<IpAddr>,
     messages: Messages,
     drops: DropCounts,
     sieve: Option<Sieve>,
@@ -263,14 +275,50 @@ impl Receiver {
             _ => system(error),
         })?;
         let socket = UdpSocket::from(socket);
+        let port = socket.local_addr().map_err(system)?.port();
+        Ok(Receiver::new(socket, port, family, interface, buffer, options))
+    }
+
+    /// Receives what is sent to the address and port of a sender, by its socket.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses.
+    pub fn of_sender(
+        sender: &Sender,
+        options: &ReceiverOptions,
+    ) -> Result<Receiver, OpenReceiverError> {
+        let source = sender.source();
+        let port = source.port();
+        let system = |source: std::io::Error| OpenReceiverError::System { port, source };
+        let socket = sender.as_fd().try_clone_to_owned().map_err(system)?;
+        let (socket, family) = (Socket::from(socket), Family::of(source.ip()));
+        ask_details(&socket, family, options).map_err(system)?;
+        let wanted = buffers::bytes_for(options.rate);
+        let buffer = buffers::set_receive_buffer(&socket, wanted).map_err(system)?;
+        let (socket, interface) = (UdpSocket::from(socket), sender.interface());
+        let mut receiver = Receiver::new(socket, port, family, interface, buffer, options);
+        receiver.unicast = Some(source.ip());
+        Ok(receiver)
+    }
+
+    fn new(
+        socket: UdpSocket,
+        port: u16,
+        family: Family,
+        interface: &Interface,
+        buffer: BufferSize,
+        options: &ReceiverOptions,
+    ) -> Receiver {
         let batch = options.batch.clamp(1, sys::MAX_MESSAGES);
-        Ok(Receiver {
-            port: socket.local_addr().map_err(system)?.port(),
+        Receiver {
             socket,
             family,
+            port,
             interface: interface.clone(),
             buffer,
             joined: Vec::new(),
+            unicast: None,
             messages: Messages {
                 buffers: (0..batch).map(|_| vec![0; BUFFER_BYTES].into()).collect(),
                 envelopes: vec![Envelope::new(); batch],
@@ -278,7 +326,7 @@ impl Receiver {
             drops: DropCounts::default(),
             sieve: options.discard.map(Sieve::new),
             kernel_drops: 0,
-        })
+        }
     }
 
     /// The port that it receives on.
@@ -439,6 +487,7 @@ impl Receiver {
             };
             match accepts(&self.joined, to, from.ip()) {
                 Verdict::Accept => {}
+                Verdict::NotJoined if self.unicast == Some(to) => {}
                 Verdict::NotJoined => {
                     self.drops.not_joined += 1;
                     continue;
@@ -457,7 +506,7 @@ impl Receiver {
                 }
                 reception.datagrams += 1;
                 reception.bytes += payload.len() as u64;
-                f(Received { from, to, payload });
+                f(Received { from, to, hop_limit: details.hop_limit, payload });
             }
         }
         reception.messages += count;
@@ -491,17 +540,30 @@ fn prepare(socket: &Socket, family: Family, options: &ReceiverOptions) -> std::i
     // With this alone, each socket on the port gets each multicast datagram; SO_REUSEPORT would
     // share them out.
     socket.set_reuse_address(true)?;
-    setsockopt(socket, sockopt::RxqOvfl, &1)?;
     match family {
-        Family::V4 => {
-            socket.set_multicast_all_v4(false)?;
-            setsockopt(socket, sockopt::Ipv4PacketInfo, &true)?;
-        }
+        Family::V4 => socket.set_multicast_all_v4(false)?,
         Family::V6 => {
             socket.set_only_v6(true)?;
             // Since Linux 4.20; without it, the check of each datagram does.
             let _ = socket.set_multicast_all_v6(false);
+        }
+    }
+    ask_details(socket, family, options)
+}
+
+/// Makes the system tell what [`sys::Details`] has.
+fn ask_details(socket: &Socket, family: Family, options: &ReceiverOptions) -> std::io::Result<()> {
+    setsockopt(socket, sockopt::RxqOvfl, &1)?;
+    let fd = socket.as_fd();
+    let hop_limits = i32::from(options.hop_limits);
+    match family {
+        Family::V4 => {
+            setsockopt(socket, sockopt::Ipv4PacketInfo, &true)?;
+            sys::set_int(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, hop_limits)?;
+        }
+        Family::V6 => {
             setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &true)?;
+            sys::set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, hop_limits)?;
         }
     }
     if options.offload {

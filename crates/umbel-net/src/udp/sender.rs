@@ -26,6 +26,9 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 /// How long to wait when the system has no memory for a packet, which it does not say the end of.
 const NO_MEMORY_WAIT: Duration = Duration::from_millis(1);
 
+/// Hops of datagrams to a single host [RFC 1700, "IP time to live parameter"].
+const UNICAST_HOP_LIMIT: u8 = 64;
+
 /// How to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SenderOptions {
@@ -207,6 +210,10 @@ pub struct Sender {
     family: Family,
     buffer: BufferSize,
     offload: bool,
+    /// What multicasts have unless said otherwise, and what the socket gives them now.
+    hop_limit: (u8, u8),
+    /// What the socket gives datagrams to single hosts.
+    unicast_hop_limit: u8,
     counts: SendCounts,
 }
 
@@ -242,6 +249,8 @@ impl Sender {
             family: options.family,
             buffer,
             offload: options.offload,
+            hop_limit: (options.hop_limit, options.hop_limit),
+            unicast_hop_limit: UNICAST_HOP_LIMIT,
             counts: SendCounts::default(),
         })
     }
@@ -284,6 +293,46 @@ impl Sender {
         } else {
             MAX_SEGMENTS
         }
+    }
+
+    /// Sends as [`send`](Sender::send) does, over so many hops at most: those of the options, or
+    /// 64 to a single host, if `None`.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Sender::send).
+    pub fn send_within(
+        &mut self,
+        to: SocketAddr,
+        hop_limit: Option<u8>,
+        buf: &TransmitBuf,
+    ) -> Result<SendReport, SendError> {
+        self.limit_hops(to.ip(), hop_limit)
+            .map_err(|errno| SendError::System { to, source: errno.into() })?;
+        self.send(to, buf)
+    }
+
+    /// Sets the hop limit of the next datagrams to this address, if it is another than before.
+    fn limit_hops(&mut self, to: IpAddr, hop_limit: Option<u8>) -> Result<(), Errno> {
+        let multicast = to.is_multicast();
+        let (now, default) = if multicast {
+            (&mut self.hop_limit.1, self.hop_limit.0)
+        } else {
+            (&mut self.unicast_hop_limit, UNICAST_HOP_LIMIT)
+        };
+        let wanted = hop_limit.unwrap_or(default).max(1);
+        if *now == wanted {
+            return Ok(());
+        }
+        let (level, option) = match (self.family, multicast) {
+            (Family::V4, true) => (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL),
+            (Family::V4, false) => (libc::IPPROTO_IP, libc::IP_TTL),
+            (Family::V6, true) => (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS),
+            (Family::V6, false) => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+        };
+        sys::set_int(self.socket.as_fd(), level, option, wanted.into())?;
+        *now = wanted;
+        Ok(())
     }
 
     /// Sends all datagrams of `buf`. Waits while there is no room, up to a second.
@@ -471,6 +520,7 @@ fn prepare(socket: &Socket, interface: &Interface, options: &SenderOptions) -> s
             sys::set_multicast_interface_v4(fd, interface.index)?;
             socket.set_multicast_loop_v4(options.loopback)?;
             socket.set_multicast_ttl_v4(options.hop_limit.into())?;
+            socket.set_ttl_v4(UNICAST_HOP_LIMIT.into())?;
             // Sets "don't fragment" and ignores what routers say about the path's MTU.
             let probe = libc::IP_PMTUDISC_PROBE;
             sys::set_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)?;
@@ -480,6 +530,7 @@ fn prepare(socket: &Socket, interface: &Interface, options: &SenderOptions) -> s
             socket.set_multicast_if_v6(interface.index)?;
             socket.set_multicast_loop_v6(options.loopback)?;
             socket.set_multicast_hops_v6(options.hop_limit.into())?;
+            socket.set_unicast_hops_v6(UNICAST_HOP_LIMIT.into())?;
             let probe = libc::IPV6_PMTUDISC_PROBE;
             sys::set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
             sys::set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)?;
