@@ -19,6 +19,9 @@ pub enum OpenError {
     /// Neither a directory nor a regular file.
     #[error("{}: is neither a directory nor a file", .0.display())]
     Kind(PathBuf),
+    /// Two paths of the same name.
+    #[error("two of the paths are named {0}: items would have the same names")]
+    Twice(String),
     /// The options do not go together.
     #[error("{0}")]
     Options(String),

@@ -6,13 +6,17 @@
 //!
 //! On a client, a [`DiskSink`](sink::DiskSink) keeps what is received: resumable, verified, and never
 //! outside its directory.
+//!
+//! [`feed`] makes one sequence of blocks out of items, or of a pipe, and back.
 
 mod catalog;
 mod directory;
 mod errors;
+pub mod feed;
 mod origin;
 mod reader;
 mod repository;
+mod several;
 pub mod sink;
 mod warc;
 

@@ -126,6 +126,14 @@ impl Skipped {
         &self.named
     }
 
+    /// Adds what another scan left out, with `prefix` before its names.
+    pub(crate) fn add_all(&mut self, prefix: &str, other: &Skipped) {
+        for SkippedItem { name, reason } in other.named() {
+            self.add(format!("{prefix}{name}"), reason.clone());
+        }
+        self.total += other.total - other.named.len() as u64;
+    }
+
     pub(crate) fn add(&mut self, name: impl Into<String>, reason: SkipReason) {
         self.total += 1;
         if self.named.len() < Self::NAMED {

@@ -1,6 +1,6 @@
 //! What a server opens: a path, with the catalog of what is there and the way to its bytes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, fs};
 
@@ -10,6 +10,7 @@ use umbel_wire::{Oti, Scheme, Toi};
 use crate::catalog::{Catalog, Changes, Item};
 use crate::directory::Directory;
 use crate::origin::Origin;
+use crate::several::Several;
 use crate::warc::WarcFile;
 use crate::{OpenError, ReadError};
 
@@ -99,6 +100,25 @@ impl Repository {
     ) -> Result<Repository, OpenError> {
         options.check()?;
         let origin = open_origin(path.as_ref(), &options)?;
+        Ok(Repository { catalog: Arc::new(Catalog::new(origin, options)?) })
+    }
+
+    /// Opens several paths, of which each file is an item of its own name, and the files of each
+    /// directory are items below the directory's name. A single path is opened as
+    /// [`open`](Repository::open) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Repository::open); or two of the paths have the same name.
+    pub fn open_all(
+        paths: &[PathBuf],
+        options: RepositoryOptions,
+    ) -> Result<Repository, OpenError> {
+        if let [path] = paths {
+            return Repository::open(path, options);
+        }
+        options.check()?;
+        let origin = Box::new(Several::new(paths)?);
         Ok(Repository { catalog: Arc::new(Catalog::new(origin, options)?) })
     }
 

@@ -1,0 +1,51 @@
+//! A block that is received into memory.
+
+use umbel_fec::{Code, SymbolSet};
+use umbel_wire::Scheme;
+
+/// Symbols of one block, as they came.
+#[derive(Debug, Default)]
+pub(super) struct MemoryBlock {
+    symbols: Vec<(u32, Box<[u8]>)>,
+    bytes: usize,
+}
+
+impl MemoryBlock {
+    /// Keeps a symbol, unless it is there.
+    pub(super) fn store(&mut self, esi: u32, symbol: &[u8]) {
+        if self.symbols.iter().all(|(held, _)| *held != esi) {
+            self.bytes += symbol.len();
+            self.symbols.push((esi, symbol.into()));
+        }
+    }
+
+    /// Bytes of the symbols.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Different symbols held.
+    pub(super) fn count(&self) -> u32 {
+        self.symbols.len() as u32
+    }
+
+    /// The block of `k` source symbols, filled up with zeros; `None` if the symbols do not make
+    /// one.
+    pub(super) fn restore(&self, k: u32, symbol_len: usize) -> Option<Vec<u8>> {
+        let mut data = vec![0; k as usize * symbol_len];
+        let mut present = SymbolSet::new(k);
+        let mut repairs = Vec::new();
+        for (esi, symbol) in &self.symbols {
+            if *esi < k {
+                let place = &mut data[*esi as usize * symbol_len..][..symbol_len];
+                place.get_mut(..symbol.len())?.copy_from_slice(symbol);
+                present.insert(*esi);
+            } else {
+                repairs.push((*esi, &symbol[..]));
+            }
+        }
+        let code = Code::new(Scheme::ReedSolomon);
+        code.restore(k, symbol_len, &mut data, &present, &repairs).ok()?;
+        Some(data)
+    }
+}

@@ -1,0 +1,221 @@
+//! Which block of a feed is which block of what.
+
+use umbel_engine::symbols::BlockId;
+use umbel_fec::{FecError, Partition};
+use umbel_wire::repository::ItemInfo;
+use umbel_wire::{Oti, Scheme, Toi};
+
+/// How everything in a feed is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockShape {
+    /// Bytes of a symbol; at least 1.
+    pub symbol_len: u16,
+    /// Most source symbols of a block; 1 to 255.
+    pub block_symbols: u8,
+}
+
+impl BlockShape {
+    /// How an object of so many bytes is cut.
+    ///
+    /// # Errors
+    ///
+    /// The code cannot carry it: it would have too many blocks.
+    pub fn partition(&self, object_len: u64) -> Result<Partition, FecError> {
+        Partition::new(&Oti {
+            scheme: Scheme::ReedSolomon,
+            object_len,
+            symbol_len: self.symbol_len,
+            max_block_symbols: self.block_symbols.into(),
+            max_encoding_symbols: 255,
+        })
+    }
+}
+
+/// Why items do not make a feed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// All of them together have too many blocks.
+    #[error("more than 4,294,967,295 blocks: send less, or take larger blocks")]
+    TooManyBlocks,
+    /// An item that is cut in another way than the feed.
+    #[error("item {0:?} is cut in another way than its feed")]
+    Shape(String),
+    /// An item or the manifest that cannot be cut.
+    #[error(transparent)]
+    Cut(#[from] FecError),
+}
+
+/// The blocks of a feed of files.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    manifest: Partition,
+    /// Items with at least one block, by their first block.
+    slots: Vec<Slot>,
+    blocks: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    first: u32,
+    toi: Toi,
+    partition: Partition,
+}
+
+impl Layout {
+    /// The feed of a manifest of so many bytes and the items in it.
+    ///
+    /// # Errors
+    ///
+    /// The items do not fit the shape, or are too many.
+    pub fn new(
+        shape: BlockShape,
+        manifest_len: u64,
+        items: &[ItemInfo],
+    ) -> Result<Layout, LayoutError> {
+        let manifest = shape.partition(manifest_len)?;
+        let mut layout = Layout { manifest, slots: Vec::new(), blocks: manifest.blocks() };
+        for item in items {
+            let Oti { scheme, symbol_len, max_block_symbols, .. } = item.oti;
+            if scheme != Scheme::ReedSolomon
+                || symbol_len != shape.symbol_len
+                || max_block_symbols != u16::from(shape.block_symbols)
+            {
+                return Err(LayoutError::Shape(item.name.clone()));
+            }
+            let partition = Partition::new(&item.oti)?;
+            if partition.blocks() > 0 {
+                layout.slots.push(Slot { first: layout.blocks, toi: item.toi, partition });
+            }
+            let blocks = layout.blocks.checked_add(partition.blocks());
+            layout.blocks = blocks.ok_or(LayoutError::TooManyBlocks)?;
+        }
+        Ok(layout)
+    }
+
+    /// How the manifest is cut.
+    pub fn manifest(&self) -> &Partition {
+        &self.manifest
+    }
+
+    /// All blocks, those of the manifest included.
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Runs of equally long blocks: how many, and their source symbols.
+    pub fn runs(&self) -> Vec<(u32, u8)> {
+        let mut runs: Vec<(u32, u8)> = Vec::new();
+        let partitions = self.slots.iter().map(|slot| &slot.partition);
+        for partition in std::iter::once(&self.manifest).chain(partitions) {
+            let small = partition.block_symbols(partition.blocks().saturating_sub(1));
+            let large =
+                partition.total_source_symbols() - u64::from(small) * u64::from(partition.blocks());
+            for (count, symbols) in
+                [(large as u32, small + 1), (partition.blocks() - large as u32, small)]
+            {
+                match runs.last_mut() {
+                    _ if count == 0 => {}
+                    Some((run, of)) if u32::from(*of) == symbols => *run += count,
+                    _ => runs.push((count, symbols as u8)),
+                }
+            }
+        }
+        runs
+    }
+
+    /// The item and its block that a block of the feed is; `None` for the manifest's and those
+    /// after the end.
+    pub fn locate(&self, block: u32) -> Option<BlockId> {
+        let after = self.slots.partition_point(|slot| slot.first <= block);
+        let slot = &self.slots[after.checked_sub(1)?];
+        let sbn = block - slot.first;
+        (sbn < slot.partition.blocks()).then_some(BlockId { toi: slot.toi, sbn })
+    }
+
+    /// The block of the feed that an item's block is.
+    pub fn block_of(&self, id: BlockId) -> Option<u32> {
+        let (first, partition) = self.item(id.toi)?;
+        (id.sbn < partition.blocks()).then_some(first + id.sbn)
+    }
+
+    /// The first block of an item in the feed, and how it is cut; `None` for an item without
+    /// blocks.
+    pub fn item(&self, toi: Toi) -> Option<(u32, &Partition)> {
+        // Manifests have their items in ascending order; any other is only slower.
+        let guess = self.slots.binary_search_by_key(&toi, |slot| slot.toi);
+        let slot = match guess {
+            Ok(place) => &self.slots[place],
+            Err(_) => self.slots.iter().find(|slot| slot.toi == toi)?,
+        };
+        Some((slot.first, &slot.partition))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use umbel_wire::Digest;
+
+    pub(crate) fn item(toi: u32, object_len: u64, shape: BlockShape) -> ItemInfo {
+        ItemInfo {
+            toi: Toi(toi),
+            name: format!("item {toi}"),
+            digest: Digest([1; 32]),
+            modified_ns: None,
+            media_type: String::new(),
+            oti: Oti {
+                scheme: Scheme::ReedSolomon,
+                object_len,
+                symbol_len: shape.symbol_len,
+                max_block_symbols: shape.block_symbols.into(),
+                max_encoding_symbols: 255,
+            },
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_block_is_one_block_of_one_thing(
+            lens in prop::collection::vec(0_u64..2_000, 0..8),
+            manifest_len in 1_u64..500,
+            symbol_len in 1_u16..50,
+            block_symbols in 1_u8..20,
+        ) {
+            let shape = BlockShape { symbol_len, block_symbols };
+            let items: Vec<_> =
+                (1..).zip(&lens).map(|(toi, &len)| item(toi, len, shape)).collect();
+            let layout = Layout::new(shape, manifest_len, &items).unwrap();
+            let mut lengths = layout.runs().into_iter().flat_map(|(count, symbols)| {
+                std::iter::repeat_n(u32::from(symbols), count as usize)
+            });
+            for sbn in 0..layout.manifest().blocks() {
+                prop_assert_eq!(layout.locate(sbn), None);
+                prop_assert_eq!(lengths.next(), Some(layout.manifest().block_symbols(sbn)));
+            }
+            let mut block = layout.manifest().blocks();
+            for item in &items {
+                let partition = Partition::new(&item.oti).unwrap();
+                for sbn in 0..partition.blocks() {
+                    let id = BlockId { toi: item.toi, sbn };
+                    prop_assert_eq!(layout.locate(block), Some(id));
+                    prop_assert_eq!(layout.block_of(id), Some(block));
+                    prop_assert_eq!(lengths.next(), Some(partition.block_symbols(sbn)));
+                    block += 1;
+                }
+            }
+            prop_assert_eq!(lengths.next(), None);
+            prop_assert_eq!(layout.blocks(), block);
+            prop_assert_eq!(layout.locate(block), None);
+        }
+    }
+
+    #[test]
+    fn an_item_that_is_cut_in_another_way_is_refused() {
+        let shape = BlockShape { symbol_len: 10, block_symbols: 4 };
+        let other = BlockShape { symbol_len: 10, block_symbols: 5 };
+        let refused = Layout::new(shape, 1, &[item(1, 100, other)]);
+        assert!(matches!(refused, Err(LayoutError::Shape(_))));
+    }
+}

@@ -1,0 +1,145 @@
+//! The list of a feed's items: pages of a catalog, one after the other.
+
+use umbel_wire::control;
+use umbel_wire::feed::MANIFEST_LEN;
+use umbel_wire::repository::{ItemInfo, ServerMessage, limits};
+use umbel_wire::{Digest, ParseError};
+
+/// Most items of a manifest: what bounds the memory that parsing takes.
+const ITEMS: usize = 1 << 20;
+/// Bytes of a page, more or less.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Why bytes are no manifest.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    /// Its digest is another than was announced.
+    #[error("the list of what is sent was damaged on the way")]
+    Digest,
+    /// It is no list of items.
+    #[error("the list of what is sent cannot be read: {0}")]
+    Parse(#[from] ParseError),
+    /// Two items with one number.
+    #[error("the list of what is sent has item {0} twice")]
+    Twice(u32),
+    /// It is longer than a manifest may be.
+    #[error(
+        "too many items: a list of {len} bytes; {MANIFEST_LEN} bytes or a million items can be sent"
+    )]
+    TooLong {
+        /// Its bytes.
+        len: u64,
+    },
+}
+
+/// The items of a feed, in the order in which they are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest(pub Vec<ItemInfo>);
+
+impl Manifest {
+    /// The bytes that are sent; never none.
+    ///
+    /// # Errors
+    ///
+    /// There are too many items.
+    pub fn emit(&self) -> Result<Vec<u8>, ManifestError> {
+        let mut out = Vec::new();
+        let mut rest = &self.0[..];
+        loop {
+            let mut bytes = 0;
+            let fits = |item: &&ItemInfo| {
+                bytes += item.max_wire_len();
+                bytes <= PAGE_BYTES
+            };
+            let count = rest.iter().take(limits::PAGE_ITEMS).take_while(fits).count();
+            let count = count.max(1).min(rest.len());
+            let (items, others) = rest.split_at(count);
+            rest = others;
+            let total = self.0.len() as u64;
+            let next = (!rest.is_empty()).then_some(total - rest.len() as u64);
+            ServerMessage::Page { query: 0, items: items.to_vec(), total, next }.emit(&mut out);
+            if rest.is_empty() {
+                break;
+            }
+        }
+        match out.len() as u64 {
+            len if len > MANIFEST_LEN || self.0.len() > ITEMS => {
+                Err(ManifestError::TooLong { len })
+            }
+            _ => Ok(out),
+        }
+    }
+
+    /// Parses what was received, if it has the digest that was announced. Takes memory in
+    /// proportion to its length.
+    ///
+    /// # Errors
+    ///
+    /// The digest is another, or the bytes are no list of items.
+    pub fn parse(bytes: &[u8], digest: Digest) -> Result<Manifest, ManifestError> {
+        if blake3::hash(bytes).as_bytes() != &digest.0 {
+            return Err(ManifestError::Digest);
+        }
+        let mut items = Vec::new();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if items.len() > ITEMS {
+                return Err(ManifestError::TooLong { len: bytes.len() as u64 });
+            }
+            let header = control::peek(rest)?;
+            let len = header.map_or(rest.len(), |header| header.frame_len()).min(rest.len());
+            let (page, others) = rest.split_at(len);
+            rest = others;
+            let Some(ServerMessage::Page { items: more, .. }) =
+                ServerMessage::parse(page)?.message()
+            else {
+                let problem = "not a page of items";
+                return Err(ParseError::Value { what: "manifest", problem }.into());
+            };
+            items.extend(more);
+        }
+        let mut numbers: Vec<u32> = items.iter().map(|item| item.toi.0).collect();
+        numbers.sort_unstable();
+        match numbers.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(ManifestError::Twice(pair[0])),
+            None => Ok(Manifest(items)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::BlockShape;
+    use super::super::layout::tests::item;
+    use super::*;
+
+    fn digest(bytes: &[u8]) -> Digest {
+        Digest(*blake3::hash(bytes).as_bytes())
+    }
+
+    #[test]
+    fn any_number_of_items_comes_back() {
+        let shape = BlockShape { symbol_len: 1368, block_symbols: 64 };
+        for count in [0, 1, 4096, 4097, 10_000] {
+            let items: Vec<_> = (0..count).map(|toi| item(toi, 5, shape)).collect();
+            let bytes = Manifest(items.clone()).emit().unwrap();
+            assert!(!bytes.is_empty());
+            assert_eq!(Manifest::parse(&bytes, digest(&bytes)), Ok(Manifest(items)));
+        }
+    }
+
+    #[test]
+    fn a_damaged_or_senseless_manifest_is_refused() {
+        let shape = BlockShape { symbol_len: 1368, block_symbols: 64 };
+        let bytes = Manifest(vec![item(1, 5, shape)]).emit().unwrap();
+        assert_eq!(Manifest::parse(&bytes[1..], digest(&bytes)), Err(ManifestError::Digest));
+        for len in 1..bytes.len() {
+            let cut = &bytes[..len];
+            assert!(matches!(Manifest::parse(cut, digest(cut)), Err(ManifestError::Parse(_))));
+        }
+        let twice = [&bytes[..], &bytes].concat();
+        assert_eq!(Manifest::parse(&twice, digest(&twice)), Err(ManifestError::Twice(1)));
+        let other = b"Um\x01\x05\0\0\0\0";
+        assert!(Manifest::parse(other, digest(other)).is_err());
+    }
+}

@@ -1,0 +1,88 @@
+//! Several directories and files as one repository, each under its own name.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::directory::Directory;
+use crate::origin::{Body, Found, Origin, Scan};
+use crate::{Fault, OpenError};
+
+/// Several paths.
+#[derive(Debug)]
+pub(crate) struct Several {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    /// What stands before the names of its items: `name/` of a directory, nothing of a file.
+    prefix: String,
+    /// The first part of the names of its items.
+    name: String,
+    origin: Directory,
+}
+
+impl Several {
+    pub(crate) fn new(paths: &[PathBuf]) -> Result<Several, OpenError> {
+        let parts: Vec<Part> =
+            paths.iter().map(|path| Part::new(path)).collect::<Result<_, _>>()?;
+        let mut names = BTreeSet::new();
+        match parts.iter().find(|part| !names.insert(&part.name)) {
+            Some(part) => Err(OpenError::Twice(part.name.clone())),
+            None => Ok(Several { parts }),
+        }
+    }
+
+    /// The part that an item of this name is of, and the item's name there.
+    fn part<'a>(&self, name: &'a str) -> Option<(&Part, &'a str)> {
+        self.parts.iter().find_map(|part| {
+            let inner = name.strip_prefix(&part.prefix)?;
+            (!part.prefix.is_empty() || name == part.name).then_some((part, inner))
+        })
+    }
+}
+
+impl Part {
+    fn new(path: &Path) -> Result<Part, OpenError> {
+        let io = |error| OpenError::Io { path: path.to_owned(), error };
+        let metadata = std::fs::metadata(path).map_err(io)?;
+        let named = if let Some(name) = path.file_name() {
+            name.to_owned()
+        } else {
+            // Such as `..`, whose name the system knows.
+            let whole = path.canonicalize().map_err(io)?;
+            whole.file_name().unwrap_or("root".as_ref()).to_owned()
+        };
+        let name = named.to_string_lossy().into_owned();
+        if metadata.is_dir() {
+            let prefix = format!("{name}/");
+            return Ok(Part { prefix, name, origin: Directory::new(path)? });
+        }
+        if !metadata.is_file() {
+            return Err(OpenError::Kind(path.to_owned()));
+        }
+        Ok(Part { prefix: String::new(), name, origin: Directory::of_file(path)? })
+    }
+}
+
+impl Origin for Several {
+    fn scan(&self) -> Result<Option<Scan>, OpenError> {
+        let mut all = Scan::default();
+        for part in &self.parts {
+            let Some(scan) = part.origin.scan()? else { continue };
+            all.items.extend(
+                scan.items
+                    .into_iter()
+                    .map(|found| Found { name: format!("{}{}", part.prefix, found.name), ..found }),
+            );
+            all.skipped.add_all(&part.prefix, &scan.skipped);
+        }
+        Ok(Some(all))
+    }
+
+    fn open(&self, item: &Found) -> Result<Arc<dyn Body>, Fault> {
+        let (part, name) = self.part(&item.name).ok_or(Fault::Vanished)?;
+        part.origin.open(&Found { name: name.to_owned(), ..item.clone() })
+    }
+}

@@ -1,0 +1,220 @@
+//! A feed of files from the disk of the source to that of a receiver.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, unbounded};
+use tempfile::TempDir;
+use umbel_engine::symbols::{BlockId, Load, SymbolSink, SymbolSource};
+use umbel_engine::tmtp::FEED;
+use umbel_store::feed::{BlockShape, FeedPrepared, FileEvent, FileFeed, FileSink, Manifest};
+use umbel_store::sink::{DiskSink, SinkEvent, SinkOptions};
+use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions};
+use umbel_wire::Digest;
+
+const SHAPE: BlockShape = BlockShape { symbol_len: 100, block_symbols: 8 };
+
+fn noise(seed: u8, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+struct Source {
+    feed: FileFeed,
+    manifest: Vec<u8>,
+    ready: Receiver<()>,
+}
+
+impl Source {
+    fn of(paths: &[PathBuf]) -> Source {
+        let options = RepositoryOptions {
+            symbol_len: SHAPE.symbol_len,
+            max_block_symbols: SHAPE.block_symbols.into(),
+            warc: false,
+            ..RepositoryOptions::default()
+        };
+        let repository = Repository::open_all(paths, options).unwrap();
+        let catalog = repository.catalog();
+        let items = catalog.select(&[], 0, 1000).unwrap().items;
+        for item in &items {
+            catalog.digest(item.toi()).unwrap();
+        }
+        let infos: Vec<_> = items.iter().map(|item| item.info()).collect();
+        let (wake, ready) = unbounded();
+        let reader = BlockReader::new(repository.content(), &ReaderOptions::default(), move || {
+            let _ = wake.send(());
+        });
+        let manifest = Manifest(infos.clone()).emit().unwrap();
+        let feed = FileFeed::new(SHAPE, &infos, manifest.clone(), reader.unwrap()).unwrap();
+        Source { feed, manifest, ready }
+    }
+
+    fn symbol(&mut self, block: u32, esi: u32) -> Bytes {
+        loop {
+            match self.feed.symbol(BlockId { toi: FEED, sbn: block }, esi) {
+                Load::Ready(symbol) => return symbol,
+                Load::Pending => self.ready.recv_timeout(Duration::from_secs(5)).unwrap(),
+                Load::Gone(reason) => panic!("{reason}"),
+            }
+        }
+    }
+
+    /// Source symbols of each block.
+    fn lengths(&self) -> Vec<u32> {
+        let runs = self.feed.layout().runs();
+        let lengths = |(count, k)| std::iter::repeat_n(u32::from(k), count as usize);
+        runs.into_iter().flat_map(lengths).collect()
+    }
+}
+
+struct Sink {
+    sink: FileSink,
+    files: Receiver<FileEvent>,
+    disk: Receiver<SinkEvent>,
+}
+
+impl Sink {
+    fn to(directory: &Path, manifest: &[u8]) -> Sink {
+        let (told, disk) = unbounded();
+        let sink = DiskSink::open(directory, SinkOptions::default(), move |event| {
+            let _ = told.send(event);
+        });
+        let (told, files) = unbounded();
+        let digest = Digest(*blake3::hash(manifest).as_bytes());
+        let about = (manifest.len() as u64, digest);
+        let sink = FileSink::new(SHAPE, about, sink.unwrap(), move |event| {
+            let _ = told.send(event);
+        });
+        Sink { sink: sink.unwrap(), files, disk }
+    }
+
+    /// Stores as many symbols as the block needs, the last of them repair symbols.
+    fn block(&mut self, source: &mut Source, block: u32, k: u32) {
+        let id = BlockId { toi: FEED, sbn: block };
+        let lost = k / 2;
+        for esi in (0..k - lost).chain(k..k + lost) {
+            assert!(self.sink.store(id, esi, &source.symbol(block, esi)), "{block} {esi}");
+        }
+        self.sink.restore(id);
+    }
+
+    /// Begins with what the manifest lists; gives the blocks that need not be received.
+    fn begin(&mut self) -> Vec<std::ops::Range<u32>> {
+        let FileEvent::Manifest(Manifest(items)) = self.files.try_recv().unwrap() else { panic!() };
+        let preparer = self.sink.disk().preparer();
+        let prepare = |info: umbel_wire::repository::ItemInfo| FeedPrepared {
+            prepared: Some(preparer.prepare(&info).unwrap()),
+            info,
+        };
+        let skip = self.sink.begin(items.into_iter().map(prepare).collect()).unwrap();
+        skip.into_iter().map(umbel_wire::tmtp::BlockRun::blocks).collect()
+    }
+
+    fn wait_for_items(&self, count: usize) {
+        let mut done = 0;
+        while done < count {
+            match self.disk.recv_timeout(Duration::from_secs(5)).unwrap() {
+                SinkEvent::ItemDone { .. } => done += 1,
+                SinkEvent::ItemFailed { error, .. } => panic!("{error}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn files(directory: &Path, files: &[(&str, usize)]) {
+    for (seed, (name, len)) in (0..).zip(files) {
+        let path = directory.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, noise(seed, *len)).unwrap();
+    }
+}
+
+#[test]
+fn files_arrive_whatever_comes_first() {
+    let place = TempDir::new().unwrap();
+    let names = [("dir/a", 5_000), ("dir/b/c", 1), ("dir/empty", 0), ("single", 1_234)];
+    files(place.path(), &names);
+    let mut source = Source::of(&[place.path().join("dir"), place.path().join("single")]);
+    let lengths = source.lengths();
+    for backwards in [false, true] {
+        let out = TempDir::new().unwrap();
+        let mut sink = Sink::to(out.path(), &source.manifest);
+        let manifest = sink.sink.manifest_blocks() as usize;
+        let mut order: Vec<usize> = (0..lengths.len()).collect();
+        if backwards {
+            order.reverse();
+        }
+        let mut begun = false;
+        for block in order {
+            sink.block(&mut source, block as u32, lengths[block]);
+            if !begun && sink.files.len() == 1 {
+                assert_eq!(sink.begin(), []);
+                begun = true;
+            }
+        }
+        assert!(begun && manifest > 0);
+        sink.wait_for_items(names.len());
+        for (seed, (name, len)) in (0..).zip(names) {
+            assert_eq!(fs::read(out.path().join(name)).unwrap(), noise(seed, len), "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_was_held_is_skipped_when_a_receiver_starts_again() {
+    let (place, out) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    files(place.path(), &[("a", 800), ("b", 80_000)]);
+    let mut source = Source::of(&[place.path().to_owned()]);
+    let lengths = source.lengths();
+    let first = {
+        let mut sink = Sink::to(out.path(), &source.manifest);
+        let first = sink.sink.manifest_blocks();
+        for block in 0..first {
+            sink.block(&mut source, block, lengths[block as usize]);
+        }
+        assert_eq!(sink.begin(), []);
+        for block in first..first + 51 {
+            sink.block(&mut source, block, lengths[block as usize]);
+        }
+        sink.wait_for_items(1);
+        first
+    };
+    let mut sink = Sink::to(out.path(), &source.manifest);
+    for block in 0..first {
+        sink.block(&mut source, block, lengths[block as usize]);
+    }
+    // `a`, which is complete, and half of `b`.
+    assert_eq!(sink.begin(), [first..first + 51]);
+    for block in first + 51..lengths.len() as u32 {
+        sink.block(&mut source, block, lengths[block as usize]);
+    }
+    sink.wait_for_items(1);
+    assert_eq!(fs::read(out.path().join("b")).unwrap(), noise(1, 80_000));
+}
+
+#[test]
+fn a_manifest_that_was_damaged_is_not_believed() {
+    let place = TempDir::new().unwrap();
+    files(place.path(), &[("a", 800)]);
+    let mut source = Source::of(&[place.path().to_owned()]);
+    let mut sink = Sink::to(place.path(), b"another");
+    let id = BlockId { toi: FEED, sbn: 0 };
+    assert!(sink.sink.store(id, 0, &source.symbol(0, 0)));
+    sink.sink.restore(id);
+    assert!(matches!(sink.files.try_recv(), Ok(FileEvent::Unreadable(_))));
+}
+
+#[test]
+fn two_paths_of_one_name_are_refused() {
+    let place = TempDir::new().unwrap();
+    files(place.path(), &[("x/a", 1), ("y/a", 1)]);
+    let paths = [place.path().join("x/a"), place.path().join("y/a")];
+    let error = Repository::open_all(&paths, RepositoryOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("named a"), "{error}");
+}
