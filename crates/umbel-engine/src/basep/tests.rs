@@ -32,7 +32,7 @@ fn ms(n: u64) -> Instant {
 fn give(engine: &mut impl Engine, by: Address, message: &Message<'_>) {
     let mut payload = Vec::new();
     message.emit(&mut payload);
-    engine.handle_datagram(ms(0), Datagram { by, payload: &payload });
+    engine.handle_datagram(ms(0), Datagram { by, hop_limit: None, payload: &payload });
 }
 
 fn ack(source: &mut Source, from: &str, sequence: u64) {
@@ -211,7 +211,7 @@ fn acks_that_make_no_sense_are_dropped_and_counted() {
     let message = Message::Data { sequence: 0, last: false, again: false, payload: b"" };
     give(&mut source, Address::Host(host(ALICE)), &message);
     let by = Address::Host(host(ALICE));
-    source.handle_datagram(ms(0), Datagram { by, payload: b"garbage" });
+    source.handle_datagram(ms(0), Datagram { by, hop_limit: None, payload: b"garbage" });
     let counts = source.counts();
     assert_eq!(
         counts.drops.to_string(),
@@ -311,7 +311,7 @@ fn only_data_of_the_source_is_taken() {
     let message = Message::Ack { channel: channel(), sequence: 0 };
     give(&mut receiver, Address::Channel(channel()), &message);
     let by = Address::Channel(channel());
-    receiver.handle_datagram(ms(0), Datagram { by, payload: b"garbage" });
+    receiver.handle_datagram(ms(0), Datagram { by, hop_limit: None, payload: b"garbage" });
     assert_eq!(sent(&mut receiver, ms(0)), [""; 0]);
     assert_eq!(receiver.counts().drops.to_string(), "Unexpected 3, Malformed 1");
 }
