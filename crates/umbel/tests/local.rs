@@ -340,3 +340,25 @@ fn a_small_item_comes_promptly() {
     // Much less in an optimised build on an idle machine; this says that nothing waits in vain.
     assert!(took.iter().min().unwrap().as_millis() < 1_500, "{took:?}");
 }
+
+#[test]
+fn a_narrow_interface_makes_smaller_packets_without_being_told() {
+    let place = Place::with(&[("a.bin", &noise(5, 300_000))]);
+    let path = place.path().display();
+    let script = format!(
+        "ip link add v0 mtu 1280 type veth peer name v1 mtu 1280
+        ip addr add 10.7.0.1/24 dev v0; ip link set lo up; ip link set v0 up; ip link set v1 up
+        \"$UMBEL\" serve {path}/repo --state-dir {path}/state --interface v0 > {path}/line &
+        until grep -q umbel:// {path}/line; do sleep 0.05; done
+        url=$(grep -o 'umbel://[^ ]*' {path}/line | tr -d \"'\")
+        \"$UMBEL\" get \"$url\" --no-fallback -o {path}/out"
+    );
+    let Some(mut command) = in_namespace(&["--net"], &script) else { return };
+    let ran = Running::start(&mut command).finish();
+    if ran.stderr.contains("ip: not found") {
+        eprintln!("SKIPPED: there is no `ip` here");
+        return;
+    }
+    ran.succeeded();
+    place.assert_received("a.bin");
+}

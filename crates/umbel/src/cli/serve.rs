@@ -48,8 +48,9 @@ pub(super) struct ServeArgs {
     #[arg(long)]
     rate: Option<Rate>,
     /// MTU of the path; data packets carry 100 bytes less, which headers and tunnels may take
-    #[arg(long, default_value_t = 1500)]
-    mtu: u16,
+    /// [default: the interface's, at most 1500]
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u16>,
     /// How many routers may forward data packets, plus one
     #[arg(long, default_value_t = 32, value_name = "HOPS")]
     ttl: u8,

@@ -50,6 +50,9 @@ const MTU_RESERVE: u16 = 100;
 /// Smaller packets would be little more than headers.
 const MIN_MTU: u16 = 256;
 
+/// What most networks carry.
+const USUAL_MTU: u16 = 1500;
+
 /// What to serve, and how.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
@@ -70,8 +73,9 @@ pub struct ServeOptions {
     /// Rate of the data channel in bits of UDP payload per second. Default: 90 % of what the
     /// interface says of itself, at most 900 Mbit/s.
     pub rate: Option<Rate>,
-    /// MTU of the path in bytes; data packets carry 100 bytes less.
-    pub mtu: u16,
+    /// MTU of the path in bytes; data packets carry 100 bytes less. Default: the interface's, at
+    /// most 1500.
+    pub mtu: Option<u16>,
     /// The erasure code.
     pub scheme: Scheme,
     /// Most source symbols in a block.
@@ -104,7 +108,7 @@ impl ServeOptions {
             port: 7702,
             hop_limit: 32,
             rate: None,
-            mtu: 1500,
+            mtu: None,
             scheme: Scheme::ReedSolomon,
             block_symbols: 128,
             policy: None,
@@ -117,23 +121,26 @@ impl ServeOptions {
         }
     }
 
-    fn packet_len(&self) -> u16 {
-        self.mtu.saturating_sub(MTU_RESERVE)
+    /// The UDP payload of a full data packet, in bytes.
+    fn packet_len(&self, interface: &Interface) -> anyhow::Result<u16> {
+        let carried = u16::try_from(interface.mtu).unwrap_or(u16::MAX);
+        let mtu = self.mtu.unwrap_or_else(|| carried.min(USUAL_MTU));
+        if mtu < MIN_MTU {
+            anyhow::bail!("--mtu {mtu} is too small: give at least {MIN_MTU}");
+        }
+        Ok(mtu - MTU_RESERVE)
     }
 
-    fn repository(&self) -> anyhow::Result<RepositoryOptions> {
+    fn repository(&self, packet_len: u16) -> RepositoryOptions {
         let header = DataHeader::LEN as u16;
-        if self.mtu < MIN_MTU {
-            anyhow::bail!("--mtu {} is too small: give at least {MIN_MTU}", self.mtu);
-        }
-        let symbol_len = self.packet_len().saturating_sub(header) & !7;
+        let symbol_len = packet_len.saturating_sub(header) & !7;
         let exact = self.policy.as_ref().is_some_and(Policy::is_exact);
-        Ok(RepositoryOptions {
+        RepositoryOptions {
             scheme: if exact { Scheme::NoCode } else { self.scheme },
             symbol_len,
             max_block_symbols: self.block_symbols,
             ..RepositoryOptions::default()
-        })
+        }
     }
 }
 
@@ -166,7 +173,8 @@ impl Server {
         let pin = identity.fingerprint();
         let channel = channel::choose(options.group, options.port, address, &pin)?;
         let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
-        let repository = Repository::open(&options.path, options.repository()?)
+        let packet_len = options.packet_len(&interface)?;
+        let repository = Repository::open(&options.path, options.repository(packet_len))
             .with_context(|| format!("cannot serve {}", options.path.display()))?;
         repository.start_hashing();
         // A client that resumes says of each item what it lacks, in a message of its own.
@@ -183,7 +191,7 @@ impl Server {
             token: options.token.clone(),
         };
 
-        let packet_len = usize::from(options.packet_len());
+        let packet_len = usize::from(packet_len);
         let sender_options = SenderOptions {
             source: Some(address),
             hop_limit: options.hop_limit,
@@ -194,7 +202,7 @@ impl Server {
         if packet_len > sender.max_datagram() {
             return Err(anyhow!(
                 "--mtu {} is more than interface {} carries: its MTU is {}",
-                options.mtu,
+                packet_len + usize::from(MTU_RESERVE),
                 interface.name,
                 interface.mtu
             ));
