@@ -88,7 +88,7 @@ pub struct TreeConfig {
     /// But not sooner than this. Default 5 s.
     pub child_silence_min: Duration,
     /// A node that did not answer a JOIN_REQUEST, failed as a parent or told nonsense is not asked
-    /// again for this long; twice as long each time. Default 5 s.
+    /// again for this long; twice as long each time, until it serves as a parent. Default 1 s.
     pub bar: Duration,
     /// A node's own hop count is believed if it is at most so many above what was measured in the
     /// other direction. Default 2.
@@ -252,7 +252,7 @@ impl Default for TreeConfig {
             detached_patience: 4,
             child_silence: 20,
             child_silence_min: Duration::from_secs(5),
-            bar: Duration::from_secs(5),
+            bar: Duration::from_secs(1),
             hop_slack: 2,
             answers_per_s: 200,
             leave_wait: Duration::from_secs(5),

@@ -9,7 +9,7 @@ use crate::Instant;
 /// Most addresses that are remembered.
 const MOST: usize = 256;
 /// A bar lasts at most so many times the first one.
-const LONGEST: u32 = 32;
+const LONGEST: u32 = 256;
 
 /// Nodes that did not answer, failed as parents or told nonsense. By address, since a node can
 /// call itself anything.

@@ -50,6 +50,8 @@ mod family;
 mod leave;
 mod parent;
 mod search;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -375,7 +377,8 @@ impl Tree {
         while let Some((id, heard)) = self.family.most_silent()
             && now.since(heard) >= self.child_patience()
         {
-            self.part(id, Parting::Silent);
+            // It may live and be cut off in one direction only.
+            self.dismiss_as(id, Dismissal::Unknown, Parting::Silent);
         }
     }
 
@@ -505,10 +508,14 @@ impl Tree {
 
     /// Gives up a child and tells it why.
     pub(super) fn dismiss(&mut self, id: NodeId, reason: Dismissal) {
+        self.dismiss_as(id, reason, Parting::Dismissed);
+    }
+
+    fn dismiss_as(&mut self, id: NodeId, reason: Dismissal, why: Parting) {
         let Some(child) = self.family.get(id) else { return };
         let (way, body) = (Way::Host(child.address), Body::Dismiss { token: child.token, reason });
         self.due.push_back(Due::Ready(way, body));
-        self.part(id, Parting::Dismissed);
+        self.part(id, why);
     }
 
     fn part(&mut self, id: NodeId, why: Parting) {

@@ -466,6 +466,7 @@ impl Tree {
             }
         } else if later {
             parent.fresh = now;
+            self.bars.pardon(parent.address);
             let moved =
                 self.path.len() != beacon.path.len() + 1 || !self.path.starts_with(&beacon.path);
             self.standing = beacon.standing.below();

@@ -1,0 +1,99 @@
+//! Random joins, leaves, crashes, cuts, losses, repetitions and delays.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A tree of subnets: each hangs on one of the subnets before it, by 1 to 3 routers.
+fn subnets(count: usize, random: &mut Xoshiro256PlusPlus) -> Vec<Vec<u8>> {
+    let mut routers = vec![vec![0_u8; count]; count];
+    for new in 1..count {
+        let at = (random.next_u64() % new as u64) as usize;
+        let way = 1 + (random.next_u64() % 3) as u8;
+        let far: Vec<u8> = routers[at][..new].iter().map(|routers| routers + way).collect();
+        for (row, &far) in routers.iter_mut().zip(&far) {
+            row[new] = far;
+        }
+        routers[new][..new].copy_from_slice(&far);
+    }
+    routers
+}
+
+struct Churn {
+    world: World,
+    subnets: usize,
+    /// Nodes that have left or are leaving.
+    leaving: BTreeSet<usize>,
+}
+
+impl Churn {
+    fn new(seed: u64, subnets_count: usize, k: u16, loss: u64, delay: u64) -> Churn {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let routers = subnets(subnets_count, &mut random);
+        let config = TreeConfig { max_children: k, ..TreeConfig::default() };
+        let mut world = World::new(routers, config, seed);
+        (world.loss, world.delay) = (loss, delay);
+        Churn { world, subnets: subnets_count, leaving: BTreeSet::new() }
+    }
+
+    fn step(&mut self) {
+        let world = &mut self.world;
+        let node = 1 + world.below(world.nodes.len() as u64) as usize;
+        let subnet = world.below(self.subnets as u64) as usize;
+        match world.below(10) {
+            0..5 => {
+                world.join(subnet);
+            }
+            5 if node < world.nodes.len() && world.nodes[node].alive => {
+                world.nodes[node].tree.leave(world.now);
+                world.drain(node);
+                self.leaving.insert(node);
+            }
+            6 if node < world.nodes.len() => world.nodes[node].alive = false,
+            7 if subnet > 0 => {
+                world.cut.insert(subnet);
+            }
+            8 => {
+                world.cut.pop_first();
+            }
+            _ => {}
+        }
+        let pause = Duration::from_millis(world.below(700));
+        world.run_acknowledging(pause);
+    }
+
+    /// Quiet returns: everyone finds its place.
+    fn settle(&mut self) {
+        let world = &mut self.world;
+        world.cut.clear();
+        (world.loss, world.delay) = (0, 5);
+        for _ in 0..40 {
+            world.run_acknowledging(Duration::from_secs(2));
+        }
+        for &node in &self.leaving {
+            world.nodes[node].alive = false;
+        }
+        world.check_settled();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// [`World::check`] follows all edges after everything that happens.
+    #[test]
+    fn loops_never_form_and_k_is_never_exceeded(
+        seed: u64,
+        subnets in 1_usize..9,
+        k in 1_u16..4,
+        loss in prop_oneof![Just(0_u64), 1_u64..300],
+        delay in prop_oneof![Just(5_u64), 20_u64..600],
+        steps in 10_usize..40,
+    ) {
+        let mut churn = Churn::new(seed, subnets, k, loss, delay);
+        for _ in 0..steps {
+            churn.step();
+        }
+        churn.settle();
+    }
+}

@@ -1,0 +1,298 @@
+//! Liars and forgers: bounded and counted.
+
+use umbel_wire::tmtp::{
+    Beacon, Dismissal, Heartbeat, JoinConfirm, JoinRequest, Refusal, Search, Standing, Willing,
+    limits,
+};
+
+use super::*;
+
+fn seconds(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+/// What a liar may say of itself.
+fn beacon(path: Vec<NodeId>, epoch: u64) -> Beacon {
+    Beacon {
+        hop_limit: UNICAST_HOPS,
+        port: PORT,
+        role: Role::Manager,
+        radius: 255,
+        stamp_ns: 0,
+        standing: Standing { epoch, depth: path.len().saturating_sub(1) as u16 },
+        path,
+        children: 0,
+        timing: timing(),
+        progress: Progress::default(),
+        closing: false,
+        watched: false,
+    }
+}
+
+fn confirm(nonce: u64, beacon: Beacon) -> Body {
+    let feed = outlook().feed.unwrap();
+    Body::JoinConfirm(Box::new(JoinConfirm { nonce, token: 1, from: 0, feed, beacon }))
+}
+
+/// By unicast from this node, so many routers away.
+fn arrival(from: usize, routers: u8) -> Arrival {
+    let hops_left = Some(UNICAST_HOPS - routers);
+    Arrival { from: address(from), multicast: false, hops_left }
+}
+
+/// A node that searches a ring, and the nonce of its search.
+fn searching() -> (World, usize, u64) {
+    let mut world = World::row(4, TreeConfig::default());
+    world.nodes[0].alive = false;
+    let node = world.join(3);
+    world.run(Duration::from_millis(450));
+    let Stage::Ring { nonce, .. } = world.tree(node).stage else { panic!("no search") };
+    (world, node, nonce)
+}
+
+use crate::tmtp::tree::search::Stage;
+
+fn willing(nonce: u64, epoch: u64) -> Body {
+    Body::Willing(Willing {
+        nonce,
+        hop_limit: UNICAST_HOPS,
+        role: Role::Manager,
+        children: 0,
+        standing: Standing { epoch, depth: 1 },
+    })
+}
+
+fn give(
+    world: &mut World,
+    node: usize,
+    arrival: Arrival,
+    message: &Message,
+) -> Result<(), DropReason> {
+    let taken = world.nodes[node].tree.handle(world.now, arrival, message);
+    world.drain(node);
+    taken
+}
+
+#[test]
+fn a_join_confirm_that_nobody_asked_for_is_dropped() {
+    let (mut world, node, _) = searching();
+    let liar = world.add(NodeId(99), 1);
+    let body = confirm(5, beacon(vec![SOURCE, NodeId(99)], 10));
+    let message = from(&world, liar, body);
+    assert_eq!(give(&mut world, node, arrival(liar, 2), &message), Err(DropReason::Unasked));
+    assert!(!world.tree(node).is_attached());
+}
+
+#[test]
+fn a_join_confirm_from_another_than_the_node_asked_or_with_another_nonce_is_dropped() {
+    let (mut world, node, nonce) = searching();
+    let (asked, liar) = (world.add(NodeId(98), 1), world.add(NodeId(99), 1));
+    let answer = from(&world, asked, willing(nonce, 10));
+    give(&mut world, node, arrival(asked, 1), &answer).unwrap();
+    world.run(Duration::from_millis(250));
+    let Stage::Joining { nonce, .. } = world.tree(node).stage else { panic!("asks nobody") };
+    let honest = beacon(vec![SOURCE, NodeId(98)], 10);
+    for (sender, by, nonce) in
+        [(asked, liar, nonce), (liar, asked, nonce), (liar, liar, nonce), (asked, asked, nonce ^ 1)]
+    {
+        let mut beacon = honest.clone();
+        beacon.path[1] = world.tree(sender).id;
+        let message = from(&world, sender, confirm(nonce, beacon));
+        let taken = give(&mut world, node, arrival(by, 1), &message);
+        assert_eq!(taken, Err(DropReason::Unasked));
+    }
+    let message = from(&world, asked, confirm(nonce, honest));
+    give(&mut world, node, arrival(asked, 1), &message).unwrap();
+    assert!(world.tree(node).is_attached());
+}
+
+#[test]
+fn a_parent_that_lies_about_its_hops_is_found_out_and_barred() {
+    let (mut world, node, nonce) = searching();
+    // It says that it sent with a hop limit of 61 and sent with 64: it seems 3 hops nearer.
+    let liar = world.add(NodeId(99), 1);
+    let lie = Body::Willing(Willing {
+        nonce,
+        hop_limit: UNICAST_HOPS - 3,
+        role: Role::Manager,
+        children: 0,
+        standing: Standing { epoch: 10, depth: 1 },
+    });
+    let message = from(&world, liar, lie);
+    let near = Arrival { hops_left: Some(UNICAST_HOPS), ..arrival(liar, 0) };
+    let taken = give(&mut world, node, near, &message);
+    assert_eq!(taken, Err(DropReason::AbsurdHops), "nothing gains hops on its way");
+    give(&mut world, node, arrival(liar, 3), &message).unwrap();
+    world.run(Duration::from_millis(250));
+    let Stage::Joining { nonce, .. } = world.tree(node).stage else { panic!("asks nobody") };
+    let body = confirm(nonce, beacon(vec![SOURCE, NodeId(99)], 10));
+    let message = from(&world, liar, body);
+    give(&mut world, node, arrival(liar, 3), &message).unwrap();
+    let parent = world.tree(node).parent().unwrap();
+    assert_eq!((parent.hops, parent.radius), (1, 32), "a radius is at most the scope");
+    // Its beacons do not reach the child, so that it serves nobody.
+    world.run(seconds(1));
+    assert!(!world.tree(node).is_attached());
+    assert!(world.tree(node).bars.is_barred(world.now, address(liar)));
+    let Stage::Ring { nonce, .. } = world.tree(node).stage else { panic!("no search") };
+    let message = from(&world, liar, willing(nonce, 20));
+    assert_eq!(give(&mut world, node, arrival(liar, 1), &message), Err(DropReason::Barred));
+}
+
+#[test]
+fn who_claims_to_be_farther_than_the_search_reached_is_not_believed() {
+    let (mut world, node, nonce) = searching();
+    let liar = world.add(NodeId(99), 1);
+    let message = from(&world, liar, willing(nonce, 10));
+    let taken = give(&mut world, node, arrival(liar, 40), &message);
+    assert_eq!(taken, Err(DropReason::AbsurdHops));
+}
+
+#[test]
+fn a_node_that_does_not_answer_a_join_request_is_barred() {
+    let (mut world, node, nonce) = searching();
+    let mute = world.add(NodeId(99), 1);
+    world.nodes[mute].alive = false;
+    let message = from(&world, mute, willing(nonce, 10));
+    give(&mut world, node, arrival(mute, 1), &message).unwrap();
+    world.run(Duration::from_millis(4_500));
+    assert!(world.tree(node).bars.is_barred(world.now, address(mute)));
+}
+
+#[test]
+fn a_child_that_claims_to_be_far_does_not_widen_the_radius() {
+    let mut world = World::row(2, TreeConfig::default());
+    let liar = world.add(NodeId(99), 1);
+    let request = JoinRequest {
+        nonce: 1,
+        hop_limit: UNICAST_HOPS,
+        hops: 255,
+        role: Role::Manager,
+        standing: Standing::default(),
+        name: String::new(),
+        proof: None,
+    };
+    let message = from(&world, liar, Body::JoinRequest(request.clone()));
+    give(&mut world, 0, arrival(liar, 1), &message).unwrap();
+    assert_eq!(world.tree(0).radius(), 4, "2 as measured, and some slack");
+    // As a member from another subnet it would not count.
+    let member = JoinRequest { role: Role::Member, nonce: 2, ..request };
+    let other = world.add(NodeId(98), 1);
+    let message = from(&world, other, Body::JoinRequest(member));
+    give(&mut world, 0, arrival(other, 1), &message).unwrap();
+    assert!(world.tree(0).child(NodeId(98)).is_none());
+}
+
+#[test]
+fn a_leave_or_reply_without_the_childs_token_and_address_is_dropped() {
+    let mut world = World::row(2, TreeConfig::default());
+    let child = world.join(1);
+    world.run_acknowledging(seconds(3));
+    let (id, token) = (world.tree(child).id, world.tree(child).parent().unwrap().token);
+    let liar = world.add(NodeId(99), 1);
+    for (by, token) in [(child, token ^ 1), (liar, token)] {
+        for body in
+            [Body::LeaveTree { token, nonce: 1 }, Body::FindNewParentReply { token, nonce: 1 }]
+        {
+            let message = Message { feed: FEED, sender: id, body };
+            let taken = give(&mut world, 0, arrival(by, 1), &message);
+            assert_eq!(taken, Err(DropReason::ForgedChild));
+        }
+    }
+    assert!(world.tree(0).child(id).is_some());
+    // Nor does the child believe others about its parent.
+    let parents = world.tree(child).parent().unwrap().token;
+    for (by, token) in [(0, parents ^ 1), (liar, parents)] {
+        for body in [
+            Body::FindNewParent { token, nonce: 1 },
+            Body::Dismiss { token, reason: Dismissal::Demoted },
+        ] {
+            let message = Message { feed: FEED, sender: SOURCE, body };
+            let taken = give(&mut world, child, arrival(by, 1), &message);
+            assert_eq!(taken, Err(DropReason::ForgedParent));
+        }
+    }
+    assert!(world.tree(child).is_attached());
+}
+
+#[test]
+fn an_epoch_from_the_future_does_not_lead_anyone_away() {
+    let (mut world, node, nonce) = searching();
+    let heartbeat = Heartbeat {
+        feed: outlook().feed.unwrap(),
+        beacon: Beacon { role: Role::Source, ..beacon(vec![SOURCE], 1000) },
+    };
+    let now = world.now;
+    world.nodes[node].tree.note_source(now, &heartbeat).unwrap();
+    let liar = world.add(NodeId(99), 1);
+    let message = from(&world, liar, willing(nonce, u64::MAX));
+    let taken = give(&mut world, node, arrival(liar, 1), &message);
+    assert_eq!(taken, Err(DropReason::AbsurdEpoch));
+    let mut other = heartbeat;
+    other.feed.source = NodeId(3);
+    let taken = world.nodes[node].tree.note_source(now, &other);
+    assert_eq!(taken, Err(DropReason::ForgedSource));
+}
+
+#[test]
+fn who_has_no_proof_of_admission_is_refused() {
+    let mut world = World::row(2, TreeConfig::default());
+    world.nodes[0].tree.admission = Some([7; 32]);
+    let (stranger, guest) = (world.join(1), world.add(NodeId(50), 1));
+    world.nodes[guest].tree.admission = Some([7; 32]);
+    world.run_acknowledging(seconds(4));
+    assert!(!world.tree(stranger).is_attached());
+    assert!(world.events(stranger).contains(&TreeEvent::Refused(Refusal::NotAdmitted)));
+    assert!(world.drops(0, DropReason::NotAdmitted) > 0);
+    world.nodes[stranger].alive = false;
+    let now = world.now;
+    world.nodes[guest].tree.join(now);
+    world.drain(guest);
+    world.run_acknowledging(seconds(4));
+    assert!(world.tree(guest).is_attached());
+}
+
+#[test]
+fn answers_to_made_up_addresses_are_bounded() {
+    let mut world = World::row(1, TreeConfig::default());
+    for sender in 0..100_000_u64 {
+        let body =
+            Body::Search(Search { nonce: sender, hop_limit: 9, port: 1, role: Role::Manager });
+        let message = Message { feed: FEED, sender: NodeId(sender), body };
+        let arrival = Arrival { from: address(9), multicast: true, hops_left: Some(3) };
+        let _ = world.nodes[0].tree.handle(ms(sender / 100), arrival, &message);
+    }
+    let answers = world.nodes[0].tree.due.len();
+    assert!(answers <= 200, "{answers} answers in a second");
+}
+
+#[test]
+fn a_parent_whose_path_holds_its_child_is_left() {
+    let mut world = World::row(2, TreeConfig::default());
+    let child = world.join(1);
+    world.run_acknowledging(seconds(3));
+    let id = world.tree(child).id;
+    let epoch = world.tree(child).standing.epoch + 1;
+    let lie = Beacon { hop_limit: 2, ..beacon(vec![id, SOURCE], epoch) };
+    let message = Message { feed: FEED, sender: SOURCE, body: Body::Beacon(lie) };
+    let mut by = Arrival { from: address(0), multicast: true, hops_left: Some(1) };
+    by.from.set_port(0);
+    assert_eq!(give(&mut world, child, by, &message), Err(DropReason::Loop));
+    assert!(!world.tree(child).is_attached());
+}
+
+#[test]
+fn a_path_as_long_as_may_be_takes_no_more_below() {
+    let (mut world, node, nonce) = searching();
+    let deep = world.add(NodeId(99), 1);
+    let depth = limits::PATH as u16 - 1;
+    let body = Body::Willing(Willing {
+        nonce,
+        hop_limit: UNICAST_HOPS,
+        role: Role::Manager,
+        children: 0,
+        standing: Standing { epoch: 10, depth },
+    });
+    let message = from(&world, deep, body);
+    assert_eq!(give(&mut world, node, arrival(deep, 1), &message), Err(DropReason::Loop));
+}

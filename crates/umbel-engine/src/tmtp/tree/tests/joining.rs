@@ -1,0 +1,164 @@
+//! Who becomes manager, who joins whom.
+
+use umbel_wire::tmtp::Dismissal;
+
+use super::*;
+use crate::tmtp::tree::Parting;
+
+fn seconds(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+#[test]
+fn the_first_in_a_subnet_manages_it_and_the_next_are_its_members() {
+    let mut world = World::row(3, TreeConfig::default());
+    let manager = world.join(2);
+    world.run_acknowledging(seconds(2));
+    assert_eq!((world.tree(manager).role(), world.parent(manager)), (Role::Manager, Some(0)));
+    assert_eq!(world.tree(manager).parent().unwrap().hops, 3);
+    let members = [world.join(2), world.join(2), world.join(0)];
+    world.run_acknowledging(seconds(1));
+    world.check_settled();
+    assert_eq!(members.map(|m| world.parent(m)), [Some(manager), Some(manager), Some(0)]);
+    assert_eq!((world.tree(0).radius(), world.tree(manager).radius()), (3, 1));
+    let view = world.tree(0).view();
+    assert_eq!((view.members, view.children), (1, 1));
+}
+
+#[test]
+fn all_that_join_a_subnet_at_once_agree_on_one_manager() {
+    let mut world = World::row(2, TreeConfig::default());
+    for _ in 0..40 {
+        world.join(1);
+    }
+    world.run_acknowledging(seconds(5));
+    world.check_settled();
+}
+
+#[test]
+fn a_manager_joins_the_closest_that_has_room() {
+    let mut world = World::row(6, TreeConfig { max_children: 1, ..TreeConfig::default() });
+    let managers: Vec<usize> = (1..6)
+        .map(|subnet| {
+            let node = world.join(subnet);
+            world.run_acknowledging(seconds(4));
+            node
+        })
+        .collect();
+    world.check_settled();
+    let parents: Vec<_> = managers.iter().map(|&m| world.parent(m).unwrap()).collect();
+    assert_eq!(parents, [0, managers[0], managers[1], managers[2], managers[3]]);
+    assert_eq!(world.tree(managers[4]).path().len(), 6);
+}
+
+#[test]
+fn two_managers_of_a_subnet_that_grows_together_become_one() {
+    let mut world = World::row(3, TreeConfig::default());
+    let (a, b) = (world.join(1), world.join(2));
+    world.run_acknowledging(seconds(3));
+    let member = world.join(2);
+    world.run_acknowledging(seconds(1));
+    assert_eq!(world.parent(member), Some(b));
+    // The router between them goes.
+    for node in [b, member] {
+        world.nodes[node].subnet = 1;
+    }
+    world.run_acknowledging(seconds(5));
+    world.check_settled();
+    assert_eq!(world.tree(a).role(), Role::Manager, "both had a path: the lower number stays");
+    assert_eq!([b, member].map(|node| world.parent(node)), [Some(a); 2]);
+    assert!(world.events(b).contains(&TreeEvent::StoppedManaging));
+}
+
+#[test]
+fn a_manager_in_the_sources_subnet_gives_way_to_it() {
+    let mut world = World::row(2, TreeConfig::default());
+    let (manager, member) = (world.join(1), world.join(1));
+    world.run_acknowledging(seconds(3));
+    for node in [manager, member] {
+        world.nodes[node].subnet = 0;
+    }
+    world.run_acknowledging(seconds(5));
+    world.check_settled();
+    assert_eq!([manager, member].map(|node| world.parent(node)), [Some(0); 2]);
+}
+
+#[test]
+fn the_members_of_a_manager_that_failed_elect_another_and_its_child_managers_join_elsewhere() {
+    let mut world = World::row(4, TreeConfig { max_children: 2, ..TreeConfig::default() });
+    let near: Vec<usize> = (0..4).map(|_| world.join(1)).collect();
+    world.run_acknowledging(seconds(3));
+    let far = [world.join(2), world.join(3)];
+    world.run_acknowledging(seconds(3));
+    world.check_settled();
+    let manager = *near.iter().find(|&&n| world.tree(n).role() == Role::Manager).unwrap();
+    world.nodes[manager].alive = false;
+    world.run_acknowledging(seconds(10));
+    world.check_settled();
+    let other = near.iter().find(|&&n| n != manager && world.tree(n).role() == Role::Manager);
+    assert!(other.is_some());
+    assert!(far.iter().all(|&node| world.tree(node).role() == Role::Manager));
+}
+
+#[test]
+fn those_who_were_cut_off_come_back_and_join_none_of_their_own_meanwhile() {
+    let mut world = World::row(5, TreeConfig { max_children: 1, ..TreeConfig::default() });
+    for subnet in 1..5 {
+        world.join(subnet);
+        world.run_acknowledging(seconds(4));
+    }
+    // Node 2 loses its parent, and has 3 and 4 below.
+    world.cut.insert(1);
+    world.run_acknowledging(seconds(8));
+    world.cut.clear();
+    world.run_acknowledging(seconds(30));
+    world.check_settled();
+}
+
+#[test]
+fn a_child_that_is_not_heard_of_is_given_up_and_told_so() {
+    let mut world = World::row(2, TreeConfig::default());
+    let child = world.join(1);
+    world.run(seconds(6));
+    let left = TreeEvent::ChildLeft { id: world.tree(child).id, why: Parting::Silent };
+    assert!(world.events(0).contains(&left));
+    let told = TreeEvent::Dismissed(Dismissal::Unknown);
+    assert!(world.events(child).contains(&told));
+    world.run_acknowledging(seconds(3));
+    world.check_settled();
+}
+
+#[test]
+fn nobody_joins_a_node_that_knows_nothing_of_the_feed() {
+    let config = TreeConfig::default();
+    let mut source = tree(SOURCE, 0, &config);
+    let blind = Outlook { feed: None, ..outlook() };
+    let mut world = World::row(2, config);
+    let child = world.join(1);
+    world.run(Duration::from_millis(600));
+    let request = world.flying.values().find(|p| matches!(p.message.body, Body::JoinRequest(_)));
+    if let Some(parcel) = request {
+        source.handle(ms(1), parcel.arrival, &parcel.message).unwrap();
+        while let Some((_, body)) = source.poll_message(ms(1), &blind) {
+            assert!(!matches!(body, Body::JoinConfirm(_)), "{child}");
+        }
+    }
+}
+
+#[test]
+fn k_of_0_is_refused_by_the_configuration() {
+    use crate::tmtp::{ConfigError, ReceiverConfig, Shape, SourceConfig};
+    use crate::units::Rate;
+    let source = address(0);
+    let shape = Shape { source, symbol_len: 1000, block_symbols: 1, fec: false, manifest: None };
+    let rate = Rate::from_bits_per_s(1_000_000).unwrap();
+    let mut config = SourceConfig::new(node_config(SOURCE, 0), shape, rate);
+    assert_eq!(config.check(), Ok(()));
+    config.tree.max_children = 0;
+    assert_eq!(config.check(), Err(ConfigError::NoChildren));
+    let mut config = ReceiverConfig::new(node_config(NodeId(1), 1), shape);
+    config.tree.max_children = 0;
+    assert_eq!(config.check(), Err(ConfigError::NoChildren));
+    config.tree = TreeConfig { rings: vec![2, 2], ..TreeConfig::default() };
+    assert_eq!(config.check(), Err(ConfigError::Rings));
+}

@@ -1,0 +1,87 @@
+//! LeaveTree [TMTP Fig. 3].
+
+use super::*;
+use crate::tmtp::tree::Parting;
+
+fn seconds(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+impl World {
+    fn leave(&mut self, node: usize) {
+        self.nodes[node].tree.leave(self.now);
+        self.drain(node);
+    }
+}
+
+#[test]
+fn a_leaf_leaves_with_a_confirmation() {
+    let mut world = World::row(2, TreeConfig::default());
+    let leaf = world.join(1);
+    world.run_acknowledging(seconds(3));
+    world.leave(leaf);
+    world.run(Duration::from_millis(100));
+    assert_eq!(world.events(leaf).last(), Some(&TreeEvent::Left));
+    let left = TreeEvent::ChildLeft { id: world.tree(leaf).id, why: Parting::Left };
+    assert_eq!(world.events(0).last(), Some(&left));
+}
+
+#[test]
+fn a_leave_whose_confirmation_is_lost_is_confirmed_again() {
+    let mut world = World::row(2, TreeConfig::default());
+    let leaf = world.join(1);
+    world.run_acknowledging(seconds(3));
+    world.leave(leaf);
+    let is_confirm = |parcel: &Parcel| matches!(parcel.message.body, Body::LeaveConfirm { .. });
+    while !world.flying.values().any(is_confirm) {
+        world.run(Duration::from_millis(1));
+    }
+    world.flying.clear();
+    world.run(seconds(1));
+    assert_eq!(world.events(leaf).last(), Some(&TreeEvent::Left));
+    assert_eq!(world.drops(0, DropReason::ForgedChild), 0);
+}
+
+#[test]
+fn the_children_of_a_manager_that_leaves_find_others_first() {
+    let mut world = World::row(4, TreeConfig { max_children: 1, ..TreeConfig::default() });
+    for subnet in [1, 1, 2, 3] {
+        world.join(subnet);
+        world.run_acknowledging(seconds(3));
+    }
+    world.check_settled();
+    let manager = 1;
+    assert_eq!(world.tree(manager).role(), Role::Manager);
+    world.leave(manager);
+    world.run_acknowledging(seconds(10));
+    assert_eq!(world.events(manager).last(), Some(&TreeEvent::Left));
+    world.nodes[manager].alive = false;
+    world.check_settled();
+    assert_eq!(world.tree(2).role(), Role::Manager, "the member that is left manages the subnet");
+}
+
+#[test]
+fn a_node_leaves_in_the_end_even_if_nobody_answers() {
+    let mut world = World::row(3, TreeConfig::default());
+    let nodes = [world.join(1), world.join(2)];
+    world.run_acknowledging(seconds(3));
+    world.loss = 1000;
+    for node in nodes {
+        world.leave(node);
+    }
+    world.run(seconds(12));
+    for node in nodes {
+        assert_eq!(world.events(node).last(), Some(&TreeEvent::Left));
+        assert_eq!(world.tree(node).poll_timeout(), None, "nothing is left to do");
+    }
+}
+
+#[test]
+fn a_node_that_never_found_a_parent_leaves_at_once() {
+    let mut world = World::row(2, TreeConfig::default());
+    world.nodes[0].alive = false;
+    let node = world.join(1);
+    world.run(seconds(2));
+    world.leave(node);
+    assert_eq!(world.events(node).last(), Some(&TreeEvent::Left));
+}
