@@ -169,6 +169,18 @@ impl Simulation {
         self.fabric.group(source, group)
     }
 
+    /// Lets the packets of a channel of any source find their way without a tree: from each router
+    /// on to every neighbour whose own way to the source leads back there, whether or not somebody
+    /// listens behind it, as far as the hop limit reaches; and to hosts that are members. Joins and leaves
+    /// work at once.
+    ///
+    /// That is multicast as it is before anything was pruned. A tree takes memory for every member and
+    /// every source, a flood takes time for every packet: it suits channels on which thousands of hosts
+    /// send, and not far. What was sent on trees before is still on its way.
+    pub fn flood(&mut self, group: GroupId) {
+        self.fabric.flood(group);
+    }
+
     /// The source and the number of a channel.
     pub fn channel_parts(&self, group: GroupId) -> Option<ChannelParts> {
         self.fabric.channel_parts(group)

@@ -87,6 +87,9 @@ impl Fabric {
                 Some(line) => self.cross(line, id, parcel, left),
                 None => self.drop_in(at, parcel, Hop::NoRoute),
             },
+            Destination::Group(group) if self.multicast.is_flooded(group) => {
+                self.flood_from(at, (group, parcel.packet.source), id, parcel, left);
+            }
             Destination::Group(group) => match self.place(group, parcel.packet.source, at) {
                 Some(place) => self.branch_out(place, id, parcel, left),
                 None => self.drop_in(at, parcel, Hop::NoRoute),
@@ -95,7 +98,7 @@ impl Fabric {
     }
 
     /// Puts a copy on a line.
-    fn cross(&mut self, line: LineId, id: ParcelId, parcel: &Parcel, left: u8) {
+    pub(super) fn cross(&mut self, line: LineId, id: ParcelId, parcel: &Parcel, left: u8) {
         if let Some(at) = self.enter(line, parcel) {
             self.parcels.copy(id);
             self.schedule(at, Event::Arrival { parcel: id, line, left });

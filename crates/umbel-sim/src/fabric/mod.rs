@@ -6,6 +6,7 @@
 //! come between events that were scheduled together for one time, that changes no order. A
 //! packet is kept once, however many copies of it are on their way.
 
+mod flood;
 mod forward;
 mod membership;
 mod multicast;
@@ -18,6 +19,7 @@ use std::fmt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_engine::{Instant, TransmitBuf};
 
+use self::flood::Neighbours;
 use self::multicast::Multicast;
 pub(crate) use self::multicast::{Branch, PlaceId};
 use self::parcels::Parcels;
@@ -92,6 +94,8 @@ pub(crate) struct Fabric {
     parcels: Parcels,
     routing: Routing,
     multicast: Multicast,
+    /// Made when a channel is flooded.
+    neighbours: Neighbours,
     /// Made for nodes that draw.
     random: Vec<Option<Box<Xoshiro256PlusPlus>>>,
 }
@@ -138,6 +142,7 @@ impl Fabric {
             parcels: Parcels::default(),
             routing: Routing::new(&network),
             multicast: Multicast::default(),
+            neighbours: Neighbours::default(),
             random: std::iter::repeat_with(|| None).take(count).collect(),
             network,
         }

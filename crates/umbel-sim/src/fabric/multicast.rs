@@ -38,6 +38,8 @@ pub(super) struct Multicast {
 struct Channel {
     parts: ChannelParts,
     members: BTreeSet<NodeId>,
+    /// It has no trees.
+    flooded: bool,
     /// By source.
     trees: BTreeMap<NodeId, TreeId>,
 }
@@ -93,11 +95,22 @@ impl Multicast {
         let group = GroupId(self.channels.len() as u32);
         self.numbers.insert((parts.source, parts.group), group);
         let (members, trees) = (BTreeSet::new(), BTreeMap::new());
-        self.channels.push(Channel { parts, members, trees });
+        self.channels.push(Channel { parts, members, flooded: false, trees });
         if let Some(source) = parts.source {
             self.add_tree(group, source);
         }
         group
+    }
+
+    /// Does without trees from now on.
+    pub(super) fn set_flooded(&mut self, group: GroupId) {
+        if let Some(channel) = self.channels.get_mut(group.0 as usize) {
+            channel.flooded = true;
+        }
+    }
+
+    pub(super) fn is_flooded(&self, group: GroupId) -> bool {
+        self.channels.get(group.0 as usize).is_some_and(|channel| channel.flooded)
     }
 
     pub(super) fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {

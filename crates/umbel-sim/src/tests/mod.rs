@@ -51,6 +51,8 @@ enum Do {
     Send(NodeId, u32, u8),
     /// Sends 1,000 bytes of this flow to the channel of this source, or of any.
     Cast(Option<NodeId>, u32),
+    /// The same to the channel of any source, with this hop limit.
+    CastNear(u32, u8),
     /// Sends a message of one byte.
     Say(NodeId, u8),
     Stop,
@@ -86,6 +88,10 @@ impl Scripted {
                 Do::Cast(source, flow) => {
                     let group = context.group(source, GROUP);
                     send(context, Destination::Group(group), flow, Packet::ANYWHERE);
+                }
+                Do::CastNear(flow, hop_limit) => {
+                    let group = context.group(None, GROUP);
+                    send(context, Destination::Group(group), flow, hop_limit);
                 }
                 Do::Say(to, byte) => context.send_message(to, Bytes::copy_from_slice(&[byte])),
                 Do::Stop => context.stop_node(),

@@ -204,3 +204,53 @@ fn only_its_source_can_send_to_a_channel_that_has_one() {
     assert_eq!(got(&simulation, near), [(ms(120), 2)]);
     assert_eq!(simulation.counters().no_route, 1);
 }
+
+#[test]
+fn a_flooded_channel_reaches_whom_its_tree_would_reach_and_no_farther() {
+    // Two ways around a square of routers, each with a leaf; one of them has left.
+    let mut network = Network::new();
+    let routers = [0, 1, 2, 3].map(|n| network.router(format!("r{n}")));
+    for (a, b, delay) in [(0, 1, 10), (1, 2, 10), (2, 3, 10), (3, 0, 50)] {
+        network.link(routers[a], routers[b], delay_ms(delay), delay_ms(delay)).unwrap();
+    }
+    let leaves = routers.map(|router| {
+        let leaf = network.host(format!("leaf{}", router.0));
+        network.link(router, leaf, delay_ms(1), delay_ms(1)).unwrap();
+        leaf
+    });
+    let run = |is_flooded: bool, hop_limit: u8| {
+        let joins: Vec<(NodeId, Vec<(Instant, Do)>)> = leaves
+            .iter()
+            .map(|&leaf| {
+                let mut script = vec![(ms(0), Do::Join(None))];
+                if leaf == leaves[1] {
+                    script.push((ms(50), Do::Leave(None)));
+                }
+                if leaf == leaves[0] {
+                    script.push((ms(500), Do::CastNear(9, hop_limit)));
+                }
+                (leaf, script)
+            })
+            .collect();
+        let scripts: Vec<(NodeId, &[(Instant, Do)])> =
+            joins.iter().map(|(leaf, script)| (*leaf, script.as_slice())).collect();
+        let mut simulation = scripted(network.clone(), &scripts);
+        if is_flooded {
+            let group = simulation.group(None, GROUP);
+            simulation.flood(group);
+        }
+        simulation.run_until(ms(1_000));
+        let arrivals = leaves.map(|leaf| got(&simulation, leaf).to_vec());
+        (arrivals, simulation.counters().sent, simulation.counters().hops)
+    };
+    for hop_limit in [2, 3, 4, 5, 255] {
+        let (tree, flood) = (run(false, hop_limit), run(true, hop_limit));
+        assert_eq!(tree.0, flood.0, "hop limit {hop_limit}");
+        assert_eq!(tree.1, flood.1);
+    }
+    let (arrivals, _, hops) = run(true, 255);
+    // The long way is nobody's; nothing comes back to the sender.
+    let times = arrivals.map(|got| got.iter().map(|&(at, _)| at).collect::<Vec<_>>());
+    assert_eq!(times, [vec![], vec![], vec![ms(522)], vec![ms(532)]]);
+    assert_eq!(hops, 6);
+}

@@ -1,0 +1,73 @@
+//! Channels without trees: each packet finds its own way down the reverse paths of its source, as
+//! far as its hop limit lets it.
+
+use super::{Fabric, Parcel, ParcelId};
+use crate::network::{LinkId, NodeId, NodeKind};
+use crate::packet::GroupId;
+use crate::routing::LineId;
+
+/// The lines that leave each node.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours {
+    lines: Vec<LineId>,
+    /// Where the lines of each node end in `lines`.
+    ends: Vec<u32>,
+}
+
+impl Neighbours {
+    /// Those of a network whose lines end at these nodes: a line leaves where its other direction
+    /// ends.
+    fn new(nodes: usize, end_of: impl Fn(LineId) -> NodeId, links: usize) -> Neighbours {
+        let mut lines: Vec<LineId> =
+            (0..links as u32).flat_map(|link| LineId::of(LinkId(link))).collect();
+        lines.sort_by_key(|line| (end_of(line.back()), *line));
+        let mut ends = vec![0; nodes];
+        for line in &lines {
+            ends[end_of(line.back()).0 as usize] += 1;
+        }
+        let mut end = 0;
+        for count in &mut ends {
+            end += *count;
+            *count = end;
+        }
+        Neighbours { lines, ends }
+    }
+
+    fn of(&self, node: NodeId) -> std::ops::Range<usize> {
+        let node = node.0 as usize;
+        let begin = if node == 0 { 0 } else { self.ends[node - 1] };
+        begin as usize..self.ends[node] as usize
+    }
+}
+
+impl Fabric {
+    /// Makes a channel one without trees.
+    pub(crate) fn flood(&mut self, group: GroupId) {
+        self.multicast.set_flooded(group);
+        if self.neighbours.ends.is_empty() {
+            let (nodes, links) = (self.network.node_count(), self.network.link_count());
+            self.neighbours = Neighbours::new(nodes, |line| self.end_of(line), links);
+        }
+    }
+
+    /// Puts a copy on each line to a node whose own way to the packet's source leads back here;
+    /// hosts are only given what they have joined.
+    pub(super) fn flood_from(
+        &mut self,
+        at: NodeId,
+        (group, source): (GroupId, NodeId),
+        id: ParcelId,
+        parcel: &Parcel,
+        left: u8,
+    ) {
+        for number in self.neighbours.of(at) {
+            let line = self.neighbours.lines[number];
+            let to = self.end_of(line);
+            let is_host = self.nodes[to.0 as usize].kind == NodeKind::Host;
+            let is_wanted = !is_host || self.is_member(group, to);
+            if is_wanted && to != source && self.next_line(to, source) == Some(line.back()) {
+                self.cross(line, id, parcel, left);
+            }
+        }
+    }
+}
