@@ -77,6 +77,39 @@ impl Churn {
     }
 }
 
+/// The source fails, and with it the parent of A and C. B below A and D below C do not know yet:
+/// A could join D and C join B, both of whose paths look good.
+#[test]
+fn two_orphans_do_not_join_below_each_other() {
+    //                 source A  B  C  D
+    let routers = vec![
+        vec![0, 1, 2, 1, 2],
+        vec![1, 0, 1, 3, 2],
+        vec![2, 1, 0, 2, 3],
+        vec![1, 3, 2, 0, 1],
+        vec![2, 2, 3, 1, 0],
+    ];
+    let config = TreeConfig {
+        max_children: 2,
+        parent_silence_min: Duration::from_secs(2),
+        ..TreeConfig::default()
+    };
+    let mut world = World::new(routers, config, 3);
+    let [a, c, b, d] = [1, 3, 2, 4].map(|subnet| {
+        let node = world.join(subnet);
+        world.run_acknowledging(Duration::from_secs(2));
+        node
+    });
+    assert_eq!([a, b, c, d].map(|node| world.parent(node)), [Some(0), Some(a), Some(0), Some(c)]);
+    world.nodes[0].alive = false;
+    world.hides_detached = true;
+    world.run_acknowledging(Duration::from_secs(3));
+    for (orphan, other) in [(a, d), (c, b)] {
+        assert_ne!(world.parent(orphan), Some(other));
+        assert!(world.drops(orphan, DropReason::Loop) > 0, "it was offered");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 

@@ -95,6 +95,8 @@ struct World {
     loss: u64,
     /// Longest way of a datagram, in milliseconds.
     delay: u64,
+    /// Beacons that say that their sender has no path are lost.
+    hides_detached: bool,
     flying: BTreeMap<(Instant, u64), Parcel>,
     sent: u64,
 }
@@ -111,6 +113,7 @@ impl World {
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             loss: 0,
             delay: 5,
+            hides_detached: false,
             flying: BTreeMap::new(),
             sent: 0,
         };
@@ -170,6 +173,12 @@ impl World {
     }
 
     fn send(&mut self, from: usize, way: Way, message: &Message) {
+        if let Body::Beacon(beacon) = &message.body
+            && self.hides_detached
+            && beacon.path.is_empty()
+        {
+            return;
+        }
         let (hop_limit, multicast) = match way {
             Way::Domain { hop_limit } => (hop_limit, true),
             Way::Host(_) => (UNICAST_HOPS, false),
