@@ -68,6 +68,11 @@ fn the_corpus_of_basep_message_replays() {
 }
 
 #[test]
+fn the_corpus_of_tmtp_message_replays() {
+    replay("tmtp_message", checks::tmtp_message);
+}
+
+#[test]
 fn the_corpus_of_control_peek_replays() {
     replay("control_peek", checks::control_peek);
 }

@@ -10,7 +10,7 @@ use umbel_wire::repository::{ClientMessage, ServerMessage};
 use umbel_wire::sap::SapPacket;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description, Origin};
 use umbel_wire::{DataHeader, DataPacket, Parsed};
-use umbel_wire::{basep, pgm, srm};
+use umbel_wire::{SmallBlockHeader, SmallBlockPacket, basep, pgm, srm, tmtp};
 
 /// What is parsed can be emitted, and comes back.
 pub fn data_packet(bytes: &[u8]) {
@@ -92,6 +92,24 @@ pub fn basep_message(bytes: &[u8]) {
     let mut again = Vec::new();
     message.emit(&mut again);
     assert_eq!(basep::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
+}
+
+/// What is parsed can be emitted, and comes back; its type is told beforehand. The same of the
+/// data packets of feeds.
+pub fn tmtp_message(bytes: &[u8]) {
+    if let Ok(packet) = SmallBlockPacket::parse(bytes) {
+        let mut again = vec![0; SmallBlockHeader::LEN];
+        packet.header.emit(&mut again).unwrap();
+        again.extend_from_slice(packet.symbol);
+        assert_eq!(SmallBlockPacket::parse(&again), Ok(packet));
+        assert!(SmallBlockPacket::is_one(bytes));
+    }
+    let known = tmtp::MessageType::of(bytes);
+    let Ok(Parsed::Message { message, .. }) = tmtp::Message::parse(bytes) else { return };
+    assert_eq!(known, Some(message.body.message_type()));
+    let mut again = Vec::new();
+    message.emit(&mut again);
+    assert_eq!(tmtp::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
 /// A stream tells the same however much of it is there: nothing yet, and then the same header or

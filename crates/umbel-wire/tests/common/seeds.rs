@@ -1,5 +1,7 @@
 //! Seeds of the fuzz corpora: a packet or message of each kind.
 
+mod tmtp_seeds;
+
 use std::time::Duration;
 
 use umbel_wire::feed::{Feed, FeedContent};
@@ -11,13 +13,14 @@ use umbel_wire::sap::SapPacket;
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 9] = [
+pub(crate) const TARGETS: [&str; 10] = [
     "data_packet",
     "client_message",
     "server_message",
     "srm_message",
     "lms_message",
     "pgm_message",
+    "tmtp_message",
     "sap_packet",
     "basep_message",
     "control_peek",
@@ -35,6 +38,7 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "pgm_message" => pgm_messages().into_iter().map(named).collect(),
         "sap_packet" => sap_packets().into_iter().map(named).collect(),
         "basep_message" => basep_messages().into_iter().map(named).collect(),
+        "tmtp_message" => tmtp_seeds::messages().into_iter().map(named).collect(),
         "control_peek" => control_peeks().into_iter().map(named).collect(),
         _ => unreachable!("{target}"),
     }
