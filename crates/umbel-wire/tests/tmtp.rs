@@ -1,5 +1,7 @@
 //! Parse of emit is the identity for the messages of TMTP; and no bytes make the parser panic.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
