@@ -156,18 +156,18 @@ impl Run {
     }
 }
 
-/// Runs a test for many seeds; a failure names the seed. `UMBEL_LMS_SEEDS` sets how many, and
-/// `UMBEL_LMS_SEED` runs just one.
+/// Runs a test for many seeds; a failure names the seed. `UMBEL_SEEDS` sets how many, and
+/// `UMBEL_SEED` runs just one.
 fn for_seeds(count: u64, test: impl Fn(u64)) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("UMBEL_LMS_SEED") {
+    let seeds = match number("UMBEL_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("UMBEL_LMS_SEEDS").unwrap_or(count),
+        None => 0..number("UMBEL_SEEDS").unwrap_or(count),
     };
     for seed in seeds {
         let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(seed)));
         if let Err(error) = failed {
-            eprintln!("failed with seed {seed}: rerun with UMBEL_LMS_SEED={seed}");
+            eprintln!("failed with seed {seed}: rerun with UMBEL_SEED={seed}");
             std::panic::resume_unwind(error);
         }
     }

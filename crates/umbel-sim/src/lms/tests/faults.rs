@@ -17,7 +17,7 @@ fn everything_comes_with_a_loss_of_30_percent_on_every_link_both_ways() {
 #[test]
 fn everything_comes_in_two_steps_too() {
     for_seeds(100, |seed| {
-        let net = Net::random(seed, &lossy(0.2));
+        let net = Net::random(seed, &lossy(0.3));
         let two_step = |_, config: &mut ReceiverConfig, _: &mut Receiver| config.two_step = true;
         let mut run = Run::new(&net, seed, UNITS, |_| true, two_step);
         run.until_complete(&net.receivers, ms(600_000));
@@ -39,7 +39,7 @@ fn first_replier(net: &Net, seed: u64) -> Option<(usize, u64)> {
 fn a_replier_may_crash_while_a_request_is_on_its_way_to_it() {
     let crashes = std::cell::Cell::new(0);
     for_seeds(200, |seed| {
-        let net = Net::random(seed, &lossy(0.15));
+        let net = Net::random(seed, &lossy(0.3));
         let Some((replier, at)) = first_replier(&net, seed) else { return };
         // The run is the same up to the moment before the request arrives.
         let stop = |number, _: &mut ReceiverConfig, receiver: &mut Receiver| {
@@ -60,7 +60,7 @@ fn a_replier_may_crash_while_a_request_is_on_its_way_to_it() {
 #[test]
 fn a_router_may_restart_and_lose_its_soft_state() {
     for_seeds(200, |seed| {
-        let net = Net::random(seed, &lossy(0.15));
+        let net = Net::random(seed, &lossy(0.3));
         let mut run = Run::new(&net, seed, UNITS, |_| true, |_, _, _| {});
         for restart in 0..3 {
             run.simulation.run_until(ms(150 + restart * 100 + seed % 100));
@@ -77,7 +77,7 @@ fn a_router_may_restart_and_lose_its_soft_state() {
 fn a_partition_heals() {
     for_seeds(200, |seed| {
         let cut = Some((ms(150 + seed % 200), ms(1_000 + seed * 7 % 4_000)));
-        let net = Net::random(seed, &Treatment { loss: 0.1, cut });
+        let net = Net::random(seed, &Treatment { loss: 0.3, cut });
         let mut run = Run::new(&net, seed, UNITS, |_| true, |_, _, _| {});
         run.until_complete(&net.receivers, ms(600_000));
         run.assert_complete(&net.receivers, "a partition heals");
@@ -87,7 +87,7 @@ fn a_partition_heals() {
 #[test]
 fn receivers_may_join_and_leave_every_second() {
     for_seeds(100, |seed| {
-        let net = Net::random(seed, &lossy(0.1));
+        let net = Net::random(seed, &lossy(0.3));
         // Half of them come and go, and are there in the end.
         let comes_and_goes = |number: usize| number % 2 == 1;
         let change = |number, _: &mut ReceiverConfig, receiver: &mut Receiver| {
@@ -104,7 +104,7 @@ fn receivers_may_join_and_leave_every_second() {
 #[test]
 fn some_routers_or_all_may_be_without_lms() {
     for_seeds(200, |seed| {
-        let net = Net::random(seed, &lossy(0.15));
+        let net = Net::random(seed, &lossy(0.3));
         let has_lms = |number: usize| (seed / 2) >> number & 1 == 1 && seed % 8 != 0;
         let mut run = Run::new(&net, seed, UNITS, has_lms, |_, _, _| {});
         run.until_complete(&net.receivers, ms(600_000));
@@ -115,7 +115,7 @@ fn some_routers_or_all_may_be_without_lms() {
 #[test]
 fn a_replier_that_hardly_ever_answers_holds_nobody_up() {
     for_seeds(100, |seed| {
-        let net = Net::random(seed, &lossy(0.1));
+        let net = Net::random(seed, &lossy(0.3));
         // It offers itself for nothing, and is there when routers ask.
         let lazy = |number, config: &mut ReceiverConfig, _: &mut Receiver| {
             if number == 0 {
@@ -134,7 +134,7 @@ fn a_replier_that_hardly_ever_answers_holds_nobody_up() {
 fn everything_at_once() {
     for_seeds(1_000, |seed| {
         let cut = Some((ms(200 + seed % 300), ms(1_000 + seed * 7 % 2_000)));
-        let net = Net::random(seed, &Treatment { loss: 0.2, cut });
+        let net = Net::random(seed, &Treatment { loss: 0.3, cut });
         let change = |number, config: &mut ReceiverConfig, receiver: &mut Receiver| {
             config.two_step = seed % 3 == 0;
             config.units_per_request = 1 + (seed % 5) as u8;
