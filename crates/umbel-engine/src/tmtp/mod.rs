@@ -5,9 +5,21 @@
 //! Collaborative Applications*, ACM Multimedia 1995.
 
 mod api;
+mod asks;
+mod buffer;
+mod catch_up;
+mod children;
+mod concast;
 pub mod config;
+mod domain;
 pub mod drops;
-#[allow(dead_code, reason = "source and receiver embed it")]
+mod intervals;
+mod reception;
+mod repairs;
+mod runs;
+mod shelf;
+mod source;
+mod throttle;
 mod tree;
 
 pub use api::{

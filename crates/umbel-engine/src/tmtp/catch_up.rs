@@ -1,0 +1,362 @@
+//! Blocks that no parent owes a receiver: it fetches them from the source.
+//!
+//! A receiver that joins late, or one whose new parent does not hold what the old one did, asks the
+//! source for whole blocks. The source gathers what is asked for during a T_ack and sends each block
+//! once: to the one that asked, or on the data channel if several did. Nothing is sent to an
+//! address that has not shown, by a cookie, that it receives what is sent to it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::time::Duration;
+
+use umbel_wire::tmtp::{BlockRun, limits};
+
+use super::reception::{MAX_SYMBOLS, Reception};
+use crate::Instant;
+
+/// Symbols that a receiver has fetched to it at a time.
+const FETCH_SYMBOLS: u32 = 4096;
+/// Most blocks asked for in one message.
+const FETCH_BLOCKS: u32 = 1024;
+/// The longest wait before a FETCH is repeated.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// The receiver's side.
+#[derive(Clone, Debug)]
+pub(super) struct Fetching {
+    cookie: u64,
+    asked: Vec<Range<u32>>,
+    /// When what was asked for is asked for again.
+    again: Option<Instant>,
+    tries: u32,
+    /// Most blocks at a time.
+    blocks: u32,
+}
+
+impl Fetching {
+    /// Fetches nothing; blocks have up to `block_symbols` symbols.
+    pub(super) fn new(block_symbols: u8) -> Fetching {
+        let blocks = FETCH_SYMBOLS / u32::from(block_symbols.max(1));
+        Fetching {
+            cookie: 0,
+            asked: Vec::new(),
+            again: None,
+            tries: 0,
+            blocks: blocks.clamp(1, FETCH_BLOCKS),
+        }
+    }
+
+    /// The next FETCH, if something of `within` is lacking that was not asked for just now, or not
+    /// answered in time. It is repeated after `wait`, then twice as long.
+    pub(super) fn poll(
+        &mut self,
+        now: Instant,
+        reception: &Reception,
+        within: Range<u32>,
+        wait: Duration,
+    ) -> Option<(u64, Vec<BlockRun>)> {
+        if self.again.is_some_and(|again| again > now) {
+            return None;
+        }
+        let mut room = self.blocks;
+        let mut runs = Vec::new();
+        for lacking in reception.lacking(within).take(limits::FETCH_RUNS) {
+            let count = (lacking.end - lacking.start).min(room);
+            runs.push(BlockRun { first: lacking.start, count });
+            room -= count;
+            if room == 0 {
+                break;
+            }
+        }
+        self.asked = runs.iter().map(|run| run.blocks()).collect();
+        if runs.is_empty() {
+            (self.again, self.tries) = (None, 0);
+            return None;
+        }
+        let wait = wait.saturating_mul(1 << self.tries.min(10)).min(LONGEST_WAIT);
+        self.again = Some(now + wait);
+        self.tries += 1;
+        Some((self.cookie, runs))
+    }
+
+    /// Whether something was asked for and has not come.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.again.is_some()
+    }
+
+    /// When [`poll`](Fetching::poll) may have something, if anything was asked for.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.again
+    }
+
+    /// A fetched symbol came: the answer is under way, and is waited for as long again.
+    pub(super) fn on_symbol(&mut self, now: Instant, wait: Duration) {
+        if self.again.is_some() {
+            self.tries = 1;
+            self.again = Some(now + wait);
+        }
+    }
+
+    /// A block is complete: once all that were asked for are, the next can be asked for.
+    pub(super) fn on_complete(&mut self, now: Instant, block: u32, reception: &Reception) {
+        if self.again.is_none() || !self.asked.iter().any(|run| run.contains(&block)) {
+            return;
+        }
+        let lacks = |run: &Range<u32>| reception.first_gap(run.start) < run.end;
+        if !self.asked.iter().any(lacks) {
+            (self.again, self.tries) = (Some(now), 0);
+        }
+    }
+
+    /// The source has given a cookie: what waits for it is asked for again.
+    pub(super) fn on_cookie(&mut self, now: Instant, cookie: u64) {
+        if self.again.is_some() && cookie != self.cookie {
+            self.cookie = cookie;
+            (self.again, self.tries) = (Some(now), 0);
+        }
+    }
+}
+
+/// Who wants a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// One receiver, here.
+    By(SocketAddr),
+    /// Several.
+    BySeveral,
+}
+
+/// The source's side.
+#[derive(Clone, Debug)]
+pub(super) struct Fetched {
+    secret: [u8; 32],
+    /// What is gathered, until then.
+    gathering: BTreeMap<u32, Wanted>,
+    gathered_at: Option<Instant>,
+    /// What is to be sent.
+    due: BTreeMap<u32, Wanted>,
+    /// The symbols of the first block in line that are still to be sent: next, and how many.
+    under_way: Option<(u32, u32)>,
+    /// The symbol with which the next sending of a block begins, so that whoever lost some of the
+    /// last one's gets others.
+    next_esi: BTreeMap<u32, u8>,
+    max_blocks: usize,
+}
+
+impl Fetched {
+    /// Nothing is wanted. At most so many blocks are kept in mind.
+    pub(super) fn new(secret: [u8; 32], max_blocks: usize) -> Fetched {
+        Fetched {
+            secret,
+            gathering: BTreeMap::new(),
+            gathered_at: None,
+            due: BTreeMap::new(),
+            under_way: None,
+            next_esi: BTreeMap::new(),
+            max_blocks,
+        }
+    }
+
+    /// The cookie of an address; never 0.
+    pub(super) fn cookie(&self, address: SocketAddr) -> u64 {
+        let hash = blake3::keyed_hash(&self.secret, address.to_string().as_bytes());
+        let bytes = hash.as_bytes().first_chunk::<8>().expect("a hash has 32 bytes");
+        u64::from_be_bytes(*bytes).max(1)
+    }
+
+    /// Somebody with a good cookie wants blocks; those before `limit` are there. Gives `false` if
+    /// there is no room for all of them in mind.
+    pub(super) fn ask(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        blocks: Range<u32>,
+        gather: Duration,
+    ) -> bool {
+        for block in blocks {
+            let map = if self.due.contains_key(&block) { &mut self.due } else { &mut self.gathering };
+            match map.get_mut(&block) {
+                Some(Wanted::By(who)) if *who == from => {}
+                Some(wanted) => *wanted = Wanted::BySeveral,
+                None if self.gathering.len() + self.due.len() >= self.max_blocks => return false,
+                None => {
+                    self.gathering.insert(block, Wanted::By(from));
+                    self.gathered_at.get_or_insert(now + gather);
+                }
+            }
+        }
+        true
+    }
+
+    /// When [`on_timeout`](Fetched::on_timeout) is to be called.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.gathered_at
+    }
+
+    /// What was gathered can be sent.
+    pub(super) fn on_timeout(&mut self, now: Instant) {
+        if self.gathered_at.take_if(|at| *at <= now).is_none() {
+            return;
+        }
+        for (block, wanted) in std::mem::take(&mut self.gathering) {
+            self.due.insert(block, wanted);
+        }
+    }
+
+    /// Whether blocks are to be sent.
+    pub(super) fn any_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// The block in line, who wants it, and its next symbols; `symbols` gives the length of a block
+    /// and, with FEC, all 255 symbols come round.
+    pub(super) fn peek(
+        &mut self,
+        symbols: impl Fn(u32) -> Option<u8>,
+        fec: bool,
+    ) -> Option<(u32, Wanted, u32, u32)> {
+        let (&block, &wanted) = self.due.first_key_value()?;
+        let k = u32::from(symbols(block)?);
+        let most = if fec { MAX_SYMBOLS } else { k };
+        let first = self.next_esi.get(&block).map_or(0, |&esi| u32::from(esi)) % most;
+        let &mut (esi, left) = self.under_way.get_or_insert((first, k));
+        let esi = esi % most;
+        Some((block, wanted, esi, left.min(most - esi)))
+    }
+
+    /// The symbol that [`peek`](Fetched::peek) gave leaves now. Gives the block if it was its last.
+    pub(super) fn sent(&mut self, block: u32, esi: u32) -> Option<u32> {
+        let (next, left) = self.under_way?;
+        let _ = next;
+        if left > 1 {
+            self.under_way = Some((esi + 1, left - 1));
+            return None;
+        }
+        if self.next_esi.len() >= self.max_blocks {
+            self.next_esi.pop_first();
+        }
+        self.next_esi.insert(block, ((esi + 1) % MAX_SYMBOLS) as u8);
+        self.forget(block);
+        Some(block)
+    }
+
+    /// The block in line cannot be sent; gives who wanted it.
+    pub(super) fn forget(&mut self, block: u32) -> Option<Wanted> {
+        self.under_way = None;
+        self.due.remove(&block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAIT: Duration = Duration::from_millis(100);
+
+    fn at(ms: u64) -> Instant {
+        Instant::EPOCH + Duration::from_millis(ms)
+    }
+
+    fn host(n: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, n], 7705))
+    }
+
+    fn run(first: u32, count: u32) -> BlockRun {
+        BlockRun { first, count }
+    }
+
+    #[test]
+    fn a_receiver_asks_for_what_it_lacks_a_little_at_a_time() {
+        let mut reception = Reception::new(1 << 20, 100);
+        reception.note_sent(200);
+        reception.skip(3..5);
+        let mut fetching = Fetching::new(200);
+        let first = fetching.poll(at(0), &reception, 0..100, WAIT).unwrap();
+        assert_eq!(first, (0, vec![run(0, 3), run(5, 17)]));
+        fetching.on_cookie(at(1), 77);
+        let again = fetching.poll(at(1), &reception, 0..100, WAIT).unwrap();
+        assert_eq!((again.0, again.1.len()), (77, 2));
+        assert_eq!(fetching.poll(at(100), &reception, 0..100, WAIT), None);
+        reception.skip(0..21);
+        fetching.on_complete(at(50), 7, &reception);
+        assert_eq!(fetching.next(), Some(at(101)), "one is still lacking");
+        reception.skip(21..22);
+        fetching.on_complete(at(60), 21, &reception);
+        let next = fetching.poll(at(60), &reception, 0..23, WAIT).unwrap();
+        assert_eq!(next.1, [run(22, 1)]);
+        reception.skip(22..23);
+        fetching.on_complete(at(70), 22, &reception);
+        assert_eq!(fetching.poll(at(70), &reception, 0..23, WAIT), None);
+        assert!(!fetching.is_waiting());
+    }
+
+    #[test]
+    fn a_fetch_that_is_not_answered_is_repeated_more_and_more_slowly() {
+        let mut reception = Reception::new(1 << 20, 100);
+        reception.note_sent(2);
+        let mut fetching = Fetching::new(1);
+        let mut times = Vec::new();
+        for ms in 0..1000 {
+            if fetching.poll(at(ms), &reception, 0..2, WAIT).is_some() {
+                times.push(ms);
+            }
+        }
+        assert_eq!(times, [0, 100, 300, 700]);
+    }
+
+    #[test]
+    fn each_block_is_sent_once_and_to_everyone_if_several_want_it() {
+        let mut fetched = Fetched::new([1; 32], 100);
+        assert!(fetched.ask(at(0), host(1), 4..6, WAIT));
+        assert!(fetched.ask(at(20), host(2), 5..7, WAIT));
+        assert!(fetched.ask(at(20), host(2), 5..7, WAIT));
+        fetched.on_timeout(at(99));
+        assert!(!fetched.any_due());
+        fetched.on_timeout(at(100));
+        let mut sent = Vec::new();
+        while let Some((block, wanted, esi, left)) = fetched.peek(|_| Some(2), true) {
+            sent.push((block, wanted, esi, left));
+            fetched.sent(block, esi);
+        }
+        let by = |n| Wanted::By(host(n));
+        let several = Wanted::BySeveral;
+        let all = [(4, by(1), 0, 2), (4, by(1), 1, 1), (5, several, 0, 2), (5, several, 1, 1)];
+        assert_eq!(sent[..4], all);
+        assert_eq!(sent[4..], [(6, by(2), 0, 2), (6, by(2), 1, 1)]);
+    }
+
+    #[test]
+    fn a_block_that_is_fetched_again_comes_with_other_symbols() {
+        for (fec, expected) in [(true, vec![0, 1, 2, 3]), (false, vec![0, 1, 0, 1])] {
+            let mut fetched = Fetched::new([1; 32], 100);
+            let mut sent = Vec::new();
+            for round in 0..2 {
+                fetched.ask(at(round), host(1), 9..10, Duration::ZERO);
+                fetched.on_timeout(at(round));
+                while let Some((block, _, esi, _)) = fetched.peek(|_| Some(2), fec) {
+                    sent.push(esi);
+                    fetched.sent(block, esi);
+                }
+            }
+            assert_eq!(sent, expected);
+        }
+    }
+
+    #[test]
+    fn cookies_differ_by_address_and_secret() {
+        let a = Fetched::new([1; 32], 1);
+        assert_ne!(a.cookie(host(1)), a.cookie(host(2)));
+        assert_ne!(a.cookie(host(1)), Fetched::new([2; 32], 1).cookie(host(1)));
+        assert_eq!(a.cookie(host(1)), a.cookie(host(1)));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut fetched = Fetched::new([1; 32], 10);
+        assert!(!fetched.ask(at(0), host(1), 0..u32::MAX, WAIT));
+        fetched.on_timeout(at(100));
+        assert!(!fetched.ask(at(101), host(2), 50..60, WAIT));
+        assert!(fetched.ask(at(101), host(2), 0..10, WAIT), "those are known");
+    }
+}

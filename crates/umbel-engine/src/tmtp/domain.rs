@@ -1,0 +1,587 @@
+//! The parent's side of error and flow control, shared by the source and domain managers.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::Bytes;
+use umbel_wire::small_block::SmallBlockHeader;
+use umbel_wire::tmtp::{Ack, Echo, Nack, Need, NodeId, Timing};
+use umbel_wire::Tsi;
+
+use super::api::{FEED, Purpose};
+use super::children::{Child, Children, Progress};
+use super::config::{RepairConfig, TimingConfig};
+use super::intervals::Intervals;
+use super::reception::Lack;
+use super::repairs::Repairs;
+use crate::load::ProcessingLoad;
+use crate::symbols::Load;
+use crate::{Instant, TransmitBuf};
+
+/// Why an acknowledgement or a NACK was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unfounded {
+    /// It speaks of blocks that were never sent.
+    NeverSent,
+    /// The child has acknowledged what it asks for, or nobody here has it any more.
+    NotLacking,
+    /// So many repairs wait that this one is not noted.
+    TooMany,
+}
+
+/// The round trip in a domain in which none was measured yet.
+const FIRST_RTT: Duration = Duration::from_millis(50);
+
+/// The blocks that a node can send repairs of.
+pub(super) trait Stock {
+    /// Source symbols of a block that is held, whole.
+    fn held(&self, block: u32) -> Option<u8>;
+
+    /// These symbols will be asked for soon.
+    fn prefetch(&mut self, block: u32, esis: Range<u32>);
+
+    /// A symbol of a block that is held.
+    fn symbol(&mut self, block: u32, esi: u32) -> Load;
+}
+
+/// What came of filling a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filled {
+    /// Packets are in the buffer.
+    Packets,
+    /// The next symbol is being made.
+    Pending,
+    /// There is nothing to send.
+    Nothing,
+}
+
+/// A node's domain: its children, what they have acknowledged, and the repairs that it owes them.
+///
+/// ```text
+///            extend                         T_retrans over, not acknowledged
+/// new block ────────▶ sent, in an interval ─────────────────────────────────▶ repair due
+///                         │         ▲  ▲                                        │  ▲
+///    all children's ACKs  │         │  └──────────── sent with the radius ──────┘  │
+///                         ▼         └─ hold-down: the same NACK again              │
+///                     released              NACK ──────────────────────────────────┘
+/// ```
+#[derive(Debug)]
+pub(super) struct Domain {
+    feed: Tsi,
+    config: (TimingConfig, RepairConfig),
+    timing: Timing,
+    children: Children,
+    intervals: Intervals,
+    repairs: Repairs,
+    /// When timing and children are looked at next.
+    review: Instant,
+    /// Repair packets sent.
+    sent: u32,
+    load: ProcessingLoad,
+}
+
+impl Domain {
+    /// A domain without children whose next block is `start`.
+    pub(super) fn new(
+        feed: Tsi,
+        fec: bool,
+        timing: TimingConfig,
+        repair: RepairConfig,
+        start: u32,
+    ) -> Domain {
+        let TimingConfig { t_ack, intervals, .. } = timing;
+        Domain {
+            feed,
+            timing: Timing { t_ack, intervals, rtt: if timing.adaptive { FIRST_RTT } else { t_ack } },
+            children: Children::default(),
+            intervals: Intervals::new(start),
+            repairs: Repairs::new(fec, repair.queue),
+            review: Instant::EPOCH,
+            sent: 0,
+            load: ProcessingLoad::default(),
+            config: (timing, repair),
+        }
+    }
+
+    /// Begins anew at block `start`, having no children.
+    pub(super) fn restart(&mut self, start: u32) {
+        self.intervals = Intervals::new(start);
+        self.repairs.clear();
+    }
+
+    /// T_ack, n, and the round trip to the farthest child.
+    pub(super) fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    /// Takes the timing that the source, by way of this node's parent, has given to all.
+    pub(super) fn set_timing(&mut self, timing: Timing) {
+        if !self.config.0.adaptive {
+            self.timing.t_ack = timing.t_ack;
+        }
+        self.timing.intervals = timing.intervals;
+    }
+
+    /// T_retrans.
+    pub(super) fn t_retrans(&self) -> Duration {
+        self.timing.t_ack * u32::from(self.timing.intervals)
+    }
+
+    /// What this domain has cost its parent.
+    pub(super) fn load(&self) -> ProcessingLoad {
+        self.load
+    }
+
+    /// The children.
+    pub(super) fn children(&self) -> &Children {
+        &self.children
+    }
+
+    /// Takes a child that is guaranteed all blocks from `from` on.
+    pub(super) fn adopt(&mut self, now: Instant, id: NodeId, from: u32) {
+        self.children.adopt(now, id, from);
+        self.review = self.review.max(now);
+    }
+
+    /// Lets a child go.
+    pub(super) fn let_go(&mut self, id: NodeId) {
+        self.children.remove(id);
+        self.advance();
+    }
+
+    /// All blocks before this are acknowledged by every child that counts.
+    pub(super) fn acked_below(&self) -> u32 {
+        self.children.acked_below().map_or(self.intervals.end(), |acked| {
+            // A child may say that it lacks again what it had acknowledged.
+            acked.clamp(self.intervals.start().min(self.intervals.end()), self.intervals.end())
+        })
+    }
+
+    /// One beyond the last block that was sent (by a manager: received).
+    pub(super) fn end(&self) -> u32 {
+        self.intervals.end()
+    }
+
+    /// All blocks before `end` were sent (by a manager: received) by now.
+    pub(super) fn extend(&mut self, now: Instant, end: u32) {
+        self.intervals.extend(now, end, self.timing.t_ack);
+        if self.children.acked_below().is_none() {
+            self.advance();
+        }
+    }
+
+    /// Whether a source may send blocks for the first time: the first interval is acknowledged, or
+    /// its T_retrans is not over.
+    pub(super) fn may_send(&self, now: Instant) -> bool {
+        self.intervals.expires(self.t_retrans()).is_none_or(|expires| now < expires)
+    }
+
+    fn advance(&mut self) {
+        let acked = self.children.acked_below().unwrap_or(self.intervals.end());
+        self.intervals.acknowledge(acked);
+        self.repairs.forget_before(self.acked_below());
+    }
+
+    /// Takes an acknowledgement of a child. No block from `limit` on can have been sent.
+    pub(super) fn on_ack(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        ack: &Ack,
+        limit: u32,
+    ) -> Result<(), Unfounded> {
+        let last = ack.beyond.last().map_or(ack.below, |run| run.run.end());
+        if ack.below.max(last) > limit {
+            return Err(Unfounded::NeverSent);
+        }
+        let progress = Progress {
+            below: ack.below,
+            runs: ack.beyond.clone(),
+            full: ack.room == 0,
+            height: 0,
+        };
+        if self.children.acknowledge(now, id, progress) {
+            self.load.acks += 1;
+            self.measure(now, id, ack.echo);
+            self.advance();
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, now: Instant, id: NodeId, echo: Option<Echo>) {
+        let Some(echo) = echo else { return };
+        let sent = Instant::from_nanos(echo.stamp_ns);
+        // A stamp from the future, or one held longer than it is old, was made up.
+        let Some(rtt) = now.since(sent).checked_sub(echo.held) else { return };
+        if sent <= now && rtt < Duration::from_mins(1) {
+            self.children.measure(id, rtt);
+        }
+    }
+
+    /// How long after a repair the same NACK may be one that crossed it.
+    fn hold_down(&self) -> Duration {
+        self.timing.rtt.mul_f64(self.config.1.hold_down.clamp(0.0, 100.0))
+    }
+
+    /// Takes a NACK of a child; `stock` is what can be sent now. Gives why the
+    /// first block was not noted that was not.
+    pub(super) fn on_nack(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        nack: &Nack,
+        stock: &impl Stock,
+    ) -> Result<(), Unfounded> {
+        let Some(child) = self.children.get(id) else { return Err(Unfounded::NotLacking) };
+        self.load.nacks += 1;
+        let mut result = Ok(());
+        let hold_down = self.hold_down();
+        let released = self.acked_below();
+        for run in &nack.runs {
+            let lack = match run.need {
+                Need::Whole => Lack::Whole,
+                Need::Count(count) => Lack::Count(count),
+                Need::Exact(missing) => Lack::Exact(missing),
+            };
+            for block in run.run.blocks() {
+                let held = stock.held(block);
+                let noted = if block >= self.intervals.end() && held.is_none() {
+                    Err(Unfounded::NeverSent)
+                } else if child.lack(block).is_none() && block >= child.from
+                    || held.is_none() && block < released
+                {
+                    Err(Unfounded::NotLacking)
+                } else if self.repairs.ask(now, block, lack, held, hold_down) {
+                    Ok(())
+                } else {
+                    Err(Unfounded::TooMany)
+                };
+                result = result.and(noted);
+            }
+        }
+        result
+    }
+
+    /// A block is complete here and can be sent.
+    pub(super) fn on_held(&mut self, block: u32, k: u8) {
+        self.repairs.on_held(block, k);
+    }
+
+    /// Does what is due: T_retrans, timing, children that hold up everyone. Gives the children that
+    /// were evicted.
+    pub(super) fn on_timeout(
+        &mut self,
+        now: Instant,
+        stock: &impl Stock,
+    ) -> Vec<NodeId> {
+        self.retransmit(now, stock);
+        if now < self.review || self.children.len() == 0 {
+            return Vec::new();
+        }
+        self.review = now + self.timing.t_ack;
+        self.adapt();
+        let end = self.intervals.end();
+        self.children.excuse(now, |child| {
+            let next = child.progress.below;
+            next >= end || stock.held(next).is_none()
+        });
+        let evicted = self.children.evict(now, self.config.1.evict_after);
+        if !evicted.is_empty() {
+            self.advance();
+        }
+        evicted
+    }
+
+    /// When T_retrans of the first interval is over, sends again what is not acknowledged of it.
+    fn retransmit(&mut self, now: Instant, stock: &impl Stock) {
+        if self.children.acked_below().is_none() {
+            return;
+        }
+        let t_retrans = self.t_retrans();
+        let due = self.intervals.next_retransmission(t_retrans, t_retrans);
+        if due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.load.timers += 1;
+        let hold_down = self.hold_down();
+        let since = now.since(Instant::EPOCH).saturating_sub(self.timing.t_ack);
+        let since = Instant::EPOCH + since;
+        for block in self.intervals.retransmit(now) {
+            for (_, child) in self.children.iter().filter(|(_, child)| child.counts) {
+                let Some(lack) = child.lack(block) else { continue };
+                if self.config.0.adaptive && !worth_sending(child, block, since) {
+                    continue;
+                }
+                let held = stock.held(block);
+                self.repairs.ask(now, block, lack, held, hold_down);
+            }
+        }
+    }
+
+    /// T_ack follows the round trip to the farthest child, and the number of children.
+    fn adapt(&mut self) {
+        if let Some(rtt) = self.children.farthest() {
+            self.timing.rtt = rtt.max(Duration::from_micros(100));
+        }
+        let TimingConfig { adaptive, t_ack_min, t_ack_max, acks_per_s, .. } = self.config.0;
+        if adaptive {
+            let load = Duration::from_secs(1) / acks_per_s.max(1) * self.children.len() as u32;
+            let t_ack = (self.timing.rtt * 2).max(load);
+            self.timing.t_ack = t_ack.min(t_ack_max).max(t_ack_min);
+        }
+    }
+
+    /// When [`on_timeout`](Domain::on_timeout) is to be called.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        if self.children.len() == 0 {
+            return None;
+        }
+        let t_retrans = self.t_retrans();
+        let retransmission = self.intervals.next_retransmission(t_retrans, t_retrans);
+        let retransmission = retransmission.filter(|_| self.children.acked_below().is_some());
+        Some(retransmission.map_or(self.review, |at| at.min(self.review)))
+    }
+
+    /// Whether repairs are to be sent.
+    pub(super) fn any_due(&self) -> bool {
+        self.repairs.any_due()
+    }
+
+    /// Fills `buf` with repairs.
+    pub(super) fn fill(
+        &mut self,
+        now: Instant,
+        stock: &mut impl Stock,
+        buf: &mut TransmitBuf,
+    ) -> Filled {
+        let mut first_len = 0;
+        let mut last = None;
+        while buf.len() < buf.data_packets {
+            let Some((block, esi, count)) = self.repairs.peek(|block| stock.held(block)) else {
+                break;
+            };
+            let Some(k) = stock.held(block) else {
+                self.repairs.give_up(block);
+                continue;
+            };
+            if last != Some(block) {
+                stock.prefetch(block, esi..esi + count);
+                last = Some(block);
+            }
+            let symbol = match stock.symbol(block, esi) {
+                Load::Ready(symbol) => symbol,
+                Load::Pending if buf.is_empty() => return Filled::Pending,
+                Load::Pending => break,
+                Load::Gone(_) => {
+                    self.repairs.give_up(block);
+                    continue;
+                }
+            };
+            if buf.is_empty() {
+                first_len = symbol.len();
+            } else if symbol.len() > first_len {
+                break;
+            }
+            let shorter = symbol.len() < first_len;
+            let name = (block, k, esi);
+            push_packet(buf, self.feed, (Purpose::Repair, self.sent), name, symbol);
+            self.sent = self.sent.wrapping_add(1);
+            self.load.retransmissions += 1;
+            self.repairs.sent(now, block, esi, self.hold_down());
+            if shorter {
+                break;
+            }
+        }
+        if buf.is_empty() { Filled::Nothing } else { Filled::Packets }
+    }
+}
+
+/// Whether a child that does not acknowledge a block is likely to lack it and to take it now. One
+/// that was silent since, or has no room, gets its first lacking block alone: that shows when it is
+/// there again. The paper sends all again, whatever the reason.
+fn worth_sending(child: &Child, block: u32, since: Instant) -> bool {
+    block == child.progress.below || child.heard >= since && !child.progress.full
+}
+
+/// Writes a data packet.
+pub(super) fn push_packet(
+    buf: &mut TransmitBuf,
+    feed: Tsi,
+    (purpose, index): (Purpose, u32),
+    (block, block_symbols, esi): (u32, u8, u32),
+    symbol: Bytes,
+) {
+    let header = SmallBlockHeader {
+        tsi: feed,
+        toi: FEED,
+        transmission: purpose.transmission(),
+        index,
+        sbn: block,
+        block_symbols,
+        esi: esi as u8,
+        close_session: false,
+    };
+    let mut head = [0; SmallBlockHeader::LEN];
+    let len = header.emit(&mut head).expect("the buffer has the header's length");
+    buf.push(&head[..len], symbol);
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_wire::small_block::SmallBlockPacket;
+    use umbel_wire::tmtp::{AckRun, BlockRun, NackRun, Totals};
+
+    use super::*;
+
+    const T_ACK: Duration = Duration::from_millis(1100);
+
+    /// Blocks of one symbol, up to here.
+    struct Shelf(u32);
+
+    impl Stock for Shelf {
+        fn held(&self, block: u32) -> Option<u8> {
+            (block < self.0).then_some(1)
+        }
+
+        fn prefetch(&mut self, _: u32, _: Range<u32>) {}
+
+        fn symbol(&mut self, block: u32, _: u32) -> Load {
+            Load::Ready(Bytes::copy_from_slice(&block.to_be_bytes()))
+        }
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::EPOCH + Duration::from_millis(ms)
+    }
+
+    /// A domain with the paper's timing, children 1 and 2, and blocks sent every 100 ms from 0 on.
+    fn domain(blocks: u32) -> (Domain, Shelf) {
+        let timing = TimingConfig::fixed(T_ACK, 3);
+        let mut domain = Domain::new(Tsi(7), false, timing, RepairConfig::default(), 0);
+        domain.adopt(at(0), NodeId(1), 0);
+        domain.adopt(at(0), NodeId(2), 0);
+        for block in 0..blocks {
+            domain.extend(at(u64::from(block) * 100), block + 1);
+        }
+        (domain, Shelf(blocks))
+    }
+
+    fn ack(below: u32, beyond: &[(u32, u32)]) -> Ack {
+        let run = |&(first, count)| AckRun { run: BlockRun { first, count }, lacks: 0 };
+        Ack {
+            token: 0,
+            round: 0,
+            below,
+            known: below,
+            beyond: beyond.iter().map(run).collect(),
+            received: 0,
+            lost: 0,
+            overrun: 0,
+            room: u32::MAX,
+            totals: Totals::default(),
+            echo: None,
+        }
+    }
+
+    fn nack(blocks: &[u32]) -> Nack {
+        let run = |&first| NackRun { run: BlockRun { first, count: 1 }, need: Need::Whole };
+        Nack { parent: NodeId(0), hop_limit: 1, runs: blocks.iter().map(run).collect() }
+    }
+
+    fn repaired(domain: &mut Domain, stock: &mut Shelf, now: Instant) -> Vec<u32> {
+        let mut blocks = Vec::new();
+        let mut buf = TransmitBuf::new(4);
+        while domain.fill(now, stock, &mut buf) == Filled::Packets {
+            for (head, body) in buf.iter() {
+                let packet = [head, body].concat();
+                let packet = SmallBlockPacket::parse(&packet).unwrap();
+                assert_eq!(packet.symbol, packet.header.sbn.to_be_bytes());
+                assert_eq!(packet.header.transmission, 1);
+                blocks.push(packet.header.sbn);
+            }
+            buf.reset(4);
+        }
+        blocks
+    }
+
+    #[test]
+    fn at_t_retrans_all_unacknowledged_blocks_of_the_first_interval_are_sent_again() {
+        let (mut domain, mut stock) = domain(33);
+        domain.on_ack(at(2000), NodeId(1), &ack(33, &[]), 33).unwrap();
+        domain.on_ack(at(2000), NodeId(2), &ack(2, &[(5, 3), (9, 20)]), 33).unwrap();
+        domain.on_timeout(at(3299), &stock);
+        assert_eq!(repaired(&mut domain, &mut stock, at(3299)), []);
+        assert!(domain.may_send(at(3299)) && !domain.may_send(at(3300)));
+        domain.on_timeout(at(3300), &stock);
+        assert_eq!(repaired(&mut domain, &mut stock, at(3300)), [2, 3, 4, 8]);
+        // The window advances by the interval when it is acknowledged.
+        domain.on_ack(at(3400), NodeId(2), &ack(11, &[]), 33).unwrap();
+        assert_eq!((domain.acked_below(), domain.may_send(at(3400))), (11, true));
+        assert_eq!((domain.load().acks, domain.load().timers), (3, 1));
+        assert_eq!(domain.load().retransmissions, 4);
+    }
+
+    #[test]
+    fn a_nack_is_answered_at_once_and_only_for_what_may_be_lacking() {
+        let (mut domain, mut stock) = domain(20);
+        domain.on_ack(at(2000), NodeId(1), &ack(4, &[]), 20).unwrap();
+        let result = domain.on_nack(at(2000), NodeId(1), &nack(&[3, 5, 25]), &stock);
+        assert_eq!(result, Err(Unfounded::NotLacking));
+        assert_eq!(repaired(&mut domain, &mut stock, at(2000)), [5]);
+        let result = domain.on_nack(at(2000), NodeId(2), &nack(&[30]), &stock);
+        assert_eq!(result, Err(Unfounded::NeverSent));
+        assert!(domain.on_nack(at(2000), NodeId(9), &nack(&[1]), &stock).is_err());
+        assert_eq!(repaired(&mut domain, &mut stock, at(2000)), []);
+    }
+
+    #[test]
+    fn what_was_never_sent_cannot_be_acknowledged() {
+        let (mut domain, _) = domain(5);
+        let absurd = Err(Unfounded::NeverSent);
+        assert_eq!(domain.on_ack(at(9), NodeId(1), &ack(6, &[]), 5), absurd);
+        assert_eq!(domain.on_ack(at(9), NodeId(1), &ack(3, &[(4, 9)]), 5), absurd);
+        domain.on_ack(at(9), NodeId(3), &ack(5, &[]), 5).unwrap();
+        assert_eq!(domain.acked_below(), 0);
+    }
+
+    #[test]
+    fn a_child_that_holds_up_everyone_is_evicted_unless_it_lacks_nothing_that_is_here() {
+        let (mut domain, _) = domain(5);
+        let evict = |domain: &mut Domain, ms, stock: &Shelf| domain.on_timeout(at(ms), stock);
+        // The parent itself has nothing.
+        assert_eq!(evict(&mut domain, 40_000, &Shelf(0)), []);
+        domain.on_ack(at(50_000), NodeId(2), &ack(5, &[]), 5).unwrap();
+        assert_eq!(evict(&mut domain, 60_000, &Shelf(5)), []);
+        assert_eq!(evict(&mut domain, 71_000, &Shelf(5)), [NodeId(1)]);
+        assert_eq!(domain.acked_below(), 5);
+        assert!(domain.may_send(at(71_000)));
+    }
+
+    #[test]
+    fn without_children_all_is_acknowledged() {
+        let (mut domain, _) = domain(5);
+        domain.let_go(NodeId(1));
+        domain.let_go(NodeId(2));
+        domain.extend(at(1000), 9);
+        assert_eq!((domain.acked_below(), domain.end()), (9, 9));
+        assert!(domain.may_send(at(99_999)) && domain.next_timeout().is_none());
+    }
+
+    #[test]
+    fn t_ack_follows_the_round_trip_and_the_number_of_children() {
+        let repair = RepairConfig::default();
+        let mut domain = Domain::new(Tsi(7), false, TimingConfig::default(), repair, 0);
+        domain.adopt(at(0), NodeId(0), 0);
+        let echo = Echo { stamp_ns: 1_000_000_000, held: Duration::from_millis(100) };
+        let measured = Ack { echo: Some(echo), ..ack(0, &[]) };
+        domain.on_ack(at(1300), NodeId(0), &measured, 0).unwrap();
+        domain.on_timeout(at(1300), &Shelf(0));
+        assert_eq!(domain.timing().rtt, Duration::from_millis(200));
+        assert_eq!(domain.timing().t_ack, Duration::from_millis(400));
+        for id in 1..1000 {
+            domain.adopt(at(1400), NodeId(id), 0);
+        }
+        domain.on_timeout(at(3000), &Shelf(0));
+        assert_eq!(domain.timing().t_ack, Duration::from_secs(1));
+    }
+}

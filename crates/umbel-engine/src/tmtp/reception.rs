@@ -1,0 +1,369 @@
+//! What a member holds of a feed and what it lacks.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use umbel_wire::tmtp::{AckRun, BlockRun, EsiSet};
+
+use super::runs::Runs;
+
+/// Most symbols of a block, source and repair: those of Reed–Solomon over GF(2^8) [RFC 5510 §5.1].
+pub(super) const MAX_SYMBOLS: u32 = 255;
+
+/// What became of a symbol that was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offered {
+    /// It was kept; its block lacks more.
+    Kept,
+    /// It was kept; its block can be restored now.
+    Complete,
+    /// It is held, its block is complete, or the block is not wanted.
+    Duplicate,
+    /// Its number is not one of the block's, or the block was said to be of another length.
+    Nonsense,
+    /// No source can be so far ahead, or too many blocks are under way.
+    FarAhead,
+    /// The sink had no room.
+    NoRoom,
+}
+
+/// How much of a block is lacking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lack {
+    /// All of it; its length is not known.
+    Whole,
+    /// So many further symbols, at least 1; any will do.
+    Count(u8),
+    /// These source symbols, at least one.
+    Exact(EsiSet),
+}
+
+/// A block of which something is held, but not enough.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// Source symbols of the block.
+    k: u8,
+    held: EsiSet,
+}
+
+impl Part {
+    /// Further symbols that restore the block.
+    fn lacks(&self) -> u8 {
+        self.k - self.held.len() as u8
+    }
+}
+
+/// The blocks of a feed as one member has them.
+///
+/// ```text
+///    first gap            known
+///        │ complete, part,  │
+///        │ or nothing held  │ not sent yet, as far as is known
+/// ───────┴──────────────────┴──────────────────────────────▶ blocks
+/// ```
+///
+/// A symbol costs O(log n) of the runs and incomplete blocks, which without loss are one of each.
+#[derive(Clone, Debug)]
+pub(super) struct Reception {
+    /// Complete, or not wanted.
+    complete: Runs,
+    parts: BTreeMap<u32, Part>,
+    /// One beyond the last block that is known to have been sent to its end.
+    known: u32,
+    far_ahead: u32,
+    max_parts: usize,
+}
+
+impl Reception {
+    /// Nothing is held. A block `far_ahead` or more beyond the known ones is refused, and so is one
+    /// more incomplete block than `max_parts`.
+    pub(super) fn new(far_ahead: u32, max_parts: usize) -> Reception {
+        Reception {
+            complete: Runs::default(),
+            parts: BTreeMap::new(),
+            known: 0,
+            far_ahead,
+            max_parts,
+        }
+    }
+
+    /// Offers a symbol; `store` keeps it, if it can.
+    pub(super) fn offer(
+        &mut self,
+        (block, k, esi): (u32, u8, u32),
+        store: impl FnOnce() -> bool,
+    ) -> Offered {
+        if k == 0 || esi >= MAX_SYMBOLS {
+            return Offered::Nonsense;
+        }
+        if self.complete.contains(block) {
+            return Offered::Duplicate;
+        }
+        if self.is_far_ahead(block) {
+            return Offered::FarAhead;
+        }
+        let crowded = self.parts.len() >= self.max_parts;
+        match self.parts.entry(block) {
+            std::collections::btree_map::Entry::Occupied(mut entry) => {
+                let part = entry.get_mut();
+                if part.k != k {
+                    return Offered::Nonsense;
+                }
+                if part.held.contains(esi) {
+                    return Offered::Duplicate;
+                }
+                if !store() {
+                    return Offered::NoRoom;
+                }
+                part.held.insert(esi);
+                if part.held.len() < u32::from(k) {
+                    return Offered::Kept;
+                }
+                entry.remove();
+            }
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                if k > 1 && crowded {
+                    return Offered::FarAhead;
+                }
+                if !store() {
+                    return Offered::NoRoom;
+                }
+                if k > 1 {
+                    let mut held = EsiSet::default();
+                    held.insert(esi);
+                    entry.insert(Part { k, held });
+                    return Offered::Kept;
+                }
+            }
+        }
+        self.complete.insert(block..block + 1);
+        Offered::Complete
+    }
+
+    fn is_far_ahead(&self, block: u32) -> bool {
+        block == u32::MAX || block - self.known.min(block) >= self.far_ahead
+    }
+
+    /// Learns from a packet or message of anyone that all blocks before `end` were sent. Gives
+    /// `false` if that is too far ahead to be true.
+    pub(super) fn note_sent(&mut self, end: u32) -> bool {
+        if end > self.known {
+            if self.is_far_ahead(end) {
+                return false;
+            }
+            self.known = end;
+        }
+        true
+    }
+
+    /// Learns from its parent that all blocks before `end` were sent.
+    pub(super) fn trust_sent(&mut self, end: u32) {
+        self.known = self.known.max(end);
+    }
+
+    /// One beyond the last block that is known to have been sent to its end.
+    pub(super) fn known(&self) -> u32 {
+        self.known
+    }
+
+    /// These blocks are not lacking: they are there already, or nobody wants them.
+    pub(super) fn skip(&mut self, blocks: Range<u32>) {
+        let parts: Vec<u32> = self.parts.range(blocks.clone()).map(|(&block, _)| block).collect();
+        for block in parts {
+            self.parts.remove(&block);
+        }
+        self.complete.insert(blocks);
+    }
+
+    /// All of this block is lacking again.
+    pub(super) fn reopen(&mut self, block: u32) {
+        self.parts.remove(&block);
+        self.complete.remove(block..block.saturating_add(1));
+    }
+
+    /// Whether the block is complete.
+    pub(super) fn is_complete(&self, block: u32) -> bool {
+        self.complete.contains(block)
+    }
+
+    /// Whether something is held of a block that is not complete.
+    pub(super) fn is_partial(&self, block: u32) -> bool {
+        self.parts.contains_key(&block)
+    }
+
+    /// The first block from `from` on that is not complete.
+    pub(super) fn first_gap(&self, from: u32) -> u32 {
+        self.complete.first_gap(from)
+    }
+
+    /// The runs of blocks in `within` that are known to have been sent and are not complete.
+    pub(super) fn lacking(&self, within: Range<u32>) -> impl Iterator<Item = Range<u32>> + '_ {
+        self.complete.gaps(within.start..within.end.min(self.known))
+    }
+
+    /// What is lacking of a block that is not complete, with FEC or without.
+    pub(super) fn lack(&self, block: u32, fec: bool) -> Lack {
+        match self.parts.get(&block) {
+            None => Lack::Whole,
+            Some(part) if fec => Lack::Count(part.lacks()),
+            Some(part) => {
+                let all: EsiSet = (0..u32::from(part.k)).collect();
+                Lack::Exact(all.minus(part.held))
+            }
+        }
+    }
+
+    /// How many blocks in `within` are complete.
+    pub(super) fn count(&self, within: Range<u32>) -> u32 {
+        self.complete.count(within)
+    }
+
+    /// Blocks of which something is held and something lacks.
+    pub(super) fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The oldest incomplete blocks of which something is held.
+    pub(super) fn oldest_parts(&self) -> impl Iterator<Item = u32> + '_ {
+        self.parts.keys().copied()
+    }
+
+    /// What is held from `from` on, ascending: at most `most` runs.
+    pub(super) fn held_from(&self, from: u32, most: usize) -> Vec<AckRun> {
+        let run = |first, count, lacks| AckRun { run: BlockRun { first, count }, lacks };
+        let complete = self.complete.runs(from..u32::MAX);
+        let complete = complete.map(|blocks| run(blocks.start, blocks.end - blocks.start, 0));
+        let parts = self.parts.range(from..);
+        let parts = parts.map(|(&first, part)| run(first, 1, part.lacks()));
+        let mut runs: Vec<AckRun> = complete.take(most).chain(parts.take(most)).collect();
+        runs.sort_unstable_by_key(|run| run.run.first);
+        runs.truncate(most);
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn reception() -> Reception {
+        Reception::new(1000, 16)
+    }
+
+    fn offer(reception: &mut Reception, block: u32, k: u8, esi: u32) -> Offered {
+        reception.offer((block, k, esi), || true)
+    }
+
+    #[test]
+    fn any_k_symbols_complete_a_block() {
+        let mut r = reception();
+        assert_eq!(offer(&mut r, 0, 3, 0), Offered::Kept);
+        assert_eq!(offer(&mut r, 0, 3, 0), Offered::Duplicate);
+        assert_eq!(offer(&mut r, 0, 3, 200), Offered::Kept);
+        assert_eq!(r.lack(0, true), Lack::Count(1));
+        assert_eq!(r.lack(0, false), Lack::Exact([1, 2].into_iter().collect()));
+        assert_eq!(offer(&mut r, 0, 3, 2), Offered::Complete);
+        assert_eq!(offer(&mut r, 0, 3, 1), Offered::Duplicate);
+        assert_eq!((r.first_gap(0), r.parts()), (1, 0));
+    }
+
+    #[test]
+    fn a_symbol_that_the_sink_refuses_is_still_lacking() {
+        let mut r = reception();
+        assert_eq!(r.offer((0, 1, 0), || false), Offered::NoRoom);
+        assert_eq!(r.offer((1, 2, 0), || false), Offered::NoRoom);
+        r.note_sent(2);
+        assert_eq!(r.lacking(0..9).collect::<Vec<_>>(), [0..2]);
+        assert_eq!(offer(&mut r, 0, 1, 0), Offered::Complete);
+    }
+
+    #[test]
+    fn nonsense_changes_nothing() {
+        let mut r = reception();
+        offer(&mut r, 0, 3, 0);
+        for (block, k, esi, what) in [
+            (0, 4, 1, Offered::Nonsense),
+            (1, 0, 0, Offered::Nonsense),
+            (1, 2, 255, Offered::Nonsense),
+            (1000, 1, 0, Offered::FarAhead),
+            (u32::MAX, 1, 0, Offered::FarAhead),
+        ] {
+            assert_eq!(offer(&mut r, block, k, esi), what, "{block} {k} {esi}");
+        }
+        assert!(!r.note_sent(1000) && !r.note_sent(u32::MAX));
+        assert_eq!((r.known(), r.parts()), (0, 1));
+    }
+
+    #[test]
+    fn incomplete_blocks_are_bounded() {
+        let mut r = reception();
+        (0..16).for_each(|block| assert_eq!(offer(&mut r, block, 2, 0), Offered::Kept));
+        assert_eq!(offer(&mut r, 16, 2, 0), Offered::FarAhead);
+        assert_eq!(offer(&mut r, 17, 1, 0), Offered::Complete);
+        assert_eq!(offer(&mut r, 3, 2, 1), Offered::Complete);
+        assert_eq!(offer(&mut r, 16, 2, 0), Offered::Kept);
+    }
+
+    #[test]
+    fn what_is_held_beyond_the_first_gap_is_told_in_order() {
+        let mut r = reception();
+        for block in [0, 2, 3, 7] {
+            offer(&mut r, block, 1, 0);
+        }
+        offer(&mut r, 5, 3, 1);
+        let run = |first, count, lacks| AckRun { run: BlockRun { first, count }, lacks };
+        let all = [run(2, 2, 0), run(5, 1, 2), run(7, 1, 0)];
+        assert_eq!(r.held_from(1, 9), all);
+        assert_eq!(r.held_from(1, 2), all[..2]);
+    }
+
+    #[test]
+    fn skipped_and_reopened_blocks_count_as_such() {
+        let mut r = reception();
+        offer(&mut r, 4, 2, 0);
+        r.skip(0..6);
+        assert_eq!((r.first_gap(0), r.parts()), (6, 0));
+        r.reopen(4);
+        r.note_sent(8);
+        assert_eq!(r.lacking(0..9).collect::<Vec<_>>(), [4..5, 6..8]);
+        assert_eq!(r.lack(4, true), Lack::Whole);
+    }
+
+    proptest! {
+        #[test]
+        fn each_block_completes_once_with_k_different_symbols(
+            symbols in prop::collection::vec((0_u32..6, 0_u32..8, prop::bool::weighted(0.8)), 0..120)
+        ) {
+            let mut r = reception();
+            let mut held = [const { std::collections::BTreeSet::new() }; 6];
+            for (block, esi, room) in symbols {
+                let k = block as u8 + 1;
+                let model: &mut std::collections::BTreeSet<u32> = &mut held[block as usize];
+                let full = model.len() == usize::from(k);
+                let mut stored = false;
+                let offered = r.offer((block, k, esi), || { stored = room; room });
+                let fresh = !full && !model.contains(&esi);
+                prop_assert_eq!(stored, fresh && room);
+                if stored { model.insert(esi); }
+                let expected = match (fresh, room) {
+                    (false, _) => Offered::Duplicate,
+                    (true, false) => Offered::NoRoom,
+                    (true, true) if model.len() == usize::from(k) => Offered::Complete,
+                    (true, true) => Offered::Kept,
+                };
+                prop_assert_eq!(offered, expected);
+            }
+            for (block, model) in (0_u32..).zip(&held) {
+                prop_assert_eq!(r.is_complete(block), model.len() == block as usize + 1);
+                if let Lack::Count(count) = r.lack(block, true) {
+                    prop_assert_eq!(usize::from(count) + model.len(), block as usize + 1);
+                }
+                if let Lack::Exact(missing) = r.lack(block, false) {
+                    prop_assert!((0..=block).all(|e| missing.contains(e) != model.contains(&e)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! What a parent owes its domain: repairs that are asked for and not sent yet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use umbel_wire::tmtp::EsiSet;
+
+use super::reception::{Lack, MAX_SYMBOLS};
+use crate::Instant;
+
+/// The repairs of one block.
+#[derive(Clone, Copy, Debug)]
+struct Repair {
+    /// All source symbols are to be sent, as soon as it is known how many there are.
+    whole: bool,
+    /// So many fresh symbols are to be sent, with FEC.
+    fresh: u16,
+    /// These symbols are to be sent, without.
+    exact: EsiSet,
+    /// What was sent since the hold-down began counts as an answer to what is asked until it ends:
+    /// whoever asks had not heard it.
+    quiet_until: Instant,
+    sent_fresh: u16,
+    sent_exact: EsiSet,
+    /// The symbol that is sent next, with FEC.
+    next: Option<u8>,
+}
+
+impl Default for Repair {
+    fn default() -> Repair {
+        Repair {
+            whole: false,
+            fresh: 0,
+            exact: EsiSet::default(),
+            quiet_until: Instant::EPOCH,
+            sent_fresh: 0,
+            sent_exact: EsiSet::default(),
+            next: None,
+        }
+    }
+}
+
+impl Repair {
+    fn is_due(&self) -> bool {
+        self.whole || self.fresh > 0 || !self.exact.is_empty()
+    }
+}
+
+/// The repairs that a domain waits for, block by block.
+///
+/// With FEC a block is repaired with as many symbols as the child lacks that lacks most of it, each
+/// of them not sent in this domain before, until all 255 were: then they come round again. Without,
+/// exactly the missing symbols are sent again, as the paper does with its packets.
+///
+/// One loss gives one repair: what is asked for a second time before the first answer can have
+/// been heard is not sent twice.
+#[derive(Clone, Debug)]
+pub(super) struct Repairs {
+    fec: bool,
+    blocks: BTreeMap<u32, Repair>,
+    /// Blocks of which something is to be sent, and which are held here.
+    due: BTreeSet<u32>,
+    max_blocks: usize,
+}
+
+impl Repairs {
+    /// Nothing is asked for. At most so many blocks are kept in mind.
+    pub(super) fn new(fec: bool, max_blocks: usize) -> Repairs {
+        Repairs { fec, blocks: BTreeMap::new(), due: BTreeSet::new(), max_blocks }
+    }
+
+    /// A child lacks this much of a block; `held` tells whether it can be sent now. Gives `false`
+    /// if so many repairs wait that this one is not noted.
+    pub(super) fn ask(
+        &mut self,
+        now: Instant,
+        block: u32,
+        lack: Lack,
+        held: Option<u8>,
+        hold_down: Duration,
+    ) -> bool {
+        if self.blocks.len() >= self.max_blocks && !self.blocks.contains_key(&block) {
+            return false;
+        }
+        let repair = self.blocks.entry(block).or_default();
+        if now >= repair.quiet_until {
+            (repair.sent_fresh, repair.sent_exact) = (0, EsiSet::default());
+        }
+        repair.add(lack, self.fec);
+        if let Some(k) = held {
+            repair.settle(k, self.fec);
+        }
+        // Nothing was sent for this request yet: what follows it closely asks for the same.
+        if repair.quiet_until <= now {
+            repair.quiet_until = now + hold_down;
+        }
+        if held.is_some() && repair.is_due() {
+            self.due.insert(block);
+        }
+        true
+    }
+
+    /// The block is complete here: what is asked of it can be sent.
+    pub(super) fn on_held(&mut self, block: u32, k: u8) {
+        let Some(repair) = self.blocks.get_mut(&block) else { return };
+        repair.settle(k, self.fec);
+        if repair.is_due() {
+            self.due.insert(block);
+        }
+    }
+
+    /// Whether something is to be sent.
+    pub(super) fn any_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// The lowest block of which something is to be sent, and the run of symbols that comes next;
+    /// all of them are fresh ones, or all exact.
+    pub(super) fn peek(&self, k: impl Fn(u32) -> Option<u8>) -> Option<(u32, u32, u32)> {
+        let &block = self.due.first()?;
+        let repair = self.blocks.get(&block)?;
+        if let Some(esi) = repair.exact.iter().next() {
+            return Some((block, esi, 1));
+        }
+        let first = repair.next.map_or_else(|| k(block).map_or(0, u32::from), u32::from);
+        let first = first % MAX_SYMBOLS;
+        Some((block, first, u32::from(repair.fresh).clamp(1, MAX_SYMBOLS - first)))
+    }
+
+    /// A symbol that [`peek`](Repairs::peek) gave leaves now.
+    pub(super) fn sent(&mut self, now: Instant, block: u32, esi: u32, hold_down: Duration) {
+        let Some(repair) = self.blocks.get_mut(&block) else { return };
+        if repair.exact.contains(esi) {
+            let sent = std::iter::once(esi).collect();
+            repair.exact = repair.exact.minus(sent);
+            repair.sent_exact = repair.sent_exact.union(sent);
+        } else {
+            repair.fresh = repair.fresh.saturating_sub(1);
+            repair.sent_fresh = repair.sent_fresh.saturating_add(1);
+            repair.next = Some(((esi + 1) % MAX_SYMBOLS) as u8);
+        }
+        repair.quiet_until = now + hold_down;
+        if !repair.is_due() {
+            self.due.remove(&block);
+        }
+    }
+
+    /// The block cannot be repaired from here.
+    pub(super) fn give_up(&mut self, block: u32) {
+        self.blocks.remove(&block);
+        self.due.remove(&block);
+    }
+
+    /// No child lacks anything of the blocks before `end`.
+    pub(super) fn forget_before(&mut self, end: u32) {
+        while let Some((&block, _)) = self.blocks.first_key_value()
+            && block < end
+        {
+            self.blocks.remove(&block);
+            self.due.remove(&block);
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.blocks.clear();
+        self.due.clear();
+    }
+}
+
+impl Repair {
+    /// Adds what a child lacks.
+    fn add(&mut self, lack: Lack, fec: bool) {
+        match lack {
+            Lack::Count(count) if fec => self.add_fresh(u16::from(count)),
+            Lack::Exact(missing) if fec => self.add_fresh(missing.len() as u16),
+            Lack::Exact(missing) => self.exact = self.exact.union(missing.minus(self.sent_exact)),
+            // Which ones a child lacks that gives their number is not known.
+            Lack::Whole | Lack::Count(_) => self.whole = true,
+        }
+    }
+
+    fn add_fresh(&mut self, count: u16) {
+        self.fresh += count.saturating_sub(self.fresh + self.sent_fresh);
+    }
+
+    /// The block is found to have `k` source symbols.
+    fn settle(&mut self, k: u8, fec: bool) {
+        let all: EsiSet = (0..u32::from(k)).collect();
+        if std::mem::take(&mut self.whole) {
+            self.add(Lack::Exact(all), fec);
+        }
+        self.fresh = self.fresh.min(u16::from(k));
+        self.exact = self.exact.minus(self.exact.minus(all));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOLD_DOWN: Duration = Duration::from_millis(10);
+
+    fn at(ms: u64) -> Instant {
+        Instant::EPOCH + Duration::from_millis(ms)
+    }
+
+    fn lack(symbols: &[u32]) -> Lack {
+        Lack::Exact(symbols.iter().copied().collect())
+    }
+
+    /// Everything that is to be sent now, blocks having eight symbols.
+    fn drain(repairs: &mut Repairs, now: Instant) -> Vec<(u32, u32)> {
+        let mut sent = Vec::new();
+        while let Some((block, esi, count)) = repairs.peek(|_| Some(8)) {
+            for esi in esi..esi + count {
+                repairs.sent(now, block, esi, HOLD_DOWN);
+                sent.push((block, esi));
+            }
+        }
+        sent
+    }
+
+    fn ask(repairs: &mut Repairs, ms: u64, block: u32, lack: Lack) {
+        assert!(repairs.ask(at(ms), block, lack, Some(8), HOLD_DOWN));
+    }
+
+    #[test]
+    fn with_fec_the_greatest_lack_is_met_with_fresh_symbols() {
+        let mut repairs = Repairs::new(true, 100);
+        ask(&mut repairs, 0, 0, lack(&[1]));
+        ask(&mut repairs, 0, 0, lack(&[2, 3, 5]));
+        ask(&mut repairs, 0, 0, lack(&[4, 5]));
+        assert_eq!(drain(&mut repairs, at(0)), [(0, 8), (0, 9), (0, 10)]);
+        ask(&mut repairs, 20, 0, lack(&[7]));
+        assert_eq!(drain(&mut repairs, at(20)), [(0, 11)]);
+    }
+
+    #[test]
+    fn without_fec_exactly_the_missing_symbols_are_sent() {
+        let mut repairs = Repairs::new(false, 100);
+        ask(&mut repairs, 0, 3, lack(&[5, 1]));
+        ask(&mut repairs, 0, 3, lack(&[5, 6]));
+        ask(&mut repairs, 0, 2, Lack::Whole);
+        let whole = (0..8).map(|esi| (2, esi));
+        let all: Vec<_> = whole.chain([(3, 1), (3, 5), (3, 6)]).collect();
+        assert_eq!(drain(&mut repairs, at(0)), all);
+    }
+
+    #[test]
+    fn one_loss_gives_one_repair() {
+        for fec in [true, false] {
+            let mut repairs = Repairs::new(fec, 100);
+            ask(&mut repairs, 0, 0, lack(&[1, 2]));
+            assert_eq!(drain(&mut repairs, at(0)).len(), 2);
+            // Another child's request crossed the repair.
+            ask(&mut repairs, 5, 0, lack(&[1, 2]));
+            assert_eq!(drain(&mut repairs, at(5)), []);
+            ask(&mut repairs, 6, 0, lack(&[1, 2, 3]));
+            assert_eq!(drain(&mut repairs, at(6)).len(), 1);
+            // The repair was lost.
+            ask(&mut repairs, 17, 0, lack(&[1, 2]));
+            assert_eq!(drain(&mut repairs, at(17)).len(), 2);
+        }
+    }
+
+    #[test]
+    fn what_is_not_held_here_is_sent_when_it_comes() {
+        let mut repairs = Repairs::new(true, 100);
+        assert!(repairs.ask(at(0), 4, Lack::Whole, None, HOLD_DOWN));
+        assert!(repairs.ask(at(0), 5, lack(&[1]), None, HOLD_DOWN));
+        assert!(!repairs.any_due());
+        repairs.on_held(4, 2);
+        repairs.on_held(9, 2);
+        assert_eq!(repairs.peek(|_| Some(2)), Some((4, 2, 2)));
+        repairs.on_held(5, 8);
+        assert_eq!(drain(&mut repairs, at(1)), [(4, 8), (4, 9), (5, 8)]);
+    }
+
+    #[test]
+    fn fresh_symbols_come_round_when_all_were_sent() {
+        let mut repairs = Repairs::new(true, 100);
+        repairs.ask(at(0), 0, Lack::Count(200), Some(200), HOLD_DOWN);
+        let mut sent = Vec::new();
+        while let Some((_, esi, count)) = repairs.peek(|_| Some(200)) {
+            assert!(esi + count <= MAX_SYMBOLS);
+            for esi in esi..esi + count {
+                repairs.sent(at(0), 0, esi, HOLD_DOWN);
+                sent.push(esi);
+            }
+        }
+        assert_eq!(sent, (200..255).chain(0..145).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_nobody_lacks_is_forgotten_and_memory_is_bounded() {
+        let mut repairs = Repairs::new(false, 3);
+        for block in 0..3 {
+            ask(&mut repairs, 0, block, lack(&[0]));
+        }
+        assert!(!repairs.ask(at(0), 3, lack(&[0]), Some(8), HOLD_DOWN));
+        repairs.forget_before(2);
+        ask(&mut repairs, 0, 3, lack(&[0]));
+        repairs.give_up(3);
+        assert_eq!(drain(&mut repairs, at(0)), [(2, 0)]);
+    }
+}

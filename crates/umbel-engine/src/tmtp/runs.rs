@@ -1,0 +1,162 @@
+//! A set of blocks, kept as runs.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Block numbers in ascending runs that do not touch. Every operation costs O(log runs) and, where
+/// it takes a range, O(1) for each run that the range swallows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Runs(BTreeMap<u32, u32>);
+
+impl Runs {
+    /// Adds blocks.
+    pub(super) fn insert(&mut self, blocks: Range<u32>) {
+        let Range { mut start, mut end } = blocks;
+        if start >= end {
+            return;
+        }
+        // The usual case: the next block of the last run.
+        if let Some(mut last) = self.0.last_entry()
+            && *last.get() == start
+        {
+            *last.get_mut() = end;
+            return;
+        }
+        while let Some((&first, &past)) = self.0.range(..=end).next_back()
+            && past >= start
+        {
+            self.0.remove(&first);
+            start = start.min(first);
+            end = end.max(past);
+        }
+        self.0.insert(start, end);
+    }
+
+    /// Takes blocks out.
+    pub(super) fn remove(&mut self, blocks: Range<u32>) {
+        if blocks.is_empty() {
+            return;
+        }
+        while let Some((&first, &past)) = self.0.range(..blocks.end).next_back()
+            && past > blocks.start
+        {
+            self.0.remove(&first);
+            if past > blocks.end {
+                self.0.insert(blocks.end, past);
+            }
+            if first < blocks.start {
+                self.0.insert(first, blocks.start);
+            }
+        }
+    }
+
+    /// Whether the block is in the set.
+    pub(super) fn contains(&self, block: u32) -> bool {
+        self.0.range(..=block).next_back().is_some_and(|(_, &past)| block < past)
+    }
+
+    /// The first block from `from` on that is not in the set.
+    pub(super) fn first_gap(&self, from: u32) -> u32 {
+        match self.0.range(..=from).next_back() {
+            Some((_, &past)) if past > from => past,
+            _ => from,
+        }
+    }
+
+    /// The runs that have blocks in `within`, cut to it.
+    pub(super) fn runs(&self, within: Range<u32>) -> impl Iterator<Item = Range<u32>> + '_ {
+        let first = self.0.range(..=within.start).next_back().map_or(within.start, |(&at, _)| at);
+        self.0
+            .range(first..within.end.max(first))
+            .map(move |(&at, &past)| at.max(within.start)..past.min(within.end))
+            .filter(|run| !run.is_empty())
+    }
+
+    /// The runs of blocks in `within` that are not in the set.
+    pub(super) fn gaps(&self, within: Range<u32>) -> impl Iterator<Item = Range<u32>> + '_ {
+        let mut at = within.start;
+        let end = within.end;
+        let ends = std::iter::once(end..end);
+        self.runs(within).chain(ends).filter_map(move |run| {
+            let gap = at..run.start;
+            at = run.end;
+            (!gap.is_empty()).then_some(gap)
+        })
+    }
+
+    /// How many blocks of `within` are in the set.
+    pub(super) fn count(&self, within: Range<u32>) -> u32 {
+        self.runs(within).map(|run| run.end - run.start).sum()
+    }
+
+    /// How many runs there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(runs: &[Range<u32>]) -> Runs {
+        let mut set = Runs::default();
+        runs.iter().for_each(|run| set.insert(run.clone()));
+        set
+    }
+
+    #[test]
+    fn blocks_in_order_make_one_run() {
+        let mut set = Runs::default();
+        (0..100).for_each(|block| set.insert(block..block + 1));
+        assert_eq!((set.len(), set.first_gap(0), set.count(0..u32::MAX)), (1, 100, 100));
+    }
+
+    #[test]
+    fn the_greatest_block_numbers_are_no_exception() {
+        let set = of(&[u32::MAX - 1..u32::MAX]);
+        assert!(set.contains(u32::MAX - 1));
+        assert_eq!(set.first_gap(u32::MAX - 1), u32::MAX);
+    }
+
+    #[test]
+    fn gaps_lie_between_the_runs() {
+        let set = of(&[2..4, 6..9]);
+        assert_eq!(set.gaps(0..12).collect::<Vec<_>>(), [0..2, 4..6, 9..12]);
+        assert_eq!(set.gaps(3..7).collect::<Vec<_>>(), [4..6]);
+        assert_eq!(set.gaps(6..9).count(), 0);
+        assert_eq!(set.runs(3..7).collect::<Vec<_>>(), [3..4, 6..7]);
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_set(
+            operations in prop::collection::vec((any::<bool>(), 0_u32..60, 0_u32..15), 1..60)
+        ) {
+            let mut set = Runs::default();
+            let mut model = [false; 80];
+            for (insert, start, len) in operations {
+                let blocks = start..start + len;
+                if insert { set.insert(blocks.clone()) } else { set.remove(blocks.clone()) }
+                blocks.for_each(|b| model[b as usize] = insert);
+                for (block, &there) in (0_u32..).zip(&model) {
+                    prop_assert_eq!(set.contains(block), there);
+                    let gap = (block..).find(|&b| !model.get(b as usize).unwrap_or(&false));
+                    prop_assert_eq!(Some(set.first_gap(block)), gap);
+                }
+                for (from, to) in [(0, 80), (10, 30), (31, 32)] {
+                    let listed: Vec<u32> = set.runs(from..to).flatten().collect();
+                    let lacking: Vec<u32> = set.gaps(from..to).flatten().collect();
+                    let there = |b: &u32| model[*b as usize];
+                    prop_assert_eq!(listed, (from..to).filter(there).collect::<Vec<_>>());
+                    prop_assert_eq!(lacking, (from..to).filter(|b| !there(b)).collect::<Vec<_>>());
+                }
+                let runs: Vec<_> = set.runs(0..80).collect();
+                prop_assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start));
+                prop_assert_eq!(set.len(), runs.len());
+            }
+        }
+    }
+}
