@@ -72,6 +72,18 @@ impl Asks {
         self.wake(due);
     }
 
+    /// Whether [`find`](Asks::find) would look for something.
+    pub(super) fn is_behind(&self, reception: &Reception, within: Range<u32>) -> bool {
+        let from = self.upto.max(within.start);
+        let end = within.end.min(reception.known());
+        from < end && self.blocks.len() < self.most && reception.first_gap(from) < end
+    }
+
+    /// The blocks in a run that are waited for.
+    pub(super) fn within(&self, blocks: Range<u32>) -> impl Iterator<Item = u32> + '_ {
+        self.blocks.range(blocks).map(|(&block, _)| block)
+    }
+
     fn wake(&mut self, at: Instant) {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
@@ -109,12 +121,14 @@ impl Asks {
     }
 
     /// A sibling asked for as much: whoever waits goes on waiting, until what `again` gives for the
-    /// number of times that the block was asked for.
-    pub(super) fn suppress(&mut self, block: u32, again: impl FnOnce(u8) -> Instant) {
-        if let Some(ask) = self.blocks.get_mut(&block) {
-            ask.tries = ask.tries.saturating_add(1);
-            ask.due = ask.due.max(again(ask.tries));
-        }
+    /// number of times that the block was asked for. Gives whether one's own NACK waits longer.
+    pub(super) fn suppress(&mut self, block: u32, again: impl FnOnce(u8) -> Instant) -> bool {
+        let Some(ask) = self.blocks.get_mut(&block) else { return false };
+        ask.tries = ask.tries.saturating_add(1);
+        let again = again(ask.tries);
+        let later = again > ask.due;
+        ask.due = ask.due.max(again);
+        later
     }
 
     /// The blocks that are to be asked for now: at most `most`. Each is asked for again at the time
@@ -204,8 +218,8 @@ mod tests {
     fn a_siblings_nack_suppresses_ones_own() {
         let mut asks = Asks::new(10);
         asks.find(&lacking(&[1, 2], 5), 0..u32::MAX, || at(10));
-        asks.suppress(1, |tries| at(100 * u64::from(tries)));
-        asks.suppress(4, |_| panic!("not lacking"));
+        assert!(asks.suppress(1, |tries| at(100 * u64::from(tries))));
+        assert!(!asks.suppress(4, |_| panic!("not lacking")));
         assert_eq!(due(&mut asks, 10), [2]);
         assert_eq!(due(&mut asks, 100), [1]);
     }

@@ -80,6 +80,16 @@ impl Fetching {
         Some((self.cookie, runs))
     }
 
+    /// Whether [`poll`](Fetching::poll) should look.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.again.is_some_and(|again| again <= now)
+    }
+
+    /// Something is lacking that is to be fetched.
+    pub(super) fn wake(&mut self, now: Instant) {
+        self.again = Some(now);
+    }
+
     /// Whether something was asked for and has not come.
     pub(super) fn is_waiting(&self) -> bool {
         self.again.is_some()
@@ -175,11 +185,15 @@ impl Fetched {
         gather: Duration,
     ) -> bool {
         for block in blocks {
-            let map = if self.due.contains_key(&block) { &mut self.due } else { &mut self.gathering };
-            match map.get_mut(&block) {
+            let known = self.gathering.len() + self.due.len();
+            let wanted = match self.due.get_mut(&block) {
+                None => self.gathering.get_mut(&block),
+                wanted => wanted,
+            };
+            match wanted {
                 Some(Wanted::By(who)) if *who == from => {}
                 Some(wanted) => *wanted = Wanted::BySeveral,
-                None if self.gathering.len() + self.due.len() >= self.max_blocks => return false,
+                None if known >= self.max_blocks => return false,
                 None => {
                     self.gathering.insert(block, Wanted::By(from));
                     self.gathered_at.get_or_insert(now + gather);

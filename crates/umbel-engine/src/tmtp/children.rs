@@ -76,8 +76,7 @@ impl Children {
     pub(super) fn adopt(&mut self, now: Instant, id: NodeId, from: u32) {
         self.remove(id);
         let progress = Progress { below: from, ..Progress::default() };
-        let child =
-            Child { from, progress, counts: true, heard: now, got_on: now, rtt: None };
+        let child = Child { from, progress, counts: true, heard: now, got_on: now, rtt: None };
         self.children.insert(id, child);
         self.count(from);
     }

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
+use umbel_wire::Tsi;
 use umbel_wire::small_block::SmallBlockHeader;
 use umbel_wire::tmtp::{Ack, Echo, Nack, Need, NodeId, Timing};
-use umbel_wire::Tsi;
 
 use super::api::{FEED, Purpose};
 use super::children::{Child, Children, Progress};
@@ -92,7 +92,11 @@ impl Domain {
         let TimingConfig { t_ack, intervals, .. } = timing;
         Domain {
             feed,
-            timing: Timing { t_ack, intervals, rtt: if timing.adaptive { FIRST_RTT } else { t_ack } },
+            timing: Timing {
+                t_ack,
+                intervals,
+                rtt: if timing.adaptive { FIRST_RTT } else { t_ack },
+            },
             children: Children::default(),
             intervals: Intervals::new(start),
             repairs: Repairs::new(fec, repair.queue),
@@ -194,12 +198,8 @@ impl Domain {
         if ack.below.max(last) > limit {
             return Err(Unfounded::NeverSent);
         }
-        let progress = Progress {
-            below: ack.below,
-            runs: ack.beyond.clone(),
-            full: ack.room == 0,
-            height: 0,
-        };
+        let progress =
+            Progress { below: ack.below, runs: ack.beyond.clone(), full: ack.room == 0, height: 0 };
         if self.children.acknowledge(now, id, progress) {
             self.load.acks += 1;
             self.measure(now, id, ack.echo);
@@ -269,11 +269,7 @@ impl Domain {
 
     /// Does what is due: T_retrans, timing, children that hold up everyone. Gives the children that
     /// were evicted.
-    pub(super) fn on_timeout(
-        &mut self,
-        now: Instant,
-        stock: &impl Stock,
-    ) -> Vec<NodeId> {
+    pub(super) fn on_timeout(&mut self, now: Instant, stock: &impl Stock) -> Vec<NodeId> {
         self.retransmit(now, stock);
         if now < self.review || self.children.len() == 0 {
             return Vec::new();
@@ -327,6 +323,8 @@ impl Domain {
         if adaptive {
             let load = Duration::from_secs(1) / acks_per_s.max(1) * self.children.len() as u32;
             let t_ack = (self.timing.rtt * 2).max(load);
+            // Children hear of a shorter T_ack only later: nobody shall seem late meanwhile.
+            let t_ack = t_ack.max(self.timing.t_ack / 8 * 7);
             self.timing.t_ack = t_ack.min(t_ack_max).max(t_ack_min);
         }
     }

@@ -30,7 +30,7 @@ struct Interval {
 #[derive(Clone, Debug)]
 pub(super) struct Intervals {
     start: u32,
-    intervals: VecDeque<Interval>,
+    unacknowledged: VecDeque<Interval>,
     /// When what is not acknowledged of the first interval was last sent again.
     again: Option<Instant>,
 }
@@ -38,7 +38,7 @@ pub(super) struct Intervals {
 impl Intervals {
     /// Nothing was sent; the first block will be `start`.
     pub(super) fn new(start: u32) -> Intervals {
-        Intervals { start, intervals: VecDeque::new(), again: None }
+        Intervals { start, unacknowledged: VecDeque::new(), again: None }
     }
 
     /// The first block that is not acknowledged by all, as far as intervals tell.
@@ -48,7 +48,7 @@ impl Intervals {
 
     /// One beyond the last block that was sent.
     pub(super) fn end(&self) -> u32 {
-        self.intervals.back().map_or(self.start, |interval| interval.end)
+        self.unacknowledged.back().map_or(self.start, |interval| interval.end)
     }
 
     /// All blocks before `end` have been sent (by a manager: received) by now.
@@ -56,29 +56,29 @@ impl Intervals {
         if end <= self.end() {
             return;
         }
-        match self.intervals.back_mut() {
+        match self.unacknowledged.back_mut() {
             Some(last) if now.since(last.began) < t_ack => last.end = end,
-            _ => self.intervals.push_back(Interval { began: now, end }),
+            _ => self.unacknowledged.push_back(Interval { began: now, end }),
         }
     }
 
     /// All children have acknowledged all blocks before `block`.
     pub(super) fn acknowledge(&mut self, block: u32) {
-        while let Some(first) = self.intervals.front().copied()
+        while let Some(first) = self.unacknowledged.front().copied()
             && first.end <= block
         {
             self.start = first.end;
-            self.intervals.pop_front();
+            self.unacknowledged.pop_front();
             self.again = None;
         }
-        if self.intervals.is_empty() {
+        if self.unacknowledged.is_empty() {
             self.start = self.start.max(block);
         }
     }
 
     /// When T_retrans of the first interval is over, or was for the first time.
     pub(super) fn expires(&self, t_retrans: Duration) -> Option<Instant> {
-        self.intervals.front().map(|first| first.began + t_retrans)
+        self.unacknowledged.front().map(|first| first.began + t_retrans)
     }
 
     /// When what is not acknowledged of the first interval is to be sent again.
@@ -94,7 +94,7 @@ impl Intervals {
     /// The blocks of the first interval, which are being sent again now.
     pub(super) fn retransmit(&mut self, now: Instant) -> Range<u32> {
         self.again = Some(now);
-        self.start..self.intervals.front().map_or(self.start, |first| first.end)
+        self.start..self.unacknowledged.front().map_or(self.start, |first| first.end)
     }
 }
 

@@ -14,12 +14,17 @@ pub mod config;
 mod domain;
 pub mod drops;
 mod intervals;
+mod receiver;
 mod reception;
 mod repairs;
 mod runs;
 mod shelf;
 mod source;
+#[cfg(test)]
+#[allow(dead_code, reason = "more scenarios come")]
+mod tests;
 mod throttle;
+#[allow(dead_code, reason = "the listing of the tree comes later")]
 mod tree;
 
 pub use api::{
@@ -31,4 +36,6 @@ pub use config::{
     TimingConfig, TreeConfig,
 };
 pub use drops::{DropReason, Drops};
+pub use receiver::Receiver;
+pub use source::Source;
 pub use umbel_wire::tmtp::NodeId;

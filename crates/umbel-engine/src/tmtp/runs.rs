@@ -88,11 +88,6 @@ impl Runs {
     pub(super) fn count(&self, within: Range<u32>) -> u32 {
         self.runs(within).map(|run| run.end - run.start).sum()
     }
-
-    /// How many runs there are.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
 }
 
 #[cfg(test)]
@@ -103,7 +98,9 @@ mod tests {
 
     fn of(runs: &[Range<u32>]) -> Runs {
         let mut set = Runs::default();
-        runs.iter().for_each(|run| set.insert(run.clone()));
+        for run in runs {
+            set.insert(run.clone());
+        }
         set
     }
 
@@ -111,12 +108,13 @@ mod tests {
     fn blocks_in_order_make_one_run() {
         let mut set = Runs::default();
         (0..100).for_each(|block| set.insert(block..block + 1));
-        assert_eq!((set.len(), set.first_gap(0), set.count(0..u32::MAX)), (1, 100, 100));
+        assert_eq!((set.0.len(), set.first_gap(0), set.count(0..u32::MAX)), (1, 100, 100));
     }
 
     #[test]
     fn the_greatest_block_numbers_are_no_exception() {
-        let set = of(&[u32::MAX - 1..u32::MAX]);
+        let mut set = Runs::default();
+        set.insert(u32::MAX - 1..u32::MAX);
         assert!(set.contains(u32::MAX - 1));
         assert_eq!(set.first_gap(u32::MAX - 1), u32::MAX);
     }
@@ -125,7 +123,7 @@ mod tests {
     fn gaps_lie_between_the_runs() {
         let set = of(&[2..4, 6..9]);
         assert_eq!(set.gaps(0..12).collect::<Vec<_>>(), [0..2, 4..6, 9..12]);
-        assert_eq!(set.gaps(3..7).collect::<Vec<_>>(), [4..6]);
+        assert!(set.gaps(3..7).eq(std::iter::once(4..6)));
         assert_eq!(set.gaps(6..9).count(), 0);
         assert_eq!(set.runs(3..7).collect::<Vec<_>>(), [3..4, 6..7]);
     }
@@ -143,7 +141,7 @@ mod tests {
                 blocks.for_each(|b| model[b as usize] = insert);
                 for (block, &there) in (0_u32..).zip(&model) {
                     prop_assert_eq!(set.contains(block), there);
-                    let gap = (block..).find(|&b| !model.get(b as usize).unwrap_or(&false));
+                    let gap = (block..81).find(|&b| !model.get(b as usize).unwrap_or(&false));
                     prop_assert_eq!(Some(set.first_gap(block)), gap);
                 }
                 for (from, to) in [(0, 80), (10, 30), (31, 32)] {
@@ -155,7 +153,7 @@ mod tests {
                 }
                 let runs: Vec<_> = set.runs(0..80).collect();
                 prop_assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start));
-                prop_assert_eq!(set.len(), runs.len());
+                prop_assert_eq!(set.0.len(), runs.len());
             }
         }
     }

@@ -13,7 +13,7 @@ impl Tree {
     /// children, send LEAVE_TREE request to parent, receive LEAVE_CONFIRM, terminate"
     /// [TMTP Fig. 3]. The embedder has fulfilled all pending obligations before. Each wait is
     /// bounded.
-    pub(super) fn leave(&mut self, now: Instant) {
+    pub(in crate::tmtp) fn leave(&mut self, now: Instant) {
         if matches!(self.stage, Stage::Dissolving { .. } | Stage::Leaving { .. } | Stage::Left) {
             return;
         }

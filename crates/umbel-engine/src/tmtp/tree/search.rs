@@ -92,7 +92,7 @@ pub(super) struct Candidate {
 
 impl Tree {
     /// Begins to look for a parent, if it has none and does not look for one.
-    pub(super) fn join(&mut self, now: Instant) {
+    pub(in crate::tmtp) fn join(&mut self, now: Instant) {
         if self.role != Role::Source && matches!(self.stage, Stage::Outside | Stage::Left) {
             self.retiring = false;
             self.search(now);

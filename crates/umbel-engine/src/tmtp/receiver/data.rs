@@ -1,0 +1,173 @@
+//! Data packets that come to a receiver.
+
+use umbel_wire::small_block::{SmallBlockHeader, SmallBlockPacket};
+
+use super::Receiver;
+use crate::symbols::{BlockId, SymbolSink};
+use crate::tmtp::api::{FEED, Purpose};
+use crate::tmtp::drops::DropReason;
+use crate::tmtp::reception::Offered;
+use crate::{Datagram, Instant};
+
+/// Blocks that are put to rest when the sink has no room.
+const REST_AT_ONCE: usize = 16;
+/// A gap in the numbers of packets that is greater was no loss: the source began anew, or this
+/// receiver was away.
+const GREATEST_LOSS: u32 = 1 << 20;
+
+impl<K: SymbolSink> Receiver<K> {
+    /// Takes a data packet. Gives whether anything but its symbol has to be seen to.
+    pub(super) fn on_packet(
+        &mut self,
+        now: Instant,
+        datagram: &Datagram<'_>,
+        data_channel: bool,
+    ) -> Result<bool, DropReason> {
+        let packet =
+            SmallBlockPacket::parse(datagram.payload).map_err(|_| DropReason::Malformed)?;
+        let header = packet.header;
+        if header.tsi != self.config.node.feed || header.toi != FEED {
+            return Err(DropReason::OtherFeed);
+        }
+        let purpose = Purpose::of(header.transmission).ok_or(DropReason::Malformed)?;
+        if packet.symbol.len() > usize::from(self.config.shape.symbol_len)
+            || header.block_symbols > self.config.shape.block_symbols
+        {
+            return Err(DropReason::AbsurdBlock);
+        }
+        match purpose {
+            Purpose::First if !data_channel => return Err(DropReason::Unexpected),
+            Purpose::First => self.note_index(header.index),
+            Purpose::Fetched => {
+                self.stats.fetched_received += 1;
+                let wait = self.fetch_wait();
+                self.fetching.on_symbol(now, wait);
+            }
+            Purpose::Repair => {}
+        }
+        let taken = self.take_symbol(now, &packet);
+        if purpose == Purpose::Repair {
+            match taken {
+                Ok(_) => self.stats.repairs_received += 1,
+                Err(_) => self.stats.repairs_unneeded += 1,
+            }
+        }
+        let sent = purpose == Purpose::First && self.note_sent(now, &header);
+        match taken {
+            Ok(complete) => Ok(complete || sent),
+            Err(reason) => {
+                self.drops.count(reason);
+                Ok(sent)
+            }
+        }
+    }
+
+    /// Counts what came and what did not, by the numbers of the packets of the data channel.
+    fn note_index(&mut self, index: u32) {
+        self.stats.data_received += 1;
+        self.heard.received = self.heard.received.saturating_add(1);
+        let ahead = self.next_index.map_or(0, |next| index.wrapping_sub(next));
+        if ahead < GREATEST_LOSS {
+            self.stats.data_lost += u64::from(ahead);
+            self.heard.lost = self.heard.lost.saturating_add(ahead);
+            self.next_index = Some(index.wrapping_add(1));
+        } else if ahead > u32::MAX - GREATEST_LOSS {
+            // It came late, and was counted as lost.
+            self.stats.data_lost = self.stats.data_lost.saturating_sub(1);
+            self.heard.lost = self.heard.lost.saturating_sub(1);
+        } else {
+            self.next_index = Some(index.wrapping_add(1));
+        }
+    }
+
+    /// Offers the symbol to the sink, and to the buffer if there are children. Gives whether its
+    /// block is complete now.
+    fn take_symbol(
+        &mut self,
+        now: Instant,
+        packet: &SmallBlockPacket<'_>,
+    ) -> Result<bool, DropReason> {
+        let SmallBlockHeader { sbn: block, block_symbols: k, esi, .. } = packet.header;
+        let esi = u32::from(esi);
+        let keep = self.keeps_from.is_some_and(|from| block >= from);
+        let (sink, buffer) = (&mut self.sink, &mut self.buffer);
+        let offered = self.reception.offer((block, k, esi), || {
+            let id = BlockId { toi: FEED, sbn: block };
+            let room = !keep || buffer.has_room(block, k);
+            let stored = room && sink.store(id, esi, packet.symbol);
+            stored && (!keep || buffer.store(block, k, esi, packet.symbol))
+        });
+        self.seen = self.seen.max(block.saturating_add(1).min(self.reception.known() + 1));
+        match offered {
+            Offered::Kept => {
+                if self.asks.len() > 0 {
+                    let soon = now + self.nack_span();
+                    self.asks.hold(block, soon);
+                }
+                Ok(false)
+            }
+            Offered::Complete => {
+                self.on_complete(now, block, k, keep);
+                Ok(true)
+            }
+            Offered::Duplicate => Err(DropReason::Duplicate),
+            Offered::Nonsense => Err(DropReason::AbsurdBlock),
+            Offered::FarAhead => Err(DropReason::FarAhead),
+            Offered::NoRoom => {
+                self.on_no_room(now, block);
+                Err(DropReason::NoRoom)
+            }
+        }
+    }
+
+    fn on_complete(&mut self, now: Instant, block: u32, k: u8, keep: bool) {
+        self.sink.restore(BlockId { toi: FEED, sbn: block });
+        self.stats.blocks = self.stats.blocks.saturating_add(1);
+        self.asks.done(block);
+        self.refused_until = None;
+        if keep && self.buffer.complete(block) {
+            self.domain.on_held(block, k);
+        }
+        self.fetching.on_complete(now, block, &self.reception);
+        self.check_complete(now);
+    }
+
+    /// Neither sink nor buffer loses anything by that: it is not acknowledged, and sent again.
+    fn on_no_room(&mut self, now: Instant, block: u32) {
+        self.stats.overrun += 1;
+        self.heard.overrun = self.heard.overrun.saturating_add(1);
+        if self.is_full() {
+            return;
+        }
+        self.refused_until = Some(now + self.timing().t_ack);
+        let oldest: Vec<u32> =
+            self.reception.oldest_parts().take_while(|&b| b < block).take(REST_AT_ONCE).collect();
+        for sbn in oldest {
+            self.sink.rest(BlockId { toi: FEED, sbn });
+        }
+    }
+
+    /// A packet of the data channel shows how far the source is. Gives whether that is news.
+    fn note_sent(&mut self, now: Instant, header: &SmallBlockHeader) -> bool {
+        let last = header.esi + 1 >= header.block_symbols;
+        let end = header.sbn.saturating_add(u32::from(last));
+        if end <= self.reception.known() {
+            return false;
+        }
+        self.learn_sent(now, end)
+    }
+
+    /// The source has sent all blocks before `end`, as someone says. Gives whether that is news.
+    pub(super) fn learn_sent(&mut self, now: Instant, end: u32) -> bool {
+        let before = self.reception.known();
+        if end <= before || !self.reception.note_sent(end) {
+            return false;
+        }
+        self.seen = self.seen.max(end);
+        if self.keeps_from.is_some() {
+            self.domain.extend(now, end);
+        }
+        self.find_gaps(now);
+        true
+    }
+}

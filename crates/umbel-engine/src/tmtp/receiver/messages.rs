@@ -1,0 +1,287 @@
+//! What others say to a receiver.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use umbel_wire::small_block::SmallBlockPacket;
+use umbel_wire::tmtp::{
+    Ack, Beacon, BlockRun, Body, FeedInfo, Heartbeat, JoinConfirm, Message, Nack, NodeId, Progress,
+    ReceiverState, Report,
+};
+
+use super::{Receiver, Start, Upstream};
+use crate::symbols::SymbolSink;
+use crate::tmtp::api::ReceiverEvent;
+use crate::tmtp::drops::DropReason;
+use crate::tmtp::source::{arrival, reason};
+use crate::tmtp::tree::Way;
+use crate::{Address, Datagram, Instant};
+
+/// What control messages may overtake data by, at least.
+const OVERTAKING: Duration = Duration::from_millis(5);
+/// Confirmations that may wait.
+const MAX_OUTBOX: usize = 4096;
+
+impl<K: SymbolSink> Receiver<K> {
+    /// Takes a datagram. Gives whether anything but a symbol has to be seen to.
+    pub(super) fn on_datagram(
+        &mut self,
+        now: Instant,
+        datagram: Datagram<'_>,
+    ) -> Result<bool, DropReason> {
+        let data = self.config.node.data;
+        let by_data = matches!(datagram.by, Address::Channel(by)
+            if (by.group, by.port) == (data.group, data.port));
+        if SmallBlockPacket::is_one(datagram.payload) {
+            return self.on_packet(now, &datagram, by_data);
+        }
+        let message = Message::parse(datagram.payload).map_err(|_| DropReason::Malformed)?;
+        let message = message.message().ok_or(DropReason::Malformed)?;
+        if message.feed != self.config.node.feed {
+            return Err(DropReason::OtherFeed);
+        }
+        if message.sender == self.config.node.id {
+            return Err(DropReason::Own);
+        }
+        if by_data {
+            let Body::Heartbeat(heartbeat) = message.body else {
+                return Err(DropReason::Unexpected);
+            };
+            return self.on_heartbeat(now, &heartbeat).map(|()| true);
+        }
+        let arrival = arrival(&datagram, &self.config.node.domain).ok_or(DropReason::Unexpected)?;
+        let (id, from) = (message.sender, arrival.from);
+        match message.body {
+            Body::Ack(ack) if !arrival.multicast => self.on_ack(now, id, from, &ack),
+            Body::Nack(nack) if arrival.multicast => self.on_nack(now, id, from, &nack),
+            Body::Report(report) if !arrival.multicast => self.on_report(now, id, from, report),
+            Body::ReportAck { token, before } if !arrival.multicast => {
+                self.on_report_ack(now, id, from, token, before)
+            }
+            Body::FetchCookie { cookie } if from == self.config.shape.source => {
+                self.fetching.on_cookie(now, cookie);
+                Ok(())
+            }
+            Body::FetchGone { runs } if from == self.config.shape.source => {
+                self.on_gone(now, &runs);
+                Ok(())
+            }
+            Body::Beacon(ref beacon) => {
+                self.tree.handle(now, arrival, &message)?;
+                if self.tree.parent().is_some_and(|parent| parent.id == id) {
+                    self.on_parents_beacon(now, beacon);
+                }
+                Ok(())
+            }
+            _ => self.tree.handle(now, arrival, &message),
+        }
+        .map(|()| true)
+    }
+
+    /// What the source says on the data channel.
+    fn on_heartbeat(&mut self, now: Instant, heartbeat: &Heartbeat) -> Result<(), DropReason> {
+        self.tree.note_source(now, heartbeat)?;
+        self.learn_feed(heartbeat.feed)?;
+        self.learn_progress(now, &heartbeat.beacon.progress);
+        if heartbeat.beacon.closing {
+            self.on_closing();
+        }
+        Ok(())
+    }
+
+    fn on_closing(&mut self) {
+        if !self.source_gone {
+            self.source_gone = true;
+            self.events.push_back(ReceiverEvent::SourceGone);
+        }
+    }
+
+    fn learn_feed(&mut self, feed: FeedInfo) -> Result<(), DropReason> {
+        match self.feed {
+            Some(known) if known != feed => Err(DropReason::ForgedSource),
+            Some(_) => Ok(()),
+            None => {
+                let shape = self.config.shape;
+                if (feed.symbol_len, feed.block_symbols, feed.fec)
+                    != (shape.symbol_len, shape.block_symbols, shape.fec)
+                {
+                    return Err(DropReason::ForgedSource);
+                }
+                self.config.shape.manifest = feed.manifest;
+                self.feed = Some(feed);
+                self.events.push_back(ReceiverEvent::Feed(feed));
+                Ok(())
+            }
+        }
+    }
+
+    fn learn_progress(&mut self, now: Instant, progress: &Progress) {
+        if progress.sent > self.hearsay.map_or(self.reception.known(), |(sent, _)| sent) {
+            let at = self.hearsay.map_or(now + self.overtaking(), |(_, at)| at);
+            self.hearsay = Some((progress.sent, at));
+        }
+        if let (None, Some(end)) = (&self.end, &progress.end) {
+            self.end = Some(end.clone());
+            self.events.push_back(ReceiverEvent::End(end.clone()));
+            self.check_complete(now);
+        }
+    }
+
+    /// Control messages may overtake data by so much: they wait in other queues.
+    fn overtaking(&self) -> Duration {
+        self.timing().rtt.max(OVERTAKING)
+    }
+
+    fn on_parents_beacon(&mut self, now: Instant, beacon: &Beacon) {
+        if let Some(upstream) = &mut self.upstream {
+            upstream.timing = beacon.timing;
+            upstream.lowest = upstream.lowest.max(beacon.progress.lowest);
+            upstream.echo = Some((beacon.stamp_ns, now));
+            let due = now + beacon.timing.t_ack;
+            self.ack_at = self.ack_at.map(|at| at.min(due));
+        }
+        self.domain.set_timing(beacon.timing);
+        let floor = self.floor();
+        self.asks.forget_before(floor);
+        self.learn_progress(now, &beacon.progress);
+        if beacon.closing {
+            self.on_closing();
+        }
+    }
+
+    /// There is a parent, for the first time or again.
+    pub(super) fn on_attached(&mut self, now: Instant, confirm: &JoinConfirm) {
+        let progress = &confirm.beacon.progress;
+        let timing = confirm.beacon.timing;
+        self.upstream =
+            Some(Upstream { from: confirm.from, lowest: progress.lowest, timing, echo: None });
+        self.domain.set_timing(timing);
+        let _ = self.learn_feed(confirm.feed);
+        self.reception.trust_sent(progress.sent);
+        if self.keeps_from.is_some() {
+            self.domain.extend(now, self.reception.known());
+        }
+        if self.joined_at.is_none() {
+            self.joined_at = Some(confirm.from);
+            self.start(confirm.from);
+            self.report(ReceiverState::Receiving);
+        }
+        self.learn_progress(now, progress);
+        self.reports.restart();
+        self.ack_at = Some(now);
+        self.start_asking(now);
+        if let Some(parent) = self.tree.parent() {
+            let (parent, address, hops) = (parent.id, parent.address, parent.hops);
+            self.events.push_back(ReceiverEvent::Joined { parent, address, hops });
+        }
+    }
+
+    /// It is known where "now" is.
+    fn start(&mut self, now_block: u32) {
+        let prefix = self.prefix();
+        let from = match self.config.start {
+            Start::Everything => prefix,
+            Start::Now => now_block.max(prefix),
+        };
+        if from > prefix {
+            self.reception.skip(prefix..from);
+        }
+        self.wanted.first = Some(from);
+        self.events.push_back(ReceiverEvent::Started { from });
+    }
+
+    pub(super) fn on_detached(&mut self) {
+        self.upstream = None;
+        self.ack_at = None;
+        self.asks.restart(0);
+        self.events.push_back(ReceiverEvent::Orphaned);
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        from: SocketAddr,
+        ack: &Ack,
+    ) -> Result<(), DropReason> {
+        self.tree.check_child(now, id, from, ack.token)?;
+        // A child may have heard of more than its parent has.
+        let limit = self.reception.known().saturating_add(self.config.far_ahead);
+        self.domain.on_ack(now, id, ack, limit).map_err(reason)?;
+        self.totals.insert(id, ack.totals);
+        self.release(now);
+        Ok(())
+    }
+
+    fn on_nack(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        from: SocketAddr,
+        nack: &Nack,
+    ) -> Result<(), DropReason> {
+        if nack.parent == self.config.node.id {
+            let child = self.tree.child(id).ok_or(DropReason::ForgedChild)?;
+            if child.address.ip() != from.ip() {
+                return Err(DropReason::ForgedChild);
+            }
+            return self.domain.on_nack(now, id, nack, &self.buffer).map_err(reason);
+        }
+        if self.tree.parent().is_some_and(|parent| parent.id == nack.parent) {
+            self.hear_nack(now, &nack.runs);
+        }
+        Ok(())
+    }
+
+    fn on_report(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        from: SocketAddr,
+        report: Report,
+    ) -> Result<(), DropReason> {
+        self.tree.check_child(now, id, from, report.token)?;
+        if self.outbox.len() >= MAX_OUTBOX {
+            return Err(DropReason::OverLimit);
+        }
+        let count = report.receivers.len() as u32;
+        let before = report.first.wrapping_add(count);
+        for receiver in report.receivers {
+            self.reports.note(receiver);
+        }
+        let body = Body::ReportAck { token: report.token, before };
+        self.outbox.push_back((Way::Host(from), body));
+        Ok(())
+    }
+
+    fn on_report_ack(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        from: SocketAddr,
+        token: u64,
+        before: u32,
+    ) -> Result<(), DropReason> {
+        self.tree.check_parent(now, id, from)?;
+        if self.tree.parent().is_none_or(|parent| parent.token != token) {
+            return Err(DropReason::ForgedParent);
+        }
+        self.reports.on_confirmed(before);
+        Ok(())
+    }
+
+    /// Blocks that are not to be had any more are waited for no longer.
+    fn on_gone(&mut self, now: Instant, runs: &[BlockRun]) {
+        for run in runs {
+            let floor = self.floor().min(self.reception.known());
+            let gone: Vec<_> = self.reception.lacking(run.first..run.end().min(floor)).collect();
+            for blocks in gone {
+                let (first, count) = (blocks.start, blocks.end - blocks.start);
+                self.reception.skip(blocks);
+                self.events.push_back(ReceiverEvent::Gone(BlockRun { first, count }));
+            }
+        }
+        self.fetching.wake(now);
+        self.check_complete(now);
+    }
+}

@@ -1,0 +1,421 @@
+//! The source: the root of the control tree.
+//!
+//! ```text
+//!        Start            Extend                  window shut: T_retrans is over and the first
+//! Idle ────────▶ Running ────────▶ sends ────────────────────────────┐ interval not acknowledged
+//!                   │                ▲                                ▼
+//!                   │                └──── acknowledged, evicted ── stalls
+//!                   │ Close
+//!                   ▼
+//!                Closing ── told so a few times ──▶ Closed
+//! ```
+//!
+//! Repairs go before new data, and new data share the rate with what is fetched. The window is the
+//! blocks that were sent and not acknowledged: by time, T_retrans [TMTP, flow control]; by number,
+//! [`SourceConfig::window`]; and never more bytes than a buffer has ([`RepairConfig::buffer`]).
+//!
+//! [`RepairConfig::buffer`]: super::RepairConfig::buffer
+
+mod commands;
+mod data;
+mod messages;
+
+pub(super) use messages::{arrival, reason};
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use umbel_wire::tmtp::{
+    Body, End, FeedInfo, Heartbeat, Message, NodeId, Progress, Role, Totals, limits,
+};
+
+use super::TreeView;
+use super::api::{SourceCommand, SourceCommandError, SourceEvent, SourceStats};
+use super::catch_up::Fetched;
+use super::concast::{self, Reports};
+use super::config::SourceConfig;
+use super::domain::Domain;
+use super::drops::{DropReason, Drops};
+use super::shelf::Shelf;
+use super::throttle::Throttle;
+use super::tree::{Outlook, Tree, Way};
+use crate::symbols::SymbolSource;
+use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+
+/// Last words of so many receivers are kept.
+const MAX_REPORTS: usize = 1 << 17;
+/// Blocks that may be fetched at a time.
+const MAX_FETCHED: usize = 1 << 16;
+/// How often everyone is told that the feed is over.
+const CLOSING_BEATS: u32 = 3;
+
+/// Whether the source serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Idle,
+    Running,
+    /// So many heartbeats are still to say that the feed is over.
+    Closing(u32),
+    Closed,
+}
+
+/// What has to wait until the host says that symbols are ready.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
+    data: bool,
+    repairs: bool,
+    fetched: bool,
+}
+
+/// The source's engine.
+#[derive(Debug)]
+pub struct Source<S> {
+    config: SourceConfig,
+    stage: Stage,
+    shelf: Shelf<S>,
+    domain: Domain,
+    tree: Tree,
+    fetched: Fetched,
+    reports: Reports,
+    /// What each child said last of its subtree.
+    totals: BTreeMap<NodeId, Totals>,
+    throttle: Throttle,
+    /// The block and symbol that are sent next for the first time.
+    next: (u32, u32),
+    /// First sendings so far: the index in the header of the next.
+    index: u32,
+    fetched_index: u32,
+    end: Option<End>,
+    waits: Waits,
+    /// New data may be sent, as far as was known when time was last told.
+    open: bool,
+    /// New data were sent since the rate was looked at.
+    busy: bool,
+    /// How many packets fetches may send before new data do, and the other way round.
+    balance: f64,
+    /// The next heartbeat and the time to the one after.
+    heartbeat: (Instant, Duration),
+    heartbeat_due: bool,
+    review: Instant,
+    acknowledged: u32,
+    told: Totals,
+    complete: bool,
+    memberships: VecDeque<Membership>,
+    outbox: VecDeque<(Way, Body)>,
+    events: VecDeque<SourceEvent>,
+    drops: Drops,
+    stats: SourceStats,
+}
+
+impl<S: SymbolSource> Source<S> {
+    /// A source that takes symbols from `symbols`. Nothing is sent before
+    /// [`SourceCommand::Start`].
+    pub fn new(config: SourceConfig, symbols: S) -> Source<S> {
+        let domain =
+            Domain::new(config.node.feed, config.shape.fec, config.timing, config.repair, 0);
+        let tree = Tree::new(&config.node, config.tree.clone(), Role::Source, domain.timing());
+        let secret =
+            blake3::derive_key("umbel tmtp fetch cookies", &config.node.seed.to_be_bytes());
+        Source {
+            stage: Stage::Idle,
+            shelf: Shelf::new(symbols),
+            domain,
+            tree,
+            fetched: Fetched::new(secret, MAX_FETCHED),
+            reports: Reports::new(MAX_REPORTS),
+            totals: BTreeMap::new(),
+            throttle: Throttle::new(config.rate, config.min_rate_share),
+            next: (0, 0),
+            index: 0,
+            fetched_index: 0,
+            end: None,
+            waits: Waits::default(),
+            open: false,
+            busy: false,
+            balance: 0.0,
+            heartbeat: (Instant::EPOCH, config.heartbeat_min),
+            heartbeat_due: false,
+            review: Instant::EPOCH,
+            acknowledged: 0,
+            told: Totals::default(),
+            complete: false,
+            memberships: VecDeque::new(),
+            outbox: VecDeque::new(),
+            events: VecDeque::new(),
+            drops: Drops::default(),
+            stats: SourceStats::default(),
+            config,
+        }
+    }
+
+    /// Input that was discarded, by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// What it has done and seen.
+    pub fn stats(&self) -> SourceStats {
+        let view = self.tree.view();
+        SourceStats {
+            load: self.domain.load(),
+            repairs_sent: self.domain.load().retransmissions,
+            blocks_sent: self.sent(),
+            acknowledged: self.domain.acked_below(),
+            members: view.members,
+            children: view.children,
+            totals: self.sum(),
+            ..self.stats
+        }
+    }
+
+    /// Where it stands in the control tree: at its root.
+    pub fn tree(&self) -> TreeView {
+        self.tree.view()
+    }
+
+    /// Where symbols are taken from.
+    pub fn symbols_mut(&mut self) -> &mut S {
+        &mut self.shelf.symbols
+    }
+
+    /// Blocks that were sent whole for the first time.
+    fn sent(&self) -> u32 {
+        self.next.0
+    }
+
+    /// What the feed is.
+    fn feed_info(&self) -> FeedInfo {
+        let shape = self.config.shape;
+        FeedInfo {
+            source: self.config.node.id,
+            address: shape.source,
+            symbol_len: shape.symbol_len,
+            block_symbols: shape.block_symbols,
+            fec: shape.fec,
+            manifest: shape.manifest,
+        }
+    }
+
+    fn outlook(&self) -> Outlook {
+        let sent = self.sent();
+        let lowest = self.shelf.lowest().min(sent);
+        Outlook {
+            feed: Some(self.feed_info()),
+            progress: Progress { sent, lowest, end: self.end.clone() },
+            timing: self.domain.timing(),
+            from: self.domain.end(),
+            closing: matches!(self.stage, Stage::Closing(_) | Stage::Closed),
+            watched: false,
+        }
+    }
+
+    /// What all receivers amount to.
+    fn sum(&self) -> Totals {
+        let own = Totals { members: 0, done: 0, failed: 0, below: self.sent(), height: 0 };
+        concast::sum(own, self.totals.values())
+    }
+
+    /// Lets go of what every child has acknowledged, and tells the application.
+    fn advance(&mut self, now: Instant) {
+        let acknowledged = self.domain.acked_below();
+        if acknowledged > self.acknowledged {
+            self.acknowledged = acknowledged;
+            self.events.push_back(SourceEvent::Acknowledged { below: acknowledged });
+            let kept = self.config.history.unwrap_or(0);
+            self.shelf.release_before(acknowledged.saturating_sub(kept));
+        }
+        let totals = self.sum();
+        if totals != self.told {
+            self.told = totals;
+            self.events.push_back(SourceEvent::Totals(totals));
+        }
+        self.check_complete(&totals);
+        self.look(now);
+    }
+
+    fn check_complete(&mut self, totals: &Totals) {
+        let ended = self.end.as_ref().is_some_and(|end| self.sent() >= end.blocks);
+        let settled = totals.done + totals.failed >= totals.members;
+        if ended && settled && !self.complete && self.domain.acked_below() >= self.sent() {
+            self.complete = true;
+            self.events.push_back(SourceEvent::Complete);
+        }
+    }
+
+    /// Sees whether new data may be sent now.
+    fn look(&mut self, now: Instant) {
+        let open = self.may_send(now);
+        if self.open && !open && self.shelf.len_of(self.next.0).is_some() {
+            self.stats.stalls += 1;
+        }
+        self.open = open;
+    }
+
+    fn tick(&mut self, now: Instant) {
+        for id in self.domain.on_timeout(now, &self.shelf) {
+            self.stats.evicted += 1;
+            self.events.push_back(SourceEvent::Evicted(id));
+            self.tree.dismiss(id, umbel_wire::tmtp::Dismissal::Slow);
+        }
+        self.fetched.on_timeout(now);
+        if self.heartbeat.0 <= now {
+            self.on_heartbeat_due(now);
+        }
+        if self.review <= now {
+            self.review = now + self.domain.timing().t_ack;
+            self.adapt_rate(now);
+        }
+    }
+
+    fn adapt_rate(&mut self, now: Instant) {
+        if !self.config.adaptive_rate {
+            return;
+        }
+        let (children, t_ack) = (self.domain.children().len(), self.domain.timing().t_ack);
+        let busy = std::mem::take(&mut self.busy);
+        if let Some(rate) = self.throttle.review(now, children, t_ack, busy) {
+            self.events.push_back(SourceEvent::Rate(rate));
+        }
+    }
+
+    fn on_heartbeat_due(&mut self, now: Instant) {
+        self.heartbeat_due = true;
+        let (_, step) = self.heartbeat;
+        let next = (step * 2).min(self.config.heartbeat_max);
+        self.heartbeat = (now + step, next);
+    }
+}
+
+impl<S: SymbolSource> Engine for Source<S> {
+    type Command = SourceCommand;
+    type CommandError = SourceCommandError;
+    type Event = SourceEvent;
+
+    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
+        if matches!(self.stage, Stage::Idle | Stage::Closed) {
+            return self.drops.count(DropReason::Unexpected);
+        }
+        if let Err(reason) = self.on_datagram(now, datagram) {
+            self.drops.count(reason);
+        }
+        self.settle(now);
+    }
+
+    fn handle_command(
+        &mut self,
+        now: Instant,
+        command: SourceCommand,
+    ) -> Result<(), SourceCommandError> {
+        self.on_command(now, command)?;
+        self.settle(now);
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if matches!(self.stage, Stage::Idle | Stage::Closed) {
+            return;
+        }
+        self.tree.handle_timeout(now);
+        self.tick(now);
+        self.settle(now);
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        self.memberships.pop_front()
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        if matches!(self.stage, Stage::Idle | Stage::Closed) {
+            return None;
+        }
+        if let Some(transmit) = self.poll_control(now, buf) {
+            return Some(transmit);
+        }
+        if buf.data_packets == 0 {
+            return None;
+        }
+        self.poll_data(now, buf)
+    }
+
+    fn wants_data(&self) -> bool {
+        let data = self.open && !self.waits.data && self.shelf.len_of(self.next.0).is_some();
+        let repairs = self.domain.any_due() && !self.waits.repairs;
+        let fetched = self.fetched.any_due() && !self.waits.fetched;
+        matches!(self.stage, Stage::Running) && (data || repairs || fetched)
+    }
+
+    fn poll_event(&mut self) -> Option<SourceEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        if matches!(self.stage, Stage::Idle | Stage::Closed) {
+            return None;
+        }
+        let review = (self.config.adaptive_rate && self.busy).then_some(self.review);
+        [
+            self.tree.poll_timeout(),
+            self.domain.next_timeout(),
+            self.fetched.next_timeout(),
+            Some(self.heartbeat.0),
+            review,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+}
+
+/// A reason for the user that fits a message.
+fn cut_reason(mut reason: String) -> String {
+    while reason.len() > limits::REASON_LEN {
+        reason.pop();
+    }
+    reason
+}
+
+impl<S: SymbolSource> Source<S> {
+    /// The next control message.
+    fn poll_control(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        let outlook = self.outlook();
+        let (to, hop_limit, body) = if let Some((way, body)) = self.outbox.pop_front() {
+            let (to, hop_limit) = address(&way, &self.config.node.domain);
+            (to, hop_limit, body)
+        } else if let Some((way, body)) = self.tree.poll_message(now, &outlook) {
+            let (to, hop_limit) = address(&way, &self.config.node.domain);
+            (to, hop_limit, body)
+        } else if std::mem::take(&mut self.heartbeat_due) {
+            let beacon = self.tree.beacon(now, &outlook, self.config.node.scope);
+            let heartbeat = Heartbeat { feed: self.feed_info(), beacon };
+            self.on_heartbeat_sent();
+            let to = Address::Channel(self.config.node.data);
+            (to, Some(self.config.node.scope), Body::Heartbeat(Box::new(heartbeat)))
+        } else {
+            return None;
+        };
+        self.stats.control_sent += 1;
+        let message = Message { feed: self.config.node.feed, sender: self.config.node.id, body };
+        let mut bytes = Vec::new();
+        message.emit(&mut bytes);
+        buf.push(&[], bytes.into());
+        Some(Transmit { to, hop_limit })
+    }
+
+    fn on_heartbeat_sent(&mut self) {
+        if let Stage::Closing(left) = self.stage {
+            self.stage = if left > 1 { Stage::Closing(left - 1) } else { Stage::Closed };
+            if self.stage == Stage::Closed {
+                self.memberships.push_back(Membership::Leave(self.config.node.domain));
+                self.events.push_back(SourceEvent::Closed);
+            }
+        }
+    }
+}
+
+/// Where a message of the tree goes and how far.
+pub(super) fn address(way: &Way, domain: &umbel_wire::Channel) -> (Address, Option<u8>) {
+    match *way {
+        Way::Domain { hop_limit } => (Address::Channel(*domain), Some(hop_limit)),
+        Way::Host(host) => (Address::Host(host), Some(super::tree::UNICAST_HOPS)),
+    }
+}

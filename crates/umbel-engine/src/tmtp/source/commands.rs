@@ -1,0 +1,82 @@
+//! What the application asks of the source.
+
+use umbel_wire::tmtp::End;
+
+use super::{CLOSING_BEATS, Source, Stage, cut_reason};
+use crate::symbols::SymbolSource;
+use crate::tmtp::api::{BlockCount, SourceCommand, SourceCommandError, SourceEvent};
+use crate::units::Rate;
+use crate::{Instant, Membership};
+
+impl<S: SymbolSource> Source<S> {
+    pub(super) fn on_command(
+        &mut self,
+        now: Instant,
+        command: SourceCommand,
+    ) -> Result<(), SourceCommandError> {
+        if matches!(self.stage, Stage::Closing(_) | Stage::Closed) {
+            return Err(SourceCommandError::Closing);
+        }
+        match command {
+            SourceCommand::Start => self.start(now),
+            SourceCommand::Extend(runs) => self.extend(&runs)?,
+            SourceCommand::Finish { failed } => {
+                if self.end.is_some() {
+                    return Err(SourceCommandError::Finished);
+                }
+                self.finish(now, failed);
+            }
+            SourceCommand::SymbolsReady => self.waits = super::Waits::default(),
+            SourceCommand::SetRate(rate) => self.set_rate(rate),
+            SourceCommand::Close => {
+                self.stage = Stage::Closing(CLOSING_BEATS);
+                self.tree.retire();
+                self.heartbeat = (now, self.config.heartbeat_min);
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, now: Instant) {
+        if self.stage == Stage::Idle {
+            self.stage = Stage::Running;
+            self.memberships.push_back(Membership::Join(self.config.node.domain));
+            self.heartbeat = (now, self.config.heartbeat_min);
+            self.events.push_back(SourceEvent::Rate(self.throttle.rate()));
+        }
+    }
+
+    fn extend(&mut self, runs: &[BlockCount]) -> Result<(), SourceCommandError> {
+        if self.end.is_some() {
+            return Err(SourceCommandError::Finished);
+        }
+        let max = self.config.shape.block_symbols;
+        let wrong = runs.iter().find(|run| run.symbols == 0 || run.symbols > max);
+        if let Some(&BlockCount { symbols, .. }) = wrong {
+            return Err(SourceCommandError::BlockSymbols { symbols, max });
+        }
+        if !self.shelf.extend(runs) {
+            return Err(SourceCommandError::TooManyBlocks);
+        }
+        self.shelf.read_ahead(self.next.0, super::data::READ_AHEAD);
+        Ok(())
+    }
+
+    /// The feed ends with the last block extended. Everyone is told soon.
+    pub(super) fn finish(&mut self, now: Instant, failed: Option<String>) {
+        let failed = failed.map(cut_reason);
+        self.end = Some(End { blocks: self.shelf.total(), failed });
+        self.hurry_heartbeat(now);
+    }
+
+    /// The next heartbeat comes soon, and those after it further apart.
+    pub(super) fn hurry_heartbeat(&mut self, now: Instant) {
+        let first = self.config.heartbeat_min;
+        self.heartbeat = (self.heartbeat.0.min(now + first), first);
+    }
+
+    fn set_rate(&mut self, rate: Rate) {
+        self.throttle.set_most(rate);
+        self.events.push_back(SourceEvent::Rate(self.throttle.rate()));
+    }
+}

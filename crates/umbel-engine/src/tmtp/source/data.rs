@@ -1,0 +1,240 @@
+//! Data packets: repairs, first sendings, and answers to FETCH.
+
+use bytes::Bytes;
+use umbel_wire::tmtp::BlockRun;
+
+use super::Source;
+use crate::symbols::{Load, SymbolSource};
+use crate::tmtp::api::{Purpose, SourceEvent};
+use crate::tmtp::catch_up::Wanted;
+use crate::tmtp::domain::{Filled, Stock, push_packet};
+use crate::tmtp::tree::Way;
+use crate::{Address, Instant, Transmit, TransmitBuf};
+
+use umbel_wire::tmtp::Body;
+
+/// Symbols that are read ahead of the one that is sent.
+pub(super) const READ_AHEAD: u32 = 4096;
+/// Packets by which fetches or new data may be ahead of their share.
+const BALANCE: f64 = 256.0;
+
+/// Puts packets of equal length into a buffer.
+struct Batch<'a> {
+    buf: &'a mut TransmitBuf,
+    len: usize,
+    shorter: bool,
+}
+
+impl Batch<'_> {
+    fn new(buf: &mut TransmitBuf) -> Batch<'_> {
+        Batch { buf, len: 0, shorter: false }
+    }
+
+    fn is_full(&self) -> bool {
+        self.shorter || self.buf.len() >= self.buf.data_packets
+    }
+
+    /// Whether a symbol can follow those that are there.
+    fn takes(&self, symbol: &Bytes) -> bool {
+        self.buf.is_empty() || symbol.len() <= self.len
+    }
+
+    fn note(&mut self, symbol: &Bytes) {
+        if self.buf.is_empty() {
+            self.len = symbol.len();
+        }
+        self.shorter = symbol.len() < self.len;
+    }
+}
+
+impl<S: SymbolSource> Source<S> {
+    /// Whether the next symbol may be sent for the first time: a block that has begun always may, a
+    /// new one as long as the window is open.
+    pub(super) fn may_send(&self, now: Instant) -> bool {
+        let (block, esi) = self.next;
+        if esi > 0 {
+            return true;
+        }
+        let shape = self.config.shape;
+        let outstanding = self.shelf.outstanding() * u64::from(shape.symbol_len);
+        let waited_for = self.domain.children().acked_below().is_some();
+        let in_flight = block - self.domain.acked_below().min(block);
+        let number = self.config.window.is_none_or(|window| in_flight < window);
+        let bytes = outstanding < self.config.repair.buffer.max(1) || self.config.history.is_some();
+        !waited_for || number && bytes && self.domain.may_send(now)
+    }
+
+    /// Fills `buf` with what is due: repairs first, then new data and what is fetched, which share
+    /// the rate.
+    pub(super) fn poll_data(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        if self.domain.any_due() && !self.waits.repairs {
+            match self.domain.fill(now, &mut self.shelf, buf) {
+                Filled::Packets => {
+                    let to = Address::Channel(self.config.node.domain);
+                    return Some(Transmit { to, hop_limit: Some(self.tree.radius()) });
+                }
+                Filled::Pending => self.waits.repairs = true,
+                Filled::Nothing => {}
+            }
+        }
+        self.look(now);
+        let fetched_first = self.balance > 0.0;
+        let scope = Some(self.config.node.scope);
+        if fetched_first && let Some(transmit) = self.poll_fetched(buf) {
+            return Some(transmit);
+        }
+        if self.fill_data(now, buf) {
+            let share = self.config.fetch_share.clamp(0.0, 1.0);
+            self.balance = (self.balance + share * buf.len() as f64).min(BALANCE);
+            return Some(Transmit {
+                to: Address::Channel(self.config.node.data),
+                hop_limit: scope,
+            });
+        }
+        if fetched_first { None } else { self.poll_fetched(buf) }
+    }
+
+    /// Fills `buf` with packets of blocks that are sent for the first time.
+    fn fill_data(&mut self, now: Instant, buf: &mut TransmitBuf) -> bool {
+        if self.waits.data {
+            return false;
+        }
+        let mut batch = Batch::new(buf);
+        while !batch.is_full() && self.open {
+            let (block, esi) = self.next;
+            let Some(k) = self.shelf.len_of(block) else { break };
+            let symbol = match self.shelf.symbol(block, esi) {
+                Load::Ready(symbol) => symbol,
+                Load::Pending => {
+                    self.waits.data = true;
+                    break;
+                }
+                Load::Gone(reason) => {
+                    self.lose_rest(now, block, reason);
+                    break;
+                }
+            };
+            if !batch.takes(&symbol) {
+                break;
+            }
+            if esi == 0 {
+                self.shelf.begin(block);
+            }
+            batch.note(&symbol);
+            let name = (block, k, esi);
+            let feed = self.config.node.feed;
+            push_packet(batch.buf, feed, (Purpose::First, self.index), name, symbol);
+            self.index = self.index.wrapping_add(1);
+            self.stats.data_sent += 1;
+            self.next = (block, esi + 1);
+            if esi + 1 == u32::from(k) {
+                self.end_block(now, block);
+            }
+        }
+        if buf.is_empty() {
+            return false;
+        }
+        self.busy = true;
+        self.hurry_heartbeat_after_data(now);
+        true
+    }
+
+    /// The last symbol of a block has left.
+    fn end_block(&mut self, now: Instant, block: u32) {
+        self.next = (block + 1, 0);
+        self.domain.extend(now, block + 1);
+        self.shelf.read_ahead(block + 1, READ_AHEAD);
+        if self.domain.children().acked_below().is_none() {
+            self.advance(now);
+        }
+        self.look(now);
+    }
+
+    /// While data flow no heartbeat is needed but the regular one; the first follows the last data.
+    fn hurry_heartbeat_after_data(&mut self, now: Instant) {
+        let first = self.config.heartbeat_min;
+        if self.shelf.len_of(self.next.0).is_none() || !self.open {
+            self.hurry_heartbeat(now);
+        } else if self.heartbeat.0 < now + first {
+            self.heartbeat = (now + self.config.heartbeat_max, first);
+        }
+    }
+
+    /// A block cannot be had: the feed ends before it.
+    fn lose_rest(&mut self, now: Instant, block: u32, reason: String) {
+        self.shelf.cut(block);
+        self.next = (block, 0);
+        self.finish(now, Some(reason.clone()));
+        self.events.push_back(SourceEvent::Gone(reason));
+    }
+
+    /// Fills `buf` with packets of one fetched block.
+    fn poll_fetched(&mut self, buf: &mut TransmitBuf) -> Option<Transmit> {
+        if self.waits.fetched {
+            return None;
+        }
+        let fec = self.config.shape.fec;
+        let mut to = None;
+        let mut batch = Batch::new(buf);
+        let mut last = None;
+        while !batch.is_full() {
+            let shelf = &self.shelf;
+            let Some((block, wanted, esi, left)) = self.fetched.peek(|b| shelf.len_of(b), fec)
+            else {
+                break;
+            };
+            if to.is_some_and(|to| to != wanted) {
+                break;
+            }
+            if last != Some(block) {
+                self.shelf.prefetch(block, esi..esi + left);
+                last = Some(block);
+            }
+            let symbol = match self.shelf.symbol(block, esi) {
+                Load::Ready(symbol) => symbol,
+                Load::Pending => {
+                    self.waits.fetched = true;
+                    break;
+                }
+                Load::Gone(_) => {
+                    self.tell_gone(block);
+                    continue;
+                }
+            };
+            if !batch.takes(&symbol) {
+                break;
+            }
+            let k = self.shelf.len_of(block).unwrap_or(1);
+            batch.note(&symbol);
+            let feed = self.config.node.feed;
+            let numbered = (Purpose::Fetched, self.fetched_index);
+            push_packet(batch.buf, feed, numbered, (block, k, esi), symbol);
+            self.fetched_index = self.fetched_index.wrapping_add(1);
+            to = Some(wanted);
+            if let Some(block) = self.fetched.sent(block, esi) {
+                self.shelf.release_fetched(block);
+                last = None;
+            }
+        }
+        let sent = buf.len();
+        self.stats.fetched_sent += sent as u64;
+        let share = self.config.fetch_share.clamp(0.0, 1.0);
+        self.balance = (self.balance - (1.0 - share) * sent as f64).max(-BALANCE);
+        let scope = self.config.node.scope;
+        Some(match to? {
+            Wanted::By(host) => Transmit::to(Address::Host(host)),
+            Wanted::BySeveral => {
+                Transmit { to: Address::Channel(self.config.node.data), hop_limit: Some(scope) }
+            }
+        })
+    }
+
+    /// A block that was asked for cannot be had any more.
+    fn tell_gone(&mut self, block: u32) {
+        self.shelf.release_fetched(block);
+        if let Some(Wanted::By(host)) = self.fetched.forget(block) {
+            let runs = vec![BlockRun { first: block, count: 1 }];
+            self.outbox.push_back((Way::Host(host), Body::FetchGone { runs }));
+        }
+    }
+}

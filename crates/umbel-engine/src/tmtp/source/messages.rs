@@ -1,0 +1,188 @@
+//! What others say to the source.
+
+use std::net::SocketAddr;
+
+use umbel_wire::small_block::SmallBlockPacket;
+use umbel_wire::tmtp::{Ack, BlockRun, Body, Message, Nack, NodeId, Report};
+
+use super::Source;
+use crate::symbols::SymbolSource;
+use crate::tmtp::api::SourceEvent;
+use crate::tmtp::domain::Unfounded;
+use crate::tmtp::drops::DropReason;
+use crate::tmtp::tree::{Arrival, TreeEvent, Way};
+use crate::{Address, Datagram, Instant};
+
+/// Answers to FETCH that may wait.
+const MAX_OUTBOX: usize = 4096;
+
+/// How a datagram came, if it came by the domain group or to this node alone.
+pub(in crate::tmtp) fn arrival(
+    datagram: &Datagram<'_>,
+    domain: &umbel_wire::Channel,
+) -> Option<Arrival> {
+    let (from, multicast) = match datagram.by {
+        Address::Host(from) => (from, false),
+        Address::Channel(by) if (by.group, by.port) == (domain.group, domain.port) => {
+            (SocketAddr::new(by.source?, 0), true)
+        }
+        _ => return None,
+    };
+    Some(Arrival { from, multicast, hops_left: datagram.hop_limit })
+}
+
+/// The reason to count for what a domain did not take.
+pub(in crate::tmtp) fn reason(unfounded: Unfounded) -> DropReason {
+    match unfounded {
+        Unfounded::NeverSent => DropReason::AbsurdAck,
+        Unfounded::NotLacking => DropReason::HeldDown,
+        Unfounded::TooMany => DropReason::OverLimit,
+    }
+}
+
+impl<S: SymbolSource> Source<S> {
+    pub(super) fn on_datagram(
+        &mut self,
+        now: Instant,
+        datagram: Datagram<'_>,
+    ) -> Result<(), DropReason> {
+        let arrival = arrival(&datagram, &self.config.node.domain).ok_or(DropReason::Unexpected)?;
+        if SmallBlockPacket::is_one(datagram.payload) {
+            // A manager's repair to its own domain.
+            return Err(DropReason::Duplicate);
+        }
+        let message = Message::parse(datagram.payload).map_err(|_| DropReason::Malformed)?;
+        let message = message.message().ok_or(DropReason::Malformed)?;
+        if message.feed != self.config.node.feed {
+            return Err(DropReason::OtherFeed);
+        }
+        if message.sender == self.config.node.id {
+            return Err(DropReason::Own);
+        }
+        let from = arrival.from;
+        match message.body {
+            Body::Ack(ack) if !arrival.multicast => self.on_ack(now, message.sender, from, &ack),
+            Body::Nack(nack) if arrival.multicast => self.on_nack(now, message.sender, from, &nack),
+            Body::Report(report) if !arrival.multicast => {
+                self.on_report(now, message.sender, from, report)
+            }
+            Body::Fetch { cookie, runs } if !arrival.multicast => {
+                self.on_fetch(now, from, cookie, &runs)
+            }
+            _ => self.tree.handle(now, arrival, &message),
+        }
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        from: SocketAddr,
+        ack: &Ack,
+    ) -> Result<(), DropReason> {
+        self.tree.check_child(now, id, from, ack.token)?;
+        let under_way = u32::from(self.next.1 > 0);
+        let limit = self.next.0 + under_way;
+        self.domain.on_ack(now, id, ack, limit).map_err(reason)?;
+        let t_ack = self.domain.timing().t_ack;
+        self.throttle.on_ack(now, id, (ack.received, ack.overrun), t_ack);
+        self.totals.insert(id, ack.totals);
+        self.advance(now);
+        Ok(())
+    }
+
+    fn on_nack(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        from: SocketAddr,
+        nack: &Nack,
+    ) -> Result<(), DropReason> {
+        if nack.parent != self.config.node.id {
+            return Ok(());
+        }
+        let child = self.tree.child(id).ok_or(DropReason::ForgedChild)?;
+        if child.address.ip() != from.ip() {
+            return Err(DropReason::ForgedChild);
+        }
+        self.domain.on_nack(now, id, nack, &self.shelf).map_err(reason)
+    }
+
+    fn on_report(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        from: SocketAddr,
+        report: Report,
+    ) -> Result<(), DropReason> {
+        self.tree.check_child(now, id, from, report.token)?;
+        let count = report.receivers.len() as u32;
+        let before = report.first.wrapping_add(count);
+        for receiver in report.receivers {
+            if self.reports.note(receiver.clone()) {
+                self.events.push_back(SourceEvent::Report(receiver));
+            }
+        }
+        let body = Body::ReportAck { token: report.token, before };
+        self.outbox.push_back((Way::Host(from), body));
+        Ok(())
+    }
+
+    fn on_fetch(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        cookie: u64,
+        runs: &[BlockRun],
+    ) -> Result<(), DropReason> {
+        if self.outbox.len() >= MAX_OUTBOX {
+            return Err(DropReason::OverLimit);
+        }
+        let good = self.fetched.cookie(from);
+        if cookie != good {
+            self.outbox.push_back((Way::Host(from), Body::FetchCookie { cookie: good }));
+            return Err(DropReason::NoCookie);
+        }
+        let t_ack = self.domain.timing().t_ack;
+        let sent = self.sent();
+        let lowest = self.config.history.map_or(0, |_| self.shelf.lowest());
+        let mut gone = Vec::new();
+        let mut result = Ok(());
+        for run in runs {
+            if run.first < lowest {
+                let count = (lowest - run.first).min(run.count);
+                gone.push(BlockRun { first: run.first, count });
+            }
+            let blocks = run.first.max(lowest)..run.end().min(sent);
+            if blocks.is_empty() && run.first >= sent {
+                result = Err(DropReason::AbsurdBlock);
+            } else if !self.fetched.ask(now, from, blocks, t_ack) {
+                result = Err(DropReason::OverLimit);
+            }
+        }
+        if !gone.is_empty() {
+            self.outbox.push_back((Way::Host(from), Body::FetchGone { runs: gone }));
+        }
+        result
+    }
+
+    /// Follows what happened in the tree.
+    pub(super) fn settle(&mut self, now: Instant) {
+        while let Some(event) = self.tree.poll_event() {
+            match event {
+                TreeEvent::ChildJoined { id } => {
+                    self.domain.adopt(now, id, self.domain.end());
+                    self.complete = false;
+                }
+                TreeEvent::ChildLeft { id, .. } => {
+                    self.domain.let_go(id);
+                    self.throttle.forget(id);
+                    self.totals.remove(&id);
+                    self.advance(now);
+                }
+                _ => {}
+            }
+        }
+        self.look(now);
+    }
+}

@@ -1,0 +1,66 @@
+//! Everyone gets every block exactly right.
+
+use std::time::Duration;
+
+use super::world::{Weather, World};
+use crate::tmtp::{ReceiverEvent, SourceEvent};
+use crate::units::Rate;
+
+const LONG: Duration = Duration::from_mins(2);
+
+fn rate(bits_per_s: u64) -> Rate {
+    Rate::from_bits_per_s(bits_per_s).unwrap()
+}
+
+/// A source and so many receivers in each subnet, joined, at the beginning of a feed.
+fn joined(seed: u64, lengths: Vec<u8>, fec: bool, subnets: &[usize]) -> World {
+    let k = lengths.iter().copied().max().unwrap_or(1);
+    let mut world = World::new(seed, lengths);
+    world.add_source(World::shape(k, fec), rate(1_000_000), |config| config);
+    for (subnet, &receivers) in subnets.iter().enumerate() {
+        for _ in 0..receivers {
+            world.add_receiver(subnet, World::shape(k, fec), |config| config);
+            world.run_for(Duration::from_millis(20));
+        }
+    }
+    let members: u32 = subnets.iter().map(|&n| n as u32).sum();
+    world.run_until(LONG, |world| world.source().stats().totals.members == members);
+    world
+}
+
+fn complete(world: &World) -> bool {
+    world.source_events().contains(&SourceEvent::Complete)
+}
+
+#[test]
+fn a_flat_lan_without_loss_needs_no_repair_and_stores_each_symbol_once() {
+    let mut world = joined(1, vec![20; 100], true, &[4]);
+    world.extend_all();
+    world.run_until(LONG, complete_now);
+    assert!(world.everyone_has_all());
+    let stats = world.source().stats();
+    let sent = (stats.data_sent, stats.repairs_sent, stats.fetched_sent);
+    assert_eq!(sent, (2000, 0, 0), "{}", world.state());
+    assert_eq!((stats.totals.members, stats.totals.done), (4, 4));
+    for index in world.receivers() {
+        assert_eq!(world.receiver(index).sink_mut().stored, 2000);
+        let stats = world.receiver(index).stats();
+        assert_eq!((stats.nacks_sent, stats.fetches_sent, stats.data_lost), (0, 0, 0));
+        assert!(world.receiver_events(index).contains(&ReceiverEvent::Complete));
+    }
+}
+
+fn complete_now(world: &mut World) -> bool {
+    complete(world)
+}
+
+#[test]
+fn everyone_in_every_subnet_gets_everything_in_spite_of_loss() {
+    for (seed, fec, k) in [(1, true, 20), (2, false, 20), (3, false, 1), (4, true, 1)] {
+        let mut world = joined(seed, vec![k; 300 / usize::from(k)], fec, &[2, 3, 3, 2, 2]);
+        world.weather = Weather::loss(0.05);
+        world.extend_all();
+        world.run_until(LONG, World::everyone_has_all);
+        world.run_until(LONG, complete_now);
+    }
+}

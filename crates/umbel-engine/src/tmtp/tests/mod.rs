@@ -1,0 +1,4 @@
+//! The engines against each other.
+
+mod delivery;
+mod world;

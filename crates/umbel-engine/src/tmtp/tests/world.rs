@@ -1,0 +1,611 @@
+//! A network in virtual time: subnets so many hops apart, with loss, delay, reordering, duplicates,
+//! cut links and nodes that crash.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_fec::{Code, SymbolSet};
+use umbel_wire::{Channel, Scheme, Tsi};
+
+use crate::symbols::{BlockId, Load, SymbolSink, SymbolSource};
+use crate::tmtp::{
+    BlockCount, NodeConfig, NodeId, Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent,
+    Shape, Source, SourceCommand, SourceConfig, SourceEvent,
+};
+use crate::units::Rate;
+use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+
+pub(super) const FEED: Tsi = Tsi(77);
+pub(super) const SYMBOL_LEN: usize = 12;
+
+pub(super) fn at(ms: u64) -> Instant {
+    Instant::EPOCH + Duration::from_millis(ms)
+}
+
+/// The bytes of a source symbol.
+fn source_symbol(block: u32, esi: u32) -> Vec<u8> {
+    let seed = u64::from(block) << 32 | u64::from(esi);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut bytes = vec![0; SYMBOL_LEN];
+    random.fill_bytes(&mut bytes);
+    bytes
+}
+
+fn whole_block(block: u32, k: u32) -> Vec<u8> {
+    (0..k).flat_map(|esi| source_symbol(block, esi)).collect()
+}
+
+/// Any symbol of any block, as long as it was not released.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    lengths: Arc<Vec<u8>>,
+    /// Blocks before this were released, and a pipe has them no more.
+    pub(super) released: u32,
+    pub(super) pipe: bool,
+}
+
+impl SymbolSource for Blocks {
+    fn prefetch(&mut self, _: BlockId, _: Range<u32>) {}
+
+    fn symbol(&mut self, block: BlockId, esi: u32) -> Load {
+        if self.pipe && block.sbn < self.released {
+            return Load::Gone("forgotten".to_owned());
+        }
+        let k = u32::from(self.lengths[block.sbn as usize]);
+        if esi < k {
+            return Load::Ready(source_symbol(block.sbn, esi).into());
+        }
+        let mut out = vec![0; SYMBOL_LEN];
+        let code = Code::new(Scheme::ReedSolomon);
+        let block = whole_block(block.sbn, k);
+        code.encode(k, SYMBOL_LEN, &block, esi..esi + 1, &mut out).unwrap();
+        Load::Ready(out.into())
+    }
+
+    fn release(&mut self, block: BlockId) {
+        self.released = self.released.max(block.sbn + 1);
+    }
+}
+
+/// Keeps symbols, and restores blocks when it is told to.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    lengths: Arc<Vec<u8>>,
+    symbols: BTreeMap<(u32, u32), Vec<u8>>,
+    pub(super) blocks: BTreeMap<u32, Vec<u8>>,
+    /// Nobody reads: nothing is taken any more.
+    pub(super) refuses: bool,
+    pub(super) stored: u64,
+}
+
+impl SymbolSink for Store {
+    fn store(&mut self, block: BlockId, esi: u32, symbol: &[u8]) -> bool {
+        if self.refuses {
+            return false;
+        }
+        self.stored += 1;
+        let twice = self.symbols.insert((block.sbn, esi), symbol.to_vec());
+        assert!(twice.is_none(), "symbol {esi} of block {} was stored twice", block.sbn);
+        true
+    }
+
+    fn restore(&mut self, block: BlockId) {
+        let k = u32::from(self.lengths[block.sbn as usize]);
+        let held: Vec<(u32, Vec<u8>)> = self
+            .symbols
+            .range((block.sbn, 0)..=(block.sbn, 255))
+            .map(|((_, e), s)| (*e, s.clone()))
+            .collect();
+        let mut data = vec![0; k as usize * SYMBOL_LEN];
+        let mut present = SymbolSet::new(k);
+        for (esi, symbol) in held.iter().filter(|(esi, _)| *esi < k) {
+            data[*esi as usize * SYMBOL_LEN..][..SYMBOL_LEN].copy_from_slice(symbol);
+            present.insert(*esi);
+        }
+        let repairs: Vec<(u32, &[u8])> =
+            held.iter().filter(|(esi, _)| *esi >= k).map(|(esi, s)| (*esi, &s[..])).collect();
+        Code::new(Scheme::ReedSolomon)
+            .restore(k, SYMBOL_LEN, &mut data, &present, &repairs)
+            .unwrap();
+        assert_eq!(data, whole_block(block.sbn, k), "block {}", block.sbn);
+        assert!(self.blocks.insert(block.sbn, data).is_none(), "block {} twice", block.sbn);
+    }
+
+    fn rest(&mut self, _: BlockId) {}
+}
+
+/// An engine.
+pub(super) enum Node {
+    Source(Box<Source<Blocks>>),
+    Receiver(Box<Receiver<Store>>),
+}
+
+struct Host {
+    node: Node,
+    address: SocketAddr,
+    subnet: usize,
+    up: bool,
+    groups: BTreeSet<(IpAddr, u16)>,
+    rate: Rate,
+    next_packet: Instant,
+    wake: Option<Instant>,
+    source_events: Vec<SourceEvent>,
+    receiver_events: Vec<ReceiverEvent>,
+}
+
+enum Happening {
+    Wake(usize),
+    Arrival { to: usize, by: Address, hop_limit: u8, payload: Bytes },
+}
+
+/// What the network does to datagrams.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weather {
+    /// Share of datagrams lost on the way to each receiver.
+    pub(super) loss: f64,
+    /// Share that comes twice.
+    pub(super) duplicates: f64,
+    /// Delay of each hop; as much again at random.
+    pub(super) hop: Duration,
+}
+
+impl Weather {
+    pub(super) const FINE: Weather =
+        Weather { loss: 0.0, duplicates: 0.0, hop: Duration::from_micros(200) };
+
+    pub(super) fn loss(loss: f64) -> Weather {
+        Weather { loss, duplicates: 0.02, hop: Duration::from_millis(2) }
+    }
+}
+
+/// What is sent where, for what reason.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) from: usize,
+    pub(super) to: Address,
+    pub(super) hop_limit: u8,
+    pub(super) payload: Bytes,
+}
+
+pub(super) struct World {
+    hosts: Vec<Host>,
+    pub(super) now: Instant,
+    queue: BTreeMap<(Instant, u64), Happening>,
+    number: u64,
+    random: Xoshiro256PlusPlus,
+    pub(super) weather: Weather,
+    /// Pairs of subnets that do not reach each other.
+    cut: BTreeSet<(usize, usize)>,
+    pub(super) lengths: Arc<Vec<u8>>,
+    /// Everything that was sent, if it is to be looked at.
+    pub(super) log: Option<Vec<Sent>>,
+    pub(super) seed: u64,
+}
+
+/// Hops from one subnet to another, through a binary tree of routers whose root is subnet 0's.
+fn hops(mut a: usize, mut b: usize) -> u8 {
+    let mut hops = 1;
+    while a != b {
+        if a > b {
+            a = (a - 1) / 2;
+        } else {
+            b = (b - 1) / 2;
+        }
+        hops += 1;
+    }
+    hops
+}
+
+fn channel(host: u8, source: Option<IpAddr>) -> Channel {
+    Channel { source, group: IpAddr::from(Ipv4Addr::new(239, 1, 1, host)), port: 7700 }
+}
+
+impl World {
+    /// Nobody yet. Blocks have the given numbers of symbols.
+    pub(super) fn new(seed: u64, lengths: Vec<u8>) -> World {
+        World {
+            hosts: Vec::new(),
+            now: at(1000),
+            queue: BTreeMap::new(),
+            number: 0,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            weather: Weather::FINE,
+            cut: BTreeSet::new(),
+            lengths: Arc::new(lengths),
+            log: None,
+            seed,
+        }
+    }
+
+    fn address(&self, subnet: usize) -> SocketAddr {
+        let n = self.hosts.len() as u16;
+        let [high, low] = n.to_be_bytes();
+        SocketAddr::from(([10, subnet as u8, high, low], 7705))
+    }
+
+    pub(super) fn shape(k: u8, fec: bool) -> Shape {
+        Shape {
+            source: SocketAddr::from(([10, 0, 0, 0], 7705)),
+            symbol_len: SYMBOL_LEN as u16,
+            block_symbols: k,
+            fec,
+            manifest: None,
+        }
+    }
+
+    fn node_config(&mut self, subnet: usize) -> NodeConfig {
+        let address = self.address(subnet);
+        let source = SocketAddr::from(([10, 0, 0, 0], 7705));
+        let channels = (channel(1, Some(source.ip())), channel(2, None));
+        let id = NodeId(self.random.next_u64() | 1);
+        let seed = self.random.next_u64();
+        let mut node = NodeConfig::new(id, FEED, channels, address, seed);
+        node.name = format!("node-{}", self.hosts.len());
+        node
+    }
+
+    fn add(&mut self, node: Node, address: SocketAddr, subnet: usize, rate: Rate) -> usize {
+        self.hosts.push(Host {
+            node,
+            address,
+            subnet,
+            up: true,
+            groups: BTreeSet::new(),
+            rate,
+            next_packet: self.now,
+            wake: None,
+            source_events: Vec::new(),
+            receiver_events: Vec::new(),
+        });
+        self.hosts.len() - 1
+    }
+
+    /// Adds the source, which must be the first node, in subnet 0.
+    pub(super) fn add_source(
+        &mut self,
+        shape: Shape,
+        rate: Rate,
+        configure: impl FnOnce(SourceConfig) -> SourceConfig,
+    ) -> usize {
+        assert!(self.hosts.is_empty());
+        let node = self.node_config(0);
+        let address = node.address;
+        let config = configure(SourceConfig::new(node, shape, rate));
+        config.check().unwrap();
+        let pipe = config.history.is_some();
+        let symbols = Blocks { lengths: self.lengths.clone(), released: 0, pipe };
+        let source = Source::new(config, symbols);
+        let index = self.add(Node::Source(Box::new(source)), address, 0, rate);
+        self.source_command(SourceCommand::Start);
+        index
+    }
+
+    /// Adds a receiver, which joins at once and wants everything.
+    pub(super) fn add_receiver(
+        &mut self,
+        subnet: usize,
+        shape: Shape,
+        configure: impl FnOnce(ReceiverConfig) -> ReceiverConfig,
+    ) -> usize {
+        let node = self.node_config(subnet);
+        let address = node.address;
+        let config = configure(ReceiverConfig::new(node, shape));
+        config.check().unwrap();
+        let sink = Store { lengths: self.lengths.clone(), ..Store::default() };
+        let receiver = Receiver::new(config, sink);
+        let rate = Rate::from_bits_per_s(100_000_000).unwrap();
+        let index = self.add(Node::Receiver(Box::new(receiver)), address, subnet, rate);
+        self.command(index, ReceiverCommand::Join);
+        self.command(index, ReceiverCommand::Want { from: 0, skip: Vec::new() });
+        index
+    }
+
+    pub(super) fn source(&mut self) -> &mut Source<Blocks> {
+        match &mut self.hosts[0].node {
+            Node::Source(source) => source,
+            Node::Receiver(_) => panic!("the first node is the source"),
+        }
+    }
+
+    pub(super) fn receiver(&mut self, index: usize) -> &mut Receiver<Store> {
+        match &mut self.hosts[index].node {
+            Node::Receiver(receiver) => receiver,
+            Node::Source(_) => panic!("not a receiver"),
+        }
+    }
+
+    pub(super) fn receivers(&self) -> Range<usize> {
+        1..self.hosts.len()
+    }
+
+    pub(super) fn is_up(&self, index: usize) -> bool {
+        self.hosts[index].up
+    }
+
+    pub(super) fn source_events(&self) -> &[SourceEvent] {
+        &self.hosts[0].source_events
+    }
+
+    pub(super) fn receiver_events(&self, index: usize) -> &[ReceiverEvent] {
+        &self.hosts[index].receiver_events
+    }
+
+    pub(super) fn source_command(&mut self, command: SourceCommand) {
+        let now = self.now;
+        self.source().handle_command(now, command).unwrap();
+        self.drain(0);
+    }
+
+    /// The source gets blocks that have the lengths of the world's.
+    pub(super) fn extend(&mut self, blocks: Range<usize>) {
+        let lengths = self.lengths.clone();
+        let runs = lengths[blocks].iter().map(|&symbols| BlockCount { count: 1, symbols });
+        self.source_command(SourceCommand::Extend(runs.collect()));
+    }
+
+    pub(super) fn extend_all(&mut self) {
+        self.extend(0..self.lengths.len());
+        self.source_command(SourceCommand::Finish { failed: None });
+    }
+
+    pub(super) fn command(&mut self, index: usize, command: ReceiverCommand) {
+        let now = self.now;
+        self.receiver(index).handle_command(now, command).unwrap();
+        self.drain(index);
+    }
+
+    /// The node dies without a word.
+    pub(super) fn crash(&mut self, index: usize) {
+        self.hosts[index].up = false;
+    }
+
+    /// The subnets of `a` do not reach those of `b` until [`heal`](World::heal).
+    pub(super) fn partition(&mut self, a: &[usize], b: &[usize]) {
+        for &x in a {
+            for &y in b {
+                self.cut.insert((x, y));
+                self.cut.insert((y, x));
+            }
+        }
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.cut.clear();
+    }
+
+    fn uniform(&mut self) -> f64 {
+        (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn schedule(&mut self, at: Instant, happening: Happening) {
+        self.number += 1;
+        self.queue.insert((at, self.number), happening);
+    }
+
+    /// Runs for so long.
+    pub(super) fn run_for(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some((&(at, number), _)) = self.queue.first_key_value()
+            && at <= end
+        {
+            let happening = self.queue.remove(&(at, number)).unwrap();
+            self.now = at;
+            self.happen(happening);
+        }
+        self.now = end;
+    }
+
+    /// Runs until something is true, looked at every 10 ms; panics after so long.
+    pub(super) fn run_until(&mut self, most: Duration, mut done: impl FnMut(&mut World) -> bool) {
+        let end = self.now + most;
+        while !done(self) {
+            assert!(
+                self.now < end,
+                "seed {}: not done after {most:?}\n{}",
+                self.seed,
+                self.state()
+            );
+            self.run_for(Duration::from_millis(10));
+        }
+    }
+
+    /// What everyone is doing.
+    pub(super) fn state(&self) -> String {
+        let mut text = String::new();
+        for (index, host) in self.hosts.iter().enumerate() {
+            let (up, subnet) = (host.up, host.subnet);
+            let receiver = match &host.node {
+                Node::Receiver(receiver) => receiver,
+                Node::Source(source) => {
+                    let _ = writeln!(text, "source {:?} drops {}", source.stats(), source.drops());
+                    continue;
+                }
+            };
+            let view = receiver.tree();
+            let _ = writeln!(
+                text,
+                "{index} in {subnet} up {up} {:?} parent {:?} of {} managers, {} members; {:?} {:?} \
+                 drops {}",
+                view.role,
+                view.parent.map(|p| p.1),
+                view.children,
+                view.members,
+                receiver.progress(),
+                receiver.stats(),
+                receiver.drops(),
+            );
+        }
+        text
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        let now = self.now;
+        match happening {
+            Happening::Wake(index) => {
+                let host = &mut self.hosts[index];
+                if host.wake.take_if(|at| *at <= now).is_none() || !host.up {
+                    return;
+                }
+                match &mut host.node {
+                    Node::Source(source) => source.handle_timeout(now),
+                    Node::Receiver(receiver) => receiver.handle_timeout(now),
+                }
+                self.drain(index);
+            }
+            Happening::Arrival { to, by, hop_limit, payload } => {
+                let host = &mut self.hosts[to];
+                if !host.up {
+                    return;
+                }
+                let datagram = Datagram { by, hop_limit: Some(hop_limit), payload: &payload };
+                match &mut host.node {
+                    Node::Source(source) => source.handle_datagram(now, datagram),
+                    Node::Receiver(receiver) => receiver.handle_datagram(now, datagram),
+                }
+                self.drain(to);
+            }
+        }
+    }
+
+    /// Does what the engine wants, as every host does.
+    fn drain(&mut self, index: usize) {
+        let now = self.now;
+        for _ in 0..10_000 {
+            let host = &mut self.hosts[index];
+            while let Some(change) = match &mut host.node {
+                Node::Source(source) => source.poll_membership(),
+                Node::Receiver(receiver) => receiver.poll_membership(),
+            } {
+                match change {
+                    Membership::Join(c) => host.groups.insert((c.group, c.port)),
+                    Membership::Leave(c) => host.groups.remove(&(c.group, c.port)),
+                };
+            }
+            let mut buf = TransmitBuf::new(usize::from(host.next_packet <= now));
+            let transmit = match &mut host.node {
+                Node::Source(source) => source.poll_transmit(now, &mut buf),
+                Node::Receiver(receiver) => receiver.poll_transmit(now, &mut buf),
+            };
+            let Some(transmit) = transmit else {
+                if self.events(index) {
+                    continue;
+                }
+                self.set_wake(index);
+                return;
+            };
+            let datagrams: Vec<Bytes> =
+                buf.iter().map(|(head, body)| Bytes::from([head, &body[..]].concat())).collect();
+            assert!(!datagrams.is_empty());
+            for datagram in datagrams {
+                if umbel_wire::small_block::SmallBlockPacket::is_one(&datagram) {
+                    let host = &mut self.hosts[index];
+                    let time = host.rate.time_for(datagram.len() as u64);
+                    host.next_packet = host.next_packet.max(now) + time;
+                }
+                self.send(index, transmit, &datagram);
+            }
+        }
+        panic!("seed {}: node {index} never has enough\n{}", self.seed, self.state());
+    }
+
+    /// Gives the events to the application, which says `Done` once it has everything.
+    fn events(&mut self, index: usize) -> bool {
+        let now = self.now;
+        let host = &mut self.hosts[index];
+        let mut any = false;
+        match &mut host.node {
+            Node::Source(source) => {
+                while let Some(event) = source.poll_event() {
+                    if let SourceEvent::Rate(rate) = event {
+                        host.rate = rate;
+                    }
+                    host.source_events.push(event);
+                    any = true;
+                }
+            }
+            Node::Receiver(receiver) => {
+                while let Some(event) = receiver.poll_event() {
+                    if event == ReceiverEvent::Complete {
+                        let done = ReceiverCommand::Done { failed: None };
+                        receiver.handle_command(now, done).unwrap();
+                    }
+                    host.receiver_events.push(event);
+                    any = true;
+                }
+            }
+        }
+        any
+    }
+
+    fn set_wake(&mut self, index: usize) {
+        let host = &self.hosts[index];
+        let (timeout, wants) = match &host.node {
+            Node::Source(source) => (source.poll_timeout(), source.wants_data()),
+            Node::Receiver(receiver) => (receiver.poll_timeout(), receiver.wants_data()),
+        };
+        let paced = wants.then_some(host.next_packet);
+        let Some(wake) = [timeout, paced].into_iter().flatten().min() else { return };
+        // A wake-up that is due already comes a little later, as on a real machine.
+        let wake = wake.max(self.now + Duration::from_micros(1));
+        if host.wake.is_none_or(|at| at > wake || at <= self.now) {
+            self.hosts[index].wake = Some(wake);
+            self.schedule(wake, Happening::Wake(index));
+        }
+    }
+
+    fn send(&mut self, from: usize, transmit: Transmit, payload: &Bytes) {
+        let hop_limit = transmit.hop_limit.unwrap_or(64);
+        assert!(hop_limit > 0);
+        if let Some(log) = &mut self.log {
+            log.push(Sent { from, to: transmit.to, hop_limit, payload: payload.clone() });
+        }
+        let sender = self.hosts[from].address;
+        for to in 0..self.hosts.len() {
+            let host = &self.hosts[to];
+            let by = match transmit.to {
+                Address::Host(address) if address == host.address => Address::Host(sender),
+                Address::Channel(channel)
+                    if to != from && host.groups.contains(&(channel.group, channel.port)) =>
+                {
+                    Address::Channel(Channel { source: Some(sender.ip()), ..channel })
+                }
+                _ => continue,
+            };
+            self.carry(from, to, by, hop_limit, payload);
+        }
+    }
+
+    fn carry(&mut self, from: usize, to: usize, by: Address, hop_limit: u8, payload: &Bytes) {
+        let (a, b) = (self.hosts[from].subnet, self.hosts[to].subnet);
+        let hops = hops(a, b);
+        if hops > hop_limit || self.cut.contains(&(a, b)) {
+            return;
+        }
+        let left = hop_limit - (hops - 1);
+        let copies = if self.uniform() < self.weather.duplicates { 2 } else { 1 };
+        for _ in 0..copies {
+            if self.uniform() < self.weather.loss {
+                continue;
+            }
+            let jitter = self.weather.hop.mul_f64(1.0 + self.uniform());
+            let delay = jitter * u32::from(hops);
+            let payload = payload.clone();
+            let arrival = Happening::Arrival { to, by, hop_limit: left, payload };
+            self.schedule(self.now + delay, arrival);
+        }
+    }
+
+    /// Whether everyone who is up has every block, exactly right.
+    pub(super) fn everyone_has_all(&mut self) -> bool {
+        let all = self.lengths.len();
+        self.receivers()
+            .all(|index| !self.is_up(index) || self.receiver(index).sink_mut().blocks.len() == all)
+    }
+}
