@@ -266,15 +266,9 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
                     self.engine
                         .handle_datagram(now, Datagram { by, hop_limit: None, payload: &message });
                 }
-<<<<<<< HEAD
                 Ok(Input::Datagram(by, hop_limit, payload)) => {
                     let datagram = Datagram { by, hop_limit, payload: &payload };
                     self.engine.handle_datagram(now, datagram);
-=======
-                Ok(Input::Datagram(by, payload)) => {
-                    self.engine
-                        .handle_datagram(now, Datagram { by, hop_limit: None, payload: &payload });
->>>>>>> 16fd9b6 (engine/tmtp: what a member holds, what a parent owes, and the window between)
                 }
                 Ok(Input::Nudge) => {}
                 Ok(Input::Stop) | Err(TryRecvError::Disconnected) => self.stopped = true,

@@ -169,7 +169,6 @@ impl<'a> Received<'a> {
     /// The datagram as an engine takes it: by the channel of its group and its sender, or by the
     /// host that sent it to this one alone.
     pub fn datagram(&self) -> Datagram<'a> {
-<<<<<<< HEAD
         let (source, group) = (self.from.ip(), self.to.ip());
         let by = if group.is_multicast() {
             Address::Channel(Channel { source: Some(source), group, port: self.to.port() })
@@ -177,11 +176,6 @@ impl<'a> Received<'a> {
             Address::Host(self.from)
         };
         Datagram { by, hop_limit: self.hop_limit, payload: self.payload }
-=======
-        let channel =
-            Channel { source: Some(self.from.ip()), group: self.to.ip(), port: self.to.port() };
-        Datagram { by: Address::Channel(channel), hop_limit: None, payload: self.payload }
->>>>>>> 16fd9b6 (engine/tmtp: what a member holds, what a parent owes, and the window between)
     }
 }
 
