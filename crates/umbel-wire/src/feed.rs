@@ -5,6 +5,7 @@
 //! v=0
 //! o=- 3417 1 IN IP4 192.0.2.2
 //! s=nightly
+//! b=AS:50000
 //! t=0 0
 //! a=tool:umbel 0.1.0
 //! a=x-umbel-tmtp:1                            version of the protocol
@@ -74,6 +75,8 @@ pub struct Feed {
     pub block_symbols: u16,
     /// Whether blocks have repair symbols.
     pub fec: bool,
+    /// Most kilobits per second of the data channel; at least 1.
+    pub kbit_per_s: u64,
     /// What is sent.
     pub content: FeedContent,
     /// Whether receivers need a token.
@@ -201,6 +204,7 @@ impl Feed {
                 address: self.source.ip().to_string(),
             },
             name: self.name.0.clone(),
+            bandwidth: Some(self.kbit_per_s),
             attributes,
             media: vec![
                 self.media(DATA_PROTOCOL, &self.data),
@@ -261,6 +265,7 @@ impl Feed {
             symbol_len,
             block_symbols,
             fec,
+            kbit_per_s: description.bandwidth.filter(|rate| *rate > 0).ok_or_else(|| bad("b="))?,
             content: content(value(CONTENT)?).ok_or_else(|| bad(CONTENT))?,
             token: description.has(TOKEN),
             version: description.origin.version,
@@ -374,6 +379,7 @@ mod tests {
             symbol_len: 1376,
             block_symbols: 16,
             fec: true,
+            kbit_per_s: 50_000,
             content: FeedContent::Files {
                 items: 3,
                 bytes: 1 << 20,
@@ -438,6 +444,8 @@ mod tests {
             ("code:1376 16", "code:1376 0"),
             ("code:1376 16", "code:1376 256"),
             ("16 fec", "16 magic"),
+            ("b=AS:50000", "b=AS:0"),
+            ("b=AS:", "b=CT:"),
             ("files 3", "files"),
             ("files 3", "files +3"),
             (" 212 ", " 99999999999 "),

@@ -9,6 +9,7 @@
 //! | `s=` | name |
 //! | `i=` | information for people |
 //! | `c=` | [`Connection`]: group and TTL, of the session or of one medium |
+//! | `b=` | most kbit/s, of the session (`AS`) |
 //! | `t=` | start and stop, in seconds since 1900 (0: always) |
 //! | `a=` | [`Attribute`], of the session or of one medium |
 //! | `m=` | [`Media`]: kind, port, protocol, formats |
@@ -39,6 +40,8 @@ pub struct Description {
     pub information: Option<String>,
     /// Where the session is, unless its media say so.
     pub connection: Option<Connection>,
+    /// Most kilobits per second, headers included: the `AS` bandwidth.
+    pub bandwidth: Option<u64>,
     /// Start and stop in seconds since 1900; 0 means at once, and for ever.
     pub time: (u64, u64),
     /// Attributes of the whole session.
@@ -132,6 +135,9 @@ impl Description {
             line(&mut out, 'i', information);
         }
         put_connection(&mut out, self.connection);
+        if let Some(bandwidth) = self.bandwidth {
+            line(&mut out, 'b', &format!("AS:{bandwidth}"));
+        }
         line(&mut out, 't', &format!("{} {}", self.time.0, self.time.1));
         put_attributes(&mut out, &self.attributes);
         for media in &self.media {
@@ -200,6 +206,12 @@ impl Reading {
                 name_or_dash(value).clone_into(&mut description.name);
             }
             "i" if description.media.is_empty() => description.information = Some(value.into()),
+            "b" if description.media.is_empty() => {
+                if let Some(kbit_per_s) = value.strip_prefix("AS:") {
+                    let number = kbit_per_s.parse().map_err(|_| bad("a bandwidth that is none"))?;
+                    description.bandwidth = Some(number);
+                }
+            }
             "t" => description.time = time(value).ok_or_else(|| bad("a time that is none"))?,
             "c" => {
                 // A medium may be spread over several groups; the first is enough to find it.
@@ -387,6 +399,7 @@ mod tests {
             ("p=+1 617", "p+1 617"),
             ("Call to", "Call\u{0}to"),
             ("t=0 0", "t=0"),
+            ("t=0 0", "b=AS:x\nt=0 0"),
             ("IP4 233.252.0.1/127", "IP4 233.252.0.1/256"),
             ("IP4 233.252.0.1/127", "IP6 233.252.0.1/127"),
             ("audio 49170 RTP/AVP 0", "audio 99170 RTP/AVP 0"),

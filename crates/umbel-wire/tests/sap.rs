@@ -63,10 +63,10 @@ fn contents() -> impl Strategy<Value = FeedContent> {
 }
 
 fn feeds() -> impl Strategy<Value = Feed> {
-    let code = (1_u16.., 1..=255_u16, any::<[bool; 2]>());
+    let code = (1_u16.., 1..=255_u16, any::<[bool; 2]>(), 1_u64..);
     (names(), any::<(u32, u64)>(), places(), 1_u8.., code, contents()).prop_map(
         |(name, (tsi, version), (source, data, domain), scope, code, content)| {
-            let (symbol_len, block_symbols, [fec, token]) = code;
+            let (symbol_len, block_symbols, [fec, token], kbit_per_s) = code;
             let tsi = Tsi(tsi);
             Feed {
                 name,
@@ -78,6 +78,7 @@ fn feeds() -> impl Strategy<Value = Feed> {
                 symbol_len,
                 block_symbols,
                 fec,
+                kbit_per_s,
                 content,
                 token,
                 version,

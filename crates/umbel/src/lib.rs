@@ -2,12 +2,14 @@
 //!
 //! - [`serve`]: offer a repository to any number of clients.
 //! - [`get`]: ask a server for a subset of its items.
+//! - [`directory`]: what is on the air.
 //! - [`doctor`]: find out why multicast does not arrive.
 //! - [`demo`]: see the main job on one machine.
 //! - [`cli`]: the command line over them.
 
 pub mod cli;
 pub mod demo;
+pub mod directory;
 pub mod doctor;
 pub mod get;
 pub mod list;

@@ -400,6 +400,7 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
         symbol_len: 1376,
         block_symbols: 16,
         fec: true,
+        kbit_per_s: 50_000,
         content: FeedContent::Files {
             items: 3,
             bytes: 1 << 20,

@@ -1,0 +1,172 @@
+//! Announces a feed as long as it lasts.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use bytes::Bytes;
+use nix::poll::PollFlags;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use umbel_engine::TransmitBuf;
+use umbel_net::interface::{Family, Interface};
+use umbel_net::udp::{Receiver, ReceiverOptions, Sender, SenderOptions};
+use umbel_net::wake::{self, Waker};
+use umbel_wire::feed::{Feed, FindFeeds, QUERY_PORT};
+use umbel_wire::sap::{self, SapPacket};
+use umbel_wire::{Channel, sdp::Description};
+
+use super::Directory;
+
+/// Queries are answered this often at most.
+const ANSWER: Duration = Duration::from_secs(1);
+/// What this program calls itself.
+const TOOL: &str = concat!("umbel ", env!("CARGO_PKG_VERSION"));
+
+/// Announces a feed until it is dropped, and says then that it is over.
+#[derive(Debug)]
+pub struct Announcer {
+    stopped: Arc<AtomicBool>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Announcer {
+    /// Announces a feed in the directory of its domain group's scope, and answers those who ask
+    /// for it.
+    ///
+    /// # Errors
+    ///
+    /// When a socket cannot be opened or the group not be joined.
+    pub fn start(feed: &Feed, interface: &Interface) -> anyhow::Result<Announcer> {
+        let group = sap::directory_for(feed.domain.group);
+        let family = Family::of(group);
+        let listen = |port: u16| -> anyhow::Result<Receiver> {
+            let options =
+                ReceiverOptions { batch: 4, offload: false, ..ReceiverOptions::default() };
+            let mut receiver = Receiver::open(port, family, interface, &options)?;
+            receiver.join(&Channel { source: None, group, port })?;
+            Ok(receiver)
+        };
+        let why = "cannot announce the feed";
+        let options = SenderOptions {
+            source: Some(feed.source.ip()),
+            hop_limit: feed.scope,
+            ..SenderOptions::new(family)
+        };
+        let waker = Waker::new()?;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let voice = Voice {
+            sender: Sender::open(interface, &options).context(why)?,
+            to: SocketAddr::new(group, sap::PORT),
+            feed: feed.clone(),
+            description: feed.describe(TOOL),
+            others: listen(sap::PORT).context(why)?,
+            queries: listen(QUERY_PORT).context(why)?,
+            directory: Directory::default(),
+            random: Xoshiro256PlusPlus::seed_from_u64(u64::from(feed.tsi.0)),
+            announced: None,
+        };
+        let (called, stop) = (waker.clone(), stopped.clone());
+        let thread = std::thread::Builder::new()
+            .name("umbel-announcer".to_owned())
+            .spawn(move || voice.run(&called, &stop))?;
+        Ok(Announcer { stopped, waker, thread: Some(thread) })
+    }
+}
+
+impl Drop for Announcer {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Release);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // It does nothing that could panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Voice {
+    sender: Sender,
+    to: SocketAddr,
+    feed: Feed,
+    description: Description,
+    /// Announcements of others, which share the bandwidth.
+    others: Receiver,
+    queries: Receiver,
+    directory: Directory,
+    random: Xoshiro256PlusPlus,
+    announced: Option<Instant>,
+}
+
+impl Voice {
+    fn run(mut self, waker: &Waker, stopped: &AtomicBool) {
+        let mut next = Instant::now();
+        let mut asked = false;
+        while !stopped.load(Ordering::Acquire) {
+            let now = Instant::now();
+            let rested = self.announced.is_none_or(|at| now.duration_since(at) >= ANSWER);
+            if now >= next || asked && rested {
+                asked = false;
+                next = now + self.announce(now);
+            }
+            let until = match self.announced {
+                Some(at) if asked => next.min(at + ANSWER),
+                _ => next,
+            };
+            match self.listen(waker, until.saturating_duration_since(Instant::now())) {
+                Ok(query) => asked |= query,
+                Err(error) => {
+                    tracing::warn!("the feed is announced no more: {error}");
+                    return;
+                }
+            }
+        }
+        let origin = self.description.origin.emit();
+        self.send(true, origin.as_bytes());
+    }
+
+    /// Announces the feed; gives the time until the next announcement.
+    fn announce(&mut self, now: Instant) -> Duration {
+        let text = self.description.emit();
+        self.send(false, text.as_bytes());
+        self.announced = Some(now);
+        self.directory.expire(now);
+        // This feed's own come back.
+        let announcements = self.directory.sessions().len().max(1) as u64;
+        let draw = self.random.next_u64() as f64 / u64::MAX as f64;
+        sap::interval(announcements, text.len() as u64, draw)
+    }
+
+    fn send(&mut self, deletion: bool, payload: &[u8]) {
+        let mut packet = Vec::new();
+        SapPacket::new(deletion, self.feed.source.ip(), payload).emit(&mut packet);
+        let mut buf = TransmitBuf::default();
+        buf.push(&packet, Bytes::new());
+        if let Err(error) = self.sender.send(self.to, &buf) {
+            tracing::warn!("the feed cannot be announced: {error}");
+        }
+    }
+
+    /// Waits for so long, for a query or for the waker. Gives whether the feed was asked for.
+    fn listen(&mut self, waker: &Waker, wait: Duration) -> std::io::Result<bool> {
+        let fds = [self.others.as_fd(), self.queries.as_fd(), waker.as_fd()];
+        wake::wait_for(fds, PollFlags::POLLIN, Some(wait))?;
+        waker.take();
+        let Voice { others, queries, directory, feed, .. } = self;
+        let now = Instant::now();
+        others.receive(Some(Duration::ZERO), None, |received| {
+            directory.hear(now, received.payload);
+        })?;
+        let mut asked = false;
+        queries.receive(Some(Duration::ZERO), None, |received| {
+            let query = FindFeeds::parse(received.payload).ok().and_then(|query| query.message());
+            asked |= query.is_some_and(|query| query.name.is_none_or(|name| name == feed.name));
+        })?;
+        Ok(asked)
+    }
+}

@@ -1,0 +1,276 @@
+//! The session directory: what is on the air, by SAP and SDP [RFC 2974, RFC 8866].
+//!
+//! ```text
+//! source ── announcement, every five minutes or so ──▶ 239.255.255.255:9875 and the like
+//!        ◀── FindFeeds ── who does not want to wait ── the same group, port 7701
+//!        ── announcement at once, at most one a second ──▶
+//!        ── deletion at the end ──▶
+//! ```
+//!
+//! Standard tools see the announcements, and sessions of theirs are listed here. Nothing that is
+//! heard can be trusted: whoever is in reach can announce anything.
+
+mod announcer;
+mod station;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use umbel_wire::feed::Feed;
+use umbel_wire::sap::SapPacket;
+use umbel_wire::sdp::{Description, Origin};
+
+pub use announcer::Announcer;
+pub use station::Station;
+
+/// Most sessions that are remembered; each takes up to 8 KiB.
+const MOST: usize = 2048;
+/// Most sessions that are remembered of one announcing address.
+const MOST_OF_ONE: usize = 128;
+/// A session that was not announced for so long is over [RFC 2974 §4].
+const EXPIRY: Duration = Duration::from_hours(1);
+
+/// A session on the air.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// What it says of itself.
+    pub description: Description,
+    /// The feed that it is, if it is one that can be received.
+    pub feed: Option<Feed>,
+    /// Why it is none, though it claims to be.
+    pub problem: Option<String>,
+    /// Who announces it.
+    pub announcer: IpAddr,
+    /// When it was announced last.
+    pub heard: Instant,
+}
+
+impl Session {
+    /// The source's unicast address, by which feeds of one name are told apart.
+    pub fn source(&self) -> Option<SocketAddr> {
+        self.feed.as_ref().map(|feed| feed.source)
+    }
+}
+
+/// What was heard, in bounded memory.
+#[derive(Debug, Default)]
+pub struct Directory {
+    sessions: BTreeMap<(IpAddr, Origin), Session>,
+    /// Packets that were no announcements, or more than are remembered.
+    refused: u64,
+}
+
+impl Directory {
+    /// Takes a packet that came at `now`. Gives whether it changed anything.
+    pub fn hear(&mut self, now: Instant, packet: &[u8]) -> bool {
+        let changed = self.try_hear(now, packet);
+        self.refused += u64::from(changed.is_none());
+        changed.unwrap_or(false)
+    }
+
+    fn try_hear(&mut self, now: Instant, bytes: &[u8]) -> Option<bool> {
+        let packet = SapPacket::parse(bytes).ok()?;
+        let origin = Origin::find(packet.payload).ok()?;
+        // A later version of the description takes the place of an earlier one.
+        let key = (packet.origin, Origin { version: 0, ..origin });
+        if packet.deletion {
+            return Some(self.sessions.remove(&key).is_some());
+        }
+        let description = Description::parse(packet.payload).ok()?;
+        if let Some(session) = self.sessions.get_mut(&key)
+            && session.description == description
+        {
+            session.heard = now;
+            return Some(false);
+        }
+        if !self.sessions.contains_key(&key) && !self.has_room(packet.origin) {
+            return None;
+        }
+        let (feed, problem) = match Feed::from_description(&description) {
+            Ok(feed) => (feed, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let session = Session { description, feed, problem, announcer: packet.origin, heard: now };
+        self.sessions.insert(key, session);
+        Some(true)
+    }
+
+    fn has_room(&self, announcer: IpAddr) -> bool {
+        let of_one = self.sessions.keys().filter(|(other, _)| *other == announcer).count();
+        self.sessions.len() < MOST && of_one < MOST_OF_ONE
+    }
+
+    /// Forgets what has not been announced for an hour.
+    pub fn expire(&mut self, now: Instant) {
+        self.sessions.retain(|_, session| now.duration_since(session.heard) < EXPIRY);
+    }
+
+    /// What is on the air, by name.
+    pub fn sessions(&self) -> Vec<&Session> {
+        let mut all: Vec<_> = self.sessions.values().collect();
+        all.sort_by_key(|session| (&session.description.name, session.source()));
+        all
+    }
+
+    /// Packets that were no announcements, or more than are remembered.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+/// A feed as its user names it: `NAME`, `NAME@ADDRESS` or `NAME@ADDRESS:PORT`, where several
+/// sources call theirs alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedSelector {
+    /// The name.
+    pub name: umbel_wire::feed::FeedName,
+    /// The source's address.
+    pub address: Option<IpAddr>,
+    /// The source's port.
+    pub port: Option<u16>,
+}
+
+impl std::str::FromStr for FeedSelector {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FeedSelector, String> {
+        let (name, at) = match text.rsplit_once('@') {
+            Some((name, at)) => (name, Some(at)),
+            None => (text, None),
+        };
+        let name = name.parse().map_err(|error: umbel_wire::ParseError| error.to_string())?;
+        let Some(at) = at else { return Ok(FeedSelector { name, address: None, port: None }) };
+        if let Ok(address) = at.parse::<SocketAddr>() {
+            let (address, port) = (address.ip(), Some(address.port()));
+            return Ok(FeedSelector { name, address: Some(address), port });
+        }
+        let bare = at.strip_prefix('[').and_then(|at| at.strip_suffix(']')).unwrap_or(at);
+        let address = bare.parse().map_err(|_| {
+            format!("`{at}` is no address: after `@` stands the source's, as in nightly@192.0.2.2")
+        })?;
+        Ok(FeedSelector { name, address: Some(address), port: None })
+    }
+}
+
+impl FeedSelector {
+    /// Whether a session is the one.
+    pub fn matches(&self, session: &Session) -> bool {
+        let source = session.source();
+        session.description.name == self.name.as_str()
+            && self.address.is_none_or(|address| source.is_some_and(|s| s.ip() == address))
+            && self.port.is_none_or(|port| source.is_some_and(|s| s.port() == port))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use umbel_wire::feed::FeedContent;
+    use umbel_wire::{Channel, Tsi};
+
+    fn feed(name: &str, tsi: u32) -> Feed {
+        let source: SocketAddr = "10.0.0.1:40000".parse().unwrap();
+        Feed {
+            name: name.parse().unwrap(),
+            tsi: Tsi(tsi),
+            source,
+            data: Channel { source: Some(source.ip()), group: [232, 1, 1, 1].into(), port: 7702 },
+            domain: Channel { source: None, group: [239, 255, 1, 1].into(), port: 7703 },
+            scope: 32,
+            symbol_len: 1368,
+            block_symbols: 64,
+            fec: true,
+            kbit_per_s: 1000,
+            content: FeedContent::Pipe,
+            token: false,
+            version: 1,
+        }
+    }
+
+    fn packet(feed: &Feed, deletion: bool, origin: [u8; 4]) -> Vec<u8> {
+        let description = feed.describe("umbel");
+        let text = if deletion { description.origin.emit() } else { description.emit() };
+        let mut out = Vec::new();
+        SapPacket::new(deletion, origin.into(), text.as_bytes()).emit(&mut out);
+        out
+    }
+
+    fn names(directory: &Directory) -> Vec<&str> {
+        directory.sessions().iter().map(|session| &session.description.name[..]).collect()
+    }
+
+    #[test]
+    fn announcements_come_change_and_go() {
+        let (mut directory, now) = (Directory::default(), Instant::now());
+        let (mut a, b) = (feed("a", 1), feed("b", 2));
+        let from = [10, 0, 0, 1];
+        assert!(directory.hear(now, &packet(&b, false, from)));
+        assert!(directory.hear(now, &packet(&a, false, from)));
+        assert!(!directory.hear(now, &packet(&a, false, from)));
+        assert_eq!(names(&directory), ["a", "b"]);
+        a.name = "c".parse().unwrap();
+        a.version = 2;
+        assert!(directory.hear(now, &packet(&a, false, from)));
+        assert_eq!(names(&directory), ["b", "c"]);
+        assert!(directory.hear(now, &packet(&b, true, from)));
+        assert!(!directory.hear(now, &packet(&b, true, from)));
+        assert_eq!(names(&directory), ["c"]);
+        directory.expire(now + EXPIRY);
+        assert_eq!(names(&directory), [""; 0]);
+        assert_eq!(directory.refused(), 0);
+    }
+
+    #[test]
+    fn two_feeds_of_one_name_are_both_there_and_can_be_told_apart() {
+        let (mut directory, now) = (Directory::default(), Instant::now());
+        let mut other = feed("a", 2);
+        other.source = "10.0.0.2:40001".parse().unwrap();
+        other.data.source = Some(other.source.ip());
+        directory.hear(now, &packet(&feed("a", 1), false, [10, 0, 0, 1]));
+        directory.hear(now, &packet(&other, false, [10, 0, 0, 2]));
+        let matching = |text: &str| {
+            let selector: FeedSelector = text.parse().unwrap();
+            directory.sessions().into_iter().filter(|session| selector.matches(session)).count()
+        };
+        assert_eq!(matching("a"), 2);
+        for (text, count) in
+            [("a@10.0.0.2", 1), ("a@10.0.0.2:40001", 1), ("a@10.0.0.2:1", 0), ("b", 0)]
+        {
+            assert_eq!(matching(text), count, "{text}");
+        }
+        assert!("a@nowhere".parse::<FeedSelector>().is_err());
+        assert!("@10.0.0.2".parse::<FeedSelector>().is_err());
+        assert!("a@[2001:db8::2]".parse::<FeedSelector>().is_ok());
+    }
+
+    #[test]
+    fn memory_is_bounded_and_one_host_cannot_take_all_of_it() {
+        let (mut directory, now) = (Directory::default(), Instant::now());
+        for tsi in 0..1000 {
+            directory.hear(now, &packet(&feed("x", tsi), false, [10, 0, 0, 1]));
+        }
+        assert_eq!(directory.sessions().len(), MOST_OF_ONE);
+        assert!(directory.hear(now, &packet(&feed("y", 1), false, [10, 0, 0, 2])));
+        for host in 3..=255 {
+            for tsi in 0..200 {
+                directory.hear(now, &packet(&feed("x", tsi), false, [10, 0, 0, host]));
+            }
+        }
+        assert_eq!(directory.sessions().len(), MOST);
+        assert!(directory.refused() > 0);
+        directory.hear(now, b"garbage");
+    }
+
+    #[test]
+    fn a_feed_that_cannot_be_received_says_why() {
+        let (mut directory, now) = (Directory::default(), Instant::now());
+        let text = feed("a", 1).describe("umbel").emit().replace("tmtp:1", "tmtp:2");
+        let mut packet = Vec::new();
+        SapPacket::new(false, [10, 0, 0, 1].into(), text.as_bytes()).emit(&mut packet);
+        assert!(directory.hear(now, &packet));
+        let sessions = directory.sessions();
+        assert!(sessions[0].feed.is_none());
+        assert!(sessions[0].problem.as_ref().unwrap().contains("version 2"));
+    }
+}

@@ -1,0 +1,234 @@
+//! The sockets of a session directory.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use bytes::Bytes;
+use nix::poll::PollFlags;
+use umbel_engine::TransmitBuf;
+use umbel_net::interface::{Family, Interface};
+use umbel_net::udp::{Receiver, ReceiverOptions, SendError, Sender, SenderOptions};
+use umbel_net::wake::{self, Waker};
+use umbel_wire::feed::{Feed, FindFeeds, QUERY_PORT};
+use umbel_wire::{Channel, sap};
+
+use super::{Directory, FeedSelector, Session};
+
+/// Scopes of IPv6 whose directories are listened to: link, site, organization, global.
+const SCOPES_V6: [u8; 4] = [0x2, 0x5, 0x8, 0xE];
+/// Queries follow each other after this, and then after twice the time.
+const QUERY: Duration = Duration::from_millis(250);
+const QUERY_MAX: Duration = Duration::from_secs(4);
+/// After the first answer others may still be on their way.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// Listens to the directories of one interface, and asks them.
+#[derive(Debug)]
+pub struct Station {
+    directory: Directory,
+    receivers: Vec<Receiver>,
+    senders: Vec<(Sender, Vec<IpAddr>)>,
+    waker: Waker,
+}
+
+/// The groups of the directories of a family.
+fn groups(family: Family) -> Vec<IpAddr> {
+    match family {
+        Family::V4 => {
+            vec![sap::LOCAL_V4.into(), sap::ORGANIZATION_V4.into(), sap::GLOBAL_V4.into()]
+        }
+        Family::V6 => SCOPES_V6.map(|scope| sap::directory_v6(scope).into()).to_vec(),
+    }
+}
+
+impl Station {
+    /// Listens from now on, to IPv4 and IPv6 as far as the interface has them.
+    ///
+    /// # Errors
+    ///
+    /// Neither can be listened to.
+    pub fn open(interface: &Interface) -> anyhow::Result<Station> {
+        let mut station = Station {
+            directory: Directory::default(),
+            receivers: Vec::new(),
+            senders: Vec::new(),
+            waker: Waker::new().context("cannot listen to announcements")?,
+        };
+        let mut failed = None;
+        for family in [Family::V4, Family::V6] {
+            if interface.address(family).is_err() {
+                continue;
+            }
+            if let Err(error) = station.add(family, interface) {
+                tracing::debug!("no announcements by {family}: {error:#}");
+                failed.get_or_insert(error);
+            }
+        }
+        match failed {
+            Some(error) if station.receivers.is_empty() => {
+                Err(error.context("cannot listen to announcements"))
+            }
+            None if station.receivers.is_empty() => {
+                bail!("interface {} has no address: use another by --interface", interface.name)
+            }
+            _ => Ok(station),
+        }
+    }
+
+    fn add(&mut self, family: Family, interface: &Interface) -> anyhow::Result<()> {
+        let options = ReceiverOptions { batch: 8, offload: false, ..ReceiverOptions::default() };
+        let mut receiver = Receiver::open(sap::PORT, family, interface, &options)?;
+        for group in groups(family) {
+            receiver.join(&Channel { source: None, group, port: sap::PORT })?;
+        }
+        let sender = Sender::open(interface, &SenderOptions::new(family))?;
+        self.receivers.push(receiver);
+        self.senders.push((sender, groups(family)));
+        Ok(())
+    }
+
+    /// What was heard so far.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Ends a wait from another thread.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Asks all sources, or those of one name, to announce themselves.
+    pub fn ask(&mut self, query: &FindFeeds) {
+        let mut bytes = Vec::new();
+        query.emit(&mut bytes);
+        let mut buf = TransmitBuf::default();
+        buf.push(&bytes, Bytes::new());
+        for (sender, groups) in &mut self.senders {
+            for group in groups {
+                // Who does not hear it announces himself sooner or later.
+                let sent: Result<_, SendError> =
+                    sender.send(SocketAddr::new(*group, QUERY_PORT), &buf);
+                if let Err(error) = sent {
+                    tracing::debug!("{error}");
+                }
+            }
+        }
+    }
+
+    /// Listens for so long, or until the waker is called. Gives whether it was.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses to receive.
+    pub fn listen(&mut self, wait: Duration) -> anyhow::Result<bool> {
+        let until = Instant::now() + wait;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let woken = match &self.receivers[..] {
+                [a] => {
+                    wake::wait_for([a.as_fd(), self.waker.as_fd()], PollFlags::POLLIN, Some(left))?
+                        [1]
+                }
+                [a, b, ..] => {
+                    let fds = [a.as_fd(), b.as_fd(), self.waker.as_fd()];
+                    wake::wait_for(fds, PollFlags::POLLIN, Some(left))?[2]
+                }
+                [] => bail!("nothing is listened to"),
+            };
+            let now = Instant::now();
+            let Station { directory, receivers, .. } = self;
+            for receiver in receivers {
+                receiver.receive(Some(Duration::ZERO), None, |received| {
+                    directory.hear(now, received.payload);
+                })?;
+            }
+            self.directory.expire(now);
+            if woken && self.waker.take() {
+                return Ok(true);
+            }
+            if left.is_zero() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Waits for the one feed that is selected. `None` if the waker was called meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// None is on the air within `wait`, several are, or the one that is cannot be received.
+    pub fn find(
+        &mut self,
+        selector: &FeedSelector,
+        wait: Duration,
+    ) -> anyhow::Result<Option<Feed>> {
+        let query = FindFeeds { name: Some(selector.name.clone()) };
+        let start = Instant::now();
+        let mut pause = QUERY;
+        loop {
+            let left = wait.saturating_sub(start.elapsed());
+            self.ask(&query);
+            let until = Instant::now() + pause.min(left);
+            pause = (pause * 2).min(QUERY_MAX);
+            while self.matching(selector).next().is_none() {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                // Short waits, as an answer ends none of them.
+                if self.listen(left.min(Duration::from_millis(20)))? {
+                    return Ok(None);
+                }
+            }
+            if self.matching(selector).next().is_some() {
+                if selector.port.is_none() && self.listen(SETTLE)? {
+                    return Ok(None);
+                }
+                return self.choose(selector).map(Some);
+            }
+            if start.elapsed() >= wait {
+                bail!(
+                    "no feed `{}` is on the air after {:.0} s: `umbel groups` lists what is; \
+                     --wait waits longer",
+                    selector.name,
+                    wait.as_secs_f64()
+                );
+            }
+        }
+    }
+
+    fn matching<'a>(&'a self, selector: &'a FeedSelector) -> impl Iterator<Item = &'a Session> {
+        self.directory.sessions().into_iter().filter(|session| selector.matches(session))
+    }
+
+    fn choose(&self, selector: &FeedSelector) -> anyhow::Result<Feed> {
+        let found: Vec<&Session> = self.matching(selector).collect();
+        let sources: Vec<String> =
+            found.iter().filter_map(|session| session.source()).map(|s| s.to_string()).collect();
+        match &found[..] {
+            [session] => match (&session.feed, &session.problem) {
+                (Some(feed), _) => Ok(feed.clone()),
+                (None, Some(problem)) => {
+                    Err(anyhow!("`{}` cannot be received: {problem}", selector.name))
+                }
+                (None, None) => Err(anyhow!(
+                    "`{}` is no feed of umbel, but another session that {} announces",
+                    selector.name,
+                    session.announcer
+                )),
+            },
+            _ => Err(anyhow!(
+                "{} sources call their feed `{}`: choose one as {}",
+                found.len(),
+                selector.name,
+                sources
+                    .iter()
+                    .map(|source| format!("'{}@{source}'", selector.name))
+                    .collect::<Vec<_>>()
+                    .join(" or ")
+            )),
+        }
+    }
+}
