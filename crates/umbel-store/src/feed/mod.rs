@@ -31,7 +31,9 @@ use umbel_engine::symbols::{BlockId, Load, SymbolSink, SymbolSource};
 pub use files::{FeedPrepared, FileEvent, FileFeed, FileSink};
 pub use layout::{BlockShape, Layout, LayoutError};
 pub use manifest::{Manifest, ManifestError};
-pub use pipe::{PipeEvent, PipeFeed, PipeReader, PipeSink, PipeWriter, pipe, pipe_sink};
+pub use pipe::{
+    PipeEvent, PipeFeed, PipeKeeper, PipeReader, PipeSink, PipeWriter, pipe, pipe_sink,
+};
 
 /// What a feed's source sends.
 #[derive(Debug)]

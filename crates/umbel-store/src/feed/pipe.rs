@@ -152,8 +152,21 @@ pub struct PipeFeed {
 }
 
 impl PipeFeed {
+    /// What lets blocks be forgotten.
+    pub fn keeper(&self) -> PipeKeeper {
+        PipeKeeper { shared: self.shared.clone() }
+    }
+}
+
+/// Forgets blocks of a pipe that need not be sent any more.
+#[derive(Clone, Debug)]
+pub struct PipeKeeper {
+    shared: Arc<Ring>,
+}
+
+impl PipeKeeper {
     /// Lets the writer have the room of the blocks before this one: they cannot be sent any more.
-    pub fn forget(&mut self, below: u32) {
+    pub fn forget(&self, below: u32) {
         let mut state = self.shared.lock();
         while state.first < below && state.held.pop_front().is_some() {
             state.first += 1;
@@ -388,6 +401,11 @@ pub struct PipeReader {
 }
 
 impl PipeReader {
+    /// Whether nothing is there to be read now.
+    pub fn is_empty(&self) -> bool {
+        self.shared.lock().contents.is_empty()
+    }
+
     /// Waits for the next bytes; `None` after the last.
     pub fn read(&mut self) -> Option<Bytes> {
         let mut state = self.shared.lock();
@@ -570,7 +588,7 @@ mod tests {
         assert_eq!(heard.recv_timeout(wait), Ok(Some(2)));
         assert_eq!(heard.recv_timeout(wait), Ok(Some(2)));
         assert!(heard.recv_timeout(std::time::Duration::from_millis(50)).is_err());
-        feed.forget(1);
+        feed.keeper().forget(1);
         assert_eq!(heard.recv_timeout(wait), Ok(Some(2)));
         assert!(matches!(feed.symbol(id(0), 0), Load::Gone(_)));
         assert!(matches!(feed.symbol(id(1), 0), Load::Ready(_)));

@@ -5,13 +5,18 @@ pub mod output;
 
 mod demo;
 mod doctor;
+mod duration;
 mod get;
+mod groups;
 mod lab;
 mod ls;
+mod recv;
 mod repro;
+mod send;
 mod serve;
 mod signals;
 mod sim;
+mod tree;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -27,6 +32,7 @@ use self::output::Output;
   umbel demo                                        see the main job on this machine
   umbel serve ./repo                                offer a directory; prints the line for clients
   umbel get 'umbel://192.0.2.2:7700/?pin=…' -o out  get all of it
+  umbel send ./dir --name nightly                   push to whoever runs `umbel recv nightly`
   umbel doctor 'umbel://192.0.2.2:7700/?pin=…'      why does multicast not arrive?")]
 pub struct Cli {
     #[command(flatten)]
@@ -60,6 +66,14 @@ enum Command {
     Get(get::GetArgs),
     /// List what a server offers
     Ls(ls::LsArgs),
+    /// Push files, a directory or standard input to whoever listens
+    Send(send::SendArgs),
+    /// Receive what somebody sends
+    Recv(recv::RecvArgs),
+    /// List what is on the air
+    Groups(groups::GroupsArgs),
+    /// Show a feed's control tree
+    Tree(tree::TreeArgs),
     /// See the main job on this machine: a server, eight clients, lossy links
     Demo(demo::DemoArgs),
     /// Find out why multicast does not arrive
@@ -100,6 +114,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Serve(args) => serve::run(args, &output),
         Command::Get(args) => get::run(args, &output),
         Command::Ls(args) => ls::run(args, &output),
+        Command::Send(args) => send::run(args, &output),
+        Command::Recv(args) => recv::run(args, &output),
+        Command::Groups(args) => groups::run(&args, &output),
+        Command::Tree(args) => tree::run(&args, &output),
         Command::Demo(args) => demo::run(args, &output),
         Command::Doctor(args) => doctor::run(&args, &output),
         Command::Lab(args) => lab::run(args, &output),

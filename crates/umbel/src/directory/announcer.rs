@@ -18,7 +18,7 @@ use umbel_net::udp::{Receiver, ReceiverOptions, Sender, SenderOptions};
 use umbel_net::wake::{self, Waker};
 use umbel_wire::feed::{Feed, FindFeeds, QUERY_PORT};
 use umbel_wire::sap::{self, SapPacket};
-use umbel_wire::{Channel, sdp::Description};
+use umbel_wire::{Channel, Parsed, sdp::Description};
 
 use super::Directory;
 
@@ -164,7 +164,7 @@ impl Voice {
         })?;
         let mut asked = false;
         queries.receive(Some(Duration::ZERO), None, |received| {
-            let query = FindFeeds::parse(received.payload).ok().and_then(|query| query.message());
+            let query = FindFeeds::parse(received.payload).ok().and_then(Parsed::message);
             asked |= query.is_some_and(|query| query.name.is_none_or(|name| name == feed.name));
         })?;
         Ok(asked)

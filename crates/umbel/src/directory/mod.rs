@@ -97,7 +97,9 @@ impl Directory {
     }
 
     fn has_room(&self, announcer: IpAddr) -> bool {
-        let of_one = self.sessions.keys().filter(|(other, _)| *other == announcer).count();
+        // The least of all origins stands first.
+        let from = self.sessions.range((announcer, Origin::default())..);
+        let of_one = from.take_while(|((other, _), _)| *other == announcer).count();
         self.sessions.len() < MOST && of_one < MOST_OF_ONE
     }
 

@@ -21,7 +21,7 @@ const MOST_BY_DEFAULT: u64 = 900_000_000;
 const WIFI_BY_DEFAULT: u64 = 5_000_000;
 
 /// The interface that is asked for, that of the default route, or else any that does multicast.
-pub(super) fn choose_interface(wanted: Option<&str>) -> Result<Interface, InterfaceError> {
+pub(crate) fn choose_interface(wanted: Option<&str>) -> Result<Interface, InterfaceError> {
     if let Some(wanted) = wanted {
         return Interface::resolve(wanted);
     }
@@ -42,7 +42,7 @@ pub(super) fn choose_interface(wanted: Option<&str>) -> Result<Interface, Interf
 }
 
 /// The family that is asked for or that the group has; else IPv4 where the interface has it.
-pub(super) fn choose_family(
+pub(crate) fn choose_family(
     interface: &Interface,
     wanted: Option<Family>,
     group: Option<IpAddr>,
@@ -100,7 +100,7 @@ pub(super) fn choose(
 }
 
 /// Whether a group is for source-specific multicast [RFC 4607 §1].
-fn is_source_specific(group: IpAddr) -> bool {
+pub(crate) fn is_source_specific(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(group) => group.octets()[0] == 232,
         IpAddr::V6(group) => group.segments()[0] & 0xfff0 == 0xff30,
@@ -108,7 +108,7 @@ fn is_source_specific(group: IpAddr) -> bool {
 }
 
 /// 90 % of what the interface says of itself.
-pub(super) fn default_rate(interface: &Interface) -> Rate {
+pub(crate) fn default_rate(interface: &Interface) -> Rate {
     let device = std::path::Path::new("/sys/class/net").join(&interface.name);
     let says = std::fs::read_to_string(device.join("speed"));
     let mbit: Option<u64> = says.ok().and_then(|text| text.trim().parse().ok());

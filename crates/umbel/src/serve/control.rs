@@ -93,7 +93,7 @@ fn choose(family: Family, port: u16, pin: &Pin) -> Channel {
 }
 
 /// Bytes that nobody can guess.
-fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
+pub(crate) fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut bytes))

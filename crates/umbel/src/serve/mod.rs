@@ -9,8 +9,8 @@
 //! prober: bursts of probe packets
 //! ```
 
-mod channel;
-mod control;
+pub(crate) mod channel;
+pub(crate) mod control;
 mod courier;
 mod host;
 mod librarian;
@@ -121,16 +121,6 @@ impl ServeOptions {
         }
     }
 
-    /// The UDP payload of a full data packet, in bytes.
-    fn packet_len(&self, interface: &Interface) -> anyhow::Result<u16> {
-        let carried = u16::try_from(interface.mtu).unwrap_or(u16::MAX);
-        let mtu = self.mtu.unwrap_or_else(|| carried.min(USUAL_MTU));
-        if mtu < MIN_MTU {
-            anyhow::bail!("--mtu {mtu} is too small: give at least {MIN_MTU}");
-        }
-        Ok(mtu - MTU_RESERVE)
-    }
-
     fn repository(&self, packet_len: u16) -> RepositoryOptions {
         let header = DataHeader::LEN as u16;
         let symbol_len = packet_len.saturating_sub(header) & !7;
@@ -142,6 +132,17 @@ impl ServeOptions {
             ..RepositoryOptions::default()
         }
     }
+}
+
+/// The UDP payload of a full data packet, in bytes, on a path of this MTU or, unless it is given, on
+/// what the interface carries.
+pub(crate) fn packet_len(mtu: Option<u16>, interface: &Interface) -> anyhow::Result<u16> {
+    let carried = u16::try_from(interface.mtu).unwrap_or(u16::MAX);
+    let mtu = mtu.unwrap_or_else(|| carried.min(USUAL_MTU));
+    if mtu < MIN_MTU {
+        anyhow::bail!("--mtu {mtu} is too small: give at least {MIN_MTU}");
+    }
+    Ok(mtu - MTU_RESERVE)
 }
 
 /// A running server. Dropping it stops it at once.
@@ -173,7 +174,7 @@ impl Server {
         let pin = identity.fingerprint();
         let channel = channel::choose(options.group, options.port, address, &pin)?;
         let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
-        let packet_len = options.packet_len(&interface)?;
+        let packet_len = packet_len(options.mtu, &interface)?;
         let repository = Repository::open(&options.path, options.repository(packet_len))
             .with_context(|| format!("cannot serve {}", options.path.display()))?;
         repository.start_hashing();

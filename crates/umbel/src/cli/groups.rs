@@ -1,0 +1,127 @@
+//! `umbel groups`.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use umbel_engine::units::{ByteCount, Rate};
+use umbel_wire::feed::{Feed, FeedContent, FindFeeds};
+
+use super::duration::parse_duration;
+use super::output::{Output, plain};
+use super::signals;
+use crate::directory::{Session, Station};
+
+/// Feeds are asked for this often.
+const ASK_EVERY: Duration = Duration::from_millis(700);
+
+/// Options of `umbel groups`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  umbel groups                   feeds, and whatever else is announced
+  umbel groups --wait 10min      listen longer: others announce every five minutes or so")]
+pub(super) struct GroupsArgs {
+    /// How long to listen
+    #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = parse_duration)]
+    wait: Duration,
+    /// Interface, by name or address [default: that of the default route]
+    #[arg(long, value_name = "NAME|ADDRESS")]
+    interface: Option<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// If nothing can be listened to.
+pub(super) fn run(args: &GroupsArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let signals = signals::watch()?;
+    let interface = crate::feed::interface(args.interface.as_deref())?;
+    let mut station = Station::open(&interface)?;
+    let waker = station.waker();
+    signals.then(move || waker.wake())?;
+    let until = Instant::now() + args.wait;
+    loop {
+        station.ask(&FindFeeds { name: None });
+        let left = until.saturating_duration_since(Instant::now());
+        if station.listen(left.min(ASK_EVERY))? || left.is_zero() {
+            break;
+        }
+    }
+    let sessions = station.directory().sessions();
+    for session in &sessions {
+        output.json(&described(session));
+        output.result(line(session));
+    }
+    if sessions.is_empty() {
+        output.note(format!("nothing is on the air that {} hears", interface.name));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn described(session: &Session) -> serde_json::Value {
+    let Session { description, feed, problem, announcer, .. } = session;
+    let connection = |media| description.connection_of(media);
+    let media: Vec<_> = description
+        .media
+        .iter()
+        .map(|media| {
+            json!({
+                "kind": media.kind,
+                "port": media.port,
+                "protocol": media.protocol,
+                "group": connection(media).map(|at| at.address.to_string()),
+            })
+        })
+        .collect();
+    let content = feed.as_ref().map(|feed| match feed.content {
+        FeedContent::Pipe => json!("pipe"),
+        FeedContent::Files { items, bytes, .. } => json!({ "items": items, "bytes": bytes }),
+    });
+    json!({
+        "event": "session",
+        "name": description.name,
+        "announcer": announcer.to_string(),
+        "information": description.information,
+        "source": feed.as_ref().map(|feed| feed.source.to_string()),
+        "data": feed.as_ref().map(|feed| feed.data.to_string()),
+        "domain": feed.as_ref().map(|feed| feed.domain.to_string()),
+        "content": content,
+        "token": feed.as_ref().map(|feed| feed.token),
+        "scope": feed.as_ref().map(|feed| feed.scope),
+        "rate_bits_per_s": feed.as_ref().map(|feed| feed.kbit_per_s.saturating_mul(1000)),
+        "problem": problem,
+        "media": media,
+    })
+}
+
+fn line(session: &Session) -> String {
+    let name = plain(&session.description.name);
+    match (&session.feed, &session.problem) {
+        (Some(feed), _) => {
+            let token = if feed.token { ", with a token" } else { "" };
+            format!("{name:<20} {:<22} {}{token}", feed.source.to_string(), what(feed))
+        }
+        (None, Some(problem)) => {
+            format!("{name:<20} {:<22} cannot be received: {}", session.announcer, plain(problem))
+        }
+        (None, None) => {
+            let media = session.description.media.iter();
+            let media: Vec<_> =
+                media.map(|media| format!("{} {}", media.kind, media.protocol)).collect();
+            let media = plain(&media.join(", "));
+            format!("{name:<20} {:<22} another tool's: {media}", session.announcer)
+        }
+    }
+}
+
+fn what(feed: &Feed) -> String {
+    let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
+    let rate = rate.map_or(String::new(), |rate| format!(", up to {rate}"));
+    match feed.content {
+        FeedContent::Pipe => format!("a pipe{rate}"),
+        FeedContent::Files { items, bytes, .. } => {
+            format!("{items} files, {}{rate}", ByteCount(bytes))
+        }
+    }
+}

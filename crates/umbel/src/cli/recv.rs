@@ -1,0 +1,247 @@
+//! `umbel recv`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use serde_json::json;
+use umbel_engine::tmtp::Start;
+use umbel_engine::units::ByteCount;
+use umbel_wire::feed::{Feed, FeedContent};
+
+use super::duration::parse_duration;
+use super::output::{Meter, Output, plain};
+use super::signals;
+use crate::directory::FeedSelector;
+use crate::feed::recv::{RecvObserver, RecvOptions, RecvSnapshot, RecvSummary, Target, recv};
+
+/// Options of `umbel recv`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  umbel recv nightly -o ./out            files that somebody sends as `nightly`
+  umbel recv live -o - | tar x           a pipe
+  umbel recv nightly@192.0.2.2           of this source, where several call theirs alike
+  umbel recv nightly --wait 1h           wait for it to be on the air
+Interrupted, it goes on where it was when it is started again.")]
+pub(super) struct RecvArgs {
+    /// The feed, as `umbel groups` lists it: NAME, or NAME@ADDRESS of its source
+    #[arg(value_name = "NAME")]
+    feed: FeedSelector,
+    /// Directory that files go to, or `-` for a pipe to standard output [default: this directory]
+    #[arg(short, long, value_name = "DIR|-")]
+    output: Option<PathBuf>,
+    /// From where on: everything from the start, or what is sent from now on
+    #[arg(long, value_name = "start|now", default_value = "start", value_parser = parse_start)]
+    from: Start,
+    /// Interface, by name or address [default: that of the default route]
+    #[arg(long, value_name = "NAME|ADDRESS")]
+    interface: Option<String>,
+    /// How long to wait for the feed to be on the air
+    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_duration)]
+    wait: Duration,
+    /// Token that the source demands
+    #[arg(long)]
+    token: Option<String>,
+    /// What this receiver is called in the sender's report [default: the host's name]
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+    /// Do not wait until files are safe on the disk
+    #[arg(long)]
+    no_sync: bool,
+}
+
+fn parse_start(text: &str) -> Result<Start, String> {
+    match text {
+        "start" => Ok(Start::Everything),
+        "now" => Ok(Start::Now),
+        _ => Err("it is `start` or `now`".to_owned()),
+    }
+}
+
+impl RecvArgs {
+    fn options(self, output: &Output) -> anyhow::Result<RecvOptions> {
+        let target = match self.output {
+            Some(path) if path == Path::new("-") => {
+                if output.is_json() {
+                    bail!("--json and `-o -` cannot share standard output: choose one of them");
+                }
+                Target::Pipe(Box::new(std::io::stdout()))
+            }
+            Some(path) => Target::Directory(path),
+            None => Target::Unsaid,
+        };
+        Ok(RecvOptions {
+            start: self.from,
+            interface: self.interface,
+            wait: self.wait,
+            token: self.token,
+            name: self.name,
+            durable: !self.no_sync,
+            ..RecvOptions::new(self.feed, target)
+        })
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// If not all of the feed is there at the end.
+pub(super) fn run(args: RecvArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let signals = signals::watch()?;
+    let teller = Arc::new(Teller::new(output));
+    let summary = recv(args.options(output)?, teller.clone(), |interrupt| {
+        if let Err(error) = signals.then(move || interrupt.interrupt()) {
+            tracing::warn!("Ctrl-C will not be heard: {error}");
+        }
+    });
+    teller.meter().clear();
+    finish(&summary?, output)
+}
+
+fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
+    let ok = summary.failures.is_empty() && summary.failure.is_none() && !summary.interrupted;
+    output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
+    let rate = summary.bytes as f64 / summary.seconds.max(1e-3);
+    let loss = summary.lost as f64 / (summary.packets + summary.lost).max(1) as f64;
+    output.note(format!(
+        "{} files, {} in {:.1} s ({}/s), verified; {} were there; loss {:.2} %",
+        summary.items,
+        ByteCount(summary.bytes),
+        summary.seconds,
+        ByteCount(rate as u64),
+        summary.already_there,
+        loss * 100.0
+    ));
+    if summary.resumed_bytes > 0 {
+        let resumed = ByteCount(summary.resumed_bytes);
+        output.note(format!("{resumed} of them were there from an earlier run"));
+    }
+    if summary.repairs_sent > 0 {
+        output.note(format!("{} repairs sent to others in the subnet", summary.repairs_sent));
+    }
+    if summary.dropped_here > 0 {
+        output.note(format!(
+            "{} datagrams were dropped by this host, which was too slow or has too small buffers: see `umbel doctor`",
+            summary.dropped_here
+        ));
+    }
+    if summary.interrupted {
+        bail!("interrupted; the same command goes on where it was");
+    }
+    if let Some(failure) = &summary.failure {
+        bail!("{}", plain(failure));
+    }
+    match summary.failures.as_slice() {
+        [] => Ok(ExitCode::SUCCESS),
+        [one] => bail!("{} was not received: {}", plain(&one.name), plain(&one.reason)),
+        [first, ..] => bail!(
+            "{} files were not received; the first is {}: {}",
+            summary.failures.len(),
+            plain(&first.name),
+            plain(&first.reason)
+        ),
+    }
+}
+
+/// Programs that read JSON hear of progress this often.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+
+struct Teller {
+    output: Output,
+    meter: Mutex<Meter>,
+    told: Mutex<Option<Instant>>,
+}
+
+impl Teller {
+    fn new(output: &Output) -> Teller {
+        let meter = Mutex::new(Meter::bytes(output));
+        Teller { output: output.clone(), meter, told: Mutex::new(None) }
+    }
+
+    fn meter(&self) -> std::sync::MutexGuard<'_, Meter> {
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RecvObserver for Teller {
+    fn found(&self, feed: &Feed, interface: &str) {
+        let (items, bytes) = match feed.content {
+            FeedContent::Files { items, bytes, .. } => (Some(items), Some(bytes)),
+            FeedContent::Pipe => (None, None),
+        };
+        self.output.json(&json!({
+            "event": "feed",
+            "name": feed.name.as_str(),
+            "source": feed.source.to_string(),
+            "data": feed.data.to_string(),
+            "domain": feed.domain.to_string(),
+            "interface": interface,
+            "items": items,
+            "bytes": bytes,
+        }));
+        let what = match feed.content {
+            FeedContent::Files { items, bytes, .. } => {
+                format!("{items} files, {}", ByteCount(bytes))
+            }
+            FeedContent::Pipe => "a pipe".to_owned(),
+        };
+        self.output.note(format!(
+            "`{}` of {}: {what}, on {} by {interface}",
+            feed.name, feed.source, feed.data
+        ));
+    }
+
+    fn joined(&self, parent: &str, hops: u8) {
+        self.output.json(&json!({ "event": "joined", "parent": parent, "hops": hops }));
+    }
+
+    fn managing(&self, manager: bool) {
+        self.output.json(&json!({ "event": "managing", "manager": manager }));
+    }
+
+    fn progress(&self, snapshot: &RecvSnapshot) {
+        if self.output.is_json() {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+                *told = Some(Instant::now());
+                self.output.json(&json!({ "event": "progress", "progress": snapshot }));
+            }
+            return;
+        }
+        let meter = self.meter();
+        meter.position(snapshot.bytes_done, snapshot.bytes);
+        let place = match (snapshot.joined, snapshot.manager) {
+            (false, _) => "looking for the tree".to_owned(),
+            (true, true) => format!("manager of {}", snapshot.children),
+            (true, false) => "member".to_owned(),
+        };
+        meter.message(format!(
+            "{}/{} files · loss {:.1} % · {place}",
+            snapshot.items_done,
+            snapshot.items,
+            snapshot.loss * 100.0
+        ));
+    }
+
+    fn item(&self, name: &str, path: &Path, bytes: u64) {
+        let path = path.display().to_string();
+        self.output.json(&json!({ "event": "item", "name": name, "path": path, "bytes": bytes }));
+    }
+
+    fn already_there(&self, name: &str) {
+        self.output.json(&json!({ "event": "already-there", "name": name }));
+    }
+
+    fn failed(&self, name: &str, reason: &str) {
+        self.output.json(&json!({ "event": "failed", "name": name, "reason": reason }));
+        self.meter().note(&format!("{}: {}", plain(name), plain(reason)));
+    }
+
+    fn note(&self, line: &str) {
+        self.output.json(&json!({ "event": "note", "message": line }));
+        self.meter().note(&plain(line));
+    }
+}

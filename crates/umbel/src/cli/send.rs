@@ -1,0 +1,316 @@
+//! `umbel send`.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use serde_json::json;
+use umbel_engine::units::{ByteCount, Rate};
+use umbel_net::interface::Family;
+use umbel_wire::feed::{FeedContent, FeedName};
+
+use super::duration::parse_duration;
+use super::output::{Meter, Output, plain};
+use super::signals;
+use crate::feed::send::{
+    Begun, ReceiverLine, SendObserver, SendOptions, SendSnapshot, SendSummary, WaitFor, What, send,
+};
+
+/// Receivers are named up to this many in the last lines.
+const NAMED: usize = 20;
+
+/// Options of `umbel send`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  umbel send ./backup --name nightly                 a directory, to whoever runs
+                                                     `umbel recv nightly -o DIR`
+  umbel send a.iso b.iso --name images --wait-for 20 when 20 receivers are there
+  tar c . | umbel send - --name live                 a pipe: `umbel recv live -o - | tar x`
+  umbel groups                                       what is on the air
+Receivers repair each other's losses, subnet by subnet, in a tree that `umbel tree NAME` shows.")]
+pub(super) struct SendArgs {
+    /// Files and directories, or `-` for standard input
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// What the feed is called
+    #[arg(long)]
+    name: FeedName,
+    /// Interface, by name or address [default: that of the default route]
+    #[arg(long, value_name = "NAME|ADDRESS")]
+    interface: Option<String>,
+    /// Use IPv6
+    #[arg(long)]
+    ipv6: bool,
+    /// Multicast group of the data channel [default: a source-specific one]
+    #[arg(long, value_name = "ADDRESS")]
+    group: Option<IpAddr>,
+    /// Most that is sent, such as 100M or 1.5Mbit [default: 90 % of the link, at most 900M]
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// Most subnets that hang directly on one node of the tree
+    #[arg(long, default_value_t = 8, value_name = "NUMBER",
+        value_parser = clap::value_parser!(u16).range(1..))]
+    k: u16,
+    /// Begin when so many receivers are there, or after a time such as 10s
+    #[arg(long, default_value = "1", value_name = "NUMBER|DURATION")]
+    wait_for: Wait,
+    /// Most routers that packets pass, plus one
+    #[arg(long, default_value_t = 32, value_name = "HOPS",
+        value_parser = clap::value_parser!(u8).range(1..))]
+    scope: u8,
+    /// Receivers must show this token
+    #[arg(long)]
+    token: Option<String>,
+    /// A file with the names of the receivers that should have it, one a line: the report says who
+    /// lacks it
+    #[arg(long, value_name = "FILE")]
+    admit: Option<PathBuf>,
+    /// Repair with the very packets that were lost, instead of fresh symbols of an erasure code
+    #[arg(long)]
+    exact: bool,
+    /// Most packets in a block, 1 to 255
+    #[arg(long, default_value_t = 64, value_name = "SYMBOLS",
+        value_parser = clap::value_parser!(u8).range(1..))]
+    block: u8,
+    /// MTU of the path; data packets carry 100 bytes less [default: the interface's, at most 1500]
+    #[arg(long)]
+    mtu: Option<u16>,
+    /// Serve late receivers for so long when all others have it
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = parse_duration)]
+    linger: Duration,
+}
+
+/// `--wait-for`.
+#[derive(Clone, Copy, Debug)]
+struct Wait(WaitFor);
+
+impl FromStr for Wait {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Wait, String> {
+        if let Ok(count) = text.parse() {
+            return Ok(Wait(WaitFor::Receivers(count)));
+        }
+        let wrong = |_| format!("`{text}` is no number of receivers and no time such as 10s");
+        parse_duration(text).map(|time| Wait(WaitFor::Time(time))).map_err(wrong)
+    }
+}
+
+impl SendArgs {
+    fn options(self) -> anyhow::Result<SendOptions> {
+        let what = if self.paths.iter().any(|path| path == Path::new("-")) {
+            if self.paths.len() > 1 {
+                bail!("`-` stands for standard input, and for nothing else beside it");
+            }
+            let input = std::io::stdin().as_fd().try_clone_to_owned();
+            What::Pipe(input.context("cannot read standard input")?.into())
+        } else {
+            What::Paths(self.paths)
+        };
+        let expected = self.admit.as_deref().map(read_names).transpose()?.unwrap_or_default();
+        Ok(SendOptions {
+            interface: self.interface,
+            family: self.ipv6.then_some(Family::V6),
+            group: self.group,
+            rate: self.rate,
+            max_children: self.k,
+            wait_for: self.wait_for.0,
+            scope: self.scope,
+            token: self.token,
+            expected,
+            mtu: self.mtu,
+            block_symbols: self.block,
+            fec: !self.exact,
+            linger: self.linger,
+            ..SendOptions::new(what, self.name)
+        })
+    }
+}
+
+/// The names in a file: one a line; empty lines and those that begin with `#` are none.
+fn read_names(path: &Path) -> anyhow::Result<Vec<String>> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the names in {}", path.display()))?;
+    let names = text.lines().map(str::trim);
+    let names: BTreeSet<&str> =
+        names.filter(|name| !name.is_empty() && !name.starts_with('#')).collect();
+    Ok(names.into_iter().map(str::to_owned).collect())
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// If nothing can be sent, or somebody does not have it at the end.
+pub(super) fn run(args: SendArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let signals = signals::watch()?;
+    let teller = Arc::new(Teller::new(output));
+    let summary = send(args.options()?, teller.clone(), |interrupt| {
+        if let Err(error) = signals.then(move || interrupt.interrupt()) {
+            tracing::warn!("Ctrl-C will not be heard: {error}");
+        }
+    });
+    teller.meter().clear();
+    finish(&summary?, output)
+}
+
+fn finish(summary: &SendSummary, output: &Output) -> anyhow::Result<ExitCode> {
+    let ok = summary.without == 0 && summary.failure.is_none();
+    output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
+    let rate = summary.bytes as f64 / summary.seconds.max(1e-3);
+    output.note(format!(
+        "{} in {:.1} s ({}/s) to {} receivers; {} repairs by the source, load {}",
+        ByteCount(summary.bytes),
+        summary.seconds,
+        ByteCount(rate as u64),
+        summary.done,
+        summary.repairs + summary.fetched,
+        summary.load
+    ));
+    let lacking = || summary.receivers.iter().filter(|receiver| receiver.state != "done");
+    for receiver in lacking().take(NAMED) {
+        output.note(format!("  without it: {}", describe(receiver)));
+    }
+    if lacking().count() > NAMED {
+        output.note(format!("  … and {} more", lacking().count() - NAMED));
+    }
+    if let Some(failure) = &summary.failure {
+        bail!("the feed is incomplete: {}", plain(failure));
+    }
+    match summary.without {
+        0 => Ok(ExitCode::SUCCESS),
+        without => bail!(
+            "{without} of {} receivers do not have it; the first is {}",
+            summary.receivers.len(),
+            lacking().next().map(describe).unwrap_or_default()
+        ),
+    }
+}
+
+fn describe(receiver: &ReceiverLine) -> String {
+    let name = if receiver.name.is_empty() { &receiver.node } else { &receiver.name };
+    match &receiver.reason {
+        Some(reason) => format!("{} ({}: {})", plain(name), receiver.state, plain(reason)),
+        None => format!("{} ({})", plain(name), receiver.state),
+    }
+}
+
+/// Programs that read JSON hear of progress this often.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+
+struct Teller {
+    output: Output,
+    meter: Mutex<Meter>,
+    told: Mutex<Option<Instant>>,
+}
+
+impl Teller {
+    fn new(output: &Output) -> Teller {
+        let meter = Mutex::new(Meter::bytes(output));
+        Teller { output: output.clone(), meter, told: Mutex::new(None) }
+    }
+
+    fn meter(&self) -> std::sync::MutexGuard<'_, Meter> {
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SendObserver for Teller {
+    fn hashing(&self, done: u64, total: u64) {
+        let meter = self.meter();
+        meter.position(done, total);
+        meter.message("looking at the files".to_owned());
+    }
+
+    fn begun(&self, begun: &Begun) {
+        let Begun { feed, interface, rate, skipped } = begun;
+        let (items, bytes) = match feed.content {
+            FeedContent::Files { items, bytes, .. } => (Some(items), Some(bytes)),
+            FeedContent::Pipe => (None, None),
+        };
+        self.output.json(&json!({
+            "event": "sending",
+            "name": feed.name.as_str(),
+            "tsi": feed.tsi.0,
+            "source": feed.source.to_string(),
+            "data": feed.data.to_string(),
+            "domain": feed.domain.to_string(),
+            "interface": interface,
+            "rate_bits_per_s": rate.bits_per_s(),
+            "items": items,
+            "bytes": bytes,
+            "skipped": skipped.len(),
+        }));
+        let what = match feed.content {
+            FeedContent::Files { items, bytes, .. } => {
+                format!("{items} files, {}", ByteCount(bytes))
+            }
+            FeedContent::Pipe => "standard input".to_owned(),
+        };
+        self.output.note(format!(
+            "sending {what} as `{}` on {} by {} at {}; receive it with: umbel recv '{}'",
+            feed.name, feed.data, interface, rate, feed.name
+        ));
+        for (name, reason) in skipped.iter().take(10) {
+            self.output.note(format!("  left out: {}: {}", plain(name), plain(reason)));
+        }
+    }
+
+    fn progress(&self, snapshot: &SendSnapshot) {
+        if self.output.is_json() {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+                *told = Some(Instant::now());
+                self.output.json(&json!({ "event": "progress", "progress": snapshot }));
+            }
+            return;
+        }
+        let meter = self.meter();
+        meter.position(snapshot.bytes_done, snapshot.bytes);
+        let rate = Rate::from_bits_per_s(snapshot.rate_bits_per_s);
+        let rate = rate.map_or(String::new(), |rate| format!(" · {rate}"));
+        meter.message(match snapshot.stage {
+            "waiting" => format!("{} receivers are there; waiting", snapshot.receivers),
+            _ => format!("{} of {} receivers have it{rate}", snapshot.done, snapshot.receivers),
+        });
+    }
+
+    fn receiver(&self, receiver: &ReceiverLine) {
+        self.output.json(&json!({ "event": "receiver", "receiver": receiver }));
+        if receiver.state == "failed" {
+            self.meter().note(&format!("gave up: {}", describe(receiver)));
+        }
+    }
+
+    fn note(&self, line: &str) {
+        self.output.json(&json!({ "event": "note", "message": line }));
+        self.meter().note(&plain(line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_wait_for_is_a_number_or_a_time() {
+        let parse = |text: &str| text.parse::<Wait>().map(|wait| wait.0);
+        assert_eq!(parse("3"), Ok(WaitFor::Receivers(3)));
+        assert_eq!(parse("10s"), Ok(WaitFor::Time(Duration::from_secs(10))));
+        assert!(parse("soon").unwrap_err().contains("10s"));
+    }
+
+    #[test]
+    fn names_stand_one_a_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("names");
+        std::fs::write(&path, "# all of them\nb\n\n  a \nb\n").unwrap();
+        assert_eq!(read_names(&path).unwrap(), ["a", "b"]);
+    }
+}

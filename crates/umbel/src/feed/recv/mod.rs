@@ -1,0 +1,334 @@
+//! A receiver of a feed.
+//!
+//! ```text
+//!          first block known,                 all written              children have it, or
+//! Joining ── list read, disk ──▶ Receiving ── and verified ──▶ Serving ── the feed is over ──▶ Leaving ─▶ end
+//!    │        looked at              │ gave up                                      ▲
+//!    └───────────────────────────────┴──────────────────────────────────────────────┘
+//! ```
+//!
+//! A receiver that became the manager of its subnet stays while its children lack anything.
+
+mod host;
+mod items;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use umbel_engine::tmtp::{NodeConfig, Receiver, ReceiverCommand, ReceiverConfig, Start};
+use umbel_engine::units::Rate;
+use umbel_net::clock::Clock;
+use umbel_net::domain::Domain;
+use umbel_net::driver::{self, Driver, Input, Io, Mailbox};
+use umbel_net::interface::Interface;
+use umbel_net::pacer::Pacer;
+use umbel_net::udp::{self, ReceiverOptions, SenderOptions};
+use umbel_net::wake::Waker;
+use umbel_store::feed::{BlockShape, FeedSink, FileSink, pipe_sink};
+use umbel_store::sink::{DiskSink, SinkOptions};
+use umbel_wire::feed::{Feed, FeedContent};
+
+use self::host::{Outside, RecvHost};
+use super::send::shape_of;
+use crate::directory::{FeedSelector, Station};
+
+/// Bytes of a pipe that may wait to be written.
+const PIPE_MEMORY: usize = 32 << 20;
+
+/// Where a feed goes.
+pub enum Target {
+    /// Files go to this directory.
+    Directory(PathBuf),
+    /// A pipe goes here.
+    Pipe(Box<dyn Write + Send>),
+    /// Nobody said: files go to the working directory.
+    Unsaid,
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::Directory(path) => f.debug_tuple("Directory").field(path).finish(),
+            Target::Pipe(_) => f.write_str("Pipe"),
+            Target::Unsaid => f.write_str("Unsaid"),
+        }
+    }
+}
+
+/// What to receive, and how.
+#[derive(Debug)]
+pub struct RecvOptions {
+    /// The feed.
+    pub feed: FeedSelector,
+    /// Where it goes.
+    pub target: Target,
+    /// From where on.
+    pub start: Start,
+    /// Name or address of the interface. Default: that of the default route.
+    pub interface: Option<String>,
+    /// How long to wait for a feed of this name to be on the air.
+    pub wait: Duration,
+    /// What the source demands of receivers.
+    pub token: Option<String>,
+    /// What this receiver is called in reports. Default: the host's name.
+    pub name: Option<String>,
+    /// Whether files are synced to the disk before they count as received.
+    pub durable: bool,
+}
+
+impl RecvOptions {
+    /// The defaults.
+    pub fn new(feed: FeedSelector, target: Target) -> RecvOptions {
+        RecvOptions {
+            feed,
+            target,
+            start: Start::Everything,
+            interface: None,
+            wait: Duration::from_secs(10),
+            token: None,
+            name: None,
+            durable: true,
+        }
+    }
+}
+
+/// How far a receiver is.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RecvSnapshot {
+    /// Files of the feed, as far as is known.
+    pub items: u64,
+    /// Files received, or there already.
+    pub items_done: u64,
+    /// Bytes of the files; in a pipe, those received.
+    pub bytes: u64,
+    /// Bytes restored or written.
+    pub bytes_done: u64,
+    /// Share of the data packets that did not come, 0 to 1.
+    pub loss: f64,
+    /// Whether it has a parent.
+    pub joined: bool,
+    /// Whether it is the manager of its subnet.
+    pub manager: bool,
+    /// Children that it serves.
+    pub children: u32,
+}
+
+/// A file that was not received.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    /// Its name.
+    pub name: String,
+    /// One line that says why.
+    pub reason: String,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RecvSummary {
+    /// Files received and verified.
+    pub items: u64,
+    /// Files that were there already.
+    pub already_there: u64,
+    /// Bytes of what was received.
+    pub bytes: u64,
+    /// Bytes of files that an earlier run left.
+    pub resumed_bytes: u64,
+    /// From the start to the last byte.
+    pub seconds: f64,
+    /// Data packets that came by the data channel.
+    pub packets: u64,
+    /// Data packets of the data channel that did not come.
+    pub lost: u64,
+    /// Repairs that were of use.
+    pub repairs: u64,
+    /// Packets that were fetched from the source.
+    pub fetched: u64,
+    /// NACKs sent.
+    pub nacks: u64,
+    /// Repairs sent to others as their manager.
+    pub repairs_sent: u64,
+    /// How often the parent changed.
+    pub parents: u64,
+    /// It was the manager of its subnet at some time.
+    pub managed: bool,
+    /// Datagrams that this host's kernel dropped because the program was not fast enough.
+    pub dropped_here: u64,
+    /// Input discarded, by reason.
+    pub drops: String,
+    /// Files not received.
+    pub failures: Vec<Failure>,
+    /// Why not everything was received, if so.
+    pub failure: Option<String>,
+    /// The user interrupted it.
+    pub interrupted: bool,
+}
+
+/// Hears of what happens. Called on the engine's thread: it must not wait.
+pub trait RecvObserver: Send + Sync {
+    /// The feed was found.
+    fn found(&self, _feed: &Feed, _interface: &str) {}
+
+    /// It has a parent.
+    fn joined(&self, _parent: &str, _hops: u8) {}
+
+    /// It became the manager of its subnet, or is not any more.
+    fn managing(&self, _manager: bool) {}
+
+    /// About ten times a second.
+    fn progress(&self, _snapshot: &RecvSnapshot) {}
+
+    /// A file is verified and in its place.
+    fn item(&self, _name: &str, _path: &std::path::Path, _bytes: u64) {}
+
+    /// A file was there already.
+    fn already_there(&self, _name: &str) {}
+
+    /// A file cannot be had.
+    fn failed(&self, _name: &str, _reason: &str) {}
+
+    /// Something that the user should know.
+    fn note(&self, _line: &str) {}
+}
+
+/// Interrupts a [`recv()`] from another thread.
+#[derive(Clone, Debug)]
+pub struct Interrupt {
+    mailbox: Mailbox<ReceiverCommand>,
+    station: Waker,
+    flag: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Leaves the feed; files that are not whole stay, and are not asked for again next time.
+    pub fn interrupt(&self) {
+        self.flag.store(true, Ordering::Release);
+        self.station.wake();
+        self.mailbox.put(Input::Nudge);
+    }
+}
+
+/// Receives a feed, and returns when all of it is there, or cannot be had.
+///
+/// # Errors
+///
+/// One line that says why nothing can be received at all. Files that fail, and a feed that ends
+/// before its time, are in the [`RecvSummary`].
+pub fn recv(
+    options: RecvOptions,
+    observer: Arc<dyn RecvObserver>,
+    started: impl FnOnce(Interrupt),
+) -> anyhow::Result<RecvSummary> {
+    let interface = super::interface(options.interface.as_deref())?;
+    let (mailbox, line) = driver::line().context("cannot start")?;
+    let flag = Arc::new(AtomicBool::new(false));
+    let mut station = Station::open(&interface)?;
+    let interrupt =
+        Interrupt { mailbox: mailbox.clone(), station: station.waker(), flag: flag.clone() };
+    started(interrupt);
+    let Some(feed) = station.find(&options.feed, options.wait)? else {
+        return Ok(RecvSummary { interrupted: true, ..RecvSummary::default() });
+    };
+    drop(station);
+    if feed.token && options.token.is_none() {
+        bail!("`{}` needs a token: give it by --token", feed.name);
+    }
+    observer.found(&feed, &interface.name);
+
+    let (outside, inside) = Outside::new(mailbox.clone());
+    let sink = sink(&feed, options.target, options.durable, &outside)?;
+    let config = config(&feed, options.token.as_deref(), options.name, options.start)?;
+    let (domain, receiver, config) = sockets(&feed, &interface, config, mailbox.clone())?;
+    config.check()?;
+    let engine = Receiver::new(config, sink);
+    let host = RecvHost::new(feed, options.start, observer, inside, outside, flag);
+    let io = Io { receiver: Some(receiver), domain: Some(domain), ..Io::default() };
+    mailbox.command(ReceiverCommand::Join);
+    let host = Driver::new(engine, host, io, Clock::new(), 1400, line).run()?;
+    Ok(host.finish())
+}
+
+/// Where the feed goes.
+fn sink(feed: &Feed, target: Target, durable: bool, outside: &Outside) -> anyhow::Result<FeedSink> {
+    let shape = shape_of(feed)?;
+    let cut = BlockShape { symbol_len: shape.symbol_len, block_symbols: shape.block_symbols };
+    match (feed.content, target) {
+        (FeedContent::Pipe, Target::Pipe(output)) => {
+            let told = outside.clone();
+            let (sink, reader) =
+                pipe_sink(feed.tsi, cut, PIPE_MEMORY, move |event| told.pipe(event));
+            outside.write(reader, output).context("cannot start")?;
+            Ok(FeedSink::Pipe(sink))
+        }
+        (FeedContent::Pipe, _) => bail!(
+            "`{}` is a pipe: say where it leads, as in `umbel recv {} -o - | tar x`",
+            feed.name,
+            feed.name
+        ),
+        (FeedContent::Files { .. }, Target::Pipe(_)) => {
+            bail!("`{}` has files: name a directory for them by -o DIR", feed.name)
+        }
+        (FeedContent::Files { manifest_len, digest, .. }, target) => {
+            let directory = match target {
+                Target::Directory(directory) => directory,
+                _ => PathBuf::from("."),
+            };
+            let options = SinkOptions { durable, ..SinkOptions::default() };
+            let told = outside.clone();
+            let disk = DiskSink::open(&directory, options, move |event| told.disk(event))?;
+            let told = outside.clone();
+            let about = (manifest_len, digest);
+            let sink = FileSink::new(cut, about, disk, move |event| told.file(event))?;
+            Ok(FeedSink::Files(Box::new(sink)))
+        }
+    }
+}
+
+fn config(
+    feed: &Feed,
+    token: Option<&str>,
+    name: Option<String>,
+    start: Start,
+) -> anyhow::Result<ReceiverConfig> {
+    let (id, seed) = super::node()?;
+    // The port is known once the socket is there.
+    let address = std::net::SocketAddr::new(feed.source.ip(), 1);
+    let mut node = NodeConfig::new(id, feed.tsi, (feed.data, feed.domain), address, seed);
+    node.name = name.unwrap_or_else(super::host_name);
+    node.scope = feed.scope;
+    node.admission = super::admission(token);
+    let mut config = ReceiverConfig::new(node, shape_of(feed)?);
+    config.start = start;
+    Ok(config)
+}
+
+/// Opens what the feed is received by.
+fn sockets(
+    feed: &Feed,
+    interface: &Interface,
+    mut config: ReceiverConfig,
+    mailbox: Mailbox<ReceiverCommand>,
+) -> anyhow::Result<(Domain, udp::Receiver, ReceiverConfig)> {
+    let family = super::family(&feed.data);
+    let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
+    // A manager repairs no faster than the source sends.
+    let packet_len = usize::from(feed.symbol_len) + umbel_wire::small_block::SmallBlockHeader::LEN;
+    let pacer = Pacer::new(rate, packet_len, 64, umbel_engine::Instant::EPOCH);
+    let options = SenderOptions { hop_limit: feed.scope, ..SenderOptions::new(family) };
+    let mut domain = Domain::open(feed.domain, interface, &options, Some(pacer))?;
+    config.node.address = domain.address();
+    // A link-local source is on this link.
+    if let std::net::SocketAddr::V6(source) = &mut config.shape.source
+        && source.ip().is_unicast_link_local()
+    {
+        source.set_scope_id(interface.index);
+    }
+    let options = ReceiverOptions { rate, ..ReceiverOptions::default() };
+    let receiver = udp::Receiver::open(feed.data.port, family, interface, &options)?;
+    domain.start(mailbox)?;
+    Ok((domain, receiver, config))
+}

@@ -1,0 +1,261 @@
+//! What a source sends: files that are looked at before, or a pipe that is read as it goes.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use nix::poll::PollFlags;
+use umbel_engine::tmtp::{BlockCount, SourceCommand};
+use umbel_net::driver::Mailbox;
+use umbel_net::wake;
+use umbel_store::feed::{BlockShape, FeedSource, FileFeed, Manifest, PipeKeeper, PipeWriter, pipe};
+use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions};
+use umbel_wire::feed::FeedContent;
+use umbel_wire::{Digest, Scheme, Tsi};
+
+use super::{SendObserver, What};
+
+/// Bytes of a pipe that are kept: half of them for receivers that lag or come late.
+const PIPE_MEMORY: usize = 64 << 20;
+/// A block that is not full is sent when nothing more was written for so long.
+const IDLE: Duration = Duration::from_millis(5);
+
+/// What is sent.
+pub(super) struct Content {
+    pub(super) feed: FeedSource,
+    pub(super) plan: Plan,
+    pub(super) skipped: Vec<(String, String)>,
+}
+
+/// How it is sent.
+pub(super) enum Plan {
+    Files(Files),
+    Pipe(Pipe),
+}
+
+/// Files: all is known beforehand.
+pub(super) struct Files {
+    pub(super) items: u64,
+    pub(super) bytes: u64,
+    manifest: (u64, Digest),
+    /// All blocks, and those of the manifest.
+    pub(super) blocks: u32,
+    manifest_blocks: u32,
+    runs: Vec<BlockCount>,
+}
+
+/// A pipe that waits to be read.
+pub(super) struct Pipe {
+    input: Option<(File, PipeWriter)>,
+    pub(super) keeper: PipeKeeper,
+    /// Blocks that are kept after everyone has acknowledged them.
+    pub(super) history: u32,
+    /// Bytes read so far.
+    pub(super) bytes: Arc<AtomicU64>,
+    /// Why it could not be read to its end.
+    failure: Arc<OnceLock<String>>,
+}
+
+impl Content {
+    /// Looks at what is to be sent. Digests of large files take a while.
+    pub(super) fn open(
+        what: What,
+        tsi: Tsi,
+        shape: BlockShape,
+        mailbox: &Mailbox<SourceCommand>,
+        observer: &dyn SendObserver,
+        interrupted: &AtomicBool,
+    ) -> anyhow::Result<Content> {
+        match what {
+            What::Paths(paths) => Content::files(&paths, shape, mailbox, observer, interrupted),
+            What::Pipe(input) => {
+                let (writer, feed) = pipe(tsi, shape, PIPE_MEMORY)?;
+                let block = usize::from(shape.symbol_len) * usize::from(shape.block_symbols);
+                let pipe = Pipe {
+                    keeper: feed.keeper(),
+                    input: Some((input, writer)),
+                    history: (PIPE_MEMORY / 2 / block) as u32,
+                    bytes: Arc::default(),
+                    failure: Arc::default(),
+                };
+                let feed = FeedSource::Pipe(feed);
+                Ok(Content { feed, plan: Plan::Pipe(pipe), skipped: Vec::new() })
+            }
+        }
+    }
+
+    fn files(
+        paths: &[PathBuf],
+        shape: BlockShape,
+        mailbox: &Mailbox<SourceCommand>,
+        observer: &dyn SendObserver,
+        interrupted: &AtomicBool,
+    ) -> anyhow::Result<Content> {
+        let options = RepositoryOptions {
+            scheme: Scheme::ReedSolomon,
+            symbol_len: shape.symbol_len,
+            max_block_symbols: shape.block_symbols.into(),
+            warc: false,
+            ..RepositoryOptions::default()
+        };
+        let repository = Repository::open_all(paths, options).context("cannot send")?;
+        let catalog = repository.catalog();
+        let mut items = Vec::new();
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            let page = catalog.select(&[], from, 4096)?;
+            items.extend(page.items);
+            cursor = page.next;
+        }
+        let skipped = catalog.skipped();
+        if items.is_empty() {
+            bail!("there is nothing to send: no file that can be read");
+        }
+        let bytes = items.iter().map(|item| item.size()).sum();
+        let (mut hashed, mut infos) = (0, Vec::with_capacity(items.len()));
+        for item in &items {
+            if interrupted.load(Ordering::Acquire) {
+                bail!("interrupted");
+            }
+            observer.hashing(hashed, bytes);
+            catalog.digest(item.toi()).context("cannot send")?;
+            hashed += item.size();
+            infos.push(item.info());
+        }
+        let reader = BlockReader::new(repository.content(), &ReaderOptions::default(), {
+            let mailbox = mailbox.clone();
+            move || mailbox.command(SourceCommand::SymbolsReady)
+        })?;
+        let manifest = Manifest(infos.clone()).emit()?;
+        let digest = Digest(*blake3::hash(&manifest).as_bytes());
+        let manifest_len = manifest.len() as u64;
+        let feed = FileFeed::new(shape, &infos, manifest, reader)?;
+        let layout = feed.layout();
+        let count = |(count, symbols)| BlockCount { count, symbols };
+        let files = Files {
+            items: items.len() as u64,
+            bytes,
+            manifest: (manifest_len, digest),
+            blocks: layout.blocks(),
+            manifest_blocks: layout.manifest().blocks(),
+            runs: layout.runs().into_iter().map(count).collect(),
+        };
+        let named = skipped.named().iter();
+        let skipped = named.map(|item| (item.name.clone(), item.reason.to_string())).collect();
+        let feed = FeedSource::Files(Box::new(feed));
+        Ok(Content { feed, plan: Plan::Files(files), skipped })
+    }
+
+    /// What is announced.
+    pub(super) fn describe(&self) -> FeedContent {
+        match &self.plan {
+            Plan::Files(Files { items, bytes, manifest: (manifest_len, digest), .. }) => {
+                let (items, bytes, manifest_len) = (*items, *bytes, *manifest_len);
+                FeedContent::Files { items, bytes, manifest_len, digest: *digest }
+            }
+            Plan::Pipe(_) => FeedContent::Pipe,
+        }
+    }
+}
+
+impl Plan {
+    /// Blocks that are kept for late receivers; `None` for all.
+    pub(super) fn history(&self) -> Option<u32> {
+        match self {
+            Plan::Files(_) => None,
+            Plan::Pipe(pipe) => Some(pipe.history),
+        }
+    }
+
+    /// Why a pipe could not be read to its end.
+    pub(super) fn failure(&self) -> Option<String> {
+        match self {
+            Plan::Files(_) => None,
+            Plan::Pipe(pipe) => pipe.failure.get().cloned(),
+        }
+    }
+
+    /// Bytes known so far.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Plan::Files(files) => files.bytes,
+            Plan::Pipe(pipe) => pipe.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Files {
+    /// The blocks of the manifest, and those after it.
+    pub(super) fn split(&self) -> (Vec<BlockCount>, Vec<BlockCount>) {
+        let mut left = self.manifest_blocks;
+        let (mut manifest, mut rest) = (Vec::new(), Vec::new());
+        for run in &self.runs {
+            let first = run.count.min(left);
+            left -= first;
+            if first > 0 {
+                manifest.push(BlockCount { count: first, ..*run });
+            }
+            if run.count > first {
+                rest.push(BlockCount { count: run.count - first, ..*run });
+            }
+        }
+        (manifest, rest)
+    }
+}
+
+impl Pipe {
+    /// Reads the input from now on, on a thread of its own, as far as there is room. Does nothing
+    /// the second time.
+    pub(super) fn start(&mut self, mailbox: Mailbox<SourceCommand>) -> std::io::Result<()> {
+        let Some((mut input, mut writer)) = self.input.take() else { return Ok(()) };
+        let (bytes, failure) = (self.bytes.clone(), self.failure.clone());
+        let run = move || {
+            let failed = copy(&mut input, &mut writer, &bytes, &mailbox).err();
+            let failed = failed.map(|error| format!("the sender's input failed: {error}"));
+            if let Some(failed) = &failed {
+                failure.get_or_init(|| failed.clone());
+            }
+            mailbox.command(SourceCommand::Finish { failed });
+        };
+        std::thread::Builder::new().name("umbel-pipe".to_owned()).spawn(run)?;
+        Ok(())
+    }
+}
+
+/// Reads to the end. A block goes when it is full, or when nothing follows for a moment.
+fn copy(
+    input: &mut File,
+    writer: &mut PipeWriter,
+    bytes: &AtomicU64,
+    mailbox: &Mailbox<SourceCommand>,
+) -> std::io::Result<()> {
+    let cut = |writer: &mut PipeWriter| {
+        if let Some(symbols) = writer.cut() {
+            mailbox.command(SourceCommand::Extend(vec![BlockCount { count: 1, symbols }]));
+        }
+    };
+    loop {
+        if !writer.is_empty() {
+            let [ready] = wake::wait_for([input.as_fd()], PollFlags::POLLIN, Some(IDLE))?;
+            if !ready {
+                cut(writer);
+                continue;
+            }
+        }
+        let read = match writer.read_from(input) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        bytes.fetch_add(read as u64, Ordering::Relaxed);
+        if read == 0 || writer.is_full() {
+            cut(writer);
+        }
+        if read == 0 {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! The source of a feed.
+//!
+//! ```text
+//!            enough receivers,              acknowledged               time to linger
+//! Waiting ── or the time is up ──▶ Sending ── and reported ──▶ Complete ── is over ──▶ Closing ─▶ end
+//!    │                                │ interrupted                              ▲
+//!    └────────────────────────────────┴──────────────────────────────────────────┘
+//! ```
+//!
+//! The manifest is sent while the source waits, so that receivers can look at their disks.
+
+mod content;
+mod host;
+
+use std::fs::File;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use serde::Serialize;
+use umbel_engine::tmtp::{NodeConfig, Shape, Source, SourceCommand, SourceConfig};
+use umbel_engine::units::Rate;
+use umbel_net::clock::Clock;
+use umbel_net::domain::Domain;
+use umbel_net::driver::{self, Driver, Input, Io, Mailbox};
+use umbel_net::interface::Family;
+use umbel_net::pacer::Pacer;
+use umbel_net::udp::{Sender, SenderOptions};
+use umbel_store::feed::BlockShape;
+use umbel_wire::feed::{Feed, FeedContent, FeedName};
+use umbel_wire::small_block::SmallBlockHeader;
+use umbel_wire::{Tsi, tmtp};
+
+use self::content::{Content, Plan};
+use self::host::SendHost;
+use crate::directory::Announcer;
+use crate::serve::control::random;
+use crate::serve::{channel, packet_len};
+
+/// What is sent.
+#[derive(Debug)]
+pub enum What {
+    /// Files and directories.
+    Paths(Vec<PathBuf>),
+    /// What can be read here, until its end.
+    Pipe(File),
+}
+
+/// When sending begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitFor {
+    /// When so many receivers have joined.
+    Receivers(u32),
+    /// After so long.
+    Time(Duration),
+}
+
+/// What to send, and how.
+#[derive(Debug)]
+pub struct SendOptions {
+    /// What is sent.
+    pub what: What,
+    /// What the feed is called.
+    pub name: FeedName,
+    /// Name or address of the interface. Default: that of the default route.
+    pub interface: Option<String>,
+    /// The family. Default: IPv4 where the interface has an IPv4 address.
+    pub family: Option<Family>,
+    /// The group of the data channel. Default: a source-specific one.
+    pub group: Option<IpAddr>,
+    /// Most bits of UDP payload per second. Default: 90 % of what the interface says of itself, at
+    /// most 900 Mbit/s.
+    pub rate: Option<Rate>,
+    /// K: most domain managers that are children of one node; at least 1.
+    pub max_children: u16,
+    /// When sending begins.
+    pub wait_for: WaitFor,
+    /// Most hops of any packet; at least 1.
+    pub scope: u8,
+    /// What receivers must know to be admitted.
+    pub token: Option<String>,
+    /// Receivers that should have it at the end.
+    pub expected: Vec<String>,
+    /// MTU of the path in bytes; data packets carry 100 bytes less. Default: what the interface
+    /// carries, at most 1,500.
+    pub mtu: Option<u16>,
+    /// Most source symbols of a block; 1 to 255.
+    pub block_symbols: u8,
+    /// Whether repairs are fresh symbols instead of the packets that were lost.
+    pub fec: bool,
+    /// How long the source serves late receivers when all others have it.
+    pub linger: Duration,
+}
+
+impl SendOptions {
+    /// The defaults.
+    pub fn new(what: What, name: FeedName) -> SendOptions {
+        SendOptions {
+            what,
+            name,
+            interface: None,
+            family: None,
+            group: None,
+            rate: None,
+            max_children: 8,
+            wait_for: WaitFor::Receivers(1),
+            scope: 32,
+            token: None,
+            expected: Vec::new(),
+            mtu: None,
+            block_symbols: 64,
+            fec: true,
+            linger: Duration::ZERO,
+        }
+    }
+}
+
+/// A feed that has begun.
+#[derive(Clone, Debug)]
+pub struct Begun {
+    /// As it is announced.
+    pub feed: Feed,
+    /// The interface's name.
+    pub interface: String,
+    /// Most bits of UDP payload per second.
+    pub rate: Rate,
+    /// Files that are left out, with the reason; the first of them.
+    pub skipped: Vec<(String, String)>,
+}
+
+/// How far a source is.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SendSnapshot {
+    /// `waiting`, `sending`, `complete` or `closing`.
+    pub stage: &'static str,
+    /// Bytes that all receivers that are waited for hold, about.
+    pub bytes_done: u64,
+    /// Bytes known so far.
+    pub bytes: u64,
+    /// Receivers in the tree.
+    pub receivers: u32,
+    /// Those of them that have it all.
+    pub done: u32,
+    /// Those that gave up.
+    pub failed: u32,
+    /// Bits per second that may leave now.
+    pub rate_bits_per_s: u64,
+    /// How often the slowest receivers made the source wait.
+    pub stalls: u64,
+    /// What keeps packets from leaving, if anything does.
+    pub trouble: Option<String>,
+}
+
+/// A receiver at the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReceiverLine {
+    /// What it calls itself.
+    pub name: String,
+    /// Its number.
+    pub node: String,
+    /// `done`, `failed`, `left`, `receiving` or `missing`.
+    pub state: &'static str,
+    /// Why it gave up.
+    pub reason: Option<String>,
+}
+
+/// What came of a feed.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SendSummary {
+    /// Files; 0 in a pipe.
+    pub items: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// From the first packet to the last acknowledgement.
+    pub seconds: f64,
+    /// Receivers that have it all.
+    pub done: u32,
+    /// Everyone else that joined or was expected.
+    pub without: u32,
+    /// All that joined, and all that were expected.
+    pub receivers: Vec<ReceiverLine>,
+    /// Data packets sent for the first time.
+    pub packets: u64,
+    /// Repairs and retransmissions sent by the source itself.
+    pub repairs: u64,
+    /// Packets that answered receivers which came late or lost their parents.
+    pub fetched: u64,
+    /// Children that the source does not wait for any more.
+    pub evicted: u64,
+    /// ACKs, NACKs, timers and retransmissions that the source handled.
+    pub load: u64,
+    /// Input discarded, by reason.
+    pub drops: String,
+    /// Why the feed is incomplete, if it is.
+    pub failure: Option<String>,
+    /// The user interrupted it.
+    pub interrupted: bool,
+}
+
+/// Hears of what happens. Called on the engine's thread: it must not wait.
+pub trait SendObserver: Send + Sync {
+    /// Files are being looked at: so many of so many bytes.
+    fn hashing(&self, _done: u64, _total: u64) {}
+
+    /// The feed is on the air.
+    fn begun(&self, _begun: &Begun) {}
+
+    /// About ten times a second.
+    fn progress(&self, _snapshot: &SendSnapshot) {}
+
+    /// News of a receiver.
+    fn receiver(&self, _receiver: &ReceiverLine) {}
+
+    /// Something that the user should know.
+    fn note(&self, _line: &str) {}
+}
+
+/// Interrupts a [`send()`] from another thread.
+#[derive(Clone, Debug)]
+pub struct Interrupt {
+    mailbox: Mailbox<SourceCommand>,
+    flag: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Ends the feed; receivers are told.
+    pub fn interrupt(&self) {
+        self.flag.store(true, Ordering::Release);
+        self.mailbox.put(Input::Nudge);
+    }
+}
+
+/// Sends a feed, and returns when everyone has it or gave up.
+///
+/// # Errors
+///
+/// One line that says why nothing can be sent, and what to do.
+pub fn send(
+    options: SendOptions,
+    observer: Arc<dyn SendObserver>,
+    started: impl FnOnce(Interrupt),
+) -> anyhow::Result<SendSummary> {
+    let (name, scope) = (options.name.clone(), options.scope);
+    if options.max_children == 0 {
+        bail!("--k 0: then nobody could ever join; it is at least 1");
+    }
+    if scope == 0 {
+        bail!("--scope 0 reaches nobody; it is at least 1");
+    }
+    if options.block_symbols == 0 {
+        bail!("--block 0: a block has 1 to 255 symbols");
+    }
+    let (mailbox, line) = driver::line().context("cannot start")?;
+    let flag = Arc::new(AtomicBool::new(false));
+    started(Interrupt { mailbox: mailbox.clone(), flag: flag.clone() });
+
+    let interface = super::interface(options.interface.as_deref())?;
+    let family = channel::choose_family(&interface, options.family, options.group)?;
+    let address = interface.address(family)?;
+    let tsi = Tsi(u32::from_be_bytes(random()?));
+    let (data, domain) = super::channels(tsi, address, options.group)?;
+    let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
+    let packet_len = usize::from(packet_len(options.mtu, &interface)?);
+    let symbol_len = (packet_len - SmallBlockHeader::LEN) as u16 & !7;
+    let shape = BlockShape { symbol_len, block_symbols: options.block_symbols };
+
+    let content = Content::open(options.what, tsi, shape, &mailbox, &*observer, &flag)?;
+    let sender_options = SenderOptions {
+        source: Some(address),
+        hop_limit: scope,
+        rate: Some(rate),
+        ..SenderOptions::new(family)
+    };
+    let sender = Sender::open(&interface, &sender_options)?;
+    if packet_len > sender.max_datagram() {
+        return Err(anyhow!(
+            "--mtu {} is more than interface {} carries: its MTU is {}",
+            options.mtu.unwrap_or_default(),
+            interface.name,
+            interface.mtu
+        ));
+    }
+    let domain_options = SenderOptions { rate: None, ..sender_options };
+    let mut sockets = Domain::open(domain, &interface, &domain_options, None)?;
+    let feed = Feed {
+        name,
+        tsi,
+        source: sockets.address(),
+        data,
+        domain,
+        scope,
+        symbol_len,
+        block_symbols: options.block_symbols.into(),
+        fec: options.fec,
+        kbit_per_s: rate.bits_per_s().div_ceil(1000),
+        content: content.describe(),
+        token: options.token.is_some(),
+        version: 1,
+    };
+    let config = config(&feed, &content, options.token.as_deref(), options.max_children, rate)?;
+    config.check()?;
+
+    let clock = Clock::new();
+    let batch = sender.max_batch(packet_len);
+    let pacer = Pacer::new(Some(rate), packet_len, batch, clock.now());
+    sockets.start(mailbox.clone())?;
+    let Content { feed: symbols, plan, skipped } = content;
+    let announcer = Announcer::start(&feed, &interface)?;
+    observer.begun(&Begun { feed: feed.clone(), interface: interface.name, rate, skipped });
+    mailbox.command(SourceCommand::Start);
+    if let Plan::Files(files) = &plan {
+        // Receivers look at their disks while the source waits.
+        mailbox.command(SourceCommand::Extend(files.split().0));
+    }
+    let host = SendHost::new(
+        plan,
+        observer,
+        flag,
+        (options.wait_for, options.linger),
+        options.expected,
+        mailbox,
+    );
+    let engine = Source::new(config, symbols);
+    let io = Io { sender: Some((sender, pacer)), domain: Some(sockets), ..Io::default() };
+    let host = Driver::new(engine, host, io, clock, packet_len, line).run()?;
+    drop(announcer);
+    Ok(host.finish())
+}
+
+fn config(
+    feed: &Feed,
+    content: &Content,
+    token: Option<&str>,
+    max_children: u16,
+    rate: Rate,
+) -> anyhow::Result<SourceConfig> {
+    let (id, seed) = super::node()?;
+    let Feed { tsi, data, domain, source, .. } = *feed;
+    let mut node = NodeConfig::new(id, tsi, (data, domain), source, seed);
+    node.name = super::host_name();
+    node.scope = feed.scope;
+    node.admission = super::admission(token);
+    let mut config = SourceConfig::new(node, shape_of(feed)?, rate);
+    config.tree.max_children = max_children;
+    config.history = content.plan.history();
+    Ok(config)
+}
+
+/// What the engines need to know of a feed.
+///
+/// # Errors
+///
+/// The feed is cut in a way that makes no sense.
+pub(super) fn shape_of(feed: &Feed) -> anyhow::Result<Shape> {
+    let block_symbols =
+        u8::try_from(feed.block_symbols).context("more than 255 symbols a block")?;
+    let cut = BlockShape { symbol_len: feed.symbol_len, block_symbols };
+    let manifest = match feed.content {
+        FeedContent::Pipe => None,
+        FeedContent::Files { manifest_len, digest, .. } => {
+            let blocks = cut.partition(manifest_len)?.blocks();
+            if blocks == 0 {
+                bail!("the feed has no list of what is sent");
+            }
+            Some(tmtp::Manifest { blocks, len: manifest_len, digest })
+        }
+    };
+    Ok(Shape {
+        source: feed.source,
+        symbol_len: feed.symbol_len,
+        block_symbols,
+        fec: feed.fec,
+        manifest,
+    })
+}
