@@ -78,7 +78,7 @@ pub struct TreeConfig {
     pub tries: u8,
     /// A parent from which nothing was heard for so many T_ack has failed. Default 3.
     pub parent_silence: u32,
-    /// But not sooner than this. Default 500 ms.
+    /// But not sooner than this. Default 1 s.
     pub parent_silence_min: Duration,
     /// A parent that is heard, but cut off from the source, is left after so many times the time
     /// that counts as silence. Default 4.
@@ -100,7 +100,8 @@ pub struct TreeConfig {
     /// Least time between two beacons. They are sent every T_ack, but not more often. Default
     /// 50 ms.
     pub beacon_min: Duration,
-    /// Most time between two beacons. Default 2 s.
+    /// Most time between two beacons, so that a few that are lost are no failure of the parent.
+    /// Default 500 ms.
     pub beacon_max: Duration,
 }
 
@@ -248,7 +249,7 @@ impl Default for TreeConfig {
             retry: Duration::from_millis(250),
             tries: 4,
             parent_silence: 3,
-            parent_silence_min: Duration::from_millis(500),
+            parent_silence_min: Duration::from_secs(1),
             detached_patience: 4,
             child_silence: 20,
             child_silence_min: Duration::from_secs(5),
@@ -257,7 +258,7 @@ impl Default for TreeConfig {
             answers_per_s: 200,
             leave_wait: Duration::from_secs(5),
             beacon_min: Duration::from_millis(50),
-            beacon_max: Duration::from_secs(2),
+            beacon_max: Duration::from_millis(500),
         }
     }
 }

@@ -20,11 +20,11 @@ mod repairs;
 mod runs;
 mod shelf;
 mod source;
+mod survey;
 #[cfg(test)]
 #[allow(dead_code, reason = "more scenarios come")]
 mod tests;
 mod throttle;
-#[allow(dead_code, reason = "the listing of the tree comes later")]
 mod tree;
 
 pub use api::{

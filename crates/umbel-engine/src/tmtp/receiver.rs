@@ -46,12 +46,15 @@ use super::config::{ReceiverConfig, Start};
 use super::domain::{Domain, Filled};
 use super::drops::{DropReason, Drops};
 use super::reception::Reception;
+use super::survey::{self, Survey};
 use super::tree::{Outlook, Tree, TreeEvent, Way};
 use crate::symbols::SymbolSink;
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
 /// Blocks that are asked for by NACK at a time.
 const MAX_ASKS: usize = 256;
+/// Nodes below that are known of while someone looks at the tree.
+const MAX_SURVEY: usize = 1 << 14;
 /// Last words of so many receivers of the subtree are kept.
 const MAX_REPORTS: usize = 1 << 16;
 
@@ -126,6 +129,7 @@ pub struct Receiver<K> {
     /// Blocks before this were sent when this receiver first found a parent: they are not NACKed.
     joined_at: Option<u32>,
     reports: Reports,
+    survey: Survey,
     totals: BTreeMap<NodeId, Totals>,
     feed: Option<FeedInfo>,
     end: Option<End>,
@@ -169,6 +173,7 @@ impl<K: SymbolSink> Receiver<K> {
             hearsay: None,
             joined_at: None,
             reports: Reports::new(MAX_REPORTS),
+            survey: Survey::new(MAX_SURVEY),
             totals: BTreeMap::new(),
             feed: None,
             end: None,
@@ -246,7 +251,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.upstream.map_or(self.domain.timing(), |upstream| upstream.timing)
     }
 
-    fn outlook(&self) -> Outlook {
+    fn outlook(&self, now: Instant) -> Outlook {
         let sent = self.reception.known();
         let lowest = match self.keeps_from {
             None => sent,
@@ -258,7 +263,7 @@ impl<K: SymbolSink> Receiver<K> {
             timing: self.domain.timing(),
             from: self.guarantee(),
             closing: self.source_gone,
-            watched: false,
+            watched: self.survey.is_watched(now),
         }
     }
 
@@ -274,6 +279,16 @@ impl<K: SymbolSink> Receiver<K> {
             height: 0,
         };
         concast::sum(own, self.totals.values())
+    }
+
+    /// As a manager, tells the source of itself while someone looks at the tree.
+    fn survey_if_due(&mut self, now: Instant) {
+        self.survey.rest(now);
+        if self.survey.is_due(now) && self.tree.role() == Role::Manager {
+            let loss = survey::ppm(self.stats.data_received, self.stats.data_lost);
+            let load = self.domain.load().total();
+            self.survey.begin_round(now, &self.config.node, &self.tree, load, loss);
+        }
     }
 
     /// Uniform in [0, 1).
@@ -304,7 +319,7 @@ impl<K: SymbolSink> Receiver<K> {
                 TreeEvent::Dismissed(umbel_wire::tmtp::Dismissal::Slow) => {
                     self.events.push_back(ReceiverEvent::Evicted);
                 }
-                TreeEvent::Dismissed(_) => {}
+                TreeEvent::Dismissed(_) | TreeEvent::Rival(_) => {}
                 TreeEvent::ChildJoined { id } => self.on_child_joined(now, id),
                 TreeEvent::ChildLeft { id, .. } => self.on_child_left(now, id),
                 TreeEvent::BecameManager => self.events.push_back(ReceiverEvent::BecameManager),
@@ -412,6 +427,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
             return;
         }
         self.tree.handle_timeout(now);
+        self.survey_if_due(now);
         if let Some((sent, _)) = self.hearsay.take_if(|(_, at)| *at <= now) {
             self.learn_sent(now, sent);
         }
@@ -467,9 +483,11 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         let acks = self.ack_at.filter(|_| attached);
         let asks = self.asks.next().filter(|_| attached);
         let reports = self.reports.next().filter(|_| attached);
+        let manages = attached && self.tree.role() == Role::Manager;
+        let survey = self.survey.next().filter(|_| manages);
         let fetches = self.fetching.next().filter(|_| self.feed.is_some());
         let hearsay = self.hearsay.map(|(_, at)| at);
         let timers = [self.tree.poll_timeout(), self.domain.next_timeout(), hearsay, acks, asks];
-        timers.into_iter().chain([reports, fetches, leaves]).flatten().min()
+        timers.into_iter().chain([reports, survey, fetches, leaves]).flatten().min()
     }
 }

@@ -37,6 +37,7 @@ use super::config::SourceConfig;
 use super::domain::Domain;
 use super::drops::{DropReason, Drops};
 use super::shelf::Shelf;
+use super::survey::Survey;
 use super::throttle::Throttle;
 use super::tree::{Outlook, Tree, Way};
 use crate::symbols::SymbolSource;
@@ -44,6 +45,8 @@ use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBu
 
 /// Last words of so many receivers are kept.
 const MAX_REPORTS: usize = 1 << 17;
+/// Nodes of the tree that are known of while someone looks at it.
+const MAX_SURVEY: usize = 1 << 16;
 /// Blocks that may be fetched at a time.
 const MAX_FETCHED: usize = 1 << 16;
 /// How often everyone is told that the feed is over.
@@ -77,6 +80,7 @@ pub struct Source<S> {
     tree: Tree,
     fetched: Fetched,
     reports: Reports,
+    survey: Survey,
     /// What each child said last of its subtree.
     totals: BTreeMap<NodeId, Totals>,
     throttle: Throttle,
@@ -123,6 +127,7 @@ impl<S: SymbolSource> Source<S> {
             tree,
             fetched: Fetched::new(secret, MAX_FETCHED),
             reports: Reports::new(MAX_REPORTS),
+            survey: Survey::new(MAX_SURVEY),
             totals: BTreeMap::new(),
             throttle: Throttle::new(config.rate, config.min_rate_share),
             next: (0, 0),
@@ -196,7 +201,7 @@ impl<S: SymbolSource> Source<S> {
         }
     }
 
-    fn outlook(&self) -> Outlook {
+    fn outlook(&self, now: Instant) -> Outlook {
         let sent = self.sent();
         let lowest = self.shelf.lowest().min(sent);
         Outlook {
@@ -205,7 +210,16 @@ impl<S: SymbolSource> Source<S> {
             timing: self.domain.timing(),
             from: self.domain.end(),
             closing: matches!(self.stage, Stage::Closing(_) | Stage::Closed),
-            watched: false,
+            watched: self.survey.is_watched(now),
+        }
+    }
+
+    /// Tells of itself and its members while someone looks at the tree.
+    fn survey_if_due(&mut self, now: Instant) {
+        if self.survey.is_due(now) {
+            let load = self.domain.load().total();
+            self.survey.begin_round(now, &self.config.node, &self.tree, load, 0);
+            self.survey.keep();
         }
     }
 
@@ -316,6 +330,8 @@ impl<S: SymbolSource> Engine for Source<S> {
             return;
         }
         self.tree.handle_timeout(now);
+        self.survey.rest(now);
+        self.survey_if_due(now);
         self.tick(now);
         self.settle(now);
     }
@@ -358,6 +374,7 @@ impl<S: SymbolSource> Engine for Source<S> {
             self.domain.next_timeout(),
             self.fetched.next_timeout(),
             Some(self.heartbeat.0),
+            self.survey.next(),
             review,
         ]
         .into_iter()
@@ -377,7 +394,7 @@ fn cut_reason(mut reason: String) -> String {
 impl<S: SymbolSource> Source<S> {
     /// The next control message.
     fn poll_control(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
-        let outlook = self.outlook();
+        let outlook = self.outlook(now);
         let (to, hop_limit, body) = if let Some((way, body)) = self.outbox.pop_front() {
             let (to, hop_limit) = address(&way, &self.config.node.domain);
             (to, hop_limit, body)

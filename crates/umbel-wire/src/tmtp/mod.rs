@@ -470,8 +470,8 @@ pub struct EsiSet([u64; 4]);
 pub struct Report {
     /// The child's, from JOIN_CONFIRM.
     pub token: u64,
-    /// Number of the first receiver or manager in it, receivers first; the child counts all that
-    /// it sends to this parent, from 0.
+    /// Number of the first receiver in it; the child counts all that it reports to this parent,
+    /// from 0, and the parent confirms them. Nodes of the tree are not counted, nor confirmed.
     pub first: u32,
     /// Receivers; at most [`limits::REPORTS`].
     pub receivers: Vec<ReceiverReport>,

@@ -41,12 +41,16 @@ impl<K: SymbolSink> Receiver<K> {
                 let (to, hop_limit) = unicast(to);
                 return Some((to, hop_limit, Body::Report(report)));
             }
+            if let Some(report) = self.survey.poll(now, token) {
+                let (to, hop_limit) = unicast(to);
+                return Some((to, hop_limit, Body::Report(report)));
+            }
         }
         if let Some(fetch) = self.next_fetch(now) {
             let (to, hop_limit) = unicast(self.config.shape.source);
             return Some((to, hop_limit, fetch));
         }
-        let outlook = self.outlook();
+        let outlook = self.outlook(now);
         let (way, body) = self.tree.poll_message(now, &outlook)?;
         let (to, hop_limit) = address(&way, &domain);
         Some((to, hop_limit, body))

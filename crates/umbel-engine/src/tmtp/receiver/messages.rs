@@ -140,6 +140,12 @@ impl<K: SymbolSink> Receiver<K> {
             let due = now + beacon.timing.t_ack;
             self.ack_at = self.ack_at.map(|at| at.min(due));
         }
+        if beacon.watched {
+            if !self.survey.is_watched(now) {
+                self.tree.beacon_soon(now);
+            }
+            self.survey.watch(now);
+        }
         self.domain.set_timing(beacon.timing);
         let floor = self.floor();
         self.asks.forget_before(floor);
@@ -209,6 +215,7 @@ impl<K: SymbolSink> Receiver<K> {
         let limit = self.reception.known().saturating_add(self.config.far_ahead);
         self.domain.on_ack(now, id, ack, limit).map_err(reason)?;
         self.totals.insert(id, ack.totals);
+        self.survey.note_losses(now, id, ack.received, ack.lost);
         self.release(now);
         Ok(())
     }
@@ -243,6 +250,10 @@ impl<K: SymbolSink> Receiver<K> {
         self.tree.check_child(now, id, from, report.token)?;
         if self.outbox.len() >= MAX_OUTBOX {
             return Err(DropReason::OverLimit);
+        }
+        self.survey.note_all(now, id, from, report.tree);
+        if report.receivers.is_empty() {
+            return Ok(());
         }
         let count = report.receivers.len() as u32;
         let before = report.first.wrapping_add(count);

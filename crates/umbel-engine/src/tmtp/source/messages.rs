@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use umbel_wire::small_block::SmallBlockPacket;
-use umbel_wire::tmtp::{Ack, BlockRun, Body, Message, Nack, NodeId, Report};
+use umbel_wire::tmtp::{Ack, BlockRun, Body, Message, Nack, NodeId, Report, TreePage};
 
 use super::Source;
 use crate::symbols::SymbolSource;
@@ -69,6 +69,9 @@ impl<S: SymbolSource> Source<S> {
             Body::Fetch { cookie, runs } if !arrival.multicast => {
                 self.on_fetch(now, from, cookie, &runs)
             }
+            Body::TreeQuery { nonce, cookie, after } if !arrival.multicast => {
+                self.on_query(now, from, (nonce, cookie), after)
+            }
             _ => self.tree.handle(now, arrival, &message),
         }
     }
@@ -87,6 +90,7 @@ impl<S: SymbolSource> Source<S> {
         let t_ack = self.domain.timing().t_ack;
         self.throttle.on_ack(now, id, (ack.received, ack.overrun), t_ack);
         self.totals.insert(id, ack.totals);
+        self.survey.note_losses(now, id, ack.received, ack.lost);
         self.advance(now);
         Ok(())
     }
@@ -116,6 +120,13 @@ impl<S: SymbolSource> Source<S> {
         report: Report,
     ) -> Result<(), DropReason> {
         self.tree.check_child(now, id, from, report.token)?;
+        for entry in self.survey.note_all(now, id, from, report.tree) {
+            self.events.push_back(SourceEvent::Tree(entry));
+        }
+        self.survey.keep();
+        if report.receivers.is_empty() {
+            return Ok(());
+        }
         let count = report.receivers.len() as u32;
         let before = report.first.wrapping_add(count);
         for receiver in report.receivers {
@@ -166,6 +177,34 @@ impl<S: SymbolSource> Source<S> {
         result
     }
 
+    /// Someone looks at the tree. Who has not shown that it is where its address says gets a
+    /// cookie and no nodes.
+    fn on_query(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        (nonce, cookie): (u64, u64),
+        after: Option<NodeId>,
+    ) -> Result<(), DropReason> {
+        if self.outbox.len() >= MAX_OUTBOX {
+            return Err(DropReason::OverLimit);
+        }
+        let good = self.fetched.cookie(from);
+        let (entries, more) = if cookie == good {
+            if !self.survey.is_watched(now) {
+                self.tree.beacon_soon(now);
+            }
+            self.survey.watch(now);
+            self.survey_if_due(now);
+            self.survey.page(after)
+        } else {
+            (Vec::new(), true)
+        };
+        let page = TreePage { nonce, cookie: good, totals: self.sum(), entries, more };
+        self.outbox.push_back((Way::Host(from), Body::TreePage(page)));
+        if cookie == good { Ok(()) } else { Err(DropReason::NoCookie) }
+    }
+
     /// Follows what happened in the tree.
     pub(super) fn settle(&mut self, now: Instant) {
         while let Some(event) = self.tree.poll_event() {
@@ -179,6 +218,9 @@ impl<S: SymbolSource> Source<S> {
                     self.throttle.forget(id);
                     self.totals.remove(&id);
                     self.advance(now);
+                }
+                TreeEvent::Rival(address) => {
+                    self.events.push_back(SourceEvent::Rival(address));
                 }
                 _ => {}
             }

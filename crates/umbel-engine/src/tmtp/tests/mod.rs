@@ -1,4 +1,5 @@
 //! The engines against each other.
 
 mod delivery;
+mod survey;
 mod world;

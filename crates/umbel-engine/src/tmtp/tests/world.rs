@@ -140,7 +140,7 @@ struct Host {
     receiver_events: Vec<ReceiverEvent>,
 }
 
-enum Happening {
+pub(super) enum Happening {
     Wake(usize),
     Arrival { to: usize, by: Address, hop_limit: u8, payload: Bytes },
 }
@@ -384,7 +384,7 @@ impl World {
         (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    fn schedule(&mut self, at: Instant, happening: Happening) {
+    pub(super) fn schedule(&mut self, at: Instant, happening: Happening) {
         self.number += 1;
         self.queue.insert((at, self.number), happening);
     }

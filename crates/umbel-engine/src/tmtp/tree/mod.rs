@@ -45,7 +45,9 @@
 //! reach as far as its radius, so a child that does not hear them gives the parent up and bars its
 //! address, longer each time. No statement of others makes a radius exceed the scope.
 
+mod api;
 mod bars;
+mod election;
 mod family;
 mod leave;
 mod parent;
@@ -61,12 +63,12 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_wire::Digest;
 use umbel_wire::tmtp::{
-    Beacon, Body, Dismissal, FeedInfo, Heartbeat, JoinConfirm, Message, NodeId, Progress, Refusal,
-    Role, Standing, Timing, limits,
+    Beacon, Body, Dismissal, Heartbeat, Message, NodeId, Refusal, Role, Standing, Timing, limits,
 };
 
 use super::{DropReason, NodeConfig, TreeConfig, TreeView};
 use crate::Instant;
+pub(super) use api::{Arrival, Outlook, Parting, TreeEvent, Way};
 use bars::Bars;
 pub(super) use family::Child;
 use family::Family;
@@ -77,89 +79,6 @@ pub(super) const UNICAST_HOPS: u8 = 64;
 
 /// Epochs may be so far ahead of the source's last heartbeat, for clocks that do not run alike.
 const EPOCH_SLACK_MS: u64 = 5_000;
-
-/// How a message came.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
-    /// Who sent it. Of what came by the group only the IP address counts.
-    pub(super) from: SocketAddr,
-    /// It came by the domain group.
-    pub(super) multicast: bool,
-    /// What was left of its hop limit.
-    pub(super) hops_left: Option<u8>,
-}
-
-/// Where a message goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// To the domain group.
-    Domain {
-        /// No farther than this.
-        hop_limit: u8,
-    },
-    /// To one node, with [`UNICAST_HOPS`].
-    Host(SocketAddr),
-}
-
-/// What the embedding engine knows, when a message that says it is built.
-#[derive(Clone, Debug)]
-pub(super) struct Outlook {
-    /// What the feed is, if it is known: a node without it takes no children.
-    pub(super) feed: Option<FeedInfo>,
-    /// How far it has come.
-    pub(super) progress: Progress,
-    /// T_ack and the like of this node's domain.
-    pub(super) timing: Timing,
-    /// The first block that a new child is guaranteed.
-    pub(super) from: u32,
-    /// The group is being deleted.
-    pub(super) closing: bool,
-    /// Someone looks at the tree.
-    pub(super) watched: bool,
-}
-
-/// What happened in the tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum TreeEvent {
-    /// There is a parent, for the first time or again.
-    Attached(Box<JoinConfirm>),
-    /// The parent failed, left, was cut off or dismissed this node.
-    Detached,
-    /// The parent dismissed this node. A slow one does not search until it is told to
-    /// [join](Tree::join) again.
-    Dismissed(Dismissal),
-    /// There is another child, or a child that had lost its state has joined again.
-    ChildJoined {
-        /// The child.
-        id: NodeId,
-    },
-    /// There is a child less.
-    ChildLeft {
-        /// The child.
-        id: NodeId,
-        /// Why.
-        why: Parting,
-    },
-    /// This node manages its subnet now.
-    BecameManager,
-    /// It does not any more; its children have gone.
-    StoppedManaging,
-    /// A whole search found no parent; why the last one asked refused.
-    Refused(Refusal),
-    /// This node has left the tree.
-    Left,
-}
-
-/// Why a child is none any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parting {
-    /// It left, or found another parent.
-    Left,
-    /// It was silent for too long.
-    Silent,
-    /// It was dismissed.
-    Dismissed,
-}
 
 /// The parent of a node.
 #[derive(Clone, Debug)]
@@ -180,6 +99,8 @@ pub(super) struct Parent {
     heard: Instant,
     /// When it last brought a later epoch.
     fresh: Instant,
+    /// A beacon of it was heard: what it sends to its domain arrives here.
+    serves: bool,
 }
 
 /// What waits to be sent.
@@ -231,6 +152,8 @@ pub(super) struct Tree {
     answers: (Instant, u32),
     /// The source's number, and its epoch at a time.
     source: Option<(NodeId, u64, Instant)>,
+    /// Another source in the same groups.
+    rival: Option<SocketAddr>,
     due: VecDeque<Due>,
     events: VecDeque<TreeEvent>,
 }
@@ -270,6 +193,7 @@ impl Tree {
             backoff: config.search_backoff,
             answers: (Instant::EPOCH, config.answers_per_s),
             source: None,
+            rival: None,
             due: VecDeque::new(),
             events: VecDeque::new(),
             config,
@@ -279,6 +203,11 @@ impl Tree {
     /// Whether there is a path to the source.
     pub(super) fn is_attached(&self) -> bool {
         !self.path.is_empty()
+    }
+
+    /// What its user calls this node, as others hear it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) fn role(&self) -> Role {
@@ -308,6 +237,7 @@ impl Tree {
     }
 
     /// From the source to this node; empty without a parent.
+    #[cfg(test)]
     pub(super) fn path(&self) -> &[NodeId] {
         &self.path
     }
@@ -575,7 +505,7 @@ impl Tree {
     }
 
     /// A beacon is due as soon as the least time between two allows.
-    fn beacon_soon(&mut self, now: Instant) {
+    pub(super) fn beacon_soon(&mut self, now: Instant) {
         if self.beacon_at.is_some() {
             let soon = self.beaconed.map_or(now, |last| now.max(last + self.config.beacon_min));
             self.beacon_at = self.beacon_at.map(|at| at.min(soon));

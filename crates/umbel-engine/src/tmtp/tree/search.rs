@@ -1,5 +1,4 @@
-//! A child's side: algorithm (A) of [TMTP Fig. 2], election of the subnet's manager, and the
-//! watch over the parent.
+//! A child's side: algorithm (A) of [TMTP Fig. 2], and the watch over the parent.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -82,12 +81,13 @@ pub(super) enum Stage {
 /// A node that may become the parent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    id: NodeId,
-    address: SocketAddr,
-    hops: u8,
-    children: u16,
+    pub(super) id: NodeId,
+    pub(super) address: SocketAddr,
+    pub(super) hops: u8,
+    /// Managers that it has as children.
+    pub(super) children: u16,
     /// Decides between equals.
-    draw: u64,
+    pub(super) draw: u64,
 }
 
 impl Tree {
@@ -100,7 +100,7 @@ impl Tree {
     }
 
     /// Searches from the beginning: a member the subnet, a manager the rings.
-    fn search(&mut self, now: Instant) {
+    pub(super) fn search(&mut self, now: Instant) {
         self.path.clear();
         if !self.has_managed {
             // Nobody has it as a parent, so it may stand anywhere.
@@ -196,7 +196,7 @@ impl Tree {
         Ok(())
     }
 
-    fn check_candidate(
+    pub(super) fn check_candidate(
         &self,
         now: Instant,
         address: SocketAddr,
@@ -213,7 +213,7 @@ impl Tree {
         Ok(())
     }
 
-    fn request(&mut self, now: Instant, candidate: Candidate, others: Vec<Candidate>) {
+    pub(super) fn request(&mut self, now: Instant, candidate: Candidate, others: Vec<Candidate>) {
         let nonce = self.random.next_u64();
         self.stage = Stage::Joining { candidate, nonce, tries: 0, others };
         self.send_request(now);
@@ -308,6 +308,7 @@ impl Tree {
             t_ack: beacon.timing.t_ack,
             heard: now,
             fresh: now,
+            serves: false,
         });
         self.backoff = self.config.search_backoff;
         self.refusal = None;
@@ -320,7 +321,7 @@ impl Tree {
     }
 
     /// A path that this node may stand below.
-    fn check_path(&self, path: &[NodeId]) -> Result<(), DropReason> {
+    pub(super) fn check_path(&self, path: &[NodeId]) -> Result<(), DropReason> {
         if path.contains(&self.id) {
             return Err(DropReason::Loop);
         }
@@ -351,6 +352,9 @@ impl Tree {
             }
             self.on_parents_beacon(now, beacon)?;
         }
+        if self.role == Role::Source && beacon.role == Role::Source {
+            self.on_rival_source(address);
+        }
         if hops > 1 || self.retiring {
             return Ok(());
         }
@@ -363,80 +367,6 @@ impl Tree {
             Role::Member => self.on_managers_beacon(now, sender, address, beacon),
         }
         Ok(())
-    }
-
-    /// A member hears the manager of its subnet.
-    fn on_managers_beacon(
-        &mut self,
-        now: Instant,
-        sender: NodeId,
-        address: SocketAddr,
-        beacon: &Beacon,
-    ) {
-        if !matches!(self.stage, Stage::Subnet { .. }) {
-            return;
-        }
-        self.subnet_heard = Some(now);
-        let may_join = !beacon.path.is_empty()
-            && self.check_path(&beacon.path).is_ok()
-            && self.check_candidate(now, address, beacon.standing).is_ok();
-        if may_join {
-            let (children, draw) = (beacon.children, self.random.next_u64());
-            let candidate = Candidate { id: sender, address, hops: 1, children, draw };
-            self.request(now, candidate, Vec::new());
-        }
-    }
-
-    /// A manager hears another one in its subnet.
-    fn on_rival(&mut self, now: Instant, sender: NodeId, address: SocketAddr, beacon: &Beacon) {
-        let stays = |role: Role, attached: bool, id: NodeId| {
-            (role == Role::Source, attached, std::cmp::Reverse(id))
-        };
-        let attached = !beacon.path.is_empty();
-        let below_me = beacon.path.contains(&self.id);
-        if below_me
-            || stays(self.role, self.is_attached(), self.id) > stays(beacon.role, attached, sender)
-        {
-            // The other one learns so from this node's beacon.
-            return self.beacon_soon(now);
-        }
-        if self.parent().is_some_and(|parent| parent.address == address)
-            && beacon.role != Role::Source
-        {
-            // A child of the other manager: it goes on as one, but as its member.
-            self.lose_parent(now, false);
-        }
-        self.demote(now);
-        self.on_managers_beacon(now, sender, address, beacon);
-    }
-
-    /// Another one manages the subnet.
-    pub(super) fn demote(&mut self, now: Instant) {
-        if self.role != Role::Manager {
-            return;
-        }
-        let children: Vec<NodeId> = self.family.iter().map(|(id, _)| id).collect();
-        for id in children {
-            self.dismiss(id, Dismissal::Demoted);
-        }
-        if let Some(Parent { address, token, .. }) = self.parent().cloned() {
-            let nonce = self.random.next_u64();
-            self.due.push_back(Due::Ready(Way::Host(address), Body::LeaveTree { token, nonce }));
-            self.events.push_back(TreeEvent::Detached);
-        }
-        self.role = Role::Member;
-        self.beacon_at = None;
-        self.events.push_back(TreeEvent::StoppedManaging);
-        self.search(now);
-    }
-
-    fn become_manager(&mut self, now: Instant) {
-        self.role = Role::Manager;
-        self.has_managed = true;
-        self.beaconed = None;
-        self.beacon_at = Some(now);
-        self.events.push_back(TreeEvent::BecameManager);
-        self.search(now);
     }
 
     fn on_parents_beacon(&mut self, now: Instant, beacon: &Beacon) -> Result<(), DropReason> {
@@ -456,6 +386,7 @@ impl Tree {
         let scope = self.scope;
         let Stage::Attached(parent) = &mut self.stage else { return Ok(()) };
         parent.heard = now;
+        parent.serves = true;
         parent.radius = beacon.radius.min(scope);
         parent.t_ack = beacon.timing.t_ack;
         if !attached {
@@ -521,15 +452,7 @@ impl Tree {
         }
         if reason == Dismissal::Slow {
             // Those below are better off elsewhere, and so are others in the subnet.
-            let children: Vec<NodeId> = self.family.iter().map(|(id, _)| id).collect();
-            for id in children {
-                self.dismiss(id, Dismissal::Demoted);
-            }
-            if self.role == Role::Manager {
-                self.role = Role::Member;
-                self.beacon_at = None;
-                self.events.push_back(TreeEvent::StoppedManaging);
-            }
+            self.stop_managing();
             self.path.clear();
             self.stage = Stage::Outside;
             self.stage_timer = None;
@@ -578,7 +501,8 @@ impl Tree {
                 let parent = parent.clone();
                 let silence = self.parent_silence(&parent);
                 if now.since(parent.heard) >= silence {
-                    self.lose_parent(now, true);
+                    // One that failed answers no search. One that was never heard may go on so.
+                    self.lose_parent(now, !parent.serves);
                 } else if now.since(parent.fresh) >= silence * self.config.detached_patience {
                     self.lose_parent(now, false);
                 } else {

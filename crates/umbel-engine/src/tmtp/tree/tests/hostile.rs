@@ -296,3 +296,17 @@ fn a_path_as_long_as_may_be_takes_no_more_below() {
     let message = from(&world, deep, body);
     assert_eq!(give(&mut world, node, arrival(deep, 1), &message), Err(DropReason::Loop));
 }
+
+#[test]
+fn a_second_source_in_the_same_groups_is_told_of_once() {
+    let mut world = World::row(1, TreeConfig::default());
+    let other = world.add(NodeId(99), 0);
+    let rival = Beacon { role: Role::Source, hop_limit: 1, ..beacon(vec![NodeId(99)], 5) };
+    let message = from(&world, other, Body::Beacon(rival));
+    let mut by = Arrival { from: address(other), multicast: true, hops_left: Some(1) };
+    by.from.set_port(0);
+    for _ in 0..3 {
+        give(&mut world, 0, by, &message).unwrap();
+    }
+    assert_eq!(world.events(0), [TreeEvent::Rival(address(other))]);
+}
