@@ -27,7 +27,8 @@ impl Tree {
             && self.check_candidate(now, address, beacon.standing).is_ok();
         if may_join {
             let (children, draw) = (beacon.children, self.random.next_u64());
-            let candidate = Candidate { id: sender, address, hops: 1, children, draw };
+            let depth = beacon.standing.depth;
+            let candidate = Candidate { id: sender, address, hops: 1, depth, children, draw };
             self.request(now, candidate, Vec::new());
         }
     }

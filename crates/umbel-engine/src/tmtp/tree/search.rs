@@ -84,6 +84,9 @@ pub(super) struct Candidate {
     pub(super) id: NodeId,
     pub(super) address: SocketAddr,
     pub(super) hops: u8,
+    /// Edges of the tree from the source: of nodes equally far, the one nearest to the root is
+    /// taken, so that the tree does not become a chain.
+    pub(super) depth: u16,
     /// Managers that it has as children.
     pub(super) children: u16,
     /// Decides between equals.
@@ -178,6 +181,7 @@ impl Tree {
             id: sender,
             address: arrival.from,
             hops,
+            depth: willing.standing.depth,
             children: willing.children,
             draw: self.random.next_u64(),
         };
@@ -481,7 +485,8 @@ impl Tree {
             Stage::Ring { ring, candidates, .. } => {
                 let (ring, mut candidates) = (*ring, std::mem::take(candidates));
                 // "Select closest respondent as parent" [TMTP Fig. 2].
-                candidates.sort_by_key(|c| std::cmp::Reverse((c.hops, c.children, c.draw)));
+                candidates
+                    .sort_by_key(|c| std::cmp::Reverse((c.hops, c.depth, c.children, c.draw)));
                 match candidates.pop() {
                     Some(closest) => self.request(now, closest, candidates),
                     None => self.search_ring(now, ring + 1),

@@ -52,6 +52,23 @@ fn a_manager_joins_the_closest_that_has_room() {
 }
 
 #[test]
+fn of_nodes_equally_far_the_one_nearest_to_the_source_is_taken() {
+    let subnets = 60;
+    let star = (0..subnets).map(|a| (0..subnets).map(|b| u8::from(a != b)).collect()).collect();
+    let config = TreeConfig { max_children: 4, ..TreeConfig::default() };
+    let mut world = World::new(star, config, 1);
+    for subnet in 1..subnets {
+        world.join(subnet);
+        world.run_acknowledging(Duration::from_millis(700));
+    }
+    world.run_acknowledging(seconds(2));
+    world.check_settled();
+    let depths: Vec<usize> = (0..subnets).map(|n| world.tree(n).path().len() - 1).collect();
+    let at = |depth| depths.iter().filter(|&&d| d == depth).count();
+    assert_eq!([at(0), at(1), at(2), at(3)], [1, 4, 16, 39], "log K of the number of domains");
+}
+
+#[test]
 fn two_managers_of_a_subnet_that_grows_together_become_one() {
     let mut world = World::row(3, TreeConfig::default());
     let (a, b) = (world.join(1), world.join(2));
