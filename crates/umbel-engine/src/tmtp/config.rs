@@ -66,8 +66,9 @@ pub struct TreeConfig {
     pub subnet_tries: u8,
     /// The time between those searches, times 1 to 2 at random. Default 100 ms.
     pub subnet_wait: Duration,
-    /// Without any parent within the scope the search begins anew after this, then twice as long,
-    /// and so on up to `search_backoff_max`. Default 500 ms.
+    /// Without any parent within the scope the search begins anew after about this, then twice as
+    /// long, and so on up to `search_backoff_max`; always after this if some answered and had no
+    /// room. Default 500 ms.
     pub search_backoff: Duration,
     /// Default 10 s.
     pub search_backoff_max: Duration,

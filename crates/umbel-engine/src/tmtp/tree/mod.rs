@@ -21,6 +21,9 @@
 //!  attached ──leave──▶ FIND_NEW_PARENT to its children ──▶ LEAVE_TREE ──▶ Left
 //! ```
 //!
+//! Of those who answer a search the closest is asked, of equally close ones the nearest to the
+//! source, then the one with the fewest children.
+//!
 //! # Domains and their managers
 //!
 //! A domain is a subnet: what hop limit 1 reaches. Who finds no manager there becomes it, and says

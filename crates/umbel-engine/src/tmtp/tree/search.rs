@@ -143,8 +143,13 @@ impl Tree {
 
     fn on_nobody(&mut self, now: Instant) {
         self.stage = Stage::Waiting;
-        self.stage_timer = Some(now + self.backoff);
-        self.backoff = (self.backoff * 2).min(self.config.search_backoff_max);
+        // Those who were refused at once do not come back at once.
+        self.stage_timer = Some(now + self.backoff.mul_f64(0.5 + self.uniform()));
+        self.backoff = match self.refusal {
+            // There is a tree, which grows.
+            Some(Refusal::Full | Refusal::Detached) => self.config.search_backoff,
+            _ => (self.backoff * 2).min(self.config.search_backoff_max),
+        };
         if let Some(refusal) = self.refusal.take() {
             self.events.push_back(TreeEvent::Refused(refusal));
         }

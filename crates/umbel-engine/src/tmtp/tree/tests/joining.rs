@@ -69,6 +69,24 @@ fn of_nodes_equally_far_the_one_nearest_to_the_source_is_taken() {
 }
 
 #[test]
+fn a_hundred_domains_that_join_at_once_make_a_tree_in_seconds() {
+    let subnets = 100;
+    let star = (0..subnets).map(|a| (0..subnets).map(|b| u8::from(a != b)).collect()).collect();
+    let config = TreeConfig { max_children: 4, ..TreeConfig::default() };
+    let mut world = World::new(star, config, 1);
+    for subnet in 1..subnets {
+        world.join(subnet);
+    }
+    let mut passed = 0;
+    while world.nodes.iter().any(|node| !node.tree.is_attached()) {
+        world.run_acknowledging(Duration::from_millis(500));
+        passed += 500;
+        assert!(passed <= 10_000, "it takes too long");
+    }
+    world.check_settled();
+}
+
+#[test]
 fn two_managers_of_a_subnet_that_grows_together_become_one() {
     let mut world = World::row(3, TreeConfig::default());
     let (a, b) = (world.join(1), world.join(2));
