@@ -242,8 +242,8 @@ def measure_group(bed, cell, file_sizes, tools, found, options):
             continue
         source = make_source(size)
         for tool in tools:
-            if tool.name == "umbel" and not ceiling and not cell.shaped_mbit:
-                note("SKIPPED umbel: its rates are parts of the ceiling, which is not known")
+            if "umbel" in tool.needs and not ceiling and not cell.shaped_mbit:
+                note(f"SKIPPED {tool.name}: its rates are parts of the ceiling, which is not known")
                 continue
             yield from measure_tool(tool, bed, cell, source, best, found, options)
         source.unlink()

@@ -14,7 +14,7 @@ COLUMNS = [
 ]
 CELL = ["offload", "shaped_mbit", "receivers", "loss_percent", "size_bytes"]
 # Other than multicast peers.
-UMBEL, TCP, CEILING = "umbel", "tcp", "blast"
+UMBEL, UMBEL_SEND, TCP, CEILING = "umbel", "umbel-send", "tcp", "blast"
 
 
 def describe(cell):
@@ -170,6 +170,7 @@ def time_table(cells, chosen, shaped_mbit):
             ratio(cells.best_peer(cell, "wall_s"), umbel),
             ratio(cells.median(cell, UMBEL, "goodput_mbit_s"), ceiling),
             ratio(cells.median(cell, TCP, "wall_s"), umbel),
+            ratio(cells.best_peer(cell, "wall_s"), cells.median(cell, UMBEL_SEND, "wall_s")),
             short(ceiling),
         ]
         if shaped_mbit:
@@ -177,7 +178,7 @@ def time_table(cells, chosen, shaped_mbit):
             columns += [short(ideal), ratio(umbel, ideal)]
         return columns
 
-    extra = ["umbel/best peer", "umbel/ceiling", "umbel/tcp", "ceiling, Mbit/s"]
+    extra = ["umbel/best peer", "umbel/ceiling", "umbel/tcp", "umbel-send/best peer", "ceiling, Mbit/s"]
     if shaped_mbit:
         extra += ["ideal", "umbel's time/ideal"]
     return plain_table(cells, chosen, lambda measured, _: measured.text("wall_s"), extra, extras)

@@ -94,6 +94,21 @@ def serving_url(server):
     return None
 
 
+def umbel_send(programs, setting):
+    """`umbel send`: receivers wait already, as those of the peers do."""
+    def recipe(copy):
+        for _, host, output in each(copy):
+            copy.before(host, programs["umbel"], "--json", "recv", "bench", "-o", output.parent,
+                        "--interface", LINK)
+        copy.at_start(
+            "s", programs["umbel"], "--json", "send", copy.source, "--name", "bench",
+            "--interface", LINK, "--rate", f"{setting['rate']}M",
+            "--wait-for", len(copy.bed.receivers),
+        )
+        return by_exit
+    return recipe
+
+
 # uftp -------------------------------------------------------------------------------------------
 
 def uftp_settings(cell):
@@ -272,6 +287,7 @@ CEILING = Tool("blast", {"blast": ""}, lambda _: [{}], blast, peer=False)
 
 TOOLS = [
     Tool("umbel", {"umbel": ""}, umbel_settings, umbel, peer=False),
+    Tool("umbel-send", {"umbel": ""}, umbel_settings, umbel_send, peer=False),
     Tool("uftp", {"uftp": "uftp", "uftpd": "uftp"}, uftp_settings, uftp),
     Tool("udpcast", {"udp-sender": "udpcast", "udp-receiver": "udpcast"}, udpcast_settings, udpcast),
     Tool("udpcast-fec", {"udp-sender": "udpcast", "udp-receiver": "udpcast"},
