@@ -3,6 +3,63 @@
 //!
 //! \[TMTP\] is Yavatkar, Griffioen and Sudan, *A Reliable Dissemination Protocol for Interactive
 //! Collaborative Applications*, ACM Multimedia 1995.
+//!
+//! ```text
+//!        source ─────────── data channel: every packet once, to everyone ───────────▶
+//!      ▲   │    ▲
+//!  ACK │   │    │ ACK              a domain: a parent and its children
+//!      │   ▼    │                    NACK, repair, beacon: domain group, hop limit = radius
+//!   manager    manager ◀── ACK ──┐   ACK, JOIN, LEAVE, REPORT: to one node
+//!    ▲   ▲      │ ▲              │
+//!    │   │      ▼ │           manager …      at most K managers to a parent;
+//!  member member  member                     any number of local members
+//! ```
+//!
+//! - [`Source`]: the root. It sends blocks at up to a fixed rate and within a window of T_retrans,
+//!   and waits for its own children only.
+//! - [`Receiver`]: a member; and the manager of its subnet, if it is the first there. A manager
+//!   acknowledges what it holds, and answers for it to its own children.
+//! - `tree/`: how nodes find parents, serve as such and leave; its page draws the states.
+//! - `reception.rs`, `asks.rs`: what a member holds, and when it asks for what it lacks.
+//!   `domain.rs`, `children.rs`, `intervals.rs`, `repairs.rs`, `buffer.rs`: what a parent owes its
+//!   children. `catch_up.rs`: what no parent owes.
+//! - `concast.rs`: totals and last words of receivers on their way up, so that the source hears of
+//!   10,000 from K. `survey.rs`: the picture of the tree.
+//! - `throttle.rs`: the adaptive rate. `shelf.rs`: blocks at the source.
+//! - [`config`]: every constant. `api.rs`: what hosts say and are told.
+//!
+//! A lost packet goes this way:
+//!
+//! ```text
+//!          a later packet, a heartbeat or a beacon shows the gap
+//!  lost ──────────────────────────────────────────────────────▶ waits a random part of the
+//!   ▲                                                           domain's round trip
+//!   │                                   a sibling's NACK heard: │    │ nobody asked: NACK
+//!   │                                   waits for the repair    ◀────┘
+//!   │                                                           │ the parent repairs at once,
+//!   │ neither heard: T_retrans after its first sending          │ within the radius, once
+//!   │ the parent sends what children have not acknowledged      ▼
+//!   └───────────────────────────────────────────────────────── held, acknowledged within T_ack
+//! ```
+//!
+//! # Scope and limitations
+//!
+//! - **Tree.** The tree is not improved once it stands: a node changes its parent only when that
+//!   fails, leaves or is cut off.
+//! - **Hops.** Without the hop limit left on arrival a node takes the ring in which its search was
+//!   answered for the distance.
+//! - **Trust.** ACKs, NACKs and repairs are as authentic as addresses are, and tokens keep out whoever
+//!   does not see the traffic; an admission key keeps out whoever does not know it. What is received is
+//!   verified by the hosts' digests. Anyone in a domain can ask for repairs: each block is repaired
+//!   at most once in a hold-down.
+//! - **Memory.** Buffers, children, reports and everything else that others can make grow have
+//!   bounds in [`config`].
+//!
+//! # Validation
+//!
+//! `tests/` runs sources and receivers against each other in virtual time under loss, crashes and
+//! cuts; `tree/tests/` follows every edge of the tree after everything that happens in random churn.
+//! `docs/papers/tmtp.md` says how the paper was read.
 
 mod api;
 mod asks;

@@ -356,7 +356,8 @@ impl Tree {
         if let Stage::Attached(parent) = &self.stage
             && parent.id == sender
         {
-            if parent.address != address {
+            // The group shows no more of an address than this.
+            if (parent.address.ip(), parent.address.port()) != (address.ip(), address.port()) {
                 return Err(DropReason::ForgedParent);
             }
             self.on_parents_beacon(now, beacon)?;
