@@ -22,6 +22,17 @@ impl ProcessingLoad {
     pub const fn total(&self) -> u64 {
         self.acks + self.nacks + self.timers + self.retransmissions
     }
+
+    /// What was added since the load was `earlier`.
+    #[must_use]
+    pub const fn since(&self, earlier: ProcessingLoad) -> ProcessingLoad {
+        ProcessingLoad {
+            acks: self.acks.saturating_sub(earlier.acks),
+            nacks: self.nacks.saturating_sub(earlier.nacks),
+            timers: self.timers.saturating_sub(earlier.timers),
+            retransmissions: self.retransmissions.saturating_sub(earlier.retransmissions),
+        }
+    }
 }
 
 impl Add for ProcessingLoad {
@@ -51,6 +62,8 @@ mod tests {
     fn events_of_all_kinds_count_alike() {
         let load = ProcessingLoad { acks: 1, nacks: 20, timers: 300, retransmissions: 4_000 };
         assert_eq!(load.total(), 4_321);
-        assert_eq!([load; 3].into_iter().sum::<ProcessingLoad>().total(), 3 * 4_321);
+        let sum: ProcessingLoad = [load; 3].into_iter().sum();
+        assert_eq!(sum.total(), 3 * 4_321);
+        assert_eq!(sum.since(load), load + load);
     }
 }
