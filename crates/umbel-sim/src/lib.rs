@@ -31,6 +31,7 @@ mod routing;
 pub mod scenario;
 mod simulation;
 pub mod srm;
+pub mod tmtp;
 pub mod topology;
 pub mod trace;
 mod wheel;

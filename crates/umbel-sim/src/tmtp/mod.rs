@@ -1,0 +1,127 @@
+//! TMTP's source and receivers as programs of hosts: the engines of [`umbel_engine::tmtp`],
+//! unchanged.
+//!
+//! - [`Feed`] has what all nodes of a feed know from the session directory, and makes their
+//!   configurations.
+//! - [`Source::host`] extends the feed at given times and writes down when it was complete and what it
+//!   had cost by then. [`Receiver::host`] joins when it starts, wants everything, and checks every
+//!   block ([`FeedSink`]); it can leave ([`Receiver::leave_at`]) or fail ([`Receiver::fail_at`]).
+//! - The engines' own counters and views tell the rest: `simulation.app::<ReceiverHost>(node)` gives
+//!   the host, its `engine()` the engine.
+//! - [`kind`] tells what a datagram is for: original data, repairs, NACKs, what else a transfer needs
+//!   ([`Kind::Control`]: ACKs, beacons, heartbeats, FETCHes, reports), and what makes the control
+//!   tree ([`Kind::Announcement`]). A network can lose some and not others.
+
+mod receiver;
+mod source;
+mod symbols;
+#[cfg(test)]
+mod tests;
+
+use umbel_engine::tmtp::{
+    NodeConfig, NodeId as MemberId, Purpose, ReceiverConfig, Shape, SourceConfig,
+};
+use umbel_engine::units::Rate;
+use umbel_wire::tmtp::MessageType;
+use umbel_wire::{SmallBlockPacket, Tsi};
+
+use crate::address::{PORT, address_of, channel};
+use crate::network::NodeId;
+use crate::random::{Purpose as Draw, key};
+use crate::{HostConfig, Kind};
+
+pub use receiver::{Receiver, ReceiverHost};
+pub use source::{Source, SourceHost};
+pub use symbols::{FeedSink, FeedSymbols};
+
+/// A group for data; the one of the domains has the next number.
+const GROUP: u32 = 1;
+
+/// A feed, as the session directory describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Feed {
+    /// The host that it comes from.
+    pub source: NodeId,
+    /// Bytes of a symbol.
+    pub symbol_len: u16,
+    /// Most symbols of a block; with 1, blocks are packets, as in the paper.
+    pub block_symbols: u8,
+    /// Whether repairs are symbols not sent before.
+    pub fec: bool,
+    /// Where the random streams of all nodes begin.
+    pub seed: u64,
+}
+
+impl Feed {
+    /// As the paper has it: a packet is a block, and what is lost is sent again.
+    pub fn of_packets(source: NodeId, packet_len: u16, seed: u64) -> Feed {
+        Feed { source, symbol_len: packet_len, block_symbols: 1, fec: false, seed }
+    }
+
+    /// The defaults for the source, which sends at most at this rate.
+    pub fn source_config(&self, rate: Rate) -> SourceConfig {
+        SourceConfig::new(self.node(self.source), self.shape(), rate)
+    }
+
+    /// The defaults for the receiver on this node.
+    pub fn receiver_config(&self, node: NodeId) -> ReceiverConfig {
+        ReceiverConfig::new(self.node(node), self.shape())
+    }
+
+    fn node(&self, node: NodeId) -> NodeConfig {
+        let channels = (channel(Some(self.source), GROUP), channel(None, GROUP + 1));
+        let seed = key(self.seed, Draw::Node, u64::from(node.0));
+        let address = (address_of(node), PORT).into();
+        NodeConfig::new(id_of(node), Tsi(1), channels, address, seed)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            source: (address_of(self.source), PORT).into(),
+            symbol_len: self.symbol_len,
+            block_symbols: self.block_symbols,
+            fec: self.fec,
+            manifest: None,
+        }
+    }
+}
+
+/// What the process on a node is called.
+pub fn id_of(node: NodeId) -> MemberId {
+    MemberId(u64::from(node.0) + 1)
+}
+
+/// The node that a process of this name runs on.
+pub fn node_of_id(id: MemberId) -> NodeId {
+    NodeId(u32::try_from(id.0 - 1).unwrap_or(u32::MAX))
+}
+
+/// What a datagram of TMTP is for.
+pub fn kind(payload: &[u8]) -> Kind {
+    if SmallBlockPacket::is_one(payload) {
+        let packet = SmallBlockPacket::parse(payload).ok();
+        let purpose = packet.and_then(|packet| Purpose::of(packet.header.transmission));
+        return if purpose == Some(Purpose::First) { Kind::Data } else { Kind::Repair };
+    }
+    match MessageType::of(payload) {
+        Some(MessageType::Nack) => Kind::Nak,
+        Some(
+            MessageType::Ack
+            | MessageType::Beacon
+            | MessageType::Heartbeat
+            | MessageType::Fetch
+            | MessageType::FetchCookie
+            | MessageType::FetchGone
+            | MessageType::Report
+            | MessageType::ReportAck,
+        ) => Kind::Control,
+        _ => Kind::Announcement,
+    }
+}
+
+/// Hosts whose data packets leave at this rate, or as soon as they are there; links may have rates
+/// of their own.
+fn host_config(rate: Option<Rate>) -> HostConfig {
+    const UNPACED: u64 = 1_000_000_000_000;
+    HostConfig { rate: rate.or(Rate::from_bits_per_s(UNPACED)), ..HostConfig::default() }
+}

@@ -1,0 +1,163 @@
+//! A receiver's host.
+
+use umbel_engine::tmtp::{self, ReceiverCommand, ReceiverEvent};
+use umbel_engine::{Address, Engine, Instant};
+use umbel_wire::tmtp::{End, Refusal};
+
+use super::{FeedSink, host_config, kind};
+use crate::{Application, EngineHost, Io, Kind};
+
+/// A host that runs a receiver.
+pub type ReceiverHost = EngineHost<tmtp::Receiver<FeedSink>, Receiver>;
+
+/// Joins, wants everything, says when it has it, and comes and goes.
+#[derive(Clone, Debug, Default)]
+pub struct Receiver {
+    leave_at: Option<Instant>,
+    fail_at: Option<Instant>,
+    is_leaving: bool,
+    joined: u32,
+    orphaned: u32,
+    elected: u32,
+    end: Option<End>,
+    completed: Option<Instant>,
+    gone: u32,
+    evicted: u32,
+    refused: Option<Refusal>,
+    source_gone: Option<Instant>,
+    left: Option<Instant>,
+}
+
+impl Receiver {
+    /// A host that joins the group when it starts.
+    pub fn host(self, config: tmtp::ReceiverConfig) -> ReceiverHost {
+        let sink = FeedSink::new(config.shape.symbol_len);
+        let engine = tmtp::Receiver::new(config, sink);
+        EngineHost::new(engine, self, host_config(None))
+    }
+
+    /// Leaves the group at this time; then the host is off the network.
+    pub fn leave_at(&mut self, at: Instant) {
+        self.leave_at = Some(at);
+    }
+
+    /// Is off the network from this time on, without a word.
+    pub fn fail_at(&mut self, at: Instant) {
+        self.fail_at = Some(at);
+    }
+
+    /// How often it found a parent.
+    pub fn joined(&self) -> u32 {
+        self.joined
+    }
+
+    /// How often its parent was lost.
+    pub fn orphaned(&self) -> u32 {
+        self.orphaned
+    }
+
+    /// How often it became the manager of its subnet.
+    pub fn elected(&self) -> u32 {
+        self.elected
+    }
+
+    /// Where the feed ends, if it knows.
+    pub fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// When it had everything, if it has.
+    pub fn completed(&self) -> Option<Instant> {
+        self.completed
+    }
+
+    /// Blocks that were not to be had.
+    pub fn gone(&self) -> u32 {
+        self.gone
+    }
+
+    /// How often its parent gave it up.
+    pub fn evicted(&self) -> u32 {
+        self.evicted
+    }
+
+    /// Why it was last refused, if it was.
+    pub fn refused(&self) -> Option<Refusal> {
+        self.refused
+    }
+
+    /// When the source was gone, or had deleted the group.
+    pub fn source_gone(&self) -> Option<Instant> {
+        self.source_gone
+    }
+
+    /// When it had left.
+    pub fn left(&self) -> Option<Instant> {
+        self.left
+    }
+
+    fn set_timer(&self, io: &mut Io<'_, '_>) {
+        io.wake_at([self.leave_at, self.fail_at].into_iter().flatten().min());
+    }
+}
+
+fn tell(engine: &mut tmtp::Receiver<FeedSink>, now: Instant, command: ReceiverCommand) {
+    let told = engine.handle_command(now, command);
+    assert_eq!(told, Ok(()), "commands come in an order that makes sense");
+}
+
+impl Application<tmtp::Receiver<FeedSink>> for Receiver {
+    fn start(&mut self, engine: &mut tmtp::Receiver<FeedSink>, io: &mut Io<'_, '_>) {
+        tell(engine, io.now(), ReceiverCommand::Join);
+        tell(engine, io.now(), ReceiverCommand::Want { from: 0, skip: Vec::new() });
+        self.set_timer(io);
+    }
+
+    fn event(
+        &mut self,
+        engine: &mut tmtp::Receiver<FeedSink>,
+        io: &mut Io<'_, '_>,
+        event: ReceiverEvent,
+    ) {
+        match event {
+            ReceiverEvent::Joined { .. } => self.joined += 1,
+            ReceiverEvent::Orphaned => self.orphaned += 1,
+            ReceiverEvent::BecameManager => self.elected += 1,
+            ReceiverEvent::Refused(why) => self.refused = Some(why),
+            ReceiverEvent::Evicted => self.evicted += 1,
+            ReceiverEvent::End(end) => self.end = Some(end),
+            ReceiverEvent::Complete => {
+                self.completed.get_or_insert(io.now());
+                if !self.is_leaving {
+                    tell(engine, io.now(), ReceiverCommand::Done { failed: None });
+                }
+            }
+            ReceiverEvent::Gone(run) => self.gone += run.count,
+            ReceiverEvent::SourceGone => self.source_gone = Some(io.now()),
+            ReceiverEvent::Left => {
+                self.left = Some(io.now());
+                // It goes when the engine has said all that it had to say.
+                io.wake_at(Some(io.now()));
+            }
+            ReceiverEvent::Feed(_)
+            | ReceiverEvent::Started { .. }
+            | ReceiverEvent::StoppedManaging => {}
+        }
+    }
+
+    fn wake(&mut self, engine: &mut tmtp::Receiver<FeedSink>, io: &mut Io<'_, '_>) {
+        let now = io.now();
+        if self.left.is_some() || self.fail_at.is_some_and(|at| at <= now) {
+            return io.context().stop_node();
+        }
+        if self.leave_at.take_if(|at| *at <= now).is_some() {
+            self.is_leaving = true;
+            tell(engine, now, ReceiverCommand::Leave);
+        }
+        self.set_timer(io);
+    }
+
+    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
+        kind(payload)
+    }
+}

@@ -1,0 +1,152 @@
+//! The source's host.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use umbel_engine::tmtp::{self, BlockCount, NodeId as MemberId, SourceCommand, SourceEvent};
+use umbel_engine::{Address, Engine, Instant};
+use umbel_wire::tmtp::{ReceiverReport, Totals};
+
+use super::{Feed, FeedSymbols, host_config, kind};
+use crate::{Application, EngineHost, Io, Kind};
+
+/// A host that runs a source.
+pub type SourceHost = EngineHost<tmtp::Source<FeedSymbols>, Source>;
+
+/// Extends a feed at given times, ends it, and writes down what it is told.
+#[derive(Clone, Debug)]
+pub struct Source {
+    plan: VecDeque<(Instant, BlockCount)>,
+    is_finished: bool,
+    /// When the group is deleted.
+    close_at: Option<Instant>,
+    completed: Option<Instant>,
+    acknowledged: u32,
+    totals: Totals,
+    reports: BTreeMap<MemberId, ReceiverReport>,
+    evicted: u32,
+    closed: Option<Instant>,
+}
+
+impl Source {
+    /// A host that creates the group when it starts, extends the feed by these blocks at these times,
+    /// ascending, and ends it with the last.
+    pub fn host(
+        feed: &Feed,
+        config: tmtp::SourceConfig,
+        plan: impl IntoIterator<Item = (Instant, BlockCount)>,
+    ) -> SourceHost {
+        let plan: VecDeque<(Instant, BlockCount)> = plan.into_iter().collect();
+        let runs = plan.iter().map(|(_, run)| (run.count as usize, run.symbols));
+        let blocks =
+            runs.flat_map(|(count, symbols)| std::iter::repeat_n(symbols, count)).collect();
+        let symbols = FeedSymbols::new(feed.symbol_len, blocks);
+        let application = Source {
+            plan,
+            is_finished: false,
+            close_at: None,
+            completed: None,
+            acknowledged: 0,
+            totals: Totals::default(),
+            reports: BTreeMap::new(),
+            evicted: 0,
+            closed: None,
+        };
+        let host = host_config(Some(config.rate));
+        let engine = tmtp::Source::new(config, symbols);
+        EngineHost::new(engine, application, host)
+    }
+
+    /// Deletes the group at this time.
+    pub fn close_at(&mut self, at: Instant) {
+        self.close_at = Some(at);
+    }
+
+    /// When the feed had ended and every receiver that was known had it all, gave up or had left: the
+    /// first time.
+    pub fn completed(&self) -> Option<Instant> {
+        self.completed
+    }
+
+    /// The first block that some child that is waited for does not hold.
+    pub fn acknowledged(&self) -> u32 {
+        self.acknowledged
+    }
+
+    /// What the tree amounts to, as the source was told.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// What the source was told of receivers.
+    pub fn reports(&self) -> &BTreeMap<MemberId, ReceiverReport> {
+        &self.reports
+    }
+
+    /// Children that were given up.
+    pub fn evicted(&self) -> u32 {
+        self.evicted
+    }
+
+    /// When the group was deleted.
+    pub fn closed(&self) -> Option<Instant> {
+        self.closed
+    }
+
+    fn set_timer(&self, io: &mut Io<'_, '_>) {
+        let next = self.plan.front().map(|(at, _)| *at);
+        io.wake_at([next, self.close_at].into_iter().flatten().min());
+    }
+}
+
+fn tell(engine: &mut tmtp::Source<FeedSymbols>, now: Instant, command: SourceCommand) {
+    let told = engine.handle_command(now, command);
+    assert_eq!(told, Ok(()), "the plan is one that can be carried out");
+}
+
+impl Application<tmtp::Source<FeedSymbols>> for Source {
+    fn start(&mut self, engine: &mut tmtp::Source<FeedSymbols>, io: &mut Io<'_, '_>) {
+        tell(engine, io.now(), SourceCommand::Start);
+        self.set_timer(io);
+    }
+
+    fn event(
+        &mut self,
+        _engine: &mut tmtp::Source<FeedSymbols>,
+        io: &mut Io<'_, '_>,
+        event: SourceEvent,
+    ) {
+        match event {
+            SourceEvent::Acknowledged { below } => self.acknowledged = below,
+            SourceEvent::Rate(rate) => io.set_rate(Some(rate)),
+            SourceEvent::Totals(totals) => self.totals = totals,
+            SourceEvent::Report(report) => {
+                self.reports.insert(report.node, report);
+            }
+            SourceEvent::Evicted(_) => self.evicted += 1,
+            SourceEvent::Complete => {
+                self.completed.get_or_insert(io.now());
+            }
+            SourceEvent::Gone(why) => panic!("symbols of the plan are always there: {why}"),
+            SourceEvent::Closed => self.closed = Some(io.now()),
+            SourceEvent::Tree(_) | SourceEvent::Rival(_) => {}
+        }
+    }
+
+    fn wake(&mut self, engine: &mut tmtp::Source<FeedSymbols>, io: &mut Io<'_, '_>) {
+        let now = io.now();
+        while let Some((_, run)) = self.plan.pop_front_if(|(at, _)| *at <= now) {
+            tell(engine, now, SourceCommand::Extend(vec![run]));
+        }
+        if self.plan.is_empty() && !std::mem::replace(&mut self.is_finished, true) {
+            tell(engine, now, SourceCommand::Finish { failed: None });
+        }
+        if self.close_at.take_if(|at| *at <= now).is_some() {
+            tell(engine, now, SourceCommand::Close);
+        }
+        self.set_timer(io);
+    }
+
+    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
+        kind(payload)
+    }
+}

@@ -1,0 +1,46 @@
+//! Loss, and managers that fail.
+
+use super::*;
+use crate::random::{Purpose as Draw, below, stream};
+
+/// Seeds of each kind of trouble.
+const SEEDS: u64 = 40;
+
+fn lossy(plan: Plan) -> Plan {
+    Plan { loss: (0.05, 0.03), ..plan }
+}
+
+#[test]
+fn whatever_is_lost_comes_in_the_end() {
+    for seed in 0..SEEDS {
+        for plan in [PACKETS, BLOCKS, Plan { fec: false, ..BLOCKS }] {
+            let mut world = World::new(lossy(plan), seed, |_, spec| spec);
+            world.begin_all();
+            let all = world.receivers.clone();
+            world.run_until_complete(&all);
+            world.check(&all, &format!("seed {seed}, blocks of {}", plan.block_symbols));
+        }
+    }
+}
+
+#[test]
+fn managers_that_fail_are_replaced_and_nothing_is_lost() {
+    for seed in 0..SEEDS {
+        let mut world = World::new(lossy(BLOCKS), seed, |_, spec| spec);
+        world.begin_all();
+        world.simulation.run_until(at(START - 1));
+        let mut random = stream(seed, Draw::Workload, 2);
+        let mut managers = world.managers();
+        let mut living = world.receivers.clone();
+        for _ in 0..2 {
+            let number = below(&mut random, managers.len() as u64) as usize;
+            let failing = managers.swap_remove(number);
+            living.retain(|node| *node != failing);
+            let when = after(at(START), below(&mut random, 4_000));
+            let host = world.simulation.app_mut::<ReceiverHost>(failing).unwrap();
+            host.application_mut().fail_at(when);
+        }
+        world.run_until_complete(&living);
+        world.check(&living, &format!("seed {seed}"));
+    }
+}
