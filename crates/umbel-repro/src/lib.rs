@@ -5,6 +5,7 @@
 //! - [`output`] writes what came of it: a page, tables and plots; [`part`] names what of it is wanted.
 //! - [`repository`]: "Reliably Networking a Multicast Repository".
 //! - [`lms`]: "Light-Weight Multicast Services".
+//! - [`tmtp`]: "A Reliable Dissemination Protocol for Interactive Collaborative Applications".
 
 mod bounds;
 pub mod estimate;
@@ -13,3 +14,4 @@ pub mod output;
 pub mod part;
 pub mod pool;
 pub mod repository;
+pub mod tmtp;

@@ -115,3 +115,18 @@ fn the_lms_paper_has_its_figures_with_panels() {
         run(["repro", "lms", "--out", out, option]).misused(&[option.split('=').next().unwrap()]);
     }
 }
+
+#[test]
+fn the_tmtp_paper_has_both_baselines() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let ran = run(["repro", "tmtp", "--figure=6", "--seeds=1", "--json", "--out", out]);
+    let rows: Vec<_> = ran.succeeded().json().into_iter().filter(|v| v["event"] == "row").collect();
+    assert_eq!(rows.len(), 9, "{ran:?}");
+    assert!(rows.iter().all(|row| row["measured"].is_f64()));
+    let points = std::fs::read_to_string(folder.path().join("fig6.csv")).unwrap();
+    for protocol in ["TMTP", "WIN_BASEP", "BURST_BASEP"] {
+        assert!(points.contains(&format!("\nprocessing load: {protocol},30,")), "{points}");
+    }
+    run(["repro", "tmtp", "--out", out, "--figure=5"]).misused(&["6 to 7"]);
+}

@@ -1,6 +1,7 @@
 //! `umbel repro`.
 
 mod lms;
+mod tmtp;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ use super::output::{Meter, Output};
   umbel repro repository --out out/ --figure 3,auto  one figure, and the policy auto
   umbel repro repository --out out/ --duration 24h --warm-up 0 --figure 8
   umbel repro lms --out out/ --seeds 10              10 graphs with 10 placements, as the paper has
+  umbel repro tmtp --out out/ --figure 6             TMTP beside WIN_BASEP and BURST_BASEP
   umbel repro repository --out out/ --strict         exit 1 if a number is missed")]
 pub(super) struct ReproArgs {
     #[command(subcommand)]
@@ -37,6 +39,9 @@ enum Paper {
     Repository(RepositoryArgs),
     /// "Light-Weight Multicast Services (LMS)": Figures 11 to 16, Table I
     Lms(lms::LmsArgs),
+    /// "A Reliable Dissemination Protocol for Interactive Collaborative Applications" (TMTP):
+    /// Figures 6 and 7
+    Tmtp(tmtp::TmtpArgs),
 }
 
 /// What all papers take.
@@ -108,6 +113,7 @@ pub(super) fn run(args: ReproArgs, output: &Output) -> anyhow::Result<ExitCode> 
     match args.paper {
         Paper::Repository(args) => run_repository(&args, output),
         Paper::Lms(args) => lms::run(&args, output),
+        Paper::Tmtp(args) => tmtp::run(&args, output),
     }
 }
 

@@ -186,10 +186,7 @@ impl Station {
                 if selector.port.is_none() && self.listen(SETTLE)? {
                     return Ok(None);
                 }
-                // It may just have ended.
-                if self.matching(selector).next().is_some() {
-                    return self.choose(selector).map(Some);
-                }
+                return self.choose(selector).map(Some);
             }
             if start.elapsed() >= wait {
                 bail!(

@@ -3,7 +3,6 @@
 
 pub(crate) mod bench;
 pub(crate) mod everyone;
-pub(crate) mod feeds;
 pub(crate) mod files;
 pub(crate) mod process;
 

@@ -161,8 +161,7 @@ pub struct ReceiverLine {
     pub name: String,
     /// Its number.
     pub node: String,
-    /// `receiving`; at the end `done`, `failed`, `left`, `vanished` without a word, or `missing`:
-    /// expected, and never there.
+    /// `done`, `failed`, `left`, `receiving` or `missing`.
     pub state: &'static str,
     /// Why it gave up.
     pub reason: Option<String>,

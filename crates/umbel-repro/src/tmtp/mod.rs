@@ -1,0 +1,142 @@
+//! "A Reliable Dissemination Protocol for Interactive Collaborative Applications", Yavatkar, Griffioen
+//! and Sudan: \[TMTP\] in the code. `docs/papers/tmtp.md` says how it was read.
+//!
+//! - `mbone.rs`: the seven sites; [`transfer`]: a file to them by TMTP or one of the baselines;
+//!   `repairs.rs` counts retransmissions without knowing by which protocol.
+//! - `figures.rs`: Figures 6 and 7 and the retransmissions; `verdicts.rs`: what the text says of
+//!   them; `notes.rs`: what was chosen and found.
+
+mod figures;
+mod mbone;
+mod notes;
+mod repairs;
+pub mod transfer;
+mod verdicts;
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use self::transfer::Transfer;
+use crate::output::{Figure, Report};
+use crate::part::{self, Extra, Parts};
+use crate::pool::{Progress, Runs, run_all, work};
+
+/// What the report has beside Figures 6 and 7.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Other {
+    /// Retransmissions of 30 packets [TMTP "Performance Measures"].
+    Retransmissions,
+}
+
+impl Extra for Other {
+    const FIGURES: RangeInclusive<u32> = 6..=7;
+    const NAMED: &'static [(Other, &'static str)] = &[(Other::Retransmissions, "retransmissions")];
+}
+
+/// A part of the report that can be had alone.
+pub type Part = part::Part<Other>;
+
+/// How much is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Sets of 20 runs of each transfer; the paper has 5 runs.
+    pub seeds: u32,
+    /// What of the report.
+    pub parts: Parts<Other>,
+    /// Threads to run on.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    /// Five sets, everything, all cores.
+    fn default() -> Options {
+        Options {
+            seeds: 5,
+            parts: Parts::default(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+/// What a tunnel of the MBone loses in each direction, in hundredths of a percent, unless something else
+/// is said: with it `BURST_BASEP` makes about as many retransmissions as the paper reports.
+const LOSS: u32 = 130;
+
+/// Transfers on the MBone for each seed: one takes milliseconds, and a few losses decide how long it
+/// takes.
+const RUNS_PER_SEED: u32 = 20;
+
+/// Runs the experiments. The report is a function of the options but for the number of threads.
+pub fn run(options: &Options, progress: &dyn Progress) -> Report {
+    let wanted = options.parts.figures();
+    let has_retransmissions = options.parts.has_extra(Other::Retransmissions);
+    let mut transfers: BTreeSet<Transfer> =
+        wanted.iter().flat_map(|number| figures::transfers(*number)).collect();
+    if has_retransmissions {
+        transfers.extend(figures::lossy_transfers());
+    }
+    let each = options.seeds * RUNS_PER_SEED;
+    let runs: Runs<Transfer> = transfers.into_iter().map(|transfer| (transfer, each)).collect();
+    progress.expect(work(&runs));
+    let outcomes = run_all(&runs, options.threads, progress);
+    let figures: Vec<Figure> =
+        wanted.iter().map(|number| figures::figure(*number, &outcomes)).collect();
+    let mut rows = verdicts::rows(&figures);
+    let mut sections = Vec::new();
+    if has_retransmissions {
+        sections.push(figures::retransmissions(&outcomes));
+        rows.extend(verdicts::retransmissions(&outcomes));
+    }
+    Report {
+        paper: "tmtp",
+        title: "A Reliable Dissemination Protocol for Interactive Collaborative Applications \
+                (Yavatkar, Griffioen and Sudan)"
+            .to_owned(),
+        intro: intro(runs.len(), each),
+        figures,
+        rows,
+        sections,
+        notes: notes::notes(),
+        settings: settings(options),
+    }
+}
+
+fn intro(transfers: usize, runs: u32) -> String {
+    format!(
+        "{transfers} transfers, {runs} runs of each, on Umbel's own engines in a simulated network of the \
+         seven sites of the paper. Curves show means with 95 % confidence intervals."
+    )
+}
+
+/// The options that make the same report again.
+fn settings(options: &Options) -> Vec<(String, String)> {
+    let mut settings = vec![("--seeds".to_owned(), options.seeds.to_string())];
+    settings.extend(options.parts.settings());
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::FigureId;
+
+    fn options(part: Part, threads: usize) -> Options {
+        Options { seeds: 1, parts: [part].into(), threads }
+    }
+
+    #[test]
+    fn a_figure_comes_out_whole_and_the_same_on_any_number_of_threads() {
+        let report = run(&options(Part::Figure(7), 1), &());
+        assert_eq!(report.figures.len(), 1);
+        let figure = &report.figures[0];
+        assert_eq!((figure.id, figure.panels.len()), (FigureId::Paper(7), 2));
+        for series in figure.panels.iter().flat_map(|panel| &panel.series) {
+            assert_eq!(series.points.len(), 6);
+            assert!(series.points.iter().all(|point| point.y > 1.0), "{series:?}");
+        }
+        assert!(!report.rows.is_empty());
+        let again = run(&options(Part::Figure(7), 3), &());
+        assert_eq!(again.figures, report.figures);
+        assert_eq!(again.rows, report.rows);
+    }
+}

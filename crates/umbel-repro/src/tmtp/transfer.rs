@@ -1,0 +1,321 @@
+//! One file to a group on the MBone, by one of the protocols.
+
+use std::time::Duration;
+
+use umbel_engine::load::ProcessingLoad;
+use umbel_engine::tmtp::BlockCount;
+use umbel_engine::units::Rate;
+use umbel_sim::{Instant, NodeId, Simulation, basep, channel, tmtp};
+use umbel_wire::SmallBlockHeader;
+use umbel_wire::tmtp::Role;
+
+use super::mbone::Mbone;
+use super::repairs::{Observer, Repairs};
+use crate::pool::Experiment;
+
+/// Who delivers the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    /// TMTP.
+    Tmtp {
+        /// Packets that may be sent and not acknowledged; `None` is what T_retrans makes at the
+        /// fixed rate.
+        window: Option<u32>,
+    },
+    /// The sender-initiated protocol with a window of 5.
+    WinBasep,
+    /// The same without a window.
+    BurstBasep,
+}
+
+impl Protocol {
+    /// TMTP with the window that it has by its definition.
+    pub const TMTP: Protocol = Protocol::Tmtp { window: None };
+
+    /// TMTP with a window of as many packets as `WIN_BASEP`'s.
+    pub const TMTP_WINDOW: Protocol = Protocol::Tmtp { window: Some(WINDOW) };
+
+    /// Those that the paper compares.
+    pub const PAPER: [Protocol; 3] = [Protocol::TMTP, Protocol::WinBasep, Protocol::BurstBasep];
+
+    /// As in legends.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Tmtp { window: None } => "TMTP",
+            Protocol::Tmtp { window: Some(_) } => "TMTP, window of 5",
+            Protocol::WinBasep => "WIN_BASEP",
+            Protocol::BurstBasep => "BURST_BASEP",
+        }
+    }
+}
+
+/// A transfer. Its runs lose different packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Transfer {
+    /// Who delivers.
+    pub protocol: Protocol,
+    /// How many receive.
+    pub receivers: u32,
+    /// Packets of 1 KB.
+    pub packets: u32,
+    /// What a tunnel loses in each direction, in hundredths of a percent.
+    pub loss: u32,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Seconds from the start until the sender has the last GOT_IT; not a number if it never came.
+    pub delay: f64,
+    /// Events at the sender.
+    pub load: ProcessingLoad,
+    /// Events at a domain manager, on average; not a number without managers.
+    pub manager_load: f64,
+    /// Retransmissions by the sender.
+    pub by_sender: u32,
+    /// Retransmissions by others.
+    pub by_others: u32,
+    /// Those of all during which another node was retransmitting, too.
+    pub concurrent: u32,
+    /// Links that all of them crossed.
+    pub crossings: u64,
+}
+
+/// Bytes of a packet [TMTP "The Test Environment"].
+const PACKET_LEN: usize = 1_000;
+/// The window of `WIN_BASEP` [TMTP "The Test Environment"].
+const WINDOW: u32 = 5;
+/// Twice the round trip to the farthest site [TMTP "The Test Environment"].
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Time for trees to be made.
+const START: Instant = Instant::from_nanos(120_000_000_000);
+/// The group that everybody is in.
+const GROUP: u32 = 1;
+/// How closely the end is looked at.
+const STEP: Duration = Duration::from_millis(100);
+/// No transfer takes longer.
+const LIMIT: Duration = Duration::from_mins(10);
+/// Retransmissions within a round trip to the farthest site of each other are concurrent.
+const CONCURRENT: Duration = Duration::from_secs(1);
+
+impl Experiment for Transfer {
+    type Outcome = Outcome;
+
+    fn run(&self, seed: u64) -> Outcome {
+        let mbone = Mbone::new(self.receivers, self.loss);
+        let mut simulation = Simulation::new(mbone.network.clone(), seed);
+        match self.protocol {
+            Protocol::Tmtp { window } => self.tmtp(&mbone, &mut simulation, window),
+            Protocol::WinBasep => self.basep(&mbone, &mut simulation, Some(WINDOW.into())),
+            Protocol::BurstBasep => self.basep(&mbone, &mut simulation, None),
+        }
+    }
+
+    fn work(&self) -> u64 {
+        u64::from(self.receivers * self.packets)
+    }
+}
+
+/// Packets a second that TMTP sends [TMTP "The Test Environment"].
+const PACKETS_PER_S: u64 = 10;
+/// T_ack, and n [TMTP "The Test Environment"].
+const T_ACK: Duration = Duration::from_millis(1_100);
+const INTERVALS: u8 = 3;
+/// K: with it the sender has the managers of four sites as children, and those have the others.
+const MAX_CHILDREN: u16 = 4;
+/// The streams from which nodes draw are the same in all runs, and so is the tree; other packets are
+/// lost.
+const NODE_SEED: u64 = 1;
+/// Managers come after each other, those of nearer sites first.
+const MANAGER_EVERY: Duration = Duration::from_secs(8);
+/// Answers of the farthest are waited for.
+const RING_WAIT: Duration = Duration::from_millis(1_200);
+/// When the other receivers come, each after the one before.
+const MEMBERS_FROM: Duration = Duration::from_mins(1);
+const MEMBER_EVERY: Duration = Duration::from_millis(500);
+
+impl Transfer {
+    fn tmtp(&self, mbone: &Mbone, simulation: &mut Simulation, window: Option<u32>) -> Outcome {
+        let feed = tmtp::Feed::of_packets(mbone.sender, PACKET_LEN as u16, NODE_SEED);
+        let bits = (PACKET_LEN + SmallBlockHeader::LEN) as u64 * 8 * PACKETS_PER_S;
+        let rate = Rate::from_bits_per_s(bits).expect("it is not 0");
+        let mut config = feed.source_config(rate).fixed(T_ACK, INTERVALS, window);
+        config.tree.max_children = MAX_CHILDREN;
+        let timing = config.timing;
+        let file = [(START, BlockCount { count: self.packets, symbols: 1 })];
+        let host = tmtp::Source::host(&feed, config, file);
+        simulation.set_app(mbone.sender, host, Instant::EPOCH).expect("the sender is a free host");
+        let mut managed = None;
+        let mut members_at = Instant::EPOCH + MEMBERS_FROM;
+        for receiver in &mbone.receivers {
+            let mut config = feed.receiver_config(receiver.node);
+            (config.timing, config.tree.max_children) = (timing, MAX_CHILDREN);
+            (config.tree.ring_wait, config.tree.retry) = (RING_WAIT, RING_WAIT);
+            let at = if managed.replace(receiver.site) == Some(receiver.site) {
+                members_at += MEMBER_EVERY;
+                members_at
+            } else {
+                Instant::EPOCH + MANAGER_EVERY * receiver.site as u32
+            };
+            let host = tmtp::Receiver::default().host(config);
+            simulation.set_app(receiver.node, host, at).expect("receivers are free hosts");
+        }
+        simulation.run_until(START);
+        let (before, managers_before) = tmtp_loads(mbone, simulation);
+        let completed = |simulation: &Simulation, node| {
+            let host = simulation.app::<tmtp::ReceiverHost>(node).expect("it was put there");
+            host.application().completed()
+        };
+        let repairs = run_to_the_end(simulation, |simulation, now| {
+            let source = simulation.app::<tmtp::SourceHost>(mbone.sender);
+            let acknowledged = source.expect("it was put there").engine().stats().acknowledged;
+            let has_got_it = |receiver: &super::mbone::Receiver| {
+                let completed = completed(simulation, receiver.node);
+                completed.is_some_and(|at| at + receiver.distance <= now)
+            };
+            acknowledged == self.packets && mbone.receivers.iter().all(has_got_it)
+        });
+        let (load, managers) = tmtp_loads(mbone, simulation);
+        let managers: Vec<ProcessingLoad> = managers
+            .iter()
+            .zip(managers_before)
+            .map(|(&load, before)| load.since(before))
+            .collect();
+        let completed = |node| completed(simulation, node);
+        outcome(mbone, completed, load.since(before), &managers, &repairs)
+    }
+
+    fn basep(&self, mbone: &Mbone, simulation: &mut Simulation, window: Option<u64>) -> Outcome {
+        let group = channel(Some(mbone.sender), GROUP);
+        let file = (START, u64::from(self.packets), PACKET_LEN);
+        let change = |config: &mut umbel_engine::basep::SourceConfig| {
+            (config.window, config.timeout) = (window, TIMEOUT);
+        };
+        let host = basep::Source::host(group, mbone.nodes(), change, file);
+        simulation.set_app(mbone.sender, host, Instant::EPOCH).expect("the sender is a free host");
+        for node in mbone.nodes() {
+            let host = basep::Receiver::host(group);
+            simulation.set_app(node, host, Instant::EPOCH).expect("receivers are free hosts");
+        }
+        let source = |simulation: &Simulation| -> (bool, ProcessingLoad) {
+            let host = simulation.app::<basep::SourceHost>(mbone.sender);
+            let host = host.expect("it was put there");
+            (host.application().finished().is_some(), host.engine().counts().load)
+        };
+        let repairs = run_to_the_end(simulation, |simulation, _| source(simulation).0);
+        let completed = |node| {
+            let host = simulation.app::<basep::ReceiverHost>(node).expect("it was put there");
+            host.application().completed()
+        };
+        let (_, load) = source(simulation);
+        outcome(mbone, completed, load, &[], &repairs)
+    }
+}
+
+/// Runs until the sender has nothing left to do.
+fn run_to_the_end(
+    simulation: &mut Simulation,
+    is_over: impl Fn(&Simulation, Instant) -> bool,
+) -> Repairs {
+    simulation.run_until(START);
+    Observer::watch(simulation);
+    let mut now = START;
+    while !is_over(simulation, now) && now < START + LIMIT {
+        now += STEP;
+        simulation.run_until(now);
+    }
+    Observer::finish(simulation)
+}
+
+/// What the sender and each domain manager have done.
+fn tmtp_loads(mbone: &Mbone, simulation: &Simulation) -> (ProcessingLoad, Vec<ProcessingLoad>) {
+    let source = simulation.app::<tmtp::SourceHost>(mbone.sender).expect("it was put there");
+    let managers = mbone.nodes().filter_map(|node| {
+        let host = simulation.app::<tmtp::ReceiverHost>(node).expect("it was put there");
+        (host.engine().tree().role == Role::Manager).then(|| host.engine().stats().load)
+    });
+    (source.engine().stats().load, managers.collect())
+}
+
+/// Sums up a run. Nothing is lost of GOT_IT: it comes over a connection of its own, and takes what
+/// the way takes.
+fn outcome(
+    mbone: &Mbone,
+    completed: impl Fn(NodeId) -> Option<Instant>,
+    load: ProcessingLoad,
+    managers: &[ProcessingLoad],
+    repairs: &Repairs,
+) -> Outcome {
+    let got_it = mbone.receivers.iter().map(|receiver| {
+        let completed = completed(receiver.node)?;
+        Some((completed + receiver.distance).since(START).as_secs_f64())
+    });
+    let delay = got_it.collect::<Option<Vec<f64>>>();
+    let last = |times: Vec<f64>| times.into_iter().fold(0.0, f64::max);
+    let by_sender = repairs.by(mbone.sender);
+    let events: u64 = managers.iter().map(ProcessingLoad::total).sum();
+    Outcome {
+        delay: delay.map_or(f64::NAN, last),
+        load,
+        manager_load: events as f64 / managers.len() as f64,
+        by_sender: by_sender as u32,
+        by_others: (repairs.sent.len() - by_sender) as u32,
+        concurrent: repairs.concurrent(CONCURRENT) as u32,
+        crossings: repairs.crossings,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transfer(protocol: Protocol, packets: u32, loss: u32) -> Transfer {
+        Transfer { protocol, receivers: 30, packets, loss }
+    }
+
+    #[test]
+    fn without_loss_a_burst_takes_a_round_trip_and_a_window_one_for_each_five_packets() {
+        for (protocol, round_trips) in [(Protocol::BurstBasep, 1.0), (Protocol::WinBasep, 6.0)] {
+            let outcome = transfer(protocol, 30, 0).run(1);
+            assert!((outcome.delay - round_trips).abs() < 1e-3, "{outcome:?}");
+            assert_eq!(outcome.load.total(), 900);
+            assert_eq!((outcome.by_sender, outcome.by_others), (0, 0));
+        }
+    }
+
+    #[test]
+    fn what_is_lost_is_sent_again_by_the_sender_alone() {
+        for protocol in [Protocol::BurstBasep, Protocol::WinBasep] {
+            let outcome = transfer(protocol, 30, 300).run(1);
+            assert!(outcome.delay > 2.0, "{outcome:?}");
+            assert!(outcome.by_sender > 0 && outcome.by_others == 0 && outcome.concurrent == 0);
+            assert_eq!(outcome.load.retransmissions, u64::from(outcome.by_sender));
+            assert!(outcome.crossings > u64::from(outcome.by_sender) * 30);
+        }
+    }
+
+    #[test]
+    fn the_tree_of_tmtp_is_as_deep_as_the_tunnels_and_its_repairs_are_local() {
+        let outcome = transfer(Protocol::TMTP, 30, 0).run(1);
+        // 30 packets at 10 a second, and the way to the farthest and back.
+        assert!((3.9..4.1).contains(&outcome.delay), "{outcome:?}");
+        assert_eq!((outcome.load.nacks, outcome.load.retransmissions), (0, 0));
+        assert!(outcome.load.acks < 30 && outcome.manager_load < 30.0, "{outcome:?}");
+        let lossy: Vec<Outcome> =
+            (1..=10).map(|seed| transfer(Protocol::TMTP, 30, 300).run(seed)).collect();
+        let sum = |value: fn(&Outcome) -> u32| lossy.iter().map(value).sum::<u32>();
+        assert!(lossy.iter().all(|outcome| outcome.delay < 10.0), "{lossy:?}");
+        assert!(sum(|outcome| outcome.by_others) > sum(|outcome| outcome.by_sender));
+        let basep = transfer(Protocol::BurstBasep, 30, 300).run(1);
+        let crossings = lossy.iter().map(|outcome| outcome.crossings).sum::<u64>() / 10;
+        assert!(crossings < basep.crossings, "{crossings} {}", basep.crossings);
+    }
+
+    #[test]
+    fn a_run_is_a_function_of_transfer_and_seed() {
+        let transfer = transfer(Protocol::BurstBasep, 30, 200);
+        let [first, again, other] = [1, 1, 2].map(|seed| format!("{:?}", transfer.run(seed)));
+        assert_eq!(first, again);
+        assert_ne!(first, other);
+    }
+}

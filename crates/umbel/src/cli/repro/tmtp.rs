@@ -1,0 +1,29 @@
+//! `umbel repro tmtp`.
+
+use std::process::ExitCode;
+
+use umbel_repro::tmtp::{self, Part};
+
+use super::{Common, make};
+use crate::cli::output::Output;
+
+/// Options of `umbel repro tmtp`.
+#[derive(Debug, clap::Args)]
+pub(super) struct TmtpArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Only this: figure 6 or 7, or retransmissions; may be given several times
+    #[arg(long, value_delimiter = ',', value_name = "PART")]
+    figure: Vec<Part>,
+}
+
+pub(super) fn run(args: &TmtpArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let common = &args.common;
+    let default = tmtp::Options::default();
+    let options = tmtp::Options {
+        seeds: common.seeds,
+        parts: args.figure.iter().copied().collect(),
+        threads: common.threads.map_or(default.threads, usize::from),
+    };
+    make(common, output, |progress| tmtp::run(&options, progress))
+}
