@@ -92,8 +92,8 @@ class Cells:
         self.cells = {cell: tools for cell, tools in sorted(measured.items(), key=order)
                       if CEILING not in tools}
         names = {tool for tools in self.cells.values() for tool in tools}
-        self.peers = sorted(names - {UMBEL, TCP})
-        self.tools = [name for name in (UMBEL, *self.peers, TCP) if name in names]
+        self.peers = sorted(names - {UMBEL, UMBEL_SEND, TCP})
+        self.tools = [name for name in (UMBEL, UMBEL_SEND, *self.peers, TCP) if name in names]
 
     def variants(self):
         """Offload off, on, and the shaped link: a table each."""

@@ -186,7 +186,10 @@ impl Station {
                 if selector.port.is_none() && self.listen(SETTLE)? {
                     return Ok(None);
                 }
-                return self.choose(selector).map(Some);
+                // It may just have ended.
+                if self.matching(selector).next().is_some() {
+                    return self.choose(selector).map(Some);
+                }
             }
             if start.elapsed() >= wait {
                 bail!(

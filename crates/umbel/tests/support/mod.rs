@@ -3,6 +3,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod everyone;
+pub(crate) mod feeds;
 pub(crate) mod files;
 pub(crate) mod process;
 

@@ -19,6 +19,8 @@ use super::{ReceiverLine, SendObserver, SendSnapshot, SendSummary, WaitFor};
 
 /// How long the end is told, at most.
 const CLOSE: Duration = Duration::from_secs(5);
+/// How long the last words of receivers may take to come up the tree once all is acknowledged.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// What receivers are told when the user ends the feed.
 const INTERRUPTED: &str = "the sender was interrupted";
 
@@ -30,6 +32,13 @@ enum Stage {
     Complete(Time),
     Closing(Time),
     Closed,
+}
+
+/// What was heard of a receiver.
+struct Heard {
+    /// Counts receivers in the order in which they were first heard of.
+    since: usize,
+    report: ReceiverReport,
 }
 
 /// The source's engine.
@@ -49,7 +58,7 @@ pub(super) struct SendHost {
     /// When sending began and ended.
     sent: Option<(Time, Option<Time>)>,
     finished: bool,
-    receivers: BTreeMap<NodeId, ReceiverReport>,
+    receivers: BTreeMap<NodeId, Heard>,
     failure: Option<String>,
     stats: SourceStats,
     drops: String,
@@ -90,12 +99,16 @@ impl SendHost {
         let seconds = self.sent.map_or(0.0, |(start, end)| {
             end.unwrap_or_else(Time::now).duration_since(start).as_secs_f64()
         });
-        let mut receivers: Vec<ReceiverLine> = self.receivers.values().map(line).collect();
+        let mut receivers: Vec<ReceiverLine> =
+            self.heard().map(|heard| line(&heard.report)).collect();
         for name in &self.expected {
             if receivers.iter().all(|receiver| receiver.name != *name) {
                 let (name, node) = (name.clone(), String::new());
                 receivers.push(ReceiverLine { name, node, state: "missing", reason: None });
             }
+        }
+        for receiver in receivers.iter_mut().filter(|receiver| receiver.state == "receiving") {
+            receiver.state = "vanished";
         }
         let named = receivers.iter().filter(|receiver| receiver.state == "done").count() as u32;
         // A report that was lost on the way counts in the totals all the same.
@@ -139,13 +152,27 @@ impl SendHost {
                 self.close(now, engine);
             }
             Stage::Waiting if self.enough() => self.begin(now, engine),
-            Stage::Complete(at) if interrupted || at.elapsed() >= self.linger => {
-                self.close(now, engine);
-            }
+            Stage::Complete(at) if interrupted || self.may_close(at) => self.close(now, engine),
             // Nobody has to be told twice for ever.
             Stage::Closing(at) if at.elapsed() >= CLOSE => self.stage = Stage::Closed,
             _ => {}
         }
+    }
+
+    /// Whether late receivers have been waited for, and those that are known have had their last
+    /// words, which may come later than their acknowledgements.
+    fn may_close(&self, complete: Time) -> bool {
+        let spoken = self.heard().all(|heard| heard.report.state != ReceiverState::Receiving);
+        complete.elapsed() >= self.linger && (spoken || complete.elapsed() >= LAST_WORDS)
+    }
+
+    /// What was heard of each receiver, without those that died and were started again.
+    fn heard(&self) -> impl Iterator<Item = &Heard> {
+        self.receivers.values().filter(|heard| {
+            let again =
+                |other: &Heard| other.report.name == heard.report.name && other.since > heard.since;
+            heard.report.state != ReceiverState::Receiving || !self.receivers.values().any(again)
+        })
     }
 
     fn enough(&self) -> bool {
@@ -241,14 +268,15 @@ impl Host<SourceEngine> for SendHost {
             SourceEvent::Totals(_) => self.advance(now, engine),
             SourceEvent::Report(report) => {
                 let known = self.receivers.get(&report.node);
-                if known.is_none_or(|known| known.state != report.state) {
+                if known.is_none_or(|known| known.report.state != report.state) {
                     self.observer.receiver(&line(&report));
                 }
-                self.receivers.insert(report.node, report);
+                let since = known.map_or(self.receivers.len(), |known| known.since);
+                self.receivers.insert(report.node, Heard { since, report });
             }
             SourceEvent::Tree(_) => {}
             SourceEvent::Evicted(node) => {
-                let known = self.receivers.get(&node).map(|report| report.name.clone());
+                let known = self.receivers.get(&node).map(|heard| heard.report.name.clone());
                 let name = known.unwrap_or_else(|| format!("node {:016x}", node.0));
                 self.observer.note(&format!("{name} is too slow: the feed goes on without it"));
             }

@@ -161,7 +161,8 @@ pub struct ReceiverLine {
     pub name: String,
     /// Its number.
     pub node: String,
-    /// `done`, `failed`, `left`, `receiving` or `missing`.
+    /// `receiving`; at the end `done`, `failed`, `left`, `vanished` without a word, or `missing`:
+    /// expected, and never there.
     pub state: &'static str,
     /// Why it gave up.
     pub reason: Option<String>,

@@ -1,0 +1,285 @@
+//! `umbel send` and `umbel recv` between hosts: files, pipes, routers, loss, nodes that die.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use serde_json::Value;
+use support::bench::SOON;
+use support::everyone::MANY_SIZES;
+use support::feeds::Feeds;
+use support::{behind_a_router, files, lab, star};
+use umbel_lab::{Impairment, Topology};
+
+const MB: u64 = 1_000_000;
+const MINUTE: Duration = Duration::from_mins(1);
+
+fn number(report: &Value, field: &str) -> u64 {
+    report[field].as_u64().unwrap_or_else(|| panic!("no number `{field}` in {report}"))
+}
+
+/// The source `h1` behind a router, and so many subnets with so many receivers each behind another:
+/// `a1`, `a2` …, `b1` ….
+fn subnets(subnets: usize, receivers: usize) -> Topology {
+    let mut topology = Topology::new().host("h1").router("r0").link("h1", "r0").router("r1");
+    topology = topology.link("r0", "r1").emulated();
+    for subnet in ('a'..).take(subnets) {
+        let switch = format!("s{subnet}");
+        topology = topology.switch(&switch).link("r1", &switch).emulated();
+        for receiver in 1..=receivers {
+            let host = format!("{subnet}{receiver}");
+            topology = topology.host(&host).link(&switch, &host).emulated();
+        }
+    }
+    topology
+}
+
+#[test]
+fn a_directory_arrives_at_everyone_whatever_is_lost() {
+    for family in [&[][..], &["--ipv6"]] {
+        let Some(lab) = lab(&star(3, Impairment::none().loss(0.03))) else { return };
+        let feeds = Feeds::new(&lab, MANY_SIZES);
+        let options = [&["--rate", "30M", "--wait-for", "3"], family].concat();
+        let mut sender = feeds.send(&options);
+        let mut receivers = ["h2", "h3", "h4"].map(|host| feeds.recv(host, &[]));
+        for receiver in &mut receivers {
+            let summary = feeds.check(receiver, MINUTE);
+            assert_eq!(summary["items"], MANY_SIZES.len());
+        }
+        let summary = sender.wait_done(SOON);
+        assert_eq!((number(&summary, "done"), number(&summary, "without")), (3, 0));
+    }
+}
+
+#[test]
+fn a_feed_passes_routers_and_its_losses_are_repaired_there() {
+    for exact in [&[][..], &["--exact"]] {
+        let Some(lab) = lab(&behind_a_router(0.05)) else { return };
+        let feeds = Feeds::new(&lab, &[("large", 6 * MB), ("small", 1000)]);
+        let options = [&["--rate", "20M", "--wait-for", "2"], exact].concat();
+        let mut sender = feeds.send(&options);
+        let mut receivers = ["h2", "h3"].map(|host| feeds.recv(host, &[]));
+        for receiver in &mut receivers {
+            let summary = feeds.check(receiver, MINUTE);
+            // Each is alone in its subnet, so that it is the manager of it.
+            assert_eq!(summary["managed"], true, "{summary}");
+            assert!(number(&summary, "lost") > 0, "nothing was lost, so this tests little");
+        }
+        assert_eq!(number(&sender.wait_done(SOON), "done"), 2);
+    }
+}
+
+#[test]
+fn a_scope_of_one_hop_stays_in_the_subnet() {
+    let Some(lab) = lab(&behind_a_router(0.0)) else { return };
+    let feeds = Feeds::new(&lab, &[("small", 1000)]);
+    let mut sender = feeds.send(&["--scope", "1", "--wait-for", "2s"]);
+    let mut receiver = feeds.recv("h3", &["--wait", "3s"]);
+    assert_eq!(receiver.process.wait_end(SOON).code(), Some(1));
+    assert!(receiver.process.stderr().contains("no feed `feed` is on the air"));
+    // Nobody is there, and nobody was expected.
+    assert_eq!(number(&sender.wait_done(SOON), "done"), 0);
+}
+
+#[test]
+fn a_pipe_leads_from_a_host_to_others_in_order() {
+    let Some(lab) = lab(&star(2, Impairment::none().loss(0.02))) else { return };
+    let feeds = Feeds::new(&lab, &[("one", 3 * MB), ("two/three", 70_000), ("empty", 0)]);
+    let sender =
+        feeds.shell("h1", "tar -C in -c . | \"$UMBEL\" send - --name feed --rate 40M --wait-for 2");
+    let receivers = ["h2", "h3"].map(|host| {
+        let line = format!(
+            "mkdir -p out/{host} && \"$UMBEL\" recv feed --wait 20s -o - | tar -C out/{host} -x"
+        );
+        (host, feeds.shell(host, &line))
+    });
+    for (host, receiver) in receivers {
+        let output = receiver.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        files::assert_same(&feeds.input(), &feeds.out(host), |_| true);
+    }
+    let output = sender.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn receivers_of_a_pipe_are_told_when_its_sender_is_interrupted() {
+    let Some(lab) = lab(&star(1, Impairment::none())) else { return };
+    let feeds = Feeds::new(&lab, &[]);
+    let sender = feeds.shell(
+        "h1",
+        "(echo begun; sleep 30) | timeout -s INT 3 \"$UMBEL\" send - --name feed --rate 40M",
+    );
+    let receiver = feeds.shell("h2", "\"$UMBEL\" recv feed --wait 20s -o -");
+    let output = receiver.wait_with_output().unwrap();
+    assert_eq!(output.stdout, b"begun\n");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("the sender was interrupted"), "{said}");
+    assert!(!sender.wait_with_output().unwrap().status.success());
+}
+
+#[test]
+fn a_pipe_that_is_not_read_holds_its_source_up_and_loses_nothing() {
+    let Some(lab) = lab(&star(2, Impairment::none())) else { return };
+    let feeds = Feeds::new(&lab, &[]);
+    let mut sender = feeds.shell(
+        "h1",
+        "head -c 120000000 /dev/urandom | tee sent | \"$UMBEL\" send - --name feed --rate 400M \
+         --wait-for 2",
+    );
+    let read = "\"$UMBEL\" recv feed --wait 20s -o - | ";
+    let fast = feeds.shell("h2", &format!("{read} cat > fast"));
+    let slow = feeds.shell("h3", &format!("{read} (sleep 6; cat > slow)"));
+    // 120 MB take 3 s at the rate; buffers on the way hold some 100 MB.
+    std::thread::sleep(Duration::from_secs(5));
+    assert!(sender.try_wait().unwrap().is_none(), "the slow reader did not hold up the source");
+    for reader in [fast, slow, sender] {
+        let output = reader.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let digest = |name: &str| {
+        let bytes = std::fs::read(feeds.directory.path().join(name)).unwrap();
+        (bytes.len(), blake3::hash(&bytes))
+    };
+    assert_eq!(digest("fast"), digest("sent"));
+    assert_eq!(digest("slow"), digest("sent"));
+}
+
+#[test]
+fn what_is_on_the_air_is_listed_and_its_tree_drawn() {
+    let Some(lab) = lab(&subnets(2, 2)) else { return };
+    let feeds = Feeds::new(&lab, &[("large", 8 * MB)]);
+    let _sender = feeds.send(&["--rate", "8M", "--wait-for", "4"]);
+    let mut receivers = ["a1", "a2", "b1", "b2"].map(|host| feeds.recv(host, &[]));
+    let output = feeds.umbel("b1").args(["groups", "--json"]).output().unwrap();
+    let line = String::from_utf8(output.stdout).unwrap();
+    let listed: Value = serde_json::from_str(line.trim()).unwrap();
+    assert_eq!((&listed["name"], &listed["content"]["items"]), (&"feed".into(), &1.into()));
+    for receiver in &receivers {
+        receiver.process.wait_for_event("joined", SOON);
+    }
+    let mut tree = feeds.umbel("a1");
+    tree.args(["tree", "feed", "--once", "--json"]);
+    let output = tree.output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let tree: Value = serde_json::from_str(said.trim()).unwrap();
+    assert_eq!(tree["receivers"], 4, "{tree}");
+    let nodes = tree["nodes"].as_array().unwrap();
+    let of_role = |role: &str| nodes.iter().filter(|node| node["role"] == role).count();
+    // A source, and a manager for each subnet; members need not be listed.
+    assert_eq!((of_role("source"), of_role("manager")), (1, 2), "{tree}");
+    for manager in nodes.iter().filter(|node| node["role"] == "manager") {
+        assert_eq!(manager["members"], 1, "{tree}");
+        assert!(number(manager, "hops") >= 1, "{tree}");
+    }
+    for receiver in &mut receivers {
+        feeds.check(receiver, MINUTE);
+    }
+}
+
+#[test]
+fn who_comes_late_gets_everything_or_what_begins_after() {
+    let Some(lab) = lab(&star(3, Impairment::none().loss(0.01))) else { return };
+    let plan = [("a", 4 * MB), ("b", 4 * MB), ("c", 4 * MB)];
+    let feeds = Feeds::new(&lab, &plan);
+    let mut sender = feeds.send(&["--rate", "20M"]);
+    let mut first = feeds.recv("h2", &[]);
+    // A third of the time: within the first or the second file.
+    let begun = |event: &Value| event["progress"]["bytes_done"].as_u64() > Some(MB);
+    first.process.wait_for("a megabyte is there", SOON, begun);
+    let mut late = feeds.recv("h3", &[]);
+    let mut now = feeds.recv("h4", &["--from", "now"]);
+    feeds.check(&mut first, MINUTE);
+    let summary = feeds.check(&mut late, MINUTE);
+    assert!(number(&summary, "fetched") > 0, "{summary}");
+    let summary = now.process.wait_done(MINUTE);
+    let there = files::digests(&now.out);
+    assert!(!there.contains_key("a") && there.contains_key("c"), "{there:?}");
+    assert_eq!(number(&summary, "items"), there.len() as u64);
+    assert_eq!(number(&sender.wait_done(SOON), "done"), 3);
+}
+
+#[test]
+fn a_receiver_that_is_killed_and_started_again_gets_only_what_it_lacks() {
+    let Some(lab) = lab(&star(2, Impairment::none().loss(0.01))) else { return };
+    let size = 12 * MB;
+    let feeds = Feeds::new(&lab, &[("large", size)]);
+    let mut sender = feeds.send(&["--rate", "20M", "--wait-for", "2"]);
+    let mut first = feeds.recv("h2", &[]);
+    let mut second = feeds.recv("h3", &[]);
+    let half = |event: &Value| event["progress"]["bytes_done"].as_u64() > Some(size / 2);
+    first.process.wait_for("half of it is there", MINUTE, half);
+    first.process.kill();
+    let mut again = feeds.recv("h2", &[]);
+    let summary = feeds.check(&mut again, MINUTE);
+    assert!(number(&summary, "resumed_bytes") > size / 8, "{summary}");
+    feeds.check(&mut second, MINUTE);
+    // The one that was killed is the one that came again.
+    assert_eq!(number(&sender.wait_done(MINUTE), "done"), 2);
+}
+
+#[test]
+fn a_token_admits_and_the_report_names_who_is_missing() {
+    let Some(lab) = lab(&star(3, Impairment::none())) else { return };
+    let feeds = Feeds::new(&lab, &[("small", 100_000)]);
+    let names = feeds.directory.path().join("names");
+    std::fs::write(&names, "h2\nh9\n").unwrap();
+    let options = ["--token", "secret", "--admit", names.to_str().unwrap()];
+    let mut sender = feeds.send(&options);
+    let mut without = feeds.recv("h3", &[]);
+    assert_eq!(without.process.wait_end(SOON).code(), Some(1));
+    assert!(without.process.stderr().contains("needs a token"), "{}", without.process.stderr());
+    let mut wrong = feeds.recv("h4", &["--token", "guess"]);
+    let mut admitted = feeds.recv("h2", &["--token", "secret"]);
+    assert_eq!(wrong.process.wait_end(SOON).code(), Some(1));
+    assert!(wrong.process.stderr().contains("does not admit"), "{}", wrong.process.stderr());
+    feeds.check(&mut admitted, MINUTE);
+    assert_eq!(sender.wait_end(SOON).code(), Some(1));
+    let done = sender.events("done").pop().unwrap();
+    let missing: Vec<_> = done["summary"]["receivers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|receiver| receiver["state"] != "done")
+        .map(|receiver| (receiver["name"].clone(), receiver["state"].clone()))
+        .collect();
+    assert_eq!(missing, [("h9".into(), "missing".into())], "{done}");
+    assert!(sender.stderr().contains("h9"), "{}", sender.stderr());
+}
+
+#[test]
+fn subnets_whose_managers_are_killed_get_everything() {
+    let Some(lab) = lab(&subnets(2, 3)) else { return };
+    let size = 12 * MB;
+    let feeds = Feeds::new(&lab, &[("large", size)]);
+    for host in ["a1", "a2", "a3", "b1", "b2", "b3"] {
+        let switch = format!("s{}", &host[..1]);
+        lab.set_link(&switch, host, Impairment::none().loss(0.02)).unwrap();
+    }
+    let mut sender = feeds.send(&["--rate", "16M", "--wait-for", "6"]);
+    let hosts = ["a1", "a2", "a3", "b1", "b2", "b3"];
+    let mut receivers = hosts.map(|host| feeds.recv(host, &[]));
+    let third = |event: &Value| event["progress"]["bytes_done"].as_u64() > Some(size / 3);
+    receivers[0].process.wait_for("a third is there", MINUTE, third);
+    // The manager of each subnet, as it says itself.
+    let manages = |receiver: &support::feeds::Receiver| {
+        let said = receiver.process.events("managing");
+        said.last().is_some_and(|event| event["manager"] == true)
+    };
+    let managers: Vec<usize> = (0..6).filter(|place| manages(&receivers[*place])).collect();
+    assert_eq!(managers.len(), 2, "one manager a subnet: {managers:?}");
+    for place in &managers {
+        receivers[*place].process.kill();
+    }
+    for (place, receiver) in receivers.iter_mut().enumerate() {
+        if !managers.contains(&place) {
+            feeds.check(receiver, MINUTE * 2);
+        }
+    }
+    assert_eq!(sender.wait_end(MINUTE).code(), Some(1));
+    let summary = sender.events("done").pop().unwrap()["summary"].clone();
+    assert_eq!((number(&summary, "done"), number(&summary, "without")), (4, 2), "{summary}");
+}

@@ -1,0 +1,109 @@
+//! A feed and its receivers in a lab.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use umbel_lab::{Lab, Node};
+
+use super::bench::SOON;
+use super::files::{self, Plan};
+use super::group;
+use super::process::{Logs, Process};
+
+/// Where feeds with groups of local scope are announced and asked for, of either family.
+const DIRECTORIES: [&str; 2] = ["239.255.255.255", "ff05::2:7ffe"];
+
+/// A lab with files to send, and a directory for each receiver.
+pub(crate) struct Feeds<'lab> {
+    pub(crate) lab: &'lab Lab,
+    pub(crate) logs: Logs,
+    pub(crate) directory: TempDir,
+}
+
+impl<'lab> Feeds<'lab> {
+    /// With the files of a plan to send; announcements and queries reach everyone.
+    pub(crate) fn new(lab: &'lab Lab, plan: &Plan<'_>) -> Feeds<'lab> {
+        let directories = DIRECTORIES.map(|group| group.parse().unwrap());
+        lab.route_multicast_from_all(directories).unwrap();
+        let feeds = Feeds { lab, logs: Logs::default(), directory: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(feeds.input()).unwrap();
+        files::make(&feeds.input(), plan);
+        feeds
+    }
+
+    /// What is sent.
+    pub(crate) fn input(&self) -> PathBuf {
+        self.directory.path().join("in")
+    }
+
+    /// Where the receiver of this label puts its files.
+    pub(crate) fn out(&self, label: &str) -> PathBuf {
+        self.directory.path().join("out").join(label)
+    }
+
+    pub(crate) fn host(&self, name: &str) -> Node<'lab> {
+        self.lab.host(name).unwrap()
+    }
+
+    /// `umbel` on a host.
+    pub(crate) fn umbel(&self, host: &str) -> Command {
+        self.host(host).command(env!("CARGO_BIN_EXE_umbel"))
+    }
+
+    /// Sends the files from `h1` as `feed`, and makes the routers carry its groups.
+    #[track_caller]
+    pub(crate) fn send(&self, options: &[&str]) -> Process {
+        let mut command = self.umbel("h1");
+        command.args(["send", "--json", "--name", "feed"]).arg(self.input()).args(options);
+        let process = Process::start("sender", command, &self.logs);
+        self.route(&process.wait_for_event("sending", SOON));
+        process
+    }
+
+    /// Makes the routers carry the groups of a feed that `h1` sends.
+    pub(crate) fn route(&self, sending: &Value) {
+        self.lab.route_multicast("h1", group(&sending["data"])).unwrap();
+        self.lab.route_multicast_from_all([group(&sending["domain"])]).unwrap();
+    }
+
+    /// Receives `feed` on a host.
+    pub(crate) fn recv(&self, host: &str, options: &[&str]) -> Receiver {
+        self.recv_as(host, host, options)
+    }
+
+    /// Receives as [`Feeds::recv`] does, to the directory and under the name of a label.
+    pub(crate) fn recv_as(&self, host: &str, label: &str, options: &[&str]) -> Receiver {
+        let out = self.out(label);
+        let mut command = self.umbel(host);
+        command.args(["recv", "--json", "feed", "--as", label, "--wait", "20s"]).args(options);
+        command.arg("-o").arg(&out);
+        Receiver { process: Process::start(label, command, &self.logs), out }
+    }
+
+    /// Waits for a receiver and checks that it has exactly what is sent.
+    #[track_caller]
+    pub(crate) fn check(&self, receiver: &mut Receiver, timeout: Duration) -> Value {
+        let summary = receiver.process.wait_done(timeout);
+        files::assert_same(&self.input(), &receiver.out, |_| true);
+        summary
+    }
+
+    /// Runs a line of shell commands on a host, with `$UMBEL` and this directory, and what it says
+    /// kept.
+    pub(crate) fn shell(&self, host: &str, line: &str) -> Child {
+        let mut command = self.host(host).command("bash");
+        command.args(["-o", "pipefail", "-c", line]).current_dir(self.directory.path());
+        command.env("UMBEL", env!("CARGO_BIN_EXE_umbel"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+}
+
+/// A running receiver.
+pub(crate) struct Receiver {
+    pub(crate) process: Process,
+    pub(crate) out: PathBuf,
+}
