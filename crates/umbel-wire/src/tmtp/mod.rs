@@ -18,6 +18,7 @@
 //! Parsing accepts nothing that a type's comment rules out, so an engine need not check again.
 //! Emitting does not check: the peer refuses a message that keeps to no [`limits`].
 
+mod esi_set;
 pub mod limits;
 mod message;
 mod tree;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use crate::{Digest, Tsi};
 
+pub use esi_set::EsiSet;
 pub use message::MessageType;
 
 /// A process that takes part in feeds: source, domain manager or member. Drawn at random; a
@@ -461,10 +463,6 @@ pub enum Need {
     Exact(EsiSet),
 }
 
-/// A set of encoding symbol IDs of one block: 0 to 254.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct EsiSet([u64; 4]);
-
 /// REPORT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -577,65 +575,5 @@ impl BlockRun {
     /// The blocks.
     pub fn blocks(self) -> std::ops::Range<u32> {
         self.first..self.end()
-    }
-}
-
-impl EsiSet {
-    /// Adds an encoding symbol ID; one above 254 is ignored.
-    pub fn insert(&mut self, esi: u32) {
-        if esi < 255 {
-            self.0[esi as usize / 64] |= 1 << (esi % 64);
-        }
-    }
-
-    /// The symbols before this one.
-    #[must_use]
-    pub fn first(count: u32) -> EsiSet {
-        (0..count.min(255)).collect()
-    }
-
-    /// The lowest of them.
-    pub fn lowest(self) -> Option<u32> {
-        self.iter().next()
-    }
-
-    /// Whether an encoding symbol ID is among them.
-    pub fn contains(self, esi: u32) -> bool {
-        esi < 255 && self.0[esi as usize / 64] & 1 << (esi % 64) != 0
-    }
-
-    /// How many there are.
-    pub fn len(self) -> u32 {
-        self.0.iter().map(|word| word.count_ones()).sum()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(self) -> bool {
-        self.0 == [0; 4]
-    }
-
-    /// Those that are in this set or the other.
-    #[must_use]
-    pub fn union(self, other: EsiSet) -> EsiSet {
-        EsiSet(std::array::from_fn(|i| self.0[i] | other.0[i]))
-    }
-
-    /// Those of this set that are not in the other.
-    #[must_use]
-    pub fn minus(self, other: EsiSet) -> EsiSet {
-        EsiSet(std::array::from_fn(|i| self.0[i] & !other.0[i]))
-    }
-
-    /// All of them, ascending.
-    pub fn iter(self) -> impl Iterator<Item = u32> {
-        (0..255).filter(move |&esi| self.contains(esi))
-    }
-}
-
-impl FromIterator<u32> for EsiSet {
-    fn from_iter<I: IntoIterator<Item = u32>>(esis: I) -> EsiSet {
-        let mut set = EsiSet::default();
-        esis.into_iter().for_each(|esi| set.insert(esi));
-        set
     }
 }
