@@ -131,7 +131,7 @@ impl Asks {
         later
     }
 
-    /// The blocks that are to be asked for now: at most `most`. Each is asked for again at the time
+    /// The blocks that are to be asked for now, at most `most`, and how often they were. Each is asked for again at the time
     /// that `again` gives for the number of times that it was. `early` is how much too early a
     /// block may go along with others.
     pub(super) fn take_due(
@@ -140,7 +140,7 @@ impl Asks {
         early: Duration,
         most: usize,
         mut again: impl FnMut(u8) -> Instant,
-    ) -> Vec<u32> {
+    ) -> Vec<(u32, u8)> {
         if self.next.is_none_or(|next| next > now) {
             return Vec::new();
         }
@@ -150,7 +150,7 @@ impl Asks {
         let mut next: Option<Instant> = None;
         for (&block, ask) in &mut self.blocks {
             if ask.due <= horizon && taken.len() < most {
-                taken.push(block);
+                taken.push((block, ask.tries));
                 ask.tries = ask.tries.saturating_add(1);
                 ask.due = again(ask.tries);
             }
@@ -197,7 +197,9 @@ mod tests {
     }
 
     fn due(asks: &mut Asks, ms: u64) -> Vec<u32> {
-        asks.take_due(at(ms), Duration::ZERO, 64, |tries| at(ms + 100 * u64::from(tries)))
+        let again = |tries| at(ms + 100 * u64::from(tries));
+        let due = asks.take_due(at(ms), Duration::ZERO, 64, again);
+        due.into_iter().map(|(block, _)| block).collect()
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! once: to the one that asked, or on the data channel if several did. Nothing is sent to an
 //! address that has not shown, by a cookie, that it receives what is sent to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub(super) struct Fetching {
     tries: u32,
     /// Most blocks at a time.
     blocks: u32,
+    /// Blocks that the parent should have given and did not.
+    others: BTreeSet<u32>,
 }
 
 impl Fetching {
@@ -44,24 +46,39 @@ impl Fetching {
             again: None,
             tries: 0,
             blocks: blocks.clamp(1, FETCH_BLOCKS),
+            others: BTreeSet::new(),
         }
     }
 
-    /// The next FETCH, if something of `within` is lacking that was not asked for just now, or not
-    /// answered in time. It is repeated after `wait`, then twice as long.
+    /// Most blocks that are asked for at a time.
+    pub(super) fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// This block is to be fetched, wherever it lies.
+    pub(super) fn want(&mut self, now: Instant, block: u32) {
+        self.others.insert(block);
+        self.again = Some(self.again.map_or(now, |again| again.min(now)));
+    }
+
+    /// The next FETCH of at most `most` blocks, if something of `within` is lacking that was not
+    /// asked for just now, or not answered in time. It is repeated after `wait`, then twice as long.
     pub(super) fn poll(
         &mut self,
         now: Instant,
         reception: &Reception,
         within: Range<u32>,
+        most: u32,
         wait: Duration,
     ) -> Option<(u64, Vec<BlockRun>)> {
         if self.again.is_some_and(|again| again > now) {
             return None;
         }
-        let mut room = self.blocks;
+        let mut room = self.blocks.min(most);
         let mut runs = Vec::new();
-        for lacking in reception.lacking(within).take(limits::FETCH_RUNS) {
+        self.others.retain(|&block| !reception.is_complete(block) && block >= within.end);
+        let others = self.others.iter().map(|&block| block..block + 1);
+        for lacking in reception.lacking(within).chain(others).take(limits::FETCH_RUNS) {
             let count = (lacking.end - lacking.start).min(room);
             runs.push(BlockRun { first: lacking.start, count });
             room -= count;
@@ -286,22 +303,22 @@ mod tests {
         reception.note_sent(200);
         reception.skip(3..5);
         let mut fetching = Fetching::new(200);
-        let first = fetching.poll(at(0), &reception, 0..100, WAIT).unwrap();
+        let first = fetching.poll(at(0), &reception, 0..100, 99, WAIT).unwrap();
         assert_eq!(first, (0, vec![run(0, 3), run(5, 17)]));
         fetching.on_cookie(at(1), 77);
-        let again = fetching.poll(at(1), &reception, 0..100, WAIT).unwrap();
+        let again = fetching.poll(at(1), &reception, 0..100, 99, WAIT).unwrap();
         assert_eq!((again.0, again.1.len()), (77, 2));
-        assert_eq!(fetching.poll(at(100), &reception, 0..100, WAIT), None);
+        assert_eq!(fetching.poll(at(100), &reception, 0..100, 99, WAIT), None);
         reception.skip(0..21);
         fetching.on_complete(at(50), 7, &reception);
         assert_eq!(fetching.next(), Some(at(101)), "one is still lacking");
         reception.skip(21..22);
         fetching.on_complete(at(60), 21, &reception);
-        let next = fetching.poll(at(60), &reception, 0..23, WAIT).unwrap();
+        let next = fetching.poll(at(60), &reception, 0..23, 99, WAIT).unwrap();
         assert_eq!(next.1, [run(22, 1)]);
         reception.skip(22..23);
         fetching.on_complete(at(70), 22, &reception);
-        assert_eq!(fetching.poll(at(70), &reception, 0..23, WAIT), None);
+        assert_eq!(fetching.poll(at(70), &reception, 0..23, 99, WAIT), None);
         assert!(!fetching.is_waiting());
     }
 
@@ -312,7 +329,7 @@ mod tests {
         let mut fetching = Fetching::new(1);
         let mut times = Vec::new();
         for ms in 0..1000 {
-            if fetching.poll(at(ms), &reception, 0..2, WAIT).is_some() {
+            if fetching.poll(at(ms), &reception, 0..2, 99, WAIT).is_some() {
                 times.push(ms);
             }
         }

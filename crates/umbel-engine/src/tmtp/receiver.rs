@@ -90,6 +90,15 @@ struct Heard {
     overrun: u32,
 }
 
+/// A sink without room is tried with one block at a time, more and more seldom.
+#[derive(Clone, Copy, Debug)]
+struct Refusing {
+    /// Nothing is asked for before this.
+    until: Instant,
+    /// How often it was tried.
+    tries: u32,
+}
+
 /// What the receiver is doing with the feed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wanted {
@@ -137,8 +146,11 @@ pub struct Receiver<K> {
     /// The index of the next packet of the data channel.
     next_index: Option<u32>,
     heard: Heard,
-    /// The sink had no room: nothing is asked for before this.
-    refused_until: Option<Instant>,
+    /// The sink had no room, and has not taken a symbol since.
+    refused: Option<Refusing>,
+    /// Its parent has dismissed it as too slow: it fetches what it lacks, and joins again when that
+    /// is little.
+    slow: bool,
     ack_at: Option<Instant>,
     round: u32,
     source_gone: bool,
@@ -180,7 +192,8 @@ impl<K: SymbolSink> Receiver<K> {
             wanted: Wanted::default(),
             next_index: None,
             heard: Heard::default(),
-            refused_until: None,
+            refused: None,
+            slow: false,
             ack_at: None,
             round: 0,
             source_gone: false,
@@ -255,7 +268,8 @@ impl<K: SymbolSink> Receiver<K> {
         let sent = self.reception.known();
         let lowest = match self.keeps_from {
             None => sent,
-            Some(from) => self.buffer.lowest().unwrap_or(from).max(from).min(sent),
+            // What is not there yet will be.
+            Some(from) => self.domain.acked_below().max(from).min(sent),
         };
         Outlook {
             feed: self.feed,
@@ -317,6 +331,7 @@ impl<K: SymbolSink> Receiver<K> {
                 TreeEvent::Attached(confirm) => self.on_attached(now, &confirm),
                 TreeEvent::Detached => self.on_detached(),
                 TreeEvent::Dismissed(umbel_wire::tmtp::Dismissal::Slow) => {
+                    self.slow = true;
                     self.events.push_back(ReceiverEvent::Evicted);
                 }
                 TreeEvent::Dismissed(_) | TreeEvent::Rival(_) => {}
@@ -333,7 +348,18 @@ impl<K: SymbolSink> Receiver<K> {
             }
         }
         self.find_gaps(now);
+        self.return_if_caught_up(now);
         self.leave_if_ready(now);
+    }
+
+    /// Whoever was too slow joins again when it lacks little.
+    fn return_if_caught_up(&mut self, now: Instant) {
+        let known = self.reception.known();
+        let lacking = known - self.reception.count(0..known);
+        if self.slow && self.refused.is_none() && lacking <= self.fetching.blocks() {
+            self.slow = false;
+            self.tree.join(now);
+        }
     }
 
     fn on_left(&mut self) {
@@ -479,13 +505,15 @@ impl<K: SymbolSink> Engine for Receiver<K> {
             return None;
         }
         let leaves = if let Stage::Leaving(until) = self.stage { Some(until) } else { None };
-        let attached = self.upstream.is_some();
+        let attached = self.upstream.is_some() && self.tree.parent().is_some();
         let acks = self.ack_at.filter(|_| attached);
-        let asks = self.asks.next().filter(|_| attached);
+        let room = self.refused.map_or(Instant::EPOCH, |refusing| refusing.until);
+        let asks = self.asks.next().filter(|_| attached).map(|at| at.max(room));
         let reports = self.reports.next().filter(|_| attached);
         let manages = attached && self.tree.role() == Role::Manager;
         let survey = self.survey.next().filter(|_| manages);
         let fetches = self.fetching.next().filter(|_| self.feed.is_some());
+        let fetches = fetches.map(|at| at.max(room));
         let hearsay = self.hearsay.map(|(_, at)| at);
         let timers = [self.tree.poll_timeout(), self.domain.next_timeout(), hearsay, acks, asks];
         timers.into_iter().chain([reports, survey, fetches, leaves]).flatten().min()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use umbel_wire::tmtp::{Ack, BlockRun, Body, Echo, Nack, NackRun, Need, limits};
 
-use super::{Heard, Receiver, Stage};
+use super::{Heard, Receiver, Refusing, Stage};
 use crate::symbols::SymbolSink;
 use crate::tmtp::reception::Lack;
 use crate::tmtp::source::address;
@@ -16,6 +16,10 @@ use crate::{Address, Instant};
 const FETCH_WAITS: u32 = 3;
 /// But not sooner than this: its way may be longer than a domain is wide.
 const FETCH_WAIT_MIN: Duration = Duration::from_millis(300);
+/// A sink without room is tried at least so often.
+const LONGEST_REFUSAL: Duration = Duration::from_secs(2);
+/// A block that the parent did not give after so many NACKs is fetched.
+const MOST_TRIES: u8 = 8;
 
 impl<K: SymbolSink> Receiver<K> {
     /// The next control message.
@@ -79,7 +83,7 @@ impl<K: SymbolSink> Receiver<K> {
             run.run.count = run.run.end().min(known).saturating_sub(run.run.first);
             run.run.first < known && run.run.count > 0
         });
-        let full = self.refused_until.is_some_and(|until| until > now) || self.is_full();
+        let full = self.refused.is_some() || self.is_full();
         let Heard { received, lost, overrun } = std::mem::take(&mut self.heard);
         self.stats.acks_sent += 1;
         self.round = self.round.wrapping_add(1);
@@ -102,6 +106,10 @@ impl<K: SymbolSink> Receiver<K> {
     pub(super) fn find_gaps(&mut self, now: Instant) {
         let floor = self.floor();
         if floor == u32::MAX {
+            // Without a parent only those go on who had one and were too slow.
+            if self.slow && !self.fetching.is_waiting() && self.lacks_before(floor) {
+                self.fetching.wake(now);
+            }
             return;
         }
         let span = self.nack_span();
@@ -153,14 +161,17 @@ impl<K: SymbolSink> Receiver<K> {
         }
         let again = self.ask_again(now);
         let early = self.nack_span() / 4;
-        let blocked = self.refused_until.is_some_and(|until| until > now);
-        // Whoever has no room asks for one block only, to see whether it has some again.
-        let most = if blocked { 0 } else { limits::NACK_RUNS * 4 };
+        let most = self.may_ask(now, limits::NACK_RUNS * 4)?;
         let blocks = self.asks.take_due(now, early, most, again);
         let fec = self.config.shape.fec;
         let full = self.is_full();
         let mut runs: Vec<NackRun> = Vec::new();
-        for block in blocks {
+        for (block, tries) in blocks {
+            if tries > MOST_TRIES {
+                self.asks.done(block);
+                self.fetching.want(now, block);
+                continue;
+            }
             if full && self.buffer_lacks(block) {
                 continue;
             }
@@ -181,6 +192,19 @@ impl<K: SymbolSink> Receiver<K> {
         }
         self.stats.nacks_sent += 1;
         Some(runs)
+    }
+
+    /// How many blocks may be asked for now, at most `most`. Whoever has no room tries with one, now
+    /// and then.
+    fn may_ask(&mut self, now: Instant, most: usize) -> Option<usize> {
+        let t_ack = self.timing().t_ack;
+        let Some(refusing) = &mut self.refused else { return Some(most) };
+        if refusing.until > now {
+            return None;
+        }
+        let wait = t_ack.saturating_mul(1 << refusing.tries.min(16)).min(LONGEST_REFUSAL);
+        *refusing = Refusing { until: now + wait, tries: refusing.tries + 1 };
+        Some(1)
     }
 
     /// Whether a full buffer would not take the block.
@@ -221,12 +245,14 @@ impl<K: SymbolSink> Receiver<K> {
         if self.feed.is_none() || !matches!(self.stage, Stage::Inside | Stage::Leaving(_)) {
             return None;
         }
-        if self.refused_until.is_some_and(|until| until > now) || !self.fetching.is_due(now) {
+        if !self.fetching.is_due(now) {
             return None;
         }
+        let most = self.may_ask(now, usize::MAX)?;
         let within: Range<u32> = 0..self.floor().min(self.wanted_end());
         let wait = self.fetch_wait();
-        let (cookie, runs) = self.fetching.poll(now, &self.reception, within, wait)?;
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let (cookie, runs) = self.fetching.poll(now, &self.reception, within, most, wait)?;
         self.stats.fetches_sent += 1;
         Some(Body::Fetch { cookie, runs })
     }

@@ -17,7 +17,9 @@ impl<K: SymbolSink> Receiver<K> {
             self.join(now);
             return Ok(());
         }
-        if self.stage != Stage::Inside {
+        let leaving = matches!(self.stage, Stage::Leaving(_) | Stage::Parting);
+        let may = matches!(command, ReceiverCommand::Done { .. }) && leaving;
+        if self.stage != Stage::Inside && !may {
             return Err(ReceiverCommandError::Outside);
         }
         match command {
@@ -25,7 +27,7 @@ impl<K: SymbolSink> Receiver<K> {
             ReceiverCommand::Want { from, skip } => self.want(now, from, &skip)?,
             ReceiverCommand::RestoreFailed { block } => self.reopen(now, block)?,
             ReceiverCommand::Room => {
-                self.refused_until = None;
+                self.refused = None;
                 self.ack_soon(now);
             }
             ReceiverCommand::Done { failed } => self.on_done(now, failed),

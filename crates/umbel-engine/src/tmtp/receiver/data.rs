@@ -2,7 +2,7 @@
 
 use umbel_wire::small_block::{SmallBlockHeader, SmallBlockPacket};
 
-use super::Receiver;
+use super::{Receiver, Refusing};
 use crate::symbols::{BlockId, SymbolSink};
 use crate::tmtp::api::{FEED, Purpose};
 use crate::tmtp::drops::DropReason;
@@ -100,6 +100,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.seen = self.seen.max(block.saturating_add(1).min(self.reception.known() + 1));
         match offered {
             Offered::Kept => {
+                self.refused = None;
                 if self.asks.len() > 0 {
                     let soon = now + self.nack_span();
                     self.asks.hold(block, soon);
@@ -124,7 +125,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.sink.restore(BlockId { toi: FEED, sbn: block });
         self.stats.blocks = self.stats.blocks.saturating_add(1);
         self.asks.done(block);
-        self.refused_until = None;
+        self.refused = None;
         if keep && self.buffer.complete(block) {
             self.domain.on_held(block, k);
         }
@@ -139,7 +140,8 @@ impl<K: SymbolSink> Receiver<K> {
         if self.is_full() {
             return;
         }
-        self.refused_until = Some(now + self.timing().t_ack);
+        let tries = self.refused.map_or(0, |refusing| refusing.tries);
+        self.refused.get_or_insert(Refusing { until: now + self.timing().t_ack, tries });
         let oldest: Vec<u32> =
             self.reception.oldest_parts().take_while(|&b| b < block).take(REST_AT_ONCE).collect();
         for sbn in oldest {

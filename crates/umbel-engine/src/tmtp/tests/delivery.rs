@@ -6,14 +6,14 @@ use super::world::{Weather, World};
 use crate::tmtp::{ReceiverEvent, SourceEvent};
 use crate::units::Rate;
 
-const LONG: Duration = Duration::from_mins(2);
+pub(super) const LONG: Duration = Duration::from_mins(2);
 
 fn rate(bits_per_s: u64) -> Rate {
     Rate::from_bits_per_s(bits_per_s).unwrap()
 }
 
 /// A source and so many receivers in each subnet, joined, at the beginning of a feed.
-fn joined(seed: u64, lengths: Vec<u8>, fec: bool, subnets: &[usize]) -> World {
+pub(super) fn joined(seed: u64, lengths: Vec<u8>, fec: bool, subnets: &[usize]) -> World {
     let k = lengths.iter().copied().max().unwrap_or(1);
     let mut world = World::new(seed, lengths);
     world.add_source(World::shape(k, fec), rate(1_000_000), |config| config);
@@ -28,7 +28,7 @@ fn joined(seed: u64, lengths: Vec<u8>, fec: bool, subnets: &[usize]) -> World {
     world
 }
 
-fn complete(world: &World) -> bool {
+pub(super) fn complete(world: &mut World) -> bool {
     world.source_events().contains(&SourceEvent::Complete)
 }
 
@@ -36,7 +36,7 @@ fn complete(world: &World) -> bool {
 fn a_flat_lan_without_loss_needs_no_repair_and_stores_each_symbol_once() {
     let mut world = joined(1, vec![20; 100], true, &[4]);
     world.extend_all();
-    world.run_until(LONG, complete_now);
+    world.run_until(LONG, complete);
     assert!(world.everyone_has_all());
     let stats = world.source().stats();
     let sent = (stats.data_sent, stats.repairs_sent, stats.fetched_sent);
@@ -50,10 +50,6 @@ fn a_flat_lan_without_loss_needs_no_repair_and_stores_each_symbol_once() {
     }
 }
 
-fn complete_now(world: &mut World) -> bool {
-    complete(world)
-}
-
 #[test]
 fn everyone_in_every_subnet_gets_everything_in_spite_of_loss() {
     for (seed, fec, k) in [(1, true, 20), (2, false, 20), (3, false, 1), (4, true, 1)] {
@@ -61,6 +57,6 @@ fn everyone_in_every_subnet_gets_everything_in_spite_of_loss() {
         world.weather = Weather::loss(0.05);
         world.extend_all();
         world.run_until(LONG, World::everyone_has_all);
-        world.run_until(LONG, complete_now);
+        world.run_until(LONG, complete);
     }
 }

@@ -429,6 +429,10 @@ impl World {
                 }
             };
             let view = receiver.tree();
+            let leaf = view.role == umbel_wire::tmtp::Role::Member;
+            if leaf && receiver.stats().blocks as usize == self.lengths.len() {
+                continue;
+            }
             let _ = writeln!(
                 text,
                 "{index} in {subnet} up {up} {:?} parent {:?} of {} managers, {} members; {:?} {:?} \

@@ -13,7 +13,7 @@ use super::{Arrival, Due, Parent, Parting, Tree, TreeEvent, UNICAST_HOPS, Way};
 use crate::Instant;
 use crate::tmtp::DropReason;
 
-/// Most responses to a search that are kept, the best ones.
+/// Most responses to a search that are kept.
 const CANDIDATES: usize = 32;
 
 /// What a node does about its parent.
@@ -91,13 +91,6 @@ pub(super) struct Candidate {
     pub(super) children: u16,
     /// Decides between equals.
     pub(super) draw: u64,
-}
-
-impl Candidate {
-    /// The least is the best.
-    fn rank(&self) -> (u8, u16, u16, u64) {
-        (self.hops, self.depth, self.children, self.draw)
-    }
 }
 
 impl Tree {
@@ -199,12 +192,11 @@ impl Tree {
         };
         match &mut self.stage {
             Stage::Ring { candidates, .. } => {
+                if candidates.len() >= CANDIDATES {
+                    return Err(DropReason::OverLimit);
+                }
                 if candidates.iter().all(|other| other.address != candidate.address) {
                     candidates.push(candidate);
-                }
-                if candidates.len() > CANDIDATES {
-                    candidates.sort_by_key(Candidate::rank);
-                    candidates.pop();
                 }
             }
             // Whoever answers within the subnet is its manager, or the source.
@@ -499,7 +491,8 @@ impl Tree {
             Stage::Ring { ring, candidates, .. } => {
                 let (ring, mut candidates) = (*ring, std::mem::take(candidates));
                 // "Select closest respondent as parent" [TMTP Fig. 2].
-                candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.rank()));
+                candidates
+                    .sort_by_key(|c| std::cmp::Reverse((c.hops, c.depth, c.children, c.draw)));
                 match candidates.pop() {
                     Some(closest) => self.request(now, closest, candidates),
                     None => self.search_ring(now, ring + 1),

@@ -1,0 +1,162 @@
+//! Nodes crash, links are cut, receivers stop reading.
+
+use std::time::Duration;
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::delivery::{LONG, complete, joined};
+use super::world::{Weather, World};
+use crate::tmtp::{ReceiverCommand, ReceiverEvent, TreeView};
+use umbel_wire::tmtp::Role;
+
+/// Seven subnets with 24 receivers.
+const SUBNETS: [usize; 7] = [2, 4, 4, 3, 4, 3, 4];
+
+fn seeds(most: u64) -> std::ops::Range<u64> {
+    let most = std::env::var("TMTP_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(most);
+    0..most
+}
+
+fn k_of(seed: u64) -> (u8, bool) {
+    [(16, true), (16, false), (1, false)][seed as usize % 3]
+}
+
+/// A feed of 400 to 500 packets, 30 receivers joined.
+fn feed(seed: u64) -> World {
+    let (k, fec) = k_of(seed);
+    joined(seed, vec![k; 480 / usize::from(k)], fec, &SUBNETS)
+}
+
+fn managers(world: &mut World) -> Vec<usize> {
+    let is = |view: TreeView| view.role == Role::Manager;
+    let all: Vec<usize> = world.receivers().collect();
+    all.into_iter().filter(|&i| world.is_up(i) && is(world.receiver(i).tree())).collect()
+}
+
+#[test]
+fn everyone_gets_everything_under_30_percent_loss_both_ways() {
+    for seed in seeds(6) {
+        let mut world = feed(seed);
+        world.weather = Weather::loss(0.3);
+        world.extend_all();
+        world.run_until(LONG, World::everyone_has_all);
+        world.run_until(LONG, complete);
+        assert_eq!(world.source().stats().totals.done, 24, "seed {seed}\n{}", world.state());
+    }
+}
+
+#[test]
+fn managers_that_crash_in_the_middle_take_no_data_with_them() {
+    for seed in seeds(6) {
+        let mut world = feed(seed);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        world.weather = Weather::loss(0.05);
+        world.extend_all();
+        for _ in 0..3 {
+            world.run_for(Duration::from_millis(60));
+            let managers = managers(&mut world);
+            let victim = managers[random.next_u64() as usize % managers.len()];
+            world.crash(victim);
+        }
+        world.run_until(LONG, World::everyone_has_all);
+        world.run_until(LONG, complete);
+    }
+}
+
+#[test]
+fn whoever_was_cut_off_gets_everything_once_the_link_is_back() {
+    for seed in seeds(6) {
+        let mut world = feed(seed);
+        world.weather = Weather::loss(0.02);
+        world.extend_all();
+        world.run_for(Duration::from_millis(100));
+        world.partition(&[1, 3, 4], &[0, 2, 5, 6]);
+        world.run_for(Duration::from_secs(3));
+        world.heal();
+        world.run_until(LONG, World::everyone_has_all);
+        world.run_until(LONG, complete);
+    }
+}
+
+#[test]
+fn a_receiver_that_stops_reading_slows_everyone_and_nothing_is_lost() {
+    for seed in seeds(3) {
+        let mut world = feed(seed);
+        world.extend_all();
+        world.run_for(Duration::from_millis(20));
+        // In the farthest subnet; its manager's buffer fills first.
+        let slow = world.receivers().end - 1;
+        world.receiver(slow).sink_mut().refuses = true;
+        world.run_for(Duration::from_secs(10));
+        world.receiver(slow).sink_mut().refuses = false;
+        world.command(slow, ReceiverCommand::Room);
+        world.run_until(LONG, World::everyone_has_all);
+        world.run_until(LONG, complete);
+        assert!(!world.receiver_events(slow).contains(&ReceiverEvent::Evicted));
+    }
+}
+
+#[test]
+fn a_receiver_that_never_reads_again_is_evicted_and_the_others_go_on() {
+    for seed in seeds(3) {
+        let mut world = feed(seed);
+        world.extend_all();
+        world.run_for(Duration::from_millis(20));
+        let slow = world.receivers().end - 1;
+        world.receiver(slow).sink_mut().refuses = true;
+        let others = |world: &mut World| {
+            let all = world.lengths.len();
+            world.receivers().all(|i| i == slow || world.receiver(i).sink_mut().blocks.len() == all)
+        };
+        world.run_until(LONG, others);
+        world.run_for(Duration::from_mins(1));
+        assert!(world.receiver_events(slow).contains(&ReceiverEvent::Evicted), "seed {seed}");
+        // It reads again after all: it catches up.
+        world.receiver(slow).sink_mut().refuses = false;
+        world.command(slow, ReceiverCommand::Room);
+        world.run_until(LONG, World::everyone_has_all);
+        world.run_until(LONG, complete);
+    }
+}
+
+#[test]
+fn a_manager_that_leaves_gives_its_children_what_they_need_first() {
+    for seed in seeds(3) {
+        let mut world = feed(seed);
+        world.weather = Weather::loss(0.1);
+        world.extend_all();
+        world.run_for(Duration::from_millis(80));
+        let leaver = managers(&mut world)[seed as usize % 2];
+        world.command(leaver, ReceiverCommand::Leave);
+        let left = |world: &mut World| world.receiver_events(leaver).contains(&ReceiverEvent::Left);
+        world.run_until(LONG, left);
+        world.crash(leaver);
+        world.run_until(LONG, World::everyone_has_all);
+        world.run_until(LONG, complete);
+    }
+}
+
+#[test]
+fn crashes_cuts_and_loss_together() {
+    for seed in seeds(6) {
+        let mut world = feed(seed);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        world.weather = Weather::loss(0.15);
+        world.extend_all();
+        for step in 0..6 {
+            world.run_for(Duration::from_millis(100));
+            let managers = managers(&mut world);
+            let victim = managers[random.next_u64() as usize % managers.len()];
+            let apart = 1 + random.next_u64() as usize % 6;
+            match step % 3 {
+                0 if step == 3 => world.crash(victim),
+                1 => world.partition(&[apart], &[0, (apart + 1) % 7, (apart + 3) % 7]),
+                _ => world.heal(),
+            }
+        }
+        world.heal();
+        world.run_until(LONG, World::everyone_has_all);
+        world.run_until(LONG, complete);
+    }
+}
