@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use support::bench::SOON;
+use support::ear::Ear;
 use support::everyone::MANY_SIZES;
 use support::feeds::Feeds;
 use support::{behind_a_router, files, lab, star};
@@ -282,4 +283,41 @@ fn subnets_whose_managers_are_killed_get_everything() {
     assert_eq!(sender.wait_end(MINUTE).code(), Some(1));
     let summary = sender.events("done").pop().unwrap()["summary"].clone();
     assert_eq!((number(&summary, "done"), number(&summary, "without")), (4, 2), "{summary}");
+}
+
+#[test]
+fn repairs_of_a_subnet_stay_in_it() {
+    // Ears: in both subnets, and between the two routers.
+    let topology = subnets(2, 3).host("ae").link("sa", "ae").host("be").link("sb", "be");
+    let topology = topology.host("re").link("r0", "re");
+    let Some(lab) = lab(&topology) else { return };
+    let feeds = Feeds::new(&lab, &[("large", 8 * MB)]);
+    let mut sender = feeds.send(&["--rate", "16M", "--wait-for", "6"]);
+    let sending = sender.events("sending").remove(0);
+    let [in_a, in_b, outside] = ["ae", "be", "re"].map(|host| Ear::new(feeds.host(host), &sending));
+    let hosts = ["a1", "a2", "a3", "b1", "b2", "b3"];
+    let mut receivers = hosts.map(|host| feeds.recv(host, &[]));
+    for receiver in &receivers {
+        receiver.process.wait_for_event("joined", SOON);
+    }
+    let manager = (0..3).find(|place| {
+        let said = receivers[*place].process.events("managing");
+        said.last().is_some_and(|event| event["manager"] == true)
+    });
+    let manager = manager.expect("the first subnet has a manager");
+    // Its members lose, each for itself; the manager, and the other subnet, lose nothing.
+    for member in (0..3).filter(|place| *place != manager) {
+        let loss = Impairment::none().loss(0.05);
+        lab.set_link_direction("sa", hosts[member], loss).unwrap();
+    }
+    for receiver in &mut receivers {
+        feeds.check(receiver, MINUTE);
+    }
+    assert_eq!(number(&sender.wait_done(SOON), "done"), 6);
+    let of_manager = |ear: &Ear| ear.repairs_of(feeds.host(hosts[manager]));
+    assert!(of_manager(&in_a) > 100, "{:?}", in_a.heard());
+    assert_eq!(of_manager(&in_b), 0, "{:?}", in_b.heard());
+    assert_eq!(of_manager(&outside), 0, "{:?}", outside.heard());
+    // The source repairs what the manager lost, which is next to nothing.
+    assert!(outside.repairs_of(feeds.host("h1")) < 20, "{:?}", outside.heard());
 }

@@ -106,15 +106,17 @@ fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
     output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
     let rate = summary.bytes as f64 / summary.seconds.max(1e-3);
     let loss = summary.lost as f64 / (summary.packets + summary.lost).max(1) as f64;
-    output.note(format!(
-        "{} files, {} in {:.1} s ({}/s), verified; {} were there; loss {:.2} %",
-        summary.items,
-        ByteCount(summary.bytes),
-        summary.seconds,
-        ByteCount(rate as u64),
-        summary.already_there,
-        loss * 100.0
-    ));
+    if summary.packets + summary.fetched + summary.already_there > 0 {
+        let (bytes, rate) = (ByteCount(summary.bytes), ByteCount(rate as u64));
+        let came = format!("{bytes} in {:.1} s ({rate}/s), verified", summary.seconds);
+        let loss = format!("loss {:.2} %", loss * 100.0);
+        output.note(match summary {
+            RecvSummary { pipe: true, .. } => format!("{came}; {loss}"),
+            RecvSummary { items, already_there, .. } => {
+                format!("{items} files, {came}; {already_there} were there; {loss}")
+            }
+        });
+    }
     if summary.resumed_bytes > 0 {
         let resumed = ByteCount(summary.resumed_bytes);
         output.note(format!("{resumed} of them were there from an earlier run"));

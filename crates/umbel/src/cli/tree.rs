@@ -52,7 +52,7 @@ pub(super) fn run(args: &TreeArgs, output: &Output) -> anyhow::Result<ExitCode> 
     let waker = station.waker();
     let watch = signals.clone();
     signals.then(move || waker.wake())?;
-    let Some(feed) = station.find(&args.feed, args.wait)? else {
+    let Some(feed) = station.find(&args.feed, args.wait, |line| output.note(line))? else {
         return Ok(ExitCode::from(1));
     };
     drop(station);

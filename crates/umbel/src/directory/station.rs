@@ -21,6 +21,8 @@ const SCOPES_V6: [u8; 4] = [0x2, 0x5, 0x8, 0xE];
 /// Queries follow each other after this, and then after twice the time.
 const QUERY: Duration = Duration::from_millis(250);
 const QUERY_MAX: Duration = Duration::from_secs(4);
+/// A feed that is not found for so long is told to be waited for.
+const PATIENCE: Duration = Duration::from_millis(1500);
 /// After the first answer others may still be on their way.
 const SETTLE: Duration = Duration::from_millis(300);
 
@@ -154,7 +156,8 @@ impl Station {
         }
     }
 
-    /// Waits for the one feed that is selected. `None` if the waker was called meanwhile.
+    /// Waits for the one feed that is selected; tells by `note` if that takes more than a moment.
+    /// `None` if the waker was called meanwhile.
     ///
     /// # Errors
     ///
@@ -163,7 +166,9 @@ impl Station {
         &mut self,
         selector: &FeedSelector,
         wait: Duration,
+        note: impl FnOnce(&str),
     ) -> anyhow::Result<Option<Feed>> {
+        let mut note = Some(note);
         let query = FindFeeds { name: Some(selector.name.clone()) };
         let start = Instant::now();
         let mut pause = QUERY;
@@ -190,6 +195,16 @@ impl Station {
                 if self.matching(selector).next().is_some() {
                     return self.choose(selector).map(Some);
                 }
+            }
+            if start.elapsed() >= PATIENCE
+                && start.elapsed() < wait
+                && let Some(note) = note.take()
+            {
+                let seconds = wait.as_secs_f64();
+                note(&format!(
+                    "no feed `{}` is on the air yet; waiting for up to {seconds:.0} s",
+                    selector.name
+                ));
             }
             if start.elapsed() >= wait {
                 bail!(

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod bench;
+pub(crate) mod ear;
 pub(crate) mod everyone;
 pub(crate) mod feeds;
 pub(crate) mod files;

@@ -29,8 +29,9 @@ use super::{RecvObserver, RecvSnapshot, RecvSummary};
 const LONELY: Duration = Duration::from_secs(5);
 /// How long a manager serves its children when it has everything itself.
 const SERVE: Duration = Duration::from_mins(2);
-/// How long leaving takes, at most.
+/// How long leaving takes, at most; and without children, which need to find other parents.
 const LEAVE: Duration = Duration::from_secs(8);
+const LEAVE_ALONE: Duration = Duration::from_secs(2);
 /// A file whose digest is wrong this often is given up.
 const MISMATCHES: u32 = 2;
 
@@ -159,6 +160,7 @@ pub(super) struct RecvHost {
     joined: bool,
     parents: u64,
     managed: bool,
+    radius: u8,
     dropped_here: u64,
     stats: ReceiverStats,
     view: Option<TreeView>,
@@ -195,6 +197,7 @@ impl RecvHost {
             joined: false,
             parents: 0,
             managed: false,
+            radius: 0,
             dropped_here: 0,
             stats: ReceiverStats::default(),
             view: None,
@@ -212,6 +215,7 @@ impl RecvHost {
         let written = self.outside.written.load(Ordering::Relaxed);
         let interrupted = self.interrupted.load(Ordering::Acquire) && self.ended.is_none();
         RecvSummary {
+            pipe: self.is_pipe(),
             items: self.items.done,
             already_there: self.items.already_there,
             bytes: if self.is_pipe() { written } else { self.items.received_bytes },
@@ -229,6 +233,7 @@ impl RecvHost {
             repairs_sent: stats.repairs_sent,
             parents: self.parents,
             managed: self.managed,
+            radius: self.radius,
             dropped_here: self.dropped_here,
             drops: self.drops,
             failures: self.items.failures,
@@ -285,11 +290,14 @@ impl RecvHost {
         self.stage = Stage::Serving(Time::now());
     }
 
+    fn has_children(&self) -> bool {
+        self.view.as_ref().is_some_and(|view| view.members > 0 || view.children > 0)
+    }
+
     /// Whether children still lack something that this manager may be able to give.
     fn is_needed(&self) -> bool {
-        let children = self.view.as_ref().map_or(0, |view| view.members + u32::from(view.children));
         let totals = self.stats.totals;
-        children > 0 && totals.done + totals.failed < totals.members
+        self.has_children() && totals.done + totals.failed < totals.members
     }
 
     fn advance(&mut self, now: Instant, engine: &mut ReceiverEngine) {
@@ -303,7 +311,12 @@ impl RecvHost {
             {
                 self.leave(now, engine);
             }
-            Stage::Leaving(since) if since.elapsed() >= LEAVE => self.stage = Stage::Gone,
+            Stage::Leaving(since) => {
+                let most = if self.has_children() { LEAVE } else { LEAVE_ALONE };
+                if since.elapsed() >= most {
+                    self.stage = Stage::Gone;
+                }
+            }
             _ => {}
         }
     }
@@ -488,7 +501,8 @@ impl RecvHost {
                 self.give_up(now, engine, &reason);
             }
             Stage::Serving(_) => self.leave(now, engine),
-            Stage::Leaving(_) | Stage::Gone => {}
+            Stage::Leaving(_) => self.stage = Stage::Gone,
+            Stage::Gone => {}
         }
     }
 
@@ -531,6 +545,7 @@ impl RecvHost {
             joined: self.joined,
             manager: view.is_some_and(|view| view.role == Role::Manager),
             children: view.map_or(0, |view| view.members + u32::from(view.children)),
+            radius: self.radius,
         }
     }
 }
@@ -603,7 +618,11 @@ impl Host<ReceiverEngine> for RecvHost {
     }
 
     fn tick(&mut self, now: Instant, engine: &mut ReceiverEngine, _io: &mut Io) {
-        self.view = Some(engine.tree());
+        let view = engine.tree();
+        if view.role == Role::Manager {
+            self.radius = self.radius.max(view.radius);
+        }
+        self.view = Some(view);
         self.drops = engine.drops().to_string();
         self.advance(now, engine);
         if !self.joined && !self.lonely && self.created.elapsed() >= LONELY {

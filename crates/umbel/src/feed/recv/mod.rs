@@ -116,6 +116,8 @@ pub struct RecvSnapshot {
     pub manager: bool,
     /// Children that it serves.
     pub children: u32,
+    /// The largest multicast radius that it had as a manager, in hops; 0 of a member.
+    pub radius: u8,
 }
 
 /// A file that was not received.
@@ -130,6 +132,8 @@ pub struct Failure {
 /// What came of it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RecvSummary {
+    /// It was a pipe, and no files.
+    pub pipe: bool,
     /// Files received and verified.
     pub items: u64,
     /// Files that were there already.
@@ -156,6 +160,8 @@ pub struct RecvSummary {
     pub parents: u64,
     /// It was the manager of its subnet at some time.
     pub managed: bool,
+    /// The largest multicast radius that it had as a manager, in hops; 0 if it was none.
+    pub radius: u8,
     /// Datagrams that this host's kernel dropped because the program was not fast enough.
     pub dropped_here: u64,
     /// Input discarded, by reason.
@@ -230,7 +236,7 @@ pub fn recv(
     let interrupt =
         Interrupt { mailbox: mailbox.clone(), station: station.waker(), flag: flag.clone() };
     started(interrupt);
-    let Some(feed) = station.find(&options.feed, options.wait)? else {
+    let Some(feed) = station.find(&options.feed, options.wait, |line| observer.note(line))? else {
         return Ok(RecvSummary { interrupted: true, ..RecvSummary::default() });
     };
     drop(station);

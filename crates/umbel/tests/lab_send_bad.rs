@@ -1,0 +1,202 @@
+//! What is wrong with a feed is said in one line; garbage and strangers disturb nothing.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use support::bench::SOON;
+use support::feeds::Feeds;
+use support::process::Process;
+use support::{lab, star};
+use umbel_lab::{Impairment, Node};
+
+const MB: u64 = 1_000_000;
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// Runs `umbel` on a host; gives its exit code, and what it said on standard error.
+fn run(feeds: &Feeds<'_>, host: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = feeds.umbel(host).args(arguments).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// The command fails with this code, and one line that has all these words.
+#[track_caller]
+fn fails(feeds: &Feeds<'_>, host: &str, arguments: &[&str], code: i32, words: &[&str]) {
+    let (got, said) = run(feeds, host, arguments);
+    assert_eq!(got, Some(code), "{arguments:?}: {said}");
+    for word in words {
+        assert!(said.contains(word), "{arguments:?} does not say {word:?}: {said}");
+    }
+    if code == 1 {
+        let errors = said.lines().filter(|line| line.starts_with("umbel: ")).count();
+        assert_eq!(errors, 1, "{said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_sent_or_received_is_said_in_one_line() {
+    let Some(lab) = lab(&star(1, Impairment::none())) else { return };
+    let feeds = Feeds::new(&lab, &[("a", 10)]);
+    let input = feeds.input();
+    let input = input.to_str().unwrap();
+    let send = |more: &[&'static str], code: i32, words: &[&str]| {
+        let arguments = [&["send", input, "--name", "x"], more].concat();
+        fails(&feeds, "h1", &arguments, code, words);
+    };
+    send(&["--k", "0"], 2, &["--k", "1.."]);
+    send(&["--rate", "0"], 2, &["--rate", "out of range"]);
+    send(&["--scope", "0"], 2, &["--scope"]);
+    send(&["--block", "0"], 2, &["--block"]);
+    send(&["--block", "256"], 2, &["256"]);
+    send(&["--wait-for", "soon"], 2, &["10s"]);
+    send(&["--linger", "1"], 2, &["10s"]);
+    send(&["--group", "10.1.2.3"], 1, &["10.1.2.3", "232.0.0.0/8"]);
+    send(&["--group", "239.1.2.3", "--ipv6"], 1, &["IPv4", "IPv6"]);
+    send(&["--mtu", "100"], 1, &["--mtu 100", "256"]);
+    send(&["--mtu", "9000"], 1, &["--mtu 9000", "1500"]);
+    send(&["--interface", "nowhere0"], 1, &["nowhere0", "use one of"]);
+    send(&["--admit", "/nonexistent"], 1, &["/nonexistent"]);
+    send(&["--name", "x@y"], 2, &["@"]);
+    fails(&feeds, "h1", &["send", "/nonexistent", "--name", "x"], 1, &["/nonexistent"]);
+    fails(&feeds, "h1", &["send", "-", input, "--name", "x"], 1, &["standard input"]);
+    fails(&feeds, "h1", &["send", "--name", "x"], 2, &["PATH"]);
+    let empty = feeds.directory.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let empty = empty.to_str().unwrap();
+    fails(&feeds, "h1", &["send", empty, "--name", "x"], 1, &["nothing to send"]);
+
+    let wait = ["--wait", "1s"];
+    let recv = |more: &[&str], code: i32, words: &[&str]| {
+        fails(&feeds, "h2", &[&["recv"], more, &wait].concat(), code, words);
+    };
+    recv(&["nobody"], 1, &["no feed `nobody` is on the air after 1 s", "umbel groups"]);
+    recv(&["nobody@10.1.0.1"], 1, &["no feed `nobody`"]);
+    recv(&["nobody@somewhere"], 2, &["somewhere", "no address"]);
+    recv(&["nobody", "--from", "then"], 2, &["start", "now"]);
+    recv(&["nobody", "--json", "-o", "-"], 1, &["--json", "-o -"]);
+    fails(&feeds, "h2", &["tree", "nobody", "--wait", "1s"], 1, &["no feed `nobody`"]);
+    let (code, said) = run(&feeds, "h2", &["groups", "--wait", "200ms"]);
+    assert_eq!(code, Some(0));
+    assert!(said.contains("nothing is on the air"), "{said}");
+}
+
+#[test]
+fn a_pipe_and_files_are_not_taken_for_each_other() {
+    let Some(lab) = lab(&star(1, Impairment::none())) else { return };
+    let feeds = Feeds::new(&lab, &[("a", 10)]);
+    let mut sender = feeds.send(&[]);
+    let to_output = ["recv", "feed", "-o", "-"];
+    fails(&feeds, "h2", &to_output, 1, &["`feed` has files", "-o DIR"]);
+    let pipe = feeds.shell("h1", "echo x | \"$UMBEL\" send - --name pipe");
+    fails(&feeds, "h2", &["recv", "pipe", "-o", "out"], 1, &["`pipe` is a pipe", "-o -"]);
+    fails(&feeds, "h2", &["recv", "pipe"], 1, &["`pipe` is a pipe", "-o -"]);
+    let (code, _) = run(&feeds, "h2", &["recv", "pipe", "-o", "-"]);
+    assert_eq!(code, Some(0));
+    assert!(pipe.wait_with_output().unwrap().status.success());
+    let mut receiver = feeds.recv("h2", &[]);
+    feeds.check(&mut receiver, MINUTE);
+    sender.wait_done(SOON);
+}
+
+#[test]
+fn of_two_sources_of_one_name_the_user_chooses() {
+    let Some(lab) = lab(&star(3, Impairment::none())) else { return };
+    let feeds = Feeds::new(&lab, &[("a", 100_000)]);
+    let mut first = feeds.send(&[]);
+    let mut command = feeds.umbel("h2");
+    command.args(["send", "--json", "--name", "feed", "--rate", "20M"]).arg(feeds.input());
+    let mut second = Process::start("second", command, &feeds.logs);
+    let sending = second.wait_for_event("sending", SOON);
+    let listed = feeds.umbel("h4").args(["groups", "--json"]).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    let addresses = ["h1", "h2"].map(|host| feeds.host(host).addr4().to_string());
+    let words = ["2 sources", "feed@", &addresses[0], &addresses[1]];
+    fails(&feeds, "h4", &["recv", "feed", "-o", "x"], 1, &words);
+    let choose = |host: &str, source: &str| {
+        let mut command = feeds.umbel(host);
+        let out = feeds.out(host);
+        command.args(["recv", "--json", &format!("feed@{source}")]).arg("-o").arg(out);
+        Process::start(host, command, &feeds.logs)
+    };
+    choose("h3", &addresses[0]).wait_done(MINUTE);
+    choose("h4", sending["source"].as_str().unwrap()).wait_done(MINUTE);
+    for sender in [&mut first, &mut second] {
+        assert_eq!(sender.wait_done(SOON)["done"], 1);
+    }
+}
+
+/// Noise, and what looks like messages and is none, to each of these places until it is stopped.
+fn make_noise(
+    host: Node<'_>,
+    places: Vec<SocketAddr>,
+    stop: &Arc<AtomicBool>,
+) -> std::thread::JoinHandle<u64> {
+    let socket: UdpSocket = host.udp_socket((host.addr4(), 0).into()).unwrap();
+    let stop = stop.clone();
+    std::thread::spawn(move || {
+        let mut noise = blake3::Hasher::new().update(b"noise").finalize_xof();
+        let mut sent = 0;
+        let mut buffer = [0; 1400];
+        while !stop.load(Ordering::Acquire) {
+            for place in &places {
+                noise.fill(&mut buffer);
+                let len = usize::from(buffer[1399]) * 5;
+                match sent % 4 {
+                    // A control message of some type, with a body of its length.
+                    0 => {
+                        let kind = 0xA0 | buffer[3] & 0x1F;
+                        buffer[..4].copy_from_slice(&[b'U', b'm', 1, kind]);
+                        let body = (len.max(8) - 8) as u32;
+                        buffer[4..8].copy_from_slice(&body.to_be_bytes());
+                    }
+                    // A data packet of FEC Encoding ID 129.
+                    1 => buffer[..4].copy_from_slice(&[0x14, 0xA0, 5, 129]),
+                    // An announcement.
+                    2 => buffer[..2].copy_from_slice(&[0x20, 0]),
+                    _ => {}
+                }
+                let _ = socket.send_to(&buffer[..len.max(8)], place);
+                sent += 1;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        sent
+    })
+}
+
+#[test]
+fn garbage_on_every_port_changes_nothing() {
+    let Some(lab) = lab(&star(3, Impairment::none().loss(0.01))) else { return };
+    let feeds = Feeds::new(&lab, &[("large", 6 * MB), ("small", 10)]);
+    let mut sender = feeds.send(&["--rate", "20M", "--wait-for", "2"]);
+    let sending: Value = sender.events("sending").remove(0);
+    let address = |field: &str| -> SocketAddr {
+        sending[field].as_str().unwrap().split('@').next().unwrap().parse().unwrap()
+    };
+    let directory = IpAddr::from([239, 255, 255, 255]);
+    let mut places = vec![address("source"), address("data"), address("domain")];
+    places.extend([9875, 7701].map(|port| SocketAddr::new(directory, port)));
+    for port in [7702, 7703] {
+        let addresses = ["h2", "h3"].map(|host| feeds.host(host).addr4());
+        places.extend(addresses.map(|address| SocketAddr::from((address, port))));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let noise = make_noise(feeds.host("h4"), places, &stop);
+    let mut receivers = ["h2", "h3"].map(|host| feeds.recv(host, &[]));
+    for receiver in &mut receivers {
+        let summary = feeds.check(receiver, MINUTE);
+        assert!(summary["drops"].as_str().unwrap().contains("Malformed"), "{summary}");
+    }
+    let summary = sender.wait_done(SOON);
+    stop.store(true, Ordering::Release);
+    assert!(noise.join().unwrap() > 1000);
+    assert_eq!(summary["done"], 2, "{summary}");
+    assert!(summary["drops"].as_str().unwrap().contains("Malformed"), "{summary}");
+}
