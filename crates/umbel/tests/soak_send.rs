@@ -194,7 +194,7 @@ fn thirty_six_receivers_get_200_mb_while_managers_die_and_links_are_cut() {
             assert!(hops <= radius, "{name}, radius {radius}: {repairs} repairs {hops} hops away");
         }
         if radius > 0 {
-            farthest.push((name, radius, heard.iter().map(|(_, repairs)| repairs).max()));
+            farthest.push((name, radius, heard.iter().map(|(_, repairs)| *repairs).max()));
         }
     }
     println!("managers, their largest radius and repairs: {farthest:?}");

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use umbel_wire::tmtp::{NodeId, ReceiverReport, Report, Totals, limits};
+use umbel_wire::tmtp::{NodeId, ReceiverReport, ReceiverState, Report, Totals, limits};
 
 use crate::Instant;
 
@@ -32,6 +32,8 @@ pub(super) struct Reports {
     sent: Option<Sent>,
     /// How many reports this parent has confirmed.
     confirmed: u32,
+    /// Receivers whose last word was that they still receive.
+    receiving: usize,
     max: usize,
 }
 
@@ -49,10 +51,18 @@ impl Reports {
             None if full => false,
             _ => {
                 self.pending.insert(report.node);
-                self.known.insert(report.node, report);
+                let receives = |report: &ReceiverReport| report.state == ReceiverState::Receiving;
+                self.receiving += usize::from(receives(&report));
+                let old = self.known.insert(report.node, report);
+                self.receiving -= usize::from(old.as_ref().is_some_and(receives));
                 true
             }
         }
+    }
+
+    /// How many receivers said last that they still receive.
+    pub(super) fn receiving(&self) -> usize {
+        self.receiving
     }
 
     /// There is another parent, which has heard nothing yet.
@@ -123,9 +133,12 @@ impl Reports {
 }
 
 fn text_len(report: &ReceiverReport) -> usize {
-    use umbel_wire::tmtp::ReceiverState::Failed;
-    report.name.len() + if let Failed(reason) = &report.state { reason.len() } else { 0 }
+    report.name.len()
+        + if let ReceiverState::Failed(reason) = &report.state { reason.len() } else { 0 }
 }
+
+/// What a child amounts to that has not acknowledged anything yet.
+pub(super) const NEW_CHILD: Totals = Totals { members: 1, done: 0, failed: 0, below: 0, height: 0 };
 
 /// What a subtree amounts to: a node's own part and what its children said last.
 pub(super) fn sum<'a>(own: Totals, children: impl Iterator<Item = &'a Totals>) -> Totals {
@@ -140,8 +153,6 @@ pub(super) fn sum<'a>(own: Totals, children: impl Iterator<Item = &'a Totals>) -
 
 #[cfg(test)]
 mod tests {
-    use umbel_wire::tmtp::ReceiverState;
-
     use super::*;
 
     const RETRY: Duration = Duration::from_millis(100);
@@ -176,6 +187,7 @@ mod tests {
         assert_eq!((next.first, &next.receivers[0].state), (2, &ReceiverState::Done));
         reports.on_confirmed(3);
         assert!(reports.is_idle() && reports.next().is_none());
+        assert_eq!(reports.receiving(), 1);
     }
 
     #[test]

@@ -55,6 +55,9 @@ use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBu
 const MAX_ASKS: usize = 256;
 /// Nodes below that are known of while someone looks at the tree.
 const MAX_SURVEY: usize = 1 << 14;
+/// A source that has not been heard for so long is gone. Whoever has everything waits less long.
+const SOURCE_SILENCE: Duration = Duration::from_mins(1);
+const SOURCE_SILENCE_DONE: Duration = Duration::from_secs(5);
 /// Last words of so many receivers of the subtree are kept.
 const MAX_REPORTS: usize = 1 << 16;
 
@@ -153,6 +156,8 @@ pub struct Receiver<K> {
     slow: bool,
     ack_at: Option<Instant>,
     round: u32,
+    /// When the source was heard last on the data channel.
+    source_heard: Option<Instant>,
     source_gone: bool,
     memberships: VecDeque<Membership>,
     outbox: VecDeque<(Way, Body)>,
@@ -196,6 +201,7 @@ impl<K: SymbolSink> Receiver<K> {
             slow: false,
             ack_at: None,
             round: 0,
+            source_heard: None,
             source_gone: false,
             memberships: VecDeque::new(),
             outbox: VecDeque::new(),
@@ -258,6 +264,13 @@ impl<K: SymbolSink> Receiver<K> {
     /// of it will be kept.
     fn guarantee(&self) -> u32 {
         self.reception.known().max(self.seen)
+    }
+
+    /// When the source will have been silent for too long.
+    fn silence(&self) -> Option<Instant> {
+        let Wanted { done, failed, .. } = self.wanted;
+        let patience = if done || failed { SOURCE_SILENCE_DONE } else { SOURCE_SILENCE };
+        self.source_heard.filter(|_| !self.source_gone).map(|heard| heard + patience)
     }
 
     fn timing(&self) -> Timing {
@@ -389,6 +402,7 @@ impl<K: SymbolSink> Receiver<K> {
             self.domain.restart(from);
         }
         self.domain.adopt(now, id, from);
+        self.totals.insert(id, concast::NEW_CHILD);
     }
 
     fn on_child_left(&mut self, now: Instant, id: NodeId) {
@@ -454,6 +468,9 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         }
         self.tree.handle_timeout(now);
         self.survey_if_due(now);
+        if self.silence().is_some_and(|at| at <= now) {
+            self.on_closing();
+        }
         if let Some((sent, _)) = self.hearsay.take_if(|(_, at)| *at <= now) {
             self.learn_sent(now, sent);
         }
@@ -516,6 +533,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         let fetches = fetches.map(|at| at.max(room));
         let hearsay = self.hearsay.map(|(_, at)| at);
         let timers = [self.tree.poll_timeout(), self.domain.next_timeout(), hearsay, acks, asks];
-        timers.into_iter().chain([reports, survey, fetches, leaves]).flatten().min()
+        let others = [reports, survey, fetches, leaves, self.silence()];
+        timers.into_iter().chain(others).flatten().min()
     }
 }

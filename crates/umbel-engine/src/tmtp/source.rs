@@ -50,7 +50,9 @@ const MAX_SURVEY: usize = 1 << 16;
 /// Blocks that may be fetched at a time.
 const MAX_FETCHED: usize = 1 << 16;
 /// How often everyone is told that the feed is over.
-const CLOSING_BEATS: u32 = 3;
+const CLOSING_BEATS: u32 = 6;
+/// A receiver that has left the tree without a word is waited for so long at the end.
+const ABSENT: Duration = Duration::from_secs(10);
 
 /// Whether the source serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +105,8 @@ pub struct Source<S> {
     review: Instant,
     acknowledged: u32,
     told: Totals,
+    /// Since when all that are in the tree have everything.
+    settled: Option<Instant>,
     complete: bool,
     memberships: VecDeque<Membership>,
     outbox: VecDeque<(Way, Body)>,
@@ -143,6 +147,7 @@ impl<S: SymbolSource> Source<S> {
             review: Instant::EPOCH,
             acknowledged: 0,
             told: Totals::default(),
+            settled: None,
             complete: false,
             memberships: VecDeque::new(),
             outbox: VecDeque::new(),
@@ -243,14 +248,23 @@ impl<S: SymbolSource> Source<S> {
             self.told = totals;
             self.events.push_back(SourceEvent::Totals(totals));
         }
-        self.check_complete(&totals);
+        self.check_complete(now, &totals);
         self.look(now);
     }
 
-    fn check_complete(&mut self, totals: &Totals) {
+    /// The feed is complete when it has ended and all receivers in the tree have it or gave up. A
+    /// receiver that said once that it receives, and is not in the tree now, may be about to come
+    /// back: it is waited for a while.
+    fn check_complete(&mut self, now: Instant, totals: &Totals) {
         let ended = self.end.as_ref().is_some_and(|end| self.sent() >= end.blocks);
         let settled = totals.done + totals.failed >= totals.members;
-        if ended && settled && !self.complete && self.domain.acked_below() >= self.sent() {
+        if !ended || !settled || self.domain.acked_below() < self.sent() {
+            self.settled = None;
+            return;
+        }
+        let since = *self.settled.get_or_insert(now);
+        let all = self.reports.receiving() == 0 || now.since(since) >= ABSENT;
+        if all && !self.complete {
             self.complete = true;
             self.events.push_back(SourceEvent::Complete);
         }
@@ -297,6 +311,8 @@ impl<S: SymbolSource> Source<S> {
         let (_, step) = self.heartbeat;
         let next = (step * 2).min(self.config.heartbeat_max);
         self.heartbeat = (now + step, next);
+        let totals = self.sum();
+        self.check_complete(now, &totals);
     }
 }
 

@@ -37,7 +37,10 @@ impl<K: SymbolSink> Receiver<K> {
         }
         match purpose {
             Purpose::First if !data_channel => return Err(DropReason::Unexpected),
-            Purpose::First => self.note_index(header.index),
+            Purpose::First => {
+                self.source_heard = Some(now);
+                self.note_index(header.index);
+            }
             Purpose::Fetched => {
                 self.stats.fetched_received += 1;
                 let wait = self.fetch_wait();

@@ -81,6 +81,7 @@ impl<K: SymbolSink> Receiver<K> {
     /// What the source says on the data channel.
     fn on_heartbeat(&mut self, now: Instant, heartbeat: &Heartbeat) -> Result<(), DropReason> {
         self.tree.note_source(now, heartbeat)?;
+        self.source_heard = Some(now);
         self.learn_feed(heartbeat.feed)?;
         self.learn_progress(now, &heartbeat.beacon.progress);
         if heartbeat.beacon.closing {
@@ -89,7 +90,7 @@ impl<K: SymbolSink> Receiver<K> {
         Ok(())
     }
 
-    fn on_closing(&mut self) {
+    pub(super) fn on_closing(&mut self) {
         if !self.source_gone {
             self.source_gone = true;
             self.events.push_back(ReceiverEvent::SourceGone);

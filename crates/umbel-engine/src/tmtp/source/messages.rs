@@ -8,6 +8,7 @@ use umbel_wire::tmtp::{Ack, BlockRun, Body, Message, Nack, NodeId, Report, TreeP
 use super::Source;
 use crate::symbols::SymbolSource;
 use crate::tmtp::api::SourceEvent;
+use crate::tmtp::concast::NEW_CHILD;
 use crate::tmtp::domain::Unfounded;
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::tree::{Arrival, TreeEvent, Way};
@@ -134,6 +135,7 @@ impl<S: SymbolSource> Source<S> {
                 self.events.push_back(SourceEvent::Report(receiver));
             }
         }
+        self.advance(now);
         let body = Body::ReportAck { token: report.token, before };
         self.outbox.push_back((Way::Host(from), body));
         Ok(())
@@ -211,7 +213,8 @@ impl<S: SymbolSource> Source<S> {
             match event {
                 TreeEvent::ChildJoined { id } => {
                     self.domain.adopt(now, id, self.domain.end());
-                    self.complete = false;
+                    self.totals.insert(id, NEW_CHILD);
+                    self.settled = None;
                 }
                 TreeEvent::ChildLeft { id, .. } => {
                     self.domain.let_go(id);

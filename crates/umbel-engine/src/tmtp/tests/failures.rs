@@ -7,7 +7,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::delivery::{LONG, complete, joined};
 use super::world::{Weather, World};
-use crate::tmtp::{ReceiverCommand, ReceiverEvent, TreeView};
+use crate::tmtp::{ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, TreeView};
 use umbel_wire::tmtp::Role;
 
 /// Seven subnets with 24 receivers.
@@ -158,5 +158,42 @@ fn crashes_cuts_and_loss_together() {
         world.heal();
         world.run_until(LONG, World::everyone_has_all);
         world.run_until(LONG, complete);
+    }
+}
+
+#[test]
+fn the_source_waits_for_everyone_and_everyone_notices_the_end() {
+    for seed in seeds(4) {
+        let (k, fec) = k_of(seed);
+        let mut world = joined(seed, vec![k; 480 / usize::from(k)], fec, &[16]);
+        world.weather = Weather { loss: 0.3, ..Weather::FINE };
+        world.extend_all();
+        world.run_until(LONG, complete);
+        assert!(world.everyone_has_all(), "seed {seed}\n{}", world.state());
+        world.source_command(SourceCommand::Close);
+        let gone = |world: &mut World| {
+            let all: Vec<usize> = world.receivers().collect();
+            all.into_iter().all(|i| world.receiver_events(i).contains(&ReceiverEvent::SourceGone))
+        };
+        world.run_until(Duration::from_secs(10), gone);
+        let closed = |world: &mut World| world.source_events().contains(&SourceEvent::Closed);
+        world.run_until(Duration::from_secs(10), closed);
+    }
+}
+
+#[test]
+fn the_feed_is_not_complete_while_those_whose_manager_crashed_look_for_another() {
+    for seed in seeds(6) {
+        let mut world = feed(seed);
+        world.weather = Weather::loss(0.1);
+        world.extend_all();
+        // Just when everything was sent, and some of it was lost.
+        let sent =
+            |world: &mut World| world.source().stats().blocks_sent as usize == world.lengths.len();
+        world.run_until(LONG, sent);
+        let managers = managers(&mut world);
+        world.crash(managers[seed as usize % managers.len()]);
+        world.run_until(LONG, complete);
+        assert!(world.everyone_has_all(), "seed {seed}\n{}", world.state());
     }
 }
