@@ -352,20 +352,19 @@ impl Domain {
         stock: &mut impl Stock,
         buf: &mut TransmitBuf,
     ) -> Filled {
+        let ahead: Vec<_> = self.repairs.look_ahead(|block| stock.held(block)).collect();
+        for (block, first, count) in ahead {
+            stock.prefetch(block, first..first + count);
+        }
         let mut first_len = 0;
-        let mut last = None;
         while buf.len() < buf.data_packets {
-            let Some((block, esi, count)) = self.repairs.peek(|block| stock.held(block)) else {
+            let Some((block, esi, _)) = self.repairs.peek(|block| stock.held(block)) else {
                 break;
             };
             let Some(k) = stock.held(block) else {
                 self.repairs.give_up(block);
                 continue;
             };
-            if last != Some(block) {
-                stock.prefetch(block, esi..esi + count);
-                last = Some(block);
-            }
             let symbol = match stock.symbol(block, esi) {
                 Load::Ready(symbol) => symbol,
                 Load::Pending if buf.is_empty() => return Filled::Pending,

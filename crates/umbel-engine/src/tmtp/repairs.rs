@@ -8,6 +8,9 @@ use umbel_wire::tmtp::EsiSet;
 use super::reception::{Lack, MAX_SYMBOLS};
 use crate::Instant;
 
+/// Blocks whose repairs are made while those of others are sent.
+const AHEAD: usize = 32;
+
 /// The repairs of one block.
 #[derive(Clone, Copy, Debug)]
 struct Repair {
@@ -24,6 +27,8 @@ struct Repair {
     sent_exact: EsiSet,
     /// The symbol that is sent next, with FEC.
     next: Option<u8>,
+    /// So many fresh symbols were asked for ahead of their sending, to be read and made meanwhile.
+    ahead: u16,
 }
 
 impl Default for Repair {
@@ -36,11 +41,19 @@ impl Default for Repair {
             sent_fresh: 0,
             sent_exact: EsiSet::default(),
             next: None,
+            ahead: 0,
         }
     }
 }
 
 impl Repair {
+    /// The first of the fresh symbols that come next, in a block of `k` source symbols, and how many
+    /// they are.
+    fn fresh_run(&self, k: u8) -> (u32, u32) {
+        let first = u32::from(self.next.unwrap_or(k)) % MAX_SYMBOLS;
+        (first, u32::from(self.fresh).clamp(1, MAX_SYMBOLS - first))
+    }
+
     fn is_due(&self) -> bool {
         self.whole || self.fresh > 0 || !self.exact.is_empty()
     }
@@ -122,9 +135,32 @@ impl Repairs {
         if let Some(esi) = repair.exact.iter().next() {
             return Some((block, esi, 1));
         }
-        let first = repair.next.map_or_else(|| k(block).map_or(0, u32::from), u32::from);
-        let first = first % MAX_SYMBOLS;
-        Some((block, first, u32::from(repair.fresh).clamp(1, MAX_SYMBOLS - first)))
+        let (first, count) = repair.fresh_run(k(block).unwrap_or(0));
+        Some((block, first, count))
+    }
+
+    /// The runs of symbols that come next of the lowest blocks, for which this was not said before:
+    /// a block, its first symbol, and how many. Whoever makes symbols on other threads needs to know
+    /// of several blocks at once.
+    pub(super) fn look_ahead(
+        &mut self,
+        k: impl Fn(u32) -> Option<u8>,
+    ) -> impl Iterator<Item = (u32, u32, u32)> {
+        let Repairs { due, blocks, .. } = self;
+        due.iter().take(AHEAD).filter_map(move |&block| {
+            let repair = blocks.get_mut(&block)?;
+            let run = match repair.exact.iter().next() {
+                Some(first) => (block, first, repair.exact.len() as u32),
+                None => {
+                    let (first, count) = repair.fresh_run(k(block)?);
+                    (block, first, count)
+                }
+            };
+            let wanted = repair.fresh.max(repair.exact.len() as u16);
+            let news = wanted > repair.ahead;
+            repair.ahead = repair.ahead.max(wanted);
+            news.then_some(run)
+        })
     }
 
     /// A symbol that [`peek`](Repairs::peek) gave leaves now.
@@ -140,7 +176,9 @@ impl Repairs {
             repair.next = Some(((esi + 1) % MAX_SYMBOLS) as u8);
         }
         repair.quiet_until = now + hold_down;
+        repair.ahead = repair.ahead.saturating_sub(1);
         if !repair.is_due() {
+            repair.ahead = 0;
             self.due.remove(&block);
         }
     }
@@ -234,6 +272,21 @@ mod tests {
         assert_eq!(drain(&mut repairs, at(0)), [(0, 8), (0, 9), (0, 10)]);
         ask(&mut repairs, 20, 0, lack(&[7]));
         assert_eq!(drain(&mut repairs, at(20)), [(0, 11)]);
+    }
+
+    #[test]
+    fn what_is_sent_soon_is_told_ahead_once() {
+        let mut repairs = Repairs::new(true, 100);
+        ask(&mut repairs, 0, 3, lack(&[1, 2]));
+        ask(&mut repairs, 0, 5, lack(&[2]));
+        let ahead = |repairs: &mut Repairs| repairs.look_ahead(|_| Some(8)).collect::<Vec<_>>();
+        assert_eq!(ahead(&mut repairs), [(3, 8, 2), (5, 8, 1)]);
+        assert_eq!(ahead(&mut repairs), []);
+        ask(&mut repairs, 0, 5, lack(&[2, 3, 4]));
+        assert_eq!(ahead(&mut repairs), [(5, 8, 3)]);
+        drain(&mut repairs, at(0));
+        ask(&mut repairs, 20, 3, lack(&[1]));
+        assert_eq!(ahead(&mut repairs), [(3, 10, 1)]);
     }
 
     #[test]
