@@ -34,8 +34,10 @@ pub use receiver::{Receiver, ReceiverHost};
 pub use source::{Source, SourceHost};
 pub use symbols::{FeedSink, FeedSymbols};
 
-/// A group for data; the one of the domains has the next number.
-const GROUP: u32 = 1;
+/// The number of the group for data.
+const DATA_GROUP: u32 = 1;
+/// The number of the domain group, a channel of any source.
+pub const DOMAIN_GROUP: u32 = 2;
 
 /// A feed, as the session directory describes it.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +71,7 @@ impl Feed {
     }
 
     fn node(&self, node: NodeId) -> NodeConfig {
-        let channels = (channel(Some(self.source), GROUP), channel(None, GROUP + 1));
+        let channels = (channel(Some(self.source), DATA_GROUP), channel(None, DOMAIN_GROUP));
         let seed = key(self.seed, Draw::Node, u64::from(node.0));
         let address = (address_of(node), PORT).into();
         NodeConfig::new(id_of(node), Tsi(1), channels, address, seed)
