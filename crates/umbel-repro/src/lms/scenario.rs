@@ -212,7 +212,8 @@ fn binary(height: u32) -> Topology {
 }
 
 impl Scenario {
-    fn new(network: Network) -> Scenario {
+    /// What lies between the host `source`, the hosts `h…` and the routers of a network.
+    pub(crate) fn new(network: Network) -> Scenario {
         let named = |prefix: &str, kind| -> Vec<NodeId> {
             let nodes = network
                 .nodes()

@@ -3,13 +3,18 @@
 //!
 //! - `mbone.rs`: the seven sites; [`transfer`]: a file to them by TMTP or one of the baselines;
 //!   `repairs.rs` counts retransmissions without knowing by which protocol.
+//! - [`crowd`]: a feed to a group of any size on `internet.rs`, by TMTP, LMS or SRM; `scale.rs`: what
+//!   comes of it.
 //! - `figures.rs`: Figures 6 and 7 and the retransmissions; `verdicts.rs`: what the text says of
 //!   them; `notes.rs`: what was chosen and found.
 
+pub mod crowd;
 mod figures;
+mod internet;
 mod mbone;
 mod notes;
 mod repairs;
+mod scale;
 pub mod transfer;
 mod verdicts;
 
@@ -26,11 +31,14 @@ use crate::pool::{Progress, Runs, run_all, work};
 pub enum Other {
     /// Retransmissions of 30 packets [TMTP "Performance Measures"].
     Retransmissions,
+    /// Groups of up to 10,000, and SRM and LMS beside TMTP.
+    Beyond,
 }
 
 impl Extra for Other {
     const FIGURES: RangeInclusive<u32> = 6..=7;
-    const NAMED: &'static [(Other, &'static str)] = &[(Other::Retransmissions, "retransmissions")];
+    const NAMED: &'static [(Other, &'static str)] =
+        &[(Other::Retransmissions, "retransmissions"), (Other::Beyond, "beyond")];
 }
 
 /// A part of the report that can be had alone.
@@ -77,7 +85,12 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     }
     let each = options.seeds * RUNS_PER_SEED;
     let runs: Runs<Transfer> = transfers.into_iter().map(|transfer| (transfer, each)).collect();
-    progress.expect(work(&runs));
+    let crowds = if options.parts.has_extra(Other::Beyond) {
+        scale::runs(options.seeds)
+    } else {
+        Runs::new()
+    };
+    progress.expect(work(&runs) + work(&crowds));
     let outcomes = run_all(&runs, options.threads, progress);
     let figures: Vec<Figure> =
         wanted.iter().map(|number| figures::figure(*number, &outcomes)).collect();
@@ -86,6 +99,11 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     if has_retransmissions {
         sections.push(figures::retransmissions(&outcomes));
         rows.extend(verdicts::retransmissions(&outcomes));
+    }
+    if !crowds.is_empty() {
+        let (more, own_rows) = scale::results(&run_all(&crowds, options.threads, progress));
+        sections.extend(more);
+        rows.extend(own_rows);
     }
     Report {
         paper: "tmtp",

@@ -1,6 +1,7 @@
-//! Counts retransmissions, whoever sends them and by whatever protocol.
+//! Counts retransmissions and requests for them, whoever sends them and by whatever protocol.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use umbel_sim::trace::{Hop, NoteRecord, PacketRecord, Tracer};
@@ -10,8 +11,7 @@ use umbel_sim::{Instant, Kind, Network, NodeId, NodeKind, Simulation};
 #[derive(Debug)]
 pub(super) struct Observer {
     is_host: Vec<bool>,
-    sent: Vec<(Instant, NodeId)>,
-    crossings: u64,
+    seen: Repairs,
 }
 
 /// Retransmissions of a transfer.
@@ -21,32 +21,41 @@ pub(super) struct Repairs {
     pub(super) sent: Vec<(Instant, NodeId)>,
     /// Links that they crossed, all together.
     pub(super) crossings: u64,
+    /// Copies of them that came to hosts.
+    pub(super) heard: u64,
+    /// NACKs and other requests that came to each host.
+    pub(super) requests: BTreeMap<NodeId, u64>,
 }
 
 impl Observer {
     pub(super) fn watch(simulation: &mut Simulation) {
         let network: &Network = simulation.network();
         let is_host = network.nodes().map(|(_, kind)| kind == NodeKind::Host).collect();
-        let observer = Observer { is_host, sent: Vec::new(), crossings: 0 };
-        simulation.set_tracer(Box::new(observer));
+        simulation.set_tracer(Box::new(Observer { is_host, seen: Repairs::default() }));
     }
 
     /// What was seen so far; nothing is watched any more.
     pub(super) fn finish(simulation: &mut Simulation) -> Repairs {
         let tracer: Box<dyn Any> = simulation.take_tracer().expect("it was set");
-        let observer = tracer.downcast::<Observer>().expect("it is the one that was set");
-        Repairs { sent: observer.sent, crossings: observer.crossings }
+        tracer.downcast::<Observer>().expect("it is the one that was set").seen
     }
 }
 
 impl Tracer for Observer {
     fn packet(&mut self, record: &PacketRecord<'_>) {
-        if record.packet.kind != Kind::Repair || record.what != Hop::Sent {
-            return;
-        }
-        self.crossings += 1;
-        if self.is_host[record.from.0 as usize] {
-            self.sent.push((record.at, record.from));
+        let is_host = |node: NodeId| self.is_host[node.0 as usize];
+        match (record.packet.kind, record.what) {
+            (Kind::Repair, Hop::Sent) => {
+                self.seen.crossings += 1;
+                if is_host(record.from) {
+                    self.seen.sent.push((record.at, record.from));
+                }
+            }
+            (Kind::Repair, Hop::Delivered) => self.seen.heard += u64::from(is_host(record.to)),
+            (Kind::Nak, Hop::Delivered) if is_host(record.to) => {
+                *self.seen.requests.entry(record.to).or_default() += 1;
+            }
+            _ => {}
         }
     }
 
@@ -83,7 +92,7 @@ mod tests {
             (at(540), NodeId(3)),
             (at(900), NodeId(1)),
         ];
-        let repairs = Repairs { sent, crossings: 0 };
+        let repairs = Repairs { sent, ..Repairs::default() };
         assert_eq!(repairs.concurrent(Duration::from_millis(100)), 2);
         assert_eq!(repairs.concurrent(Duration::from_secs(1)), 5);
         assert_eq!((repairs.by(NodeId(1)), repairs.by(NodeId(4))), (3, 0));

@@ -80,8 +80,9 @@ impl Scheme {
 /// Bytes of a data unit.
 const UNIT_LEN: usize = 1000;
 
-/// Puts the scheme's programs on all nodes. The source sends at these times.
-pub(super) fn install(
+/// Puts the scheme's programs on all nodes. The source sends units of [`UNIT_LEN`] bytes at these times,
+/// in the group number [`GROUP`](super::scenario::GROUP).
+pub(crate) fn install(
     scheme: Scheme,
     simulation: &mut Simulation,
     scenario: &Scenario,

@@ -1,0 +1,267 @@
+//! What the paper did not try: groups of up to 10,000, and SRM and LMS in the same places.
+
+use super::crowd::{Crowd, MAX_CHILDREN, Outcome, Service, Tree};
+use crate::bounds::{LESS, around, up_to};
+use crate::estimate::Estimate;
+use crate::output::{Figure, FigureId, Panel, Point, Row, Section, Series, Table};
+use crate::pool::{Outcomes, Runs};
+
+/// Receivers, and the subnets that they are in.
+const SIZES: [(u32, u32); 4] = [(10, 7), (100, 40), (1_000, 200), (10_000, 1_000)];
+/// The largest group takes half a minute.
+const LARGE: u32 = 10_000;
+const LARGE_SEEDS: u32 = 2;
+const SEEDS: u32 = 5;
+
+fn crowd(service: Service, (receivers, subnets): (u32, u32)) -> Crowd {
+    Crowd { service, receivers, subnets }
+}
+
+/// The sizes that a service is tried with. Of SRM each node would keep a tree to all who ever asked
+/// or answered, which takes too much memory with 10,000.
+fn sizes(service: Service) -> impl Iterator<Item = (u32, u32)> {
+    let is_possible = move |(receivers, _): &(u32, u32)| match service {
+        Service::Srm => *receivers < LARGE,
+        Service::Tmtp | Service::Lms => true,
+    };
+    SIZES.into_iter().filter(is_possible)
+}
+
+/// What has to be run.
+pub(super) fn runs(seeds: u32) -> Runs<Crowd> {
+    let all = Service::ALL.into_iter().flat_map(|service| {
+        sizes(service).map(move |size| {
+            let most = if size.0 >= LARGE { LARGE_SEEDS } else { SEEDS };
+            (crowd(service, size), seeds.min(most))
+        })
+    });
+    all.collect()
+}
+
+/// Makes curves of outcomes.
+struct Draw<'a>(&'a Outcomes<Crowd>);
+
+impl Draw<'_> {
+    fn estimate(&self, crowd: Crowd, value: impl Fn(&Outcome) -> f64) -> Estimate {
+        let runs = self.0.get(&crowd).into_iter().flatten();
+        Estimate::of(&runs.map(value).collect::<Vec<f64>>())
+    }
+
+    /// Of the control tree of a group of so many.
+    fn tree(&self, receivers: u32, value: impl Fn(&Tree) -> f64) -> f64 {
+        let size = SIZES.into_iter().find(|(size, _)| *size == receivers);
+        let of = |outcome: &Outcome| outcome.tree.as_ref().map_or(f64::NAN, &value);
+        size.map_or(f64::NAN, |size| self.estimate(crowd(Service::Tmtp, size), of).mean)
+    }
+
+    /// A curve over the sizes of a service.
+    fn curve(&self, name: &str, service: Service, value: impl Fn(&Outcome) -> f64) -> Series {
+        let points = sizes(service).map(|size| {
+            let Estimate { mean, ci95 } = self.estimate(crowd(service, size), &value);
+            Point { x: f64::from(size.0).log10(), y: mean, ci95 }
+        });
+        Series { name: name.to_owned(), points: points.collect() }
+    }
+
+    fn tree_curve(&self, name: &str, value: impl Fn(&Tree) -> f64) -> Series {
+        let of = |outcome: &Outcome| outcome.tree.as_ref().map_or(f64::NAN, &value);
+        self.curve(name, Service::Tmtp, of)
+    }
+
+    /// A curve for each service.
+    fn services(&self, value: fn(&Outcome) -> f64) -> Vec<Series> {
+        Service::ALL.map(|service| self.curve(service.name(), service, value)).into()
+    }
+}
+
+/// The levels of a tree in which every node has K children.
+fn log_k(subnets: u32) -> f64 {
+    f64::from(subnets).ln() / f64::from(MAX_CHILDREN).ln()
+}
+
+fn panel(title: &str, y_label: &str, series: Vec<Series>) -> Panel {
+    Panel {
+        title: title.to_owned(),
+        x_label: "receivers (power of ten)".to_owned(),
+        y_label: y_label.to_owned(),
+        y_limit: None,
+        series,
+    }
+}
+
+fn figure(number: u32, title: &str, panels: Vec<Panel>) -> Figure {
+    let (id, title) = (FigureId::Beyond(number), title.to_owned());
+    Figure { id, title, panels, caption: String::new() }
+}
+
+/// The sections of the report, and what has to hold.
+pub(super) fn results(outcomes: &Outcomes<Crowd>) -> (Vec<Section>, Vec<Row>) {
+    let draw = Draw(outcomes);
+    (vec![growth(&draw), others(&draw)], rows(&draw))
+}
+
+fn growth(draw: &Draw<'_>) -> Section {
+    let ideal = Series {
+        name: "log_K of the subnets".to_owned(),
+        points: SIZES
+            .map(|(receivers, subnets)| Point {
+                x: f64::from(receivers).log10(),
+                y: log_k(subnets),
+                ci95: 0.0,
+            })
+            .into(),
+    };
+    let load = vec![
+        draw.tree_curve("source", |tree| tree.load),
+        draw.tree_curve("manager, on average", |tree| tree.manager_load),
+    ];
+    let depth = vec![
+        draw.tree_curve("deepest", |tree| f64::from(tree.depth)),
+        draw.tree_curve("on average", |tree| tree.mean_depth),
+        ideal,
+    ];
+    let delay = vec![draw.curve("TMTP", Service::Tmtp, |outcome| outcome.delay)];
+    let panels = vec![
+        panel("load", "events for 100 packets", load),
+        panel("depth", "edges of the control tree from the source to a manager", depth),
+        panel("delay", "time until the last receiver has everything (s)", delay),
+    ];
+    let head = [
+        "receivers",
+        "subnets",
+        "load of the source",
+        "load of a manager",
+        "children of the source",
+        "most children",
+        "deepest",
+        "mean depth",
+        "delay (s)",
+    ];
+    let cells = |size: (u32, u32)| {
+        let tree = |value: fn(&Tree) -> f64| format!("{:.1}", draw.tree(size.0, value));
+        let delay = draw.estimate(crowd(Service::Tmtp, size), |outcome| outcome.delay).mean;
+        vec![
+            size.0.to_string(),
+            size.1.to_string(),
+            tree(|tree| tree.load),
+            tree(|tree| tree.manager_load),
+            tree(|tree| f64::from(tree.children)),
+            tree(|tree| f64::from(tree.most_children)),
+            tree(|tree| f64::from(tree.depth)),
+            tree(|tree| tree.mean_depth),
+            format!("{delay:.1}"),
+        ]
+    };
+    Section {
+        title: "Groups of up to 10,000".to_owned(),
+        text: "100 packets at 10 a second to receivers in 7 to 1,000 subnets at random places of one \
+               transit–stub graph of 1,056 routers; K = 4, T_ack = 1 s, n = 3; each link between routers \
+               loses 0.2 % of data, repairs and NACKs. Load is counted as in the paper, while the feed \
+               lasts. Every manager looks for the closest parent by itself: the tree is deeper than one that \
+               was laid out."
+            .to_owned(),
+        figures: vec![figure(1, "TMTP in groups of any size", panels)],
+        tables: vec![Table {
+            name: "scale",
+            head: head.map(str::to_owned).into(),
+            rows: SIZES.map(cells).into(),
+        }],
+    }
+}
+
+fn others(draw: &Draw<'_>) -> Section {
+    let panels = vec![
+        panel(
+            "feedback at the source",
+            "ACKs and requests that came, and repairs sent, for 100 packets",
+            draw.services(|outcome| outcome.feedback),
+        ),
+        panel("repairs", "repairs sent for each packet", draw.services(|outcome| outcome.repairs)),
+        panel(
+            "exposure",
+            "repairs that came to a receiver for each packet",
+            draw.services(|outcome| outcome.exposure),
+        ),
+        panel(
+            "delay",
+            "time until the last receiver has everything (s)",
+            draw.services(|outcome| outcome.delay),
+        ),
+    ];
+    Section {
+        title: "Beside SRM and LMS".to_owned(),
+        text: "The same groups, losses and packets. LMS has static repliers and an agent in each of the \
+               routers, which steer repairs where they are needed; TMTP and SRM need nothing of routers. TMTP \
+               alone tells the source that everybody has everything: its feedback is nearly all ACKs. SRM has \
+               fixed timers; with 1,000 receivers members know their distance to the source only. The figure \
+               of SRM ends at 1,000."
+            .to_owned(),
+        figures: vec![figure(2, "TMTP, LMS and SRM on the same networks", panels)],
+        tables: Vec::new(),
+    }
+}
+
+/// What has to hold.
+fn rows(draw: &Draw<'_>) -> Vec<Row> {
+    let row = |figure: u32, what: String, reported: &str, measured: f64, bounds: (f64, f64)| {
+        Row::new(FigureId::Beyond(figure), what, reported, (measured, ""), bounds)
+    };
+    let mut rows = Vec::new();
+    let load = |receivers| draw.tree(receivers, |tree| tree.load);
+    for receivers in [1_000, 10_000] {
+        let what = format!("load of the source, {receivers} receivers over 100");
+        let quotient = load(receivers) / load(100);
+        rows.push(row(1, what, "the same within 20 %", quotient, around(1.0, 0.2)));
+    }
+    for (receivers, subnets) in SIZES.into_iter().skip(2) {
+        let what = format!("most children of a node, {receivers} receivers");
+        let most = draw.tree(receivers, |tree| f64::from(tree.most_children));
+        rows.push(row(1, what, "K = 4", most, up_to(f64::from(MAX_CHILDREN))));
+        let busiest = |receivers| draw.tree(receivers, |tree| tree.busiest);
+        let what = format!("busiest node's load for each of its children, {receivers} over 100");
+        let quotient = busiest(receivers) / busiest(100);
+        rows.push(row(1, what, "bounded by K", quotient, up_to(1.5)));
+        let mean = draw.tree(receivers, |tree| tree.mean_depth) / log_k(subnets);
+        let what = format!("mean depth over log_K of the subnets, {receivers} receivers");
+        rows.push(row(1, what, "about 1", mean, (0.5, 2.0)));
+        let deepest = draw.tree(receivers, |tree| f64::from(tree.depth)) / log_k(subnets);
+        let what = format!("greatest depth over log_K of the subnets, {receivers} receivers");
+        rows.push(row(1, what, "about 1", deepest, (0.5, 2.0)));
+    }
+    let mut incomplete = 0.0;
+    for service in Service::ALL {
+        for size in sizes(service) {
+            let missing = |outcome: &Outcome| f64::from(outcome.incomplete);
+            incomplete += draw.estimate(crowd(service, size), missing).mean;
+        }
+    }
+    let what = "receivers without everything, all sizes and protocols".to_owned();
+    rows.push(row(2, what, "none", incomplete, (0.0, 0.0)));
+    let exposure =
+        |service| draw.estimate(crowd(service, SIZES[2]), |outcome| outcome.exposure).mean;
+    let what = "repairs that come to a receiver, TMTP over SRM, 1000 receivers".to_owned();
+    let quotient = exposure(Service::Tmtp) / exposure(Service::Srm);
+    rows.push(row(2, what, "fewer: local recovery", quotient, LESS));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Verdict;
+
+    #[test]
+    fn every_size_has_its_runs_and_what_was_not_run_is_a_miss() {
+        let runs = runs(5);
+        assert_eq!(runs.len(), 4 + 4 + 3);
+        assert_eq!(runs[&crowd(Service::Tmtp, (10_000, 1_000))], LARGE_SEEDS);
+        let (sections, rows) = results(&Outcomes::new());
+        assert_eq!(sections.len(), 2);
+        assert!(rows.iter().all(|row| row.verdict() == Verdict::Miss), "{rows:?}");
+    }
+
+    #[test]
+    fn a_full_tree_of_k_children_has_log_k_levels() {
+        assert!((log_k(4) - 1.0).abs() < 1e-9 && (log_k(1_024) - 5.0).abs() < 1e-9);
+    }
+}
