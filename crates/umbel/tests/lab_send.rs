@@ -12,6 +12,7 @@ use support::ear::Ear;
 use support::everyone::MANY_SIZES;
 use support::feeds::Feeds;
 use support::{behind_a_router, files, lab, star};
+use umbel_engine::units::Rate;
 use umbel_lab::{Impairment, Topology};
 
 const MB: u64 = 1_000_000;
@@ -283,6 +284,23 @@ fn subnets_whose_managers_are_killed_get_everything() {
     assert_eq!(sender.wait_end(MINUTE).code(), Some(1));
     let summary = sender.events("done").pop().unwrap()["summary"].clone();
     assert_eq!((number(&summary, "done"), number(&summary, "without")), (4, 2), "{summary}");
+}
+
+#[test]
+fn a_slow_subnet_slows_the_source_and_nothing_is_lost() {
+    let Some(lab) = lab(&subnets(2, 1)) else { return };
+    let slow = Impairment::none().rate(Rate::from_bits_per_s(6_000_000).unwrap());
+    lab.set_link_direction("r1", "sb", slow).unwrap();
+    let feeds = Feeds::new(&lab, &[("large", 5 * MB)]);
+    let mut sender = feeds.send(&["--rate", "40M", "--wait-for", "2"]);
+    let mut receivers = ["a1", "b1"].map(|host| feeds.recv(host, &[]));
+    for receiver in &mut receivers {
+        feeds.check(receiver, MINUTE * 2);
+    }
+    let summary = sender.wait_done(SOON);
+    assert_eq!((number(&summary, "done"), number(&summary, "evicted")), (2, 0), "{summary}");
+    // 5 MB take 1 s at the rate, and 6.7 s over the slow link.
+    assert!(summary["seconds"].as_f64() > Some(6.0), "{summary}");
 }
 
 #[test]
