@@ -201,6 +201,11 @@ pub enum ReceiverCommand {
     },
     /// The sink has room again, after it said that it had none.
     Room,
+    /// So many packets reached this machine and were lost in it, since they came too fast.
+    Overrun {
+        /// Packets.
+        packets: u32,
+    },
     /// GOT_IT, or the opposite: the application has verified and written all that it wanted, or
     /// gives up.
     Done {

@@ -35,6 +35,8 @@ pub(super) struct Child {
     pub(super) got_on: Instant,
     /// The round trip to it, once it is known.
     pub(super) rtt: Option<Duration>,
+    /// The share of packets that it lost lately, 0 to 1.
+    pub(super) loss: f64,
 }
 
 impl Child {
@@ -76,7 +78,8 @@ impl Children {
     pub(super) fn adopt(&mut self, now: Instant, id: NodeId, from: u32) {
         self.remove(id);
         let progress = Progress { below: from, ..Progress::default() };
-        let child = Child { from, progress, counts: true, heard: now, got_on: now, rtt: None };
+        let child =
+            Child { from, progress, counts: true, heard: now, got_on: now, rtt: None, loss: 0.0 };
         self.children.insert(id, child);
         self.count(from);
     }
@@ -135,6 +138,16 @@ impl Children {
             self.count(below);
         }
         true
+    }
+
+    /// A child has received so many packets and lost so many.
+    pub(super) fn note_loss(&mut self, id: NodeId, received: u32, lost: u32) {
+        let all = f64::from(received) + f64::from(lost);
+        if let Some(child) = self.children.get_mut(&id).filter(|_| all > 0.0) {
+            // What says more counts more.
+            let weight = (all / 256.0).clamp(0.02, 0.5);
+            child.loss += weight * (f64::from(lost) / all - child.loss);
+        }
     }
 
     /// The round trip to a child was measured.

@@ -29,6 +29,9 @@ pub(super) enum Unfounded {
     TooMany,
 }
 
+/// The least hold-down: nodes are busy, and a NACK waits in queues while its answer is under way.
+const LEAST_HOLD_DOWN: Duration = Duration::from_millis(5);
+
 /// The round trip in a domain in which none was measured yet.
 const FIRST_RTT: Duration = Duration::from_millis(50);
 
@@ -202,6 +205,7 @@ impl Domain {
             Progress { below: ack.below, runs: ack.beyond.clone(), full: ack.room == 0, height: 0 };
         if self.children.acknowledge(now, id, progress) {
             self.load.acks += 1;
+            self.children.note_loss(id, ack.received, ack.lost);
             self.measure(now, id, ack.echo);
             self.advance();
         }
@@ -220,7 +224,8 @@ impl Domain {
 
     /// How long after a repair the same NACK may be one that crossed it.
     fn hold_down(&self) -> Duration {
-        self.timing.rtt.mul_f64(self.config.1.hold_down.clamp(0.0, 100.0))
+        let hold_down = self.timing.rtt.mul_f64(self.config.1.hold_down.clamp(0.0, 100.0));
+        hold_down.max(LEAST_HOLD_DOWN)
     }
 
     /// Takes a NACK of a child; `stock` is what can be sent now. Gives why the
@@ -234,13 +239,14 @@ impl Domain {
     ) -> Result<(), Unfounded> {
         let Some(child) = self.children.get(id) else { return Err(Unfounded::NotLacking) };
         self.load.nacks += 1;
+        let loss = if self.config.0.adaptive { child.loss } else { 0.0 };
         let mut result = Ok(());
         let hold_down = self.hold_down();
         let released = self.acked_below();
         for run in &nack.runs {
             let lack = match run.need {
                 Need::Whole => Lack::Whole,
-                Need::Count(count) => Lack::Count(count),
+                Need::Count(count) => Lack::Count(with_spare(count, loss)),
                 Need::Exact(missing) => Lack::Exact(missing),
             };
             for block in run.run.blocks() {
@@ -398,6 +404,13 @@ impl Domain {
 /// there again. The paper sends all again, whatever the reason.
 fn worth_sending(child: &Child, block: u32, since: Instant) -> bool {
     block == child.progress.below || child.heard >= since && !child.progress.full
+}
+
+/// So many repair symbols that `count` of them arrive most times.
+fn with_spare(count: u8, loss: f64) -> u8 {
+    let lost = f64::from(count) * loss / (1.0 - loss.min(0.9));
+    let spare = if lost < 0.05 { 0.0 } else { (lost + lost.sqrt()).ceil() };
+    count.saturating_add(spare.min(254.0) as u8)
 }
 
 /// Writes a data packet.

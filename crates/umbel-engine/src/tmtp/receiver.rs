@@ -151,10 +151,14 @@ pub struct Receiver<K> {
     heard: Heard,
     /// The sink had no room, and has not taken a symbol since.
     refused: Option<Refusing>,
+    /// When the sink last took a symbol.
+    stored_at: Instant,
     /// Its parent has dismissed it as too slow: it fetches what it lacks, and joins again when that
     /// is little.
     slow: bool,
     ack_at: Option<Instant>,
+    /// When the last acknowledgement was sent.
+    acked_at: Instant,
     round: u32,
     /// When the source was heard last on the data channel.
     source_heard: Option<Instant>,
@@ -198,8 +202,10 @@ impl<K: SymbolSink> Receiver<K> {
             next_index: None,
             heard: Heard::default(),
             refused: None,
+            stored_at: Instant::EPOCH,
             slow: false,
             ack_at: None,
+            acked_at: Instant::EPOCH,
             round: 0,
             source_heard: None,
             source_gone: false,

@@ -149,12 +149,11 @@ impl Repairs {
         let Repairs { due, blocks, .. } = self;
         due.iter().take(AHEAD).filter_map(move |&block| {
             let repair = blocks.get_mut(&block)?;
-            let run = match repair.exact.iter().next() {
-                Some(first) => (block, first, repair.exact.len() as u32),
-                None => {
-                    let (first, count) = repair.fresh_run(k(block)?);
-                    (block, first, count)
-                }
+            let run = if let Some(first) = repair.exact.iter().next() {
+                (block, first, repair.exact.len())
+            } else {
+                let (first, count) = repair.fresh_run(k(block)?);
+                (block, first, count)
             };
             let wanted = repair.fresh.max(repair.exact.len() as u16);
             let news = wanted > repair.ahead;

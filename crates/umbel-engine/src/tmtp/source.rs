@@ -12,7 +12,7 @@
 //!
 //! Repairs go before new data, and new data share the rate with what is fetched. The window is the
 //! blocks that were sent and not acknowledged: by time, T_retrans [TMTP, flow control]; by number,
-//! [`SourceConfig::window`]; and never more bytes than a buffer has ([`RepairConfig::buffer`]).
+//! [`SourceConfig::window`]; and never more bytes than half a buffer ([`RepairConfig::buffer`]): receivers hold incomplete blocks in memory.
 //!
 //! [`RepairConfig::buffer`]: super::RepairConfig::buffer
 

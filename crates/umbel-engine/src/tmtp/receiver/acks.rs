@@ -16,6 +16,10 @@ use crate::{Address, Instant};
 const FETCH_WAITS: u32 = 3;
 /// But not sooner than this: its way may be longer than a domain is wide.
 const FETCH_WAIT_MIN: Duration = Duration::from_millis(300);
+/// Most acknowledgements in a T_ack.
+const EARLY_ACKS: u32 = 4;
+/// The least wait before a block is asked for again: nodes are busy, and repairs are paced.
+const LEAST_RETRY: Duration = Duration::from_millis(10);
 /// A sink without room is tried at least so often.
 const LONGEST_REFUSAL: Duration = Duration::from_secs(2);
 /// A block that the parent did not give after so many NACKs is fetched.
@@ -67,6 +71,14 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
+    /// Acknowledges before T_ack is over, since much has happened; the paper does not.
+    pub(super) fn ack_early(&mut self, now: Instant) {
+        if self.config.timing.adaptive && self.ack_at.is_some() {
+            let soonest = self.acked_at + self.timing().t_ack / EARLY_ACKS;
+            self.ack_at = self.ack_at.map(|at| at.min(soonest.max(now)));
+        }
+    }
+
     /// The acknowledgement that is due every T_ack.
     fn next_ack(&mut self, now: Instant, token: u64) -> Option<Ack> {
         let upstream = self.upstream.as_mut()?;
@@ -74,6 +86,7 @@ impl<K: SymbolSink> Receiver<K> {
             return None;
         }
         self.ack_at = Some(now + upstream.timing.t_ack);
+        self.acked_at = now;
         let echo = upstream.echo.take();
         let from = upstream.from;
         let known = self.reception.known().max(from);
@@ -147,7 +160,7 @@ impl<K: SymbolSink> Receiver<K> {
         let t_retrans = timing.t_ack * u32::from(timing.intervals);
         let span = self.nack_span();
         let spread = self.random_part(span);
-        let base = timing.rtt + span;
+        let base = (timing.rtt + span).max(LEAST_RETRY);
         move |tries| {
             let wait = base.saturating_mul(1 << u32::from(tries.saturating_sub(1)).min(6));
             now + wait.min(t_retrans.max(base)) + spread

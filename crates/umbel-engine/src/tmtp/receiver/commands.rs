@@ -30,6 +30,11 @@ impl<K: SymbolSink> Receiver<K> {
                 self.refused = None;
                 self.ack_soon(now);
             }
+            ReceiverCommand::Overrun { packets } => {
+                self.stats.overrun += u64::from(packets);
+                self.heard.overrun = self.heard.overrun.saturating_add(packets);
+                self.ack_early(now);
+            }
             ReceiverCommand::Done { failed } => self.on_done(now, failed),
             ReceiverCommand::Leave => self.leave(now),
         }

@@ -1,5 +1,7 @@
 //! Data packets that come to a receiver.
 
+use std::time::Duration;
+
 use umbel_wire::small_block::{SmallBlockHeader, SmallBlockPacket};
 
 use super::{Receiver, Refusing};
@@ -9,6 +11,10 @@ use crate::tmtp::drops::DropReason;
 use crate::tmtp::reception::Offered;
 use crate::{Datagram, Instant};
 
+/// After so many packets an acknowledgement may leave before T_ack is over.
+const MUCH: u32 = 2048;
+/// What the sink had no room for is not asked for again before this has passed.
+const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 /// Blocks that are put to rest when the sink has no room.
 const REST_AT_ONCE: usize = 16;
 /// A gap in the numbers of packets that is greater was no loss: the source began anew, or this
@@ -39,7 +45,7 @@ impl<K: SymbolSink> Receiver<K> {
             Purpose::First if !data_channel => return Err(DropReason::Unexpected),
             Purpose::First => {
                 self.source_heard = Some(now);
-                self.note_index(header.index);
+                self.note_index(now, header.index);
             }
             Purpose::Fetched => {
                 self.stats.fetched_received += 1;
@@ -66,9 +72,12 @@ impl<K: SymbolSink> Receiver<K> {
     }
 
     /// Counts what came and what did not, by the numbers of the packets of the data channel.
-    fn note_index(&mut self, index: u32) {
+    fn note_index(&mut self, now: Instant, index: u32) {
         self.stats.data_received += 1;
         self.heard.received = self.heard.received.saturating_add(1);
+        if self.heard.received >= MUCH {
+            self.ack_early(now);
+        }
         let ahead = self.next_index.map_or(0, |next| index.wrapping_sub(next));
         if ahead < GREATEST_LOSS {
             self.stats.data_lost += u64::from(ahead);
@@ -104,6 +113,7 @@ impl<K: SymbolSink> Receiver<K> {
         match offered {
             Offered::Kept => {
                 self.refused = None;
+                self.stored_at = now;
                 if self.asks.len() > 0 {
                     let soon = now + self.nack_span();
                     self.asks.hold(block, soon);
@@ -129,6 +139,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.stats.blocks = self.stats.blocks.saturating_add(1);
         self.asks.done(block);
         self.refused = None;
+        self.stored_at = now;
         if keep && self.buffer.complete(block) {
             self.domain.on_held(block, k);
         }
@@ -143,8 +154,13 @@ impl<K: SymbolSink> Receiver<K> {
         if self.is_full() {
             return;
         }
-        let tries = self.refused.map_or(0, |refusing| refusing.tries);
-        self.refused.get_or_insert(Refusing { until: now + self.timing().t_ack, tries });
+        // A sink that takes something now and then gets everything in time; one that takes nothing
+        // is not to be flooded.
+        let t_ack = self.timing().t_ack;
+        if now.since(self.stored_at) >= t_ack {
+            self.refused.get_or_insert(Refusing { until: now + t_ack, tries: 0 });
+        }
+        self.asks.hold(block, now + REFUSED_PAUSE);
         let oldest: Vec<u32> =
             self.reception.oldest_parts().take_while(|&b| b < block).take(REST_AT_ONCE).collect();
         for sbn in oldest {

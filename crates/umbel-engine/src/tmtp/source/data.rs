@@ -60,7 +60,8 @@ impl<S: SymbolSource> Source<S> {
         let waited_for = self.domain.children().acked_below().is_some();
         let in_flight = block - self.domain.acked_below().min(block);
         let number = self.config.window.is_none_or(|window| in_flight < window);
-        let bytes = outstanding < self.config.repair.buffer.max(1) || self.config.history.is_some();
+        let bytes =
+            outstanding < (self.config.repair.buffer / 2).max(1) || self.config.history.is_some();
         !waited_for || number && bytes && self.domain.may_send(now)
     }
 
@@ -70,7 +71,8 @@ impl<S: SymbolSource> Source<S> {
         if self.domain.any_due() && !self.waits.repairs {
             match self.domain.fill(now, &mut self.shelf, buf) {
                 Filled::Packets => {
-                    let to = Address::Channel(self.config.node.domain);
+                    // All of the source's children hear the data channel, and hear it best.
+                    let to = Address::Channel(self.config.node.data);
                     return Some(Transmit { to, hop_limit: Some(self.tree.radius()) });
                 }
                 Filled::Pending => self.waits.repairs = true,

@@ -635,8 +635,10 @@ impl Host<ReceiverEngine> for RecvHost {
         self.observer.progress(&self.snapshot());
     }
 
-    fn overran(&mut self, _now: Instant, _engine: &mut ReceiverEngine, datagrams: u64) {
+    fn overran(&mut self, now: Instant, engine: &mut ReceiverEngine, datagrams: u64) {
         self.dropped_here += datagrams;
+        let packets = u32::try_from(datagrams).unwrap_or(u32::MAX);
+        self.command(now, engine, ReceiverCommand::Overrun { packets });
     }
 
     fn refused(&mut self, error: ReceiverCommandError) {
