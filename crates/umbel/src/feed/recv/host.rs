@@ -1,28 +1,27 @@
 //! What the receiver's engine, the disk and the output tell, and what is done about it.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Time};
 
 use bytes::Bytes;
-use crossbeam_channel::{Receiver as Inbox, Sender as Outbox};
 use umbel_engine::tmtp::{
     Receiver, ReceiverCommand, ReceiverCommandError, ReceiverEvent, ReceiverStats, Start, TreeView,
 };
 use umbel_engine::{Engine, Instant, SessionId};
-use umbel_net::driver::{Host, Input, Io, Mailbox};
+use umbel_net::driver::{Host, Io};
 use umbel_store::feed::{
-    BlockShape, FeedPrepared, FeedSink, FileEvent, Layout, Manifest, PipeEvent, PipeReader,
+    BlockShape, FeedPrepared, FeedSink, FileEvent, Layout, Manifest, PipeEvent,
 };
-use umbel_store::sink::{Held, Preparer, SinkEvent};
+use umbel_store::sink::{Held, SinkEvent};
 use umbel_wire::feed::{Feed, FeedContent};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::tmtp::{BlockRun, End, Refusal, Role};
 use umbel_wire::{Digest, Toi};
 
 use super::items::Items;
+use super::outside::{Inside, Outer, Outside};
 use super::{RecvObserver, RecvSnapshot, RecvSummary};
 
 /// Without a parent for so long, the user is told where to look.
@@ -34,96 +33,6 @@ const LEAVE: Duration = Duration::from_secs(8);
 const LEAVE_ALONE: Duration = Duration::from_secs(2);
 /// A file whose digest is wrong this often is given up.
 const MISMATCHES: u32 = 2;
-
-/// What comes from the receiver's other threads.
-pub(super) enum Outer {
-    File(FileEvent),
-    Disk(SinkEvent),
-    Prepared(Vec<(FeedPrepared, Option<String>)>),
-    Pipe(PipeEvent),
-    /// The output is complete, or refused something.
-    Written(std::io::Result<()>),
-}
-
-/// The other threads' end.
-#[derive(Clone, Debug)]
-pub(super) struct Outside {
-    mailbox: Mailbox<ReceiverCommand>,
-    line: Outbox<Outer>,
-    written: Arc<AtomicU64>,
-}
-
-/// The engine thread's end.
-pub(super) type Inside = Inbox<Outer>;
-
-impl Outside {
-    pub(super) fn new(mailbox: Mailbox<ReceiverCommand>) -> (Outside, Inside) {
-        let (line, inside) = crossbeam_channel::unbounded();
-        (Outside { mailbox, line, written: Arc::default() }, inside)
-    }
-
-    fn put(&self, event: Outer) {
-        if self.line.send(event).is_ok() {
-            self.mailbox.put(Input::Nudge);
-        }
-    }
-
-    pub(super) fn file(&self, event: FileEvent) {
-        self.put(Outer::File(event));
-    }
-
-    pub(super) fn disk(&self, event: SinkEvent) {
-        self.put(Outer::Disk(event));
-    }
-
-    pub(super) fn pipe(&self, event: PipeEvent) {
-        self.put(Outer::Pipe(event));
-    }
-
-    /// Writes what comes of a pipe, on a thread of its own.
-    pub(super) fn write(
-        &self,
-        mut reader: PipeReader,
-        mut output: Box<dyn Write + Send>,
-    ) -> std::io::Result<()> {
-        let outside = self.clone();
-        let run = move || {
-            let mut copy = || -> std::io::Result<()> {
-                while let Some(bytes) = reader.read() {
-                    output.write_all(&bytes)?;
-                    outside.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                    if reader.is_empty() {
-                        output.flush()?;
-                    }
-                }
-                output.flush()
-            };
-            let result = copy();
-            outside.put(Outer::Written(result));
-        };
-        std::thread::Builder::new().name("umbel-output".to_owned()).spawn(run)?;
-        Ok(())
-    }
-
-    /// Looks at the disk for each item, on a thread of its own.
-    fn prepare(&self, preparer: Preparer, items: Vec<(ItemInfo, bool)>) -> std::io::Result<()> {
-        let outside = self.clone();
-        let run = move || {
-            let look = |(info, wanted): (ItemInfo, bool)| {
-                if !wanted {
-                    return (FeedPrepared { info, prepared: None }, None);
-                }
-                match preparer.prepare(&info) {
-                    Ok(found) => (FeedPrepared { info, prepared: Some(found) }, None),
-                    Err(error) => (FeedPrepared { info, prepared: None }, Some(error.to_string())),
-                }
-            };
-            outside.put(Outer::Prepared(items.into_iter().map(look).collect()));
-        };
-        std::thread::Builder::new().name("umbel-prepare".to_owned()).spawn(run)?;
-        Ok(())
-    }
-}
 
 /// How far the receiver is; see the page of the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,7 +121,7 @@ impl RecvHost {
     /// What came of it all.
     pub(super) fn finish(self) -> RecvSummary {
         let stats = self.stats;
-        let written = self.outside.written.load(Ordering::Relaxed);
+        let written = self.outside.written();
         let interrupted = self.interrupted.load(Ordering::Acquire) && self.ended.is_none();
         RecvSummary {
             pipe: self.is_pipe(),
@@ -529,7 +438,7 @@ impl RecvHost {
 
     fn snapshot(&self) -> RecvSnapshot {
         let view = self.view.as_ref();
-        let written = self.outside.written.load(Ordering::Relaxed);
+        let written = self.outside.written();
         let (bytes, bytes_done) = if self.is_pipe() {
             (written, written)
         } else {

@@ -11,6 +11,7 @@
 
 mod host;
 mod items;
+mod outside;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -33,7 +34,8 @@ use umbel_store::feed::{BlockShape, FeedSink, FileSink, pipe_sink};
 use umbel_store::sink::{DiskSink, SinkOptions};
 use umbel_wire::feed::{Feed, FeedContent};
 
-use self::host::{Outside, RecvHost};
+use self::host::RecvHost;
+use self::outside::Outside;
 use super::send::shape_of;
 use crate::directory::{FeedSelector, Station};
 
