@@ -110,7 +110,8 @@ impl Tree {
             self.standing = Standing::default();
         }
         if self.role == Role::Manager {
-            self.search_ring(now, 0);
+            let nonce = self.random.next_u64();
+            self.search_ring(now, nonce, 0);
         } else {
             self.search_subnet(now, 1);
         }
@@ -124,11 +125,12 @@ impl Tree {
         self.stage_timer = Some(now + wait);
     }
 
-    fn search_ring(&mut self, now: Instant, ring: usize) {
+    /// All rings of a search have one nonce, so that answers that take longer than a ring's time
+    /// count in the next.
+    fn search_ring(&mut self, now: Instant, nonce: u64, ring: usize) {
         let Some(hop_limit) = self.ring(ring) else {
             return self.on_nobody(now);
         };
-        let nonce = self.random.next_u64();
         self.send_search(nonce, hop_limit, Role::Manager);
         self.stage = Stage::Ring { nonce, ring, candidates: Vec::new() };
         self.stage_timer = Some(now + self.config.ring_wait);
@@ -488,14 +490,14 @@ impl Tree {
                     self.become_manager(now);
                 }
             }
-            Stage::Ring { ring, candidates, .. } => {
-                let (ring, mut candidates) = (*ring, std::mem::take(candidates));
+            Stage::Ring { nonce, ring, candidates } => {
+                let (nonce, ring, mut candidates) = (*nonce, *ring, std::mem::take(candidates));
                 // "Select closest respondent as parent" [TMTP Fig. 2].
                 candidates
                     .sort_by_key(|c| std::cmp::Reverse((c.hops, c.depth, c.children, c.draw)));
                 match candidates.pop() {
                     Some(closest) => self.request(now, closest, candidates),
-                    None => self.search_ring(now, ring + 1),
+                    None => self.search_ring(now, nonce, ring + 1),
                 }
             }
             Stage::Waiting => self.search(now),

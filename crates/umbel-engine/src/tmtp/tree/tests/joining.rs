@@ -4,6 +4,7 @@ use umbel_wire::tmtp::Dismissal;
 
 use super::*;
 use crate::tmtp::tree::Parting;
+use crate::tmtp::tree::search::Stage;
 
 fn seconds(s: u64) -> Duration {
     Duration::from_secs(s)
@@ -49,6 +50,23 @@ fn a_manager_joins_the_closest_that_has_room() {
     let parents: Vec<_> = managers.iter().map(|&m| world.parent(m).unwrap()).collect();
     assert_eq!(parents, [0, managers[0], managers[1], managers[2], managers[3]]);
     assert_eq!(world.tree(managers[4]).path().len(), 6);
+}
+
+#[test]
+fn an_answer_that_takes_longer_than_a_ring_counts() {
+    let mut world = World::row(2, TreeConfig::default());
+    // By satellite: most round trips are several times as long as a ring is waited for.
+    world.delay = 2_000;
+    let manager = world.join(1);
+    let searches: Vec<(u64, usize)> = (0..40)
+        .filter_map(|_| {
+            world.run_acknowledging(Duration::from_millis(100));
+            let Stage::Ring { nonce, ring, .. } = world.tree(manager).stage else { return None };
+            Some((nonce, ring))
+        })
+        .collect();
+    let (nonce, ring) = searches[0];
+    assert!(searches.iter().any(|&(again, later)| again == nonce && later > ring), "{searches:?}");
 }
 
 #[test]
