@@ -79,7 +79,6 @@ mod shelf;
 mod source;
 mod survey;
 #[cfg(test)]
-#[allow(dead_code, reason = "more scenarios come")]
 mod tests;
 mod throttle;
 mod tree;

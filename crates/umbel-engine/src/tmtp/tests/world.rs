@@ -168,9 +168,7 @@ impl Weather {
 /// What is sent where, for what reason.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
-    pub(super) from: usize,
     pub(super) to: Address,
-    pub(super) hop_limit: u8,
     pub(super) payload: Bytes,
 }
 
@@ -568,7 +566,7 @@ impl World {
         let hop_limit = transmit.hop_limit.unwrap_or(64);
         assert!(hop_limit > 0);
         if let Some(log) = &mut self.log {
-            log.push(Sent { from, to: transmit.to, hop_limit, payload: payload.clone() });
+            log.push(Sent { to: transmit.to, payload: payload.clone() });
         }
         let sender = self.hosts[from].address;
         for to in 0..self.hosts.len() {
