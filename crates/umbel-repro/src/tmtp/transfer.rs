@@ -128,8 +128,6 @@ const MAX_CHILDREN: u16 = 4;
 const NODE_SEED: u64 = 1;
 /// Managers come after each other, those of nearer sites first.
 const MANAGER_EVERY: Duration = Duration::from_secs(8);
-/// Answers of the farthest are waited for.
-const RING_WAIT: Duration = Duration::from_millis(1_200);
 /// When the other receivers come, each after the one before.
 const MEMBERS_FROM: Duration = Duration::from_mins(1);
 const MEMBER_EVERY: Duration = Duration::from_millis(500);
@@ -150,7 +148,6 @@ impl Transfer {
         for receiver in &mbone.receivers {
             let mut config = feed.receiver_config(receiver.node);
             (config.timing, config.tree.max_children) = (timing, MAX_CHILDREN);
-            (config.tree.ring_wait, config.tree.retry) = (RING_WAIT, RING_WAIT);
             let at = if managed.replace(receiver.site) == Some(receiver.site) {
                 members_at += MEMBER_EVERY;
                 members_at
