@@ -2,15 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use umbel_engine::units::ByteCount;
 use umbel_net::session::SessionUrl;
 
-use super::output::{Meter, Output, plain};
+use super::output::{Output, plain};
 use super::signals;
+use super::teller::{TELL_EVERY, Teller};
 use crate::get::{GetOptions, Observer, Snapshot, Summary, get};
 
 /// Options of `umbel get`.
@@ -67,9 +68,7 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
     };
     let teller = Arc::new(Teller::new(output));
     let summary = get(options, teller.clone(), |interrupt| {
-        if let Err(error) = signals.then(move || interrupt.interrupt()) {
-            tracing::warn!("Ctrl-C will not be heard: {error}");
-        }
+        signals.interrupts(move || interrupt.interrupt());
     });
     teller.meter().clear();
     finish(&summary?, output)
@@ -112,46 +111,15 @@ fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Programs that read JSON hear of progress this often, and of nothing but packets that came so
-/// much less often.
-const TELL_EVERY: Duration = Duration::from_millis(200);
+/// Programs hear this often if nothing has changed but the packets that came.
 const TELL_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
-struct Teller {
-    output: Output,
-    meter: Mutex<Meter>,
-    /// When programs last heard of progress, and of which.
-    told: Mutex<Option<(Instant, Snapshot)>>,
-}
-
-impl Teller {
-    fn new(output: &Output) -> Teller {
-        let meter = Mutex::new(Meter::bytes(output));
-        Teller { output: output.clone(), meter, told: Mutex::new(None) }
-    }
-
-    fn tell(&self, snapshot: &Snapshot) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = told.as_ref().is_none_or(|(at, before)| {
-            let interval =
-                if snapshot.is_beyond(before) { TELL_EVERY } else { TELL_AT_LEAST_EVERY };
-            at.elapsed() >= interval
-        });
-        if due {
-            *told = Some((Instant::now(), snapshot.clone()));
-            self.output.json(&json!({ "event": "progress", "progress": snapshot }));
-        }
-    }
-
-    fn meter(&self) -> std::sync::MutexGuard<'_, Meter> {
-        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Observer for Teller {
+impl Observer for Teller<Snapshot> {
     fn progress(&self, snapshot: &Snapshot) {
         if self.output.is_json() {
-            return self.tell(snapshot);
+            return self.tell(snapshot, |before| {
+                if snapshot.is_beyond(before) { TELL_EVERY } else { TELL_AT_LEAST_EVERY }
+            });
         }
         let way = match (snapshot.connected, snapshot.unicast) {
             (false, _) => "connecting".to_owned(),
@@ -164,22 +132,19 @@ impl Observer for Teller {
     }
 
     fn item(&self, name: &str, path: &Path, bytes: u64) {
-        let path = path.display().to_string();
-        self.output.json(&json!({ "event": "item", "name": name, "path": path, "bytes": bytes }));
+        self.tell_item(name, path, bytes);
     }
 
     fn already_there(&self, name: &str) {
-        self.output.json(&json!({ "event": "already-there", "name": name }));
+        self.tell_already_there(name);
     }
 
     fn failed(&self, name: &str, reason: &str) {
-        self.output.json(&json!({ "event": "failed", "name": name, "reason": reason }));
-        self.meter().note(&format!("{}: {}", plain(name), plain(reason)));
+        self.tell_failed(name, reason);
     }
 
     fn note(&self, line: &str) {
-        self.output.json(&json!({ "event": "note", "message": line }));
-        self.meter().note(&plain(line));
+        self.tell_note(line);
     }
 
     fn fallback(&self, silent: Duration, cause: Option<&str>) {

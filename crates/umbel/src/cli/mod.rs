@@ -16,6 +16,7 @@ mod send;
 mod serve;
 mod signals;
 mod sim;
+mod teller;
 mod tree;
 
 use std::ffi::OsString;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::bail;
 use serde_json::json;
@@ -12,8 +12,9 @@ use umbel_engine::units::ByteCount;
 use umbel_wire::feed::{Feed, FeedContent};
 
 use super::duration::parse_duration;
-use super::output::{Meter, Output, plain};
+use super::output::{Output, plain};
 use super::signals;
+use super::teller::{TELL_EVERY, Teller};
 use crate::directory::FeedSelector;
 use crate::feed::recv::{RecvObserver, RecvOptions, RecvSnapshot, RecvSummary, Target, recv};
 
@@ -93,9 +94,7 @@ pub(super) fn run(args: RecvArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
     let teller = Arc::new(Teller::new(output));
     let summary = recv(args.options(output)?, teller.clone(), |interrupt| {
-        if let Err(error) = signals.then(move || interrupt.interrupt()) {
-            tracing::warn!("Ctrl-C will not be heard: {error}");
-        }
+        signals.interrupts(move || interrupt.interrupt());
     });
     teller.meter().clear();
     finish(&summary?, output)
@@ -148,27 +147,7 @@ fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Programs that read JSON hear of progress this often.
-const TELL_EVERY: Duration = Duration::from_millis(200);
-
-struct Teller {
-    output: Output,
-    meter: Mutex<Meter>,
-    told: Mutex<Option<Instant>>,
-}
-
-impl Teller {
-    fn new(output: &Output) -> Teller {
-        let meter = Mutex::new(Meter::bytes(output));
-        Teller { output: output.clone(), meter, told: Mutex::new(None) }
-    }
-
-    fn meter(&self) -> std::sync::MutexGuard<'_, Meter> {
-        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl RecvObserver for Teller {
+impl RecvObserver for Teller<RecvSnapshot> {
     fn found(&self, feed: &Feed, interface: &str) {
         let (items, bytes) = match feed.content {
             FeedContent::Files { items, bytes, .. } => (Some(items), Some(bytes)),
@@ -206,12 +185,7 @@ impl RecvObserver for Teller {
 
     fn progress(&self, snapshot: &RecvSnapshot) {
         if self.output.is_json() {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-                *told = Some(Instant::now());
-                self.output.json(&json!({ "event": "progress", "progress": snapshot }));
-            }
-            return;
+            return self.tell(snapshot, |_| TELL_EVERY);
         }
         let meter = self.meter();
         meter.position(snapshot.bytes_done, snapshot.bytes);
@@ -229,21 +203,18 @@ impl RecvObserver for Teller {
     }
 
     fn item(&self, name: &str, path: &Path, bytes: u64) {
-        let path = path.display().to_string();
-        self.output.json(&json!({ "event": "item", "name": name, "path": path, "bytes": bytes }));
+        self.tell_item(name, path, bytes);
     }
 
     fn already_there(&self, name: &str) {
-        self.output.json(&json!({ "event": "already-there", "name": name }));
+        self.tell_already_there(name);
     }
 
     fn failed(&self, name: &str, reason: &str) {
-        self.output.json(&json!({ "event": "failed", "name": name, "reason": reason }));
-        self.meter().note(&format!("{}: {}", plain(name), plain(reason)));
+        self.tell_failed(name, reason);
     }
 
     fn note(&self, line: &str) {
-        self.output.json(&json!({ "event": "note", "message": line }));
-        self.meter().note(&plain(line));
+        self.tell_note(line);
     }
 }

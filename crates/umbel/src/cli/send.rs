@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::json;
@@ -16,8 +16,9 @@ use umbel_net::interface::Family;
 use umbel_wire::feed::{FeedContent, FeedName};
 
 use super::duration::parse_duration;
-use super::output::{Meter, Output, plain};
+use super::output::{Output, plain};
 use super::signals;
+use super::teller::{TELL_EVERY, Teller};
 use crate::feed::send::{
     Begun, ReceiverLine, SendObserver, SendOptions, SendSnapshot, SendSummary, WaitFor, What, send,
 };
@@ -152,9 +153,7 @@ pub(super) fn run(args: SendArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
     let teller = Arc::new(Teller::new(output));
     let summary = send(args.options()?, teller.clone(), |interrupt| {
-        if let Err(error) = signals.then(move || interrupt.interrupt()) {
-            tracing::warn!("Ctrl-C will not be heard: {error}");
-        }
+        signals.interrupts(move || interrupt.interrupt());
     });
     teller.meter().clear();
     finish(&summary?, output)
@@ -201,27 +200,7 @@ fn describe(receiver: &ReceiverLine) -> String {
     }
 }
 
-/// Programs that read JSON hear of progress this often.
-const TELL_EVERY: Duration = Duration::from_millis(200);
-
-struct Teller {
-    output: Output,
-    meter: Mutex<Meter>,
-    told: Mutex<Option<Instant>>,
-}
-
-impl Teller {
-    fn new(output: &Output) -> Teller {
-        let meter = Mutex::new(Meter::bytes(output));
-        Teller { output: output.clone(), meter, told: Mutex::new(None) }
-    }
-
-    fn meter(&self) -> std::sync::MutexGuard<'_, Meter> {
-        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl SendObserver for Teller {
+impl SendObserver for Teller<SendSnapshot> {
     fn hashing(&self, done: u64, total: u64) {
         let meter = self.meter();
         meter.position(done, total);
@@ -264,12 +243,7 @@ impl SendObserver for Teller {
 
     fn progress(&self, snapshot: &SendSnapshot) {
         if self.output.is_json() {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-                *told = Some(Instant::now());
-                self.output.json(&json!({ "event": "progress", "progress": snapshot }));
-            }
-            return;
+            return self.tell(snapshot, |_| TELL_EVERY);
         }
         let meter = self.meter();
         meter.position(snapshot.bytes_done, snapshot.bytes);
@@ -289,8 +263,7 @@ impl SendObserver for Teller {
     }
 
     fn note(&self, line: &str) {
-        self.output.json(&json!({ "event": "note", "message": line }));
-        self.meter().note(&plain(line));
+        self.tell_note(line);
     }
 }
 

@@ -55,4 +55,12 @@ impl Watch {
         })?;
         Ok(())
     }
+
+    /// Calls `interrupt` on another thread when the program is to end. That it cannot is a warning
+    /// only: the transfer goes on.
+    pub(super) fn interrupts(&self, interrupt: impl FnOnce() + Send + 'static) {
+        if let Err(error) = self.then(interrupt) {
+            tracing::warn!("Ctrl-C will not be heard: {error}");
+        }
+    }
 }
