@@ -1,7 +1,7 @@
 //! Blocks that no parent owes a receiver: it fetches them from the source.
 //!
 //! A receiver that joins late, or one whose new parent does not hold what the old one did, asks the
-//! source for whole blocks. The source gathers what is asked for during a T_ack and sends each block
+//! source for whole blocks. The source gathers what is asked for, for up to a T_ack, and sends each block
 //! once: to the one that asked, or on the data channel if several did. Nothing is sent to an
 //! address that has not shown, by a cookie, that it receives what is sent to it.
 

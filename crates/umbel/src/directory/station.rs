@@ -188,7 +188,9 @@ impl Station {
                 }
             }
             if self.matching(selector).next().is_some() {
-                if selector.port.is_none() && self.listen(SETTLE)? {
+                // Who was on the air before has had time to answer.
+                let settle = SETTLE.saturating_sub(start.elapsed());
+                if selector.port.is_none() && self.listen(settle)? {
                     return Ok(None);
                 }
                 // It may just have ended.

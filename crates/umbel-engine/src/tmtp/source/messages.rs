@@ -1,6 +1,8 @@
 //! What others say to the source.
 
 use std::net::SocketAddr;
+use std::ops::Range;
+use std::time::Duration;
 
 use umbel_wire::small_block::SmallBlockPacket;
 use umbel_wire::tmtp::{Ack, BlockRun, Body, Message, Nack, NodeId, Report, TreePage};
@@ -16,6 +18,10 @@ use crate::{Address, Datagram, Instant};
 
 /// Answers to FETCH that may wait.
 const MAX_OUTBOX: usize = 4096;
+/// What is fetched is gathered for so many times as long as sending it takes, but at least this and
+/// at most a T_ack.
+const GATHER: u32 = 4;
+const GATHER_MIN: Duration = Duration::from_millis(5);
 
 /// How a datagram came, if it came by the domain group or to this node alone.
 pub(in crate::tmtp) fn arrival(
@@ -156,7 +162,6 @@ impl<S: SymbolSource> Source<S> {
             self.outbox.push_back((Way::Host(from), Body::FetchCookie { cookie: good }));
             return Err(DropReason::NoCookie);
         }
-        let t_ack = self.domain.timing().t_ack;
         let sent = self.sent();
         let lowest = self.config.history.map_or(0, |_| self.shelf.lowest());
         let mut gone = Vec::new();
@@ -169,7 +174,9 @@ impl<S: SymbolSource> Source<S> {
             let blocks = run.first.max(lowest)..run.end().min(sent);
             if blocks.is_empty() && run.first >= sent {
                 result = Err(DropReason::AbsurdBlock);
-            } else if !self.fetched.ask(now, from, blocks, t_ack) {
+            } else if let gather = self.gather(&blocks)
+                && !self.fetched.ask(now, from, blocks, gather)
+            {
                 result = Err(DropReason::OverLimit);
             }
         }
@@ -177,6 +184,15 @@ impl<S: SymbolSource> Source<S> {
             self.outbox.push_back((Way::Host(from), Body::FetchGone { runs: gone }));
         }
         result
+    }
+
+    /// For how long others are waited for that may want the same: the more would be sent again and
+    /// again, the longer.
+    fn gather(&self, blocks: &Range<u32>) -> Duration {
+        let shape = self.config.shape;
+        let symbols = u64::from(blocks.end - blocks.start) * u64::from(shape.block_symbols);
+        let sending = self.throttle.rate().time_for(symbols * u64::from(shape.symbol_len));
+        (sending * GATHER).clamp(GATHER_MIN, self.domain.timing().t_ack.max(GATHER_MIN))
     }
 
     /// Someone looks at the tree. Who has not shown that it is where its address says gets a
