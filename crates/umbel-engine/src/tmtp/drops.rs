@@ -1,5 +1,6 @@
 //! Input that was discarded, by reason.
 
+use super::domain::Unfounded;
 use crate::drops::drop_reasons;
 
 drop_reasons! {
@@ -47,4 +48,14 @@ drop_reasons! {
     HeldDown,
     /// A FETCH without a good cookie.
     NoCookie,
+}
+
+impl From<Unfounded> for DropReason {
+    fn from(unfounded: Unfounded) -> DropReason {
+        match unfounded {
+            Unfounded::NeverSent => DropReason::AbsurdAck,
+            Unfounded::NotLacking => DropReason::HeldDown,
+            Unfounded::TooMany => DropReason::OverLimit,
+        }
+    }
 }

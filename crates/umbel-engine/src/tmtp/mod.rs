@@ -70,6 +70,7 @@ mod concast;
 pub mod config;
 mod domain;
 pub mod drops;
+mod incoming;
 mod intervals;
 mod receiver;
 mod reception;

@@ -20,8 +20,6 @@ mod commands;
 mod data;
 mod messages;
 
-pub(super) use messages::{arrival, reason};
-
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

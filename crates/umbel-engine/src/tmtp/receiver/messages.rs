@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use umbel_wire::small_block::SmallBlockPacket;
 use umbel_wire::tmtp::{
-    Ack, Beacon, BlockRun, Body, FeedInfo, Heartbeat, JoinConfirm, Message, Nack, NodeId, Progress,
+    Ack, Beacon, BlockRun, Body, FeedInfo, Heartbeat, JoinConfirm, Nack, NodeId, Progress,
     ReceiverState, Report,
 };
 
@@ -13,7 +13,7 @@ use super::{Receiver, Start, Upstream};
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::ReceiverEvent;
 use crate::tmtp::drops::DropReason;
-use crate::tmtp::source::{arrival, reason};
+use crate::tmtp::incoming;
 use crate::tmtp::tree::Way;
 use crate::{Address, Datagram, Instant};
 
@@ -35,21 +35,14 @@ impl<K: SymbolSink> Receiver<K> {
         if SmallBlockPacket::is_one(datagram.payload) {
             return self.on_packet(now, &datagram, by_data);
         }
-        let message = Message::parse(datagram.payload).map_err(|_| DropReason::Malformed)?;
-        let message = message.message().ok_or(DropReason::Malformed)?;
-        if message.feed != self.config.node.feed {
-            return Err(DropReason::OtherFeed);
-        }
-        if message.sender == self.config.node.id {
-            return Err(DropReason::Own);
-        }
+        let message = incoming::message(&datagram, &self.config.node)?;
         if by_data {
             let Body::Heartbeat(heartbeat) = message.body else {
                 return Err(DropReason::Unexpected);
             };
             return self.on_heartbeat(now, &heartbeat).map(|()| true);
         }
-        let arrival = arrival(&datagram, &self.config.node.domain).ok_or(DropReason::Unexpected)?;
+        let arrival = incoming::arrival(&datagram, &self.config.node)?;
         let (id, from) = (message.sender, arrival.from);
         match message.body {
             Body::Ack(ack) if !arrival.multicast => self.on_ack(now, id, from, &ack),
@@ -214,7 +207,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.tree.check_child(now, id, from, ack.token)?;
         // A child may have heard of more than its parent has.
         let limit = self.reception.known().saturating_add(self.config.far_ahead);
-        self.domain.on_ack(now, id, ack, limit).map_err(reason)?;
+        self.domain.on_ack(now, id, ack, limit)?;
         self.totals.insert(id, ack.totals);
         self.survey.note_losses(now, id, ack.received, ack.lost);
         self.release(now);
@@ -229,11 +222,8 @@ impl<K: SymbolSink> Receiver<K> {
         nack: &Nack,
     ) -> Result<(), DropReason> {
         if nack.parent == self.config.node.id {
-            let child = self.tree.child(id).ok_or(DropReason::ForgedChild)?;
-            if child.address.ip() != from.ip() {
-                return Err(DropReason::ForgedChild);
-            }
-            return self.domain.on_nack(now, id, nack, &self.buffer).map_err(reason);
+            self.tree.check_child_in_group(id, from)?;
+            return Ok(self.domain.on_nack(now, id, nack, &self.buffer)?);
         }
         if self.tree.parent().is_some_and(|parent| parent.id == nack.parent) {
             self.hear_nack(now, &nack.runs);
@@ -252,17 +242,15 @@ impl<K: SymbolSink> Receiver<K> {
         if self.outbox.len() >= MAX_OUTBOX {
             return Err(DropReason::OverLimit);
         }
+        let confirmation = incoming::confirmation(&report);
         self.survey.note_all(now, id, from, report.tree);
         if report.receivers.is_empty() {
             return Ok(());
         }
-        let count = report.receivers.len() as u32;
-        let before = report.first.wrapping_add(count);
         for receiver in report.receivers {
             self.reports.note(receiver);
         }
-        let body = Body::ReportAck { token: report.token, before };
-        self.outbox.push_back((Way::Host(from), body));
+        self.outbox.push_back((Way::Host(from), confirmation));
         Ok(())
     }
 

@@ -5,16 +5,16 @@ use std::ops::Range;
 use std::time::Duration;
 
 use umbel_wire::small_block::SmallBlockPacket;
-use umbel_wire::tmtp::{Ack, BlockRun, Body, Message, Nack, NodeId, Report, TreePage};
+use umbel_wire::tmtp::{Ack, BlockRun, Body, Nack, NodeId, Report, TreePage};
 
 use super::Source;
 use crate::symbols::SymbolSource;
 use crate::tmtp::api::SourceEvent;
 use crate::tmtp::concast::NEW_CHILD;
-use crate::tmtp::domain::Unfounded;
 use crate::tmtp::drops::DropReason;
-use crate::tmtp::tree::{Arrival, TreeEvent, Way};
-use crate::{Address, Datagram, Instant};
+use crate::tmtp::incoming;
+use crate::tmtp::tree::{TreeEvent, Way};
+use crate::{Datagram, Instant};
 
 /// Answers to FETCH that may wait.
 const MAX_OUTBOX: usize = 4096;
@@ -23,49 +23,18 @@ const MAX_OUTBOX: usize = 4096;
 const GATHER: u32 = 4;
 const GATHER_MIN: Duration = Duration::from_millis(5);
 
-/// How a datagram came, if it came by the domain group or to this node alone.
-pub(in crate::tmtp) fn arrival(
-    datagram: &Datagram<'_>,
-    domain: &umbel_wire::Channel,
-) -> Option<Arrival> {
-    let (from, multicast) = match datagram.by {
-        Address::Host(from) => (from, false),
-        Address::Channel(by) if (by.group, by.port) == (domain.group, domain.port) => {
-            (SocketAddr::new(by.source?, 0), true)
-        }
-        _ => return None,
-    };
-    Some(Arrival { from, multicast, hops_left: datagram.hop_limit })
-}
-
-/// The reason to count for what a domain did not take.
-pub(in crate::tmtp) fn reason(unfounded: Unfounded) -> DropReason {
-    match unfounded {
-        Unfounded::NeverSent => DropReason::AbsurdAck,
-        Unfounded::NotLacking => DropReason::HeldDown,
-        Unfounded::TooMany => DropReason::OverLimit,
-    }
-}
-
 impl<S: SymbolSource> Source<S> {
     pub(super) fn on_datagram(
         &mut self,
         now: Instant,
         datagram: Datagram<'_>,
     ) -> Result<(), DropReason> {
-        let arrival = arrival(&datagram, &self.config.node.domain).ok_or(DropReason::Unexpected)?;
+        let arrival = incoming::arrival(&datagram, &self.config.node)?;
         if SmallBlockPacket::is_one(datagram.payload) {
             // A manager's repair to its own domain.
             return Err(DropReason::Duplicate);
         }
-        let message = Message::parse(datagram.payload).map_err(|_| DropReason::Malformed)?;
-        let message = message.message().ok_or(DropReason::Malformed)?;
-        if message.feed != self.config.node.feed {
-            return Err(DropReason::OtherFeed);
-        }
-        if message.sender == self.config.node.id {
-            return Err(DropReason::Own);
-        }
+        let message = incoming::message(&datagram, &self.config.node)?;
         let from = arrival.from;
         match message.body {
             Body::Ack(ack) if !arrival.multicast => self.on_ack(now, message.sender, from, &ack),
@@ -93,7 +62,7 @@ impl<S: SymbolSource> Source<S> {
         self.tree.check_child(now, id, from, ack.token)?;
         let under_way = u32::from(self.next.1 > 0);
         let limit = self.next.0 + under_way;
-        self.domain.on_ack(now, id, ack, limit).map_err(reason)?;
+        self.domain.on_ack(now, id, ack, limit)?;
         let t_ack = self.domain.timing().t_ack;
         self.throttle.on_ack(now, id, (ack.received, ack.overrun), t_ack);
         self.totals.insert(id, ack.totals);
@@ -112,11 +81,8 @@ impl<S: SymbolSource> Source<S> {
         if nack.parent != self.config.node.id {
             return Ok(());
         }
-        let child = self.tree.child(id).ok_or(DropReason::ForgedChild)?;
-        if child.address.ip() != from.ip() {
-            return Err(DropReason::ForgedChild);
-        }
-        self.domain.on_nack(now, id, nack, &self.shelf).map_err(reason)
+        self.tree.check_child_in_group(id, from)?;
+        Ok(self.domain.on_nack(now, id, nack, &self.shelf)?)
     }
 
     fn on_report(
@@ -127,6 +93,7 @@ impl<S: SymbolSource> Source<S> {
         report: Report,
     ) -> Result<(), DropReason> {
         self.tree.check_child(now, id, from, report.token)?;
+        let confirmation = incoming::confirmation(&report);
         for entry in self.survey.note_all(now, id, from, report.tree) {
             self.events.push_back(SourceEvent::Tree(entry));
         }
@@ -134,16 +101,13 @@ impl<S: SymbolSource> Source<S> {
         if report.receivers.is_empty() {
             return Ok(());
         }
-        let count = report.receivers.len() as u32;
-        let before = report.first.wrapping_add(count);
         for receiver in report.receivers {
             if self.reports.note(receiver.clone()) {
                 self.events.push_back(SourceEvent::Report(receiver));
             }
         }
         self.advance(now);
-        let body = Body::ReportAck { token: report.token, before };
-        self.outbox.push_back((Way::Host(from), body));
+        self.outbox.push_back((Way::Host(from), confirmation));
         Ok(())
     }
 

@@ -411,6 +411,23 @@ impl Tree {
         Err(DropReason::ForgedChild)
     }
 
+    /// Whether a message that came by the group can be from a child that says so. The group shows
+    /// only its IP address, and everyone would read a token.
+    ///
+    /// # Errors
+    ///
+    /// It is no child's.
+    pub(super) fn check_child_in_group(
+        &self,
+        id: NodeId,
+        from: SocketAddr,
+    ) -> Result<(), DropReason> {
+        match self.family.get(id) {
+            Some(child) if child.address.ip() == from.ip() => Ok(()),
+            _ => Err(DropReason::ForgedChild),
+        }
+    }
+
     /// Whether a message can be from the parent; then it lives. The group shows only its IP
     /// address.
     ///

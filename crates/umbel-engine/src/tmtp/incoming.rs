@@ -1,0 +1,49 @@
+//! What the source and receivers look at before they look at what a message says.
+
+use std::net::SocketAddr;
+
+use umbel_wire::tmtp::{Body, Message, Report};
+
+use super::config::NodeConfig;
+use super::drops::DropReason;
+use super::tree::Arrival;
+use crate::{Address, Datagram};
+
+/// The message in a datagram, if it is of this feed and does not say that it is this node's own.
+///
+/// # Errors
+///
+/// Why it is to be discarded.
+pub(super) fn message(datagram: &Datagram<'_>, node: &NodeConfig) -> Result<Message, DropReason> {
+    let message = Message::parse(datagram.payload).map_err(|_| DropReason::Malformed)?;
+    let message = message.message().ok_or(DropReason::Malformed)?;
+    if message.feed != node.feed {
+        return Err(DropReason::OtherFeed);
+    }
+    if message.sender == node.id {
+        return Err(DropReason::Own);
+    }
+    Ok(message)
+}
+
+/// How a datagram came.
+///
+/// # Errors
+///
+/// It came neither by the domain group nor to this node alone.
+pub(super) fn arrival(datagram: &Datagram<'_>, node: &NodeConfig) -> Result<Arrival, DropReason> {
+    let (from, multicast) = match datagram.by {
+        Address::Host(from) => (from, false),
+        Address::Channel(by) if (by.group, by.port) == (node.domain.group, node.domain.port) => {
+            (SocketAddr::new(by.source.ok_or(DropReason::Unexpected)?, 0), true)
+        }
+        _ => return Err(DropReason::Unexpected),
+    };
+    Ok(Arrival { from, multicast, hops_left: datagram.hop_limit })
+}
+
+/// Confirms the receivers in a child's report.
+pub(super) fn confirmation(report: &Report) -> Body {
+    let count = report.receivers.len() as u32;
+    Body::ReportAck { token: report.token, before: report.first.wrapping_add(count) }
+}
