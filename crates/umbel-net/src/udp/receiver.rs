@@ -1,14 +1,15 @@
 //! Receives the datagrams of multicast channels, many with one system call.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+mod discard;
+mod memberships;
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use socket2::{Domain, Protocol, Socket, Type};
 use umbel_engine::units::Rate;
 use umbel_engine::{Address, Datagram};
@@ -16,9 +17,13 @@ use umbel_wire::Channel;
 
 use crate::buffers::{self, BufferSize};
 use crate::interface::{Family, Interface};
-use crate::sys::{self, Change, Envelope};
+use crate::sys::{self, Envelope};
 use crate::udp::Sender;
 use crate::wake::{self, Waker};
+pub use discard::Discard;
+use discard::Sieve;
+pub use memberships::JoinError;
+use memberships::{Memberships, Verdict};
 
 /// Bytes of a buffer: the longest message, coalesced or not.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -48,33 +53,6 @@ impl Default for ReceiverOptions {
     }
 }
 
-/// Loss where there is no lossy link: for demonstrations and tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Discard {
-    /// Share of the datagrams that is thrown away, each by itself, in parts per million.
-    pub per_million: u32,
-    /// Seed of the draws.
-    pub seed: u64,
-}
-
-/// Throws away what [`Discard`] says.
-#[derive(Debug)]
-struct Sieve {
-    per_million: u32,
-    generator: Xoshiro256PlusPlus,
-}
-
-impl Sieve {
-    fn new(discard: Discard) -> Sieve {
-        let generator = Xoshiro256PlusPlus::seed_from_u64(discard.seed);
-        Sieve { per_million: discard.per_million, generator }
-    }
-
-    fn discards(&mut self) -> bool {
-        self.generator.next_u64() % 1_000_000 < u64::from(self.per_million)
-    }
-}
-
 /// Why a receiver cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenReceiverError {
@@ -89,67 +67,6 @@ pub enum OpenReceiverError {
         /// What the system said.
         source: std::io::Error,
     },
-}
-
-/// Why a channel cannot be joined.
-#[derive(Debug, thiserror::Error)]
-pub enum JoinError {
-    /// The group is no multicast address.
-    #[error("{0} is not a multicast address: use 224.0.0.0/4 or ff00::/8")]
-    NotMulticast(IpAddr),
-    /// The group or the source is not of the receiver's family, or the port is another.
-    #[error("channel {channel} does not belong to this receiver ({family}, port {port})")]
-    Foreign {
-        /// What was to be joined.
-        channel: Channel,
-        /// Of the receiver.
-        family: Family,
-        /// Of the receiver.
-        port: u16,
-    },
-    /// The group is joined from any source, and now from one, or the other way round.
-    #[error("{0} is joined both from one source and from any: leave the other channel first")]
-    Mixed(IpAddr),
-    /// The system limits the memberships of a socket.
-    #[error("cannot join {channel}: too many memberships; {}", limits(.channel))]
-    TooMany {
-        /// What was to be joined.
-        channel: Channel,
-    },
-    /// The interface is gone, down, or has no address of the family.
-    #[error("cannot join {channel} on {interface}: the interface is gone or cannot do multicast")]
-    Interface {
-        /// What was to be joined.
-        channel: Channel,
-        /// The interface.
-        interface: String,
-    },
-    /// The system refuses something else.
-    #[error("cannot join {channel} on {interface}: {source}")]
-    System {
-        /// What was to be joined.
-        channel: Channel,
-        /// The interface.
-        interface: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
-
-/// The limits that a socket may have run into.
-fn limits(channel: &Channel) -> &'static str {
-    match (channel.group, channel.source) {
-        (IpAddr::V4(_), None) => "raise `sysctl net.ipv4.igmp_max_memberships`",
-        (IpAddr::V4(_), Some(_)) => {
-            "raise `sysctl net.ipv4.igmp_max_memberships` or, for many sources of one group, \
-             `net.ipv4.igmp_max_msf`"
-        }
-        (IpAddr::V6(_), None) => "raise `sysctl net.core.optmem_max`",
-        (IpAddr::V6(_), Some(_)) => {
-            "raise `sysctl net.core.optmem_max` or, for many sources of one group, \
-             `net.ipv6.mld_max_msf`"
-        }
-    }
 }
 
 /// A datagram.
@@ -217,13 +134,8 @@ pub struct DropCounts {
 #[derive(Debug)]
 pub struct Receiver {
     socket: UdpSocket,
-    family: Family,
-    port: u16,
-    interface: Interface,
+    memberships: Memberships,
     buffer: BufferSize,
-    joined: Vec<Channel>,
-    /// The only unicast address of which it takes what is sent to it.
-    unicast: Option<IpAddr>,
     messages: Messages,
     drops: DropCounts,
     sieve: Option<Sieve>,
@@ -276,7 +188,8 @@ impl Receiver {
         })?;
         let socket = UdpSocket::from(socket);
         let port = socket.local_addr().map_err(system)?.port();
-        Ok(Receiver::new(socket, port, family, interface, buffer, options))
+        let memberships = Memberships::new(family, port, interface.clone());
+        Ok(Receiver::new(socket, memberships, buffer, options))
     }
 
     /// Receives what is sent to the address and port of a sender, by its socket.
@@ -296,29 +209,22 @@ impl Receiver {
         ask_details(&socket, family, options).map_err(system)?;
         let wanted = buffers::bytes_for(options.rate);
         let buffer = buffers::set_receive_buffer(&socket, wanted).map_err(system)?;
-        let (socket, interface) = (UdpSocket::from(socket), sender.interface());
-        let mut receiver = Receiver::new(socket, port, family, interface, buffer, options);
-        receiver.unicast = Some(source.ip());
-        Ok(receiver)
+        let mut memberships = Memberships::new(family, port, sender.interface().clone());
+        memberships.unicast = Some(source.ip());
+        Ok(Receiver::new(UdpSocket::from(socket), memberships, buffer, options))
     }
 
     fn new(
         socket: UdpSocket,
-        port: u16,
-        family: Family,
-        interface: &Interface,
+        memberships: Memberships,
         buffer: BufferSize,
         options: &ReceiverOptions,
     ) -> Receiver {
         let batch = options.batch.clamp(1, sys::MAX_MESSAGES);
         Receiver {
             socket,
-            family,
-            port,
-            interface: interface.clone(),
+            memberships,
             buffer,
-            joined: Vec::new(),
-            unicast: None,
             messages: Messages {
                 buffers: (0..batch).map(|_| vec![0; BUFFER_BYTES].into()).collect(),
                 envelopes: vec![Envelope::new(); batch],
@@ -331,12 +237,12 @@ impl Receiver {
 
     /// The port that it receives on.
     pub fn port(&self) -> u16 {
-        self.port
+        self.memberships.port
     }
 
     /// The interface that it joins channels on.
     pub fn interface(&self) -> &Interface {
-        &self.interface
+        &self.memberships.interface
     }
 
     /// The receive buffer that the system gave.
@@ -351,7 +257,7 @@ impl Receiver {
 
     /// The channels that are joined, in the order in which they were.
     pub fn joined(&self) -> &[Channel] {
-        &self.joined
+        &self.memberships.joined
     }
 
     /// Joins a channel: with its source, if it has one, or from any. Does nothing if it is joined.
@@ -360,17 +266,7 @@ impl Receiver {
     ///
     /// When the channel does not suit this receiver, or the system refuses.
     pub fn join(&mut self, channel: &Channel) -> Result<(), JoinError> {
-        self.check(channel)?;
-        if self.joined.contains(channel) {
-            return Ok(());
-        }
-        let same_group = self.joined.iter().find(|joined| joined.group == channel.group);
-        if same_group.is_some_and(|joined| joined.source.is_some() != channel.source.is_some()) {
-            return Err(JoinError::Mixed(channel.group));
-        }
-        self.change(Change::Join, channel).map_err(|errno| self.join_error(errno, channel))?;
-        self.joined.push(*channel);
-        Ok(())
+        self.memberships.join(self.socket.as_fd(), channel)
     }
 
     /// Leaves a channel. Does nothing if it is not joined.
@@ -382,41 +278,7 @@ impl Receiver {
     /// When the system refuses; the channel counts as left even then, as it does when the
     /// interface has vanished.
     pub fn leave(&mut self, channel: &Channel) -> Result<(), JoinError> {
-        let Some(place) = self.joined.iter().position(|joined| joined == channel) else {
-            return Ok(());
-        };
-        self.joined.remove(place);
-        match self.change(Change::Leave, channel) {
-            Err(Errno::EADDRNOTAVAIL | Errno::ENODEV) | Ok(()) => Ok(()),
-            Err(errno) => Err(self.join_error(errno, channel)),
-        }
-    }
-
-    fn check(&self, channel: &Channel) -> Result<(), JoinError> {
-        if !channel.group.is_multicast() {
-            return Err(JoinError::NotMulticast(channel.group));
-        }
-        let addresses = [Some(channel.group), channel.source];
-        let mut families = addresses.into_iter().flatten().map(Family::of);
-        if channel.port != self.port || families.any(|family| family != self.family) {
-            let (family, port) = (self.family, self.port);
-            return Err(JoinError::Foreign { channel: *channel, family, port });
-        }
-        Ok(())
-    }
-
-    fn change(&self, change: Change, channel: &Channel) -> Result<(), Errno> {
-        let (fd, index) = (self.socket.as_fd(), self.interface.index);
-        sys::change_membership(fd, change, index, channel.group, channel.source)
-    }
-
-    fn join_error(&self, errno: Errno, channel: &Channel) -> JoinError {
-        let (channel, interface) = (*channel, self.interface.name.clone());
-        match errno {
-            Errno::ENOBUFS | Errno::ENOMEM => JoinError::TooMany { channel },
-            Errno::ENODEV => JoinError::Interface { channel, interface },
-            errno => JoinError::System { channel, interface, source: errno.into() },
-        }
+        self.memberships.leave(self.socket.as_fd(), channel)
     }
 
     /// Waits until datagrams come, `waker` is called, or `timeout` has passed (`None`: for ever);
@@ -485,9 +347,8 @@ impl Receiver {
                 self.drops.malformed += 1;
                 continue;
             };
-            match accepts(&self.joined, to, from.ip()) {
+            match self.memberships.verdict(to, from.ip()) {
                 Verdict::Accept => {}
-                Verdict::NotJoined if self.unicast == Some(to) => {}
                 Verdict::NotJoined => {
                     self.drops.not_joined += 1;
                     continue;
@@ -497,7 +358,7 @@ impl Receiver {
                     continue;
                 }
             }
-            let to = SocketAddr::new(to, self.port);
+            let to = SocketAddr::new(to, self.memberships.port);
             let message = &buffer[..envelope.len.min(buffer.len())];
             for payload in segments(message, details.segment) {
                 if self.sieve.as_mut().is_some_and(Sieve::discards) {
@@ -584,24 +445,6 @@ fn advance(last: &mut u32, counter: u32) -> u64 {
     grown.into()
 }
 
-enum Verdict {
-    Accept,
-    NotJoined,
-    OtherSource,
-}
-
-/// Whether a joined channel takes datagrams to this group from this source.
-fn accepts(joined: &[Channel], to: IpAddr, from: IpAddr) -> Verdict {
-    let mut verdict = Verdict::NotJoined;
-    for channel in joined.iter().filter(|channel| channel.group == to) {
-        if channel.source.is_none_or(|source| source == from) {
-            return Verdict::Accept;
-        }
-        verdict = Verdict::OtherSource;
-    }
-    verdict
-}
-
 /// Splits a message into the datagrams that it was made of. An empty one is one datagram.
 fn segments(message: &[u8], segment: Option<usize>) -> impl Iterator<Item = &[u8]> {
     let whole = message.len().max(1);
@@ -623,15 +466,5 @@ mod tests {
         last = u32::MAX - 1;
         assert_eq!(advance(&mut last, 3), 5);
         assert_eq!(advance(&mut last, u32::MAX), 0);
-    }
-
-    #[test]
-    fn the_sieve_discards_the_share_that_was_asked_for() {
-        for per_million in [0, 10_000, 200_000, 1_000_000] {
-            let mut sieve = Sieve::new(Discard { per_million, seed: 1 });
-            let discarded = (0..100_000).filter(|_| sieve.discards()).count();
-            let expected = per_million as usize / 10;
-            assert!(discarded.abs_diff(expected) <= 500, "{discarded} of 100,000 at {per_million}");
-        }
     }
 }

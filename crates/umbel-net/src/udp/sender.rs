@@ -1,5 +1,8 @@
 //! Sends datagrams to multicast groups, many with one system call.
 
+mod errors;
+mod run;
+
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -13,12 +16,11 @@ use umbel_engine::TransmitBuf;
 use umbel_engine::units::Rate;
 
 use crate::buffers::{self, BufferSize};
-use crate::interface::{Family, Interface, InterfaceError};
+use crate::interface::{Family, Interface};
 use crate::udp::MAX_PAYLOAD;
 use crate::{sys, wake};
-
-/// Most datagrams of one batch: what every kernel with segmentation offload takes.
-const MAX_SEGMENTS: usize = sys::MAX_SENT;
+pub use errors::{OpenSenderError, SendError};
+use run::{MAX_SEGMENTS, Run};
 
 /// How long a send waits for room before it gives up.
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -62,115 +64,6 @@ impl SenderOptions {
             loopback: true,
             rate: None,
             offload: true,
-        }
-    }
-}
-
-/// Why a sender cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenSenderError {
-    /// The interface cannot be used.
-    #[error(transparent)]
-    Interface(#[from] InterfaceError),
-    /// The source address is not one of the interface, or of the other family.
-    #[error("{address} is no {family} address of {interface}: use one that is")]
-    Source {
-        /// What was asked for.
-        address: IpAddr,
-        /// What it should be.
-        family: Family,
-        /// The interface with its addresses.
-        interface: String,
-    },
-    /// Somebody else uses the port.
-    #[error("UDP port {0} is taken: use another, or see who has it with `ss -ulpn`")]
-    PortTaken(u16),
-    /// The address is gone, or not in use yet.
-    #[error(
-        "{0} cannot be sent from now: a new IPv6 address takes two seconds, one that another host \
-         has is never ready (`ip addr` says `tentative` or `dadfailed`)"
-    )]
-    NotReady(IpAddr),
-    /// The system refuses something else.
-    #[error("cannot open a UDP socket on {interface}: {source}")]
-    System {
-        /// The interface.
-        interface: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
-
-/// Why datagrams were not sent.
-#[derive(Debug, thiserror::Error)]
-pub enum SendError {
-    /// A datagram does not fit the link whole, and is never cut.
-    #[error(
-        "a datagram of {bytes} bytes does not fit the MTU of {interface} ({mtu} bytes with its \
-         headers): choose smaller packets, or `ip link set dev {interface} mtu {}`", bytes + headers
-    )]
-    TooLong {
-        /// UDP payload.
-        bytes: usize,
-        /// Of the interface, when the sender was opened.
-        mtu: usize,
-        /// Bytes of the IP and UDP headers.
-        headers: usize,
-        /// The interface.
-        interface: String,
-    },
-    /// The system does not let the datagram out.
-    #[error("sending to {0} is not permitted: a firewall rule drops it (`nft list ruleset`)")]
-    Refused(SocketAddr),
-    /// No route leads to the group.
-    #[error("no route to {to} by {interface}: `{command}`")]
-    Unreachable {
-        /// Where it should have gone.
-        to: SocketAddr,
-        /// The interface.
-        interface: String,
-        /// What makes a route.
-        command: String,
-    },
-    /// The interface went down or away.
-    #[error("interface {0} is down: `ip link set dev {0} up`")]
-    Down(String),
-    /// The socket or the system had no room for a whole second.
-    #[error("{0} has taken no packet for a second: its queue is full")]
-    Stuck(String),
-    /// The system refuses something else.
-    #[error("cannot send to {to}: {source}")]
-    System {
-        /// Where it should have gone.
-        to: SocketAddr,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
-
-impl SendError {
-    /// Whether it may pass by itself, so that to send on is right: what was not sent counts as
-    /// lost.
-    pub fn is_transient(&self) -> bool {
-        match self {
-            SendError::Refused(_)
-            | SendError::Unreachable { .. }
-            | SendError::Down(_)
-            | SendError::Stuck(_) => true,
-            SendError::TooLong { .. } | SendError::System { .. } => false,
-        }
-    }
-}
-
-/// The command that routes groups to an interface. Linux does so by itself but on the loopback
-/// interface, and there for IPv4 only.
-fn route_command(family: Family, interface: &Interface) -> String {
-    let name = &interface.name;
-    match family {
-        Family::V4 => format!("ip route add 224.0.0.0/4 dev {name}"),
-        Family::V6 => {
-            let kind = if interface.loopback { "local" } else { "multicast" };
-            format!("ip -6 route add {kind} ff00::/8 dev {name} table local")
         }
     }
 }
@@ -363,7 +256,7 @@ impl Sender {
         self.counts.bytes += report.bytes;
         result.map_err(|(errno, bytes)| {
             self.counts.unsent += (buf.len() - report.datagrams) as u64;
-            let error = self.error(errno, to, bytes);
+            let error = SendError::new(errno, to, bytes, self.family, &self.interface);
             self.counts.transient_errors += u64::from(error.is_transient());
             error
         })?;
@@ -458,26 +351,6 @@ impl Sender {
             waited += start.elapsed();
         }
     }
-
-    fn error(&self, errno: Errno, to: SocketAddr, bytes: usize) -> SendError {
-        let interface = self.interface.name.clone();
-        match errno {
-            Errno::EMSGSIZE => SendError::TooLong {
-                bytes,
-                mtu: self.interface.mtu,
-                headers: self.family.header_bytes(),
-                interface,
-            },
-            Errno::EPERM | Errno::EACCES => SendError::Refused(to),
-            Errno::ENETUNREACH | Errno::EHOSTUNREACH => {
-                let command = route_command(self.family, &self.interface);
-                SendError::Unreachable { to, interface, command }
-            }
-            Errno::ENETDOWN | Errno::ENODEV | Errno::ENXIO => SendError::Down(interface),
-            Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM => SendError::Stuck(interface),
-            errno => SendError::System { to, source: errno.into() },
-        }
-    }
 }
 
 impl AsFd for Sender {
@@ -539,48 +412,6 @@ fn prepare(socket: &Socket, interface: &Interface, options: &SenderOptions) -> s
     Ok(())
 }
 
-/// Successive datagrams that can be sent as one: equally long, but for a shorter last one.
-struct Run<'a> {
-    /// Head and body of each.
-    slices: [[IoSlice<'a>; 2]; MAX_SEGMENTS],
-    count: usize,
-    /// Length of each but the last.
-    segment: usize,
-    bytes: usize,
-    /// Whether the last one is shorter, so that none may follow.
-    ended: bool,
-}
-
-impl Default for Run<'_> {
-    fn default() -> Self {
-        let slices = [[IoSlice::new(&[]); 2]; MAX_SEGMENTS];
-        Run { slices, count: 0, segment: 0, bytes: 0, ended: false }
-    }
-}
-
-impl<'a> Run<'a> {
-    /// Whether a datagram of `bytes` cannot be added.
-    fn is_closed_to(&self, bytes: usize) -> bool {
-        self.count > 0
-            && (self.ended
-                || self.count == MAX_SEGMENTS
-                || bytes == 0
-                || bytes > self.segment
-                || self.bytes + bytes > MAX_PAYLOAD)
-    }
-
-    fn push(&mut self, head: &'a [u8], body: &'a [u8]) {
-        let bytes = head.len() + body.len();
-        if self.count == 0 {
-            self.segment = bytes;
-        }
-        self.slices[self.count] = [IoSlice::new(head), IoSlice::new(body)];
-        self.count += 1;
-        self.bytes += bytes;
-        self.ended = bytes < self.segment;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -607,28 +438,5 @@ mod tests {
             assert_eq!(sender.counts().calls, 1 + 2 * round);
         }
         assert_eq!(sender.max_batch(60_000), 64);
-    }
-
-    #[test]
-    fn a_run_ends_where_the_kernel_could_not_cut() {
-        let closes = |lengths: &[usize], next: usize| {
-            let body = vec![0; 65_507];
-            let mut run = Run::default();
-            for bytes in lengths {
-                assert!(!run.is_closed_to(*bytes));
-                run.push(&[], &body[..*bytes]);
-            }
-            run.is_closed_to(next)
-        };
-        assert!(!closes(&[], 0));
-        assert!(closes(&[0], 0));
-        assert!(closes(&[10], 0));
-        assert!(!closes(&[10, 10], 10));
-        assert!(!closes(&[10, 10], 9));
-        assert!(closes(&[10, 10], 11));
-        assert!(closes(&[10, 9], 9));
-        assert!(closes(&[1; 64], 1));
-        assert!(!closes(&[32_754], 32_753));
-        assert!(closes(&[32_754], 32_754));
     }
 }
