@@ -32,6 +32,12 @@ pub(super) fn complete(world: &mut World) -> bool {
     world.source_events().contains(&SourceEvent::Complete)
 }
 
+/// Runs until everyone has everything and the source knows.
+pub(super) fn finish(world: &mut World) {
+    world.run_until(LONG, World::everyone_has_all);
+    world.run_until(LONG, complete);
+}
+
 #[test]
 fn a_flat_lan_without_loss_needs_no_repair_and_stores_each_symbol_once() {
     let mut world = joined(1, vec![20; 100], true, &[4]);
@@ -56,7 +62,6 @@ fn everyone_in_every_subnet_gets_everything_in_spite_of_loss() {
         let mut world = joined(seed, vec![k; 300 / usize::from(k)], fec, &[2, 3, 3, 2, 2]);
         world.weather = Weather::loss(0.05);
         world.extend_all();
-        world.run_until(LONG, World::everyone_has_all);
-        world.run_until(LONG, complete);
+        finish(&mut world);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::delivery::{LONG, complete, joined};
+use super::delivery::{LONG, complete, finish, joined};
 use super::world::{Weather, World};
 use crate::tmtp::{ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, TreeView};
 use umbel_wire::tmtp::Role;
@@ -22,10 +22,17 @@ fn k_of(seed: u64) -> (u8, bool) {
     [(16, true), (16, false), (1, false)][seed as usize % 3]
 }
 
-/// A feed of 400 to 500 packets, 30 receivers joined.
-fn feed(seed: u64) -> World {
+/// A feed of 480 packets to receivers in these subnets begins, in such weather.
+fn sending_to(subnets: &[usize], seed: u64, weather: Weather) -> World {
     let (k, fec) = k_of(seed);
-    joined(seed, vec![k; 480 / usize::from(k)], fec, &SUBNETS)
+    let mut world = joined(seed, vec![k; 480 / usize::from(k)], fec, subnets);
+    world.weather = weather;
+    world.extend_all();
+    world
+}
+
+fn sending(seed: u64, weather: Weather) -> World {
+    sending_to(&SUBNETS, seed, weather)
 }
 
 fn managers(world: &mut World) -> Vec<usize> {
@@ -34,14 +41,16 @@ fn managers(world: &mut World) -> Vec<usize> {
     all.into_iter().filter(|&i| world.is_up(i) && is(world.receiver(i).tree())).collect()
 }
 
+fn a_manager(world: &mut World, random: &mut Xoshiro256PlusPlus) -> usize {
+    let managers = managers(world);
+    managers[random.next_u64() as usize % managers.len()]
+}
+
 #[test]
 fn everyone_gets_everything_under_30_percent_loss_both_ways() {
     for seed in seeds(6) {
-        let mut world = feed(seed);
-        world.weather = Weather::loss(0.3);
-        world.extend_all();
-        world.run_until(LONG, World::everyone_has_all);
-        world.run_until(LONG, complete);
+        let mut world = sending(seed, Weather::loss(0.3));
+        finish(&mut world);
         assert_eq!(world.source().stats().totals.done, 24, "seed {seed}\n{}", world.state());
     }
 }
@@ -49,41 +58,33 @@ fn everyone_gets_everything_under_30_percent_loss_both_ways() {
 #[test]
 fn managers_that_crash_in_the_middle_take_no_data_with_them() {
     for seed in seeds(6) {
-        let mut world = feed(seed);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        world.weather = Weather::loss(0.05);
-        world.extend_all();
+        let mut world = sending(seed, Weather::loss(0.05));
         for _ in 0..3 {
             world.run_for(Duration::from_millis(60));
-            let managers = managers(&mut world);
-            let victim = managers[random.next_u64() as usize % managers.len()];
+            let victim = a_manager(&mut world, &mut random);
             world.crash(victim);
         }
-        world.run_until(LONG, World::everyone_has_all);
-        world.run_until(LONG, complete);
+        finish(&mut world);
     }
 }
 
 #[test]
 fn whoever_was_cut_off_gets_everything_once_the_link_is_back() {
     for seed in seeds(6) {
-        let mut world = feed(seed);
-        world.weather = Weather::loss(0.02);
-        world.extend_all();
+        let mut world = sending(seed, Weather::loss(0.02));
         world.run_for(Duration::from_millis(100));
         world.partition(&[1, 3, 4], &[0, 2, 5, 6]);
         world.run_for(Duration::from_secs(3));
         world.heal();
-        world.run_until(LONG, World::everyone_has_all);
-        world.run_until(LONG, complete);
+        finish(&mut world);
     }
 }
 
 #[test]
 fn a_receiver_that_stops_reading_slows_everyone_and_nothing_is_lost() {
     for seed in seeds(3) {
-        let mut world = feed(seed);
-        world.extend_all();
+        let mut world = sending(seed, Weather::FINE);
         world.run_for(Duration::from_millis(20));
         // In the farthest subnet; its manager's buffer fills first.
         let slow = world.receivers().end - 1;
@@ -91,8 +92,7 @@ fn a_receiver_that_stops_reading_slows_everyone_and_nothing_is_lost() {
         world.run_for(Duration::from_secs(10));
         world.receiver(slow).sink_mut().refuses = false;
         world.command(slow, ReceiverCommand::Room);
-        world.run_until(LONG, World::everyone_has_all);
-        world.run_until(LONG, complete);
+        finish(&mut world);
         assert!(!world.receiver_events(slow).contains(&ReceiverEvent::Evicted));
     }
 }
@@ -100,8 +100,7 @@ fn a_receiver_that_stops_reading_slows_everyone_and_nothing_is_lost() {
 #[test]
 fn a_receiver_that_never_reads_again_is_evicted_and_the_others_go_on() {
     for seed in seeds(3) {
-        let mut world = feed(seed);
-        world.extend_all();
+        let mut world = sending(seed, Weather::FINE);
         world.run_for(Duration::from_millis(20));
         let slow = world.receivers().end - 1;
         world.receiver(slow).sink_mut().refuses = true;
@@ -115,39 +114,32 @@ fn a_receiver_that_never_reads_again_is_evicted_and_the_others_go_on() {
         // It reads again after all: it catches up.
         world.receiver(slow).sink_mut().refuses = false;
         world.command(slow, ReceiverCommand::Room);
-        world.run_until(LONG, World::everyone_has_all);
-        world.run_until(LONG, complete);
+        finish(&mut world);
     }
 }
 
 #[test]
 fn a_manager_that_leaves_gives_its_children_what_they_need_first() {
     for seed in seeds(3) {
-        let mut world = feed(seed);
-        world.weather = Weather::loss(0.1);
-        world.extend_all();
+        let mut world = sending(seed, Weather::loss(0.1));
         world.run_for(Duration::from_millis(80));
         let leaver = managers(&mut world)[seed as usize % 2];
         world.command(leaver, ReceiverCommand::Leave);
         let left = |world: &mut World| world.receiver_events(leaver).contains(&ReceiverEvent::Left);
         world.run_until(LONG, left);
         world.crash(leaver);
-        world.run_until(LONG, World::everyone_has_all);
-        world.run_until(LONG, complete);
+        finish(&mut world);
     }
 }
 
 #[test]
 fn crashes_cuts_and_loss_together() {
     for seed in seeds(6) {
-        let mut world = feed(seed);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        world.weather = Weather::loss(0.15);
-        world.extend_all();
+        let mut world = sending(seed, Weather::loss(0.15));
         for step in 0..6 {
             world.run_for(Duration::from_millis(100));
-            let managers = managers(&mut world);
-            let victim = managers[random.next_u64() as usize % managers.len()];
+            let victim = a_manager(&mut world, &mut random);
             let apart = 1 + random.next_u64() as usize % 6;
             match step % 3 {
                 0 if step == 3 => world.crash(victim),
@@ -156,18 +148,15 @@ fn crashes_cuts_and_loss_together() {
             }
         }
         world.heal();
-        world.run_until(LONG, World::everyone_has_all);
-        world.run_until(LONG, complete);
+        finish(&mut world);
     }
 }
 
 #[test]
 fn the_source_waits_for_everyone_and_everyone_notices_the_end() {
     for seed in seeds(4) {
-        let (k, fec) = k_of(seed);
-        let mut world = joined(seed, vec![k; 480 / usize::from(k)], fec, &[16]);
-        world.weather = Weather { loss: 0.3, ..Weather::FINE };
-        world.extend_all();
+        let weather = Weather { loss: 0.3, ..Weather::FINE };
+        let mut world = sending_to(&[16], seed, weather);
         world.run_until(LONG, complete);
         assert!(world.everyone_has_all(), "seed {seed}\n{}", world.state());
         world.source_command(SourceCommand::Close);
@@ -184,9 +173,7 @@ fn the_source_waits_for_everyone_and_everyone_notices_the_end() {
 #[test]
 fn the_feed_is_not_complete_while_those_whose_manager_crashed_look_for_another() {
     for seed in seeds(6) {
-        let mut world = feed(seed);
-        world.weather = Weather::loss(0.1);
-        world.extend_all();
+        let mut world = sending(seed, Weather::loss(0.1));
         // Just when everything was sent, and some of it was lost.
         let sent =
             |world: &mut World| world.source().stats().blocks_sent as usize == world.lengths.len();

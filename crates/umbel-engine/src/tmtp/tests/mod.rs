@@ -1,5 +1,6 @@
 //! The engines against each other.
 
+mod content;
 mod delivery;
 mod failures;
 mod survey;

@@ -11,10 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use umbel_fec::{Code, SymbolSet};
-use umbel_wire::{Channel, Scheme, Tsi};
+use umbel_wire::{Channel, Tsi};
 
-use crate::symbols::{BlockId, Load, SymbolSink, SymbolSource};
+use super::content::{Blocks, SYMBOL_LEN, Store};
 use crate::tmtp::{
     BlockCount, NodeConfig, NodeId, Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent,
     Shape, Source, SourceCommand, SourceConfig, SourceEvent,
@@ -23,102 +22,9 @@ use crate::units::Rate;
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
 pub(super) const FEED: Tsi = Tsi(77);
-pub(super) const SYMBOL_LEN: usize = 12;
 
 pub(super) fn at(ms: u64) -> Instant {
     Instant::EPOCH + Duration::from_millis(ms)
-}
-
-/// The bytes of a source symbol.
-fn source_symbol(block: u32, esi: u32) -> Vec<u8> {
-    let seed = u64::from(block) << 32 | u64::from(esi);
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut bytes = vec![0; SYMBOL_LEN];
-    random.fill_bytes(&mut bytes);
-    bytes
-}
-
-fn whole_block(block: u32, k: u32) -> Vec<u8> {
-    (0..k).flat_map(|esi| source_symbol(block, esi)).collect()
-}
-
-/// Any symbol of any block, as long as it was not released.
-#[derive(Debug)]
-pub(super) struct Blocks {
-    lengths: Arc<Vec<u8>>,
-    /// Blocks before this were released, and a pipe has them no more.
-    pub(super) released: u32,
-    pub(super) pipe: bool,
-}
-
-impl SymbolSource for Blocks {
-    fn prefetch(&mut self, _: BlockId, _: Range<u32>) {}
-
-    fn symbol(&mut self, block: BlockId, esi: u32) -> Load {
-        if self.pipe && block.sbn < self.released {
-            return Load::Gone("forgotten".to_owned());
-        }
-        let k = u32::from(self.lengths[block.sbn as usize]);
-        if esi < k {
-            return Load::Ready(source_symbol(block.sbn, esi).into());
-        }
-        let mut out = vec![0; SYMBOL_LEN];
-        let code = Code::new(Scheme::ReedSolomon);
-        let block = whole_block(block.sbn, k);
-        code.encode(k, SYMBOL_LEN, &block, esi..esi + 1, &mut out).unwrap();
-        Load::Ready(out.into())
-    }
-
-    fn release(&mut self, block: BlockId) {
-        self.released = self.released.max(block.sbn + 1);
-    }
-}
-
-/// Keeps symbols, and restores blocks when it is told to.
-#[derive(Debug, Default)]
-pub(super) struct Store {
-    lengths: Arc<Vec<u8>>,
-    symbols: BTreeMap<(u32, u32), Vec<u8>>,
-    pub(super) blocks: BTreeMap<u32, Vec<u8>>,
-    /// Nobody reads: nothing is taken any more.
-    pub(super) refuses: bool,
-    pub(super) stored: u64,
-}
-
-impl SymbolSink for Store {
-    fn store(&mut self, block: BlockId, esi: u32, symbol: &[u8]) -> bool {
-        if self.refuses {
-            return false;
-        }
-        self.stored += 1;
-        let twice = self.symbols.insert((block.sbn, esi), symbol.to_vec());
-        assert!(twice.is_none(), "symbol {esi} of block {} was stored twice", block.sbn);
-        true
-    }
-
-    fn restore(&mut self, block: BlockId) {
-        let k = u32::from(self.lengths[block.sbn as usize]);
-        let held: Vec<(u32, Vec<u8>)> = self
-            .symbols
-            .range((block.sbn, 0)..=(block.sbn, 255))
-            .map(|((_, e), s)| (*e, s.clone()))
-            .collect();
-        let mut data = vec![0; k as usize * SYMBOL_LEN];
-        let mut present = SymbolSet::new(k);
-        for (esi, symbol) in held.iter().filter(|(esi, _)| *esi < k) {
-            data[*esi as usize * SYMBOL_LEN..][..SYMBOL_LEN].copy_from_slice(symbol);
-            present.insert(*esi);
-        }
-        let repairs: Vec<(u32, &[u8])> =
-            held.iter().filter(|(esi, _)| *esi >= k).map(|(esi, s)| (*esi, &s[..])).collect();
-        Code::new(Scheme::ReedSolomon)
-            .restore(k, SYMBOL_LEN, &mut data, &present, &repairs)
-            .unwrap();
-        assert_eq!(data, whole_block(block.sbn, k), "block {}", block.sbn);
-        assert!(self.blocks.insert(block.sbn, data).is_none(), "block {} twice", block.sbn);
-    }
-
-    fn rest(&mut self, _: BlockId) {}
 }
 
 /// An engine.
@@ -278,7 +184,7 @@ impl World {
         let config = configure(SourceConfig::new(node, shape, rate));
         config.check().unwrap();
         let pipe = config.history.is_some();
-        let symbols = Blocks { lengths: self.lengths.clone(), released: 0, pipe };
+        let symbols = Blocks::new(self.lengths.clone(), pipe);
         let source = Source::new(config, symbols);
         let index = self.add(Node::Source(Box::new(source)), address, 0, rate);
         self.source_command(SourceCommand::Start);
@@ -296,7 +202,7 @@ impl World {
         let address = node.address;
         let config = configure(ReceiverConfig::new(node, shape));
         config.check().unwrap();
-        let sink = Store { lengths: self.lengths.clone(), ..Store::default() };
+        let sink = Store::new(self.lengths.clone());
         let receiver = Receiver::new(config, sink);
         let rate = Rate::from_bits_per_s(100_000_000).unwrap();
         let index = self.add(Node::Receiver(Box::new(receiver)), address, subnet, rate);

@@ -1,0 +1,120 @@
+//! What is sent in the tests, and what becomes of it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_fec::{Code, SymbolSet};
+use umbel_wire::Scheme;
+
+use crate::symbols::{BlockId, Load, SymbolSink, SymbolSource};
+
+pub(super) const SYMBOL_LEN: usize = 12;
+
+/// The bytes of a source symbol.
+fn source_symbol(block: u32, esi: u32) -> Vec<u8> {
+    let seed = u64::from(block) << 32 | u64::from(esi);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut bytes = vec![0; SYMBOL_LEN];
+    random.fill_bytes(&mut bytes);
+    bytes
+}
+
+fn whole_block(block: u32, k: u32) -> Vec<u8> {
+    (0..k).flat_map(|esi| source_symbol(block, esi)).collect()
+}
+
+/// Any symbol of any block, as long as it was not released.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    lengths: Arc<Vec<u8>>,
+    /// Blocks before this were released, and a pipe has them no more.
+    released: u32,
+    pipe: bool,
+}
+
+impl Blocks {
+    /// Blocks of so many symbols, of a pipe or of files.
+    pub(super) fn new(lengths: Arc<Vec<u8>>, pipe: bool) -> Blocks {
+        Blocks { lengths, released: 0, pipe }
+    }
+}
+
+impl SymbolSource for Blocks {
+    fn prefetch(&mut self, _: BlockId, _: Range<u32>) {}
+
+    fn symbol(&mut self, block: BlockId, esi: u32) -> Load {
+        if self.pipe && block.sbn < self.released {
+            return Load::Gone("forgotten".to_owned());
+        }
+        let k = u32::from(self.lengths[block.sbn as usize]);
+        if esi < k {
+            return Load::Ready(source_symbol(block.sbn, esi).into());
+        }
+        let mut out = vec![0; SYMBOL_LEN];
+        let code = Code::new(Scheme::ReedSolomon);
+        let block = whole_block(block.sbn, k);
+        code.encode(k, SYMBOL_LEN, &block, esi..esi + 1, &mut out).unwrap();
+        Load::Ready(out.into())
+    }
+
+    fn release(&mut self, block: BlockId) {
+        self.released = self.released.max(block.sbn + 1);
+    }
+}
+
+/// Keeps symbols, and restores blocks when it is told to.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    lengths: Arc<Vec<u8>>,
+    symbols: BTreeMap<(u32, u32), Vec<u8>>,
+    pub(super) blocks: BTreeMap<u32, Vec<u8>>,
+    /// Nobody reads: nothing is taken any more.
+    pub(super) refuses: bool,
+    pub(super) stored: u64,
+}
+
+impl Store {
+    /// Nothing yet of blocks of so many symbols.
+    pub(super) fn new(lengths: Arc<Vec<u8>>) -> Store {
+        Store { lengths, ..Store::default() }
+    }
+}
+
+impl SymbolSink for Store {
+    fn store(&mut self, block: BlockId, esi: u32, symbol: &[u8]) -> bool {
+        if self.refuses {
+            return false;
+        }
+        self.stored += 1;
+        let twice = self.symbols.insert((block.sbn, esi), symbol.to_vec());
+        assert!(twice.is_none(), "symbol {esi} of block {} was stored twice", block.sbn);
+        true
+    }
+
+    fn restore(&mut self, block: BlockId) {
+        let k = u32::from(self.lengths[block.sbn as usize]);
+        let held: Vec<(u32, Vec<u8>)> = self
+            .symbols
+            .range((block.sbn, 0)..=(block.sbn, 255))
+            .map(|((_, e), s)| (*e, s.clone()))
+            .collect();
+        let mut data = vec![0; k as usize * SYMBOL_LEN];
+        let mut present = SymbolSet::new(k);
+        for (esi, symbol) in held.iter().filter(|(esi, _)| *esi < k) {
+            data[*esi as usize * SYMBOL_LEN..][..SYMBOL_LEN].copy_from_slice(symbol);
+            present.insert(*esi);
+        }
+        let repairs: Vec<(u32, &[u8])> =
+            held.iter().filter(|(esi, _)| *esi >= k).map(|(esi, s)| (*esi, &s[..])).collect();
+        Code::new(Scheme::ReedSolomon)
+            .restore(k, SYMBOL_LEN, &mut data, &present, &repairs)
+            .unwrap();
+        assert_eq!(data, whole_block(block.sbn, k), "block {}", block.sbn);
+        assert!(self.blocks.insert(block.sbn, data).is_none(), "block {} twice", block.sbn);
+    }
+
+    fn rest(&mut self, _: BlockId) {}
+}
