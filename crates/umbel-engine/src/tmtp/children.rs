@@ -150,11 +150,11 @@ impl Children {
         }
     }
 
-    /// The round trip to a child was measured.
-    pub(super) fn measure(&mut self, id: NodeId, rtt: Duration) {
-        if let Some(child) = self.children.get_mut(&id) {
-            child.rtt = Some(child.rtt.map_or(rtt, |old| (old * 7 + rtt) / 8));
-        }
+    /// The round trip to a child was measured. Gives whether for the first time.
+    pub(super) fn measure(&mut self, id: NodeId, rtt: Duration) -> bool {
+        let Some(child) = self.children.get_mut(&id) else { return false };
+        let before = child.rtt.replace(child.rtt.map_or(rtt, |old| (old * 7 + rtt) / 8));
+        before.is_none()
     }
 
     /// The round trip to the farthest child. O(n).

@@ -62,9 +62,10 @@ pub struct TreeConfig {
     /// Responses to a search are collected for so long before the closest is chosen, and a ring
     /// without any is given up. Default 200 ms; at least the round trip to the ring's edge.
     pub ring_wait: Duration,
-    /// How often a node searches its own subnet before it becomes its manager. Default 2.
+    /// How often a node searches its own subnet before it becomes its manager. Default 4.
     pub subnet_tries: u8,
-    /// The time between those searches, times 1 to 2 at random. Default 100 ms.
+    /// The time between those searches, times 1 to 2 at random, and before a JOIN_REQUEST within
+    /// the subnet is repeated. Default 50 ms.
     pub subnet_wait: Duration,
     /// Without any parent within the scope the search begins anew after about this, then twice as
     /// long, and so on up to `search_backoff_max`; always after this if some answered and had no
@@ -134,7 +135,7 @@ pub struct RepairConfig {
     /// NACKs are delayed by up to so many round trips to the farthest child of the domain.
     /// Default 1.
     pub nack_delay: f64,
-    /// The shortest span over which NACKs are spread. Default 2 ms.
+    /// The shortest span over which NACKs are spread. Default 5 ms.
     pub nack_delay_min: Duration,
     /// After a repair, NACKs for its block are ignored for so many round trips to the farthest
     /// child. Default 1.
@@ -243,8 +244,8 @@ impl Default for TreeConfig {
             max_members: 4096,
             rings: vec![2, 3, 4, 6, 8, 12, 16, 24, 32],
             ring_wait: Duration::from_millis(200),
-            subnet_tries: 2,
-            subnet_wait: Duration::from_millis(100),
+            subnet_tries: 4,
+            subnet_wait: Duration::from_millis(50),
             search_backoff: Duration::from_millis(500),
             search_backoff_max: Duration::from_secs(10),
             retry: Duration::from_millis(250),
@@ -289,7 +290,7 @@ impl Default for RepairConfig {
         RepairConfig {
             buffer: 32 << 20,
             nack_delay: 1.0,
-            nack_delay_min: Duration::from_millis(2),
+            nack_delay_min: Duration::from_millis(5),
             hold_down: 1.0,
             rate: None,
             queue: 4096,

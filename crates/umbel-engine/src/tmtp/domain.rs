@@ -33,7 +33,9 @@ pub(super) enum Unfounded {
 const LEAST_HOLD_DOWN: Duration = Duration::from_millis(5);
 
 /// The round trip in a domain in which none was measured yet.
-const FIRST_RTT: Duration = Duration::from_millis(50);
+const FIRST_RTT: Duration = Duration::from_millis(20);
+/// The shortest that is believed.
+const LEAST_RTT: Duration = Duration::from_micros(100);
 
 /// The blocks that a node can send repairs of.
 pub(super) trait Stock {
@@ -73,6 +75,8 @@ pub(super) struct Domain {
     feed: Tsi,
     config: (TimingConfig, RepairConfig),
     timing: Timing,
+    /// The round trip was measured.
+    measured: bool,
     children: Children,
     intervals: Intervals,
     repairs: Repairs,
@@ -100,6 +104,7 @@ impl Domain {
                 intervals,
                 rtt: if timing.adaptive { FIRST_RTT } else { t_ack },
             },
+            measured: false,
             children: Children::default(),
             intervals: Intervals::new(start),
             repairs: Repairs::new(fec, repair.queue),
@@ -189,18 +194,20 @@ impl Domain {
         self.repairs.forget_before(self.acked_below());
     }
 
-    /// Takes an acknowledgement of a child. No block from `limit` on can have been sent.
+    /// Takes an acknowledgement of a child. No block from `limit` on can have been sent. Gives
+    /// whether the domain's round trip is found to be another, of which children should hear.
     pub(super) fn on_ack(
         &mut self,
         now: Instant,
         id: NodeId,
         ack: &Ack,
         limit: u32,
-    ) -> Result<(), Unfounded> {
+    ) -> Result<bool, Unfounded> {
         let last = ack.beyond.last().map_or(ack.below, |run| run.run.end());
         if ack.below.max(last) > limit {
             return Err(Unfounded::NeverSent);
         }
+        let before = self.timing.rtt;
         let progress =
             Progress { below: ack.below, runs: ack.beyond.clone(), full: ack.room == 0, height: 0 };
         if self.children.acknowledge(now, id, progress) {
@@ -209,7 +216,8 @@ impl Domain {
             self.measure(now, id, ack.echo);
             self.advance();
         }
-        Ok(())
+        let rtt = self.timing.rtt;
+        Ok(rtt > before * 2 || rtt < before / 2)
     }
 
     fn measure(&mut self, now: Instant, id: NodeId, echo: Option<Echo>) {
@@ -217,8 +225,11 @@ impl Domain {
         let sent = Instant::from_nanos(echo.stamp_ns);
         // A stamp from the future, or one held longer than it is old, was made up.
         let Some(rtt) = now.since(sent).checked_sub(echo.held) else { return };
-        if sent <= now && rtt < Duration::from_mins(1) {
-            self.children.measure(id, rtt);
+        if sent <= now && rtt < Duration::from_mins(1) && self.children.measure(id, rtt) {
+            // No need to wait for the next review.
+            let rtt = rtt.max(LEAST_RTT);
+            self.timing.rtt = if self.measured { self.timing.rtt.max(rtt) } else { rtt };
+            self.measured = true;
         }
     }
 
@@ -323,7 +334,7 @@ impl Domain {
     /// T_ack follows the round trip to the farthest child, and the number of children.
     fn adapt(&mut self) {
         if let Some(rtt) = self.children.farthest() {
-            self.timing.rtt = rtt.max(Duration::from_micros(100));
+            self.timing.rtt = rtt.max(LEAST_RTT);
         }
         let TimingConfig { adaptive, t_ack_min, t_ack_max, acks_per_s, .. } = self.config.0;
         if adaptive {

@@ -24,6 +24,14 @@ use super::Directory;
 
 /// Queries are answered this often at most.
 const ANSWER: Duration = Duration::from_secs(1);
+/// The first announcements follow each other after this, so that who waits for the feed does not miss
+/// its start because one packet was lost.
+const FIRST: [Duration; 4] = [
+    Duration::from_millis(30),
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+];
 /// What this program calls itself.
 const TOOL: &str = concat!("umbel ", env!("CARGO_PKG_VERSION"));
 
@@ -70,6 +78,7 @@ impl Announcer {
             directory: Directory::default(),
             random: Xoshiro256PlusPlus::seed_from_u64(u64::from(feed.tsi.0)),
             announced: None,
+            times: 0,
         };
         let (called, stop) = (waker.clone(), stopped.clone());
         let thread = std::thread::Builder::new()
@@ -101,6 +110,8 @@ struct Voice {
     directory: Directory,
     random: Xoshiro256PlusPlus,
     announced: Option<Instant>,
+    /// How often it was announced.
+    times: usize,
 }
 
 impl Voice {
@@ -112,7 +123,9 @@ impl Voice {
             let rested = self.announced.is_none_or(|at| now.duration_since(at) >= ANSWER);
             if now >= next || asked && rested {
                 asked = false;
-                next = now + self.announce(now);
+                let regular = self.announce(now);
+                next = now + FIRST.get(self.times).copied().unwrap_or(regular);
+                self.times += 1;
             }
             let until = match self.announced {
                 Some(at) if asked => next.min(at + ANSWER),
@@ -130,7 +143,7 @@ impl Voice {
         self.send(true, origin.as_bytes());
     }
 
-    /// Announces the feed; gives the time until the next announcement.
+    /// Announces the feed; gives the time until the next announcement, by the standard.
     fn announce(&mut self, now: Instant) -> Duration {
         let text = self.description.emit();
         self.send(false, text.as_bytes());

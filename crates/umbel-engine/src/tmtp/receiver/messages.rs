@@ -153,8 +153,9 @@ impl<K: SymbolSink> Receiver<K> {
     pub(super) fn on_attached(&mut self, now: Instant, confirm: &JoinConfirm) {
         let progress = &confirm.beacon.progress;
         let timing = confirm.beacon.timing;
+        let echo = Some((confirm.beacon.stamp_ns, now));
         self.upstream =
-            Some(Upstream { from: confirm.from, lowest: progress.lowest, timing, echo: None });
+            Some(Upstream { from: confirm.from, lowest: progress.lowest, timing, echo });
         self.domain.set_timing(timing);
         let _ = self.learn_feed(confirm.feed);
         self.reception.trust_sent(progress.sent);
@@ -207,7 +208,9 @@ impl<K: SymbolSink> Receiver<K> {
         self.tree.check_child(now, id, from, ack.token)?;
         // A child may have heard of more than its parent has.
         let limit = self.reception.known().saturating_add(self.config.far_ahead);
-        self.domain.on_ack(now, id, ack, limit)?;
+        if self.domain.on_ack(now, id, ack, limit)? {
+            self.tree.beacon_soon(now);
+        }
         self.totals.insert(id, ack.totals);
         self.survey.note_losses(now, id, ack.received, ack.lost);
         self.release(now);

@@ -62,7 +62,9 @@ impl<S: SymbolSource> Source<S> {
         self.tree.check_child(now, id, from, ack.token)?;
         let under_way = u32::from(self.next.1 > 0);
         let limit = self.next.0 + under_way;
-        self.domain.on_ack(now, id, ack, limit)?;
+        if self.domain.on_ack(now, id, ack, limit)? {
+            self.tree.beacon_soon(now);
+        }
         let t_ack = self.domain.timing().t_ack;
         self.throttle.on_ack(now, id, (ack.received, ack.overrun), t_ack);
         self.totals.insert(id, ack.totals);

@@ -25,6 +25,8 @@ pub(in crate::tmtp) struct Child {
     pub(in crate::tmtp) name: String,
     /// The JOIN_REQUEST that made it one.
     pub(super) nonce: u64,
+    /// The first block that it was promised, once it was told.
+    pub(super) from: Option<u32>,
     /// When it was heard last.
     pub(super) heard: Instant,
 }
@@ -41,6 +43,10 @@ pub(super) struct Family {
 impl Family {
     pub(super) fn get(&self, id: NodeId) -> Option<&Child> {
         self.children.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: NodeId) -> Option<&mut Child> {
+        self.children.get_mut(&id)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Child)> {

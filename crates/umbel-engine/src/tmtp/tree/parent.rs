@@ -124,6 +124,7 @@ impl Tree {
                     token: self.random.next_u64(),
                     name: request.name.clone(),
                     nonce: request.nonce,
+                    from: None,
                     heard: now,
                 };
                 self.family.insert(sender, child);
@@ -137,21 +138,19 @@ impl Tree {
         Ok(())
     }
 
-    /// The JOIN_CONFIRM for a child; `None` if it has gone, or nothing can be said of the feed.
+    /// The JOIN_CONFIRM for a child; `None` if it has gone, or nothing can be said of the feed. If
+    /// the first was lost, the next promises as much.
     pub(super) fn confirm(
-        &self,
+        &mut self,
         now: Instant,
         id: NodeId,
         outlook: &Outlook,
     ) -> Option<(Way, Body)> {
-        let (child, feed) = (self.family.get(id)?, outlook.feed?);
-        let confirm = JoinConfirm {
-            nonce: child.nonce,
-            token: child.token,
-            from: outlook.from,
-            feed,
-            beacon: self.beacon(now, outlook, UNICAST_HOPS),
-        };
+        let feed = outlook.feed?;
+        let beacon = self.beacon(now, outlook, UNICAST_HOPS);
+        let child = self.family.get_mut(id)?;
+        let from = *child.from.get_or_insert(outlook.from);
+        let confirm = JoinConfirm { nonce: child.nonce, token: child.token, from, feed, beacon };
         Some((Way::Host(child.address), Body::JoinConfirm(Box::new(confirm))))
     }
 }

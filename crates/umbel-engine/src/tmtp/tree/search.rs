@@ -233,7 +233,9 @@ impl Tree {
     /// Sends the JOIN_REQUEST, for the first time or again.
     fn send_request(&mut self, now: Instant) {
         let Stage::Joining { candidate, nonce, tries, .. } = &mut self.stage else { return };
-        let wait = self.config.retry * (1 << (*tries).min(8));
+        // Within the subnet an answer takes no longer than to a search of it.
+        let first = if candidate.hops <= 1 { self.config.subnet_wait } else { self.config.retry };
+        let wait = first * (1 << (*tries).min(8));
         *tries += 1;
         let (candidate, nonce) = (*candidate, *nonce);
         let request = JoinRequest {

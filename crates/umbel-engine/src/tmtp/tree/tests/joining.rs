@@ -1,6 +1,6 @@
 //! Who becomes manager, who joins whom.
 
-use umbel_wire::tmtp::Dismissal;
+use umbel_wire::tmtp::{Dismissal, JoinRequest, Standing};
 
 use super::*;
 use crate::tmtp::tree::Parting;
@@ -24,6 +24,33 @@ fn the_first_in_a_subnet_manages_it_and_the_next_are_its_members() {
     assert_eq!((world.tree(0).radius(), world.tree(manager).radius()), (3, 1));
     let view = world.tree(0).view();
     assert_eq!((view.members, view.children), (1, 1));
+}
+
+#[test]
+fn a_confirmation_that_is_repeated_promises_as_much_as_the_first() {
+    let mut world = World::row(1, TreeConfig::default());
+    let member = world.add(NodeId(7), 0);
+    let request = JoinRequest {
+        nonce: 5,
+        hop_limit: UNICAST_HOPS,
+        hops: 1,
+        role: Role::Member,
+        standing: Standing::default(),
+        name: String::new(),
+        proof: None,
+    };
+    let request = from(&world, member, Body::JoinRequest(request));
+    let hops_left = Some(UNICAST_HOPS);
+    let arrival = Arrival { from: address(member), multicast: false, hops_left };
+    let mut promised = |sent: u32| {
+        let source = &mut world.nodes[0].tree;
+        source.handle(world.now, arrival, &request).unwrap();
+        let outlook = Outlook { from: sent, ..outlook() };
+        let confirm = std::iter::from_fn(|| source.poll_message(world.now, &outlook))
+            .find_map(|(_, body)| if let Body::JoinConfirm(it) = body { Some(it) } else { None });
+        confirm.expect("it is a child").from
+    };
+    assert_eq!((promised(10), promised(25)), (10, 10));
 }
 
 #[test]
