@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use umbel_wire::{Scheme, Toi};
 
-use super::host::{Object, SYMBOL, World, config};
+use super::content::{Object, SYMBOL};
+use super::host::{World, config};
 use super::{MINUTE, objects};
 use crate::repository::config::SourceConfig;
 use crate::repository::policy::Policy;

@@ -1,6 +1,7 @@
 //! The engines against each other: a server and clients in virtual time.
 
 mod auto;
+mod content;
 mod host;
 
 use std::time::Duration;
@@ -8,7 +9,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use umbel_wire::{Scheme, Toi};
 
-use self::host::{Object, SYMBOL, World, config};
+use self::content::{Object, SYMBOL};
+use self::host::{World, config};
 use crate::Engine;
 use crate::repository::config::SourceConfig;
 use crate::repository::drops::DropReason;

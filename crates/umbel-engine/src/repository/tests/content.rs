@@ -1,0 +1,139 @@
+//! Items in memory: what the server sends and what clients make of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_fec::{Code, Partition, SymbolSet};
+use umbel_wire::{Oti, Scheme, Toi};
+
+use crate::symbols::{BlockId, Load, SymbolSink, SymbolSource};
+
+pub(super) const SYMBOL: u16 = 64;
+
+#[derive(Clone, Debug)]
+pub(super) struct Object {
+    pub(super) oti: Oti,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Object {
+    pub(super) fn new(scheme: Scheme, len: usize, k: u16, seed: u64) -> Object {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut bytes = vec![0; len];
+        random.fill_bytes(&mut bytes);
+        let oti = Oti {
+            scheme,
+            object_len: len as u64,
+            symbol_len: SYMBOL,
+            max_block_symbols: k,
+            max_encoding_symbols: 255,
+        };
+        Object { oti, bytes }
+    }
+
+    pub(super) fn padded_block(&self, sbn: u32) -> (u32, Vec<u8>) {
+        let partition = Partition::new(&self.oti).unwrap();
+        let k = partition.block_symbols(sbn);
+        let range = partition.block_range(sbn);
+        let mut block = self.bytes[range.start as usize..range.end as usize].to_vec();
+        block.resize(k as usize * usize::from(SYMBOL), 0);
+        (k, block)
+    }
+}
+
+/// Serves objects from memory.
+#[derive(Debug, Default)]
+pub(super) struct MemorySource {
+    pub(super) objects: BTreeMap<Toi, Object>,
+    /// Items that turn out to be unreadable.
+    pub(super) gone: BTreeSet<Toi>,
+    /// How often each symbol was asked for.
+    pub(super) asked: BTreeMap<(BlockId, u32), u32>,
+}
+
+impl SymbolSource for MemorySource {
+    fn prefetch(&mut self, _block: BlockId, _esis: Range<u32>) {}
+
+    fn symbol(&mut self, block: BlockId, esi: u32) -> Load {
+        if self.gone.contains(&block.toi) {
+            return Load::Gone("it was deleted".to_owned());
+        }
+        *self.asked.entry((block, esi)).or_default() += 1;
+        let object = &self.objects[&block.toi];
+        let (k, source) = object.padded_block(block.sbn);
+        let mut out = vec![0; usize::from(SYMBOL)];
+        Code::new(object.oti.scheme)
+            .encode(k, SYMBOL.into(), &source, esi..esi + 1, &mut out)
+            .unwrap();
+        if esi < k {
+            let range = Partition::new(&object.oti).unwrap().symbol_range(block.sbn, esi);
+            out.truncate((range.end - range.start) as usize);
+        }
+        Load::Ready(out.into())
+    }
+
+    fn release(&mut self, _block: BlockId) {}
+}
+
+/// Keeps symbols in memory and restores blocks at once.
+#[derive(Debug, Default)]
+pub(super) struct MemorySink {
+    pub(super) otis: BTreeMap<Toi, Oti>,
+    symbols: BTreeMap<BlockId, BTreeMap<u32, Vec<u8>>>,
+    pub(super) blocks: BTreeMap<BlockId, Vec<u8>>,
+    pub(super) failed: Vec<BlockId>,
+    pub(super) refuse: bool,
+}
+
+impl MemorySink {
+    pub(super) fn object(&self, toi: Toi) -> Vec<u8> {
+        let oti = &self.otis[&toi];
+        let partition = Partition::new(oti).unwrap();
+        let mut object = Vec::new();
+        for sbn in 0..partition.blocks() {
+            object.extend_from_slice(&self.blocks[&BlockId { toi, sbn }]);
+        }
+        object.truncate(oti.object_len as usize);
+        object
+    }
+}
+
+impl SymbolSink for MemorySink {
+    fn store(&mut self, block: BlockId, esi: u32, symbol: &[u8]) -> bool {
+        if self.refuse {
+            return false;
+        }
+        let mut symbol = symbol.to_vec();
+        symbol.resize(SYMBOL.into(), 0);
+        let old = self.symbols.entry(block).or_default().insert(esi, symbol);
+        assert!(old.is_none(), "symbol {esi} of {block:?} was stored twice");
+        true
+    }
+
+    fn restore(&mut self, block: BlockId) {
+        let oti = self.otis[&block.toi];
+        let partition = Partition::new(&oti).unwrap();
+        let k = partition.block_symbols(block.sbn);
+        let mut bytes = vec![0; k as usize * usize::from(SYMBOL)];
+        let mut present = SymbolSet::new(k);
+        let mut repairs = Vec::new();
+        for (&esi, symbol) in &self.symbols[&block] {
+            if esi < k {
+                let start = esi as usize * usize::from(SYMBOL);
+                bytes[start..start + usize::from(SYMBOL)].copy_from_slice(symbol);
+                present.insert(esi);
+            } else {
+                repairs.push((esi, symbol.as_slice()));
+            }
+        }
+        let code = Code::new(oti.scheme);
+        match code.restore(k, SYMBOL.into(), &mut bytes, &present, &repairs) {
+            Ok(_) => drop(self.blocks.insert(block, bytes)),
+            Err(_) => self.failed.push(block),
+        }
+    }
+
+    fn rest(&mut self, _block: BlockId) {}
+}
