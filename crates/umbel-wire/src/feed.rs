@@ -15,6 +15,7 @@
 //! a=x-umbel-code:1376 16 fec                  bytes of a symbol, symbols of a block
 //! a=x-umbel-content:files 3 1048576 212 9f…   items, bytes, the manifest's length and digest
 //! a=x-umbel-token                             only with a token
+//! a=x-umbel-sealed:83d1…                      only if sealed: the key made for this feed
 //! m=application 7702 ALC/UDP 0                the data channel
 //! c=IN IP4 232.7.7.7/32
 //! a=source-filter: incl IN IP4 232.7.7.7 192.0.2.2
@@ -22,10 +23,14 @@
 //! c=IN IP4 239.255.7.7/32
 //! ```
 //!
-//! The source filter of the data channel is that of [RFC 4570].
+//! The source filter of the data channel is that of [RFC 4570]. A sealed feed begins with a
+//! [head](SealedHead), whose length and digest stand in the place of the manifest's; that of a sealed
+//! pipe is `pipe 212 9f…`.
 //!
 //! A feed is announced every five minutes or so, as [`sap`](crate::sap) demands. Who does not want
 //! to wait for that asks with [`FindFeeds`], to which sources answer with an announcement.
+
+mod head;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -33,6 +38,8 @@ use std::net::{IpAddr, SocketAddr};
 use crate::control::{self, Field, Frame};
 use crate::sdp::{Attribute, Connection, Description, Media, Origin};
 use crate::{Channel, Digest, ParseError, Parsed, Tsi};
+
+pub use head::{HINT_LEN, SealedHead, WRAPPED_KEYS, WRAPPED_LEN, WrappedKey};
 
 /// The version of the protocol that this program speaks.
 pub const VERSION: u8 = 1;
@@ -50,6 +57,7 @@ const SCOPE: &str = "x-umbel-scope";
 const CODE: &str = "x-umbel-code";
 const CONTENT: &str = "x-umbel-content";
 const TOKEN: &str = "x-umbel-token";
+const SEALED: &str = "x-umbel-sealed";
 const FILTER: &str = "source-filter";
 const DATA_PROTOCOL: &str = "ALC/UDP";
 const DOMAIN_PROTOCOL: &str = "TMTP/UDP";
@@ -81,8 +89,21 @@ pub struct Feed {
     pub content: FeedContent,
     /// Whether receivers need a token.
     pub token: bool,
+    /// How it is sealed, if only admitted receivers can read it.
+    pub sealed: Option<Sealed>,
     /// Grows with each change of the announcement.
     pub version: u64,
+}
+
+/// What a receiver needs to know of a sealed feed before its first packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// The public key that the source made for this feed [RFC 7748].
+    pub key: [u8; 32],
+    /// Bytes of the head, at most [`MANIFEST_LEN`]. In files the same as `manifest_len`.
+    pub head_len: u64,
+    /// The head's digest. In files the same as `digest`.
+    pub head_digest: Digest,
 }
 
 /// What a feed carries.
@@ -94,9 +115,9 @@ pub enum FeedContent {
         items: u64,
         /// Their bytes.
         bytes: u64,
-        /// Bytes of the manifest, at most [`MANIFEST_LEN`].
+        /// Bytes of the manifest, at most [`MANIFEST_LEN`]; in a sealed feed those of its head.
         manifest_len: u64,
-        /// The manifest's digest.
+        /// The manifest's digest, or the head's.
         digest: Digest,
     },
     /// Bytes that come as they are written, until the writer ends.
@@ -191,8 +212,11 @@ impl Feed {
             Attribute::new(SOURCE, format!("{} {}", self.source.ip(), self.source.port())),
             Attribute::new(SCOPE, self.scope.to_string()),
             Attribute::new(CODE, code),
-            Attribute::new(CONTENT, self.content.to_string()),
+            Attribute::new(CONTENT, self.content_value()),
         ];
+        if let Some(sealed) = &self.sealed {
+            attributes.push(Attribute::new(SEALED, Digest(sealed.key).to_string()));
+        }
         if self.token {
             attributes.push(Attribute::flag(TOKEN));
         }
@@ -211,6 +235,30 @@ impl Feed {
                 self.media(DOMAIN_PROTOCOL, &self.domain),
             ],
             ..Description::default()
+        }
+    }
+
+    fn content_value(&self) -> String {
+        match (self.content, self.sealed) {
+            (FeedContent::Files { items, bytes, manifest_len, digest }, _) => {
+                format!("files {items} {bytes} {manifest_len} {digest}")
+            }
+            (FeedContent::Pipe, None) => "pipe".to_owned(),
+            (FeedContent::Pipe, Some(sealed)) => {
+                format!("pipe {} {}", sealed.head_len, sealed.head_digest)
+            }
+        }
+    }
+
+    /// Length and digest of what comes first and is described by the announcement: the manifest, or
+    /// the head of a sealed feed; nothing in a plain pipe.
+    pub fn head(&self) -> Option<(u64, Digest)> {
+        match (self.sealed, self.content) {
+            (Some(sealed), _) => Some((sealed.head_len, sealed.head_digest)),
+            (None, FeedContent::Files { manifest_len, digest, .. }) => {
+                Some((manifest_len, digest))
+            }
+            (None, FeedContent::Pipe) => None,
         }
     }
 
@@ -255,6 +303,18 @@ impl Feed {
         if scope == 0 || domain.source.is_some() || families != [source.is_ipv6(); 2] {
             return Err(bad("feed"));
         }
+        let (content, head) = content(value(CONTENT)?).ok_or_else(|| bad(CONTENT))?;
+        let sealed = match (description.attribute(SEALED), head) {
+            (None, _) if content == FeedContent::Pipe && head.is_some() => {
+                return Err(bad(SEALED));
+            }
+            (None, _) => None,
+            (Some(key), Some((head_len, head_digest))) => {
+                let key = hexadecimal(key).ok_or_else(|| bad(SEALED))?;
+                Some(Sealed { key, head_len, head_digest })
+            }
+            (Some(_), None) => return Err(bad(SEALED)),
+        };
         Ok(Some(Feed {
             name: description.name.parse()?,
             tsi: Tsi(number(value(TSI)?).ok_or_else(|| bad(TSI))?),
@@ -266,21 +326,11 @@ impl Feed {
             block_symbols,
             fec,
             kbit_per_s: description.bandwidth.filter(|rate| *rate > 0).ok_or_else(|| bad("b="))?,
-            content: content(value(CONTENT)?).ok_or_else(|| bad(CONTENT))?,
+            content,
             token: description.has(TOKEN),
+            sealed,
             version: description.origin.version,
         }))
-    }
-}
-
-impl fmt::Display for FeedContent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FeedContent::Files { items, bytes, manifest_len, digest } => {
-                write!(f, "files {items} {bytes} {manifest_len} {digest}")
-            }
-            FeedContent::Pipe => f.write_str("pipe"),
-        }
     }
 }
 
@@ -309,16 +359,22 @@ fn code(value: &str) -> Option<(u16, u16, bool)> {
     }
 }
 
-fn content(value: &str) -> Option<FeedContent> {
+/// What a feed carries, and the length and digest of its manifest or head.
+fn content(value: &str) -> Option<(FeedContent, Option<(u64, Digest)>)> {
+    let head = |len: &str, digest: &str| {
+        let len = number(len).filter(|len| *len <= MANIFEST_LEN)?;
+        Some((len, Digest(hexadecimal(digest)?)))
+    };
     let fields: Vec<&str> = value.split(' ').collect();
     match fields[..] {
-        ["pipe"] => Some(FeedContent::Pipe),
-        ["files", items, bytes, manifest_len, digest] => Some(FeedContent::Files {
-            items: number(items)?,
-            bytes: number(bytes)?,
-            manifest_len: number(manifest_len).filter(|len| *len <= MANIFEST_LEN)?,
-            digest: Digest(hexadecimal(digest)?),
-        }),
+        ["pipe"] => Some((FeedContent::Pipe, None)),
+        ["pipe", len, digest] => Some((FeedContent::Pipe, Some(head(len, digest)?))),
+        ["files", items, bytes, len, digest] => {
+            let (manifest_len, digest) = head(len, digest)?;
+            let (items, bytes) = (number(items)?, number(bytes)?);
+            let files = FeedContent::Files { items, bytes, manifest_len, digest };
+            Some((files, Some((manifest_len, digest))))
+        }
         _ => None,
     }
 }
@@ -387,8 +443,15 @@ mod tests {
                 digest: Digest([0x9F; 32]),
             },
             token: true,
+            sealed: None,
             version: 1,
         }
+    }
+
+    /// The same, sealed.
+    fn sealed() -> Feed {
+        let (head_len, head_digest) = feed().head().unwrap();
+        Feed { sealed: Some(Sealed { key: [0xA5; 32], head_len, head_digest }), ..feed() }
     }
 
     #[test]
@@ -402,12 +465,26 @@ mod tests {
                 port: 65535,
             },
             domain: Channel { source: None, group: "ff15::8111:2222".parse().unwrap(), port: 1 },
-            ..feed()
+            ..sealed()
         };
         let text = longest.describe("umbel 0.1.0").emit();
         assert!(text.len() <= 1_000, "{} bytes:\n{text}", text.len());
         let parsed = Description::parse(text.as_bytes()).unwrap();
         assert_eq!(Feed::from_description(&parsed), Ok(Some(longest)));
+    }
+
+    #[test]
+    fn a_sealed_pipe_has_a_head_and_a_plain_one_has_none() {
+        let pipe = Feed { content: FeedContent::Pipe, ..sealed() };
+        let text = pipe.describe("umbel").emit();
+        let parse = |text: &str| {
+            Feed::from_description(&Description::parse(text.as_bytes()).unwrap())
+        };
+        assert_eq!(parse(&text), Ok(Some(pipe.clone())));
+        let key = format!("a=x-umbel-sealed:{}\r\n", "a5".repeat(32));
+        assert!(parse(&text.replace(&key, "")).is_err(), "a head, and no key");
+        let plain = Feed { sealed: None, ..pipe };
+        assert_eq!((plain.head(), sealed().head().is_some()), (None, true));
     }
 
     #[test]
@@ -431,8 +508,12 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_out_of_range_is_refused() {
-        let text = feed().describe("umbel").emit();
+        let text = sealed().describe("umbel").emit();
         for (good, broken) in [
+            ("sealed:a5", "sealed:x5"),
+            ("sealed:a5", "sealed:"),
+            ("files 3 1048576 212", "pipe"),
+            ("files 3 1048576 212", "pipe 67108865"),
             ("x-umbel-tmtp:1", "x-umbel-tmtp:2"),
             ("x-umbel-tsi:3417", "x-umbel-tsi:-1"),
             ("x-umbel-tsi:3417", "x-umbel-tsj:3417"),

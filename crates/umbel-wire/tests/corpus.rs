@@ -63,6 +63,11 @@ fn the_corpus_of_sap_packet_replays() {
 }
 
 #[test]
+fn the_corpus_of_sealed_head_replays() {
+    replay("sealed_head", checks::sealed_head);
+}
+
+#[test]
 fn the_corpus_of_basep_message_replays() {
     replay("basep_message", checks::basep_message);
 }

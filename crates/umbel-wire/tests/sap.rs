@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 
 use proptest::prelude::*;
-use umbel_wire::feed::{Feed, FeedContent, FeedName, MANIFEST_LEN};
+use umbel_wire::feed::{Feed, FeedContent, FeedName, MANIFEST_LEN, Sealed};
 use umbel_wire::sap::{PORT, SapPacket};
 use umbel_wire::sdp::Description;
 use umbel_wire::{Channel, Digest, Tsi};
@@ -62,12 +62,23 @@ fn contents() -> impl Strategy<Value = FeedContent> {
     ]
 }
 
+/// The key of a sealed feed, and the length and digest of the head if it is a pipe.
+fn seals() -> impl Strategy<Value = Option<([u8; 32], u64, [u8; 32])>> {
+    prop::option::of((any::<[u8; 32]>(), 0..=MANIFEST_LEN, any::<[u8; 32]>()))
+}
+
 fn feeds() -> impl Strategy<Value = Feed> {
     let code = (1_u16.., 1..=255_u16, any::<[bool; 2]>(), 1_u64..);
-    (names(), any::<(u32, u64)>(), places(), 1_u8.., code, contents()).prop_map(
-        |(name, (tsi, version), (source, data, domain), scope, code, content)| {
+    (names(), any::<(u32, u64)>(), places(), 1_u8.., code, (contents(), seals())).prop_map(
+        |(name, (tsi, version), (source, data, domain), scope, code, (content, seal))| {
             let (symbol_len, block_symbols, [fec, token], kbit_per_s) = code;
             let tsi = Tsi(tsi);
+            let sealed = seal.map(|(key, len, digest)| match content {
+                FeedContent::Pipe => Sealed { key, head_len: len, head_digest: Digest(digest) },
+                FeedContent::Files { manifest_len: head_len, digest: head_digest, .. } => {
+                    Sealed { key, head_len, head_digest }
+                }
+            });
             Feed {
                 name,
                 tsi,
@@ -81,6 +92,7 @@ fn feeds() -> impl Strategy<Value = Feed> {
                 kbit_per_s,
                 content,
                 token,
+                sealed,
                 version,
             }
         },
@@ -167,7 +179,8 @@ fn tshark_reads_our_announcements() {
     };
     let announced = |name: &str| format!("0|application/sdp|{name}|7702,7703");
     let deleted = "1|application/sdp||".to_owned();
-    let lines = [announced("nightly"), deleted.clone(), announced("live"), deleted];
+    let (live, sealed) = (announced("live"), announced("live"));
+    let lines = [announced("nightly"), deleted.clone(), live, deleted, sealed];
     let read = read.replace("False", "0").replace("True", "1");
     assert_eq!(read.lines().collect::<Vec<_>>(), lines);
     assert!(wrong.lines().all(|line| line == "|"), "{wrong}");

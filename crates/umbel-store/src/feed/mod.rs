@@ -22,6 +22,7 @@ mod files;
 mod layout;
 mod manifest;
 mod pipe;
+pub mod seal;
 
 use std::ops::Range;
 

@@ -4,7 +4,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "shared by test binaries")]
 
 use umbel_wire::control::{self, FrameHeader};
-use umbel_wire::feed::Feed;
+use umbel_wire::feed::{Feed, SealedHead};
 use umbel_wire::lms;
 use umbel_wire::repository::{ClientMessage, ServerMessage};
 use umbel_wire::sap::SapPacket;
@@ -82,6 +82,15 @@ pub fn sap_packet(bytes: &[u8]) {
     assert_eq!(Description::parse(text.as_bytes()).as_ref(), Ok(&description));
     let Ok(Some(feed)) = Feed::from_description(&description) else { return };
     assert_eq!(Feed::from_description(&feed.describe("umbel")), Ok(Some(feed)));
+}
+
+/// What is parsed can be emitted, and is the same bytes again.
+pub fn sealed_head(bytes: &[u8]) {
+    let Ok(head) = SealedHead::parse(bytes) else { return };
+    let keys: Vec<_> = head.keys().collect();
+    let mut again = Vec::new();
+    SealedHead::emit(&keys, head.manifest, &mut again).unwrap();
+    assert_eq!(again, bytes);
 }
 
 /// What is parsed can be emitted, and comes back; its type is told beforehand.

@@ -4,7 +4,7 @@ mod tmtp_seeds;
 
 use std::time::Duration;
 
-use umbel_wire::feed::{Feed, FeedContent};
+use umbel_wire::feed::{Feed, FeedContent, Sealed, SealedHead, WrappedKey};
 use umbel_wire::repository::{
     Announcement, ClientMessage, ControlGroup, ControlKey, ItemInfo, Need, NeedRun, ServerMessage,
     SymbolRun,
@@ -13,7 +13,7 @@ use umbel_wire::sap::SapPacket;
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 10] = [
+pub(crate) const TARGETS: [&str; 11] = [
     "data_packet",
     "client_message",
     "server_message",
@@ -22,6 +22,7 @@ pub(crate) const TARGETS: [&str; 10] = [
     "pgm_message",
     "tmtp_message",
     "sap_packet",
+    "sealed_head",
     "basep_message",
     "control_peek",
 ];
@@ -37,6 +38,7 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "lms_message" => lms_messages().into_iter().map(named).collect(),
         "pgm_message" => pgm_messages().into_iter().map(named).collect(),
         "sap_packet" => sap_packets().into_iter().map(named).collect(),
+        "sealed_head" => sealed_heads().into_iter().map(named).collect(),
         "basep_message" => basep_messages().into_iter().map(named).collect(),
         "tmtp_message" => tmtp_seeds::messages().into_iter().map(named).collect(),
         "control_peek" => control_peeks().into_iter().map(named).collect(),
@@ -408,6 +410,7 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
             digest: Digest([0x9F; 32]),
         },
         token: true,
+        sealed: None,
         version: 1,
     };
     let pipe = Feed {
@@ -420,6 +423,9 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
         token: false,
         ..feed.clone()
     };
+    let (head_len, head_digest) = (1124, Digest([0x3C; 32]));
+    let sealed = Sealed { key: [0xA5; 32], head_len, head_digest };
+    let sealed = Feed { sealed: Some(sealed), ..pipe.clone() };
     let packet = |feed: &Feed, deletion: bool| {
         let description = feed.describe("umbel 0.1.0");
         let text = if deletion { description.origin.emit() } else { description.emit() };
@@ -432,7 +438,19 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
         ("files-deletion", packet(&feed, true)),
         ("pipe", packet(&pipe, false)),
         ("pipe-deletion", packet(&pipe, true)),
+        ("sealed-pipe", packet(&sealed, false)),
     ]
+}
+
+fn sealed_heads() -> Vec<(&'static str, Vec<u8>)> {
+    let head = |count: u8, manifest: &[u8]| {
+        let key = |n| WrappedKey { hint: [n; 8], key: [0xF0 | n; 48] };
+        let keys: Vec<_> = (0..count).map(key).collect();
+        let mut out = Vec::new();
+        SealedHead::emit(&keys, manifest, &mut out).unwrap();
+        out
+    };
+    vec![("nobody", head(0, b"")), ("pipe", head(3, b"")), ("files", head(2, &[0x55; 100]))]
 }
 
 fn control_peeks() -> Vec<(&'static str, Vec<u8>)> {

@@ -186,6 +186,7 @@ mod tests {
             kbit_per_s: 1000,
             content: FeedContent::Pipe,
             token: false,
+            sealed: None,
             version: 1,
         }
     }

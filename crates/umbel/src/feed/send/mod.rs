@@ -299,6 +299,7 @@ pub fn send(
         kbit_per_s: rate.bits_per_s().div_ceil(1000),
         content: content.describe(),
         token: options.token.is_some(),
+        sealed: None,
         version: 1,
     };
     let config = config(&feed, &content, options.token.as_deref(), options.max_children, rate)?;

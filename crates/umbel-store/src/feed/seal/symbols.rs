@@ -1,0 +1,162 @@
+//! Sealing and opening symbols.
+
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use umbel_wire::Tsi;
+
+/// How many bytes longer a sealed symbol is.
+pub const SEAL_LEN: usize = NONCE_LEN + TAG_LEN;
+const TAG_LEN: usize = 16;
+
+/// The key of one feed.
+pub struct FeedKey {
+    feed: Tsi,
+    symbols: LessSafeKey,
+    nonces: [u8; 32],
+    manifest: LessSafeKey,
+}
+
+impl FeedKey {
+    /// The keys that follow from the feed's secret, which is random and of this feed alone.
+    pub fn new(feed: Tsi, secret: &[u8; 32]) -> FeedKey {
+        FeedKey {
+            feed,
+            symbols: cipher(&blake3::derive_key("umbel 2026 sealed feed: symbols", secret)),
+            nonces: blake3::derive_key("umbel 2026 sealed feed: nonces", secret),
+            manifest: cipher(&blake3::derive_key("umbel 2026 sealed feed: manifest", secret)),
+        }
+    }
+
+    /// Which feed, block and symbol: what a seal is good for.
+    fn place(&self, block: u32, esi: u32) -> [u8; 12] {
+        let mut place = [0; 12];
+        for (bytes, number) in place.chunks_exact_mut(4).zip([self.feed.0, block, esi]) {
+            bytes.copy_from_slice(&number.to_be_bytes());
+        }
+        place
+    }
+
+    /// Appends the sealed symbol: [`SEAL_LEN`] bytes more than the symbol has.
+    pub fn seal(&self, block: u32, esi: u32, symbol: &[u8], out: &mut Vec<u8>) {
+        let place = self.place(block, esi);
+        let mut hasher = blake3::Hasher::new_keyed(&self.nonces);
+        hasher.update(&place).update(symbol);
+        let mut nonce = [0; NONCE_LEN];
+        nonce.copy_from_slice(&hasher.finalize().as_bytes()[..NONCE_LEN]);
+        out.reserve(symbol.len() + SEAL_LEN);
+        out.extend_from_slice(&nonce);
+        append_sealed(&self.symbols, nonce, &place, symbol, out);
+    }
+
+    /// Opens a symbol where it is; `None` if it is not one that was sealed for this place of this
+    /// feed.
+    pub fn open<'s>(&self, block: u32, esi: u32, sealed: &'s mut [u8]) -> Option<&'s [u8]> {
+        let (nonce, sealed) = sealed.split_first_chunk_mut::<NONCE_LEN>()?;
+        open_in_place(&self.symbols, *nonce, &self.place(block, esi), sealed)
+    }
+
+    /// The sealed manifest. A feed has one.
+    pub(super) fn seal_manifest(&self, manifest: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(manifest.len() + TAG_LEN);
+        append_sealed(&self.manifest, [0; NONCE_LEN], &self.feed.0.to_be_bytes(), manifest, &mut out);
+        out
+    }
+
+    /// The manifest that was sealed.
+    pub(super) fn open_manifest(&self, sealed: &[u8]) -> Option<Vec<u8>> {
+        let mut bytes = sealed.to_vec();
+        let place = self.feed.0.to_be_bytes();
+        let len = open_in_place(&self.manifest, [0; NONCE_LEN], &place, &mut bytes)?.len();
+        bytes.truncate(len);
+        Some(bytes)
+    }
+}
+
+impl std::fmt::Debug for FeedKey {
+    /// Shows the feed only: the keys are secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FeedKey").field("feed", &self.feed).finish_non_exhaustive()
+    }
+}
+
+/// The cipher with a key.
+pub(super) fn cipher(key: &[u8; 32]) -> LessSafeKey {
+    LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).expect("AES-256 keys have 32 bytes"))
+}
+
+/// Appends the sealed message and its tag.
+pub(super) fn append_sealed(
+    key: &LessSafeKey,
+    nonce: [u8; NONCE_LEN],
+    place: &[u8],
+    message: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    out.extend_from_slice(message);
+    let nonce = Nonce::assume_unique_for_key(nonce);
+    let tag = key.seal_in_place_separate_tag(nonce, Aad::from(place), &mut out[start..]);
+    let tag = tag.expect("messages are far shorter than 64 GiB");
+    out.extend_from_slice(tag.as_ref());
+}
+
+/// Opens a sealed message with its tag where it is.
+pub(super) fn open_in_place<'s>(
+    key: &LessSafeKey,
+    nonce: [u8; NONCE_LEN],
+    place: &[u8],
+    sealed: &'s mut [u8],
+) -> Option<&'s [u8]> {
+    let nonce = Nonce::assume_unique_for_key(nonce);
+    key.open_in_place(nonce, Aad::from(place), sealed).ok().map(|message| &*message)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sealed(key: &FeedKey, symbol: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        key.seal(3, 5, symbol, &mut out);
+        out
+    }
+
+    fn opened(key: &FeedKey, (block, esi): (u32, u32), sealed: &[u8]) -> Option<Vec<u8>> {
+        key.open(block, esi, &mut sealed.to_vec()).map(<[u8]>::to_vec)
+    }
+
+    proptest! {
+        #[test]
+        fn a_symbol_comes_back_at_its_place_only(
+            symbol in prop::collection::vec(any::<u8>(), 0..200),
+            flip in any::<u32>(),
+            cut in 1_usize..50,
+        ) {
+            let key = FeedKey::new(Tsi(7), &[1; 32]);
+            let good = sealed(&key, &symbol);
+            prop_assert_eq!(good.len(), symbol.len() + SEAL_LEN);
+            prop_assert_eq!(opened(&key, (3, 5), &good), Some(symbol));
+            for place in [(3, 6), (4, 5), (5, 3)] {
+                prop_assert_eq!(opened(&key, place, &good), None);
+            }
+            for other in [FeedKey::new(Tsi(8), &[1; 32]), FeedKey::new(Tsi(7), &[2; 32])] {
+                prop_assert_eq!(opened(&other, (3, 5), &good), None);
+            }
+            let mut damaged = good.clone();
+            let at = flip as usize / 8 % good.len();
+            damaged[at] ^= 1 << (flip % 8);
+            prop_assert_eq!(opened(&key, (3, 5), &damaged), None);
+            let short = &good[..good.len().saturating_sub(cut)];
+            prop_assert_eq!(opened(&key, (3, 5), short), None);
+        }
+    }
+
+    #[test]
+    fn two_contents_of_one_place_have_two_nonces() {
+        let key = FeedKey::new(Tsi(7), &[1; 32]);
+        let [one, same, other] = [b"one", b"one", b"two"].map(|symbol| sealed(&key, symbol));
+        assert_eq!(one, same, "what is sent again is the same packet");
+        assert_ne!(one[..NONCE_LEN], other[..NONCE_LEN]);
+    }
+}
