@@ -11,12 +11,15 @@ use crossbeam_channel::{Receiver, unbounded};
 use tempfile::TempDir;
 use umbel_engine::symbols::{BlockId, Load, SymbolSink, SymbolSource};
 use umbel_engine::tmtp::FEED;
-use umbel_store::feed::{BlockShape, FeedPrepared, FileEvent, FileFeed, FileSink, Manifest};
+use umbel_store::feed::seal::{FeedKey, OpenError, Opener, SEAL_LEN, SecretKey, seal_head};
+use umbel_store::feed::{
+    BlockShape, FeedPrepared, FileEvent, FileFeed, FileSink, Manifest, ManifestError,
+};
 use umbel_store::sink::{DiskSink, SinkEvent, SinkOptions};
 use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions};
-use umbel_wire::Digest;
+use umbel_wire::{Digest, Tsi};
 
-const SHAPE: BlockShape = BlockShape { symbol_len: 100, block_symbols: 8 };
+const SHAPE: BlockShape = BlockShape { symbol_len: 100, block_symbols: 8, sealed: false };
 
 fn noise(seed: u8, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
@@ -24,16 +27,26 @@ fn noise(seed: u8, len: usize) -> Vec<u8> {
     bytes
 }
 
+const SEALED: BlockShape = BlockShape { symbol_len: 100 + SEAL_LEN as u16, sealed: true, ..SHAPE };
+const TSI: Tsi = Tsi(7);
+
+/// The secret keys of a receiver that is admitted to sealed feeds, and of the feed.
+fn keys() -> (SecretKey, SecretKey) {
+    (SecretKey([1; 32]), SecretKey([2; 32]))
+}
+
 struct Source {
     feed: FileFeed,
+    shape: BlockShape,
+    /// The manifest, or the head.
     manifest: Vec<u8>,
     ready: Receiver<()>,
 }
 
 impl Source {
-    fn of(paths: &[PathBuf]) -> Source {
+    fn cut(paths: &[PathBuf], shape: BlockShape) -> Source {
         let options = RepositoryOptions {
-            symbol_len: SHAPE.symbol_len,
+            symbol_len: shape.content_len(),
             max_block_symbols: SHAPE.block_symbols.into(),
             warc: false,
             ..RepositoryOptions::default()
@@ -50,8 +63,16 @@ impl Source {
             let _ = wake.send(());
         });
         let manifest = Manifest(infos.clone()).emit().unwrap();
-        let feed = FileFeed::new(SHAPE, &infos, manifest.clone(), reader.unwrap()).unwrap();
-        Source { feed, manifest, ready }
+        let (manifest, key) = if shape.sealed {
+            let (receiver, ephemeral) = keys();
+            let list = [receiver.public()];
+            let head = seal_head(TSI, &[9; 32], &ephemeral, &list, &manifest).unwrap();
+            (head, Some(FeedKey::new(TSI, &[9; 32])))
+        } else {
+            (manifest, None)
+        };
+        let feed = FileFeed::new(shape, &infos, manifest.clone(), reader.unwrap(), key).unwrap();
+        Source { feed, shape, manifest, ready }
     }
 
     fn symbol(&mut self, block: u32, esi: u32) -> Bytes {
@@ -79,7 +100,11 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn to(directory: &Path, manifest: &[u8]) -> Keeper {
+    fn of(directory: &Path, source: &Source) -> Keeper {
+        Keeper::cut(directory, &source.manifest, source.shape, &keys().0)
+    }
+
+    fn cut(directory: &Path, manifest: &[u8], shape: BlockShape, key: &SecretKey) -> Keeper {
         let (told, disk) = unbounded();
         let sink = DiskSink::open(directory, SinkOptions::default(), move |event| {
             let _ = told.send(event);
@@ -87,7 +112,8 @@ impl Keeper {
         let (told, files) = unbounded();
         let digest = Digest(*blake3::hash(manifest).as_bytes());
         let about = (manifest.len() as u64, digest);
-        let sink = FileSink::new(SHAPE, about, sink.unwrap(), move |event| {
+        let opener = shape.sealed.then(|| Opener::new(TSI, key.clone(), keys().1.public()));
+        let sink = FileSink::new(shape, about, opener, sink.unwrap(), move |event| {
             let _ = told.send(event);
         });
         Keeper { sink: sink.unwrap(), files, disk }
@@ -140,11 +166,12 @@ fn files_arrive_whatever_comes_first() {
     let place = TempDir::new().unwrap();
     let names = [("dir/a", 5_000), ("dir/b/c", 1), ("dir/empty", 0), ("single", 1_234)];
     files(place.path(), &names);
-    let mut source = Source::of(&[place.path().join("dir"), place.path().join("single")]);
-    let lengths = source.lengths();
-    for backwards in [false, true] {
+    let paths = [place.path().join("dir"), place.path().join("single")];
+    for (shape, backwards) in [(SHAPE, false), (SHAPE, true), (SEALED, false), (SEALED, true)] {
+        let mut source = Source::cut(&paths, shape);
+        let lengths = source.lengths();
         let out = TempDir::new().unwrap();
-        let mut sink = Keeper::to(out.path(), &source.manifest);
+        let mut sink = Keeper::of(out.path(), &source);
         let manifest = sink.sink.manifest_blocks() as usize;
         let mut order: Vec<usize> = (0..lengths.len()).collect();
         if backwards {
@@ -168,12 +195,17 @@ fn files_arrive_whatever_comes_first() {
 
 #[test]
 fn what_was_held_is_skipped_when_a_receiver_starts_again() {
+    resume(SHAPE);
+    resume(SEALED);
+}
+
+fn resume(shape: BlockShape) {
     let (place, out) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     files(place.path(), &[("a", 800), ("b", 80_000)]);
-    let mut source = Source::of(&[place.path().to_owned()]);
+    let mut source = Source::cut(&[place.path().to_owned()], shape);
     let lengths = source.lengths();
     let first = {
-        let mut sink = Keeper::to(out.path(), &source.manifest);
+        let mut sink = Keeper::of(out.path(), &source);
         let first = sink.sink.manifest_blocks();
         for block in 0..first {
             sink.block(&mut source, block, lengths[block as usize]);
@@ -185,7 +217,7 @@ fn what_was_held_is_skipped_when_a_receiver_starts_again() {
         sink.wait_for_items(1);
         first
     };
-    let mut sink = Keeper::to(out.path(), &source.manifest);
+    let mut sink = Keeper::of(out.path(), &source);
     for block in 0..first {
         sink.block(&mut source, block, lengths[block as usize]);
     }
@@ -202,11 +234,59 @@ fn what_was_held_is_skipped_when_a_receiver_starts_again() {
 }
 
 #[test]
+fn a_receiver_that_is_not_admitted_learns_nothing_but_that() {
+    let (place, out) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    files(place.path(), &[("a", 800)]);
+    let mut source = Source::cut(&[place.path().to_owned()], SEALED);
+    let lengths = source.lengths();
+    let mut sink = Keeper::cut(out.path(), &source.manifest, SEALED, &SecretKey([8; 32]));
+    for (block, k) in (0..).zip(lengths) {
+        let secret = noise(0, 800);
+        for esi in 0..k {
+            let symbol = source.symbol(block, esi);
+            let shown = symbol.windows(16).any(|part| secret.windows(16).any(|own| own == part));
+            assert!(!shown, "block {block} shows the file");
+        }
+        sink.block(&mut source, block, k);
+    }
+    let sealed = ManifestError::Sealed(OpenError::NotAdmitted);
+    assert!(matches!(sink.files.try_recv(), Ok(FileEvent::Unreadable(error)) if error == sealed));
+    assert!(sink.files.try_recv().is_err());
+}
+
+#[test]
+fn a_sealed_block_with_a_forged_symbol_is_lost_and_received_again() {
+    let (place, out) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    files(place.path(), &[("a", 800)]);
+    let mut source = Source::cut(&[place.path().to_owned()], SEALED);
+    let lengths = source.lengths();
+    let mut sink = Keeper::of(out.path(), &source);
+    let first = sink.sink.manifest_blocks();
+    for block in 0..first {
+        sink.block(&mut source, block, lengths[block as usize]);
+    }
+    sink.begin();
+    let id = BlockId { toi: FEED, sbn: first };
+    for esi in 0..lengths[first as usize] {
+        let mut symbol = source.symbol(first, esi).to_vec();
+        symbol[30] ^= u8::from(esi == 2);
+        assert!(sink.sink.store(id, esi, &symbol));
+    }
+    sink.sink.restore(id);
+    assert!(matches!(sink.files.try_recv(), Ok(FileEvent::Lost { block, .. }) if block == first));
+    for block in first..lengths.len() as u32 {
+        sink.block(&mut source, block, lengths[block as usize]);
+    }
+    sink.wait_for_items(1);
+    assert_eq!(fs::read(out.path().join("a")).unwrap(), noise(0, 800));
+}
+
+#[test]
 fn a_manifest_that_was_damaged_is_not_believed() {
     let place = TempDir::new().unwrap();
     files(place.path(), &[("a", 800)]);
-    let mut source = Source::of(&[place.path().to_owned()]);
-    let mut sink = Keeper::to(place.path(), b"another");
+    let mut source = Source::cut(&[place.path().to_owned()], SHAPE);
+    let mut sink = Keeper::cut(place.path(), b"another", SHAPE, &keys().0);
     let id = BlockId { toi: FEED, sbn: 0 };
     assert!(sink.sink.store(id, 0, &source.symbol(0, 0)));
     sink.sink.restore(id);

@@ -1,6 +1,6 @@
 //! Files in a feed.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::ops::Range;
 
@@ -12,8 +12,9 @@ use umbel_wire::repository::ItemInfo;
 use umbel_wire::tmtp::BlockRun;
 use umbel_wire::{Digest, Toi};
 
-use super::block::MemoryBlock;
-use super::{BlockShape, Layout, LayoutError, Manifest, ManifestError, encoding_symbol};
+use super::head::{HeadFeed, HeadSink};
+use super::seal::{FeedBlock, FeedKey, Opener, Sealer, Unsealer};
+use super::{BlockShape, Layout, LayoutError, Manifest, ManifestError};
 use crate::BlockReader;
 use crate::sink::{DiskSink, Held, Prepared};
 
@@ -24,12 +25,14 @@ const PENDING: usize = 16 << 20;
 #[derive(Debug)]
 pub struct FileFeed {
     layout: Layout,
-    manifest: Bytes,
+    head: HeadFeed,
     reader: BlockReader,
+    sealer: Option<Sealer>,
 }
 
 impl FileFeed {
-    /// The feed of these items, whose contents `reader` has.
+    /// The feed of these items, whose contents `reader` has. `key` seals it, if `shape` says that
+    /// it is sealed: then `manifest` is the head.
     ///
     /// # Errors
     ///
@@ -39,10 +42,12 @@ impl FileFeed {
         items: &[ItemInfo],
         manifest: impl Into<Bytes>,
         reader: BlockReader,
+        key: Option<FeedKey>,
     ) -> Result<FileFeed, LayoutError> {
-        let manifest = manifest.into();
-        let layout = Layout::new(shape, manifest.len() as u64, items)?;
-        Ok(FileFeed { layout, manifest, reader })
+        let head = HeadFeed::new(shape, manifest.into())?;
+        let layout = Layout::new(shape, head.len(), items)?;
+        let sealer = key.map(|key| Sealer::new(key, shape.symbol_len));
+        Ok(FileFeed { layout, head, reader, sealer })
     }
 
     /// Which block is what.
@@ -50,41 +55,38 @@ impl FileFeed {
         &self.layout
     }
 
-    fn manifest_symbol(&self, sbn: u32, esi: u32) -> Load {
-        let partition = self.layout.manifest();
-        let range = partition.block_range(sbn);
-        let (k, symbol_len) = (partition.block_symbols(sbn), usize::from(partition.symbol_len()));
-        let len = (range.end - range.start) as usize;
-        let bytes = self.manifest.slice(range.start as usize..range.end as usize);
-        if esi < k {
-            return encoding_symbol(&bytes, len, symbol_len, k, esi);
-        }
-        let mut padded = bytes.to_vec();
-        padded.resize(k as usize * symbol_len, 0);
-        encoding_symbol(&padded.into(), len, symbol_len, k, esi)
+    fn locate(&self, number: u32) -> Option<FeedBlock> {
+        let id = self.layout.locate(number)?;
+        let (_, partition) = self.layout.item(id.toi)?;
+        Some(FeedBlock { number, symbols: partition.block_symbols(id.sbn), id })
     }
 }
 
 impl SymbolSource for FileFeed {
     fn prefetch(&mut self, block: BlockId, esis: Range<u32>) {
-        if let Some(id) = self.layout.locate(block.sbn) {
-            self.reader.prefetch(id, esis);
-        }
+        let Some(block) = self.locate(block.sbn) else { return };
+        // Repair symbols of a sealed block are made of its sealed source symbols.
+        let whole = self.sealer.is_some() && esis.end > block.symbols;
+        self.reader.prefetch(block.id, if whole { 0..block.symbols } else { esis });
     }
 
     fn symbol(&mut self, block: BlockId, esi: u32) -> Load {
-        match self.layout.locate(block.sbn) {
-            Some(id) => self.reader.symbol(id, esi),
-            None if block.sbn < self.layout.manifest().blocks() => {
-                self.manifest_symbol(block.sbn, esi)
-            }
-            None => Load::Gone(format!("the feed has no block {}", block.sbn)),
+        if block.sbn < self.head.blocks() {
+            return self.head.symbol(block.sbn, esi);
+        }
+        match (self.locate(block.sbn), &mut self.sealer) {
+            (Some(block), Some(sealer)) => sealer.symbol(&mut self.reader, block, esi),
+            (Some(block), None) => self.reader.symbol(block.id, esi),
+            (None, _) => Load::Gone(format!("the feed has no block {}", block.sbn)),
         }
     }
 
     fn release(&mut self, block: BlockId) {
-        if let Some(id) = self.layout.locate(block.sbn) {
-            self.reader.release(id);
+        if let Some(sealer) = &mut self.sealer {
+            sealer.release(block.sbn);
+        }
+        if let Some(block) = self.locate(block.sbn) {
+            self.reader.release(block.id);
         }
     }
 }
@@ -96,6 +98,14 @@ pub enum FileEvent {
     Manifest(Manifest),
     /// The list cannot be read: the feed cannot be received.
     Unreadable(ManifestError),
+    /// A sealed block that was received cannot be kept: what came is not what was sent, there is no
+    /// room, or its item takes no more.
+    Lost {
+        /// The block.
+        block: u32,
+        /// Its item.
+        toi: Toi,
+    },
 }
 
 /// An item that was looked up on the disk.
@@ -111,12 +121,9 @@ pub struct FeedPrepared {
 /// in memory; all else goes to a [`DiskSink`].
 pub struct FileSink {
     shape: BlockShape,
-    manifest: Partition,
-    digest: Digest,
-    /// Blocks of the manifest that are not restored.
-    open: BTreeMap<u32, MemoryBlock>,
-    /// Blocks of the manifest that are.
-    restored: BTreeMap<u32, Vec<u8>>,
+    head: HeadSink,
+    /// Opens what is sealed.
+    unsealer: Option<Unsealer>,
     /// What came before it was known what it is.
     pending: Pending,
     layout: Option<Layout>,
@@ -134,24 +141,23 @@ struct Pending {
 }
 
 impl FileSink {
-    /// A sink for a feed with a manifest of these bytes. `on_event` is called on the thread that
-    /// stores symbols.
+    /// A sink for a feed with a manifest, or head, of this length and digest. `opener` opens it, if
+    /// `shape` says that it is sealed. `on_event` is called on the thread that stores symbols.
     ///
     /// # Errors
     ///
     /// A manifest of such a length cannot be cut.
     pub fn new(
         shape: BlockShape,
-        (manifest_len, digest): (u64, Digest),
+        head: (u64, Digest),
+        opener: Option<Opener>,
         disk: DiskSink,
         on_event: impl Fn(FileEvent) + Send + 'static,
     ) -> Result<FileSink, FecError> {
         Ok(FileSink {
             shape,
-            manifest: shape.partition(manifest_len)?,
-            digest,
-            open: BTreeMap::new(),
-            restored: BTreeMap::new(),
+            head: HeadSink::new(shape, head)?,
+            unsealer: opener.map(|opener| Unsealer::new(opener, shape.symbol_len)),
             pending: Pending::default(),
             layout: None,
             wanted: BTreeSet::new(),
@@ -160,9 +166,9 @@ impl FileSink {
         })
     }
 
-    /// Blocks of the manifest.
+    /// Blocks of the manifest, or head.
     pub fn manifest_blocks(&self) -> u32 {
-        self.manifest.blocks()
+        self.head.blocks()
     }
 
     /// Where the files go.
@@ -189,7 +195,7 @@ impl FileSink {
     /// The items do not make a feed of this shape.
     pub fn begin(&mut self, items: Vec<FeedPrepared>) -> Result<Vec<BlockRun>, LayoutError> {
         let infos: Vec<ItemInfo> = items.iter().map(|item| item.info.clone()).collect();
-        let layout = Layout::new(self.shape, self.manifest.object_len(), &infos)?;
+        let layout = Layout::new(self.shape, self.head.len(), &infos)?;
         let mut skip: Vec<BlockRun> = Vec::new();
         for FeedPrepared { info, prepared } in items {
             let place = layout.item(info.toi).map(|(first, partition)| (first, *partition));
@@ -235,22 +241,38 @@ impl FileSink {
         self.wanted.contains(&id.toi).then_some(id)
     }
 
-    fn restore_manifest(&mut self, sbn: u32) {
-        let Some(block) = self.open.remove(&sbn) else { return };
-        let (k, symbol_len) = (self.manifest.block_symbols(sbn), self.shape.symbol_len.into());
-        let range = self.manifest.block_range(sbn);
-        let Some(mut data) = block.restore(k, symbol_len) else {
-            return (self.on_event)(FileEvent::Unreadable(ManifestError::Digest));
+    /// How the item's block that a block is, is cut; if that item is received.
+    fn cut_of(&self, id: BlockId) -> Option<Partition> {
+        self.layout.as_ref()?.item(id.toi).map(|(_, partition)| *partition)
+    }
+
+    fn restore_head(&mut self, sbn: u32) {
+        let Some(head) = self.head.restore(sbn) else { return };
+        let manifest = head.and_then(|head| {
+            let manifest = match &mut self.unsealer {
+                Some(unsealer) => unsealer.open_head(&head)?,
+                None => head,
+            };
+            Manifest::parse(&manifest)
+        });
+        (self.on_event)(match manifest {
+            Ok(manifest) => FileEvent::Manifest(manifest),
+            Err(error) => FileEvent::Unreadable(error),
+        });
+    }
+
+    /// Opens a sealed block, and gives it to the disk.
+    fn restore_sealed(&mut self, block: u32, id: BlockId) {
+        let (Some(partition), Some(unsealer)) = (self.cut_of(id), &mut self.unsealer) else {
+            return;
         };
-        data.truncate((range.end - range.start) as usize);
-        self.restored.insert(sbn, data);
-        if self.restored.len() == self.manifest.blocks() as usize {
-            let blocks = std::mem::take(&mut self.restored);
-            let bytes: Vec<u8> = blocks.into_values().flatten().collect();
-            (self.on_event)(match Manifest::parse(&bytes, self.digest) {
-                Ok(manifest) => FileEvent::Manifest(manifest),
-                Err(error) => FileEvent::Unreadable(error),
-            });
+        let opened = unsealer.open(block, (&partition, id.sbn));
+        let mut store = |(esi, symbol): (u32, &[u8])| self.disk.store(id, esi, symbol);
+        // There is room, unless the disk's has just filled up.
+        if opened.is_some_and(|opened| (0..).zip(opened.symbols()).all(&mut store)) {
+            self.disk.restore(id);
+        } else {
+            (self.on_event)(FileEvent::Lost { block, toi: id.toi });
         }
     }
 }
@@ -260,12 +282,22 @@ impl SymbolSink for FileSink {
         if symbol.len() > self.shape.symbol_len.into() {
             return false;
         }
-        if block.sbn < self.manifest.blocks() {
-            self.open.entry(block.sbn).or_default().store(esi, symbol);
+        if block.sbn < self.head.blocks() {
+            self.head.store(block.sbn, esi, symbol);
             return true;
         }
         if self.layout.is_some() {
-            return self.locate(block.sbn).is_some_and(|id| self.disk.store(id, esi, symbol));
+            let Some(id) = self.locate(block.sbn) else { return false };
+            let Some(k) = self.cut_of(id).map(|cut| cut.block_symbols(id.sbn)) else {
+                return false;
+            };
+            let FileSink { unsealer, disk, .. } = self;
+            return match unsealer {
+                None => disk.store(id, esi, symbol),
+                Some(unsealer) => {
+                    unsealer.store((block.sbn, k), esi, symbol, |bytes| disk.has_room(bytes))
+                }
+            };
         }
         let fits = self.pending.bytes + symbol.len() <= PENDING;
         if fits {
@@ -276,12 +308,16 @@ impl SymbolSink for FileSink {
     }
 
     fn restore(&mut self, block: BlockId) {
-        if block.sbn < self.manifest.blocks() {
-            self.restore_manifest(block.sbn);
+        if block.sbn < self.head.blocks() {
+            self.restore_head(block.sbn);
         } else if self.layout.is_none() {
             self.pending.restores.push(block.sbn);
         } else if let Some(id) = self.locate(block.sbn) {
-            self.disk.restore(id);
+            if self.unsealer.is_some() {
+                self.restore_sealed(block.sbn, id);
+            } else {
+                self.disk.restore(id);
+            }
         }
     }
 
@@ -295,7 +331,7 @@ impl SymbolSink for FileSink {
 impl fmt::Debug for FileSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileSink")
-            .field("manifest", &self.manifest)
+            .field("head", &self.head)
             .field("pending", &self.pending.bytes)
             .finish_non_exhaustive()
     }

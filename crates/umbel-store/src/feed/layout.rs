@@ -5,6 +5,8 @@ use umbel_fec::{FecError, Partition};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Oti, Scheme, Toi};
 
+use super::seal::SEAL_LEN;
+
 /// How everything in a feed is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockShape {
@@ -12,10 +14,19 @@ pub struct BlockShape {
     pub symbol_len: u16,
     /// Most source symbols of a block; 1 to 255.
     pub block_symbols: u8,
+    /// Whether source symbols are [sealed](super::seal). Those of the head are not.
+    pub sealed: bool,
 }
 
 impl BlockShape {
-    /// How an object of so many bytes is cut.
+    /// Bytes of content in a full symbol after the head; 0 if sealed symbols of this length have no
+    /// room for any.
+    pub fn content_len(&self) -> u16 {
+        let seal = if self.sealed { SEAL_LEN as u16 } else { 0 };
+        self.symbol_len.saturating_sub(seal)
+    }
+
+    /// How a head of so many bytes is cut.
     ///
     /// # Errors
     ///
@@ -62,7 +73,7 @@ struct Slot {
 }
 
 impl Layout {
-    /// The feed of a manifest of so many bytes and the items in it.
+    /// The feed of a manifest, or head, of so many bytes and the items in it.
     ///
     /// # Errors
     ///
@@ -77,7 +88,7 @@ impl Layout {
         for item in items {
             let Oti { scheme, symbol_len, max_block_symbols, .. } = item.oti;
             if scheme != Scheme::ReedSolomon
-                || symbol_len != shape.symbol_len
+                || symbol_len != shape.content_len()
                 || max_block_symbols != u16::from(shape.block_symbols)
             {
                 return Err(LayoutError::Shape(item.name.clone()));
@@ -104,23 +115,8 @@ impl Layout {
 
     /// Runs of equally long blocks: how many, and their source symbols.
     pub fn runs(&self) -> Vec<(u32, u8)> {
-        let mut runs: Vec<(u32, u8)> = Vec::new();
         let partitions = self.slots.iter().map(|slot| &slot.partition);
-        for partition in std::iter::once(&self.manifest).chain(partitions) {
-            let small = partition.block_symbols(partition.blocks().saturating_sub(1));
-            let large =
-                partition.total_source_symbols() - u64::from(small) * u64::from(partition.blocks());
-            for (count, symbols) in
-                [(large as u32, small + 1), (partition.blocks() - large as u32, small)]
-            {
-                match runs.last_mut() {
-                    _ if count == 0 => {}
-                    Some((run, of)) if u32::from(*of) == symbols => *run += count,
-                    _ => runs.push((count, symbols as u8)),
-                }
-            }
-        }
-        runs
+        runs_of(std::iter::once(&self.manifest).chain(partitions))
     }
 
     /// The item and its block that a block of the feed is; `None` for the manifest's and those
@@ -151,6 +147,26 @@ impl Layout {
     }
 }
 
+/// Runs of equally long blocks of what is cut like this, one after the other.
+pub(super) fn runs_of<'a>(partitions: impl Iterator<Item = &'a Partition>) -> Vec<(u32, u8)> {
+    let mut runs: Vec<(u32, u8)> = Vec::new();
+    for partition in partitions {
+        let small = partition.block_symbols(partition.blocks().saturating_sub(1));
+        let large =
+            partition.total_source_symbols() - u64::from(small) * u64::from(partition.blocks());
+        for (count, symbols) in
+            [(large as u32, small + 1), (partition.blocks() - large as u32, small)]
+        {
+            match runs.last_mut() {
+                _ if count == 0 => {}
+                Some((run, of)) if u32::from(*of) == symbols => *run += count,
+                _ => runs.push((count, symbols as u8)),
+            }
+        }
+    }
+    runs
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use proptest::prelude::*;
@@ -168,7 +184,7 @@ pub(super) mod tests {
             oti: Oti {
                 scheme: Scheme::ReedSolomon,
                 object_len,
-                symbol_len: shape.symbol_len,
+                symbol_len: shape.content_len(),
                 max_block_symbols: shape.block_symbols.into(),
                 max_encoding_symbols: 255,
             },
@@ -183,7 +199,7 @@ pub(super) mod tests {
             symbol_len in 1_u16..50,
             block_symbols in 1_u8..20,
         ) {
-            let shape = BlockShape { symbol_len, block_symbols };
+            let shape = BlockShape { symbol_len, block_symbols, sealed: false };
             let items: Vec<_> =
                 (1..).zip(&lens).map(|(toi, &len)| item(toi, len, shape)).collect();
             let layout = Layout::new(shape, manifest_len, &items).unwrap();
@@ -213,8 +229,8 @@ pub(super) mod tests {
 
     #[test]
     fn an_item_that_is_cut_in_another_way_is_refused() {
-        let shape = BlockShape { symbol_len: 10, block_symbols: 4 };
-        let other = BlockShape { symbol_len: 10, block_symbols: 5 };
+        let shape = BlockShape { symbol_len: 10, block_symbols: 4, sealed: false };
+        let other = BlockShape { block_symbols: 5, ..shape };
         let refused = Layout::new(shape, 1, &[item(1, 100, other)]);
         assert!(matches!(refused, Err(LayoutError::Shape(_))));
     }

@@ -1,9 +1,11 @@
 //! The list of a feed's items: pages of a catalog, one after the other.
 
+use umbel_wire::ParseError;
 use umbel_wire::control;
 use umbel_wire::feed::MANIFEST_LEN;
 use umbel_wire::repository::{ItemInfo, ServerMessage, limits};
-use umbel_wire::{Digest, ParseError};
+
+use super::seal::OpenError;
 
 /// Most items of a manifest: what bounds the memory that parsing takes.
 const ITEMS: usize = 1 << 20;
@@ -16,6 +18,9 @@ pub enum ManifestError {
     /// Its digest is another than was announced.
     #[error("the list of what is sent was damaged on the way")]
     Digest,
+    /// It is sealed, and cannot be opened.
+    #[error(transparent)]
+    Sealed(#[from] OpenError),
     /// It is no list of items.
     #[error("the list of what is sent cannot be read: {0}")]
     Parse(#[from] ParseError),
@@ -70,16 +75,12 @@ impl Manifest {
         }
     }
 
-    /// Parses what was received, if it has the digest that was announced. Takes memory in
-    /// proportion to its length.
+    /// Parses what was received. Takes memory in proportion to its length.
     ///
     /// # Errors
     ///
-    /// The digest is another, or the bytes are no list of items.
-    pub fn parse(bytes: &[u8], digest: Digest) -> Result<Manifest, ManifestError> {
-        if blake3::hash(bytes).as_bytes() != &digest.0 {
-            return Err(ManifestError::Digest);
-        }
+    /// The bytes are no list of items.
+    pub fn parse(bytes: &[u8]) -> Result<Manifest, ManifestError> {
         let mut items = Vec::new();
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -113,33 +114,28 @@ mod tests {
     use super::super::layout::tests::item;
     use super::*;
 
-    fn digest(bytes: &[u8]) -> Digest {
-        Digest(*blake3::hash(bytes).as_bytes())
-    }
-
     #[test]
     fn any_number_of_items_comes_back() {
-        let shape = BlockShape { symbol_len: 1368, block_symbols: 64 };
+        let shape = BlockShape { symbol_len: 1368, block_symbols: 64, sealed: false };
         for count in [0, 1, 4096, 4097, 10_000] {
             let items: Vec<_> = (0..count).map(|toi| item(toi, 5, shape)).collect();
             let bytes = Manifest(items.clone()).emit().unwrap();
             assert!(!bytes.is_empty());
-            assert_eq!(Manifest::parse(&bytes, digest(&bytes)), Ok(Manifest(items)));
+            assert_eq!(Manifest::parse(&bytes), Ok(Manifest(items)));
         }
     }
 
     #[test]
-    fn a_damaged_or_senseless_manifest_is_refused() {
-        let shape = BlockShape { symbol_len: 1368, block_symbols: 64 };
+    fn a_senseless_manifest_is_refused() {
+        let shape = BlockShape { symbol_len: 1368, block_symbols: 64, sealed: false };
         let bytes = Manifest(vec![item(1, 5, shape)]).emit().unwrap();
-        assert_eq!(Manifest::parse(&bytes[1..], digest(&bytes)), Err(ManifestError::Digest));
         for len in 1..bytes.len() {
             let cut = &bytes[..len];
-            assert!(matches!(Manifest::parse(cut, digest(cut)), Err(ManifestError::Parse(_))));
+            assert!(matches!(Manifest::parse(cut), Err(ManifestError::Parse(_))));
         }
         let twice = [&bytes[..], &bytes].concat();
-        assert_eq!(Manifest::parse(&twice, digest(&twice)), Err(ManifestError::Twice(1)));
+        assert_eq!(Manifest::parse(&twice), Err(ManifestError::Twice(1)));
         let other = b"Um\x01\x05\0\0\0\0";
-        assert!(Manifest::parse(other, digest(other)).is_err());
+        assert!(Manifest::parse(other).is_err());
     }
 }

@@ -8,6 +8,9 @@
 //! pipe    every block     digest (32 bytes), length (4 bytes), that many bytes of the pipe
 //! ```
 //!
+//! A feed that only admitted receivers can read is [sealed](seal): the head, with the feed's key for each
+//! of them, stands in the place of the manifest, before a pipe too; all symbols after it are sealed.
+//!
 //! | | gives symbols to the source | takes symbols from the receiver |
 //! |---|---|---|
 //! | files | [`FileFeed`]: reads blocks by [`BlockReader`](crate::BlockReader) | [`FileSink`]: keeps them by [`DiskSink`](crate::sink::DiskSink) |
@@ -19,6 +22,7 @@
 
 mod block;
 mod files;
+mod head;
 mod layout;
 mod manifest;
 mod pipe;

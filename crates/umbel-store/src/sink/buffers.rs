@@ -31,6 +31,10 @@ impl Budget {
         Some(Lease { budget: self.clone(), bytes })
     }
 
+    fn has_room(&self, bytes: usize) -> bool {
+        self.used() + bytes <= self.limit
+    }
+
     fn used(&self) -> usize {
         self.used.load(Ordering::Acquire)
     }
@@ -152,6 +156,11 @@ impl OpenBlocks {
         if let Some(open) = self.current.replace(open) {
             self.others.insert(open.id, open);
         }
+    }
+
+    /// Whether so many bytes of blocks can be opened now.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.budget.has_room(bytes)
     }
 
     /// Takes the block out.

@@ -288,6 +288,11 @@ impl DiskSink {
         stored
     }
 
+    /// Whether blocks of so many bytes together can be stored now.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.blocks.has_room(bytes)
+    }
+
     /// Compares the blocks of an item with these digests, one of each block in order, after
     /// [`SinkEvent::DigestMismatch`]. Those that do not match are dropped and told in
     /// [`SinkEvent::BlocksDropped`]. If all match, the item fails.

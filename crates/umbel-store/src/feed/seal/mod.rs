@@ -43,10 +43,23 @@
 //! - A tree is open to all who can join it; `--token` shuts it.
 
 mod keys;
+mod sealer;
 mod symbols;
+mod unsealer;
 
-pub use keys::{KeyError, Opener, PublicKey, SecretKey, SealError, seal_head};
+pub use keys::{KeyError, Opener, PublicKey, SealError, SecretKey, seal_head};
+pub(super) use sealer::{FeedBlock, Sealer};
 pub use symbols::{FeedKey, SEAL_LEN};
+pub(super) use unsealer::Unsealer;
+
+/// What a source seals a feed with.
+#[derive(Debug)]
+pub struct Seal {
+    /// The feed's key.
+    pub key: FeedKey,
+    /// What the feed begins with; see [`seal_head`].
+    pub head: Vec<u8>,
+}
 
 /// Why a sealed feed cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,7 @@ use umbel_wire::Tsi;
 
 /// How many bytes longer a sealed symbol is.
 pub const SEAL_LEN: usize = NONCE_LEN + TAG_LEN;
-const TAG_LEN: usize = 16;
+pub(super) const TAG_LEN: usize = 16;
 
 /// The key of one feed.
 pub struct FeedKey {
@@ -57,7 +57,13 @@ impl FeedKey {
     /// The sealed manifest. A feed has one.
     pub(super) fn seal_manifest(&self, manifest: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(manifest.len() + TAG_LEN);
-        append_sealed(&self.manifest, [0; NONCE_LEN], &self.feed.0.to_be_bytes(), manifest, &mut out);
+        append_sealed(
+            &self.manifest,
+            [0; NONCE_LEN],
+            &self.feed.0.to_be_bytes(),
+            manifest,
+            &mut out,
+        );
         out
     }
 

@@ -1,0 +1,142 @@
+//! What a feed begins with, and what is announced by its digest: the manifest, or the head of a
+//! sealed feed. Both ends keep all of it in memory.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use umbel_engine::symbols::Load;
+use umbel_fec::{FecError, Partition};
+use umbel_wire::Digest;
+
+use super::block::MemoryBlock;
+use super::layout::runs_of;
+use super::{BlockShape, ManifestError, encoding_symbol};
+
+/// The head in its source.
+#[derive(Debug)]
+pub(super) struct HeadFeed {
+    bytes: Bytes,
+    partition: Partition,
+}
+
+impl HeadFeed {
+    pub(super) fn new(shape: BlockShape, bytes: Bytes) -> Result<HeadFeed, FecError> {
+        let partition = shape.partition(bytes.len() as u64)?;
+        Ok(HeadFeed { bytes, partition })
+    }
+
+    /// Its length in bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.partition.object_len()
+    }
+
+    /// How many blocks it has.
+    pub(super) fn blocks(&self) -> u32 {
+        self.partition.blocks()
+    }
+
+    /// Runs of its blocks: how many, and their source symbols.
+    pub(super) fn runs(&self) -> Vec<(u32, u8)> {
+        runs_of(std::iter::once(&self.partition))
+    }
+
+    /// A symbol of one of its blocks.
+    pub(super) fn symbol(&self, sbn: u32, esi: u32) -> Load {
+        let range = self.partition.block_range(sbn);
+        let symbol_len = usize::from(self.partition.symbol_len());
+        let (k, len) = (self.partition.block_symbols(sbn), (range.end - range.start) as usize);
+        let bytes = self.bytes.slice(range.start as usize..range.end as usize);
+        if esi < k {
+            return encoding_symbol(&bytes, len, symbol_len, k, esi);
+        }
+        let mut padded = bytes.to_vec();
+        padded.resize(k as usize * symbol_len, 0);
+        encoding_symbol(&padded.into(), len, symbol_len, k, esi)
+    }
+}
+
+/// The head in a receiver.
+#[derive(Debug)]
+pub(super) struct HeadSink {
+    partition: Partition,
+    digest: Digest,
+    /// Blocks that are not restored.
+    open: BTreeMap<u32, MemoryBlock>,
+    /// Blocks that are.
+    restored: BTreeMap<u32, Vec<u8>>,
+}
+
+impl HeadSink {
+    /// For a head of this length and digest.
+    pub(super) fn new(
+        shape: BlockShape,
+        (len, digest): (u64, Digest),
+    ) -> Result<HeadSink, FecError> {
+        let partition = shape.partition(len)?;
+        Ok(HeadSink { partition, digest, open: BTreeMap::new(), restored: BTreeMap::new() })
+    }
+
+    /// Its length in bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.partition.object_len()
+    }
+
+    /// How many blocks it has.
+    pub(super) fn blocks(&self) -> u32 {
+        self.partition.blocks()
+    }
+
+    /// Keeps a symbol of one of its blocks.
+    pub(super) fn store(&mut self, sbn: u32, esi: u32, symbol: &[u8]) {
+        self.open.entry(sbn).or_default().store(esi, symbol);
+    }
+
+    /// Enough symbols of the block are there. Gives the head if it is complete now, and whole.
+    pub(super) fn restore(&mut self, sbn: u32) -> Option<Result<Vec<u8>, ManifestError>> {
+        let block = self.open.remove(&sbn)?;
+        let k = self.partition.block_symbols(sbn);
+        let range = self.partition.block_range(sbn);
+        let Some(mut data) = block.restore(k, self.partition.symbol_len().into()) else {
+            return Some(Err(ManifestError::Digest));
+        };
+        data.truncate((range.end - range.start) as usize);
+        self.restored.insert(sbn, data);
+        if self.restored.len() < self.partition.blocks() as usize {
+            return None;
+        }
+        let bytes: Vec<u8> = std::mem::take(&mut self.restored).into_values().flatten().collect();
+        let sound = blake3::hash(&bytes).as_bytes() == &self.digest.0;
+        Some(if sound { Ok(bytes) } else { Err(ManifestError::Digest) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_arrives_whole_or_not_at_all() {
+        let shape = BlockShape { symbol_len: 10, block_symbols: 4, sealed: false };
+        let bytes: Vec<u8> = (0..105).collect();
+        let digest = Digest(*blake3::hash(&bytes).as_bytes());
+        let feed = HeadFeed::new(shape, bytes.clone().into()).unwrap();
+        for damaged in [false, true] {
+            let mut sink = HeadSink::new(shape, (105, digest)).unwrap();
+            let mut result = None;
+            for sbn in (0..feed.blocks()).rev() {
+                assert!(result.is_none());
+                let k = feed.partition.block_symbols(sbn);
+                // One is lost, and repaired.
+                for esi in 1..=k {
+                    let Load::Ready(symbol) = feed.symbol(sbn, esi) else { panic!() };
+                    let mut symbol = symbol.to_vec();
+                    symbol[0] ^= u8::from(damaged);
+                    sink.store(sbn, esi, &symbol);
+                }
+                result = sink.restore(sbn);
+            }
+            let expected = if damaged { Err(ManifestError::Digest) } else { Ok(bytes.clone()) };
+            assert_eq!(result, Some(expected));
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The receiver's end of a pipe.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use umbel_engine::symbols::{BlockId, SymbolSink};
+use umbel_fec::FecError;
+use umbel_wire::{Digest, Tsi};
+
+use super::super::BlockShape;
+use super::super::block::MemoryBlock;
+use super::super::head::HeadSink;
+use super::super::seal::{FeedKey, OpenError, Opener};
+use super::{HEAD, digest};
+
+/// What a [`PipeSink`] tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PipeEvent {
+    /// The pipe is sealed, and cannot be opened: nothing of it will be read.
+    Unreadable(OpenError),
+    /// What was received of a block is not what was sent; nothing of it is held any more.
+    Damaged {
+        /// The block.
+        block: u32,
+    },
+    /// Symbols were refused for want of room, and there is room again.
+    Room,
+}
+
+/// The two ends of a pipe in a receiver. `memory` bounds the bytes that wait to be read; `seal` is
+/// the length and digest of the head, and what opens it, if `shape` says that the pipe is sealed.
+/// `on_event` is called on either end's thread and must not wait.
+///
+/// # Errors
+///
+/// A head of such a length cannot be cut.
+pub fn pipe_sink(
+    feed: Tsi,
+    shape: BlockShape,
+    memory: usize,
+    seal: Option<((u64, Digest), Opener)>,
+    on_event: impl Fn(PipeEvent) + Send + Sync + 'static,
+) -> Result<(PipeSink, PipeReader), FecError> {
+    let seal = match seal {
+        None => None,
+        Some((about, opener)) => {
+            let head = HeadSink::new(shape, about)?;
+            Some(PipeSeal { head, opener, key: None, waiting: Vec::new() })
+        }
+    };
+    let shared = Arc::new(Queue {
+        state: Mutex::default(),
+        moved: Condvar::new(),
+        memory,
+        on_event: Box::new(on_event),
+    });
+    let sink = PipeSink {
+        shared: shared.clone(),
+        feed,
+        symbol_len: shape.symbol_len.into(),
+        seal,
+        open: BTreeMap::new(),
+        open_bytes: 0,
+        ready: BTreeMap::new(),
+        ready_bytes: 0,
+        next: None,
+        end: None,
+    };
+    Ok((sink, PipeReader { shared }))
+}
+
+struct Queue {
+    state: Mutex<Waiting>,
+    /// There is more to read, or nothing will come any more.
+    moved: Condvar,
+    memory: usize,
+    on_event: Box<dyn Fn(PipeEvent) + Send + Sync>,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Contents in order.
+    contents: VecDeque<Bytes>,
+    bytes: usize,
+    /// A symbol was refused since there was room last.
+    refused: bool,
+    /// No more will come.
+    ended: bool,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What opens a sealed pipe.
+#[derive(Debug)]
+struct PipeSeal {
+    head: HeadSink,
+    opener: Opener,
+    /// The feed's key, once the head is there.
+    key: Option<FeedKey>,
+    /// Blocks that can be restored then.
+    waiting: Vec<u32>,
+}
+
+/// Takes the blocks of a pipe, in any order, and passes them on in theirs.
+#[derive(Debug)]
+pub struct PipeSink {
+    shared: Arc<Queue>,
+    feed: Tsi,
+    symbol_len: usize,
+    /// What opens it, if it is sealed.
+    seal: Option<PipeSeal>,
+    /// Blocks that are not restored.
+    open: BTreeMap<u32, MemoryBlock>,
+    open_bytes: usize,
+    /// Blocks that are, but not all before them.
+    ready: BTreeMap<u32, Bytes>,
+    ready_bytes: usize,
+    /// The block that is to be passed on next, once it is known.
+    next: Option<u32>,
+    /// The block with which the pipe ends.
+    end: Option<u32>,
+}
+
+impl PipeSink {
+    /// Says which block is the first. What came before it is dropped.
+    pub fn begin(&mut self, first: u32) {
+        if self.next.is_some() {
+            return;
+        }
+        let first = first.max(self.head_blocks());
+        self.next = Some(first);
+        self.open = self.open.split_off(&first);
+        self.ready = self.ready.split_off(&first);
+        self.open_bytes = self.open.values().map(MemoryBlock::bytes).sum();
+        self.ready_bytes = self.ready.values().map(Bytes::len).sum();
+        self.pass_on();
+    }
+
+    /// Says that there are no blocks from this one on: the reader ends with the last one before.
+    pub fn end(&mut self, blocks: u32) {
+        self.end = Some(blocks);
+        self.pass_on();
+    }
+
+    /// Ends the pipe for the reader, after what was passed on already.
+    pub fn abort(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.moved.notify_all();
+    }
+
+    fn head_blocks(&self) -> u32 {
+        self.seal.as_ref().map_or(0, |seal| seal.head.blocks())
+    }
+
+    /// Whether the key to a sealed pipe lacks.
+    fn is_shut(&self) -> bool {
+        self.seal.as_ref().is_some_and(|seal| seal.key.is_none())
+    }
+
+    /// Passes on what is whole and in order.
+    fn pass_on(&mut self) {
+        let shut = self.is_shut();
+        let Some(next) = &mut self.next else { return };
+        let mut state = self.shared.lock();
+        while let Some(content) = self.ready.remove(next) {
+            self.ready_bytes -= content.len();
+            state.bytes += content.len();
+            state.contents.push_back(content);
+            *next += 1;
+        }
+        state.ended |= !shut && self.end.is_some_and(|end| *next >= end);
+        drop(state);
+        self.shared.moved.notify_all();
+    }
+
+    /// Whether there is room for a symbol of this block. For the first block that is missing there
+    /// always is, since nothing can leave before it.
+    fn has_room(&self, block: u32, bytes: usize) -> bool {
+        let first = self.next.unwrap_or_else(|| {
+            let opened = self.open.keys().next().copied().unwrap_or(block);
+            opened.min(block)
+        });
+        let mut state = self.shared.lock();
+        let used = state.bytes + self.open_bytes + self.ready_bytes;
+        let fits = block == first && state.bytes == 0 || used + bytes <= self.shared.memory;
+        state.refused |= !fits;
+        fits
+    }
+
+    fn check(&self, number: u32, block: &MemoryBlock) -> Option<Bytes> {
+        let mut data = block.restore(block.count(), self.symbol_len)?;
+        if let Some(seal) = &self.seal {
+            data = open(seal.key.as_ref()?, number, &mut data, self.symbol_len)?;
+        }
+        let len = data.get(32..HEAD)?.try_into().ok().map(u32::from_be_bytes)? as usize;
+        let content = data.get(HEAD..HEAD.checked_add(len)?)?;
+        let sound = digest(self.feed, number, content).as_bytes() == &data[..32];
+        sound.then(|| Bytes::from(data).slice(HEAD..HEAD + len))
+    }
+
+    /// A block of the head is there; with the last of them the key.
+    fn restore_head(&mut self, number: u32) {
+        let Some(seal) = &mut self.seal else { return };
+        let Some(head) = seal.head.restore(number) else { return };
+        let opened = head.map_err(|_| OpenError::Damaged).and_then(|head| seal.opener.open(&head));
+        match opened {
+            Ok((key, _)) => {
+                seal.key = Some(key);
+                for number in std::mem::take(&mut seal.waiting) {
+                    self.restore_data(number);
+                }
+                self.pass_on();
+            }
+            Err(error) => (self.shared.on_event)(PipeEvent::Unreadable(error)),
+        }
+    }
+
+    fn restore_data(&mut self, number: u32) {
+        let Some(open) = self.open.remove(&number) else { return };
+        self.open_bytes -= open.bytes();
+        match self.check(number, &open) {
+            Some(content) => {
+                self.ready_bytes += content.len();
+                self.ready.insert(number, content);
+                self.pass_on();
+            }
+            None => (self.shared.on_event)(PipeEvent::Damaged { block: number }),
+        }
+    }
+}
+
+/// The content of a sealed block.
+fn open(key: &FeedKey, number: u32, sealed: &mut [u8], symbol_len: usize) -> Option<Vec<u8>> {
+    let mut content = Vec::with_capacity(sealed.len());
+    for (esi, symbol) in (0..).zip(sealed.chunks_exact_mut(symbol_len)) {
+        content.extend_from_slice(key.open(number, esi, symbol)?);
+    }
+    Some(content)
+}
+
+impl SymbolSink for PipeSink {
+    fn store(&mut self, block: BlockId, esi: u32, symbol: &[u8]) -> bool {
+        let number = block.sbn;
+        let head = self.head_blocks();
+        if let Some(seal) = self.seal.as_mut().filter(|_| number < head) {
+            let fits = symbol.len() <= self.symbol_len;
+            if fits {
+                seal.head.store(number, esi, symbol);
+            }
+            return fits;
+        }
+        if symbol.len() > self.symbol_len || self.next.is_some_and(|next| number < next) {
+            return false;
+        }
+        if !self.has_room(number, symbol.len()) {
+            return false;
+        }
+        let open = self.open.entry(number).or_default();
+        let before = open.bytes();
+        open.store(esi, symbol);
+        self.open_bytes += open.bytes() - before;
+        true
+    }
+
+    fn restore(&mut self, block: BlockId) {
+        let number = block.sbn;
+        if number < self.head_blocks() {
+            return self.restore_head(number);
+        }
+        match &mut self.seal {
+            Some(seal) if seal.key.is_none() => seal.waiting.push(number),
+            _ => self.restore_data(number),
+        }
+    }
+
+    fn rest(&mut self, _block: BlockId) {}
+}
+
+impl Drop for PipeSink {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+/// Gives the bytes of a pipe in order.
+#[derive(Debug)]
+pub struct PipeReader {
+    shared: Arc<Queue>,
+}
+
+impl PipeReader {
+    /// Whether nothing is there to be read now.
+    pub fn is_empty(&self) -> bool {
+        self.shared.lock().contents.is_empty()
+    }
+
+    /// Waits for the next bytes; `None` after the last.
+    pub fn read(&mut self) -> Option<Bytes> {
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(content) = state.contents.pop_front() {
+                state.bytes -= content.len();
+                let room = state.refused && state.bytes <= self.shared.memory / 2;
+                state.refused &= !room;
+                drop(state);
+                if room {
+                    (self.shared.on_event)(PipeEvent::Room);
+                }
+                return Some(content);
+            }
+            if state.ended {
+                return None;
+            }
+            state = self.shared.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}

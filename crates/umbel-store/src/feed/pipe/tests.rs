@@ -1,0 +1,270 @@
+use proptest::prelude::*;
+use umbel_engine::symbols::SymbolSink;
+use umbel_engine::tmtp::FEED;
+use umbel_wire::Digest;
+
+use super::*;
+use crate::feed::seal::{OpenError, Opener, SecretKey, seal_head};
+
+const SHAPE: BlockShape = BlockShape { symbol_len: 40, block_symbols: 8, sealed: false };
+
+/// The same with room for seals.
+const SEALED: BlockShape = BlockShape { symbol_len: 40 + SEAL_LEN as u16, sealed: true, ..SHAPE };
+
+fn id(sbn: u32) -> BlockId {
+    BlockId { toi: FEED, sbn }
+}
+
+fn ready(load: Load) -> Bytes {
+    match load {
+        Load::Ready(bytes) => bytes,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Writes pieces, each as blocks of its own; gives the source symbols of each block.
+fn write(writer: &mut PipeWriter, pieces: &[Vec<u8>]) -> Vec<u8> {
+    let mut blocks = Vec::new();
+    for piece in pieces {
+        let mut input = &piece[..];
+        while writer.read_from(&mut input).unwrap() > 0 {
+            if writer.is_full() {
+                blocks.extend(writer.cut());
+            }
+        }
+        blocks.extend(writer.cut());
+    }
+    blocks
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_whatever_is_lost_and_in_whatever_order(
+        pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..900), 1..6),
+        shuffle in prop::collection::vec(any::<u32>(), 40),
+        lost in any::<u8>(),
+    ) {
+        let (mut writer, mut feed) = pipe(Tsi(7), SHAPE, 1 << 20, None).unwrap();
+        let blocks = write(&mut writer, &pieces);
+        let damaged = Arc::new(Mutex::new(Vec::new()));
+        let told = damaged.clone();
+        let (mut sink, mut reader) = pipe_sink(Tsi(7), SHAPE, 1 << 20, None, move |event| {
+            told.lock().unwrap().push(event);
+        })
+        .unwrap();
+        sink.begin(0);
+        let mut order: Vec<usize> = (0..blocks.len()).collect();
+        order.sort_by_key(|place| shuffle[place % shuffle.len()]);
+        for block in order {
+            let (k, sbn) = (u32::from(blocks[block]), block as u32);
+            // The first symbols are lost; repair symbols come instead.
+            let lost = u32::from(lost) % (k + 1);
+            for esi in lost..k + lost {
+                prop_assert!(sink.store(id(sbn), esi, &ready(feed.symbol(id(sbn), esi))));
+            }
+            sink.restore(id(sbn));
+        }
+        sink.end(blocks.len() as u32);
+        let mut read = Vec::new();
+        while let Some(bytes) = reader.read() {
+            read.extend_from_slice(&bytes);
+        }
+        prop_assert_eq!(read, pieces.concat());
+        prop_assert_eq!(&damaged.lock().unwrap()[..], &[]);
+    }
+}
+
+#[test]
+fn a_damaged_block_or_one_of_another_place_is_not_passed_on() {
+    let (mut writer, mut feed) = pipe(Tsi(7), SHAPE, 1 << 20, None).unwrap();
+    assert_eq!(write(&mut writer, &[vec![1; 30], vec![2; 30]]), [2, 2]);
+    let (told, events) = crossbeam_channel::unbounded();
+    let (mut sink, _reader) = pipe_sink(Tsi(7), SHAPE, 1 << 20, None, move |event| {
+        told.send(event).unwrap();
+    })
+    .unwrap();
+    sink.begin(0);
+    let mut symbols = [0, 1].map(|esi| ready(feed.symbol(id(0), esi)).to_vec());
+    symbols[1][3] ^= 1;
+    for (esi, symbol) in (0..).zip(&symbols) {
+        assert!(sink.store(id(0), esi, symbol));
+    }
+    sink.restore(id(0));
+    assert_eq!(events.try_recv(), Ok(PipeEvent::Damaged { block: 0 }));
+    for esi in 0..2 {
+        assert!(sink.store(id(0), esi, &ready(feed.symbol(id(1), esi))));
+    }
+    sink.restore(id(0));
+    assert_eq!(events.try_recv(), Ok(PipeEvent::Damaged { block: 0 }));
+}
+
+#[test]
+fn a_reader_that_does_not_read_makes_the_sink_refuse_and_hears_of_nothing_lost() {
+    let (mut writer, mut feed) = pipe(Tsi(7), SHAPE, 1 << 20, None).unwrap();
+    let pieces: Vec<_> = (0..20).map(|n| vec![n; 200]).collect();
+    let blocks = write(&mut writer, &pieces);
+    let (told, events) = crossbeam_channel::unbounded();
+    let (mut sink, mut reader) = pipe_sink(Tsi(7), SHAPE, 1_000, None, move |event| {
+        told.send(event).unwrap();
+    })
+    .unwrap();
+    sink.begin(0);
+    let mut read = Vec::new();
+    let mut refused = 0;
+    for (sbn, &k) in (0..).zip(&blocks) {
+        for esi in 0..u32::from(k) {
+            let symbol = ready(feed.symbol(id(sbn), esi));
+            while !sink.store(id(sbn), esi, &symbol) {
+                refused += 1;
+                read.extend_from_slice(&reader.read().unwrap());
+            }
+        }
+        sink.restore(id(sbn));
+    }
+    assert!(refused > 0);
+    sink.end(20);
+    while let Some(bytes) = reader.read() {
+        read.extend_from_slice(&bytes);
+    }
+    assert_eq!(read, pieces.concat());
+    assert_eq!(events.try_recv(), Ok(PipeEvent::Room));
+}
+
+#[test]
+fn the_first_missing_block_has_room_when_everything_after_it_has_taken_all() {
+    let (mut writer, mut feed) = pipe(Tsi(7), SHAPE, 1 << 20, None).unwrap();
+    let blocks = write(&mut writer, &vec![vec![9; 200]; 10]);
+    let (mut sink, mut reader) = pipe_sink(Tsi(7), SHAPE, 500, None, |_| {}).unwrap();
+    sink.begin(0);
+    let mut store = |sink: &mut PipeSink, sbn: u32| {
+        let whole = (0..u32::from(blocks[sbn as usize]))
+            .all(|esi| sink.store(id(sbn), esi, &ready(feed.symbol(id(sbn), esi))));
+        if whole {
+            sink.restore(id(sbn));
+        }
+        whole
+    };
+    assert!(store(&mut sink, 1) && store(&mut sink, 2));
+    assert!(!store(&mut sink, 3));
+    assert!(store(&mut sink, 0));
+    assert_eq!(reader.read().unwrap().len(), 200);
+}
+
+#[test]
+fn the_writer_waits_for_room_until_blocks_are_forgotten() {
+    let (mut writer, mut feed) = pipe(Tsi(7), SHAPE, 2 * 320, None).unwrap();
+    let (told, heard) = crossbeam_channel::unbounded();
+    let thread = std::thread::spawn(move || {
+        for n in 0..4 {
+            let mut input = &[n; 10][..];
+            writer.read_from(&mut input).unwrap();
+            told.send(writer.cut()).unwrap();
+        }
+    });
+    let wait = std::time::Duration::from_secs(5);
+    assert_eq!(heard.recv_timeout(wait), Ok(Some(2)));
+    assert_eq!(heard.recv_timeout(wait), Ok(Some(2)));
+    assert!(heard.recv_timeout(std::time::Duration::from_millis(50)).is_err());
+    feed.keeper().forget(1);
+    assert_eq!(heard.recv_timeout(wait), Ok(Some(2)));
+    assert!(matches!(feed.symbol(id(0), 0), Load::Gone(_)));
+    assert!(matches!(feed.symbol(id(1), 0), Load::Ready(_)));
+    drop(feed);
+    assert_eq!(heard.recv_timeout(wait), Ok(None));
+    thread.join().unwrap();
+}
+
+/// A sealed pipe for the receiver with this key, and what is announced of it.
+fn sealed_pipe(receiver: &SecretKey) -> (PipeWriter, PipeFeed, (u64, Digest), Opener) {
+    let (secret, ephemeral) = ([3; 32], SecretKey([4; 32]));
+    let head = seal_head(Tsi(7), &secret, &ephemeral, &[receiver.public()], b"").unwrap();
+    let about = (head.len() as u64, Digest(*blake3::hash(&head).as_bytes()));
+    let seal = Seal { key: FeedKey::new(Tsi(7), &secret), head };
+    let (writer, feed) = pipe(Tsi(7), SEALED, 1 << 20, Some(seal)).unwrap();
+    (writer, feed, about, Opener::new(Tsi(7), receiver.clone(), ephemeral.public()))
+}
+
+proptest! {
+    #[test]
+    fn a_sealed_pipe_is_read_whatever_comes_first(
+        pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..900), 1..6),
+        shuffle in prop::collection::vec(any::<u32>(), 40),
+        lost in any::<u8>(),
+        late in any::<bool>(),
+    ) {
+        let (mut writer, mut feed, about, opener) = sealed_pipe(&SecretKey([1; 32]));
+        let head: Vec<u8> = feed
+            .head_runs()
+            .into_iter()
+            .flat_map(|(count, k)| std::iter::repeat_n(k, count as usize))
+            .collect();
+        let first = head.len() as u32;
+        let blocks = [head, write(&mut writer, &pieces)].concat();
+        let (mut sink, mut reader) =
+            pipe_sink(Tsi(7), SEALED, 1 << 20, Some((about, opener)), |event| panic!("{event:?}"))
+                .unwrap();
+        // Some know only later what they want.
+        if !late {
+            sink.begin(0);
+        }
+        let mut order: Vec<usize> = (0..blocks.len()).collect();
+        order.sort_by_key(|place| shuffle[place % shuffle.len()]);
+        for block in order {
+            let (k, sbn) = (u32::from(blocks[block]), block as u32);
+            let lost = u32::from(lost) % (k + 1);
+            for esi in lost..k + lost {
+                let symbol = ready(feed.symbol(id(sbn), esi));
+                prop_assert!(sink.store(id(sbn), esi, &symbol));
+            }
+            sink.restore(id(sbn));
+        }
+        sink.begin(first);
+        sink.end(blocks.len() as u32);
+        let mut read = Vec::new();
+        while let Some(bytes) = reader.read() {
+            read.extend_from_slice(&bytes);
+        }
+        prop_assert_eq!(read, pieces.concat());
+    }
+}
+
+#[test]
+fn a_sealed_pipe_is_nothing_to_a_stranger_and_damage_to_it_is_seen() {
+    let admitted = SecretKey([1; 32]);
+    for (key, error) in
+        [(SecretKey([2; 32]), Some(OpenError::NotAdmitted)), (admitted.clone(), None)]
+    {
+        let (mut writer, mut feed, about, opener) = sealed_pipe(&admitted);
+        let opener = if error.is_some() {
+            Opener::new(Tsi(7), key, SecretKey([4; 32]).public())
+        } else {
+            opener
+        };
+        assert_eq!(write(&mut writer, &[vec![7; 30]]), [2]);
+        let (told, events) = crossbeam_channel::unbounded();
+        let (mut sink, reader) =
+            pipe_sink(Tsi(7), SEALED, 1 << 20, Some((about, opener)), move |event| {
+                told.send(event).unwrap();
+            })
+            .unwrap();
+        sink.begin(0);
+        let first = feed.head_runs().iter().map(|(count, _)| count).sum::<u32>();
+        // The data comes before the head, so that it has to wait.
+        for sbn in (0..=first).rev() {
+            for esi in 0..2 {
+                let mut symbol = ready(feed.symbol(id(sbn), esi)).to_vec();
+                assert!(!symbol.windows(8).any(|part| part == [7; 8]), "it is readable");
+                if sbn == first && esi == 1 {
+                    symbol[20] ^= 1;
+                }
+                assert!(sink.store(id(sbn), esi, &symbol));
+            }
+            sink.restore(id(sbn));
+        }
+        let expected = match error {
+            Some(error) => PipeEvent::Unreadable(error),
+            None => PipeEvent::Damaged { block: first },
+        };
+        assert_eq!((events.try_recv(), reader.is_empty()), (Ok(expected), true));
+    }
+}
