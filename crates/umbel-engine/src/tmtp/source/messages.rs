@@ -129,21 +129,26 @@ impl<S: SymbolSource> Source<S> {
             return Err(DropReason::NoCookie);
         }
         let sent = self.sent();
-        let lowest = self.config.history.map_or(0, |_| self.shelf.lowest());
+        // What everyone has to know stays, even before a pipe.
+        let head = self.config.shape.manifest.map_or(0, |manifest| manifest.blocks);
+        let lowest = self.config.history.map_or(0, |_| self.shelf.lowest()).max(head);
         let mut gone = Vec::new();
         let mut result = Ok(());
         for run in runs {
-            if run.first < lowest {
-                let count = (lowest - run.first).min(run.count);
-                gone.push(BlockRun { first: run.first, count });
+            let lost = run.first.max(head)..run.end().min(lowest);
+            if !lost.is_empty() {
+                gone.push(BlockRun { first: lost.start, count: lost.end - lost.start });
             }
-            let blocks = run.first.max(lowest)..run.end().min(sent);
-            if blocks.is_empty() && run.first >= sent {
+            if run.first >= sent {
                 result = Err(DropReason::AbsurdBlock);
-            } else if let gather = self.gather(&blocks)
-                && !self.fetched.ask(now, from, blocks, gather)
-            {
-                result = Err(DropReason::OverLimit);
+            }
+            let first = run.first..run.end().min(head).min(sent);
+            let rest = run.first.max(lowest)..run.end().min(sent);
+            for blocks in [first, rest].into_iter().filter(|blocks| !blocks.is_empty()) {
+                let gather = self.gather(&blocks);
+                if !self.fetched.ask(now, from, blocks, gather) {
+                    result = Err(DropReason::OverLimit);
+                }
             }
         }
         if !gone.is_empty() {

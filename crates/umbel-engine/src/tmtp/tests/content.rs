@@ -33,12 +33,14 @@ pub(super) struct Blocks {
     /// Blocks before this were released, and a pipe has them no more.
     released: u32,
     pipe: bool,
+    /// Blocks of the manifest, which are kept.
+    head: u32,
 }
 
 impl Blocks {
-    /// Blocks of so many symbols, of a pipe or of files.
-    pub(super) fn new(lengths: Arc<Vec<u8>>, pipe: bool) -> Blocks {
-        Blocks { lengths, released: 0, pipe }
+    /// Blocks of so many symbols, of a pipe or of files; the first `head` of them are kept anyway.
+    pub(super) fn new(lengths: Arc<Vec<u8>>, pipe: bool, head: u32) -> Blocks {
+        Blocks { lengths, released: 0, pipe, head }
     }
 }
 
@@ -46,7 +48,7 @@ impl SymbolSource for Blocks {
     fn prefetch(&mut self, _: BlockId, _: Range<u32>) {}
 
     fn symbol(&mut self, block: BlockId, esi: u32) -> Load {
-        if self.pipe && block.sbn < self.released {
+        if self.pipe && (self.head..self.released).contains(&block.sbn) {
             return Load::Gone("forgotten".to_owned());
         }
         let k = u32::from(self.lengths[block.sbn as usize]);

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use umbel_wire::Digest;
+use umbel_wire::tmtp::Manifest;
+
 use super::world::{Weather, World};
-use crate::tmtp::{ReceiverEvent, SourceEvent};
+use crate::tmtp::{ReceiverEvent, Shape, SourceConfig, SourceEvent};
 use crate::units::Rate;
 
 pub(super) const LONG: Duration = Duration::from_mins(2);
@@ -64,4 +67,25 @@ fn everyone_in_every_subnet_gets_everything_in_spite_of_loss() {
         world.extend_all();
         finish(&mut world);
     }
+}
+
+#[test]
+fn who_comes_late_to_a_pipe_gets_what_comes_before_it_and_what_is_kept() {
+    let manifest = Manifest { blocks: 2, len: 100, digest: Digest([1; 32]) };
+    let shape = Shape { manifest: Some(manifest), ..World::shape(4, true) };
+    let mut world = World::new(9, vec![4; 40]);
+    world.add_source(shape, rate(1_000_000), |config| SourceConfig { history: Some(10), ..config });
+    world.add_receiver(0, shape, |config| config);
+    world.run_until(LONG, |world| world.source().stats().totals.members == 1);
+    world.extend(0..40);
+    world.run_until(LONG, World::everyone_has_all);
+    world.run_for(Duration::from_secs(2));
+    let late = world.add_receiver(1, shape, |config| config);
+    let gone = |world: &mut World| {
+        world.receiver_events(late).iter().any(|event| matches!(event, ReceiverEvent::Gone(_)))
+    };
+    world.run_until(LONG, gone);
+    world.run_for(Duration::from_secs(5));
+    let held: Vec<u32> = world.receiver(late).sink_mut().blocks.keys().copied().collect();
+    assert_eq!(held, (0..2).chain(30..40).collect::<Vec<_>>());
 }

@@ -184,7 +184,8 @@ impl World {
         let config = configure(SourceConfig::new(node, shape, rate));
         config.check().unwrap();
         let pipe = config.history.is_some();
-        let symbols = Blocks::new(self.lengths.clone(), pipe);
+        let head = shape.manifest.map_or(0, |manifest| manifest.blocks);
+        let symbols = Blocks::new(self.lengths.clone(), pipe, head);
         let source = Source::new(config, symbols);
         let index = self.add(Node::Source(Box::new(source)), address, 0, rate);
         self.source_command(SourceCommand::Start);
