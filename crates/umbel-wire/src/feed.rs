@@ -255,9 +255,7 @@ impl Feed {
     pub fn head(&self) -> Option<(u64, Digest)> {
         match (self.sealed, self.content) {
             (Some(sealed), _) => Some((sealed.head_len, sealed.head_digest)),
-            (None, FeedContent::Files { manifest_len, digest, .. }) => {
-                Some((manifest_len, digest))
-            }
+            (None, FeedContent::Files { manifest_len, digest, .. }) => Some((manifest_len, digest)),
             (None, FeedContent::Pipe) => None,
         }
     }
@@ -477,9 +475,8 @@ mod tests {
     fn a_sealed_pipe_has_a_head_and_a_plain_one_has_none() {
         let pipe = Feed { content: FeedContent::Pipe, ..sealed() };
         let text = pipe.describe("umbel").emit();
-        let parse = |text: &str| {
-            Feed::from_description(&Description::parse(text.as_bytes()).unwrap())
-        };
+        let parse =
+            |text: &str| Feed::from_description(&Description::parse(text.as_bytes()).unwrap());
         assert_eq!(parse(&text), Ok(Some(pipe.clone())));
         let key = format!("a=x-umbel-sealed:{}\r\n", "a5".repeat(32));
         assert!(parse(&text.replace(&key, "")).is_err(), "a head, and no key");

@@ -88,6 +88,7 @@ fn described(session: &Session) -> serde_json::Value {
         "domain": feed.as_ref().map(|feed| feed.domain.to_string()),
         "content": content,
         "token": feed.as_ref().map(|feed| feed.token),
+        "sealed": feed.as_ref().map(|feed| feed.sealed.is_some()),
         "scope": feed.as_ref().map(|feed| feed.scope),
         "rate_bits_per_s": feed.as_ref().map(|feed| feed.kbit_per_s.saturating_mul(1000)),
         "problem": problem,
@@ -100,7 +101,8 @@ fn line(session: &Session) -> String {
     match (&session.feed, &session.problem) {
         (Some(feed), _) => {
             let token = if feed.token { ", with a token" } else { "" };
-            format!("{name:<20} {:<22} {}{token}", feed.source.to_string(), what(feed))
+            let sealed = if feed.sealed.is_some() { ", for admitted receivers" } else { "" };
+            format!("{name:<20} {:<22} {}{token}{sealed}", feed.source.to_string(), what(feed))
         }
         (None, Some(problem)) => {
             format!("{name:<20} {:<22} cannot be received: {}", session.announcer, plain(problem))

@@ -8,6 +8,7 @@ mod doctor;
 mod duration;
 mod get;
 mod groups;
+mod key;
 mod lab;
 mod ls;
 mod recv;
@@ -71,6 +72,8 @@ enum Command {
     Send(send::SendArgs),
     /// Receive what somebody sends
     Recv(recv::RecvArgs),
+    /// Show the key by which senders admit this receiver
+    Key(key::KeyArgs),
     /// List what is on the air
     Groups(groups::GroupsArgs),
     /// Show a feed's control tree
@@ -117,6 +120,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Ls(args) => ls::run(args, &output),
         Command::Send(args) => send::run(args, &output),
         Command::Recv(args) => recv::run(args, &output),
+        Command::Key(args) => key::run(args, &output),
         Command::Groups(args) => groups::run(&args, &output),
         Command::Tree(args) => tree::run(&args, &output),
         Command::Demo(args) => demo::run(args, &output),

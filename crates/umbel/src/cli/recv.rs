@@ -12,6 +12,7 @@ use umbel_engine::units::ByteCount;
 use umbel_wire::feed::{Feed, FeedContent};
 
 use super::duration::parse_duration;
+use super::key::KeyFile;
 use super::output::{Output, plain};
 use super::signals;
 use super::teller::{TELL_EVERY, Teller};
@@ -25,6 +26,7 @@ use crate::feed::recv::{RecvObserver, RecvOptions, RecvSnapshot, RecvSummary, Ta
   umbel recv live -o - | tar x           a pipe
   umbel recv nightly@192.0.2.2           of this source, where several call theirs alike
   umbel recv nightly --wait 1h           wait for it to be on the air
+  umbel key                              the line that a sender needs who admits by keys
 Interrupted, it goes on where it was when it is started again.")]
 pub(super) struct RecvArgs {
     /// The feed, as `umbel groups` lists it: NAME, or NAME@ADDRESS of its source
@@ -45,6 +47,8 @@ pub(super) struct RecvArgs {
     /// Token that the source demands
     #[arg(long)]
     token: Option<String>,
+    #[command(flatten)]
+    key: KeyFile,
     /// What this receiver is called in the sender's report [default: the host's name]
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
@@ -78,6 +82,7 @@ impl RecvArgs {
             interface: self.interface,
             wait: self.wait,
             token: self.token,
+            key: self.key.path(),
             name: self.name,
             durable: !self.no_sync,
             ..RecvOptions::new(self.feed, target)

@@ -1,6 +1,5 @@
 //! `umbel send`.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -19,6 +18,7 @@ use super::duration::parse_duration;
 use super::output::{Output, plain};
 use super::signals;
 use super::teller::{TELL_EVERY, Teller};
+use crate::feed::admission::AdmitList;
 use crate::feed::send::{
     Begun, ReceiverLine, SendObserver, SendOptions, SendSnapshot, SendSummary, WaitFor, What, send,
 };
@@ -33,6 +33,8 @@ const NAMED: usize = 20;
                                                      `umbel recv nightly -o DIR`
   umbel send a.iso b.iso --name images --wait-for 20 when 20 receivers are there
   tar c . | umbel send - --name live                 a pipe: `umbel recv live -o - | tar x`
+  umbel send ./dir --name private --admit receivers  to those only whose lines are in
+                                                     `receivers`: what `umbel key` prints there
   umbel groups                                       what is on the air
 Receivers repair each other's losses, subnet by subnet, in a tree that `umbel tree NAME` shows.")]
 pub(super) struct SendArgs {
@@ -68,8 +70,9 @@ pub(super) struct SendArgs {
     /// Receivers must show this token
     #[arg(long)]
     token: Option<String>,
-    /// A file with the names of the receivers that should have it, one a line: the report says who
-    /// lacks it
+    /// A file with the receivers that should have it, one a line: NAME, or NAME KEY as `umbel key`
+    /// prints it there. The report says who lacks it. With keys the feed is sealed, and nobody else
+    /// can read it; names alone keep nobody out
     #[arg(long, value_name = "FILE")]
     admit: Option<PathBuf>,
     /// Repair with the very packets that were lost, instead of fresh symbols of an erasure code
@@ -114,7 +117,7 @@ impl SendArgs {
         } else {
             What::Paths(self.paths)
         };
-        let expected = self.admit.as_deref().map(read_names).transpose()?.unwrap_or_default();
+        let admit = self.admit.as_deref().map(read_list).transpose()?.unwrap_or_default();
         Ok(SendOptions {
             interface: self.interface,
             family: self.ipv6.then_some(Family::V6),
@@ -124,7 +127,7 @@ impl SendArgs {
             wait_for: self.wait_for.0,
             scope: self.scope,
             token: self.token,
-            expected,
+            admit,
             mtu: self.mtu,
             block_symbols: self.block,
             fec: !self.exact,
@@ -134,14 +137,10 @@ impl SendArgs {
     }
 }
 
-/// The names in a file: one a line; empty lines and those that begin with `#` are none.
-fn read_names(path: &Path) -> anyhow::Result<Vec<String>> {
+fn read_list(path: &Path) -> anyhow::Result<AdmitList> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the names in {}", path.display()))?;
-    let names = text.lines().map(str::trim);
-    let names: BTreeSet<&str> =
-        names.filter(|name| !name.is_empty() && !name.starts_with('#')).collect();
-    Ok(names.into_iter().map(str::to_owned).collect())
+    AdmitList::parse(&text).with_context(|| path.display().to_string())
 }
 
 /// Runs the command.
@@ -172,12 +171,21 @@ fn finish(summary: &SendSummary, output: &Output) -> anyhow::Result<ExitCode> {
         summary.repairs + summary.fetched,
         summary.load
     ));
-    let lacking = || summary.receivers.iter().filter(|receiver| receiver.state != "done");
+    let lacks = |receiver: &&ReceiverLine| !["done", "not admitted"].contains(&receiver.state);
+    let lacking = || summary.receivers.iter().filter(lacks);
     for receiver in lacking().take(NAMED) {
         output.note(format!("  without it: {}", describe(receiver)));
     }
     if lacking().count() > NAMED {
         output.note(format!("  … and {} more", lacking().count() - NAMED));
+    }
+    let strangers = || summary.receivers.iter().filter(|one| one.state == "not admitted");
+    if let Some(first) = strangers().next() {
+        let others = match strangers().count() - 1 {
+            0 => String::new(),
+            others => format!(" and {others} more"),
+        };
+        output.note(format!("  not admitted: {}{others}", plain(&first.name)));
     }
     if let Some(failure) = &summary.failure {
         bail!("the feed is incomplete: {}", plain(failure));
@@ -186,7 +194,7 @@ fn finish(summary: &SendSummary, output: &Output) -> anyhow::Result<ExitCode> {
         0 => Ok(ExitCode::SUCCESS),
         without => bail!(
             "{without} of {} receivers do not have it; the first is {}",
-            summary.receivers.len(),
+            summary.receivers.len() - strangers().count(),
             lacking().next().map(describe).unwrap_or_default()
         ),
     }
@@ -225,6 +233,7 @@ impl SendObserver for Teller<SendSnapshot> {
             "items": items,
             "bytes": bytes,
             "skipped": skipped.len(),
+            "sealed": feed.sealed.is_some(),
         }));
         let what = match feed.content {
             FeedContent::Files { items, bytes, .. } => {
@@ -232,8 +241,9 @@ impl SendObserver for Teller<SendSnapshot> {
             }
             FeedContent::Pipe => "standard input".to_owned(),
         };
+        let sealed = if feed.sealed.is_some() { ", sealed," } else { "" };
         self.output.note(format!(
-            "sending {what} as `{}` on {} by {} at {}; receive it with: umbel recv '{}'",
+            "sending {what}{sealed} as `{}` on {} by {} at {}; receive it with: umbel recv '{}'",
             feed.name, feed.data, interface, rate, feed.name
         ));
         for (name, reason) in skipped.iter().take(10) {
@@ -277,13 +287,5 @@ mod tests {
         assert_eq!(parse("3"), Ok(WaitFor::Receivers(3)));
         assert_eq!(parse("10s"), Ok(WaitFor::Time(Duration::from_secs(10))));
         assert!(parse("soon").unwrap_err().contains("10s"));
-    }
-
-    #[test]
-    fn names_stand_one_a_line() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("names");
-        std::fs::write(&path, "# all of them\nb\n\n  a \nb\n").unwrap();
-        assert_eq!(read_names(&path).unwrap(), ["a", "b"]);
     }
 }

@@ -10,18 +10,23 @@
 //!                                                                   └▶ PipeReader ─▶ output
 //! ```
 //!
+//! Who may receive what is the matter of [`admission`].
+//!
 //! [`send()`] and [`recv()`] run one engine each until all is done; [`tree()`] looks at a feed's
 //! control tree from outside.
 
+pub mod admission;
 pub mod recv;
 pub mod send;
 mod tree;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use umbel_engine::tmtp::NodeId;
 use umbel_net::interface::{Family, Interface};
+use umbel_store::feed::BlockShape;
+use umbel_wire::feed::Feed;
 use umbel_wire::{Channel, Tsi};
 
 pub use recv::{RecvOptions, recv};
@@ -82,13 +87,29 @@ fn channels(
     ))
 }
 
+/// How a feed is cut.
+///
+/// # Errors
+///
+/// In a way that makes no sense.
+fn cut_of(feed: &Feed) -> anyhow::Result<BlockShape> {
+    let block_symbols =
+        u8::try_from(feed.block_symbols).context("more than 255 symbols a block")?;
+    let sealed = feed.sealed.is_some();
+    let cut = BlockShape { symbol_len: feed.symbol_len, block_symbols, sealed };
+    if cut.content_len() == 0 {
+        bail!("symbols of {} bytes have no room for a seal", cut.symbol_len);
+    }
+    Ok(cut)
+}
+
 /// The key that a token stands for.
 fn admission(token: Option<&str>) -> Option<[u8; 32]> {
     token.map(|token| blake3::derive_key("umbel 2026 admission to a feed", token.as_bytes()))
 }
 
 /// What this host calls itself in reports.
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
     name.unwrap_or_default()
 }

@@ -11,8 +11,9 @@ use umbel_engine::tmtp::{
 };
 use umbel_engine::{Engine, Instant, SessionId};
 use umbel_net::driver::{Host, Io};
+use umbel_store::feed::seal::OpenError;
 use umbel_store::feed::{
-    BlockShape, FeedPrepared, FeedSink, FileEvent, Layout, Manifest, PipeEvent,
+    FeedPrepared, FeedSink, FileEvent, Layout, Manifest, ManifestError, PipeEvent,
 };
 use umbel_store::sink::{Held, SinkEvent};
 use umbel_wire::feed::{Feed, FeedContent};
@@ -20,6 +21,7 @@ use umbel_wire::repository::ItemInfo;
 use umbel_wire::tmtp::{BlockRun, End, Refusal, Role};
 use umbel_wire::{Digest, Toi};
 
+use super::super::cut_of;
 use super::items::Items;
 use super::outside::{Inside, Outer, Outside};
 use super::{RecvObserver, RecvSnapshot, RecvSummary};
@@ -50,6 +52,8 @@ type ReceiverEngine = Receiver<FeedSink>;
 pub(super) struct RecvHost {
     feed: Feed,
     start: Start,
+    /// This receiver's line in the list of a sealed feed's sender.
+    line: Option<String>,
     observer: Arc<dyn RecvObserver>,
     inside: Inside,
     outside: Outside,
@@ -78,8 +82,7 @@ pub(super) struct RecvHost {
 
 impl RecvHost {
     pub(super) fn new(
-        feed: Feed,
-        start: Start,
+        (feed, start, line): (Feed, Start, Option<String>),
         observer: Arc<dyn RecvObserver>,
         inside: Inside,
         outside: Outside,
@@ -88,6 +91,7 @@ impl RecvHost {
         RecvHost {
             feed,
             start,
+            line,
             observer,
             inside,
             outside,
@@ -239,11 +243,9 @@ impl RecvHost {
         };
         let Some(infos) = self.manifest.take() else { return };
         let FeedContent::Files { manifest_len, .. } = self.feed.content else { return };
-        let shape = BlockShape {
-            symbol_len: self.feed.symbol_len,
-            block_symbols: self.feed.block_symbols.min(255) as u8,
-        };
-        let layout = match Layout::new(shape, manifest_len, &infos) {
+        let layout =
+            cut_of(&self.feed).and_then(|shape| Ok(Layout::new(shape, manifest_len, &infos)?));
+        let layout = match layout {
             Ok(layout) => layout,
             Err(error) => return self.give_up(now, engine, &error.to_string()),
         };
@@ -309,8 +311,27 @@ impl RecvHost {
                 self.manifest = Some(items);
                 self.look_at_disk(now, engine);
             }
+            FileEvent::Unreadable(ManifestError::Sealed(error)) => {
+                self.on_unreadable(now, engine, error);
+            }
             FileEvent::Unreadable(error) => self.give_up(now, engine, &error.to_string()),
+            // What failed for good is not received again.
+            FileEvent::Lost { block, toi } if self.items.is_underway(toi) => {
+                self.command(now, engine, ReceiverCommand::RestoreFailed { block });
+            }
+            FileEvent::Lost { .. } => {}
         }
+    }
+
+    /// The feed is sealed, and not for this receiver.
+    fn on_unreadable(&mut self, now: Instant, engine: &mut ReceiverEngine, error: OpenError) {
+        if let (OpenError::NotAdmitted, Some(line)) = (error, &self.line) {
+            self.failure = Some(format!(
+                "not admitted to `{}`: ask its sender to add this line to the --admit file: {line}",
+                self.feed.name
+            ));
+        }
+        self.give_up(now, engine, &error.to_string());
     }
 
     fn on_disk(&mut self, now: Instant, engine: &mut ReceiverEngine, event: SinkEvent) {
@@ -513,6 +534,9 @@ impl Host<ReceiverEngine> for RecvHost {
                 Outer::Prepared(items) => self.on_prepared(now, engine, items),
                 Outer::Pipe(PipeEvent::Damaged { block }) => {
                     self.command(now, engine, ReceiverCommand::RestoreFailed { block });
+                }
+                Outer::Pipe(PipeEvent::Unreadable(error)) => {
+                    self.on_unreadable(now, engine, error);
                 }
                 Outer::Pipe(PipeEvent::Room) => {
                     self.command(now, engine, ReceiverCommand::Room);

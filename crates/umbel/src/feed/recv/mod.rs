@@ -14,7 +14,7 @@ mod items;
 mod outside;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,12 +30,14 @@ use umbel_net::interface::Interface;
 use umbel_net::pacer::Pacer;
 use umbel_net::udp::{self, ReceiverOptions, SenderOptions};
 use umbel_net::wake::Waker;
-use umbel_store::feed::{BlockShape, FeedSink, FileSink, pipe_sink};
+use umbel_store::feed::seal::{Opener, PublicKey};
+use umbel_store::feed::{FeedSink, FileSink, pipe_sink};
 use umbel_store::sink::{DiskSink, SinkOptions};
 use umbel_wire::feed::{Feed, FeedContent};
 
 use self::host::RecvHost;
 use self::outside::Outside;
+use super::admission::load_or_create;
 use super::send::shape_of;
 use crate::directory::{FeedSelector, Station};
 
@@ -77,6 +79,8 @@ pub struct RecvOptions {
     pub wait: Duration,
     /// What the source demands of receivers.
     pub token: Option<String>,
+    /// File of this receiver's secret key, for sealed feeds; it is made if it is not there.
+    pub key: Option<PathBuf>,
     /// What this receiver is called in reports. Default: the host's name.
     pub name: Option<String>,
     /// Whether files are synced to the disk before they count as received.
@@ -93,6 +97,7 @@ impl RecvOptions {
             interface: None,
             wait: Duration::from_secs(10),
             token: None,
+            key: None,
             name: None,
             durable: true,
         }
@@ -245,30 +250,55 @@ pub fn recv(
     if feed.token && options.token.is_none() {
         bail!("`{}` needs a token: give it by --token", feed.name);
     }
+    let admission = admission(&feed, options.key.as_deref(), options.name.as_deref())?;
     observer.found(&feed, &interface.name);
 
     let (outside, inside) = Outside::new(mailbox.clone());
-    let sink = sink(&feed, options.target, options.durable, &outside)?;
+    let sink = sink(&feed, options.target, options.durable, admission.opener, &outside)?;
     let config = config(&feed, options.token.as_deref(), options.name, options.start)?;
     let (domain, receiver, config) = sockets(&feed, &interface, config, mailbox.clone())?;
     config.check()?;
     let engine = Receiver::new(config, sink);
-    let host = RecvHost::new(feed, options.start, observer, inside, outside, flag);
+    let about = (feed, options.start, admission.line);
+    let host = RecvHost::new(about, observer, inside, outside, flag);
     let io = Io { receiver: Some(receiver), domain: Some(domain), ..Io::default() };
     mailbox.command(ReceiverCommand::Join);
     let host = Driver::new(engine, host, io, Clock::new(), 1400, line).run()?;
     Ok(host.finish())
 }
 
+/// What admits this receiver to a sealed feed.
+#[derive(Default)]
+struct Admission {
+    opener: Option<Opener>,
+    /// Its line in the sender's list.
+    line: Option<String>,
+}
+
+fn admission(feed: &Feed, key: Option<&Path>, name: Option<&str>) -> anyhow::Result<Admission> {
+    let Some(sealed) = feed.sealed else { return Ok(Admission::default()) };
+    let key = key.context("no home directory for this receiver's key: name a file with --key")?;
+    let secret = load_or_create(key)?;
+    let name = name.map_or_else(super::host_name, str::to_owned);
+    let line = Some(format!("{name} {}", secret.public()));
+    Ok(Admission { opener: Some(Opener::new(feed.tsi, secret, PublicKey(sealed.key))), line })
+}
+
 /// Where the feed goes.
-fn sink(feed: &Feed, target: Target, durable: bool, outside: &Outside) -> anyhow::Result<FeedSink> {
-    let shape = shape_of(feed)?;
-    let cut = BlockShape { symbol_len: shape.symbol_len, block_symbols: shape.block_symbols };
+fn sink(
+    feed: &Feed,
+    target: Target,
+    durable: bool,
+    opener: Option<Opener>,
+    outside: &Outside,
+) -> anyhow::Result<FeedSink> {
+    let cut = super::cut_of(feed)?;
     match (feed.content, target) {
         (FeedContent::Pipe, Target::Pipe(output)) => {
             let told = outside.clone();
+            let seal = feed.head().zip(opener);
             let (sink, reader) =
-                pipe_sink(feed.tsi, cut, PIPE_MEMORY, move |event| told.pipe(event));
+                pipe_sink(feed.tsi, cut, PIPE_MEMORY, seal, move |event| told.pipe(event))?;
             outside.write(reader, output).context("cannot start")?;
             Ok(FeedSink::Pipe(sink))
         }
@@ -290,7 +320,7 @@ fn sink(feed: &Feed, target: Target, durable: bool, outside: &Outside) -> anyhow
             let disk = DiskSink::open(&directory, options, move |event| told.disk(event))?;
             let told = outside.clone();
             let about = (manifest_len, digest);
-            let sink = FileSink::new(cut, about, disk, move |event| told.file(event))?;
+            let sink = FileSink::new(cut, about, opener, disk, move |event| told.file(event))?;
             Ok(FeedSink::Files(Box::new(sink)))
         }
     }

@@ -12,17 +12,25 @@ use nix::poll::PollFlags;
 use umbel_engine::tmtp::{BlockCount, SourceCommand};
 use umbel_net::driver::Mailbox;
 use umbel_net::wake;
+use umbel_store::feed::seal::Seal;
 use umbel_store::feed::{BlockShape, FeedSource, FileFeed, Manifest, PipeKeeper, PipeWriter, pipe};
 use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions};
 use umbel_wire::feed::FeedContent;
 use umbel_wire::{Digest, Scheme, Tsi};
 
+use super::super::admission::Sealing;
 use super::{SendObserver, What};
 
 /// Bytes of a pipe that are kept: half of them for receivers that lag or come late.
 const PIPE_MEMORY: usize = 64 << 20;
 /// A block that is not full is sent when nothing more was written for so long.
 const IDLE: Duration = Duration::from_millis(5);
+
+/// How it is cut, and what it is sealed with.
+pub(super) struct Cut {
+    pub(super) shape: BlockShape,
+    pub(super) sealing: Option<Sealing>,
+}
 
 /// What is sent.
 pub(super) struct Content {
@@ -51,6 +59,9 @@ pub(super) struct Files {
 /// A pipe that waits to be read.
 pub(super) struct Pipe {
     input: Option<(File, PipeWriter)>,
+    /// What comes before a sealed pipe, and its blocks.
+    head: Option<(u64, Digest)>,
+    head_blocks: Vec<BlockCount>,
     pub(super) keeper: PipeKeeper,
     /// Blocks that are kept after everyone has acknowledged them.
     pub(super) history: u32,
@@ -65,19 +76,24 @@ impl Content {
     pub(super) fn open(
         what: What,
         tsi: Tsi,
-        shape: BlockShape,
+        cut: &Cut,
         mailbox: &Mailbox<SourceCommand>,
         observer: &dyn SendObserver,
         interrupted: &AtomicBool,
     ) -> anyhow::Result<Content> {
         match what {
-            What::Paths(paths) => Content::files(&paths, shape, mailbox, observer, interrupted),
+            What::Paths(paths) => Content::files(&paths, cut, mailbox, observer, interrupted),
             What::Pipe(input) => {
-                let (writer, feed) = pipe(tsi, shape, PIPE_MEMORY)?;
+                let shape = cut.shape;
+                let seal = cut.sealing.as_ref().map(|sealing| sealing.seal(&[])).transpose()?;
+                let head = seal.as_ref().map(|seal| described(&seal.head));
+                let (writer, feed) = pipe(tsi, shape, PIPE_MEMORY, seal)?;
                 let block = usize::from(shape.symbol_len) * usize::from(shape.block_symbols);
                 let pipe = Pipe {
                     keeper: feed.keeper(),
                     input: Some((input, writer)),
+                    head,
+                    head_blocks: feed.head_runs().into_iter().map(blocks).collect(),
                     history: (PIPE_MEMORY / 2 / block) as u32,
                     bytes: Arc::default(),
                     failure: Arc::default(),
@@ -90,14 +106,15 @@ impl Content {
 
     fn files(
         paths: &[PathBuf],
-        shape: BlockShape,
+        cut: &Cut,
         mailbox: &Mailbox<SourceCommand>,
         observer: &dyn SendObserver,
         interrupted: &AtomicBool,
     ) -> anyhow::Result<Content> {
+        let shape = cut.shape;
         let options = RepositoryOptions {
             scheme: Scheme::ReedSolomon,
-            symbol_len: shape.symbol_len,
+            symbol_len: shape.content_len(),
             max_block_symbols: shape.block_symbols.into(),
             warc: false,
             ..RepositoryOptions::default()
@@ -131,18 +148,23 @@ impl Content {
             move || mailbox.command(SourceCommand::SymbolsReady)
         })?;
         let manifest = Manifest(infos.clone()).emit()?;
-        let digest = Digest(*blake3::hash(&manifest).as_bytes());
-        let manifest_len = manifest.len() as u64;
-        let feed = FileFeed::new(shape, &infos, manifest, reader)?;
+        let (manifest, key) = match &cut.sealing {
+            None => (manifest, None),
+            Some(sealing) => {
+                let Seal { key, head } = sealing.seal(&manifest)?;
+                (head, Some(key))
+            }
+        };
+        let head = described(&manifest);
+        let feed = FileFeed::new(shape, &infos, manifest, reader, key)?;
         let layout = feed.layout();
-        let count = |(count, symbols)| BlockCount { count, symbols };
         let files = Files {
             items: items.len() as u64,
             bytes,
-            manifest: (manifest_len, digest),
+            manifest: head,
             blocks: layout.blocks(),
             manifest_blocks: layout.manifest().blocks(),
-            runs: layout.runs().into_iter().map(count).collect(),
+            runs: layout.runs().into_iter().map(blocks).collect(),
         };
         let named = skipped.named().iter();
         let skipped = named.map(|item| (item.name.clone(), item.reason.to_string())).collect();
@@ -162,7 +184,33 @@ impl Content {
     }
 }
 
+/// A run of blocks.
+fn blocks((count, symbols): (u32, u8)) -> BlockCount {
+    BlockCount { count, symbols }
+}
+
+/// Length and digest.
+fn described(bytes: &[u8]) -> (u64, Digest) {
+    (bytes.len() as u64, Digest(*blake3::hash(bytes).as_bytes()))
+}
+
 impl Plan {
+    /// Length and digest of what comes first and is announced, if anything is.
+    pub(super) fn head(&self) -> Option<(u64, Digest)> {
+        match self {
+            Plan::Files(files) => Some(files.manifest),
+            Plan::Pipe(pipe) => pipe.head,
+        }
+    }
+
+    /// Its blocks.
+    pub(super) fn head_blocks(&self) -> Vec<BlockCount> {
+        match self {
+            Plan::Files(files) => files.split().0,
+            Plan::Pipe(pipe) => pipe.head_blocks.clone(),
+        }
+    }
+
     /// Blocks that are kept for late receivers; `None` for all.
     pub(super) fn history(&self) -> Option<u32> {
         match self {

@@ -1,6 +1,6 @@
 //! What the source's engine tells, and what is done about it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Time};
@@ -23,6 +23,8 @@ const CLOSE: Duration = Duration::from_secs(5);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// What receivers are told when the user ends the feed.
 const INTERRUPTED: &str = "the sender was interrupted";
+/// What is said of a receiver that is not on a list with keys.
+const NOT_ADMITTED: &str = "not admitted";
 
 /// How far the feed is; see the page of the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,21 @@ enum Stage {
     Complete(Time),
     Closing(Time),
     Closed,
+}
+
+/// Receivers that should have the feed.
+#[derive(Debug)]
+pub(super) struct Expected {
+    /// What they call themselves.
+    pub(super) names: BTreeSet<String>,
+    /// Nobody else can read it.
+    pub(super) alone: bool,
+}
+
+impl Expected {
+    fn admits(&self, name: &str) -> bool {
+        !self.alone || self.names.contains(name)
+    }
 }
 
 /// What was heard of a receiver.
@@ -51,7 +68,7 @@ pub(super) struct SendHost {
     interrupted: Arc<AtomicBool>,
     wait_for: WaitFor,
     linger: Duration,
-    expected: Vec<String>,
+    expected: Expected,
     mailbox: Mailbox<SourceCommand>,
     stage: Stage,
     created: Time,
@@ -71,7 +88,7 @@ impl SendHost {
         observer: Arc<dyn SendObserver>,
         interrupted: Arc<AtomicBool>,
         (wait_for, linger): (WaitFor, Duration),
-        expected: Vec<String>,
+        expected: Expected,
         mailbox: Mailbox<SourceCommand>,
     ) -> SendHost {
         SendHost {
@@ -101,8 +118,15 @@ impl SendHost {
         });
         let mut receivers: Vec<ReceiverLine> =
             self.heard().map(|heard| line(&heard.report)).collect();
-        for name in &self.expected {
-            if receivers.iter().all(|receiver| receiver.name != *name) {
+        let came: BTreeSet<String> =
+            receivers.iter().map(|receiver| receiver.name.clone()).collect();
+        for receiver in &mut receivers {
+            if !self.expected.admits(&receiver.name) {
+                (receiver.state, receiver.reason) = (NOT_ADMITTED, None);
+            }
+        }
+        for name in &self.expected.names {
+            if !came.contains(name) {
                 let (name, node) = (name.clone(), String::new());
                 receivers.push(ReceiverLine { name, node, state: "missing", reason: None });
             }
@@ -113,7 +137,8 @@ impl SendHost {
         let named = receivers.iter().filter(|receiver| receiver.state == "done").count() as u32;
         // A report that was lost on the way counts in the totals all the same.
         let done = named.max(self.stats.totals.done);
-        let without = receivers.iter().filter(|receiver| receiver.state != "done").count() as u32;
+        let without = |receiver: &&ReceiverLine| !["done", NOT_ADMITTED].contains(&receiver.state);
+        let without = receivers.iter().filter(without).count() as u32;
         SendSummary {
             items: if let Plan::Files(files) = &self.plan { files.items } else { 0 },
             bytes: self.plan.bytes(),
@@ -177,6 +202,14 @@ impl SendHost {
 
     fn enough(&self) -> bool {
         match self.wait_for {
+            // Those that are not admitted soon leave.
+            WaitFor::Receivers(count) if self.expected.alone => {
+                let here = |heard: &&Heard| {
+                    self.expected.admits(&heard.report.name)
+                        && heard.report.state == ReceiverState::Receiving
+                };
+                self.heard().filter(here).count() >= count as usize
+            }
             WaitFor::Receivers(count) => self.stats.totals.members >= count,
             WaitFor::Time(time) => self.created.elapsed() >= time,
         }

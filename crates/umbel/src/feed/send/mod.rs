@@ -30,12 +30,13 @@ use umbel_net::interface::Family;
 use umbel_net::pacer::Pacer;
 use umbel_net::udp::{Sender, SenderOptions};
 use umbel_store::feed::BlockShape;
-use umbel_wire::feed::{Feed, FeedContent, FeedName};
+use umbel_wire::feed::{Feed, FeedName, Sealed};
 use umbel_wire::small_block::SmallBlockHeader;
 use umbel_wire::{Tsi, tmtp};
 
-use self::content::{Content, Plan};
-use self::host::SendHost;
+use self::content::{Content, Cut};
+use self::host::{Expected, SendHost};
+use super::admission::{AdmitList, Sealing};
 use crate::directory::Announcer;
 use crate::serve::control::random;
 use crate::serve::{channel, packet_len};
@@ -82,8 +83,8 @@ pub struct SendOptions {
     pub scope: u8,
     /// What receivers must know to be admitted.
     pub token: Option<String>,
-    /// Receivers that should have it at the end.
-    pub expected: Vec<String>,
+    /// Receivers that should have it at the end, and may alone be able to read it.
+    pub admit: AdmitList,
     /// MTU of the path in bytes; data packets carry 100 bytes less. Default: what the interface
     /// carries, at most 1,500.
     pub mtu: Option<u16>,
@@ -109,7 +110,7 @@ impl SendOptions {
             wait_for: WaitFor::Receivers(1),
             scope: 32,
             token: None,
-            expected: Vec::new(),
+            admit: AdmitList::default(),
             mtu: None,
             block_symbols: 64,
             fec: true,
@@ -162,7 +163,7 @@ pub struct ReceiverLine {
     /// Its number.
     pub node: String,
     /// `receiving`; at the end `done`, `failed`, `left`, `vanished` without a word, or `missing`:
-    /// expected, and never there.
+    /// expected, and never there; or `not admitted`, since its name is not on a list with keys.
     pub state: &'static str,
     /// Why it gave up.
     pub reason: Option<String>,
@@ -179,7 +180,7 @@ pub struct SendSummary {
     pub seconds: f64,
     /// Receivers that have it all.
     pub done: u32,
-    /// Everyone else that joined or was expected.
+    /// Everyone else that joined and was admitted, or was expected.
     pub without: u32,
     /// All that joined, and all that were expected.
     pub receivers: Vec<ReceiverLine>,
@@ -266,9 +267,12 @@ pub fn send(
     let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
     let packet_len = usize::from(packet_len(options.mtu, &interface)?);
     let symbol_len = (packet_len - SmallBlockHeader::LEN) as u16 & !7;
-    let shape = BlockShape { symbol_len, block_symbols: options.block_symbols };
+    let AdmitList { names, keys } = options.admit;
+    let sealing = if keys.is_empty() { None } else { Some(Sealing::new(tsi, keys)?) };
+    let (block_symbols, sealed) = (options.block_symbols, sealing.is_some());
+    let cut = Cut { shape: BlockShape { symbol_len, block_symbols, sealed }, sealing };
 
-    let content = Content::open(options.what, tsi, shape, &mailbox, &*observer, &flag)?;
+    let content = Content::open(options.what, tsi, &cut, &mailbox, &*observer, &flag)?;
     let sender_options = SenderOptions {
         source: Some(address),
         hop_limit: scope,
@@ -299,7 +303,11 @@ pub fn send(
         kbit_per_s: rate.bits_per_s().div_ceil(1000),
         content: content.describe(),
         token: options.token.is_some(),
-        sealed: None,
+        sealed: cut.sealing.as_ref().zip(content.plan.head()).map(|(sealing, head)| Sealed {
+            key: sealing.public(),
+            head_len: head.0,
+            head_digest: head.1,
+        }),
         version: 1,
     };
     let config = config(&feed, &content, options.token.as_deref(), options.max_children, rate)?;
@@ -313,16 +321,14 @@ pub fn send(
     let announcer = Announcer::start(&feed, &interface)?;
     observer.begun(&Begun { feed: feed.clone(), interface: interface.name, rate, skipped });
     mailbox.command(SourceCommand::Start);
-    if let Plan::Files(files) = &plan {
-        // Receivers look at their disks while the source waits.
-        mailbox.command(SourceCommand::Extend(files.split().0));
-    }
+    // Receivers look at their disks, or see that they are not admitted, while the source waits.
+    mailbox.command(SourceCommand::Extend(plan.head_blocks()));
     let host = SendHost::new(
         plan,
         observer,
         flag,
         (options.wait_for, options.linger),
-        options.expected,
+        Expected { names, alone: sealed },
         mailbox,
     );
     let engine = Source::new(config, symbols);
@@ -357,23 +363,21 @@ fn config(
 ///
 /// The feed is cut in a way that makes no sense.
 pub(super) fn shape_of(feed: &Feed) -> anyhow::Result<Shape> {
-    let block_symbols =
-        u8::try_from(feed.block_symbols).context("more than 255 symbols a block")?;
-    let cut = BlockShape { symbol_len: feed.symbol_len, block_symbols };
-    let manifest = match feed.content {
-        FeedContent::Pipe => None,
-        FeedContent::Files { manifest_len, digest, .. } => {
-            let blocks = cut.partition(manifest_len)?.blocks();
+    let cut = super::cut_of(feed)?;
+    let manifest = match feed.head() {
+        None => None,
+        Some((len, digest)) => {
+            let blocks = cut.partition(len)?.blocks();
             if blocks == 0 {
                 bail!("the feed has no list of what is sent");
             }
-            Some(tmtp::Manifest { blocks, len: manifest_len, digest })
+            Some(tmtp::Manifest { blocks, len, digest })
         }
     };
     Ok(Shape {
         source: feed.source,
         symbol_len: feed.symbol_len,
-        block_symbols,
+        block_symbols: cut.block_symbols,
         fec: feed.fec,
         manifest,
     })

@@ -1,0 +1,113 @@
+//! The key by which a receiver is admitted.
+
+use std::fs::{DirBuilder, File};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use umbel_store::feed::seal::SecretKey;
+
+use crate::serve::control::random;
+
+/// Bytes of the file: 64 digits and the end of the line.
+const FILE_LEN: usize = 65;
+
+/// The secret key in a file, which is made if it is not there. Of several programs that start at
+/// once one makes it, and all use it. Only its owner can read it.
+///
+/// # Errors
+///
+/// One line that says why there is no key. A file with something else is left alone.
+pub fn load_or_create(path: &Path) -> anyhow::Result<SecretKey> {
+    if let Some(key) = load(path)? {
+        return Ok(key);
+    }
+    let shown = path.display();
+    let directory = match path.parent() {
+        Some(directory) if directory != Path::new("") => directory,
+        _ => Path::new("."),
+    };
+    let write = || format!("cannot write this receiver's key to {shown}");
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).with_context(write)?;
+    let secret: [u8; 32] = random()?;
+    // Created with mode 0600.
+    let mut file =
+        tempfile::Builder::new().prefix(".key-").tempfile_in(directory).with_context(write)?;
+    let digits: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    writeln!(file, "{digits}").and_then(|()| file.as_file().sync_all()).with_context(write)?;
+    match file.persist_noclobber(path) {
+        Ok(_) => {}
+        Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error.error).with_context(write),
+    }
+    // What stands there now may be another program's; it is what counts.
+    load(path)?.with_context(|| format!("{shown} vanished"))
+}
+
+/// The key in a file, if that is there.
+fn load(path: &Path) -> anyhow::Result<Option<SecretKey>> {
+    let shown = path.display();
+    let read = || format!("cannot read this receiver's key in {shown}");
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(read),
+    };
+    let mode = file.metadata().with_context(read)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        tracing::warn!("{shown} can be read by others: run `chmod 600` on it");
+    }
+    let mut text = String::new();
+    let result = file.take(FILE_LEN as u64 + 1).read_to_string(&mut text);
+    if result.as_ref().is_err_and(|error| error.kind() != ErrorKind::InvalidData) {
+        result.with_context(read)?;
+    }
+    match secret(text.trim_end()) {
+        Some(secret) => Ok(Some(SecretKey(secret))),
+        None => bail!(
+            "{shown} holds no receiver's key: restore it, or remove it to get a new key, which \
+             senders have to be told"
+        ),
+    }
+}
+
+fn secret(digits: &str) -> Option<[u8; 32]> {
+    if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut secret = [0; 32];
+    for (byte, place) in secret.iter_mut().zip((0..64).step_by(2)) {
+        *byte = u8::from_str_radix(&digits[place..place + 2], 16).ok()?;
+    }
+    Some(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_for_its_owner_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("deep/receiver.key");
+        let first = load_or_create(&path).unwrap().public();
+        assert_eq!(load_or_create(&path).unwrap().public(), first);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_with_something_else_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        for bad in [&b""[..], b"secret", &[0xFF; 64], &[b'a'; 66], &[b'a'; 100_000]] {
+            std::fs::write(&path, bad).unwrap();
+            let error = load_or_create(&path).unwrap_err().to_string();
+            assert!(error.contains("no receiver's key"), "{error}");
+            assert_eq!(std::fs::read(&path).unwrap(), bad);
+        }
+        let below = path.join("receiver.key");
+        assert!(load_or_create(&below).unwrap_err().to_string().contains("receiver.key"));
+    }
+}
