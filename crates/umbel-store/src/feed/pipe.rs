@@ -54,7 +54,7 @@ pub fn pipe(
         None => (None, None),
         Some(Seal { key, head }) => {
             let head = HeadFeed::new(shape, head.into());
-            (Some(key), Some(head.map_err(|error| too_small(error.to_string()))?))
+            (Some(Box::new(key)), Some(head.map_err(|error| too_small(error.to_string()))?))
         }
     };
     let first = head.as_ref().map_or(0, HeadFeed::blocks);
@@ -102,7 +102,7 @@ pub struct PipeWriter {
     feed: Tsi,
     shape: BlockShape,
     /// What symbols are sealed with.
-    key: Option<FeedKey>,
+    key: Option<Box<FeedKey>>,
     /// Most blocks that are held.
     most: usize,
     buffer: Vec<u8>,

@@ -54,6 +54,6 @@ pub(super) fn run(args: KeyArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let name = args.name.unwrap_or_else(crate::feed::host_name);
     let file = path.display().to_string();
     output.json(&json!({ "event": "key", "name": name, "key": key.to_string(), "file": file }));
-    output.result(&format!("{name} {key}"));
+    output.result(format!("{name} {key}"));
     Ok(ExitCode::SUCCESS)
 }

@@ -46,7 +46,7 @@ pub fn pipe_sink(
         None => None,
         Some((about, opener)) => {
             let head = HeadSink::new(shape, about)?;
-            Some(PipeSeal { head, opener, key: None, waiting: Vec::new() })
+            Some(Box::new(PipeSeal { head, opener, key: None, waiting: Vec::new() }))
         }
     };
     let shared = Arc::new(Queue {
@@ -119,7 +119,7 @@ pub struct PipeSink {
     feed: Tsi,
     symbol_len: usize,
     /// What opens it, if it is sealed.
-    seal: Option<PipeSeal>,
+    seal: Option<Box<PipeSeal>>,
     /// Blocks that are not restored.
     open: BTreeMap<u32, MemoryBlock>,
     open_bytes: usize,

@@ -34,10 +34,8 @@ impl FromStr for PublicKey {
     type Err = KeyError;
 
     fn from_str(text: &str) -> Result<PublicKey, KeyError> {
-        let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(text.as_bytes());
-        let bytes = bytes.ok().and_then(|bytes| bytes.try_into().ok()).ok_or(KeyError::Form)?;
+        let key = PublicKey(bytes_of(text)?);
         // Any secret key shows a point of small order [RFC 7748 §6.1].
-        let key = PublicKey(bytes);
         SecretKey([1; 32]).shared(&key).map(|_| key).ok_or(KeyError::Weak)
     }
 }
@@ -54,7 +52,12 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// A secret key: 32 random bytes.
+fn bytes_of(digits: &str) -> Result<[u8; 32], KeyError> {
+    let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(digits.as_bytes());
+    bytes.ok().and_then(|bytes| bytes.try_into().ok()).ok_or(KeyError::Form)
+}
+
+/// A secret key: 32 random bytes, in files 64 hexadecimal digits.
 #[derive(Clone)]
 pub struct SecretKey(pub [u8; 32]);
 
@@ -64,11 +67,24 @@ impl SecretKey {
         PublicKey(MontgomeryPoint::mul_base_clamped(self.0).to_bytes())
     }
 
+    /// The key itself, for its owner's file.
+    pub fn digits(&self) -> String {
+        data_encoding::HEXLOWER.encode(&self.0)
+    }
+
     /// What the owners of both keys can compute, and nobody else; `None` if the other key is of small
     /// order, so that anyone can.
     fn shared(&self, other: &PublicKey) -> Option<[u8; 32]> {
         let shared = MontgomeryPoint(other.0).mul_clamped(self.0).to_bytes();
         (shared != [0; 32]).then_some(shared)
+    }
+}
+
+impl FromStr for SecretKey {
+    type Err = KeyError;
+
+    fn from_str(digits: &str) -> Result<SecretKey, KeyError> {
+        bytes_of(digits).map(SecretKey)
     }
 }
 

@@ -30,12 +30,13 @@ pub fn load_or_create(path: &Path) -> anyhow::Result<SecretKey> {
     };
     let write = || format!("cannot write this receiver's key to {shown}");
     DirBuilder::new().recursive(true).mode(0o700).create(directory).with_context(write)?;
-    let secret: [u8; 32] = random()?;
+    let secret = SecretKey(random()?);
     // Created with mode 0600.
     let mut file =
         tempfile::Builder::new().prefix(".key-").tempfile_in(directory).with_context(write)?;
-    let digits: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-    writeln!(file, "{digits}").and_then(|()| file.as_file().sync_all()).with_context(write)?;
+    writeln!(file, "{}", secret.digits())
+        .and_then(|()| file.as_file().sync_all())
+        .with_context(write)?;
     match file.persist_noclobber(path) {
         Ok(_) => {}
         Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {}
@@ -63,24 +64,13 @@ fn load(path: &Path) -> anyhow::Result<Option<SecretKey>> {
     if result.as_ref().is_err_and(|error| error.kind() != ErrorKind::InvalidData) {
         result.with_context(read)?;
     }
-    match secret(text.trim_end()) {
-        Some(secret) => Ok(Some(SecretKey(secret))),
-        None => bail!(
+    match text.trim_end().parse() {
+        Ok(secret) => Ok(Some(secret)),
+        Err(_) => bail!(
             "{shown} holds no receiver's key: restore it, or remove it to get a new key, which \
              senders have to be told"
         ),
     }
-}
-
-fn secret(digits: &str) -> Option<[u8; 32]> {
-    if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    let mut secret = [0; 32];
-    for (byte, place) in secret.iter_mut().zip((0..64).step_by(2)) {
-        *byte = u8::from_str_radix(&digits[place..place + 2], 16).ok()?;
-    }
-    Some(secret)
 }
 
 #[cfg(test)]
@@ -101,7 +91,7 @@ mod tests {
     fn a_file_with_something_else_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
-        for bad in [&b""[..], b"secret", &[0xFF; 64], &[b'a'; 66], &[b'a'; 100_000]] {
+        for bad in [&b""[..], b"secret", &[0xFF; 64], &[b'a'; 66], &vec![b'a'; 100_000]] {
             std::fs::write(&path, bad).unwrap();
             let error = load_or_create(&path).unwrap_err().to_string();
             assert!(error.contains("no receiver's key"), "{error}");
