@@ -26,6 +26,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(super) struct Fetching {
     cookie: u64,
+    /// The round trip to the source, once it has given a cookie.
+    rtt: Option<Duration>,
+    /// When the cookie was first asked for.
+    introduced: Option<Instant>,
     asked: Vec<Range<u32>>,
     /// When what was asked for is asked for again.
     again: Option<Instant>,
@@ -42,12 +46,19 @@ impl Fetching {
         let blocks = FETCH_SYMBOLS / u32::from(block_symbols.max(1));
         Fetching {
             cookie: 0,
+            rtt: None,
+            introduced: None,
             asked: Vec::new(),
             again: None,
             tries: 0,
             blocks: blocks.clamp(1, FETCH_BLOCKS),
             others: BTreeSet::new(),
         }
+    }
+
+    /// The round trip to the source, or somewhat more, if it is known.
+    pub(super) fn rtt(&self) -> Option<Duration> {
+        self.rtt
     }
 
     /// Most blocks that are asked for at a time.
@@ -94,6 +105,7 @@ impl Fetching {
         let wait = wait.saturating_mul(1 << self.tries.min(10)).min(LONGEST_WAIT);
         self.again = Some(now + wait);
         self.tries += 1;
+        self.introduced.get_or_insert(now);
         Some((self.cookie, runs))
     }
 
@@ -140,6 +152,7 @@ impl Fetching {
     pub(super) fn on_cookie(&mut self, now: Instant, cookie: u64) {
         if self.again.is_some() && cookie != self.cookie {
             self.cookie = cookie;
+            self.rtt = self.rtt.or(self.introduced.map(|at| now.since(at)));
             (self.again, self.tries) = (Some(now), 0);
         }
     }
@@ -306,6 +319,7 @@ mod tests {
         let first = fetching.poll(at(0), &reception, 0..100, 99, WAIT).unwrap();
         assert_eq!(first, (0, vec![run(0, 3), run(5, 17)]));
         fetching.on_cookie(at(1), 77);
+        assert_eq!(fetching.rtt(), Some(at(1).since(at(0))));
         let again = fetching.poll(at(1), &reception, 0..100, 99, WAIT).unwrap();
         assert_eq!((again.0, again.1.len()), (77, 2));
         assert_eq!(fetching.poll(at(100), &reception, 0..100, 99, WAIT), None);

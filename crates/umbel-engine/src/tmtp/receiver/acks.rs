@@ -12,10 +12,12 @@ use crate::tmtp::source::address;
 use crate::tmtp::tree::UNICAST_HOPS;
 use crate::{Address, Instant};
 
-/// A FETCH is repeated after so many T_ack: the source gathers for one of its own.
-const FETCH_WAITS: u32 = 3;
-/// But not sooner than this: its way may be longer than a domain is wide.
-const FETCH_WAIT_MIN: Duration = Duration::from_millis(300);
+/// A FETCH is repeated after this, as long as the way to the source was not measured; and at least
+/// after this, when it was.
+const FETCH_WAIT: Duration = Duration::from_millis(100);
+const FETCH_WAIT_MIN: Duration = Duration::from_millis(20);
+/// A REPORT is repeated after two T_ack, but not sooner than this.
+const REPORT_WAIT_MIN: Duration = Duration::from_millis(300);
 /// Most acknowledgements in a T_ack.
 const EARLY_ACKS: u32 = 4;
 /// The least wait before a block is asked for again: nodes are busy, and repairs are paced.
@@ -44,7 +46,7 @@ impl<K: SymbolSink> Receiver<K> {
                 let nack = Nack { parent: id, hop_limit: radius, runs };
                 return Some((Address::Channel(domain), Some(radius), Body::Nack(nack)));
             }
-            let retry = (self.timing().t_ack * 2).max(FETCH_WAIT_MIN);
+            let retry = (self.timing().t_ack * 2).max(REPORT_WAIT_MIN);
             if let Some(report) = self.reports.poll(now, token, retry) {
                 let (to, hop_limit) = unicast(to);
                 return Some((to, hop_limit, Body::Report(report)));
@@ -248,9 +250,11 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// How long an answer to a FETCH is waited for.
+    /// How long an answer to a FETCH is waited for: a round trip and what the source gathers for. A
+    /// FETCH too many is harmless as long as the answer to the last one was not sent.
     pub(super) fn fetch_wait(&self) -> Duration {
-        (self.timing().t_ack * FETCH_WAITS).max(FETCH_WAIT_MIN)
+        let Some(rtt) = self.fetching.rtt() else { return FETCH_WAIT };
+        (rtt * 2 + self.timing().t_ack).max(FETCH_WAIT_MIN)
     }
 
     /// The FETCH that is due.
