@@ -194,6 +194,8 @@ pub enum ReceiverCommand {
         /// Blocks that are held already, or not wanted: ascending, not overlapping.
         skip: Vec<BlockRun>,
     },
+    /// These blocks are not wanted any more: what they are part of cannot be kept.
+    Skip(BlockRun),
     /// What was restored of a block is wrong, or lost: all of it is wanted again.
     RestoreFailed {
         /// The block.

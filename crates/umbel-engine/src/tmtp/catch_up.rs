@@ -72,6 +72,11 @@ impl Fetching {
         self.again = Some(self.again.map_or(now, |again| again.min(now)));
     }
 
+    /// The blocks among these that are to be fetched wherever they lie.
+    pub(super) fn others(&self, blocks: Range<u32>) -> impl Iterator<Item = u32> + '_ {
+        self.others.range(blocks).copied()
+    }
+
     /// The next FETCH of at most `most` blocks, if something of `within` is lacking that was not
     /// asked for just now, or not answered in time. It is repeated after `wait`, then twice as long.
     pub(super) fn poll(

@@ -126,7 +126,8 @@ pub struct TimingConfig {
     pub acks_per_s: u32,
 }
 
-/// What a parent does for its children.
+/// What a parent does for its children. The rate of repairs is that of all data packets: the
+/// host's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RepairConfig {
     /// Bytes of symbols that a manager keeps for its children. Once full it drops and does not
@@ -140,9 +141,6 @@ pub struct RepairConfig {
     /// After a repair, NACKs for its block are ignored for so many round trips to the farthest
     /// child. Default 1.
     pub hold_down: f64,
-    /// Repairs, answers to FETCH and retransmissions of this node keep to this rate. Default `None`:
-    /// the host's pacer alone bounds them.
-    pub rate: Option<Rate>,
     /// Most blocks that wait to be repaired. Default 4096.
     pub queue: usize,
     /// A child that makes no progress for so long is no longer waited for, times 1 and the levels
@@ -292,7 +290,6 @@ impl Default for RepairConfig {
             nack_delay: 1.0,
             nack_delay_min: Duration::from_millis(5),
             hold_down: 1.0,
-            rate: None,
             queue: 4096,
             evict_after: Duration::from_secs(30),
         }

@@ -156,6 +156,8 @@ pub struct Receiver<K> {
     /// Its parent has dismissed it as too slow: it fetches what it lacks, and joins again when that
     /// is little.
     slow: bool,
+    /// Its parent failed while it was leaving: it looks for another one, once.
+    retold: bool,
     ack_at: Option<Instant>,
     /// When the last acknowledgement was sent.
     acked_at: Instant,
@@ -204,6 +206,7 @@ impl<K: SymbolSink> Receiver<K> {
             refused: None,
             stored_at: Instant::EPOCH,
             slow: false,
+            retold: false,
             ack_at: None,
             acked_at: Instant::EPOCH,
             round: 0,
@@ -363,7 +366,7 @@ impl<K: SymbolSink> Receiver<K> {
                 TreeEvent::Refused(refusal) => {
                     self.events.push_back(ReceiverEvent::Refused(refusal));
                 }
-                TreeEvent::Left => self.on_left(),
+                TreeEvent::Left { confirmed } => self.on_left(now, confirmed),
             }
         }
         self.find_gaps(now);
@@ -381,24 +384,48 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    fn on_left(&mut self) {
+    fn on_left(&mut self, now: Instant, confirmed: bool) {
+        if !confirmed && !self.retold && !self.source_gone {
+            // What the failed parent was told may have gone no farther: another one is told.
+            self.retold = true;
+            self.reports.restart();
+            self.stage = Stage::Leaving(now + self.config.tree.leave_wait);
+            self.tree.join(now);
+            self.tree.retire();
+            return;
+        }
         self.stage = Stage::Left;
         self.memberships.push_back(Membership::Leave(self.config.node.data));
         self.memberships.push_back(Membership::Leave(self.config.node.domain));
         self.events.push_back(ReceiverEvent::Left);
     }
 
-    /// Leaves the tree once every child holds what this node can give it, or time is up.
+    /// Leaves the tree once every child holds what this node can give it, and the parent knows what
+    /// this node has to say, or time is up.
     fn leave_if_ready(&mut self, now: Instant) {
+        if self.stage == Stage::Parting {
+            // Children may have their last words while they look for another parent.
+            self.tree.hold(now, !self.reports.is_idle());
+        }
         let Stage::Leaving(until) = self.stage else { return };
-        let given = self.domain.children().len() == 0
-            || self.domain.acked_below() >= self.domain.end() && !self.domain.any_due();
-        let told = self.reports.is_idle() || self.tree.parent().is_none();
-        if now >= until || given && told {
+        let acknowledged = self.domain.acked_below() >= self.domain.end() && !self.domain.any_due();
+        let given =
+            self.domain.children().len() == 0 || acknowledged && !self.is_about_to_hear_all();
+        // An orphan first finds another parent to tell, unless it never had one.
+        let mute = self.tree.parent().is_none() && (self.joined_at.is_none() || self.source_gone);
+        if now >= until || given && (self.reports.is_idle() || mute) {
             self.stage = Stage::Parting;
+            self.tree.hold(now, !self.reports.is_idle());
             self.tree.leave(now);
             self.settle(now);
         }
+    }
+
+    /// Whether all below are done, as their acknowledgements say, and some have not had their last
+    /// words, which follow.
+    fn is_about_to_hear_all(&self) -> bool {
+        let all_done = self.totals.values().all(|below| below.done + below.failed >= below.members);
+        all_done && self.reports.receiving() > 0
     }
 
     fn on_child_joined(&mut self, now: Instant, id: NodeId) {

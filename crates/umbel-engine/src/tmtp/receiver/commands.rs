@@ -25,6 +25,11 @@ impl<K: SymbolSink> Receiver<K> {
         match command {
             ReceiverCommand::Join => {}
             ReceiverCommand::Want { from, skip } => self.want(now, from, &skip)?,
+            ReceiverCommand::Skip(run) => {
+                self.reception.skip(run.blocks());
+                self.refused = None;
+                self.start_asking(now);
+            }
             ReceiverCommand::RestoreFailed { block } => self.reopen(now, block)?,
             ReceiverCommand::Room => {
                 self.refused = None;
@@ -121,10 +126,6 @@ impl<K: SymbolSink> Receiver<K> {
         }
         self.tree.retire();
         self.stage = Stage::Leaving(now + self.config.tree.leave_wait);
-        if self.tree.parent().is_none() && self.domain.children().len() == 0 {
-            self.stage = Stage::Parting;
-            self.tree.leave(now);
-        }
     }
 
     /// Tells the application when every block that is wanted is restored.

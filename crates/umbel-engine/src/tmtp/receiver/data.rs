@@ -47,6 +47,9 @@ impl<K: SymbolSink> Receiver<K> {
                 self.source_heard = Some(now);
                 self.note_index(now, header.index);
             }
+            // Nothing is kept of a block before it is known, so that it is known from which block on
+            // children can be guaranteed all.
+            _ if header.sbn > self.reception.known() => return Err(DropReason::FarAhead),
             Purpose::Fetched => {
                 self.stats.fetched_received += 1;
                 let wait = self.fetch_wait();
@@ -62,6 +65,7 @@ impl<K: SymbolSink> Receiver<K> {
             }
         }
         let sent = purpose == Purpose::First && self.note_sent(now, &header);
+        self.seen = self.seen.max(header.sbn.saturating_add(1).min(self.reception.known() + 1));
         match taken {
             Ok(complete) => Ok(complete || sent),
             Err(reason) => {
@@ -109,7 +113,6 @@ impl<K: SymbolSink> Receiver<K> {
             let stored = room && sink.store(id, esi, packet.symbol);
             stored && (!keep || buffer.store(block, k, esi, packet.symbol))
         });
-        self.seen = self.seen.max(block.saturating_add(1).min(self.reception.known() + 1));
         match offered {
             Offered::Kept => {
                 self.refused = None;

@@ -277,7 +277,13 @@ impl<K: SymbolSink> Receiver<K> {
     fn on_gone(&mut self, now: Instant, runs: &[BlockRun]) {
         for run in runs {
             let floor = self.floor().min(self.reception.known());
-            let gone: Vec<_> = self.reception.lacking(run.first..run.end().min(floor)).collect();
+            let mut gone: Vec<_> =
+                self.reception.lacking(run.first..run.end().min(floor)).collect();
+            // Those that the parent should have given.
+            let others = self.fetching.others(run.blocks());
+            gone.extend(
+                others.filter(|&block| !self.reception.is_complete(block)).map(|b| b..b + 1),
+            );
             for blocks in gone {
                 let (first, count) = (blocks.start, blocks.end - blocks.start);
                 self.reception.skip(blocks);

@@ -11,7 +11,7 @@ use crate::units::Rate;
 
 pub(super) const LONG: Duration = Duration::from_mins(2);
 
-fn rate(bits_per_s: u64) -> Rate {
+pub(super) fn rate(bits_per_s: u64) -> Rate {
     Rate::from_bits_per_s(bits_per_s).unwrap()
 }
 

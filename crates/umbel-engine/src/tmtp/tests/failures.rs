@@ -13,12 +13,12 @@ use umbel_wire::tmtp::Role;
 /// Seven subnets with 24 receivers.
 const SUBNETS: [usize; 7] = [2, 4, 4, 3, 4, 3, 4];
 
-fn seeds(most: u64) -> std::ops::Range<u64> {
+pub(super) fn seeds(most: u64) -> std::ops::Range<u64> {
     let most = std::env::var("TMTP_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(most);
     0..most
 }
 
-fn k_of(seed: u64) -> (u8, bool) {
+pub(super) fn k_of(seed: u64) -> (u8, bool) {
     [(16, true), (16, false), (1, false)][seed as usize % 3]
 }
 
@@ -35,7 +35,7 @@ fn sending(seed: u64, weather: Weather) -> World {
     sending_to(&SUBNETS, seed, weather)
 }
 
-fn managers(world: &mut World) -> Vec<usize> {
+pub(super) fn managers(world: &mut World) -> Vec<usize> {
     let is = |view: TreeView| view.role == Role::Manager;
     let all: Vec<usize> = world.receivers().collect();
     all.into_iter().filter(|&i| world.is_up(i) && is(world.receiver(i).tree())).collect()

@@ -1,7 +1,9 @@
 //! The engines against each other.
 
+mod catch_up;
 mod content;
 mod delivery;
 mod failures;
+mod leaving;
 mod survey;
 mod world;

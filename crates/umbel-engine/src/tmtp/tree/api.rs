@@ -75,7 +75,10 @@ pub(in crate::tmtp) enum TreeEvent {
     /// Another source takes this one's feed for its own.
     Rival(SocketAddr),
     /// This node has left the tree.
-    Left,
+    Left {
+        /// Its parent knows; otherwise that has failed, nobody knows when.
+        confirmed: bool,
+    },
 }
 
 /// Why a child is none any more.

@@ -30,10 +30,20 @@ impl Tree {
         self.on_dissolving(now);
     }
 
+    /// A node that leaves stays with its parent as long as it has something to tell it.
+    pub(in crate::tmtp) fn hold(&mut self, now: Instant, held: bool) {
+        let released = self.held && !held;
+        self.held = held;
+        if released && self.family.is_empty() {
+            self.on_dissolving(now);
+        }
+    }
+
     /// Asks the children that are left, or goes on without them.
     pub(super) fn on_dissolving(&mut self, now: Instant) {
         let Stage::Dissolving { parent, nonce, retry, until } = &mut self.stage else { return };
-        if self.family.is_empty() || now >= *until {
+        let held = self.held && parent.is_some();
+        if self.family.is_empty() && !held || now >= *until {
             let parent = parent.take();
             self.abandon();
             return match parent {
@@ -43,7 +53,7 @@ impl Tree {
                     self.stage = Stage::Leaving { parent, token, nonce, tries: 0 };
                     self.on_leaving(now);
                 }
-                None => self.on_left(),
+                None => self.on_left(true),
             };
         }
         let nonce = *nonce;
@@ -59,7 +69,7 @@ impl Tree {
     pub(super) fn on_leaving(&mut self, now: Instant) {
         let Stage::Leaving { parent, token, nonce, tries } = &mut self.stage else { return };
         if *tries >= self.config.tries {
-            return self.on_left();
+            return self.on_left(false);
         }
         let body = Body::LeaveTree { token: *token, nonce: *nonce };
         self.stage_timer = Some(now + self.config.retry * (1 << (*tries).min(8)));
@@ -68,7 +78,7 @@ impl Tree {
         self.due.push_back(Due::Ready(Way::Host(to), body));
     }
 
-    fn on_left(&mut self) {
+    fn on_left(&mut self, confirmed: bool) {
         self.stage = Stage::Left;
         self.stage_timer = None;
         self.path.clear();
@@ -76,7 +86,7 @@ impl Tree {
             self.role = Role::Member;
             self.events.push_back(TreeEvent::StoppedManaging);
         }
-        self.events.push_back(TreeEvent::Left);
+        self.events.push_back(TreeEvent::Left { confirmed });
     }
 
     pub(super) fn on_leave_confirm(
@@ -88,7 +98,7 @@ impl Tree {
             Stage::Leaving { parent, nonce: sent, .. }
                 if (*parent, *sent) == (arrival.from, nonce) =>
             {
-                self.on_left();
+                self.on_left(true);
                 Ok(())
             }
             _ => Err(DropReason::Unasked),
@@ -97,6 +107,7 @@ impl Tree {
 
     pub(super) fn on_leave_tree(
         &mut self,
+        now: Instant,
         arrival: Arrival,
         sender: NodeId,
         token: u64,
@@ -104,6 +115,9 @@ impl Tree {
     ) -> Result<(), DropReason> {
         if self.family.authentic(sender, arrival.from, token).is_some() {
             self.part(sender, Parting::Left);
+            if self.family.is_empty() {
+                self.on_dissolving(now);
+            }
         } else if !self.family.has_left(arrival.from, token) {
             return Err(DropReason::ForgedChild);
         }

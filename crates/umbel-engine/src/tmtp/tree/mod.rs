@@ -136,6 +136,8 @@ pub(super) struct Tree {
     family: Family,
     /// No more children are taken.
     retiring: bool,
+    /// It has something to tell its parent before it leaves it.
+    held: bool,
     /// It was a manager once, so others may still take it for their parent.
     has_managed: bool,
     bars: Bars,
@@ -185,6 +187,7 @@ impl Tree {
             path: if source { vec![node.id] } else { Vec::new() },
             family: Family::default(),
             retiring: false,
+            held: false,
             has_managed: source,
             bars: Bars::new(config.bar),
             timing,
@@ -288,7 +291,9 @@ impl Tree {
                 self.on_refused(now, arrival, sender, *nonce, *reason)
             }
             Body::Beacon(beacon) => self.on_beacon(now, arrival, sender, beacon),
-            Body::LeaveTree { token, nonce } => self.on_leave_tree(arrival, sender, *token, *nonce),
+            Body::LeaveTree { token, nonce } => {
+                self.on_leave_tree(now, arrival, sender, *token, *nonce)
+            }
             Body::LeaveConfirm { nonce } => self.on_leave_confirm(arrival, *nonce),
             Body::FindNewParent { token, nonce } => {
                 self.on_find_new_parent(now, arrival, *token, *nonce)

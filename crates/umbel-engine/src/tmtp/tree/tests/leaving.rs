@@ -21,7 +21,7 @@ fn a_leaf_leaves_with_a_confirmation() {
     world.run_acknowledging(seconds(3));
     world.leave(leaf);
     world.run(Duration::from_millis(100));
-    assert_eq!(world.events(leaf).last(), Some(&TreeEvent::Left));
+    assert_eq!(world.events(leaf).last(), Some(&TreeEvent::Left { confirmed: true }));
     let left = TreeEvent::ChildLeft { id: world.tree(leaf).id, why: Parting::Left };
     assert_eq!(world.events(0).last(), Some(&left));
 }
@@ -38,7 +38,7 @@ fn a_leave_whose_confirmation_is_lost_is_confirmed_again() {
     }
     world.flying.clear();
     world.run(seconds(1));
-    assert_eq!(world.events(leaf).last(), Some(&TreeEvent::Left));
+    assert_eq!(world.events(leaf).last(), Some(&TreeEvent::Left { confirmed: true }));
     assert_eq!(world.drops(0, DropReason::ForgedChild), 0);
 }
 
@@ -54,7 +54,7 @@ fn the_children_of_a_manager_that_leaves_find_others_first() {
     assert_eq!(world.tree(manager).role(), Role::Manager);
     world.leave(manager);
     world.run_acknowledging(seconds(10));
-    assert_eq!(world.events(manager).last(), Some(&TreeEvent::Left));
+    assert_eq!(world.events(manager).last(), Some(&TreeEvent::Left { confirmed: true }));
     world.nodes[manager].alive = false;
     world.check_settled();
     assert_eq!(world.tree(2).role(), Role::Manager, "the member that is left manages the subnet");
@@ -71,7 +71,7 @@ fn a_node_leaves_in_the_end_even_if_nobody_answers() {
     }
     world.run(seconds(12));
     for node in nodes {
-        assert_eq!(world.events(node).last(), Some(&TreeEvent::Left));
+        assert_eq!(world.events(node).last(), Some(&TreeEvent::Left { confirmed: false }));
         assert_eq!(world.tree(node).poll_timeout(), None, "nothing is left to do");
     }
 }
@@ -83,5 +83,5 @@ fn a_node_that_never_found_a_parent_leaves_at_once() {
     let node = world.join(1);
     world.run(seconds(2));
     world.leave(node);
-    assert_eq!(world.events(node).last(), Some(&TreeEvent::Left));
+    assert_eq!(world.events(node).last(), Some(&TreeEvent::Left { confirmed: true }));
 }
