@@ -2,7 +2,11 @@
 //! by which its multicasts to the tree's group leave as well, and one for what comes from the
 //! group.
 //!
-//! Both know of each datagram what is left of its hop limit. A thread receives and puts datagrams
+//! Both know of each datagram what is left of its hop limit. Addresses have no scope here: a node has
+//! one interface, and of a multicast's source no scope is told, so that one node would be two. A
+//! link-local one gets its interface when something is sent there.
+//!
+//! A thread receives and puts datagrams
 //! into the line of an engine's [driver](crate::driver), which sends by itself.
 
 use std::net::SocketAddr;
@@ -14,13 +18,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nix::poll::PollFlags;
+use umbel_engine::{Address, TransmitBuf};
 use umbel_wire::Channel;
 
 use crate::driver::{Input, Mailbox};
 use crate::group::GroupError;
 use crate::interface::Interface;
 use crate::pacer::Pacer;
-use crate::udp::{Received, Receiver, ReceiverOptions, Sender, SenderOptions};
+use crate::udp::{
+    Received, Receiver, ReceiverOptions, SendError, SendReport, Sender, SenderOptions,
+};
 use crate::wake::{self, Waker};
 
 /// Datagrams that may wait for the engine; those beyond are lost, as in a full socket.
@@ -96,8 +103,26 @@ impl Domain {
 
     /// Where this node takes what is sent to it alone.
     pub fn address(&self) -> SocketAddr {
-        self.sender.source()
+        without_scope(self.sender.source())
     }
+
+    /// Sends to the group or to a single host.
+    pub(crate) fn send(
+        &mut self,
+        to: SocketAddr,
+        hop_limit: Option<u8>,
+        buf: &TransmitBuf,
+    ) -> Result<SendReport, SendError> {
+        let to = self.sender.interface().on_link(to);
+        self.sender.send_within(to, hop_limit, buf)
+    }
+}
+
+fn without_scope(mut address: SocketAddr) -> SocketAddr {
+    if let SocketAddr::V6(v6) = &mut address {
+        v6.set_scope_id(0);
+    }
+    address
 }
 
 impl Drop for Domain {
@@ -125,8 +150,12 @@ fn receive<C>(
             receiver.receive(Some(Duration::ZERO), None, |received: Received<'_>| {
                 let datagram = received.datagram();
                 if mailbox.waiting() < BACKLOG {
+                    let by = match datagram.by {
+                        Address::Host(from) => Address::Host(without_scope(from)),
+                        by => by,
+                    };
                     let payload = Bytes::copy_from_slice(datagram.payload);
-                    mailbox.put(Input::Datagram(datagram.by, datagram.hop_limit, payload));
+                    mailbox.put(Input::Datagram(by, datagram.hop_limit, payload));
                 }
             })?;
         }

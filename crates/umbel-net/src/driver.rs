@@ -405,7 +405,7 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
     fn send_in_domain(&mut self, now: Instant, to: SocketAddr, hop_limit: Option<u8>) {
         let Some(domain) = &mut self.io.domain else { return };
         // It is repaired as if it were lost on the way.
-        if let Err(error) = domain.sender.send_within(to, hop_limit, &self.buf) {
+        if let Err(error) = domain.send(to, hop_limit, &self.buf) {
             self.io.transient_error = Some(error);
         }
         let bytes: usize = self.buf.iter().map(|(head, body)| head.len() + body.len()).sum();

@@ -243,6 +243,18 @@ impl Interface {
         address.ok_or_else(|| InterfaceError::NoAddress { name: self.name.clone(), family })
     }
 
+    /// The address of a peer with this interface's number, if it is a link-local one: nothing can
+    /// be sent to it otherwise.
+    #[must_use]
+    pub fn on_link(&self, mut peer: SocketAddr) -> SocketAddr {
+        if let SocketAddr::V6(v6) = &mut peer
+            && v6.ip().is_unicast_link_local()
+        {
+            v6.set_scope_id(self.index);
+        }
+        peer
+    }
+
     /// Puts an address of the interface first.
     fn prefer(&mut self, address: IpAddr) {
         match address {

@@ -55,6 +55,44 @@ fn a_directory_arrives_at_everyone_whatever_is_lost() {
     }
 }
 
+/// The link-local address of a host with its interface, such as `fe80::1%eth0`.
+fn link_local(feeds: &Feeds<'_>, host: &str) -> String {
+    let mut command = feeds.host(host).command("ip");
+    let output = command.args(["-6", "-oneline", "address", "show", "scope", "link"]).output();
+    let output = String::from_utf8(output.unwrap().stdout).unwrap();
+    let words: Vec<&str> = output.split_whitespace().collect();
+    let (address, _) = words[3].split_once('/').unwrap();
+    format!("{address}%{}", words[1])
+}
+
+#[test]
+fn hosts_that_have_only_link_local_addresses_make_a_tree() {
+    let Some(lab) = lab(&star(4, Impairment::none().loss(0.03))) else { return };
+    let feeds = Feeds::new(&lab, MANY_SIZES);
+    let at = |host: &str| ["--interface".to_owned(), link_local(&feeds, host)];
+    let [option, interface] = at("h1");
+    let options = [&option, &interface, "--ipv6", "--rate", "30M", "--wait-for", "3"];
+    let mut sender = feeds.send(&options);
+    let source = sender.events("sending").remove(0)["source"].as_str().unwrap().to_owned();
+    assert!(source.starts_with("[fe80::"), "{source}");
+    let mut receivers = ["h2", "h3", "h4"].map(|host| {
+        let [option, interface] = at(host);
+        feeds.recv(host, &[&option, &interface])
+    });
+    for receiver in &receivers {
+        receiver.process.wait_for_event("joined", SOON);
+    }
+    let [option, interface] = at("h5");
+    let mut look = feeds.umbel("h5");
+    look.args(["tree", "feed", "--json", "--once", "--settle", "1s", &option, &interface]);
+    let tree = look.output().unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    for receiver in &mut receivers {
+        feeds.check(receiver, MINUTE);
+    }
+    assert_eq!(number(&sender.wait_done(SOON), "done"), 3);
+}
+
 #[test]
 fn a_feed_passes_routers_and_its_losses_are_repaired_there() {
     for exact in [&[][..], &["--exact"]] {

@@ -58,17 +58,17 @@ pub(super) fn run(args: &TreeArgs, output: &Output) -> anyhow::Result<ExitCode> 
     drop(station);
     if args.once {
         // The first look makes the managers report.
-        let _ = tree(&feed)?;
+        let _ = tree(&feed, &interface)?;
         if watch.wait(args.settle) {
             return Ok(ExitCode::from(1));
         }
-        show(&feed, &tree(&feed)?, output);
+        show(&feed, &tree(&feed, &interface)?, output);
         return Ok(ExitCode::SUCCESS);
     }
     let meter = Meter::spinner(output);
     let mut looked = false;
     loop {
-        let snapshot = match tree(&feed) {
+        let snapshot = match tree(&feed, &interface) {
             Ok(snapshot) => snapshot,
             // It was there: now it is over.
             Err(error) if looked => {

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use umbel_net::interface::Interface;
 use umbel_wire::control::Parsed;
 use umbel_wire::feed::Feed;
 use umbel_wire::tmtp::{Body, Message, NodeId, Totals, TreeEntry, TreePage};
@@ -27,19 +28,20 @@ pub struct TreeSnapshot {
     pub nodes: Vec<TreeEntry>,
 }
 
-/// Asks the source of a feed for its control tree. Managers report on themselves only while
-/// someone looks, so that the first answers may lack some.
+/// Asks the source of a feed, which was found by this interface, for its control tree. Managers
+/// report on themselves only while someone looks, so that the first answers may lack some.
 ///
 /// # Errors
 ///
 /// The source does not answer.
-pub fn tree(feed: &Feed) -> anyhow::Result<TreeSnapshot> {
+pub fn tree(feed: &Feed, interface: &Interface) -> anyhow::Result<TreeSnapshot> {
     let any: SocketAddr = match feed.source {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     let socket = UdpSocket::bind(any).context("cannot ask the source")?;
-    let asker = Asker { feed, socket, id: NodeId(u64::from_be_bytes(random()?)) };
+    let source = interface.on_link(feed.source);
+    let asker = Asker { feed, source, socket, id: NodeId(u64::from_be_bytes(random()?)) };
     let mut snapshot = TreeSnapshot::default();
     let mut nodes = BTreeMap::new();
     let (mut cookie, mut after) = (0, None);
@@ -68,6 +70,7 @@ pub fn tree(feed: &Feed) -> anyhow::Result<TreeSnapshot> {
 
 struct Asker<'a> {
     feed: &'a Feed,
+    source: SocketAddr,
     socket: UdpSocket,
     id: NodeId,
 }
@@ -78,9 +81,9 @@ impl Asker<'_> {
         let body = Body::TreeQuery { nonce, cookie, after };
         let mut query = Vec::new();
         Message { feed: self.feed.tsi, sender: self.id, body }.emit(&mut query);
-        let why = || format!("cannot ask the source at {}", self.feed.source);
+        let why = || format!("cannot ask the source at {}", self.source);
         for _ in 0..TRIES {
-            self.socket.send_to(&query, self.feed.source).with_context(why)?;
+            self.socket.send_to(&query, self.source).with_context(why)?;
             if let Some(page) = self.answer(nonce).with_context(why)? {
                 return Ok(page);
             }
@@ -88,7 +91,7 @@ impl Asker<'_> {
         bail!(
             "the source of `{}` at {} does not answer: it is gone, or a firewall is between",
             self.feed.name,
-            self.feed.source
+            self.source
         )
     }
 
@@ -113,7 +116,7 @@ impl Asker<'_> {
                     _ => return Err(error),
                 },
             };
-            if from != self.feed.source {
+            if from != self.source {
                 continue;
             }
             if let Ok(Parsed::Message { message, .. }) = Message::parse(&buffer[..len])

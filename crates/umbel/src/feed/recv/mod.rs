@@ -359,12 +359,6 @@ fn sockets(
     let options = SenderOptions { hop_limit: feed.scope, ..SenderOptions::new(family) };
     let mut domain = Domain::open(feed.domain, interface, &options, Some(pacer))?;
     config.node.address = domain.address();
-    // A link-local source is on this link.
-    if let std::net::SocketAddr::V6(source) = &mut config.shape.source
-        && source.ip().is_unicast_link_local()
-    {
-        source.set_scope_id(interface.index);
-    }
     let options = ReceiverOptions { rate, ..ReceiverOptions::default() };
     let receiver = udp::Receiver::open(feed.data.port, family, interface, &options)?;
     domain.start(mailbox)?;
