@@ -10,6 +10,7 @@ use std::time::Instant;
 use support::{Sender, open, pattern, write};
 use tempfile::TempDir;
 use umbel_engine::symbols::{BlockId, SymbolSource};
+use umbel_store::feed::seal::FeedKey;
 use umbel_store::{ReaderOptions, Repository, RepositoryOptions};
 
 #[test]
@@ -42,6 +43,33 @@ fn blocks_from_the_page_cache() {
             let ns = time.as_nanos() / u128::from(symbols);
             println!("{repairs} repairs, round {round}: {gigabytes:.2} GB/s, {ns} ns a symbol");
         }
+    }
+}
+
+#[test]
+#[ignore = "measures"]
+fn symbols_sealed_and_opened() {
+    const SYMBOLS: u32 = 200_000;
+    let key = FeedKey::new(umbel_wire::Tsi(1), &[1; 32]);
+    let content = pattern(1_348, 1);
+    let rate = |start: Instant| {
+        let bytes = f64::from(SYMBOLS) * content.len() as f64;
+        bytes / start.elapsed().as_secs_f64() / 1e9
+    };
+    for round in 0..3 {
+        let (start, mut sealed) = (Instant::now(), Vec::new());
+        for esi in 0..SYMBOLS {
+            sealed.clear();
+            key.seal(7, esi, &content, &mut sealed);
+        }
+        let sealing = rate(start);
+        let last = sealed.clone();
+        let start = Instant::now();
+        for _ in 0..SYMBOLS {
+            sealed.copy_from_slice(&last);
+            assert_eq!(key.open(7, SYMBOLS - 1, &mut sealed).map(<[u8]>::len), Some(content.len()));
+        }
+        println!("round {round}: {sealing:.2} GB/s sealed, {:.2} GB/s opened", rate(start));
     }
 }
 
