@@ -209,10 +209,13 @@ fn what_is_on_the_air_is_listed_and_its_tree_drawn() {
     assert_eq!(tree["receivers"], 4, "{tree}");
     let nodes = tree["nodes"].as_array().unwrap();
     let of_role = |role: &str| nodes.iter().filter(|node| node["role"] == role).count();
-    // A source, and a manager for each subnet; members need not be listed.
-    assert_eq!((of_role("source"), of_role("manager")), (1, 2), "{tree}");
+    // A source, and a manager and a member for each subnet.
+    assert_eq!([of_role("source"), of_role("manager"), of_role("member")], [1, 2, 2], "{tree}");
     for manager in nodes.iter().filter(|node| node["role"] == "manager") {
-        assert_eq!(manager["members"], 1, "{tree}");
+        assert_eq!((&manager["members"], &manager["members_not_listed"]), (&1.into(), &0.into()));
+        let subnet = &manager["name"].as_str().unwrap()[..1];
+        let member = nodes.iter().find(|node| node["parent"] == manager["node"]).unwrap();
+        assert!(member["name"].as_str().unwrap().starts_with(subnet), "{tree}");
         assert!(number(manager, "hops") >= 1, "{tree}");
     }
     for receiver in &mut receivers {

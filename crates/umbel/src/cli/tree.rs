@@ -93,8 +93,12 @@ pub(super) fn run(args: &TreeArgs, output: &Output) -> anyhow::Result<ExitCode> 
 }
 
 fn show(feed: &Feed, snapshot: &TreeSnapshot, output: &Output) {
-    let nodes: Vec<_> =
-        snapshot.ordered().into_iter().map(|(depth, node)| described(depth, node)).collect();
+    let unnamed = snapshot.unnamed();
+    let nodes: Vec<_> = snapshot
+        .ordered()
+        .into_iter()
+        .map(|(depth, node)| described(depth, node, unnamed.get(&node.node).copied()))
+        .collect();
     let totals = snapshot.totals;
     output.json(&json!({
         "event": "tree",
@@ -107,7 +111,7 @@ fn show(feed: &Feed, snapshot: &TreeSnapshot, output: &Output) {
     output.result(drawing(feed, snapshot).trim_end());
 }
 
-fn described(depth: usize, node: &TreeEntry) -> serde_json::Value {
+fn described(depth: usize, node: &TreeEntry, unnamed: Option<u32>) -> serde_json::Value {
     json!({
         "node": format!("{:016x}", node.node.0),
         "parent": node.parent.map(|parent| format!("{:016x}", parent.0)),
@@ -118,6 +122,7 @@ fn described(depth: usize, node: &TreeEntry) -> serde_json::Value {
         "hops": node.hops,
         "radius": node.radius,
         "members": node.members,
+        "members_not_listed": unnamed,
         "managers": node.children,
         "loss": f64::from(node.loss_ppm) / 1e6,
         "load_per_s": f64::from(node.load_per_ks) / 1e3,
@@ -139,28 +144,170 @@ fn drawing(feed: &Feed, snapshot: &TreeSnapshot) -> String {
         "`{}`: {} receivers, {} have it, {} gave up\n",
         feed.name, totals.members, totals.done, totals.failed
     );
-    for (depth, node) in snapshot.ordered() {
-        let indent =
-            if depth == 0 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 1)) };
-        let name =
-            if node.name.is_empty() { String::new() } else { format!(" {}", plain(&node.name)) };
-        let _ = write!(text, "{indent}{}{name} {}", role(node.role), node.address);
-        if node.role != Role::Source {
-            let _ = write!(text, " · {} hops", node.hops);
-        }
-        if node.role != Role::Member {
-            let _ = write!(
-                text,
-                " · radius {} · {} members, {} managers",
-                node.radius, node.members, node.children
-            );
-        }
-        let _ = writeln!(
-            text,
-            " · loss {:.2} % · load {:.1}/s",
-            f64::from(node.loss_ppm) / 1e4,
-            f64::from(node.load_per_ks) / 1e3
-        );
+    let rows = rows(snapshot);
+    let branches = branches(&rows);
+    for ((_, row), branch) in rows.iter().zip(branches) {
+        let _ = writeln!(text, "{branch}{row}");
     }
     text
+}
+
+/// What is said of each node, and of the members that are not named, with its depth.
+fn rows(snapshot: &TreeSnapshot) -> Vec<(usize, String)> {
+    let unnamed = snapshot.unnamed();
+    let mut rows = Vec::new();
+    // Members that are still to be counted when all that is below their manager was named.
+    let mut open: Vec<(usize, u32)> = Vec::new();
+    let close = |rows: &mut Vec<(usize, String)>, open: &mut Vec<(usize, u32)>, depth: usize| {
+        while let Some((at, members)) = open.pop_if(|(at, _)| *at >= depth) {
+            if members > 0 {
+                rows.push((at + 1, format!("and {members} more members")));
+            }
+        }
+    };
+    for (depth, node) in snapshot.ordered() {
+        close(&mut rows, &mut open, depth);
+        rows.push((depth, row(node)));
+        if node.role != Role::Member {
+            open.push((depth, unnamed.get(&node.node).copied().unwrap_or(0)));
+        }
+    }
+    close(&mut rows, &mut open, 0);
+    rows
+}
+
+fn row(node: &TreeEntry) -> String {
+    let space = if node.name.is_empty() { "" } else { " " };
+    let mut row = format!("{}{space}{} {}", role(node.role), plain(&node.name), node.address);
+    if node.role != Role::Source {
+        let _ = write!(row, " · {}", counted(node.hops.into(), "hop"));
+    }
+    if node.role != Role::Member {
+        let (members, managers) = (node.members, u32::from(node.children));
+        let below = [counted(members, "member"), counted(managers, "manager")].join(", ");
+        let _ = write!(row, " · radius {} · {below}", node.radius);
+    }
+    if node.role != Role::Source {
+        let _ = write!(row, " · loss {:.2} %", f64::from(node.loss_ppm) / 1e4);
+    }
+    if node.role != Role::Member {
+        let _ = write!(row, " · load {:.1}/s", f64::from(node.load_per_ks) / 1e3);
+    }
+    row
+}
+
+fn counted(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The lines that lead to each row.
+fn branches(rows: &[(usize, String)]) -> Vec<String> {
+    // From the end: whether a row of each depth follows below the same parent.
+    let mut follows: Vec<bool> = Vec::new();
+    let mut branches: Vec<String> = Vec::with_capacity(rows.len());
+    for &(depth, _) in rows.iter().rev() {
+        follows.resize(depth + 1, false);
+        let mut branch = String::new();
+        for further in follows.iter().take(depth).skip(1) {
+            branch += if *further { "│  " } else { "   " };
+        }
+        if depth > 0 {
+            branch += if follows[depth] { "├─ " } else { "└─ " };
+        }
+        branches.push(branch);
+        follows[depth] = true;
+    }
+    branches.reverse();
+    branches
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use umbel_wire::feed::FeedContent;
+    use umbel_wire::tmtp::{NodeId, Totals};
+    use umbel_wire::{Channel, Tsi};
+
+    use super::*;
+
+    fn feed() -> Feed {
+        let channel = |group: [u8; 4]| Channel { source: None, group: group.into(), port: 7702 };
+        Feed {
+            name: "nightly".parse().unwrap(),
+            tsi: Tsi(1),
+            source: ([10, 0, 0, 1], 4000).into(),
+            data: channel([239, 1, 1, 1]),
+            domain: channel([239, 1, 1, 2]),
+            scope: 32,
+            symbol_len: 1376,
+            block_symbols: 64,
+            fec: true,
+            kbit_per_s: 1000,
+            content: FeedContent::Pipe,
+            token: false,
+            sealed: None,
+            version: 1,
+        }
+    }
+
+    fn node(number: u64, parent: Option<u64>, role: Role, name: &str) -> TreeEntry {
+        TreeEntry {
+            node: NodeId(number),
+            parent: parent.map(NodeId),
+            address: SocketAddr::from(([10, 0, 0, number as u8], 7703)),
+            name: name.to_owned(),
+            role,
+            depth: 0,
+            hops: 2,
+            radius: 3,
+            members: 0,
+            children: 0,
+            loss_ppm: 1500,
+            load_per_ks: 2500,
+        }
+    }
+
+    fn snapshot() -> TreeSnapshot {
+        use Role::{Manager, Member, Source};
+        let source = TreeEntry { members: 1, children: 2, ..node(1, None, Source, "h1") };
+        let first = TreeEntry { members: 19, children: 1, ..node(2, Some(1), Manager, "a1") };
+        let nodes = vec![
+            source,
+            first,
+            TreeEntry { hops: 1, ..node(3, Some(2), Member, "a3") },
+            node(4, Some(2), Member, "a2\u{7}"),
+            TreeEntry { members: 1, ..node(5, Some(2), Manager, "b1") },
+            node(6, Some(5), Member, ""),
+            node(7, Some(1), Manager, "c1"),
+            node(8, Some(1), Member, "h2"),
+        ];
+        TreeSnapshot { totals: Totals { members: 24, done: 3, ..Totals::default() }, nodes }
+    }
+
+    #[test]
+    fn members_stand_below_their_managers_and_the_rest_is_counted() {
+        let lines = "\
+`nightly`: 24 receivers, 3 have it, 0 gave up
+source h1 10.0.0.1:7703 · radius 3 · 1 member, 2 managers · load 2.5/s
+├─ member h2 10.0.0.8:7703 · 2 hops · loss 0.15 %
+├─ manager a1 10.0.0.2:7703 · 2 hops · radius 3 · 19 members, 1 manager · loss 0.15 % · load 2.5/s
+│  ├─ member a2\u{fffd} 10.0.0.4:7703 · 2 hops · loss 0.15 %
+│  ├─ member a3 10.0.0.3:7703 · 1 hop · loss 0.15 %
+│  ├─ manager b1 10.0.0.5:7703 · 2 hops · radius 3 · 1 member, 0 managers · loss 0.15 % · load 2.5/s
+│  │  └─ member 10.0.0.6:7703 · 2 hops · loss 0.15 %
+│  └─ and 17 more members
+└─ manager c1 10.0.0.7:7703 · 2 hops · radius 3 · 0 members, 0 managers · loss 0.15 % · load 2.5/s
+";
+        let control = drawing(&feed(), &snapshot());
+        assert_eq!(control, lines, "{control}");
+    }
+
+    #[test]
+    fn programs_read_how_many_members_are_not_listed() {
+        let unnamed = snapshot().unnamed();
+        let nodes = snapshot().nodes;
+        let manager = described(1, &nodes[1], unnamed.get(&NodeId(2)).copied());
+        assert_eq!((&manager["members"], &manager["members_not_listed"]), (&19.into(), &17.into()));
+    }
 }

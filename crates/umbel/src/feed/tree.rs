@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use umbel_net::interface::Interface;
 use umbel_wire::control::Parsed;
 use umbel_wire::feed::Feed;
-use umbel_wire::tmtp::{Body, Message, NodeId, Totals, TreeEntry, TreePage};
+use umbel_wire::tmtp::{Body, Message, NodeId, Role, Totals, TreeEntry, TreePage};
 
 use crate::serve::control::random;
 
@@ -131,12 +131,15 @@ impl Asker<'_> {
 }
 
 impl TreeSnapshot {
-    /// The nodes as a tree: each with its depth in it, parents before their children. Nodes whose
-    /// parents are not known stand at the end.
+    /// The nodes as a tree: each with its depth in it, parents before their children, members before
+    /// managers. Nodes whose parents are not known stand at the end.
     pub fn ordered(&self) -> Vec<(usize, &TreeEntry)> {
         let mut children: BTreeMap<Option<NodeId>, Vec<&TreeEntry>> = BTreeMap::new();
         for node in &self.nodes {
             children.entry(node.parent).or_default().push(node);
+        }
+        for siblings in children.values_mut() {
+            siblings.sort_by_key(|node| (node.role != Role::Member, &node.name, node.node));
         }
         let mut ordered = Vec::new();
         // A node is taken once, so that a loop, which nobody should report, ends.
@@ -151,12 +154,23 @@ impl TreeSnapshot {
         ordered.extend(children.into_values().flatten().map(|node| (0, node)));
         ordered
     }
+
+    /// Members of each manager, or the source, that are counted and not among the nodes: managers
+    /// tell of some tens of members, and of how many there are.
+    pub fn unnamed(&self) -> BTreeMap<NodeId, u32> {
+        let mut unnamed: BTreeMap<NodeId, u32> =
+            self.nodes.iter().map(|node| (node.node, node.members)).collect();
+        for member in self.nodes.iter().filter(|node| node.role == Role::Member) {
+            if let Some(members) = member.parent.and_then(|parent| unnamed.get_mut(&parent)) {
+                *members = members.saturating_sub(1);
+            }
+        }
+        unnamed
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use umbel_wire::tmtp::Role;
-
     use super::*;
 
     fn node(node: u64, parent: Option<u64>) -> TreeEntry {
