@@ -13,7 +13,7 @@ use support::everyone::MANY_SIZES;
 use support::feeds::Feeds;
 use support::{behind_a_router, files, lab, star};
 use umbel_engine::units::Rate;
-use umbel_lab::{Impairment, Topology};
+use umbel_lab::{Impairment, Queue, Topology};
 
 const MB: u64 = 1_000_000;
 const MINUTE: Duration = Duration::from_mins(1);
@@ -379,4 +379,27 @@ fn repairs_of_a_subnet_stay_in_it() {
     assert_eq!(of_manager(&outside), 0, "{:?}", outside.heard());
     // The source repairs what the manager lost, which is next to nothing.
     assert!(outside.repairs_of(feeds.host("h1")) < 20, "{:?}", outside.heard());
+}
+
+#[test]
+fn the_rate_finds_a_bottleneck_behind_the_source() {
+    const BOTTLENECK: u64 = 30_000_000;
+    let queue = Queue::Packets(200);
+    let narrow = Impairment::none().rate(Rate::from_bits_per_s(BOTTLENECK).unwrap()).queue(queue);
+    let mut topology = star(3, Impairment::none());
+    let first = topology.links.iter_mut().find(|link| link.a == "h1").unwrap();
+    first.emulated = Some(true);
+    first.a_to_b = narrow;
+    let Some(lab) = lab(&topology) else { return };
+    let feeds = Feeds::new(&lab, &[("large", 15 * MB)]);
+    let mut sender = feeds.send(&["--rate", "300M", "--wait-for", "3"]);
+    let mut receivers = ["h2", "h3", "h4"].map(|host| feeds.recv(host, &[]));
+    for receiver in &mut receivers {
+        feeds.check(receiver, MINUTE);
+    }
+    let summary = sender.wait_done(SOON);
+    let sent = ["packets", "repairs", "fetched"].map(|field| number(&summary, field));
+    // At 300 Mbit/s all the time it would be ten times the file.
+    let [packets, repairs, fetched] = sent;
+    assert!(repairs + fetched < packets * 3 / 2, "{summary}");
 }

@@ -163,8 +163,9 @@ pub struct SourceConfig {
     pub repair: RepairConfig,
     /// The maximum rate, fixed when the group is created [TMTP, flow control].
     pub rate: Rate,
-    /// The rate is lowered on persistent loss and overrun, and raised again up to `rate`. Default
-    /// true; the paper has a fixed rate.
+    /// The rate is lowered while most children cannot keep up, or while most of them lose so much of
+    /// it that slowing down helps, and raised again up to `rate`. Default true; the paper has a fixed
+    /// rate.
     pub adaptive_rate: bool,
     /// The lowest adaptive rate, as a share of `rate`. Default 0.02.
     pub min_rate_share: f64,

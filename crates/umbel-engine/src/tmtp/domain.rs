@@ -362,6 +362,11 @@ impl Domain {
         self.repairs.any_due()
     }
 
+    /// The number of the next repair.
+    pub(super) fn repairs_sent(&self) -> u32 {
+        self.sent
+    }
+
     /// Fills `buf` with repairs.
     pub(super) fn fill(
         &mut self,
@@ -498,6 +503,8 @@ mod tests {
             received: 0,
             lost: 0,
             overrun: 0,
+            next_index: 0,
+            next_repair: 0,
             room: u32::MAX,
             totals: Totals::default(),
             echo: None,

@@ -15,8 +15,8 @@
 //!  member member  member                     any number of local members
 //! ```
 //!
-//! - [`Source`]: the root. It sends blocks at up to a fixed rate and within a window of T_retrans,
-//!   and waits for its own children only.
+//! - [`Source`]: the root. It sends blocks at a rate that adapts, up to a fixed one, and within a
+//!   window of T_retrans, and waits for its own children only.
 //! - [`Receiver`]: a member; and the manager of its subnet, if it is the first there. A manager
 //!   acknowledges what it holds, and answers for it to its own children.
 //! - `tree/`: how nodes find parents, serve as such and leave; its page draws the states.
@@ -25,7 +25,8 @@
 //!   children. `catch_up.rs`: what no parent owes.
 //! - `concast.rs`: totals and last words of receivers on their way up, so that the source hears of
 //!   10,000 from K. `survey.rs`: the picture of the tree.
-//! - `throttle.rs`: the adaptive rate. `shelf.rs`: blocks at the source.
+//! - `throttle.rs`: the adaptive rate: `throttle/overrun.rs` finds what receivers can take, and
+//!   `throttle/network.rs` what the ways to them can. `shelf.rs`: blocks at the source.
 //! - [`config`]: every constant. `api.rs`: what hosts say and are told.
 //!
 //! A lost packet goes this way:
@@ -48,6 +49,11 @@
 //!   fails, leaves or is cut off.
 //! - **Hops.** Without the hop limit left on arrival a node takes the ring in which its search was
 //!   answered for the distance.
+//! - **Rate.** The source begins at the full rate, so that a bottleneck costs what it does not carry in
+//!   the first T_ack; a long queue costs what fills it too. The rate then keeps near what the
+//!   bottleneck carries, and yields to others only as far as these make it drop packets: it is not
+//!   as gentle as TCP. A bottleneck before no more than half of the source's children slows it by
+//!   back-pressure alone.
 //! - **Trust.** ACKs, NACKs and repairs are as authentic as addresses are, and tokens keep out whoever
 //!   does not see the traffic; an admission key keeps out whoever does not know it. What is received is
 //!   verified by the hosts' digests. Anyone in a domain can ask for repairs: each block is repaired

@@ -85,7 +85,14 @@ struct Upstream {
     echo: Option<(u64, Instant)>,
 }
 
-/// Packets since the last acknowledgement.
+/// The numbers of packets that come: what is left out was lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Numbers {
+    /// One beyond the last.
+    next: Option<u32>,
+}
+
+/// Packets of the data channel since the last acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
     received: u32,
@@ -146,8 +153,10 @@ pub struct Receiver<K> {
     feed: Option<FeedInfo>,
     end: Option<End>,
     wanted: Wanted,
-    /// The index of the next packet of the data channel.
-    next_index: Option<u32>,
+    /// Of first sendings by the data channel.
+    numbers: Numbers,
+    /// Of repairs by the data channel, while the source is the parent.
+    repair_numbers: Numbers,
     heard: Heard,
     /// The sink had no room, and has not taken a symbol since.
     refused: Option<Refusing>,
@@ -201,7 +210,8 @@ impl<K: SymbolSink> Receiver<K> {
             feed: None,
             end: None,
             wanted: Wanted::default(),
-            next_index: None,
+            numbers: Numbers::default(),
+            repair_numbers: Numbers::default(),
             heard: Heard::default(),
             refused: None,
             stored_at: Instant::EPOCH,

@@ -36,7 +36,7 @@ use super::domain::Domain;
 use super::drops::{DropReason, Drops};
 use super::shelf::Shelf;
 use super::survey::Survey;
-use super::throttle::Throttle;
+use super::throttle::{Position, Throttle};
 use super::tree::{Outlook, Tree, Way};
 use crate::symbols::SymbolSource;
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
@@ -93,7 +93,7 @@ pub struct Source<S> {
     waits: Waits,
     /// New data may be sent, as far as was known when time was last told.
     open: bool,
-    /// New data were sent since the rate was looked at.
+    /// Data were sent by the data channel since the rate was looked at.
     busy: bool,
     /// How many packets fetches may send before new data do, and the other way round.
     balance: f64,
@@ -364,7 +364,14 @@ impl<S: SymbolSource> Engine for Source<S> {
         if buf.data_packets == 0 {
             return None;
         }
-        self.poll_data(now, buf)
+        let transmit = self.poll_data(now, buf)?;
+        if matches!(transmit.to, Address::Channel(_)) {
+            self.busy = true;
+            let position = Position { first: self.index, repairs: self.domain.repairs_sent() };
+            let bytes = buf.iter().map(|(head, body)| head.len() + body.len()).sum();
+            self.throttle.on_sent(now, bytes, position);
+        }
+        Some(transmit)
     }
 
     fn wants_data(&self) -> bool {

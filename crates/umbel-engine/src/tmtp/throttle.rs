@@ -1,98 +1,88 @@
-//! The source's rate: the maximum one, or what the children can take.
+//! The source's rate: the maximum one, or what its children and the ways to them can take.
 //!
-//! A child tells in its acknowledgements how many packets reached its machine and could not be
-//! kept. While most of the children complain, sending on at the same rate would only lose more: the
-//! rate is cut to what they kept. One slow child slows the source by back-pressure alone. Loss on the
-//! network changes nothing: repairs are local and see to it.
+//! Both are found from what the children say, and the lower of both rates counts:
+//!
+//! - `overrun.rs`: packets that reached a child's machine and could not be kept.
+//! - `network.rs`: packets that did not reach it. What routers drop because more comes than a link
+//!   carries looks like loss at random, and is told from it by trial.
+//!
+//! Only the source's own children are heard, and most of them have to complain: one slow domain slows
+//! the source by back-pressure alone, and one child that lies changes nothing among three.
 //!
 //! The paper's rate is fixed.
 
-use std::collections::BTreeMap;
+mod network;
+mod overrun;
+
 use std::time::Duration;
 
-use umbel_wire::tmtp::NodeId;
+use umbel_wire::tmtp::{Ack, NodeId};
 
 use crate::Instant;
 use crate::units::Rate;
+use network::Network;
+use overrun::Overrun;
 
-/// How often the rate can change.
-const WINDOW: Duration = Duration::from_millis(25);
-/// A smaller share of packets that could not be kept is put up with.
-const TOLERATED: f64 = 0.02;
-/// What a cut leaves free beyond what was reported: full buffers must empty.
-const MARGIN: f64 = 0.7;
-/// The most that one window cuts.
-const DEEPEST_CUT: f64 = 0.5;
-/// By how much a window without complaints raises the rate, while it is well below the rate that was
-/// too high, and then carefully.
-const RISE: f64 = 1.02;
-const CAREFUL_RISE: f64 = 1.003;
-/// The share of the rate that was too high from which on the rise is careful.
-const CAREFUL_FROM: f64 = 0.8;
+/// How many packets the source has sent by the data channel: first sendings, and repairs. They count
+/// modulo 2³².
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Position {
+    pub(super) first: u32,
+    pub(super) repairs: u32,
+}
 
 /// The rate of a source.
 #[derive(Clone, Debug)]
 pub(super) struct Throttle {
-    most: Rate,
-    rate: Rate,
-    least_share: f64,
-    window_end: Instant,
-    /// The rate before the last cut.
-    too_high: Option<Rate>,
-    /// When a child last told what share it could not keep, and that share.
-    complaints: BTreeMap<NodeId, (Instant, f64)>,
-    /// Complaints about the time before the last cut do not count.
-    cut: Instant,
+    overrun: Overrun,
+    network: Network,
+    /// The rate as it was told last.
+    told: Rate,
 }
 
 impl Throttle {
+    /// At most the rate `most`, and at least this share of it.
     pub(super) fn new(most: Rate, least_share: f64) -> Throttle {
         Throttle {
-            most,
-            rate: most,
-            least_share: least_share.clamp(0.0, 1.0),
-            window_end: Instant::EPOCH,
-            too_high: None,
-            complaints: BTreeMap::new(),
-            cut: Instant::EPOCH,
+            overrun: Overrun::new(most, least_share),
+            network: Network::new(most, least_share),
+            told: most,
         }
     }
 
     /// The present rate.
     pub(super) fn rate(&self) -> Rate {
-        self.rate
+        self.overrun.rate().min(self.network.rate())
     }
 
     /// A new maximum.
     pub(super) fn set_most(&mut self, most: Rate) {
-        self.most = most;
-        self.rate = self.rate.min(most);
-        self.too_high = None;
+        self.overrun.set_most(most);
+        self.network.set_most(most);
+        self.told = self.rate();
     }
 
-    /// A child has kept, and could not keep, so many packets during the last `t_ack`.
-    pub(super) fn on_ack(
-        &mut self,
-        now: Instant,
-        id: NodeId,
-        (kept, overrun): (u32, u32),
-        t_ack: Duration,
-    ) {
-        let total = u64::from(kept) + u64::from(overrun);
-        let share = f64::from(overrun) / total.max(1) as f64;
-        if share <= TOLERATED {
-            self.complaints.remove(&id);
-        } else if now.since(self.cut) >= t_ack {
-            self.complaints.insert(id, (now, share));
-        }
+    /// Packets leave by the data channel, of so many bytes; then the source is at `position`.
+    pub(super) fn on_sent(&mut self, now: Instant, bytes: usize, position: Position) {
+        self.network.on_sent(now, bytes as u64, position);
+    }
+
+    /// A child of the source's own has acknowledged.
+    pub(super) fn on_ack(&mut self, now: Instant, id: NodeId, ack: &Ack, t_ack: Duration) {
+        self.overrun.on_ack(now, id, (ack.received, ack.overrun), t_ack);
+        // What the child's machine dropped is missing too.
+        let lost = ack.lost.saturating_sub(ack.overrun);
+        let position = Position { first: ack.next_index, repairs: ack.next_repair };
+        self.network.on_ack(now, id, (ack.received, lost), position);
     }
 
     /// The child is gone.
     pub(super) fn forget(&mut self, id: NodeId) {
-        self.complaints.remove(&id);
+        self.overrun.forget(id);
+        self.network.forget(id);
     }
 
-    /// Looks whether the rate should change, with so many children and a T_ack. `busy` tells
+    /// Looks every T_ack whether the rate should change, with so many children. `busy` tells
     /// whether data were sent since. Gives the new rate.
     pub(super) fn review(
         &mut self,
@@ -101,86 +91,28 @@ impl Throttle {
         t_ack: Duration,
         busy: bool,
     ) -> Option<Rate> {
-        if now < self.window_end {
-            return None;
-        }
-        self.window_end = now + WINDOW;
-        self.complaints.retain(|_, (at, _)| now.since(*at) <= t_ack * 2);
-        let careful = self.too_high.is_some_and(|rate| self.rate >= rate.scaled(CAREFUL_FROM));
-        let factor = match self.median_complaint(children) {
-            Some(share) => ((1.0 - share) * MARGIN).max(DEEPEST_CUT),
-            None if !busy => 1.0,
-            None if careful => CAREFUL_RISE,
-            None => RISE,
-        };
-        let least = self.most.scaled(self.least_share);
-        let rate = self.rate.scaled(factor).clamp(least, self.most);
-        if rate == self.rate {
-            return None;
-        }
-        if rate < self.rate {
-            self.too_high = Some(self.rate);
-            self.cut = now;
-            self.complaints.clear();
-        }
-        self.rate = rate;
-        Some(rate)
+        self.overrun.review(now, children, t_ack, (busy, self.told));
+        self.review_network(now, children, t_ack)
     }
 
-    /// The share that half of the children cannot keep or more; `None` if most do not complain.
-    fn median_complaint(&self, children: usize) -> Option<f64> {
-        if self.complaints.len() * 2 <= children {
-            return None;
-        }
-        let mut shares: Vec<f64> = self.complaints.values().map(|&(_, share)| share).collect();
-        shares.sort_unstable_by(|a, b| b.total_cmp(a));
-        shares.get(children / 2).copied()
+    /// Looks after an acknowledgement whether it shows something of the network already: trials
+    /// are to be short. Gives the new rate.
+    pub(super) fn review_network(
+        &mut self,
+        now: Instant,
+        children: usize,
+        t_ack: Duration,
+    ) -> Option<Rate> {
+        let present = self.told;
+        self.network.review(now, children, t_ack, present);
+        let rate = self.rate();
+        (std::mem::replace(&mut self.told, rate) != rate).then_some(rate)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const T_ACK: Duration = Duration::from_millis(50);
-
-    fn at(ms: u64) -> Instant {
-        Instant::EPOCH + Duration::from_millis(ms)
-    }
-
-    fn throttle() -> Throttle {
-        Throttle::new(Rate::from_bits_per_s(1_000_000).unwrap(), 0.1)
-    }
-
-    #[test]
-    fn the_rate_falls_to_what_most_children_keep_and_rises_again() {
-        let mut throttle = throttle();
-        throttle.on_ack(at(100), NodeId(1), (700, 300), T_ACK);
-        assert_eq!(throttle.review(at(100), 3, T_ACK, true), None, "one of three");
-        throttle.on_ack(at(110), NodeId(2), (800, 200), T_ACK);
-        let rate = throttle.review(at(125), 3, T_ACK, true).unwrap();
-        assert_eq!(rate.bits_per_s(), 560_000);
-        // What is said about the time before does not count again.
-        throttle.on_ack(at(150), NodeId(1), (700, 300), T_ACK);
-        throttle.on_ack(at(150), NodeId(2), (700, 300), T_ACK);
-        let mut rate = throttle.review(at(150), 3, T_ACK, true).unwrap();
-        assert!(rate.bits_per_s() > 560_000);
-        for step in 7..400 {
-            rate = throttle.review(at(step * 25), 3, T_ACK, true).unwrap_or(rate);
-        }
-        assert_eq!(rate.bits_per_s(), 1_000_000);
-    }
-
-    #[test]
-    fn there_is_a_least_rate_and_an_idle_source_changes_nothing() {
-        let mut throttle = throttle();
-        for step in 1..20 {
-            throttle.on_ack(at(step * 100), NodeId(1), (0, 100), T_ACK);
-            throttle.review(at(step * 100), 1, T_ACK, false);
-        }
-        assert_eq!(throttle.rate().bits_per_s(), 100_000);
-        assert_eq!(throttle.review(at(9000), 1, T_ACK, false), None);
-        throttle.set_most(Rate::from_bits_per_s(50_000).unwrap());
-        assert_eq!(throttle.rate().bits_per_s(), 50_000);
-    }
+/// The greatest share that more than half of the children tell or exceed; 0 if no more than half
+/// tell one.
+fn of_most(mut shares: Vec<f64>, children: usize) -> f64 {
+    shares.sort_unstable_by(|a, b| b.total_cmp(a));
+    shares.get(children / 2).copied().unwrap_or(0.0)
 }

@@ -418,6 +418,8 @@ fn put_ack(frame: &mut Frame<'_>, ack: &Ack) {
             ack.lost,
             ack.overrun,
             ack.room,
+            ack.next_index,
+            ack.next_repair,
         ] {
             put_varint(out, number.into());
         }
@@ -438,6 +440,7 @@ fn read_ack(fields: &mut Fields<'_>) -> Result<Ack, ParseError> {
     let known = known.ok_or_else(|| numbers.bad("a block number above 32 bits"))?;
     let (received, lost) = (numbers.number()?, numbers.number()?);
     let (overrun, room) = (numbers.number()?, numbers.number()?);
+    let (next_index, next_repair) = (numbers.number()?, numbers.number()?);
     numbers.finish()?;
     let beyond = fields.optional(BEYOND)?.map(|value| {
         let reader = Reader::new(BEYOND.name, value);
@@ -453,6 +456,8 @@ fn read_ack(fields: &mut Fields<'_>) -> Result<Ack, ParseError> {
         received,
         lost,
         overrun,
+        next_index,
+        next_repair,
         room,
         totals: read_totals(reader(fields, TOTALS)?)?,
         echo: echo.transpose()?,

@@ -414,6 +414,12 @@ pub struct Ack {
     pub lost: u32,
     /// Data packets that reached the host since the ACK before and could not be kept.
     pub overrun: u32,
+    /// One beyond the number of the last packet of the data channel that came, first sendings and
+    /// repairs each having numbers of their own; 0 before the first. So the source knows when what
+    /// the ACK counts was sent.
+    pub next_index: u32,
+    /// The same of repairs.
+    pub next_repair: u32,
     /// Blocks from `known` on that the child has room for.
     pub room: u32,
     /// What its subtree amounts to.

@@ -106,6 +106,8 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
                 received: 100,
                 lost: 2,
                 overrun: 1,
+                next_index: 900,
+                next_repair: 7,
                 room: 1000,
                 totals,
                 echo: Some(Echo { stamp_ns: 1, held: Duration::from_millis(2) }),

@@ -111,6 +111,8 @@ impl<K: SymbolSink> Receiver<K> {
             received,
             lost,
             overrun,
+            next_index: self.numbers.next.unwrap_or(0),
+            next_repair: self.repair_numbers.next.unwrap_or(0),
             room: if full { 0 } else { u32::MAX },
             totals: self.sum(),
             echo: echo.map(|(stamp_ns, at)| Echo { stamp_ns, held: now.since(at) }),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use umbel_wire::small_block::{SmallBlockHeader, SmallBlockPacket};
 
-use super::{Receiver, Refusing};
+use super::{Numbers, Receiver, Refusing};
 use crate::symbols::{BlockId, SymbolSink};
 use crate::tmtp::api::{FEED, Purpose};
 use crate::tmtp::drops::DropReason;
@@ -20,6 +20,19 @@ const REST_AT_ONCE: usize = 16;
 /// A gap in the numbers of packets that is greater was no loss: the source began anew, or this
 /// receiver was away.
 const GREATEST_LOSS: u32 = 1 << 20;
+
+impl Numbers {
+    /// Takes a packet's number. Gives how many before it are found to be lost; -1 if it comes late
+    /// itself, and was counted as lost.
+    fn note(&mut self, number: u32) -> i32 {
+        let ahead = self.next.map_or(0, |next| number.wrapping_sub(next));
+        if ahead > u32::MAX - GREATEST_LOSS {
+            return -1;
+        }
+        self.next = Some(number.wrapping_add(1));
+        if ahead < GREATEST_LOSS { ahead.cast_signed() } else { 0 }
+    }
+}
 
 impl<K: SymbolSink> Receiver<K> {
     /// Takes a data packet. Gives whether anything but its symbol has to be seen to.
@@ -45,7 +58,10 @@ impl<K: SymbolSink> Receiver<K> {
             Purpose::First if !data_channel => return Err(DropReason::Unexpected),
             Purpose::First => {
                 self.source_heard = Some(now);
-                self.note_index(now, header.index);
+                let lost = self.numbers.note(header.index);
+                self.stats.data_received += 1;
+                self.stats.data_lost = self.stats.data_lost.saturating_add_signed(lost.into());
+                self.note_heard(now, lost);
             }
             // Nothing is kept of a block before it is known, so that it is known from which block on
             // children can be guaranteed all.
@@ -54,6 +70,10 @@ impl<K: SymbolSink> Receiver<K> {
                 self.stats.fetched_received += 1;
                 let wait = self.fetch_wait();
                 self.fetching.on_symbol(now, wait);
+            }
+            Purpose::Repair if data_channel && self.is_child_of_source() => {
+                let lost = self.repair_numbers.note(header.index);
+                self.note_heard(now, lost);
             }
             Purpose::Repair => {}
         }
@@ -75,25 +95,19 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// Counts what came and what did not, by the numbers of the packets of the data channel.
-    fn note_index(&mut self, now: Instant, index: u32) {
-        self.stats.data_received += 1;
+    /// Counts a packet that came and those that are lost before it.
+    fn note_heard(&mut self, now: Instant, lost: i32) {
         self.heard.received = self.heard.received.saturating_add(1);
-        if self.heard.received >= MUCH {
+        self.heard.lost = self.heard.lost.saturating_add_signed(lost);
+        if self.heard.received.saturating_add(self.heard.lost) >= MUCH {
             self.ack_early(now);
         }
-        let ahead = self.next_index.map_or(0, |next| index.wrapping_sub(next));
-        if ahead < GREATEST_LOSS {
-            self.stats.data_lost += u64::from(ahead);
-            self.heard.lost = self.heard.lost.saturating_add(ahead);
-            self.next_index = Some(index.wrapping_add(1));
-        } else if ahead > u32::MAX - GREATEST_LOSS {
-            // It came late, and was counted as lost.
-            self.stats.data_lost = self.stats.data_lost.saturating_sub(1);
-            self.heard.lost = self.heard.lost.saturating_sub(1);
-        } else {
-            self.next_index = Some(index.wrapping_add(1));
-        }
+    }
+
+    /// Others may be out of reach of the source's repairs.
+    fn is_child_of_source(&self) -> bool {
+        let source = self.feed.map(|feed| feed.source);
+        self.tree.parent().is_some_and(|parent| Some(parent.id) == source)
     }
 
     /// Offers the symbol to the sink, and to the buffer if there are children. Gives whether its

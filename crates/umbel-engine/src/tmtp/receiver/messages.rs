@@ -9,7 +9,7 @@ use umbel_wire::tmtp::{
     ReceiverState, Report,
 };
 
-use super::{Receiver, Start, Upstream};
+use super::{Numbers, Receiver, Start, Upstream};
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::ReceiverEvent;
 use crate::tmtp::drops::DropReason;
@@ -193,6 +193,7 @@ impl<K: SymbolSink> Receiver<K> {
 
     pub(super) fn on_detached(&mut self) {
         self.upstream = None;
+        self.repair_numbers = Numbers::default();
         self.ack_at = None;
         self.asks.restart(0);
         self.events.push_back(ReceiverEvent::Orphaned);

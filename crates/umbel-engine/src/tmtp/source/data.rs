@@ -136,7 +136,6 @@ impl<S: SymbolSource> Source<S> {
         if buf.is_empty() {
             return false;
         }
-        self.busy = true;
         self.hurry_heartbeat_after_data(now);
         true
     }

@@ -66,7 +66,13 @@ impl<S: SymbolSource> Source<S> {
             self.tree.beacon_soon(now);
         }
         let t_ack = self.domain.timing().t_ack;
-        self.throttle.on_ack(now, id, (ack.received, ack.overrun), t_ack);
+        self.throttle.on_ack(now, id, ack, t_ack);
+        let children = self.domain.children().len();
+        if self.config.adaptive_rate
+            && let Some(rate) = self.throttle.review_network(now, children, t_ack)
+        {
+            self.events.push_back(SourceEvent::Rate(rate));
+        }
         self.totals.insert(id, ack.totals);
         self.survey.note_losses(now, id, ack.received, ack.lost);
         self.advance(now);

@@ -1,5 +1,6 @@
 //! A feed to subnets behind routers, whatever happens to links and receivers.
 
+mod bottleneck;
 mod faults;
 mod scope;
 
