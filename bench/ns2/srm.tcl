@@ -7,23 +7,14 @@
 # tenth unit is lost once, and the next one, 2 s later, shows it. Writes the agents' statistics to
 # LOG: a line for each member that asked or was about to, and for each that repaired or was about to.
 
+source [file join [file dirname [info script]] network.tcl]
+
 foreach {depth place seed log} $argv break
 set ns [new Simulator -multicast on]
 ns-random $seed
 $ns rtproto Static
 set root [$ns node]
-set level [list $root]
-for {set d 1} {$d <= $depth} {incr d} {
-    set below {}
-    foreach above $level {
-        for {set side 0} {$side < 2} {incr side} {
-            set node [$ns node]
-            $ns duplex-link $above $node 10Mb 10ms DropTail
-            lappend below $node
-        }
-    }
-    set level $below
-}
+set leaves [binary_tree $ns $root $depth]
 set source [$ns node]
 $ns duplex-link $source $root 10Mb 10ms DropTail
 
@@ -31,7 +22,7 @@ set mproto [$ns mrtproto CtrMcast {}]
 set group [Node allocaddr]
 set statistics [open $log w]
 set number 0
-foreach node [linsert $level 0 $source] {
+foreach node [linsert $leaves 0 $source] {
     set agent [new Agent/SRM]
     $agent set dst_addr_ $group
     $agent set dst_port_ 0
@@ -55,7 +46,7 @@ $sender set packetSize_ 800
 set loss [new SRMErrorModel]
 $loss drop-packet 2 20 10
 $loss drop-target [new Agent/Null]
-set leaf [lindex $level 0]
+set leaf [lindex $leaves 0]
 if {$place == "source"} {
     $ns at 19.0 "$ns lossmodel $loss $source $root"
 } else {

@@ -7,6 +7,8 @@
 # Prints packet-hops and the seconds of processor time that they took, without the building of the
 # network.
 
+source [file join [file dirname [info script]] network.tcl]
+
 set packets [expr {$argc > 0 ? [lindex $argv 0] : 20748}]
 set scheduler [expr {$argc > 1 ? [lindex $argv 1] : "Calendar"}]
 set receivers 10
@@ -22,16 +24,7 @@ set hub [$ns node]
 $ns duplex-link $source $hub 140kb 0ms DropTail
 set group [Node allocaddr]
 
-set udp [new Agent/UDP]
-$udp set packetSize_ 1400
-$udp set dst_addr_ $group
-$udp set dst_port_ 0
-$ns attach-agent $source $udp
-set cbr [new Application/Traffic/CBR]
-$cbr set packetSize_ 1400
-$cbr set interval_ 0.08
-$cbr set maxpkts_ $packets
-$cbr attach-agent $udp
+set cbr [constant_rate $ns $source $group 1400 0.08 $packets]
 
 set sinks {}
 for {set n 0} {$n < $receivers} {incr n} {
@@ -41,23 +34,16 @@ for {set n 0} {$n < $receivers} {incr n} {
     $loss set rate_ 0.05
     $loss drop-target [new Agent/Null]
     $ns lossmodel $loss $hub $node
-    set sink [new Agent/LossMonitor]
-    $ns attach-agent $node $sink
-    $ns at 0.1 "$node join-group $sink $group"
-    lappend sinks $sink
+    lappend sinks [receiver $ns $node $group]
 }
 # The routing knows only nodes that exist when it is made.
 set mproto [$ns mrtproto CtrMcast {}]
 $ns at 0.2 "$mproto switch-treetype $group"
 
-source [file join [file dirname [info script]] cpu.tcl]
-
 proc finish {} {
     global sinks started packets
     set seconds [expr {[cpu] - $started}]
-    set received 0
-    foreach sink $sinks { incr received [$sink set npkts_] }
-    set share [expr {double($received) / ($packets * [llength $sinks])}]
+    set share [expr {double([received $sinks]) / ($packets * [llength $sinks])}]
     if {$share < 0.94 || $share > 0.96} {
         puts stderr "received $share of the packets, not 0.95"
         exit 1

@@ -8,6 +8,8 @@
 # sends no packets of its own. Prints packet-hops and the seconds of processor time that they
 # took, without the building of the network; fails if a receiver missed a packet.
 
+source [file join [file dirname [info script]] network.tcl]
+
 set packets [expr {$argc > 0 ? [lindex $argv 0] : 10000}]
 set depth 7
 
@@ -21,47 +23,19 @@ set ns [new Simulator -multicast on]
 $ns use-scheduler $scheduler
 $ns rtproto Static
 set root [$ns node]
-set level [list $root]
-set links 0
-for {set d 1} {$d <= $depth} {incr d} {
-    set below {}
-    foreach above $level {
-        for {set side 0} {$side < 2} {incr side} {
-            set node [$ns node]
-            $ns duplex-link $above $node 10Mb 10ms DropTail
-            $ns queue-limit $above $node 50
-            lappend below $node
-            incr links
-        }
-    }
-    set level $below
-}
+set leaves [binary_tree $ns $root $depth]
+# A tree in which each node but the leaves has two children.
+set links [expr {2 * [llength $leaves] - 2}]
 
 set mproto [$ns mrtproto CtrMcast {}]
 set group [Node allocaddr]
 
-set udp [new Agent/UDP]
-$udp set packetSize_ 1000
-$udp set dst_addr_ $group
-$udp set dst_port_ 0
-$ns attach-agent $root $udp
-set cbr [new Application/Traffic/CBR]
-$cbr set packetSize_ 1000
-$cbr set interval_ 0.001
-$cbr set maxpkts_ $packets
-$cbr attach-agent $udp
+set cbr [constant_rate $ns $root $group 1000 0.001 $packets]
 
 set sinks {}
-foreach leaf $level {
-    set sink [new Agent/LossMonitor]
-    $ns attach-agent $leaf $sink
-    $ns at 0.1 "$leaf join-group $sink $group"
-    lappend sinks $sink
-}
+foreach leaf $leaves { lappend sinks [receiver $ns $leaf $group] }
 # Source-rooted rather than shared trees.
 $ns at 0.2 "$mproto switch-treetype $group"
-
-source [file join [file dirname [info script]] cpu.tcl]
 
 proc begin {} {
     global started
@@ -71,8 +45,7 @@ proc begin {} {
 proc finish {} {
     global sinks started links packets
     set seconds [expr {[cpu] - $started}]
-    set received 0
-    foreach sink $sinks { incr received [$sink set npkts_] }
+    set received [received $sinks]
     if {$received != $packets * [llength $sinks]} {
         puts stderr "received $received of [expr {$packets * [llength $sinks]}] packets"
         exit 1
