@@ -26,6 +26,7 @@
 
 mod checks;
 mod code;
+mod cut;
 mod error;
 pub mod gf256;
 mod no_code;
@@ -35,6 +36,7 @@ mod reed_solomon;
 mod symbol_set;
 
 pub use code::{Code, Restored};
+pub use cut::Cut;
 pub use error::FecError;
 pub use gf256::Kernel;
 pub use partition::Partition;

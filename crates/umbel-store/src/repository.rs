@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, fs};
 
-use umbel_fec::{FecError, Partition};
+use umbel_fec::Cut;
 use umbel_wire::{Oti, Scheme, Toi};
 
 use crate::catalog::{Catalog, Changes, Item};
@@ -46,38 +46,18 @@ impl Default for RepositoryOptions {
 
 impl RepositoryOptions {
     fn check(&self) -> Result<(), OpenError> {
-        Partition::new(&self.split(0, self.max_block_symbols))
-            .map_err(|error| OpenError::Options(error.to_string()))?;
+        self.cut().oti(0).map_err(|error| OpenError::Options(error.to_string()))?;
         Ok(())
     }
 
     /// How an object of `object_len` bytes is cut, or `None` if the scheme cannot carry it.
     pub fn oti(&self, object_len: u64) -> Option<Oti> {
-        let oti = self.split(object_len, self.max_block_symbols);
-        match Partition::new(&oti) {
-            Ok(_) => Some(oti),
-            Err(FecError::TooManyBlocks { max, .. }) => {
-                let symbols = object_len.div_ceil(u64::from(self.symbol_len));
-                let least = u16::try_from(symbols.div_ceil(max)).ok()?;
-                let oti = self.split(object_len, least);
-                Partition::new(&oti).is_ok().then_some(oti)
-            }
-            Err(_) => None,
-        }
+        self.cut().oti(object_len).ok()
     }
 
-    fn split(&self, object_len: u64, max_block_symbols: u16) -> Oti {
-        Oti {
-            scheme: self.scheme,
-            object_len,
-            symbol_len: self.symbol_len,
-            max_block_symbols,
-            max_encoding_symbols: match self.scheme {
-                // The parity of the longest code serves objects of any number of blocks.
-                Scheme::ReedSolomon => 255,
-                Scheme::NoCode | Scheme::RaptorQ => max_block_symbols,
-            },
-        }
+    fn cut(&self) -> Cut {
+        let (symbol_len, max_block_symbols) = (self.symbol_len, self.max_block_symbols);
+        Cut { scheme: self.scheme, symbol_len, max_block_symbols }
     }
 }
 

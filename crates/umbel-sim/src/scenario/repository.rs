@@ -10,7 +10,7 @@ use umbel_engine::repository::policy::Policy;
 use umbel_engine::repository::scheduler::SchedulerKind;
 use umbel_engine::repository::{ReceiverConfig, SourceConfig};
 use umbel_engine::units::{ByteCount, Rate};
-use umbel_fec::{FecError, Partition};
+use umbel_fec::{Cut, FecError};
 use umbel_wire::alc::DataHeader;
 use umbel_wire::{Oti, Scheme, Tsi};
 
@@ -193,11 +193,11 @@ impl RepositoryEntry {
             return Err(text.mistake(mtu.span(), message));
         }
         let config = entry.config(text, server, mtu)?;
+        let cut = entry.cut(&config);
         if let Some(block) = &entry.block {
-            let check = Cut { block: *block.get_ref(), ..entry.cut(&config) };
-            check.oti(0).map_err(|message| text.mistake(block.span(), message))?;
+            oti(cut, 0).map_err(|message| text.mistake(block.span(), message))?;
         }
-        let items = entry.items(text, &span, &entry.cut(&config))?;
+        let items = entry.items(text, &span, cut)?;
         let mut reader =
             Clients { text, hosts: &hosts, items: &items, end, taken: BTreeSet::new() };
         let clients = if clients.is_empty() {
@@ -274,7 +274,7 @@ impl RepositoryEntry {
         &self,
         text: &Text<'_>,
         section: &Range<usize>,
-        cut: &Cut,
+        cut: Cut,
     ) -> Result<Vec<Item>, Mistake> {
         let size = match (&self.item_size, &self.item_packets) {
             (Some(_), Some(packets)) => {
@@ -306,7 +306,7 @@ impl RepositoryEntry {
         if *count.get_ref() == 0 {
             return Err(text.mistake(count.span(), "items = 0: expected at least 1"));
         }
-        let oti = cut.oti(*size).map_err(|message| text.mistake(sized.clone(), message))?;
+        let oti = oti(cut, *size).map_err(|message| text.mistake(sized.clone(), message))?;
         let item = |n| Item { name: format!("item{n}"), oti };
         Ok((1..=*count.get_ref()).map(item).collect())
     }
@@ -315,7 +315,7 @@ impl RepositoryEntry {
         &self,
         text: &Text<'_>,
         section: &Range<usize>,
-        cut: &Cut,
+        cut: Cut,
     ) -> Result<Vec<Item>, Mistake> {
         let mut items: Vec<Item> = Vec::new();
         for entry in &self.item {
@@ -323,7 +323,7 @@ impl RepositoryEntry {
             if items.iter().any(|item| item.name == *name) {
                 return Err(text.mistake(entry.span(), format!("two items are called `{name}`")));
             }
-            let oti = cut.oti(size.0.0).map_err(|message| text.mistake(entry.span(), message))?;
+            let oti = oti(cut, size.0.0).map_err(|message| text.mistake(entry.span(), message))?;
             items.push(Item { name: name.clone(), oti });
         }
         if items.is_empty() {
@@ -335,14 +335,8 @@ impl RepositoryEntry {
     }
 }
 
-/// How items are cut into symbols, as `umbel serve` does it.
-struct Cut {
-    scheme: Scheme,
-    symbol_len: u16,
-    block: u16,
-}
-
 impl RepositoryEntry {
+    /// How items are cut into symbols, as `umbel serve` does it.
     fn cut(&self, config: &SourceConfig) -> Cut {
         Cut {
             scheme: match self.code {
@@ -352,41 +346,18 @@ impl RepositoryEntry {
                 Some(CodeEntry::ReedSolomon) | None => Scheme::ReedSolomon,
             },
             symbol_len: (config.packet_len - DataHeader::LEN) as u16 & !7,
-            block: self.block.as_ref().map_or(128, |block| *block.get_ref()),
+            max_block_symbols: self.block.as_ref().map_or(128, |block| *block.get_ref()),
         }
     }
 }
 
-impl Cut {
-    /// An object that is too long for the numbers of its blocks gets larger ones.
-    fn oti(&self, object_len: u64) -> Result<Oti, String> {
-        let oti = self.with_blocks(object_len, self.block);
-        let larger = match Partition::new(&oti) {
-            Ok(_) => return Ok(oti),
-            Err(FecError::TooManyBlocks { max, .. }) => {
-                let symbols = object_len.div_ceil(u64::from(self.symbol_len));
-                u16::try_from(symbols.div_ceil(max)).ok()
-            }
-            Err(error) => return Err(error.to_string()),
-        };
-        let oti = larger.map(|block| self.with_blocks(object_len, block));
-        oti.filter(|oti| Partition::new(oti).is_ok()).ok_or_else(|| {
+fn oti(cut: Cut, object_len: u64) -> Result<Oti, String> {
+    cut.oti(object_len).map_err(|error| match error {
+        FecError::TooManyBlocks { .. } => {
             format!("{} are too much for one item of this code", ByteCount(object_len))
-        })
-    }
-
-    fn with_blocks(&self, object_len: u64, max_block_symbols: u16) -> Oti {
-        Oti {
-            scheme: self.scheme,
-            object_len,
-            symbol_len: self.symbol_len,
-            max_block_symbols,
-            max_encoding_symbols: match self.scheme {
-                Scheme::ReedSolomon => 255,
-                Scheme::NoCode | Scheme::RaptorQ => max_block_symbols,
-            },
         }
-    }
+        error => error.to_string(),
+    })
 }
 
 /// Reads groups of clients.
