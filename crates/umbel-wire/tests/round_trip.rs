@@ -4,12 +4,16 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod common;
+#[path = "common/frames.rs"]
+mod frames;
 
 use proptest::prelude::*;
 use umbel_wire::control::{self, FrameHeader};
 use umbel_wire::lms::Message as Lms;
 use umbel_wire::repository::{ClientMessage, ItemInfo, ServerMessage};
 use umbel_wire::{DataHeader, DataPacket, Parsed};
+
+use frames::{fit_header, with_unknown_field};
 
 fn client_bytes(message: &ClientMessage) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -21,15 +25,6 @@ fn server_bytes(message: &ServerMessage) -> Vec<u8> {
     let mut bytes = Vec::new();
     message.emit(&mut bytes);
     bytes
-}
-
-/// The bytes with a TLV of a type that no message has.
-fn with_unknown_field(mut frame: Vec<u8>, field: u16) -> Vec<u8> {
-    frame.extend_from_slice(&field.to_be_bytes());
-    frame.extend_from_slice(b"\0\0\0\x03new");
-    let body_len = (frame.len() - FrameHeader::LEN) as u32;
-    frame[4..8].copy_from_slice(&body_len.to_be_bytes());
-    frame
 }
 
 /// Parses with every parser; what comes out does not matter.
@@ -116,8 +111,7 @@ proptest! {
         }
         let mut bytes = lms_bytes(&message);
         bytes.truncate(cut.index(bytes.len()).max(FrameHeader::LEN));
-        let body_len = (bytes.len() - FrameHeader::LEN) as u32;
-        bytes[4..8].copy_from_slice(&body_len.to_be_bytes());
+        fit_header(&mut bytes);
         parse_as_everything(&bytes);
     }
 
@@ -144,7 +138,7 @@ proptest! {
         for frame in [client_bytes(&client), server_bytes(&server)] {
             for cut in (FrameHeader::LEN..frame.len()).take(300) {
                 let mut frame = frame[..cut].to_vec();
-                frame[4..8].copy_from_slice(&((cut - FrameHeader::LEN) as u32).to_be_bytes());
+                fit_header(&mut frame);
                 parse_as_everything(&frame);
             }
         }

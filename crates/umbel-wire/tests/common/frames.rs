@@ -1,0 +1,32 @@
+//! Control messages as another program may send them: of another version, cut off or altered.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
+
+use proptest::sample::Index;
+use umbel_wire::control::FrameHeader;
+
+/// The bytes with a TLV of a type that no message has.
+pub fn with_unknown_field(mut frame: Vec<u8>, field: u16) -> Vec<u8> {
+    frame.extend_from_slice(&field.to_be_bytes());
+    frame.extend_from_slice(b"\0\0\0\x03new");
+    fit_header(&mut frame);
+    frame
+}
+
+/// The bytes cut off within the body, with some of them altered. The header is made to agree with the cut,
+/// so that the cut reaches the fields.
+pub fn cut_and_altered(mut frame: Vec<u8>, cut: Index, changes: &[(Index, u8)]) -> Vec<u8> {
+    frame.truncate(FrameHeader::LEN + cut.index(frame.len() - FrameHeader::LEN + 1));
+    for (at, byte) in changes {
+        let at = at.index(frame.len());
+        frame[at] = *byte;
+    }
+    fit_header(&mut frame);
+    frame
+}
+
+/// Makes the header say how long the body is.
+pub fn fit_header(frame: &mut [u8]) {
+    let body_len = (frame.len() - FrameHeader::LEN) as u32;
+    frame[4..8].copy_from_slice(&body_len.to_be_bytes());
+}
