@@ -21,8 +21,8 @@ const SEQUENCE: Field = Field { number: 2, name: "sequence" };
 const LAST: Field = Field { number: 3, name: "last" };
 const PAYLOAD: Field = Field { number: 4, name: "payload" };
 
-/// Most bytes of a packet's content, so that any message fits a UDP datagram.
-pub const MAX_PAYLOAD: usize = 65_000;
+/// Most bytes of a packet's content.
+pub const MAX_PAYLOAD: usize = control::MAX_UNIT;
 
 /// What a message is, without the rest of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

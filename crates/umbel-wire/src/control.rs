@@ -29,6 +29,8 @@ pub const MAGIC: [u8; 2] = *b"Um";
 pub const VERSION: u8 = 1;
 /// Most bytes of a body: 4 MiB.
 pub const MAX_BODY: u32 = 4 << 20;
+/// Most bytes of a data unit in a message, so that with all else that it says it fits a UDP datagram.
+pub const MAX_UNIT: usize = 65_000;
 /// Bytes of a TLV before its value.
 const TLV_HEADER_LEN: usize = 6;
 

@@ -28,8 +28,8 @@ const NEXT: Field = Field { number: 4, name: "next sequence" };
 const PATH: Field = Field { number: 5, name: "path" };
 const PAYLOAD: Field = Field { number: 6, name: "payload" };
 
-/// Most bytes of a data unit, so that any message fits a UDP datagram.
-pub const MAX_PAYLOAD: usize = 65_000;
+/// Most bytes of a data unit.
+pub const MAX_PAYLOAD: usize = control::MAX_UNIT;
 
 /// What a message is, without the rest of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

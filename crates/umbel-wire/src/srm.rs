@@ -35,8 +35,8 @@ const LEAVING: Field = Field { number: 13, name: "leaving" };
 pub mod limits {
     use std::time::Duration;
 
-    /// Most bytes of a data unit, so that any message fits a UDP datagram.
-    pub const PAYLOAD_LEN: usize = 65_000;
+    /// Most bytes of a data unit.
+    pub const PAYLOAD_LEN: usize = crate::control::MAX_UNIT;
     /// Most runs of a request.
     pub const RUNS: usize = 128;
     /// Most units that a request asks for.

@@ -32,9 +32,8 @@ use crate::{Channel, Tsi};
 pub mod limits {
     use std::time::Duration;
 
-    /// Most bytes of a data unit or an anycast query, so that any message, and a repair in a
-    /// DMCAST, fits a UDP datagram.
-    pub const PAYLOAD_LEN: usize = 65_000;
+    /// Most bytes of a data unit or an anycast query; a repair in a DMCAST, too, fits a UDP datagram.
+    pub const PAYLOAD_LEN: usize = crate::control::MAX_UNIT;
     /// Longest time that a message may speak of.
     pub const DURATION: Duration = Duration::from_hours(1);
     /// Most routers that pass on one message: none goes round for ever while routes change.
