@@ -267,7 +267,7 @@ pub enum ReceiverEvent {
     /// It held up the feed for too long: its parent has given it up. It goes on with what comes
     /// and fetches the rest.
     Evicted,
-    /// The feed ends here.
+    /// The feed ends here; a second time if the source fails after it has said so.
     End(End),
     /// Every block that is wanted, up to the feed's end, is restored.
     Complete,

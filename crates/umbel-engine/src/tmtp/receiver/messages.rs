@@ -114,7 +114,12 @@ impl<K: SymbolSink> Receiver<K> {
             let at = self.hearsay.map_or(now + self.overtaking(), |(_, at)| at);
             self.hearsay = Some((progress.sent, at));
         }
-        if let (None, Some(end)) = (&self.end, &progress.end) {
+        // A source may yet fail after it has said where the feed ends.
+        let news = progress.end.as_ref().filter(|end| match &self.end {
+            None => true,
+            Some(known) => known.failed.is_none() && end.failed.is_some() && !self.wanted.complete,
+        });
+        if let Some(end) = news {
             self.end = Some(end.clone());
             self.events.push_back(ReceiverEvent::End(end.clone()));
             self.check_complete(now);
