@@ -1,6 +1,6 @@
 //! What the receiver's engine, the disk and the output tell, and what is done about it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Time};
@@ -30,11 +30,16 @@ use super::{RecvObserver, RecvSnapshot, RecvSummary};
 const LONELY: Duration = Duration::from_secs(5);
 /// How long a manager serves its children when it has everything itself.
 const SERVE: Duration = Duration::from_mins(2);
-/// How long leaving takes, at most; and without children, which need to find other parents.
-const LEAVE: Duration = Duration::from_secs(8);
+/// How long leaving takes, at most: children find other parents, and one that fails meanwhile is
+/// replaced to be told what came of this receiver. A user who interrupts a receiver without children
+/// waits less long.
+const LEAVE: Duration = Duration::from_secs(12);
 const LEAVE_ALONE: Duration = Duration::from_secs(2);
 /// A file whose digest is wrong this often is given up.
 const MISMATCHES: u32 = 2;
+/// A block that is wrong this often will not come right.
+const DAMAGES: u32 = 8;
+const DAMAGED: &str = "it changed at the source, or was altered on the way";
 
 /// How far the receiver is; see the page of the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +71,8 @@ pub(super) struct RecvHost {
     manifest: Option<Vec<ItemInfo>>,
     items: Items,
     mismatches: BTreeSet<(Toi, u32)>,
+    /// How often blocks were wrong.
+    damages: BTreeMap<u32, u32>,
     end: Option<End>,
     written: bool,
     failure: Option<String>,
@@ -103,6 +110,7 @@ impl RecvHost {
             manifest: None,
             items: Items::default(),
             mismatches: BTreeSet::new(),
+            damages: BTreeMap::new(),
             end: None,
             written: false,
             failure: None,
@@ -225,7 +233,8 @@ impl RecvHost {
                 self.leave(now, engine);
             }
             Stage::Leaving(since) => {
-                let most = if self.has_children() { LEAVE } else { LEAVE_ALONE };
+                let alone = interrupted && !self.has_children();
+                let most = if alone { LEAVE_ALONE } else { LEAVE };
                 if since.elapsed() >= most {
                     self.stage = Stage::Gone;
                 }
@@ -338,10 +347,12 @@ impl RecvHost {
         match event {
             SinkEvent::BlockRestored { .. } => {}
             SinkEvent::Progress { toi, restored, .. } => self.items.restored(toi, restored),
-            SinkEvent::RestoreFailed { block, .. } => {
-                let lost = engine.sink_mut().files().and_then(|files| files.block_of(block));
-                if let Some(block) = lost {
-                    self.command(now, engine, ReceiverCommand::RestoreFailed { block });
+            SinkEvent::RestoreFailed { block: id, .. } => {
+                let lost = engine.sink_mut().files().and_then(|files| files.block_of(id));
+                if let Some(block) = lost
+                    && !self.receive_again(now, engine, block)
+                {
+                    self.cancel(now, engine, id.toi, DAMAGED);
                 }
             }
             SinkEvent::ItemDone { toi, name, path, size } => {
@@ -360,29 +371,54 @@ impl RecvHost {
                     self.command(now, engine, ReceiverCommand::RestoreFailed { block });
                 }
             }
-            SinkEvent::ItemFailed { toi, error } => self.fail_item(toi, &error.to_string()),
+            SinkEvent::ItemFailed { toi, error } => {
+                self.fail_item(now, engine, toi, &error.to_string());
+            }
         }
+    }
+
+    /// A block was wrong: it is received again, unless that was in vain too often.
+    fn receive_again(&mut self, now: Instant, engine: &mut ReceiverEngine, block: u32) -> bool {
+        let times = self.damages.entry(block).or_default();
+        *times += 1;
+        let again = *times < DAMAGES;
+        if again {
+            self.command(now, engine, ReceiverCommand::RestoreFailed { block });
+        }
+        again
     }
 
     /// All blocks of a file are there, and its digest is another: as nothing says which of them is
     /// wrong, all of it is received again, once.
-    fn on_mismatch(&mut self, _now: Instant, engine: &mut ReceiverEngine, toi: Toi) {
+    fn on_mismatch(&mut self, now: Instant, engine: &mut ReceiverEngine, toi: Toi) {
         let times = (0..MISMATCHES).find(|times| self.mismatches.insert((toi, *times)));
         let Some(files) = engine.sink_mut().files() else { return };
         let blocks = files.layout().and_then(|layout| layout.item(toi));
         let blocks = blocks.map_or(0, |(_, partition)| partition.blocks());
         if times.is_none_or(|times| times + 1 == MISMATCHES) || blocks == 0 {
-            files.disk().cancel(toi);
-            return self.fail_item(toi, "it changed at the source, or was altered on the way");
+            return self.cancel(now, engine, toi, DAMAGED);
         }
         // No block has this digest, so that all of them are dropped.
         files.disk().check_blocks(toi, vec![Digest([0; 32]); blocks as usize]);
         self.observer.note("a file was damaged on the way, and is received again");
     }
 
-    fn fail_item(&mut self, toi: Toi, reason: &str) {
-        if let Some(name) = self.items.fail(toi, reason) {
-            self.observer.failed(&name, reason);
+    /// A file cannot be had: what has come of it stays where it is.
+    fn cancel(&mut self, now: Instant, engine: &mut ReceiverEngine, toi: Toi, reason: &str) {
+        if let Some(files) = engine.sink_mut().files() {
+            files.disk().cancel(toi);
+        }
+        self.fail_item(now, engine, toi, reason);
+    }
+
+    /// Its blocks are asked for no more: refused by the sink they would hold up the feed.
+    fn fail_item(&mut self, now: Instant, engine: &mut ReceiverEngine, toi: Toi, reason: &str) {
+        let Some(name) = self.items.fail(toi, reason) else { return };
+        self.observer.failed(&name, reason);
+        let layout = engine.sink_mut().files().and_then(|files| files.layout());
+        if let Some((first, partition)) = layout.and_then(|layout| layout.item(toi)) {
+            let run = BlockRun { first, count: partition.blocks() };
+            self.command(now, engine, ReceiverCommand::Skip(run));
         }
     }
 
@@ -401,8 +437,7 @@ impl RecvHost {
         let lost: BTreeSet<Toi> =
             run.blocks().filter_map(|block| layout.locate(block)).map(|id| id.toi).collect();
         for toi in lost {
-            files.disk().cancel(toi);
-            self.fail_item(toi, WHY);
+            self.cancel(now, engine, toi, WHY);
         }
     }
 
@@ -533,7 +568,9 @@ impl Host<ReceiverEngine> for RecvHost {
                 Outer::Disk(event) => self.on_disk(now, engine, event),
                 Outer::Prepared(items) => self.on_prepared(now, engine, items),
                 Outer::Pipe(PipeEvent::Damaged { block }) => {
-                    self.command(now, engine, ReceiverCommand::RestoreFailed { block });
+                    if !self.receive_again(now, engine, block) {
+                        self.give_up(now, engine, DAMAGED);
+                    }
                 }
                 Outer::Pipe(PipeEvent::Unreadable(error)) => {
                     self.on_unreadable(now, engine, error);
