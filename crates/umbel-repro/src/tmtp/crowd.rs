@@ -18,8 +18,11 @@ use crate::pool::Experiment;
 /// Who serves a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Service {
-    /// TMTP with K = 4.
-    Tmtp,
+    /// TMTP.
+    Tmtp {
+        /// K: most managers as children.
+        max_children: u16,
+    },
     /// LMS with static repliers, in every router.
     Lms,
     /// SRM with fixed timers; from 1,000 receivers on nobody measures distances.
@@ -27,13 +30,16 @@ pub enum Service {
 }
 
 impl Service {
-    /// All of them.
-    pub const ALL: [Service; 3] = [Service::Tmtp, Service::Lms, Service::Srm];
+    /// TMTP with the K with which it is compared.
+    pub const TMTP: Service = Service::Tmtp { max_children: 4 };
+
+    /// Those that are compared.
+    pub const ALL: [Service; 3] = [Service::TMTP, Service::Lms, Service::Srm];
 
     /// As in legends.
     pub fn name(self) -> &'static str {
         match self {
-            Service::Tmtp => "TMTP",
+            Service::Tmtp { .. } => "TMTP",
             Service::Lms => "LMS",
             Service::Srm => "SRM",
         }
@@ -87,8 +93,6 @@ pub struct Tree {
     pub mean_depth: f64,
 }
 
-/// K: small enough that the source has as many children with 100 receivers as with 10,000.
-pub(super) const MAX_CHILDREN: u16 = 4;
 /// Packets of the feed, and the time between them.
 pub(super) const PACKETS: u32 = 100;
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -140,8 +144,7 @@ impl Experiment for Crowd {
             feedback: feedback(&repairs, internet.source, acks),
             repairs: repairs.sent.len() as f64 / f64::from(PACKETS),
             exposure: repairs.heard as f64 / f64::from(PACKETS * self.receivers),
-            tree: (self.service == Service::Tmtp)
-                .then(|| tree(&internet, &simulation, &loads, delay)),
+            tree: self.is_tmtp().then(|| tree(&internet, &simulation, &loads, delay)),
         }
     }
 
@@ -152,9 +155,15 @@ impl Experiment for Crowd {
 }
 
 impl Crowd {
+    fn is_tmtp(&self) -> bool {
+        matches!(self.service, Service::Tmtp { .. })
+    }
+
     fn install(&self, internet: &Internet, simulation: &mut Simulation, seed: u64) {
         let scheme = match self.service {
-            Service::Tmtp => return install_tmtp(internet, simulation, seed),
+            Service::Tmtp { max_children } => {
+                return install_tmtp(internet, max_children, simulation, seed);
+            }
             Service::Lms => Scheme::Lms,
             Service::Srm if self.receivers < 1_000 => Scheme::Srm,
             Service::Srm => Scheme::SrmLarge,
@@ -168,7 +177,7 @@ impl Crowd {
     fn has_all(&self, simulation: &Simulation, source: NodeId, node: NodeId) -> bool {
         let packets = u64::from(PACKETS);
         match self.service {
-            Service::Tmtp => receiver(simulation, node).application().completed().is_some(),
+            Service::Tmtp { .. } => receiver(simulation, node).application().completed().is_some(),
             Service::Lms => {
                 let host = simulation.app::<lms::ReceiverHost>(node).expect("it was put there");
                 host.application().delivered() >= packets
@@ -183,7 +192,7 @@ impl Crowd {
 
     /// What the source and each receiver have done; nothing is known of it but with TMTP.
     fn loads(&self, internet: &Internet, simulation: &Simulation) -> Vec<ProcessingLoad> {
-        if self.service != Service::Tmtp {
+        if !self.is_tmtp() {
             return Vec::new();
         }
         let own = source(simulation, internet.source).engine().stats().load;
@@ -198,7 +207,7 @@ fn feedback(repairs: &Repairs, source: NodeId, acks: u64) -> f64 {
     (acks + requests) as f64 + repairs.by(source) as f64
 }
 
-fn install_tmtp(internet: &Internet, simulation: &mut Simulation, seed: u64) {
+fn install_tmtp(internet: &Internet, max_children: u16, simulation: &mut Simulation, seed: u64) {
     let feed = tmtp::Feed::of_packets(internet.source, PACKET_LEN, seed);
     // Thousands send in the domain group, and not far.
     let domain = simulation.group(None, tmtp::DOMAIN_GROUP);
@@ -207,7 +216,7 @@ fn install_tmtp(internet: &Internet, simulation: &mut Simulation, seed: u64) {
     let rate = Rate::from_bits_per_s(bits * 1_000 / INTERVAL.as_millis() as u64);
     let rate = rate.expect("it is not 0");
     let mut config = feed.source_config(rate).fixed(T_ACK, INTERVALS, None);
-    config.tree.max_children = MAX_CHILDREN;
+    config.tree.max_children = max_children;
     let timing = config.timing;
     let file = [(START, BlockCount { count: PACKETS, symbols: 1 })];
     let host = tmtp::Source::host(&feed, config, file);
@@ -217,7 +226,7 @@ fn install_tmtp(internet: &Internet, simulation: &mut Simulation, seed: u64) {
     let (mut first, mut other) = (0, 0);
     for &node in &internet.receivers {
         let mut config = feed.receiver_config(node);
-        (config.timing, config.tree.max_children) = (timing, MAX_CHILDREN);
+        (config.timing, config.tree.max_children) = (timing, max_children);
         let after = if internet.firsts.get(first as usize) == Some(&node) {
             first += 1;
             FIRSTS * first / firsts
@@ -290,15 +299,15 @@ mod tests {
             assert_eq!(outcome.incomplete, 0, "{service:?}: {outcome:?}");
             assert!((9.9..60.0).contains(&outcome.delay), "{service:?}: {outcome:?}");
             assert!(outcome.repairs > 0.0 && outcome.exposure > 0.0, "{service:?}: {outcome:?}");
-            assert_eq!(outcome.tree.is_some(), service == Service::Tmtp);
+            assert_eq!(outcome.tree.is_some(), service == Service::TMTP);
         }
     }
 
     #[test]
     fn no_node_has_more_than_k_children() {
         let tree =
-            Crowd { service: Service::Tmtp, receivers: 100, subnets: 60 }.run(2).tree.unwrap();
-        assert!(tree.most_children <= u32::from(MAX_CHILDREN), "{tree:?}");
+            Crowd { service: Service::TMTP, receivers: 100, subnets: 60 }.run(2).tree.unwrap();
+        assert!(tree.most_children <= 4, "{tree:?}");
         assert!(tree.children > 0 && tree.depth >= 2 && tree.load > 0.0, "{tree:?}");
     }
 }

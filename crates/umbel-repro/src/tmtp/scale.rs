@@ -1,6 +1,6 @@
 //! What the paper did not try: groups of up to 10,000, and SRM and LMS in the same places.
 
-use super::crowd::{Crowd, MAX_CHILDREN, Outcome, Service, Tree};
+use super::crowd::{Crowd, Outcome, Service, Tree};
 use crate::bounds::{LESS, around, up_to};
 use crate::estimate::Estimate;
 use crate::output::{Figure, FigureId, Panel, Point, Row, Section, Series, Table};
@@ -8,6 +8,8 @@ use crate::pool::{Outcomes, Runs};
 
 /// Receivers, and the subnets that they are in.
 const SIZES: [(u32, u32); 4] = [(10, 7), (100, 40), (1_000, 200), (10_000, 1_000)];
+/// K: that of the paper's example tree, and the default.
+const KS: [u16; 2] = [4, 8];
 /// The largest group takes half a minute.
 const LARGE: u32 = 10_000;
 const LARGE_SEEDS: u32 = 2;
@@ -22,14 +24,20 @@ fn crowd(service: Service, (receivers, subnets): (u32, u32)) -> Crowd {
 fn sizes(service: Service) -> impl Iterator<Item = (u32, u32)> {
     let is_possible = move |(receivers, _): &(u32, u32)| match service {
         Service::Srm => *receivers < LARGE,
-        Service::Tmtp | Service::Lms => true,
+        Service::Tmtp { .. } | Service::Lms => true,
     };
     SIZES.into_iter().filter(is_possible)
 }
 
+/// TMTP with each K, and the others.
+fn services() -> impl Iterator<Item = Service> {
+    let tmtp = KS.map(|max_children| Service::Tmtp { max_children });
+    tmtp.into_iter().chain([Service::Lms, Service::Srm])
+}
+
 /// What has to be run.
 pub(super) fn runs(seeds: u32) -> Runs<Crowd> {
-    let all = Service::ALL.into_iter().flat_map(|service| {
+    let all = services().flat_map(|service| {
         sizes(service).map(move |size| {
             let most = if size.0 >= LARGE { LARGE_SEEDS } else { SEEDS };
             (crowd(service, size), seeds.min(most))
@@ -47,11 +55,12 @@ impl Draw<'_> {
         Estimate::of(&runs.map(value).collect::<Vec<f64>>())
     }
 
-    /// Of the control tree of a group of so many.
-    fn tree(&self, receivers: u32, value: impl Fn(&Tree) -> f64) -> f64 {
+    /// Of the control tree of a group of so many, with K.
+    fn tree(&self, k: u16, receivers: u32, value: impl Fn(&Tree) -> f64) -> f64 {
+        let service = Service::Tmtp { max_children: k };
         let size = SIZES.into_iter().find(|(size, _)| *size == receivers);
         let of = |outcome: &Outcome| outcome.tree.as_ref().map_or(f64::NAN, &value);
-        size.map_or(f64::NAN, |size| self.estimate(crowd(Service::Tmtp, size), of).mean)
+        size.map_or(f64::NAN, |size| self.estimate(crowd(service, size), of).mean)
     }
 
     /// A curve over the sizes of a service.
@@ -63,9 +72,14 @@ impl Draw<'_> {
         Series { name: name.to_owned(), points: points.collect() }
     }
 
-    fn tree_curve(&self, name: &str, value: impl Fn(&Tree) -> f64) -> Series {
+    /// A curve for each K.
+    fn tree_curves(&self, name: &str, value: impl Fn(&Tree) -> f64) -> Vec<Series> {
         let of = |outcome: &Outcome| outcome.tree.as_ref().map_or(f64::NAN, &value);
-        self.curve(name, Service::Tmtp, of)
+        let curve = |max_children| {
+            let name = format!("{name}, K = {max_children}");
+            self.curve(&name, Service::Tmtp { max_children }, of)
+        };
+        KS.map(curve).into()
     }
 
     /// A curve for each service.
@@ -75,8 +89,8 @@ impl Draw<'_> {
 }
 
 /// The levels of a tree in which every node has K children.
-fn log_k(subnets: u32) -> f64 {
-    f64::from(subnets).ln() / f64::from(MAX_CHILDREN).ln()
+fn log_k(k: u16, subnets: u32) -> f64 {
+    f64::from(subnets).ln() / f64::from(k).ln()
 }
 
 fn panel(title: &str, y_label: &str, series: Vec<Series>) -> Panel {
@@ -101,32 +115,33 @@ pub(super) fn results(outcomes: &Outcomes<Crowd>) -> (Vec<Section>, Vec<Row>) {
 }
 
 fn growth(draw: &Draw<'_>) -> Section {
-    let ideal = Series {
-        name: "log_K of the subnets".to_owned(),
+    let ideal = KS.map(|k| Series {
+        name: format!("log_K of the subnets, K = {k}"),
         points: SIZES
             .map(|(receivers, subnets)| Point {
                 x: f64::from(receivers).log10(),
-                y: log_k(subnets),
+                y: log_k(k, subnets),
                 ci95: 0.0,
             })
             .into(),
-    };
-    let load = vec![
-        draw.tree_curve("source", |tree| tree.load),
-        draw.tree_curve("manager, on average", |tree| tree.manager_load),
+    });
+    let load = [
+        draw.tree_curves("source", |tree| tree.load),
+        draw.tree_curves("manager, on average", |tree| tree.manager_load),
     ];
-    let depth = vec![
-        draw.tree_curve("deepest", |tree| f64::from(tree.depth)),
-        draw.tree_curve("on average", |tree| tree.mean_depth),
-        ideal,
+    let depth = [
+        draw.tree_curves("deepest", |tree| f64::from(tree.depth)),
+        draw.tree_curves("on average", |tree| tree.mean_depth),
+        ideal.into(),
     ];
-    let delay = vec![draw.curve("TMTP", Service::Tmtp, |outcome| outcome.delay)];
+    let delay = vec![draw.curve("TMTP, K = 4", Service::TMTP, |outcome| outcome.delay)];
     let panels = vec![
-        panel("load", "events for 100 packets", load),
-        panel("depth", "edges of the control tree from the source to a manager", depth),
+        panel("load", "events for 100 packets", load.concat()),
+        panel("depth", "edges of the control tree from the source to a manager", depth.concat()),
         panel("delay", "time until the last receiver has everything (s)", delay),
     ];
     let head = [
+        "K",
         "receivers",
         "subnets",
         "load of the source",
@@ -137,10 +152,12 @@ fn growth(draw: &Draw<'_>) -> Section {
         "mean depth",
         "delay (s)",
     ];
-    let cells = |size: (u32, u32)| {
-        let tree = |value: fn(&Tree) -> f64| format!("{:.1}", draw.tree(size.0, value));
-        let delay = draw.estimate(crowd(Service::Tmtp, size), |outcome| outcome.delay).mean;
+    let cells = |k: u16, size: (u32, u32)| {
+        let tree = |value: fn(&Tree) -> f64| format!("{:.1}", draw.tree(k, size.0, value));
+        let service = Service::Tmtp { max_children: k };
+        let delay = draw.estimate(crowd(service, size), |outcome| outcome.delay).mean;
         vec![
+            k.to_string(),
             size.0.to_string(),
             size.1.to_string(),
             tree(|tree| tree.load),
@@ -155,7 +172,7 @@ fn growth(draw: &Draw<'_>) -> Section {
     Section {
         title: "Groups of up to 10,000".to_owned(),
         text: "100 packets at 10 a second to receivers in 7 to 1,000 subnets at random places of one \
-               transit–stub graph of 1,056 routers; K = 4, T_ack = 1 s, n = 3; each link between routers \
+               transit–stub graph of 1,056 routers; T_ack = 1 s, n = 3; each link between routers \
                loses 0.2 % of data, repairs and NACKs. Load is counted as in the paper, while the feed \
                lasts. Every manager looks for the closest parent by itself: the tree is deeper than one that \
                was laid out."
@@ -164,7 +181,7 @@ fn growth(draw: &Draw<'_>) -> Section {
         tables: vec![Table {
             name: "scale",
             head: head.map(str::to_owned).into(),
-            rows: SIZES.map(cells).into(),
+            rows: KS.into_iter().flat_map(|k| SIZES.map(|size| cells(k, size))).collect(),
         }],
     }
 }
@@ -207,29 +224,41 @@ fn rows(draw: &Draw<'_>) -> Vec<Row> {
         Row::new(FigureId::Beyond(figure), what, reported, (measured, ""), bounds)
     };
     let mut rows = Vec::new();
-    let load = |receivers| draw.tree(receivers, |tree| tree.load);
-    for receivers in [1_000, 10_000] {
-        let what = format!("load of the source, {receivers} receivers over 100");
-        let quotient = load(receivers) / load(100);
-        rows.push(row(1, what, "the same within 20 %", quotient, around(1.0, 0.2)));
-    }
-    for (receivers, subnets) in SIZES.into_iter().skip(2) {
-        let what = format!("most children of a node, {receivers} receivers");
-        let most = draw.tree(receivers, |tree| f64::from(tree.most_children));
-        rows.push(row(1, what, "K = 4", most, up_to(f64::from(MAX_CHILDREN))));
-        let busiest = |receivers| draw.tree(receivers, |tree| tree.busiest);
-        let what = format!("busiest node's load for each of its children, {receivers} over 100");
-        let quotient = busiest(receivers) / busiest(100);
-        rows.push(row(1, what, "bounded by K", quotient, up_to(1.5)));
-        let mean = draw.tree(receivers, |tree| tree.mean_depth) / log_k(subnets);
-        let what = format!("mean depth over log_K of the subnets, {receivers} receivers");
-        rows.push(row(1, what, "about 1", mean, (0.5, 2.0)));
-        let deepest = draw.tree(receivers, |tree| f64::from(tree.depth)) / log_k(subnets);
-        let what = format!("greatest depth over log_K of the subnets, {receivers} receivers");
-        rows.push(row(1, what, "about 1", deepest, (0.5, 2.0)));
+    for k in KS {
+        let load = |receivers| draw.tree(k, receivers, |tree| tree.load);
+        for receivers in [1_000, 10_000] {
+            let what = format!("load of the source, {receivers} receivers over 100, K = {k}");
+            let quotient = load(receivers) / load(100);
+            rows.push(row(1, what, "the same within 20 %", quotient, around(1.0, 0.2)));
+            let each =
+                |receivers| load(receivers) / draw.tree(k, receivers, |t| f64::from(t.children));
+            let what = format!("the same for each of the source's children, K = {k}");
+            let quotient = each(receivers) / each(100);
+            rows.push(row(1, what, "the same within 20 %", quotient, around(1.0, 0.2)));
+        }
+        for (receivers, subnets) in SIZES.into_iter().skip(2) {
+            let what = format!("most children of a node, {receivers} receivers");
+            let most = draw.tree(k, receivers, |tree| f64::from(tree.most_children));
+            rows.push(row(1, what, &format!("K = {k}"), most, up_to(f64::from(k))));
+            let busiest = |receivers| draw.tree(k, receivers, |tree| tree.busiest);
+            let what = format!(
+                "busiest node's load for each of its children, {receivers} over 100, K = {k}"
+            );
+            let quotient = busiest(receivers) / busiest(100);
+            rows.push(row(1, what, "bounded by K", quotient, up_to(1.5)));
+            let levels = log_k(k, subnets);
+            let mean = draw.tree(k, receivers, |tree| tree.mean_depth) / levels;
+            let what =
+                format!("mean depth over log_K of the subnets, {receivers} receivers, K = {k}");
+            rows.push(row(1, what, "about 1", mean, (0.5, 2.0)));
+            let deepest = draw.tree(k, receivers, |tree| f64::from(tree.depth)) / levels;
+            let what =
+                format!("greatest depth over log_K of the subnets, {receivers} receivers, K = {k}");
+            rows.push(row(1, what, "about 1", deepest, (0.5, 2.0)));
+        }
     }
     let mut incomplete = 0.0;
-    for service in Service::ALL {
+    for service in services() {
         for size in sizes(service) {
             let missing = |outcome: &Outcome| f64::from(outcome.incomplete);
             incomplete += draw.estimate(crowd(service, size), missing).mean;
@@ -240,7 +269,7 @@ fn rows(draw: &Draw<'_>) -> Vec<Row> {
     let exposure =
         |service| draw.estimate(crowd(service, SIZES[2]), |outcome| outcome.exposure).mean;
     let what = "repairs that come to a receiver, TMTP over SRM, 1000 receivers".to_owned();
-    let quotient = exposure(Service::Tmtp) / exposure(Service::Srm);
+    let quotient = exposure(Service::TMTP) / exposure(Service::Srm);
     rows.push(row(2, what, "fewer: local recovery", quotient, LESS));
     rows
 }
@@ -253,8 +282,8 @@ mod tests {
     #[test]
     fn every_size_has_its_runs_and_what_was_not_run_is_a_miss() {
         let runs = runs(5);
-        assert_eq!(runs.len(), 4 + 4 + 3);
-        assert_eq!(runs[&crowd(Service::Tmtp, (10_000, 1_000))], LARGE_SEEDS);
+        assert_eq!(runs.len(), 2 * 4 + 4 + 3);
+        assert_eq!(runs[&crowd(Service::TMTP, (10_000, 1_000))], LARGE_SEEDS);
         let (sections, rows) = results(&Outcomes::new());
         assert_eq!(sections.len(), 2);
         assert!(rows.iter().all(|row| row.verdict() == Verdict::Miss), "{rows:?}");
@@ -262,6 +291,6 @@ mod tests {
 
     #[test]
     fn a_full_tree_of_k_children_has_log_k_levels() {
-        assert!((log_k(4) - 1.0).abs() < 1e-9 && (log_k(1_024) - 5.0).abs() < 1e-9);
+        assert!((log_k(4, 4) - 1.0).abs() < 1e-9 && (log_k(4, 1_024) - 5.0).abs() < 1e-9);
     }
 }
