@@ -31,8 +31,8 @@ fn whole_block(block: u32, k: u32) -> Vec<u8> {
 pub(super) struct Blocks {
     lengths: Arc<Vec<u8>>,
     /// Blocks before this were released, and a pipe has them no more.
-    released: u32,
-    pipe: bool,
+    pub(super) released: u32,
+    pub(super) pipe: bool,
     /// Blocks of the manifest, which are kept.
     head: u32,
 }
