@@ -118,7 +118,8 @@ fn of_two_sources_of_one_name_the_user_chooses() {
     assert_eq!(listed.lines().count(), 2, "{listed}");
     let addresses = ["h1", "h2"].map(|host| feeds.host(host).addr4().to_string());
     let words = ["2 sources", "feed@", &addresses[0], &addresses[1]];
-    fails(&feeds, "h4", &["recv", "feed", "-o", "x"], 1, &words);
+    let out = feeds.out("undecided");
+    fails(&feeds, "h4", &["recv", "feed", "-o", out.to_str().unwrap()], 1, &words);
     let choose = |host: &str, source: &str| {
         let mut command = feeds.umbel(host);
         let out = feeds.out(host);

@@ -22,8 +22,8 @@ use umbel_wire::{Channel, Parsed, sdp::Description};
 
 use super::Directory;
 
-/// Queries are answered this often at most.
-const ANSWER: Duration = Duration::from_secs(1);
+/// Queries are answered this often at most: 22 kbit/s.
+const ANSWER: Duration = Duration::from_millis(200);
 /// The first announcements follow each other after this, so that who waits for the feed does not miss
 /// its start because one packet was lost.
 const FIRST: [Duration; 4] = [

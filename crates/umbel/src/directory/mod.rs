@@ -3,7 +3,7 @@
 //! ```text
 //! source ── announcement, every five minutes or so ──▶ 239.255.255.255:9875 and the like
 //!        ◀── FindFeeds ── who does not want to wait ── the same group, port 7701
-//!        ── announcement at once, at most one a second ──▶
+//!        ── announcement at once, at most every 200 ms ─▶
 //!        ── deletion at the end ──▶
 //! ```
 //!

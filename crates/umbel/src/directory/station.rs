@@ -23,7 +23,7 @@ const QUERY: Duration = Duration::from_millis(250);
 const QUERY_MAX: Duration = Duration::from_secs(4);
 /// A feed that is not found for so long is told to be waited for.
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// After the first answer others may still be on their way.
+/// Who is on the air when the directory is asked has answered by then: every 200 ms he may.
 const SETTLE: Duration = Duration::from_millis(300);
 
 /// Listens to the directories of one interface, and asks them.
@@ -188,7 +188,6 @@ impl Station {
                 }
             }
             if self.matching(selector).next().is_some() {
-                // Who was on the air before has had time to answer.
                 let settle = SETTLE.saturating_sub(start.elapsed());
                 if selector.port.is_none() && self.listen(settle)? {
                     return Ok(None);
