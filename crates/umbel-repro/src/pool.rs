@@ -34,6 +34,11 @@ impl Progress for () {
     fn advance(&self, _work: u64) {}
 }
 
+/// As many threads as there are cores to run on.
+pub fn all_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// The outcomes of each experiment, in the order of the seeds.
 pub type Outcomes<E> = BTreeMap<E, Vec<<E as Experiment>::Outcome>>;
 

@@ -29,7 +29,7 @@ use self::scenario::Delays;
 use self::trial::Trial;
 use crate::output::{Figure, Report};
 use crate::part::{self, Extra, Parts};
-use crate::pool::{Progress, Runs, run_all, work};
+use crate::pool::{Progress, Runs, all_cores, run_all, work};
 
 /// What the report has beside Figures 11 to 16; Table I comes with 12, 14 and 15 together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +72,7 @@ impl Default for Options {
             parts: Parts::default(),
             delays: Delays::Plane,
             access_percent: Delays::Plane.usual_access_percent(),
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: all_cores(),
         }
     }
 }

@@ -25,7 +25,7 @@ use self::figures::{Base, Plan};
 use self::point::{Period, Point};
 use crate::output::{Figure, Report};
 use crate::part::{self, Extra, Parts};
-use crate::pool::{Experiment, Progress, Runs, run_all, work};
+use crate::pool::{Experiment, Progress, Runs, all_cores, run_all, work};
 
 /// What the report has beside Figures 3 to 11.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +75,7 @@ impl Default for Options {
             warm_up: Duration::from_secs(2_000),
             duration: Duration::from_secs(7_000),
             choices: Choices::default(),
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: all_cores(),
         }
     }
 }

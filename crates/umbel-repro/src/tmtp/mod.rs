@@ -24,7 +24,7 @@ use std::ops::RangeInclusive;
 use self::transfer::Transfer;
 use crate::output::{Figure, Report};
 use crate::part::{self, Extra, Parts};
-use crate::pool::{Progress, Runs, run_all, work};
+use crate::pool::{Progress, Runs, all_cores, run_all, work};
 
 /// What the report has beside Figures 6 and 7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,11 +58,7 @@ pub struct Options {
 impl Default for Options {
     /// Five sets, everything, all cores.
     fn default() -> Options {
-        Options {
-            seeds: 5,
-            parts: Parts::default(),
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-        }
+        Options { seeds: 5, parts: Parts::default(), threads: all_cores() }
     }
 }
 
