@@ -5,6 +5,7 @@
 mod support;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -131,6 +132,48 @@ fn of_two_sources_of_one_name_the_user_chooses() {
     for sender in [&mut first, &mut second] {
         assert_eq!(sender.wait_done(SOON)["done"], 1);
     }
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_sent_ends_the_feed_for_everyone() {
+    let Some(lab) = lab(&star(1, Impairment::none())) else { return };
+    let feeds = Feeds::new(&lab, &[("changes", 2 * MB), ("good", 300_000)]);
+    let mut sender = feeds.send(&["--rate", "50M", "--wait-for", "1"]);
+    // Its digest is known by now; size and time stay the same.
+    let changes = std::fs::File::options().write(true).open(feeds.input().join("changes")).unwrap();
+    let modified = changes.metadata().unwrap().modified().unwrap();
+    changes.write_all_at(b"other bytes", 1_000_000).unwrap();
+    changes.set_modified(modified).unwrap();
+    let mut receiver = feeds.recv("h2", &[]);
+    assert_eq!(receiver.process.wait_end(MINUTE).code(), Some(1));
+    let summary = receiver.process.events("done").pop().unwrap()["summary"].clone();
+    assert!(summary["failure"].as_str().unwrap().contains("it changed"), "{summary}");
+    assert_eq!(sender.wait_end(MINUTE).code(), Some(1));
+    let sent = sender.events("done").pop().unwrap()["summary"].clone();
+    assert!(sent["failure"].as_str().unwrap().contains("changes"), "{sent}");
+}
+
+#[test]
+fn a_receiver_whose_disk_is_full_holds_nobody_up() {
+    let Some(lab) = lab(&star(2, Impairment::none())) else { return };
+    let feeds = Feeds::new(&lab, &[("large", 20 * MB), ("small", 100_000)]);
+    let mut sender = feeds.send(&["--rate", "40M", "--wait-for", "2"]);
+    std::fs::create_dir_all(feeds.out("full")).unwrap();
+    let full = feeds.shell(
+        "h2",
+        "unshare --mount bash -c 'mount -t tmpfs -o size=4m none out/full &&
+             exec \"$UMBEL\" recv feed --as full --wait 20s -o out/full'",
+    );
+    let mut receiver = feeds.recv("h3", &[]);
+    feeds.check(&mut receiver, MINUTE);
+    assert_eq!(sender.wait_end(MINUTE).code(), Some(1));
+    let sent = sender.events("done").pop().unwrap()["summary"].clone();
+    assert!(sent["seconds"].as_f64().unwrap() < 15.0, "{sent}");
+    assert_eq!((&sent["done"], &sent["evicted"]), (&1.into(), &0.into()), "{sent}");
+    let output = full.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("large"), "{said}");
 }
 
 /// Noise, and what looks like messages and is none, to each of these places until it is stopped.
