@@ -101,6 +101,9 @@ impl<S: SymbolSource> Source<S> {
         report: Report,
     ) -> Result<(), DropReason> {
         self.tree.check_child(now, id, from, report.token)?;
+        if self.outbox.len() >= MAX_OUTBOX {
+            return Err(DropReason::OverLimit);
+        }
         let confirmation = incoming::confirmation(&report);
         for entry in self.survey.note_all(now, id, from, report.tree) {
             self.events.push_back(SourceEvent::Tree(entry));
