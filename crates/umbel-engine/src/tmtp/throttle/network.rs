@@ -43,11 +43,13 @@ const EXCESS_AT_BOTTLENECK: f64 = 0.04;
 const LEFT: f64 = 0.7;
 /// What a trial leaves of the rate at which packets arrived, so that queues empty.
 const MARGIN: f64 = 0.95;
-/// By how much a round raises the rate, and by how much near the rate that was too high.
-const RISE: f64 = 1.04;
-const CAREFUL_RISE: f64 = 1.005;
+/// By how much a round raises the rate, and by how much near the rate that was too high; a long round
+/// as often as this time has passed, up to the second number.
+const RISE: (f64, f64) = (1.05, 1.5);
+const CAREFUL_RISE: (f64, f64) = (1.01, 1.04);
+const RISE_TIME: Duration = Duration::from_millis(100);
 /// What is near: such shares of the rate that was too high.
-const CAREFUL: std::ops::Range<f64> = 0.8..1.1;
+const CAREFUL: std::ops::Range<f64> = 0.8..1.05;
 /// Only a rate of which such a share is used is raised.
 const USED: f64 = 0.7;
 /// For so long a trial that failed explains a loss; twice as long after each further one. After a
@@ -79,6 +81,8 @@ pub(super) struct Network {
     children: BTreeMap<NodeId, Child>,
     /// How many of them have told their loss in this round.
     told: usize,
+    /// When the last round was over.
+    judged: Instant,
     /// When the first child of this round told its loss.
     round: Option<Instant>,
     usage: Usage,
@@ -134,6 +138,7 @@ impl Network {
             trial: None,
             children: BTreeMap::new(),
             told: 0,
+            judged: Instant::EPOCH,
             round: None,
             usage: Usage::default(),
             position: Position::default(),
@@ -206,6 +211,7 @@ impl Network {
             Some(trial) => self.judge(now, trial, most_have_at_most(losses, children)),
             None => self.consider(now, of_most(losses, children), used, present),
         }
+        self.judged = now;
     }
 
     /// The round was sent at the lower rate.
@@ -235,7 +241,7 @@ impl Network {
         let suspected = std::mem::replace(&mut self.suspect, too_much);
         if !too_much {
             if used >= present.scaled(USED) {
-                self.rise();
+                self.rise(now);
             }
         } else if suspected && now >= self.next_trial {
             self.begin_trial(loss, used);
@@ -261,10 +267,11 @@ impl Network {
         self.suspect = false;
     }
 
-    fn rise(&mut self) {
+    fn rise(&mut self, now: Instant) {
         let careful = self.too_high.is_some_and(|high| self.rate >= high.scaled(CAREFUL.start));
-        let factor = if careful { CAREFUL_RISE } else { RISE };
-        self.rate = self.rate.scaled(factor).min(self.most);
+        let (factor, most) = if careful { CAREFUL_RISE } else { RISE };
+        let times = now.since(self.judged).div_duration_f64(RISE_TIME).max(1.0);
+        self.rate = self.rate.scaled(factor.powf(times).min(most)).min(self.most);
         let passed = self.too_high.is_some_and(|high| self.rate >= high.scaled(CAREFUL.end));
         if passed || self.rate == self.most {
             self.too_high = None;

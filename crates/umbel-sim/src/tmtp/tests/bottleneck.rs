@@ -217,11 +217,14 @@ fn a_bottleneck_before_one_domain_slows_the_source_by_back_pressure_alone() {
 #[test]
 fn the_rate_follows_what_others_leave_of_a_bottleneck() {
     const BYTES: u32 = 8_000_000;
-    let links = || (narrow(50), vec![near(); 4]);
-    let mut transfer = Transfer::new(BYTES, links(), (false, true), 1);
-    transfer.disturb(NARROW / 10 * 8, 2..7);
-    let outcome = transfer.run();
-    // Others take four fifths for 5 s.
-    let time = outcome.time / (ideal(BYTES, NARROW) + 4.0);
-    assert!(time < 1.3 && outcome.sent < 1.6, "{time}, {outcome:?}");
+    let outcomes = (1..4).map(|seed| {
+        let mut transfer = Transfer::new(BYTES, (narrow(50), vec![near(); 4]), (false, true), seed);
+        transfer.disturb(NARROW / 10 * 8, 2..7);
+        transfer.run()
+    });
+    // Others take four fifths for 5 s. What a rate that rises slowly misses is 1.5 times that.
+    let time = |outcome: &Outcome| outcome.time / (ideal(BYTES, NARROW) + 4.0);
+    let (times, sent): (Vec<f64>, Vec<f64>) = outcomes.map(|o| (time(&o), o.sent)).unzip();
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    assert!(mean(&times) < 1.3 && mean(&sent) < 1.7, "{times:?}, {sent:?}");
 }
