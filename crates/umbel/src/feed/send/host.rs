@@ -304,7 +304,15 @@ impl Host<SourceEngine> for SendHost {
                 if known.is_none_or(|known| known.report.state != report.state) {
                     self.observer.receiver(&line(&report));
                 }
+                let news = known.is_none();
                 let since = known.map_or(self.receivers.len(), |known| known.since);
+                if news && self.expected.alone && !self.expected.admits(&report.name) {
+                    self.observer.note(&format!(
+                        "`{}` is no name on the list, and is not waited for: if its key is there, it needs \
+                         `recv --as` with its name",
+                        report.name
+                    ));
+                }
                 self.receivers.insert(report.node, Heard { since, report });
             }
             SourceEvent::Tree(_) => {}
