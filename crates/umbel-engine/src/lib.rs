@@ -10,6 +10,7 @@ pub mod drops;
 mod engine;
 pub mod lms;
 pub mod load;
+mod overrun;
 pub mod pgm;
 pub mod repository;
 pub mod router;

@@ -2,7 +2,7 @@
 //!
 //! Both are found from what the children say, and the lower of both rates counts:
 //!
-//! - `overrun.rs`: packets that reached a child's machine and could not be kept.
+//! - `crate::overrun`: packets that reached a child's machine and could not be kept.
 //! - `network.rs`: packets that did not reach it. What routers drop because more comes than a link
 //!   carries looks like loss at random, and is told from it by trial.
 //!
@@ -12,16 +12,15 @@
 //! The paper's rate is fixed.
 
 mod network;
-mod overrun;
 
 use std::time::Duration;
 
 use umbel_wire::tmtp::{Ack, NodeId};
 
 use crate::Instant;
+use crate::overrun::Overrun;
 use crate::units::Rate;
 use network::Network;
-use overrun::Overrun;
 
 /// How many packets the source has sent by the data channel: first sendings, and repairs. They count
 /// modulo 2³².
@@ -34,7 +33,9 @@ pub(super) struct Position {
 /// The rate of a source.
 #[derive(Clone, Debug)]
 pub(super) struct Throttle {
-    overrun: Overrun,
+    overrun: Overrun<NodeId>,
+    /// When the rate was last cut for overrun.
+    cut: Instant,
     network: Network,
     /// The rate as it was told last.
     told: Rate,
@@ -45,6 +46,7 @@ impl Throttle {
     pub(super) fn new(most: Rate, least_share: f64) -> Throttle {
         Throttle {
             overrun: Overrun::new(most, least_share),
+            cut: Instant::EPOCH,
             network: Network::new(most, least_share),
             told: most,
         }
@@ -69,7 +71,8 @@ impl Throttle {
 
     /// A child of the source's own has acknowledged.
     pub(super) fn on_ack(&mut self, now: Instant, id: NodeId, ack: &Ack, t_ack: Duration) {
-        self.overrun.on_ack(now, id, (ack.received, ack.overrun), t_ack);
+        let old = now.since(self.cut) < t_ack;
+        self.overrun.hear(now, id, (ack.received, ack.overrun), old);
         // What the child's machine dropped is missing too.
         let lost = ack.lost.saturating_sub(ack.overrun);
         let position = Position { first: ack.next_index, repairs: ack.next_repair };
@@ -78,7 +81,7 @@ impl Throttle {
 
     /// The child is gone.
     pub(super) fn forget(&mut self, id: NodeId) {
-        self.overrun.forget(id);
+        self.overrun.forget(&id);
         self.network.forget(id);
     }
 
@@ -91,7 +94,11 @@ impl Throttle {
         t_ack: Duration,
         busy: bool,
     ) -> Option<Rate> {
-        self.overrun.review(now, children, t_ack, (busy, self.told));
+        let before = self.overrun.rate();
+        let rate = self.overrun.review(now, children, t_ack * 2, (busy, self.told));
+        if rate.is_some_and(|rate| rate < before) {
+            self.cut = now;
+        }
         self.review_network(now, children, t_ack)
     }
 

@@ -70,7 +70,7 @@ impl GetOptions {
     }
 }
 
-/// An item that was not received.
+/// An item or file that was not received.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Failure {
     /// Its name.

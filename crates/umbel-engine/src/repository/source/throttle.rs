@@ -1,40 +1,19 @@
-//! Holds the channel to a rate that most receivers can take.
+//! Holds the channel to a rate that most receivers can take ([`Overrun`]).
 //!
-//! A receiver tells in its NAKs how many packets reached its machine and could not be kept: its
-//! socket's buffer or the memory in front of its disk was full. Sending those again as fast as
-//! before would lose them again. So when **most** of the clients that are being served report
-//! that, the rate is cut to what they took; while they do not, it rises again, up to the rate
-//! that the operator has set. One slow client slows nobody: it is served by later transmissions.
+//! A receiver tells in its NAKs how many packets reached its machine and could not be kept. One slow
+//! client slows nobody: it is served by later transmissions.
 //!
 //! Loss on the network, which has its own field in the NAK, changes nothing here: on a shared
 //! link it is no sign of one's own doing, and error correction takes care of it.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::overrun::Overrun;
 use crate::units::Rate;
 use crate::{Instant, SessionId};
 
-/// How often the rate can change.
-const WINDOW: Duration = Duration::from_millis(25);
-
-/// A smaller share of packets that could not be kept is put up with.
-const TOLERATED: f64 = 0.02;
-
-/// What a cut leaves free beyond what was reported: full buffers must empty.
-const MARGIN: f64 = 0.7;
-
-/// The most that one window cuts, and the least rate as a share of the operator's.
-const DEEPEST_CUT: f64 = 0.5;
+/// The least rate as a share of the operator's.
 const LEAST_SHARE: f64 = 0.01;
-
-/// By how much a window without complaints raises the rate: twofold in about a second while it is
-/// well below the rate that was too high, and then carefully, by an eighth in a second.
-const RISE: f64 = 1.02;
-const CAREFUL_RISE: f64 = 1.003;
-
-/// The share of the rate that was too high from which on the rise is careful.
-const CAREFUL_FROM: f64 = 0.8;
 
 /// How long a complaint counts: clients speak one after the other, and mostly once in a segment.
 const LASTS: Duration = Duration::from_millis(250);
@@ -42,35 +21,21 @@ const LASTS: Duration = Duration::from_millis(250);
 /// The rate of the channel.
 #[derive(Debug)]
 pub(super) struct Throttle {
-    most: Rate,
-    rate: Rate,
-    window_end: Instant,
+    overrun: Overrun<SessionId>,
     /// Packets that had been sent when the window began.
     sent_before: u64,
     /// Transmissions from this one on were sent at the present rate.
     since: u32,
-    /// The rate before the last cut.
-    too_high: Option<Rate>,
-    /// When a client last told what share it could not keep, and that share.
-    complaints: BTreeMap<SessionId, (Instant, f64)>,
 }
 
 impl Throttle {
     pub(super) fn new(most: Rate) -> Throttle {
-        Throttle {
-            most,
-            rate: most,
-            window_end: Instant::EPOCH,
-            sent_before: 0,
-            since: 0,
-            too_high: None,
-            complaints: BTreeMap::new(),
-        }
+        Throttle { overrun: Overrun::new(most, LEAST_SHARE), sent_before: 0, since: 0 }
     }
 
     /// The present rate.
     pub(super) fn rate(&self) -> Rate {
-        self.rate
+        self.overrun.rate()
     }
 
     /// A NAK tells that so many packets of a transmission reached the client and were kept, or
@@ -80,21 +45,15 @@ impl Throttle {
         now: Instant,
         session: SessionId,
         transmission: u32,
-        (kept, overrun): (u32, u32),
+        kept_and_overrun: (u32, u32),
     ) {
         let old = transmission.wrapping_sub(self.since) > u32::MAX / 2;
-        let total = u64::from(kept) + u64::from(overrun);
-        let share = f64::from(overrun) / total.max(1) as f64;
-        if share <= TOLERATED {
-            self.complaints.remove(&session);
-        } else if !old {
-            self.complaints.insert(session, (now, share));
-        }
+        self.overrun.hear(now, session, kept_and_overrun, old);
     }
 
     /// Whether it is time for [`review`](Throttle::review).
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        now >= self.window_end
+        self.overrun.is_due(now)
     }
 
     /// Looks whether the rate should change. `served` is how many clients the channel serves,
@@ -110,39 +69,13 @@ impl Throttle {
         if !self.is_due(now) {
             return None;
         }
-        let idle = sent == self.sent_before;
-        self.window_end = now + WINDOW;
-        self.sent_before = sent;
-        self.complaints.retain(|_, (at, _)| now - *at <= LASTS);
-        let careful = self.too_high.is_some_and(|rate| self.rate >= rate.scaled(CAREFUL_FROM));
-        let factor = match self.median_complaint(served) {
-            Some(share) => ((1.0 - share) * MARGIN).max(DEEPEST_CUT),
-            None if idle => 1.0,
-            None if careful => CAREFUL_RISE,
-            None => RISE,
-        };
-        let least = self.most.scaled(LEAST_SHARE);
-        let rate = self.rate.scaled(factor).clamp(least, self.most);
-        if rate == self.rate {
-            return None;
-        }
-        if rate < self.rate {
+        let busy = std::mem::replace(&mut self.sent_before, sent) != sent;
+        let before = self.rate();
+        let rate = self.overrun.review(now, served, LASTS, (busy, before))?;
+        if rate < before {
             self.since = next;
-            self.too_high = Some(self.rate);
-            self.complaints.clear();
         }
-        self.rate = rate;
         Some(rate)
-    }
-
-    /// The share that half of the clients cannot keep or more; `None` if most do not complain.
-    fn median_complaint(&self, served: usize) -> Option<f64> {
-        if self.complaints.len() * 2 <= served {
-            return None;
-        }
-        let mut shares: Vec<f64> = self.complaints.values().map(|&(_, share)| share).collect();
-        shares.sort_unstable_by(|a, b| b.total_cmp(a));
-        shares.get(served / 2).copied()
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use umbel_wire::Toi;
 use umbel_wire::repository::ItemInfo;
 
-use super::Failure;
+use crate::get::Failure;
 
 /// Counts files and bytes from the list to the last verified file.
 #[derive(Debug, Default)]

@@ -40,6 +40,7 @@ use self::outside::Outside;
 use super::admission::load_or_create;
 use super::send::shape_of;
 use crate::directory::{FeedSelector, Station};
+use crate::get::Failure;
 
 /// Bytes of a pipe that may wait to be written.
 const PIPE_MEMORY: usize = 32 << 20;
@@ -125,15 +126,6 @@ pub struct RecvSnapshot {
     pub children: u32,
     /// The largest multicast radius that it had as a manager, in hops; 0 of a member.
     pub radius: u8,
-}
-
-/// A file that was not received.
-#[derive(Clone, Debug, Serialize)]
-pub struct Failure {
-    /// Its name.
-    pub name: String,
-    /// One line that says why.
-    pub reason: String,
 }
 
 /// What came of it.
