@@ -1,6 +1,6 @@
 //! What every engine offers to its host.
 
-use crate::{Datagram, Instant, Membership, Transmit, TransmitBuf};
+use crate::{Datagram, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
 /// A protocol engine.
 ///
@@ -9,10 +9,10 @@ use crate::{Datagram, Instant, Membership, Transmit, TransmitBuf};
 /// gives `None`, then read [`poll_timeout`](Engine::poll_timeout). A join comes out before the
 /// datagram that relies on it. Waking early is harmless.
 ///
-/// Data packets are paced by the host: it asks for as many as may leave now
-/// ([`TransmitBuf::data_packets`]), and comes back for more while
-/// [`wants_data`](Engine::wants_data) says so. Packets are built when polled: an engine holds
-/// what is due, not queued bytes, so pacing bounds memory.
+/// Data packets are paced by the machine: it asks for as many of each class as may leave now
+/// ([`TransmitBuf::allows`]), and comes back for more while [`wants`](Engine::wants) says so.
+/// Packets are built when polled: an engine holds what is due, not queued bytes, so pacing bounds
+/// memory.
 pub trait Engine {
     /// What the application can ask for.
     type Command;
@@ -42,12 +42,14 @@ pub trait Engine {
     fn poll_membership(&mut self) -> Option<Membership>;
 
     /// Puts the next datagrams for one destination into `buf`, which the host has reset: one
-    /// control message, or up to [`TransmitBuf::data_packets`] data packets of equal length (the
+    /// control message, or up to [`TransmitBuf::allows`] packets of one class, of equal length (the
     /// last may be shorter).
     fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit>;
 
-    /// Whether data packets wait for the pacer.
-    fn wants_data(&self) -> bool;
+    /// Whether packets of a class wait for its pace. Only sources have any.
+    fn wants(&self, _class: RateClass) -> bool {
+        false
+    }
 
     /// The next thing that the application should know.
     fn poll_event(&mut self) -> Option<Self::Event>;

@@ -8,6 +8,7 @@
 pub mod basep;
 pub mod drops;
 mod engine;
+pub mod host;
 pub mod lms;
 pub mod load;
 mod overrun;
@@ -25,4 +26,6 @@ pub mod units;
 pub use engine::Engine;
 pub use router::RouterEngine;
 pub use time::Instant;
-pub use transmit::{Address, Datagram, Membership, SessionId, Transmit, TransmitBuf};
+pub use transmit::{
+    Address, Allowance, Datagram, Membership, RateClass, SessionId, Transmit, TransmitBuf,
+};

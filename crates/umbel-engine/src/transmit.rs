@@ -42,6 +42,62 @@ pub enum Membership {
     Leave(Channel),
 }
 
+/// What decides how fast packets may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RateClass {
+    /// Control messages. They never wait; outside sessions their bytes count for
+    /// [`Data`](RateClass::Data).
+    Control,
+    /// Data packets: they wait for the pace of the channel.
+    Data,
+    /// Packets of one layer of a layered stream, below [`LAYERS`](RateClass::LAYERS). Each layer
+    /// has a pace of its own.
+    Layer(u8),
+}
+
+impl RateClass {
+    /// Most layers of a stream.
+    pub const LAYERS: u8 = 16;
+}
+
+/// How many packets of each class may leave now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowance {
+    data: usize,
+    layers: [u16; RateClass::LAYERS as usize],
+}
+
+impl Allowance {
+    /// So many data packets, and none of any layer.
+    pub const fn data(packets: usize) -> Allowance {
+        Allowance { data: packets, layers: [0; RateClass::LAYERS as usize] }
+    }
+
+    /// Sets the number of packets of a class. Control messages need no allowance.
+    pub fn set(&mut self, class: RateClass, packets: usize) {
+        match class {
+            RateClass::Control => {}
+            RateClass::Data => self.data = packets,
+            RateClass::Layer(layer) => {
+                if let Some(place) = self.layers.get_mut(usize::from(layer)) {
+                    *place = u16::try_from(packets).unwrap_or(u16::MAX);
+                }
+            }
+        }
+    }
+
+    /// The number of packets of a class.
+    pub fn of(&self, class: RateClass) -> usize {
+        match class {
+            RateClass::Control => usize::MAX,
+            RateClass::Data => self.data,
+            RateClass::Layer(layer) => {
+                self.layers.get(usize::from(layer)).copied().unwrap_or(0).into()
+            }
+        }
+    }
+}
+
 /// Datagrams that an engine has put into a [`TransmitBuf`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
@@ -50,12 +106,27 @@ pub struct Transmit {
     /// How many hops they may go, at least 1; `None` leaves it to the host. Means nothing on a
     /// session.
     pub hop_limit: Option<u8>,
+    /// What they wait for.
+    pub class: RateClass,
+    /// Whether routers on the way are to look at them: the IP Router Alert option [RFC 2113].
+    pub alert: bool,
 }
 
 impl Transmit {
-    /// Datagrams that go there, as far as the host lets them.
-    pub const fn to(to: Address) -> Transmit {
-        Transmit { to, hop_limit: None }
+    /// Control messages, as far as the host lets them go.
+    pub const fn control(to: Address) -> Transmit {
+        Transmit { to, hop_limit: None, class: RateClass::Control, alert: false }
+    }
+
+    /// Data packets, as far as the host lets them go.
+    pub const fn data(to: Address) -> Transmit {
+        Transmit { class: RateClass::Data, ..Transmit::control(to) }
+    }
+
+    /// The same over so many hops at most.
+    #[must_use]
+    pub const fn within(self, hop_limit: Option<u8>) -> Transmit {
+        Transmit { hop_limit, ..self }
     }
 }
 
@@ -66,23 +137,37 @@ impl Transmit {
 /// payloads.
 #[derive(Debug, Default)]
 pub struct TransmitBuf {
-    /// How many data packets the pacer lets through now. Control datagrams do not count.
-    pub data_packets: usize,
+    allowance: Allowance,
     heads: Vec<u8>,
     datagrams: Vec<(usize, Bytes)>,
 }
 
 impl TransmitBuf {
-    /// An empty buffer that lets `data_packets` data packets through.
-    pub fn new(data_packets: usize) -> TransmitBuf {
-        TransmitBuf { data_packets, ..TransmitBuf::default() }
+    /// An empty buffer that lets so many packets through.
+    pub fn new(allowance: Allowance) -> TransmitBuf {
+        TransmitBuf { allowance, ..TransmitBuf::default() }
     }
 
-    /// Empties the buffer, keeping its memory, and lets `data_packets` data packets through.
-    pub fn reset(&mut self, data_packets: usize) {
-        self.data_packets = data_packets;
+    /// Empties the buffer, keeping its memory, and lets so many packets through.
+    pub fn reset(&mut self, allowance: Allowance) {
+        self.allowance = allowance;
         self.heads.clear();
         self.datagrams.clear();
+    }
+
+    /// How many packets of a class may be added to an empty buffer.
+    pub fn allows(&self, class: RateClass) -> usize {
+        self.allowance.of(class)
+    }
+
+    /// Adds a control message.
+    pub fn push_message(&mut self, message: Vec<u8>) {
+        self.push(&[], message.into());
+    }
+
+    /// Bytes of all datagrams.
+    pub fn bytes(&self) -> usize {
+        self.heads.len() + self.datagrams.iter().map(|(_, body)| body.len()).sum::<usize>()
     }
 
     /// Adds a datagram: `head` followed by `body`.

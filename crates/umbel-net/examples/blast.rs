@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nix::sys::resource::{UsageWho, getrusage};
-use umbel_engine::TransmitBuf;
 use umbel_engine::units::Rate;
+use umbel_engine::{Allowance, TransmitBuf};
 use umbel_net::clock::Clock;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::pacer::Pacer;
@@ -68,7 +68,7 @@ fn send(
             waker.wait(Some(clock.until(pacer.next(now))))?;
             continue;
         }
-        buf.reset(packets);
+        buf.reset(Allowance::data(packets));
         for _ in 0..packets {
             buf.push(&number.to_be_bytes(), body.clone());
             number += 1;

@@ -10,7 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver as Inbox, Sender as Outbox, TryRecvError};
 use umbel_engine::{
-    Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf,
+    Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, SessionId, Transmit,
+    TransmitBuf,
 };
 
 use crate::clock::Clock;
@@ -341,7 +342,7 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
         let mut any = false;
         loop {
             let now = self.clock.now();
-            self.buf.reset(self.io.allow(now, self.packet_len));
+            self.buf.reset(Allowance::data(self.io.allow(now, self.packet_len)));
             let Some(transmit) = self.engine.poll_transmit(now, &mut self.buf) else {
                 return Ok(any);
             };
@@ -430,7 +431,7 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
             wake_at = wake_at.min(at);
         }
         if let Some(pacer) = self.io.pacer() {
-            if self.engine.wants_data() {
+            if self.engine.wants(RateClass::Data) {
                 wake_at = wake_at.min(pacer.next(now));
             } else {
                 pacer.idle(now);

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use umbel_engine::TransmitBuf;
+use umbel_engine::{Allowance, TransmitBuf};
 use umbel_wire::Channel;
 
 use crate::driver::{Input, Mailbox};
@@ -152,7 +152,7 @@ pub fn probe(
     let system = |source| GroupError::System { channel, source };
     let mut buf = TransmitBuf::default();
     for _ in 0..PROBE.1 {
-        buf.reset(0);
+        buf.reset(Allowance::data(0));
         buf.push(&token, Bytes::new());
         if sender.send(channel.destination(), &buf).is_err() {
             return Err(silent());

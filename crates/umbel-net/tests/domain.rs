@@ -8,7 +8,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use umbel_engine::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+use umbel_engine::{
+    Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf,
+};
 use umbel_net::clock::Clock;
 use umbel_net::domain::Domain;
 use umbel_net::driver::{self, Driver, Host, Io};
@@ -53,15 +55,16 @@ impl Engine for Talker {
 
     fn poll_transmit(&mut self, _now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         let data = |to: &Address| matches!(to, Address::Channel(_));
-        if self.to_send.front().is_some_and(|(to, _)| data(to)) && buf.data_packets == 0 {
+        let allowed = buf.allows(RateClass::Data);
+        if self.to_send.front().is_some_and(|(to, _)| data(to)) && allowed == 0 {
             return None;
         }
         let (to, hop_limit) = self.to_send.pop_front()?;
         buf.push(b"x", Bytes::from_static(b"yz"));
-        Some(Transmit { to, hop_limit })
+        Some(Transmit::data(to).within(hop_limit))
     }
 
-    fn wants_data(&self) -> bool {
+    fn wants(&self, _class: RateClass) -> bool {
         !self.to_send.is_empty()
     }
 

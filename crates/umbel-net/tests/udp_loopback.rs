@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use umbel_engine::{Address, TransmitBuf};
+use umbel_engine::{Address, Allowance, TransmitBuf};
 use umbel_net::interface::{Family, Interface};
 use umbel_net::udp::{
     DropCounts, JoinError, OpenSenderError, Receiver, ReceiverOptions, SendError, Sender,
@@ -47,7 +47,7 @@ fn channel(group: IpAddr, source: Option<IpAddr>, receiver: &Receiver) -> Channe
 
 /// Datagrams of these lengths, each recognisable in each of its bytes, split into head and body.
 fn datagrams(lengths: &[usize]) -> TransmitBuf {
-    let mut buf = TransmitBuf::new(lengths.len());
+    let mut buf = TransmitBuf::new(Allowance::data(lengths.len()));
     for (n, bytes) in lengths.iter().enumerate() {
         let datagram: Vec<u8> = (0..*bytes).map(|i| (n * 31 + i) as u8).collect();
         let (head, body) = datagram.split_at(16.min(*bytes));

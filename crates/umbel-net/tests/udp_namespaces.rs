@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nix::sched::{CloneFlags, unshare};
-use umbel_engine::TransmitBuf;
+use umbel_engine::{Allowance, TransmitBuf};
 use umbel_net::interface::{Family, Interface, InterfaceError};
 use umbel_net::udp::{
     JoinError, OpenSenderError, Receiver, ReceiverOptions, SendError, Sender, SenderOptions,
@@ -138,7 +138,7 @@ fn receiver(interface: &str, channel: &Channel) -> Receiver {
 
 /// `count` datagrams of `bytes`, each with its number.
 fn datagrams(count: usize, bytes: usize) -> TransmitBuf {
-    let mut buf = TransmitBuf::new(count);
+    let mut buf = TransmitBuf::new(Allowance::data(count));
     for n in 0..count {
         buf.push(&[n as u8], Bytes::from(vec![n as u8; bytes - 1]));
     }

@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use umbel_engine::TransmitBuf;
 use umbel_engine::units::Rate;
+use umbel_engine::{Allowance, TransmitBuf};
 use umbel_net::clock::Clock;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::pacer::Pacer;
@@ -40,7 +40,7 @@ fn rate_reached(bits_per_s: u64, bytes: usize, seconds: f64) -> f64 {
             waker.wait(Some(left.min(Duration::from_millis(200)))).unwrap();
             continue;
         }
-        buf.reset(packets);
+        buf.reset(Allowance::data(packets));
         for _ in 0..packets {
             buf.push(&[], body.clone());
         }

@@ -5,7 +5,8 @@ use std::fmt;
 use bytes::Bytes;
 use umbel_engine::units::Rate;
 use umbel_engine::{
-    Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf,
+    Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, SessionId, Transmit,
+    TransmitBuf,
 };
 use umbel_wire::Channel;
 
@@ -236,7 +237,7 @@ impl<E: Engine, A: Application<E>> EngineHost<E, A> {
         let now = context.now();
         let mut any = false;
         loop {
-            buf.reset(usize::from(self.pacing.allows(now)));
+            buf.reset(Allowance::data(usize::from(self.pacing.allows(now))));
             let Some(transmit) = self.engine.poll_transmit(now, buf) else { return any };
             any = true;
             for (head, body) in buf.iter() {
@@ -248,7 +249,7 @@ impl<E: Engine, A: Application<E>> EngineHost<E, A> {
     }
 
     fn send(&mut self, context: &mut Context<'_>, transmit: Transmit, payload: Bytes) {
-        let Transmit { to, hop_limit } = transmit;
+        let Transmit { to, hop_limit, .. } = transmit;
         let destination = match to {
             Address::Session(SessionId(session)) => {
                 if let Ok(node) = u32::try_from(session) {
@@ -287,7 +288,7 @@ impl<E: Engine, A: Application<E>> EngineHost<E, A> {
     }
 
     fn set_timer(&mut self, context: &mut Context<'_>) {
-        let data = (self.pacing.rate.is_some() && self.engine.wants_data())
+        let data = (self.pacing.rate.is_some() && self.engine.wants(RateClass::Data))
             .then(|| self.pacing.next.max(context.now()));
         let at = [self.engine.poll_timeout(), self.wake_at, data].into_iter().flatten().min();
         context.wake_at(at);

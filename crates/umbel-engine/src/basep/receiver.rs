@@ -162,11 +162,7 @@ impl Engine for Receiver {
         message.emit(&mut head);
         buf.push(&head, Bytes::new());
         self.counts.acks += 1;
-        Some(Transmit::to(Address::Host((source, channel.port).into())))
-    }
-
-    fn wants_data(&self) -> bool {
-        false
+        Some(Transmit::control(Address::Host((source, channel.port).into())))
     }
 
     fn poll_event(&mut self) -> Option<ReceiverEvent> {

@@ -9,7 +9,7 @@ use umbel_wire::{Channel, Parsed};
 
 use super::{DropReason, Drops, SourceConfig};
 use crate::load::ProcessingLoad;
-use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
 /// What the application can ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -343,7 +343,7 @@ impl Engine for Source {
 
     /// Retransmissions first: they hold up the window.
     fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
-        if buf.data_packets == 0 {
+        if buf.allows(RateClass::Data) == 0 {
             return None;
         }
         if let Some(sequence) = self.due.pop_first() {
@@ -358,11 +358,11 @@ impl Engine for Source {
         } else {
             return None;
         }
-        Some(Transmit::to(Address::Channel(self.config.channel)))
+        Some(Transmit::data(Address::Channel(self.config.channel)))
     }
 
-    fn wants_data(&self) -> bool {
-        !self.due.is_empty() || self.may_send()
+    fn wants(&self, class: RateClass) -> bool {
+        class == RateClass::Data && (!self.due.is_empty() || self.may_send())
     }
 
     fn poll_event(&mut self) -> Option<SourceEvent> {

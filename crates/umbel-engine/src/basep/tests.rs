@@ -8,7 +8,7 @@ use umbel_wire::basep::Message;
 use umbel_wire::{Channel, Parsed};
 
 use super::*;
-use crate::{Address, Datagram, Engine, Instant, Membership, TransmitBuf};
+use crate::{Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, TransmitBuf};
 
 const ALICE: &str = "10.0.0.2:7702";
 const BOB: &str = "10.0.0.3:7702";
@@ -55,7 +55,7 @@ fn sent(engine: &mut impl Engine, now: Instant) -> Vec<String> {
     if engine.poll_timeout().is_some_and(|at| at <= now) {
         engine.handle_timeout(now);
     }
-    let mut buf = TransmitBuf::new(1);
+    let mut buf = TransmitBuf::new(Allowance::data(1));
     let mut all = Vec::new();
     while engine.poll_transmit(now, &mut buf).is_some() {
         for (head, body) in buf.iter() {
@@ -68,7 +68,7 @@ fn sent(engine: &mut impl Engine, now: Instant) -> Vec<String> {
                 Message::GotIt { sequence, .. } => format!("got it {sequence}"),
             });
         }
-        buf.reset(1);
+        buf.reset(Allowance::data(1));
     }
     all
 }
@@ -97,7 +97,7 @@ fn send(source: &mut Source, last: bool) -> Result<(), SourceError> {
 fn without_a_window_everything_leaves_at_once() {
     let mut source = source(4, |_| {});
     assert_eq!(sent(&mut source, ms(0)), ["data 0", "data 1", "data 2", "data 3"]);
-    assert!(!source.wants_data());
+    assert!(!source.wants(RateClass::Data));
     assert_eq!(source.poll_timeout(), Some(ms(2_000)));
 }
 
@@ -136,9 +136,9 @@ fn an_ack_that_comes_before_the_pacer_saves_the_retransmission() {
     sent(&mut source, ms(0));
     ack(&mut source, ALICE, 0);
     source.handle_timeout(ms(2_000));
-    assert!(source.wants_data());
+    assert!(source.wants(RateClass::Data));
     ack(&mut source, BOB, 0);
-    assert!(!source.wants_data());
+    assert!(!source.wants(RateClass::Data));
     assert_eq!(sent(&mut source, ms(2_000)), [""; 0]);
 }
 

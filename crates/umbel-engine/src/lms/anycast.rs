@@ -217,12 +217,9 @@ impl Engine for AnycastHost {
 
     fn poll_transmit(&mut self, _now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         let (to, bytes) = self.due.pop_front()?;
-        buf.push(&[], bytes.into());
-        Some(Transmit { to: Address::Host(to), hop_limit: None })
-    }
-
-    fn wants_data(&self) -> bool {
-        false
+        let alert = Message::is_for_routers(&bytes);
+        buf.push_message(bytes);
+        Some(Transmit { alert, ..Transmit::control(Address::Host(to)) })
     }
 
     fn poll_event(&mut self) -> Option<AnycastEvent> {

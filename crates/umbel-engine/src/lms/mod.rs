@@ -20,9 +20,9 @@
 //!                        replier ── DMCAST ──▶ turning point ── repair ──▶ its subtree
 //! ```
 //!
-//! Hosts set the IP Router Alert option on datagrams that routers are to take on their way
-//! ([`Message::is_for_routers`](umbel_wire::lms::Message::is_for_routers)); routers say so with
-//! each of theirs ([`RouterTransmit::alert`](crate::router::RouterTransmit::alert)).
+//! Datagrams that routers are to take on their way carry the IP Router Alert option
+//! ([`Transmit::alert`](crate::Transmit::alert),
+//! [`RouterTransmit::alert`](crate::router::RouterTransmit::alert)).
 //!
 //! # The details of §III
 //!

@@ -26,7 +26,7 @@ use super::bucket::Bucket;
 use super::config::SourceConfig;
 use super::drops::{DropReason, Drops};
 use super::replier::{Repair, RepairTo, Replier, reply_to};
-use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
 /// Unstamped requests that are counted at once.
 const COUNTED: usize = 1024;
@@ -307,10 +307,10 @@ impl Engine for Source {
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         if let Some((to, bytes)) = self.control() {
-            buf.push(&[], bytes.into());
-            return Some(Transmit { to, hop_limit: None });
+            buf.push_message(bytes);
+            return Some(Transmit::control(to));
         }
-        if buf.data_packets == 0 {
+        if buf.allows(RateClass::Data) == 0 {
             return None;
         }
         let payload = self.queue.pop_front()?;
@@ -321,12 +321,12 @@ impl Engine for Source {
         self.next += 1;
         self.stats.units += 1;
         self.after_unit(now);
-        buf.push(&[], bytes.into());
-        Some(Transmit { to: Address::Channel(self.config.channel), hop_limit: None })
+        buf.push_message(bytes);
+        Some(Transmit::data(Address::Channel(self.config.channel)))
     }
 
-    fn wants_data(&self) -> bool {
-        !self.queue.is_empty()
+    fn wants(&self, class: RateClass) -> bool {
+        class == RateClass::Data && !self.queue.is_empty()
     }
 
     fn poll_event(&mut self) -> Option<SourceEvent> {

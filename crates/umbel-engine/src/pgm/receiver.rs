@@ -11,7 +11,7 @@ use umbel_wire::{Channel, Parsed};
 
 use super::{DropReason, Drops, ReceiverConfig};
 use crate::stream::{History, ReceiveWindow, Refused};
-use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
 /// What the application is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -332,7 +332,7 @@ impl<R: Rng> Receiver<R> {
         Message::Rdata { channel, sequence, trail: 0, payload: &payload }.emit_head(&mut head);
         buf.push(&head, payload);
         self.counts.repairs += 1;
-        Transmit::to(Address::Host(to))
+        Transmit::data(Address::Host(to))
     }
 }
 
@@ -395,16 +395,16 @@ impl<R: Rng> Engine for Receiver<R> {
             self.counts.naks += 1;
             Message::Nak { channel: self.config.channel, sequence }.emit(&mut head);
             buf.push(&head, Bytes::new());
-            return Some(Transmit::to(Address::Host(to)));
+            return Some(Transmit::control(Address::Host(to)));
         }
         match *self.answers.first()? {
             Answer::Confirm(to, sequence) => {
                 self.answers.pop_first();
                 Message::Ncf { channel: Some(self.config.channel), sequence }.emit(&mut head);
                 buf.push(&head, Bytes::new());
-                Some(Transmit::to(Address::Host(to)))
+                Some(Transmit::control(Address::Host(to)))
             }
-            Answer::Repair(..) if buf.data_packets == 0 => None,
+            Answer::Repair(..) if buf.allows(RateClass::Data) == 0 => None,
             Answer::Repair(to, sequence) => {
                 self.answers.pop_first();
                 Some(self.emit_repair(to, sequence, buf))
@@ -412,8 +412,8 @@ impl<R: Rng> Engine for Receiver<R> {
         }
     }
 
-    fn wants_data(&self) -> bool {
-        !self.answers.is_empty()
+    fn wants(&self, class: RateClass) -> bool {
+        class == RateClass::Data && !self.answers.is_empty()
     }
 
     fn poll_event(&mut self) -> Option<ReceiverEvent> {

@@ -8,7 +8,7 @@ use umbel_wire::Parsed;
 use umbel_wire::pgm::{MAX_PAYLOAD, Message};
 
 use super::{DropReason, Drops, SourceConfig};
-use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
 /// What the application can ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl Source {
         };
         message.emit_head(&mut head);
         buf.push(&head, payload);
-        self.to_channel()
+        Transmit::data(Address::Channel(self.config.channel))
     }
 
     fn emit_spm(&mut self, now: Instant, buf: &mut TransmitBuf) -> Transmit {
@@ -183,7 +183,7 @@ impl Source {
     }
 
     fn to_channel(&self) -> Transmit {
-        Transmit::to(Address::Channel(self.config.channel))
+        Transmit::control(Address::Channel(self.config.channel))
     }
 }
 
@@ -250,7 +250,7 @@ impl Engine for Source {
         if self.spm_at <= now {
             return Some(self.emit_spm(now, buf));
         }
-        if buf.data_packets == 0 {
+        if buf.allows(RateClass::Data) == 0 {
             return None;
         }
         if let Some(sequence) = self.ready.pop_first() {
@@ -266,8 +266,8 @@ impl Engine for Source {
         None
     }
 
-    fn wants_data(&self) -> bool {
-        !self.ready.is_empty() || self.queued() > 0
+    fn wants(&self, class: RateClass) -> bool {
+        class == RateClass::Data && (!self.ready.is_empty() || self.queued() > 0)
     }
 
     fn poll_event(&mut self) -> Option<Self::Event> {

@@ -28,7 +28,7 @@ use umbel_wire::srm::{MemberId, Message};
 
 use crate::srm::{self, Command, Event, Member};
 use crate::units::Rate;
-use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+use crate::{Address, Allowance, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
 /// The server's name in its group.
 pub(super) const SERVER: MemberId = MemberId(0);
@@ -231,7 +231,7 @@ impl Control {
         now: Instant,
         buf: &mut TransmitBuf,
     ) -> Option<Transmit> {
-        self.buf.reset(0);
+        self.buf.reset(Allowance::data(0));
         let transmit = self.member.poll_transmit(now, &mut self.buf)?;
         for (_, message) in self.buf.iter() {
             buf.push(message, Bytes::copy_from_slice(tag(&self.key, message).as_bytes()));
@@ -272,11 +272,11 @@ mod tests {
 
     /// What one end sends now.
     fn sent(now: Instant, control: &mut Control) -> Vec<Vec<u8>> {
-        let mut buf = TransmitBuf::new(0);
+        let mut buf = TransmitBuf::new(Allowance::data(0));
         let mut datagrams = Vec::new();
         while control.poll_transmit(now, &mut buf).is_some() {
             datagrams.extend(buf.iter().map(|(head, body)| [head, body].concat()));
-            buf.reset(0);
+            buf.reset(Allowance::data(0));
         }
         datagrams
     }

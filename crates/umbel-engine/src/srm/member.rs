@@ -478,11 +478,7 @@ impl Engine for Member {
             Stage::Inside => self.next_message(now)?,
         };
         buf.push(&[], message.into());
-        Some(Transmit { to: Address::Channel(self.config.channel), hop_limit })
-    }
-
-    fn wants_data(&self) -> bool {
-        false
+        Some(Transmit::control(Address::Channel(self.config.channel)).within(hop_limit))
     }
 
     fn poll_event(&mut self) -> Option<Event> {

@@ -8,7 +8,7 @@
 //! packets alike.
 //!
 //! All data packets (first sendings, repairs, answers to FETCH) wait for the host's pacer
-//! ([`wants_data`](crate::Engine::wants_data)), at the source and at managers; control messages do
+//! ([`wants`](crate::Engine::wants)), at the source and at managers; control messages do
 //! not.
 //!
 //! A feed is blocks 0, 1, 2 …, of 1 to [`Shape::block_symbols`](super::Shape) symbols each. Which

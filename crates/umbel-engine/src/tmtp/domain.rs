@@ -16,7 +16,7 @@ use super::reception::Lack;
 use super::repairs::Repairs;
 use crate::load::ProcessingLoad;
 use crate::symbols::Load;
-use crate::{Instant, TransmitBuf};
+use crate::{Instant, RateClass, TransmitBuf};
 
 /// Why an acknowledgement or a NACK was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -379,7 +379,7 @@ impl Domain {
             stock.prefetch(block, first..first + count);
         }
         let mut first_len = 0;
-        while buf.len() < buf.data_packets {
+        while buf.len() < buf.allows(RateClass::Data) {
             let Some((block, esi, _)) = self.repairs.peek(|block| stock.held(block)) else {
                 break;
             };
@@ -458,6 +458,7 @@ mod tests {
     use umbel_wire::tmtp::{AckRun, BlockRun, NackRun, Totals};
 
     use super::*;
+    use crate::Allowance;
 
     const T_ACK: Duration = Duration::from_millis(1100);
 
@@ -518,7 +519,7 @@ mod tests {
 
     fn repaired(domain: &mut Domain, stock: &mut Shelf, now: Instant) -> Vec<u32> {
         let mut blocks = Vec::new();
-        let mut buf = TransmitBuf::new(4);
+        let mut buf = TransmitBuf::new(Allowance::data(4));
         while domain.fill(now, stock, &mut buf) == Filled::Packets {
             for (head, body) in buf.iter() {
                 let packet = [head, body].concat();
@@ -527,7 +528,7 @@ mod tests {
                 assert_eq!(packet.header.transmission, 1);
                 blocks.push(packet.header.sbn);
             }
-            buf.reset(4);
+            buf.reset(Allowance::data(4));
         }
         blocks
     }

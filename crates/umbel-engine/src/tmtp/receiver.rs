@@ -49,7 +49,7 @@ use super::reception::Reception;
 use super::survey::{self, Survey};
 use super::tree::{Outlook, Tree, TreeEvent, Way};
 use crate::symbols::SymbolSink;
-use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
 /// Blocks that are asked for by NACK at a time.
 const MAX_ASKS: usize = 256;
@@ -537,23 +537,25 @@ impl<K: SymbolSink> Engine for Receiver<K> {
             let message = Message { feed: node.feed, sender: node.id, body };
             let mut bytes = Vec::new();
             message.emit(&mut bytes);
-            buf.push(&[], bytes.into());
-            return Some(Transmit { to, hop_limit });
+            buf.push_message(bytes);
+            return Some(Transmit::control(to).within(hop_limit));
         }
-        if buf.data_packets == 0 || !self.domain.any_due() {
+        if buf.allows(RateClass::Data) == 0 || !self.domain.any_due() {
             return None;
         }
         match self.domain.fill(now, &mut self.buffer, buf) {
             Filled::Packets => {
                 let to = Address::Channel(self.config.node.domain);
-                Some(Transmit { to, hop_limit: Some(self.tree.radius()) })
+                Some(Transmit::data(to).within(Some(self.tree.radius())))
             }
             Filled::Pending | Filled::Nothing => None,
         }
     }
 
-    fn wants_data(&self) -> bool {
-        self.domain.any_due() && !matches!(self.stage, Stage::Outside | Stage::Left)
+    fn wants(&self, class: RateClass) -> bool {
+        class == RateClass::Data
+            && self.domain.any_due()
+            && !matches!(self.stage, Stage::Outside | Stage::Left)
     }
 
     fn poll_event(&mut self) -> Option<ReceiverEvent> {

@@ -39,7 +39,7 @@ use super::survey::Survey;
 use super::throttle::{Position, Throttle};
 use super::tree::{Outlook, Tree, Way};
 use crate::symbols::SymbolSource;
-use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
 /// Last words of so many receivers are kept.
 const MAX_REPORTS: usize = 1 << 17;
@@ -361,24 +361,25 @@ impl<S: SymbolSource> Engine for Source<S> {
         if let Some(transmit) = self.poll_control(now, buf) {
             return Some(transmit);
         }
-        if buf.data_packets == 0 {
+        if buf.allows(RateClass::Data) == 0 {
             return None;
         }
         let transmit = self.poll_data(now, buf)?;
         if matches!(transmit.to, Address::Channel(_)) {
             self.busy = true;
             let position = Position { first: self.index, repairs: self.domain.repairs_sent() };
-            let bytes = buf.iter().map(|(head, body)| head.len() + body.len()).sum();
-            self.throttle.on_sent(now, bytes, position);
+            self.throttle.on_sent(now, buf.bytes(), position);
         }
         Some(transmit)
     }
 
-    fn wants_data(&self) -> bool {
+    fn wants(&self, class: RateClass) -> bool {
         let data = self.open && !self.waits.data && self.shelf.len_of(self.next.0).is_some();
         let repairs = self.domain.any_due() && !self.waits.repairs;
         let fetched = self.fetched.any_due() && !self.waits.fetched;
-        matches!(self.stage, Stage::Running) && (data || repairs || fetched)
+        class == RateClass::Data
+            && matches!(self.stage, Stage::Running)
+            && (data || repairs || fetched)
     }
 
     fn poll_event(&mut self) -> Option<SourceEvent> {
@@ -435,8 +436,8 @@ impl<S: SymbolSource> Source<S> {
         let message = Message { feed: self.config.node.feed, sender: self.config.node.id, body };
         let mut bytes = Vec::new();
         message.emit(&mut bytes);
-        buf.push(&[], bytes.into());
-        Some(Transmit { to, hop_limit })
+        buf.push_message(bytes);
+        Some(Transmit::control(to).within(hop_limit))
     }
 
     fn on_heartbeat_sent(&mut self) {

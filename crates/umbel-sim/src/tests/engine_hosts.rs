@@ -1,6 +1,8 @@
 use std::collections::VecDeque;
 
-use umbel_engine::{Address, Datagram, Engine, Membership, SessionId, Transmit, TransmitBuf};
+use umbel_engine::{
+    Address, Datagram, Engine, Membership, RateClass, SessionId, Transmit, TransmitBuf,
+};
 
 use super::*;
 use crate::engine_host::{Application, EngineHost, HostConfig, Io};
@@ -74,18 +76,18 @@ impl Engine for Probe {
         assert!(self.memberships.is_empty(), "a join comes before what relies on it");
         if let Some((to, body)) = self.outbox.pop_front() {
             buf.push(&[], body);
-            return Some(Transmit::to(to));
+            return Some(Transmit::control(to));
         }
-        if self.left == 0 || buf.data_packets == 0 {
+        if self.left == 0 || buf.allows(RateClass::Data) == 0 {
             return None;
         }
         self.left -= 1;
         buf.push(b"da", Bytes::from_static(b"ta"));
         let to = Address::Channel(channel(Some(NodeId(self.source.0)), GROUP));
-        Some(Transmit::to(to))
+        Some(Transmit::data(to))
     }
 
-    fn wants_data(&self) -> bool {
+    fn wants(&self, _class: RateClass) -> bool {
         self.left > 0
     }
 

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use umbel_engine::TransmitBuf;
+use umbel_engine::{Allowance, TransmitBuf};
 use umbel_net::interface::{Family, Interface};
 use umbel_net::udp::{
     JoinError, OpenReceiverError, Receiver, ReceiverOptions, SendError, Sender, SenderOptions,
@@ -78,7 +78,7 @@ fn try_it(
     let mark = Bytes::from(format!("umbel doctor {} {:?}", std::process::id(), Instant::now()));
     let mut buf = TransmitBuf::default();
     for _ in 0..ATTEMPTS {
-        buf.reset(1);
+        buf.reset(Allowance::data(1));
         buf.push(&mark, Bytes::new());
         sender.send(channel.destination(), &buf).map_err(|error| not_sent(&error))?;
         if hears(&mut receiver, &mark) {

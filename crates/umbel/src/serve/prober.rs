@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crossbeam_channel::{Sender as Outbox, TrySendError};
 use umbel_engine::repository::SourceCommand;
 use umbel_engine::units::Rate;
-use umbel_engine::{SessionId, TransmitBuf};
+use umbel_engine::{Allowance, SessionId, TransmitBuf};
 use umbel_net::clock::Clock;
 use umbel_net::driver::Mailbox;
 use umbel_net::interface::Interface;
@@ -105,7 +105,7 @@ fn send(to: &ProbeChannel, burst: Burst) -> u32 {
             std::thread::sleep(clock.until(pacer.next(now)));
             continue;
         }
-        buf.reset(allowed);
+        buf.reset(Allowance::data(allowed));
         for number in index..index + allowed as u32 {
             push(&mut buf, to, burst.probe, number, &body);
         }

@@ -536,14 +536,11 @@ impl Engine for Receiver {
     fn poll_transmit(&mut self, _now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         let due = self.due.pop_front()?;
         let (to, bytes) = self.build(due);
-        buf.push(&[], bytes.into());
+        let alert = Message::is_for_routers(&bytes);
+        buf.push_message(bytes);
         // Only the LAN is spoken to by multicast.
         let hop_limit = matches!(to, Address::Channel(_)).then_some(1);
-        Some(Transmit { to, hop_limit })
-    }
-
-    fn wants_data(&self) -> bool {
-        false
+        Some(Transmit { alert, hop_limit, ..Transmit::control(to) })
     }
 
     fn poll_event(&mut self) -> Option<ReceiverEvent> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use umbel_wire::lms::{Message, Request, TurningPoint, UnitSet};
 use umbel_wire::{Channel, Parsed, Tsi};
 
-use crate::{Address, Datagram, Engine, Instant, Transmit, TransmitBuf};
+use crate::{Address, Allowance, Datagram, Engine, Instant, Transmit, TransmitBuf};
 
 const TSI: Tsi = Tsi(7);
 
@@ -68,10 +68,10 @@ fn give<E: Engine>(engine: &mut E, at: Instant, by: Address, message: &Message<'
 /// What an engine sends, units of data included.
 fn sent<E: Engine>(engine: &mut E, at: Instant) -> Vec<(Address, Vec<u8>)> {
     let mut all = Vec::new();
-    let mut buf = TransmitBuf::new(1);
+    let mut buf = TransmitBuf::new(Allowance::data(1));
     while let Some(Transmit { to, .. }) = engine.poll_transmit(at, &mut buf) {
         all.extend(buf.iter().map(|(head, body)| (to, [head, body].concat())));
-        buf.reset(1);
+        buf.reset(Allowance::data(1));
     }
     all
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use umbel_wire::pgm::Message;
 use umbel_wire::{Channel, Parsed};
 
-use crate::{Address, Datagram, Engine, Instant, TransmitBuf};
+use crate::{Address, Allowance, Datagram, Engine, Instant, TransmitBuf};
 
 const SOURCE: &str = "10.0.0.1:7702";
 const ROUTER: &str = "10.0.0.2:7702";
@@ -74,7 +74,7 @@ fn sent(engine: &mut impl Engine, now: Instant) -> Vec<String> {
     if engine.poll_timeout().is_some_and(|at| at <= now) {
         engine.handle_timeout(now);
     }
-    let mut buf = TransmitBuf::new(1);
+    let mut buf = TransmitBuf::new(Allowance::data(1));
     let mut all = Vec::new();
     while let Some(transmit) = engine.poll_transmit(now, &mut buf) {
         for (head, body) in buf.iter() {
@@ -85,7 +85,7 @@ fn sent(engine: &mut impl Engine, now: Instant) -> Vec<String> {
                 other => panic!("nothing is sent to {other:?}"),
             });
         }
-        buf.reset(1);
+        buf.reset(Allowance::data(1));
     }
     all
 }

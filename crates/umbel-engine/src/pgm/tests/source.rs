@@ -1,3 +1,4 @@
+use crate::{Allowance, RateClass};
 use bytes::Bytes;
 
 use super::*;
@@ -61,9 +62,9 @@ fn what_waits_for_the_pacer_is_bounded_and_naks_are_answered_first() {
     let long = source.handle_command(ms(2), SourceCommand::Send(vec![0; 65_001].into()));
     assert_eq!(long, Err(SourceError::TooLong { len: 65_001 }));
     told(&mut source, ms(2), ROUTER, &nak(0));
-    let mut buf = TransmitBuf::new(0);
+    let mut buf = TransmitBuf::new(Allowance::data(0));
     assert!(source.poll_transmit(ms(2), &mut buf).is_some(), "confirmations are not paced");
-    assert!(source.poll_transmit(ms(2), &mut buf).is_none() && source.wants_data());
+    assert!(source.poll_transmit(ms(2), &mut buf).is_none() && source.wants(RateClass::Data));
     assert_eq!(sent(&mut source, ms(2))[..2], ["rdata 0", "odata 1"]);
 }
 

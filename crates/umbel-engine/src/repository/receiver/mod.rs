@@ -538,12 +538,8 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         let message = self.next_message()?;
         let mut bytes = Vec::new();
         message.emit(&mut bytes);
-        buf.push(&[], bytes.into());
-        Some(Transmit::to(Address::Session(session)))
-    }
-
-    fn wants_data(&self) -> bool {
-        false
+        buf.push_message(bytes);
+        Some(Transmit::control(Address::Session(session)))
     }
 
     fn poll_event(&mut self) -> Option<ReceiverEvent> {

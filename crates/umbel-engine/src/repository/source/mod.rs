@@ -49,7 +49,9 @@ use super::drops::{DropReason, Drops};
 use super::scheduler::Scheduler;
 use crate::symbols::{BlockId, Load, SymbolSource};
 use crate::units::Rate;
-use crate::{Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf};
+use crate::{
+    Address, Datagram, Engine, Instant, Membership, RateClass, SessionId, Transmit, TransmitBuf,
+};
 
 /// What the server's application asks for or answers.
 #[derive(Clone, Debug)]
@@ -385,14 +387,14 @@ impl<S: SymbolSource> Source<S> {
         let (session, message) = self.outbox.pop_front()?;
         let mut bytes = Vec::new();
         message.emit(&mut bytes);
-        buf.push(&[], bytes.into());
-        Some(Transmit::to(Address::Session(session)))
+        buf.push_message(bytes);
+        Some(Transmit::control(Address::Session(session)))
     }
 
     /// Fills `buf` from the transmissions in line.
     fn poll_data(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         let mut first_len = 0;
-        while buf.len() < buf.data_packets {
+        while buf.len() < buf.allows(RateClass::Data) {
             if self.queue.front().is_some_and(Transmission::finished) {
                 self.finish_front(now);
             }
@@ -435,7 +437,7 @@ impl<S: SymbolSource> Source<S> {
         if self.queue.front().is_some_and(Transmission::finished) {
             self.finish_front(now);
         }
-        (!buf.is_empty()).then_some(Transmit::to(Address::Channel(self.config.channel)))
+        (!buf.is_empty()).then_some(Transmit::data(Address::Channel(self.config.channel)))
     }
 
     /// Writes a data packet; gives its length.
@@ -513,15 +515,18 @@ impl<S: SymbolSource> Engine for Source<S> {
         if let Some(transmit) = self.poll_message(now, buf) {
             return Some(transmit);
         }
-        if buf.data_packets == 0 || !self.wants_data() {
+        if buf.allows(RateClass::Data) == 0 || !self.wants(RateClass::Data) {
             return None;
         }
         self.fill_queue(now);
         self.poll_message(now, buf).or_else(|| self.poll_data(now, buf))
     }
 
-    fn wants_data(&self) -> bool {
-        !self.waiting_for_symbols && !self.waiting_for_start && !self.queue.is_empty()
+    fn wants(&self, class: RateClass) -> bool {
+        class == RateClass::Data
+            && !self.waiting_for_symbols
+            && !self.waiting_for_start
+            && !self.queue.is_empty()
     }
 
     fn poll_event(&mut self) -> Option<SourceEvent> {

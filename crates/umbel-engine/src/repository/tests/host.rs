@@ -17,7 +17,9 @@ use crate::repository::receiver::{Held, Receiver, ReceiverCommand, ReceiverEvent
 use crate::repository::source::{Source, SourceCommand, SourceEvent};
 use crate::symbols::BlockId;
 use crate::units::Rate;
-use crate::{Address, Datagram, Engine, Instant, Membership, SessionId, TransmitBuf};
+use crate::{
+    Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, SessionId, TransmitBuf,
+};
 
 #[derive(Debug)]
 pub(super) struct Client {
@@ -179,7 +181,7 @@ impl World {
         self.steps += 1;
         assert!(self.steps < 2_000_000, "the world does not come to rest at {:?}", self.now);
         let arrival = self.arrivals.peek().map(|Reverse((at, _))| *at);
-        let pacer = self.source.wants_data().then_some(self.next_packet.max(self.now));
+        let pacer = self.source.wants(RateClass::Data).then_some(self.next_packet.max(self.now));
         let timers = self.clients.iter().filter(|c| !c.closed).map(|c| c.engine.poll_timeout());
         let timers = timers.chain([self.source.poll_timeout()]).flatten().min();
         let Some(next) = [arrival, pacer, timers].into_iter().flatten().min() else {
@@ -221,7 +223,7 @@ impl World {
 
     fn send_packet(&mut self) {
         let mut buf = std::mem::take(&mut self.buf);
-        buf.reset(1);
+        buf.reset(Allowance::data(1));
         let transmit = self.source.poll_transmit(self.now, &mut buf);
         match transmit.map(|transmit| transmit.to) {
             Some(Address::Channel(_)) => {
@@ -309,13 +311,13 @@ impl World {
 
     fn drain_source(&mut self) {
         loop {
-            let mut buf = TransmitBuf::new(0);
+            let mut buf = TransmitBuf::new(Allowance::data(0));
             while let Some(transmit) = self.source.poll_transmit(self.now, &mut buf) {
                 if let Address::Session(session) = transmit.to {
                     let bytes = joined(&buf);
                     self.launch(self.latency, Arrival::AtClient(session.0 as usize, bytes));
                 }
-                buf.reset(0);
+                buf.reset(Allowance::data(0));
             }
             let Some(event) = self.source.poll_event() else { break };
             self.on_source_event(event);
@@ -405,11 +407,11 @@ impl World {
             while let Some(change) = self.clients[index].engine.poll_membership() {
                 self.clients[index].joined = matches!(change, Membership::Join(_));
             }
-            let mut buf = TransmitBuf::new(0);
+            let mut buf = TransmitBuf::new(Allowance::data(0));
             while self.clients[index].engine.poll_transmit(self.now, &mut buf).is_some() {
                 let bytes = joined(&buf);
                 self.launch(self.latency, Arrival::AtSource(index, bytes));
-                buf.reset(0);
+                buf.reset(Allowance::data(0));
             }
             let Some(event) = self.clients[index].engine.poll_event() else { break };
             self.on_client_event(index, event);

@@ -12,7 +12,7 @@ use umbel_wire::Channel;
 use umbel_wire::srm::{MemberId, Message, SourceState, UnitRun};
 
 use super::{Command, Config, DropReason, Event, Member, Step, Unit};
-use crate::{Address, Datagram, Engine, Instant, Membership, TransmitBuf};
+use crate::{Address, Allowance, Datagram, Engine, Instant, Membership, TransmitBuf};
 
 const ME: MemberId = MemberId(1);
 const SOURCE: MemberId = MemberId(2);
@@ -71,12 +71,12 @@ impl Script {
 
     /// What the member sends now.
     fn sent(&mut self) -> Vec<Vec<u8>> {
-        let mut buf = TransmitBuf::new(0);
+        let mut buf = TransmitBuf::new(Allowance::data(0));
         let mut messages = Vec::new();
         while let Some(transmit) = self.member.poll_transmit(self.now, &mut buf) {
             assert_eq!(transmit.to, Address::Channel(CHANNEL));
             messages.extend(buf.iter().map(|(head, body)| [head, body].concat()));
-            buf.reset(0);
+            buf.reset(Allowance::data(0));
         }
         messages
     }

@@ -9,7 +9,7 @@ use crate::tmtp::api::{Purpose, SourceEvent};
 use crate::tmtp::catch_up::Wanted;
 use crate::tmtp::domain::{Filled, Stock, push_packet};
 use crate::tmtp::tree::Way;
-use crate::{Address, Instant, Transmit, TransmitBuf};
+use crate::{Address, Instant, RateClass, Transmit, TransmitBuf};
 
 use umbel_wire::tmtp::Body;
 
@@ -31,7 +31,7 @@ impl Batch<'_> {
     }
 
     fn is_full(&self) -> bool {
-        self.shorter || self.buf.len() >= self.buf.data_packets
+        self.shorter || self.buf.len() >= self.buf.allows(RateClass::Data)
     }
 
     /// Whether a symbol can follow those that are there.
@@ -73,7 +73,7 @@ impl<S: SymbolSource> Source<S> {
                 Filled::Packets => {
                     // All of the source's children hear the data channel, and hear it best.
                     let to = Address::Channel(self.config.node.data);
-                    return Some(Transmit { to, hop_limit: Some(self.tree.radius()) });
+                    return Some(Transmit::data(to).within(Some(self.tree.radius())));
                 }
                 Filled::Pending => self.waits.repairs = true,
                 Filled::Nothing => {}
@@ -88,10 +88,8 @@ impl<S: SymbolSource> Source<S> {
         if self.fill_data(now, buf) {
             let share = self.config.fetch_share.clamp(0.0, 1.0);
             self.balance = (self.balance + share * buf.len() as f64).min(BALANCE);
-            return Some(Transmit {
-                to: Address::Channel(self.config.node.data),
-                hop_limit: scope,
-            });
+            let to = Address::Channel(self.config.node.data);
+            return Some(Transmit::data(to).within(scope));
         }
         if fetched_first { None } else { self.poll_fetched(buf) }
     }
@@ -223,9 +221,9 @@ impl<S: SymbolSource> Source<S> {
         self.balance = (self.balance - (1.0 - share) * sent as f64).max(-BALANCE);
         let scope = self.config.node.scope;
         Some(match to? {
-            Wanted::By(host) => Transmit::to(Address::Host(host)),
+            Wanted::By(host) => Transmit::data(Address::Host(host)),
             Wanted::BySeveral => {
-                Transmit { to: Address::Channel(self.config.node.data), hop_limit: Some(scope) }
+                Transmit::data(Address::Channel(self.config.node.data)).within(Some(scope))
             }
         })
     }

@@ -19,7 +19,9 @@ use crate::tmtp::{
     Shape, Source, SourceCommand, SourceConfig, SourceEvent,
 };
 use crate::units::Rate;
-use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+use crate::{
+    Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf,
+};
 
 pub(super) const FEED: Tsi = Tsi(77);
 
@@ -397,7 +399,7 @@ impl World {
                     Membership::Leave(c) => host.groups.remove(&(c.group, c.port)),
                 };
             }
-            let mut buf = TransmitBuf::new(usize::from(host.next_packet <= now));
+            let mut buf = TransmitBuf::new(Allowance::data(usize::from(host.next_packet <= now)));
             let transmit = match &mut host.node {
                 Node::Source(source) => source.poll_transmit(now, &mut buf),
                 Node::Receiver(receiver) => receiver.poll_transmit(now, &mut buf),
@@ -456,8 +458,8 @@ impl World {
     fn set_wake(&mut self, index: usize) {
         let host = &self.hosts[index];
         let (timeout, wants) = match &host.node {
-            Node::Source(source) => (source.poll_timeout(), source.wants_data()),
-            Node::Receiver(receiver) => (receiver.poll_timeout(), receiver.wants_data()),
+            Node::Source(source) => (source.poll_timeout(), source.wants(RateClass::Data)),
+            Node::Receiver(receiver) => (receiver.poll_timeout(), receiver.wants(RateClass::Data)),
         };
         let paced = wants.then_some(host.next_packet);
         let Some(wake) = [timeout, paced].into_iter().flatten().min() else { return };

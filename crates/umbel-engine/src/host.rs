@@ -1,0 +1,263 @@
+//! What surrounds an engine: the application that uses it, and the machine that runs both.
+//!
+//! ```text
+//!   sessions, disks, users          Mailbox
+//!             └────────────────────────┐
+//!                                      ▼ input
+//!   Io: commands, timer, paces   ┌─────────────┐  commands   ┌──────────┐
+//!   ┌──────────────────────────▶ │    Host     │ ──────────▶ │  Engine  │
+//!   │                            │ application │ ◀────────── │ protocol │
+//!   │                            └─────────────┘   events    └──────────┘
+//!   │                                      datagrams, membership, timeout │
+//! ┌─┴─────────────────────────────────────────────────────────────────────▼┐
+//! │ machine: the driver on real sockets, or a node of the simulator         │
+//! └─────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A [`Host`] sees its machine only through [`Io`]. It reads no clock, so that the same host runs
+//! on the wire and in virtual time.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use umbel_wire::Channel;
+
+use crate::units::Rate;
+use crate::{Address, Datagram, Engine, Instant, RateClass, SessionId};
+
+/// The application around an engine.
+///
+/// All calls come from one thread. What a call does to the engine is followed by the engine's
+/// outputs before the next call.
+pub trait Host<E: Engine> {
+    /// What reaches the host from outside: from sessions, disks and users, by one [`Mailbox`], in
+    /// the order in which it was put there.
+    type Input;
+
+    /// Called once, before anything else.
+    fn start(&mut self, io: &mut dyn Io<E>);
+
+    /// Does what the engine asks for or tells.
+    fn event(&mut self, io: &mut dyn Io<E>, event: E::Event);
+
+    /// Takes the next input.
+    fn input(&mut self, io: &mut dyn Io<E>, input: Self::Input);
+
+    /// Called when the time of [`Io::wake_at`] has come.
+    fn wake(&mut self, _io: &mut dyn Io<E>) {}
+
+    /// Called when the machine falls short of what the engine wants of it.
+    fn trouble(&mut self, _io: &mut dyn Io<E>, _trouble: Trouble) {}
+}
+
+/// What a [`Host`] can do to its engine and its machine.
+pub trait Io<E: Engine> {
+    /// The time now.
+    fn now(&self) -> Instant;
+
+    /// The engine.
+    fn engine(&mut self) -> &mut E;
+
+    /// Gives the engine a command.
+    ///
+    /// # Errors
+    ///
+    /// The engine's reason for refusing it.
+    fn command(&mut self, command: E::Command) -> Result<(), E::CommandError> {
+        let now = self.now();
+        self.engine().handle_command(now, command)
+    }
+
+    /// Hands a session's control message to the engine.
+    fn message(&mut self, session: SessionId, message: &[u8]) {
+        let now = self.now();
+        let by = Address::Session(session);
+        self.engine().handle_datagram(now, Datagram { by, hop_limit: None, payload: message });
+    }
+
+    /// Sets, moves or clears the host's only timer.
+    fn wake_at(&mut self, at: Option<Instant>);
+
+    /// Changes the pace of a class of packets; `None` lets them leave as they come.
+    fn set_pace(&mut self, class: RateClass, pace: Option<Rate>);
+
+    /// Opens a port. Channels are joined when the engine asks for it.
+    ///
+    /// # Errors
+    ///
+    /// One line that says why the machine cannot, and what to do.
+    fn open(&mut self, port: PortSpec) -> Result<(), PortError>;
+
+    /// Closes the port that covers an address. Does nothing if there is none.
+    fn close(&mut self, address: &Address);
+
+    /// Ends the loop once the engine has said all that it has to say now.
+    fn stop(&mut self);
+
+    /// Writes values into the trace, where there is one.
+    fn note(&mut self, _name: &'static str, _values: [f64; 3]) {}
+}
+
+/// A way in or out that a host asks its machine for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortSpec {
+    /// Receives channels that share the port and the address family of this one.
+    Channel {
+        /// One of the channels.
+        channel: Channel,
+        /// Rate that receive buffers are sized for, if it is known.
+        rate: Option<Rate>,
+    },
+    /// Sends to and receives from a group whose members all send.
+    Group {
+        /// The group: a channel of any source.
+        channel: Channel,
+    },
+    /// A session with the server. Its news reach the host as input.
+    Session {
+        /// The session's number.
+        session: SessionId,
+    },
+}
+
+/// Why a port cannot be opened: one line for the user.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PortError(pub String);
+
+/// What a machine could not do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Datagrams came faster than this machine took them; the kernel dropped about so many.
+    Overrun {
+        /// Estimated number of datagrams.
+        datagrams: u64,
+    },
+    /// A channel cannot be joined, or no longer be received.
+    NotJoined {
+        /// The channel.
+        channel: Channel,
+        /// One line for the user.
+        reason: String,
+    },
+    /// Datagrams did not leave. They count as lost on the way.
+    NotSent {
+        /// One line for the user.
+        reason: String,
+    },
+}
+
+/// News of a session, as hosts take them among their input.
+#[derive(Debug)]
+pub enum SessionNews {
+    /// The session is open.
+    Opened {
+        /// The session.
+        session: SessionId,
+        /// Round-trip time of the handshake.
+        rtt: Duration,
+    },
+    /// A control message came.
+    Message {
+        /// The session.
+        session: SessionId,
+        /// The whole message.
+        message: Bytes,
+    },
+    /// Bytes of a bulk stream came.
+    Bulk {
+        /// The session.
+        session: SessionId,
+        /// Tells the streams of the session apart.
+        stream: u64,
+        /// The next bytes of the stream; `None` at its end.
+        piece: Option<Piece>,
+    },
+    /// The session is over, or could not be opened.
+    Closed {
+        /// The session.
+        session: SessionId,
+        /// One line for the user.
+        reason: String,
+        /// Whether another attempt may succeed.
+        retryable: bool,
+    },
+}
+
+impl SessionNews {
+    /// The session that the news are about.
+    pub fn session(&self) -> SessionId {
+        match *self {
+            SessionNews::Opened { session, .. }
+            | SessionNews::Message { session, .. }
+            | SessionNews::Bulk { session, .. }
+            | SessionNews::Closed { session, .. } => session,
+        }
+    }
+}
+
+/// Bytes of a bulk stream. The sender may send more once the piece is dropped.
+pub struct Piece {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// Lets the sender go on when it is dropped.
+    _credit: Option<Box<dyn Send>>,
+}
+
+impl Piece {
+    /// A piece that holds `credit` until it is dropped.
+    pub fn new(bytes: Bytes, credit: impl Send + 'static) -> Piece {
+        Piece { bytes, _credit: Some(Box::new(credit)) }
+    }
+}
+
+impl From<Bytes> for Piece {
+    /// A piece that holds nobody up.
+    fn from(bytes: Bytes) -> Piece {
+        Piece { bytes, _credit: None }
+    }
+}
+
+impl fmt::Debug for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.bytes.len())
+    }
+}
+
+/// Hands input to a host, from any thread. Clones lead to the same host.
+pub struct Mailbox<I>(Arc<dyn Fn(I) + Send + Sync>);
+
+impl<I> Mailbox<I> {
+    /// A mailbox that passes input to `put`, which must not wait.
+    pub fn new(put: impl Fn(I) + Send + Sync + 'static) -> Mailbox<I> {
+        Mailbox(Arc::new(put))
+    }
+
+    /// Appends input to the line. It is lost if the host's loop has ended.
+    pub fn put(&self, input: I) {
+        (self.0)(input);
+    }
+
+    /// The mailbox for those who put another kind of input there.
+    pub fn map<J: 'static>(&self, map: impl Fn(J) -> I + Send + Sync + 'static) -> Mailbox<J>
+    where
+        I: 'static,
+    {
+        let mailbox = self.clone();
+        Mailbox::new(move |input| mailbox.put(map(input)))
+    }
+}
+
+impl<I> Clone for Mailbox<I> {
+    fn clone(&self) -> Mailbox<I> {
+        Mailbox(self.0.clone())
+    }
+}
+
+impl<I> fmt::Debug for Mailbox<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mailbox")
+    }
+}
