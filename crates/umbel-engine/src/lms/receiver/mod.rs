@@ -540,7 +540,7 @@ impl Engine for Receiver {
         buf.push_message(bytes);
         // Only the LAN is spoken to by multicast.
         let hop_limit = matches!(to, Address::Channel(_)).then_some(1);
-        Some(Transmit { alert, hop_limit, ..Transmit::control(to) })
+        Some(Transmit { hop_limit, alert, ..Transmit::control(to) })
     }
 
     fn poll_event(&mut self) -> Option<ReceiverEvent> {
