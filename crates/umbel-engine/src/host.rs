@@ -42,8 +42,8 @@ pub trait Host<E: Engine> {
     /// Does what the engine asks for or tells.
     fn event(&mut self, io: &mut dyn Io<E>, event: E::Event);
 
-    /// Takes the next input.
-    fn input(&mut self, io: &mut dyn Io<E>, input: Self::Input);
+    /// Takes the next input. Hosts without any leave this out.
+    fn input(&mut self, _io: &mut dyn Io<E>, _input: Self::Input) {}
 
     /// Called when the time of [`Io::wake_at`] has come.
     fn wake(&mut self, _io: &mut dyn Io<E>) {}

@@ -176,6 +176,15 @@ impl TransmitBuf {
         self.datagrams.push((self.heads.len(), body));
     }
 
+    /// The datagrams as whole messages.
+    pub fn messages(&self) -> impl Iterator<Item = Bytes> {
+        self.iter().map(
+            |(head, body)| {
+                if head.is_empty() { body.clone() } else { [head, body].concat().into() }
+            },
+        )
+    }
+
     /// How many datagrams were added.
     pub fn len(&self) -> usize {
         self.datagrams.len()

@@ -39,7 +39,7 @@ fn main() {
     let mut simulation = Simulation::new(network, 1);
     simulation.set_sessions(SessionDelay { min: 2 * millisecond, mean_extra: millisecond });
     let mut host = Server::host(config, catalog.clone());
-    host.application_mut().set_rtt(4 * millisecond);
+    host.host_mut().set_rtt(4 * millisecond);
     simulation.set_app(server, host, Instant::EPOCH).expect("a free host");
     for (n, &node) in nodes.iter().enumerate() {
         let config = ReceiverConfig { seed: n as u64, ..ReceiverConfig::default() };
@@ -53,9 +53,7 @@ fn main() {
     let counters = simulation.counters();
     let elapsed = clock.elapsed().as_secs_f64() - built;
     let finished = nodes.iter().filter(|node| {
-        simulation
-            .app::<ClientHost>(**node)
-            .is_some_and(|host| host.application().delay().is_some())
+        simulation.app::<ClientHost>(**node).is_some_and(|host| host.host().delay().is_some())
     });
     println!("clients          {clients}");
     println!("finished         {}", finished.count());

@@ -111,7 +111,7 @@ fn run(count: usize) {
         let mut latencies = Vec::new();
         let (mut requests, mut repairs) = (0, 0);
         for node in receivers.iter().copied().chain([source]) {
-            let Some(recovery) = app(node).application().recoveries().get(&unit) else { continue };
+            let Some(recovery) = app(node).host().recoveries().get(&unit) else { continue };
             requests += recovery.requests_sent;
             repairs += recovery.repairs_sent;
             latencies.extend(recovery.latency.map(|latency| latency.as_secs_f64() / 0.024));
@@ -127,7 +127,7 @@ fn run(count: usize) {
     let complete = receivers
         .iter()
         .filter(|&&host| {
-            let got = app(host).application().received(id_of(source));
+            let got = app(host).host().received(id_of(source));
             got.is_some_and(|got| (got.first, got.next, got.wrong, got.lost) == (0, 12, 0, 0))
         })
         .count();

@@ -88,7 +88,7 @@ fn run(depth: u32, at_source: bool, seed: u64) -> Cost {
     let mut lacked = 0.0;
     for &node in &members {
         let host = simulation.app::<MemberHost>(node).expect("each host runs a member");
-        let Some(recovery) = host.application().recoveries().get(&unit) else { continue };
+        let Some(recovery) = host.host().recoveries().get(&unit) else { continue };
         cost.requests += f64::from(recovery.requests_sent);
         cost.repairs += f64::from(recovery.repairs_sent);
         if let Some(latency) = recovery.latency {

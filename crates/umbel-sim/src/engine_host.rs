@@ -1,24 +1,28 @@
-//! A host that runs an engine.
+//! A host that runs an engine with its application.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use umbel_engine::host::{Host, Io, PortError, PortSpec};
 use umbel_engine::units::Rate;
 use umbel_engine::{
-    Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, SessionId, Transmit,
-    TransmitBuf,
+    Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf,
 };
 use umbel_wire::Channel;
 
 use crate::address::{PORT, address_of, channel, channel_parts, node_of};
 use crate::app::{App, Context};
 use crate::network::NodeId;
+use crate::outside::{Alone, Outside};
 use crate::packet::{Destination, FlowId, GroupId, Kind, Packet};
+use crate::trace::Note;
 
 /// How a host sends what its engine gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct HostConfig {
-    /// Rate at which data packets leave, counted over payloads; `None` keeps them back.
+    /// Pace of data packets, counted over payloads; `None` lets them leave as they come: links may
+    /// have rates of their own.
     pub rate: Option<Rate>,
     /// Bytes of headers that a datagram has on a link beyond its payload.
     pub overhead: u32,
@@ -26,89 +30,48 @@ pub struct HostConfig {
     pub hop_limit: u8,
     /// The flow of datagrams.
     pub flow: FlowId,
+    /// What a datagram that the engine sends is for, for traces and loss models.
+    pub kind: KindOf,
+}
+
+/// Tells what a datagram is for.
+#[derive(Clone)]
+pub enum KindOf {
+    /// By its bytes.
+    Bytes(fn(&[u8]) -> Kind),
+    /// By its bytes, and what else is known.
+    Known(Arc<dyn Fn(&[u8]) -> Kind + Send + Sync>),
+}
+
+impl KindOf {
+    fn of(&self, payload: &[u8]) -> Kind {
+        match self {
+            KindOf::Bytes(kind) => kind(payload),
+            KindOf::Known(kind) => kind(payload),
+        }
+    }
+}
+
+impl fmt::Debug for KindOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KindOf")
+    }
 }
 
 impl Default for HostConfig {
-    /// No data packets; UDP over IPv4; anywhere; flow 0.
+    /// No pace; UDP over IPv4; anywhere; flow 0; everything is data.
     fn default() -> HostConfig {
         HostConfig {
             rate: None,
             overhead: Packet::UDP_OVERHEAD,
             hop_limit: Packet::ANYWHERE,
             flow: FlowId(0),
+            kind: KindOf::Bytes(|_| Kind::Data),
         }
     }
 }
 
-/// The application side of an engine, as `Host` is on the network.
-///
-/// What it does to the engine in any of these calls is followed by the engine's outputs.
-pub trait Application<E: Engine>: Send + 'static {
-    /// Called once, when the host starts.
-    fn start(&mut self, engine: &mut E, io: &mut Io<'_, '_>);
-
-    /// Does what the engine asks for or tells. Commands to the engine can be given at once.
-    fn event(&mut self, engine: &mut E, io: &mut Io<'_, '_>, event: E::Event);
-
-    /// Called when the time of [`Io::wake_at`] has come.
-    fn wake(&mut self, _engine: &mut E, _io: &mut Io<'_, '_>) {}
-
-    /// Takes a message of a session before the engine does; gives whether it was for the
-    /// application, so that the engine does not get it.
-    fn message(
-        &mut self,
-        _engine: &mut E,
-        _io: &mut Io<'_, '_>,
-        _from: NodeId,
-        _message: &Bytes,
-    ) -> bool {
-        false
-    }
-
-    /// What a datagram that the engine sends is for.
-    fn kind(&self, _to: Address, _payload: &[u8]) -> Kind {
-        Kind::Data
-    }
-}
-
-/// What an [`Application`] can do to its host.
-#[derive(Debug)]
-pub struct Io<'a, 'b> {
-    context: &'a mut Context<'b>,
-    pacing: &'a mut Pacing,
-    wake_at: &'a mut Option<Instant>,
-}
-
-impl<'b> Io<'_, 'b> {
-    /// The host's access to the network. Its timer belongs to the host: use
-    /// [`wake_at`](Io::wake_at) instead.
-    pub fn context(&mut self) -> &mut Context<'b> {
-        self.context
-    }
-
-    /// The simulated time.
-    pub fn now(&self) -> Instant {
-        self.context.now()
-    }
-
-    /// The node that this runs on. Its session number is its node number.
-    pub fn node(&self) -> NodeId {
-        self.context.node()
-    }
-
-    /// Sets, moves or clears the application's own timer.
-    pub fn wake_at(&mut self, at: Option<Instant>) {
-        *self.wake_at = at;
-    }
-
-    /// Changes the rate of data packets from now on.
-    pub fn set_rate(&mut self, rate: Option<Rate>) {
-        self.pacing.rate = rate;
-        self.pacing.remainder = 0;
-    }
-}
-
-/// Lets data packets leave one by one, at exactly the rate.
+/// Lets packets leave one by one, at exactly the rate.
 #[derive(Clone, Debug)]
 struct Pacing {
     rate: Option<Rate>,
@@ -120,7 +83,7 @@ struct Pacing {
 
 impl Pacing {
     fn allows(&self, now: Instant) -> bool {
-        self.rate.is_some() && self.next <= now
+        self.rate.is_none() || self.next <= now
     }
 
     fn sent(&mut self, now: Instant, bytes: u64) {
@@ -136,35 +99,61 @@ impl Pacing {
     }
 }
 
-/// An [`App`] that runs an engine as the driver on sockets does: it drains the engine's outputs
-/// in the order that [`Engine`] asks for, paces its data packets, and maps addresses to nodes
-/// and groups.
+/// An [`App`] that runs a [`Host`] and its engine as the driver on sockets does: it drains the
+/// engine's outputs in the order that [`Engine`] asks for, paces its packets, and maps addresses to
+/// nodes and groups. What is neither network nor engine is the host's [`Outside`].
 ///
-/// The session with another host is the [`SessionId`] of that host's node number. Channels are
-/// those of [`channel`], hosts those of [`address_of`].
-pub struct EngineHost<E: Engine, A> {
+/// Channels are those of [`channel`], hosts those of [`address_of`].
+pub struct EngineHost<E: Engine, H, O = Alone> {
     engine: E,
-    application: A,
-    config: HostConfig,
-    pacing: Pacing,
-    /// When the application wants to be woken.
-    wake_at: Option<Instant>,
+    host: H,
+    outside: O,
+    state: State,
     /// The channel that was used last, and its number.
     channel: Option<(Channel, GroupId)>,
     /// When it was woken last, and how often at that moment.
     woken: (Instant, u32),
 }
 
-/// How often a host may be woken at one moment. An engine whose timeout stays due when it is handled
-/// would hold the time still.
+/// What a host can change by [`Io`].
+#[derive(Debug)]
+struct State {
+    config: HostConfig,
+    data: Pacing,
+    /// By number. Layers beyond have no pace.
+    layers: Vec<Pacing>,
+    /// When the host wants to be woken.
+    wake_at: Option<Instant>,
+    /// When it falls silent without a word.
+    crash_at: Option<Instant>,
+    /// The host wants to end.
+    stopped: bool,
+}
+
+/// How often a host may be woken at one moment. An engine whose timeout stays due when it is
+/// handled would hold the time still.
 const WAKES_AT_ONCE: u32 = 10_000;
 
-impl<E: Engine, A: Application<E>> EngineHost<E, A> {
-    /// A host of `engine` with its application side.
-    pub fn new(engine: E, application: A, config: HostConfig) -> EngineHost<E, A> {
-        let pacing = Pacing { rate: config.rate, next: Instant::EPOCH, remainder: 0 };
+impl<E: Engine, H: Host<E>, O: Outside<H::Input> + Default> EngineHost<E, H, O> {
+    /// A host of `engine` with the usual surroundings.
+    pub fn new(engine: E, host: H, config: HostConfig) -> EngineHost<E, H, O> {
+        EngineHost::with_outside(engine, host, O::default(), config)
+    }
+}
+
+impl<E: Engine, H: Host<E>, O: Outside<H::Input>> EngineHost<E, H, O> {
+    /// A host of `engine` with these surroundings.
+    pub fn with_outside(engine: E, host: H, outside: O, config: HostConfig) -> EngineHost<E, H, O> {
+        let state = State {
+            data: Pacing { rate: config.rate, next: Instant::EPOCH, remainder: 0 },
+            config,
+            layers: Vec::new(),
+            wake_at: None,
+            crash_at: None,
+            stopped: false,
+        };
         let woken = (Instant::EPOCH, 0);
-        EngineHost { engine, application, config, pacing, wake_at: None, channel: None, woken }
+        EngineHost { engine, host, outside, state, channel: None, woken }
     }
 
     /// The engine.
@@ -177,24 +166,42 @@ impl<E: Engine, A: Application<E>> EngineHost<E, A> {
         &mut self.engine
     }
 
-    /// The application side.
-    pub fn application(&self) -> &A {
-        &self.application
+    /// The application.
+    pub fn host(&self) -> &H {
+        &self.host
     }
 
-    /// The application side.
-    pub fn application_mut(&mut self) -> &mut A {
-        &mut self.application
+    /// The application.
+    pub fn host_mut(&mut self) -> &mut H {
+        &mut self.host
     }
 
-    /// Gives the application side a turn.
-    fn with_application<T>(
-        &mut self,
-        context: &mut Context<'_>,
-        call: impl FnOnce(&mut A, &mut E, &mut Io<'_, '_>) -> T,
-    ) -> T {
-        let EngineHost { engine, application, pacing, wake_at, .. } = self;
-        call(application, engine, &mut Io { context, pacing, wake_at })
+    /// The surroundings.
+    pub fn outside(&self) -> &O {
+        &self.outside
+    }
+
+    /// The surroundings.
+    pub fn outside_mut(&mut self) -> &mut O {
+        &mut self.outside
+    }
+
+    /// Has the host fall silent at this time, without a word.
+    pub fn crash_at(&mut self, at: Instant) {
+        self.state.crash_at = Some(at);
+    }
+
+    /// Gives the application a turn.
+    fn with_host(&mut self, context: &mut Context<'_>, call: impl FnOnce(&mut H, &mut dyn Io<E>)) {
+        let EngineHost { engine, host, outside, state, .. } = self;
+        let open = |context: &mut Context<'_>, change: Change<'_>| match change {
+            Change::Open(spec) => outside.open(context, spec),
+            Change::Close(address) => {
+                outside.close(context, address);
+                Ok(())
+            }
+        };
+        call(host, &mut Machine { engine, context, state, change: open });
     }
 
     /// Does what the engine wants until it wants nothing more at this time, then sets the timer.
@@ -207,20 +214,43 @@ impl<E: Engine, A: Application<E>> EngineHost<E, A> {
                 moved = true;
             }
             moved |= self.transmit(context, &mut buf);
-            while let Some(event) = self.engine.poll_event() {
-                self.with_application(context, |application, engine, io| {
-                    application.event(engine, io, event);
-                });
-                moved = true;
-            }
+            moved |= self.drain_events(context);
+            moved |= self.take_input(context);
             if !moved || context.is_stopped() {
                 break;
             }
         }
         *context.scratch() = buf;
-        if !context.is_stopped() {
+        if context.is_stopped() {
+            return;
+        }
+        if self.state.stopped {
+            context.stop_node();
+        } else {
             self.set_timer(context);
         }
+    }
+
+    fn drain_events(&mut self, context: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while let Some(event) = self.engine.poll_event() {
+            self.with_host(context, |host, io| host.event(io, event));
+            any = true;
+        }
+        any
+    }
+
+    /// Hands input that is due to the application.
+    fn take_input(&mut self, context: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while !self.state.stopped
+            && let Some(input) = self.outside.poll(context)
+        {
+            self.with_host(context, |host, io| host.input(io, input));
+            self.drain_events(context);
+            any = true;
+        }
+        any
     }
 
     fn change_membership(&mut self, context: &mut Context<'_>, change: Membership) {
@@ -232,43 +262,43 @@ impl<E: Engine, A: Application<E>> EngineHost<E, A> {
         }
     }
 
-    /// Sends what the engine has to send and may send now. Gives whether there was anything.
+    /// Sends what the engine has to send and may send now. Returns whether there was anything.
     fn transmit(&mut self, context: &mut Context<'_>, buf: &mut TransmitBuf) -> bool {
         let now = context.now();
         let mut any = false;
         loop {
-            buf.reset(Allowance::data(usize::from(self.pacing.allows(now))));
+            buf.reset(self.state.allowance(now));
             let Some(transmit) = self.engine.poll_transmit(now, buf) else { return any };
             any = true;
-            for (head, body) in buf.iter() {
-                let payload: Bytes =
-                    if head.is_empty() { body.clone() } else { [head, body].concat().into() };
+            for payload in buf.messages() {
                 self.send(context, transmit, payload);
             }
         }
     }
 
     fn send(&mut self, context: &mut Context<'_>, transmit: Transmit, payload: Bytes) {
-        let Transmit { to, hop_limit, .. } = transmit;
-        let destination = match to {
-            Address::Session(SessionId(session)) => {
-                if let Ok(node) = u32::try_from(session) {
-                    context.send_message(NodeId(node), payload);
-                }
-                return;
+        let destination = match transmit.to {
+            Address::Session(session) => {
+                return self.outside.send(context, session, payload);
             }
             Address::Channel(channel) => self.group(context, &channel).map(Destination::Group),
             Address::Host(address) => node_of(address.ip()).map(Destination::Unicast),
         };
         let Some(destination) = destination else { return };
-        self.pacing.sent(context.now(), payload.len() as u64);
-        let HostConfig { overhead, hop_limit: usual, flow, .. } = self.config;
+        let pacing = match transmit.class {
+            RateClass::Layer(layer) => self.state.layers.get_mut(usize::from(layer)),
+            RateClass::Control | RateClass::Data => Some(&mut self.state.data),
+        };
+        if let Some(pacing) = pacing {
+            pacing.sent(context.now(), payload.len() as u64);
+        }
+        let HostConfig { overhead, hop_limit, flow, kind, .. } = &self.state.config;
         context.send(Packet {
             source: context.node(),
             destination,
-            hop_limit: hop_limit.unwrap_or(usual),
-            kind: self.application.kind(to, &payload),
-            flow,
+            hop_limit: transmit.hop_limit.unwrap_or(*hop_limit),
+            kind: kind.of(&payload),
+            flow: *flow,
             wire_len: payload.len() as u32 + overhead,
             payload,
         });
@@ -288,25 +318,115 @@ impl<E: Engine, A: Application<E>> EngineHost<E, A> {
     }
 
     fn set_timer(&mut self, context: &mut Context<'_>) {
-        let data = (self.pacing.rate.is_some() && self.engine.wants(RateClass::Data))
-            .then(|| self.pacing.next.max(context.now()));
-        let at = [self.engine.poll_timeout(), self.wake_at, data].into_iter().flatten().min();
-        context.wake_at(at);
+        let State { data, layers, wake_at, crash_at, .. } = &self.state;
+        let now = context.now();
+        let paced = |class, pacing: &Pacing| {
+            self.engine.wants(class).then(|| pacing.next.max(now)).filter(|_| pacing.rate.is_some())
+        };
+        let layers = (0..).zip(layers);
+        let layers = layers.filter_map(|(n, pacing)| paced(RateClass::Layer(n), pacing)).min();
+        let timers = [self.engine.poll_timeout(), *wake_at, *crash_at, self.outside.next()];
+        let data = paced(RateClass::Data, data);
+        context.wake_at(timers.into_iter().chain([data, layers]).flatten().min());
     }
 }
 
-impl<E: Engine, A: fmt::Debug> fmt::Debug for EngineHost<E, A> {
+impl State {
+    fn allowance(&self, now: Instant) -> Allowance {
+        let mut allowance = Allowance::data(usize::from(self.data.allows(now)));
+        for layer in 0..RateClass::LAYERS {
+            let pacing = self.layers.get(usize::from(layer));
+            let packets = usize::from(pacing.is_none_or(|pacing| pacing.allows(now)));
+            allowance.set(RateClass::Layer(layer), packets);
+        }
+        allowance
+    }
+
+    fn set_pace(&mut self, class: RateClass, rate: Option<Rate>) {
+        let pacing = match class {
+            RateClass::Control => return,
+            RateClass::Data => &mut self.data,
+            RateClass::Layer(layer) => {
+                let unpaced = Pacing { rate: None, next: Instant::EPOCH, remainder: 0 };
+                let count = self.layers.len().max(usize::from(layer) + 1);
+                self.layers.resize(count, unpaced);
+                &mut self.layers[usize::from(layer)]
+            }
+        };
+        (pacing.rate, pacing.remainder) = (rate, 0);
+    }
+}
+
+/// What a host wants of its surroundings.
+enum Change<'a> {
+    Open(&'a PortSpec),
+    Close(&'a Address),
+}
+
+/// What a host reaches as [`Io`].
+struct Machine<'a, 'b, E, F> {
+    engine: &'a mut E,
+    context: &'a mut Context<'b>,
+    state: &'a mut State,
+    change: F,
+}
+
+impl<E, F> Io<E> for Machine<'_, '_, E, F>
+where
+    E: Engine,
+    F: FnMut(&mut Context<'_>, Change<'_>) -> Result<(), PortError>,
+{
+    fn now(&self) -> Instant {
+        self.context.now()
+    }
+
+    fn engine(&mut self) -> &mut E {
+        self.engine
+    }
+
+    fn wake_at(&mut self, at: Option<Instant>) {
+        self.state.wake_at = at;
+    }
+
+    fn set_pace(&mut self, class: RateClass, rate: Option<Rate>) {
+        self.state.set_pace(class, rate);
+    }
+
+    fn open(&mut self, spec: PortSpec) -> Result<(), PortError> {
+        (self.change)(self.context, Change::Open(&spec))
+    }
+
+    fn close(&mut self, address: &Address) {
+        // It never fails.
+        let _ = (self.change)(self.context, Change::Close(address));
+    }
+
+    fn stop(&mut self) {
+        self.state.stopped = true;
+    }
+
+    fn note(&mut self, name: &'static str, values: [f64; 3]) {
+        self.context.note(Note { name, values });
+    }
+}
+
+impl<E: Engine, H: fmt::Debug, O> fmt::Debug for EngineHost<E, H, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EngineHost")
-            .field("application", &self.application)
-            .field("config", &self.config)
+            .field("host", &self.host)
+            .field("state", &self.state)
             .finish_non_exhaustive()
     }
 }
 
-impl<E: Engine + Send + 'static, A: Application<E>> App for EngineHost<E, A> {
+impl<E, H, O> App for EngineHost<E, H, O>
+where
+    E: Engine + Send + 'static,
+    H: Host<E> + Send + 'static,
+    O: Outside<H::Input>,
+{
     fn start(&mut self, context: &mut Context<'_>) {
-        self.with_application(context, A::start);
+        self.with_host(context, H::start);
         self.drain(context);
     }
 
@@ -328,16 +448,8 @@ impl<E: Engine + Send + 'static, A: Application<E>> App for EngineHost<E, A> {
     }
 
     fn message(&mut self, context: &mut Context<'_>, from: NodeId, message: Bytes) {
-        let taken = self.with_application(context, |application, engine, io| {
-            application.message(engine, io, from, &message)
-        });
-        if !taken {
-            let by = Address::Session(SessionId(u64::from(from.0)));
-            self.engine.handle_datagram(
-                context.now(),
-                Datagram { by, hop_limit: None, payload: &message },
-            );
-        }
+        self.outside.message(context, from, message);
+        self.take_input(context);
         self.drain(context);
     }
 
@@ -348,11 +460,14 @@ impl<E: Engine + Send + 'static, A: Application<E>> App for EngineHost<E, A> {
         if times > WAKES_AT_ONCE {
             return context.give_up();
         }
+        if self.state.crash_at.is_some_and(|at| at <= now) {
+            return context.stop_node();
+        }
         if self.engine.poll_timeout().is_some_and(|at| at <= now) {
             self.engine.handle_timeout(now);
         }
-        if self.wake_at.take_if(|at| *at <= now).is_some() {
-            self.with_application(context, A::wake);
+        if self.state.wake_at.take_if(|at| *at <= now).is_some() {
+            self.with_host(context, H::wake);
         }
         self.drain(context);
     }

@@ -93,7 +93,7 @@ fn delays() -> Result<[f64; 3], NetworkError> {
     simulation.run_until(Instant::EPOCH + item_time * 10);
     let done = |client: u32| {
         let host = simulation.app::<ClientHost>(NodeId(client + 2))?;
-        let (arrived, delay) = (host.application().arrived()?, host.application().delay()?);
+        let (arrived, delay) = (host.host().arrived()?, host.host().delay()?);
         Some(arrived + delay)
     };
     let start = done(0);

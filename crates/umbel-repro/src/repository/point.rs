@@ -265,7 +265,7 @@ impl Point {
         let nak_time = SessionDelay { min: NAK_TIME_MIN, mean_extra: NAK_TIME_EXTRA };
         for (&client, arrival) in clients.iter().zip(arrivals) {
             if self.known_loss {
-                host.application_mut().set_known_loss(client, arrival.loss.as_fraction());
+                host.host_mut().set_known_loss(client, arrival.loss.as_fraction());
             }
             simulation.set_sessions_from(client, nak_time);
             let config = Point::receiver_config(seed << 32 | u64::from(client.0));
@@ -317,7 +317,7 @@ impl Experiment for Point {
 /// A client's delay in seconds, if it is done.
 fn delay(simulation: &Simulation, client: NodeId) -> Option<f64> {
     let host = simulation.app::<ClientHost>(client)?;
-    host.application().delay().map(|delay| delay.as_secs_f64())
+    host.host().delay().map(|delay| delay.as_secs_f64())
 }
 
 impl Outcome {
@@ -329,7 +329,7 @@ impl Outcome {
                 delay(simulation, client).or_else(|| {
                     unfinished += 1;
                     let host = simulation.app::<ClientHost>(client)?;
-                    let arrived = host.application().arrived()?;
+                    let arrived = host.host().arrived()?;
                     Some(simulation.now().since(arrived).as_secs_f64())
                 })
             })

@@ -177,14 +177,14 @@ impl Crowd {
     fn has_all(&self, simulation: &Simulation, source: NodeId, node: NodeId) -> bool {
         let packets = u64::from(PACKETS);
         match self.service {
-            Service::Tmtp { .. } => receiver(simulation, node).application().completed().is_some(),
+            Service::Tmtp { .. } => receiver(simulation, node).host().completed().is_some(),
             Service::Lms => {
                 let host = simulation.app::<lms::ReceiverHost>(node).expect("it was put there");
-                host.application().delivered() >= packets
+                host.host().delivered() >= packets
             }
             Service::Srm => {
                 let host = simulation.app::<srm::MemberHost>(node).expect("it was put there");
-                let received = host.application().received(srm::id_of(source));
+                let received = host.host().received(srm::id_of(source));
                 received.is_some_and(|received| received.next >= packets && received.first == 0)
             }
         }

@@ -161,7 +161,7 @@ impl Transfer {
         let (before, managers_before) = tmtp_loads(mbone, simulation);
         let completed = |simulation: &Simulation, node| {
             let host = simulation.app::<tmtp::ReceiverHost>(node).expect("it was put there");
-            host.application().completed()
+            host.host().completed()
         };
         let repairs = run_to_the_end(simulation, |simulation, now| {
             let source = simulation.app::<tmtp::SourceHost>(mbone.sender);
@@ -197,12 +197,12 @@ impl Transfer {
         let source = |simulation: &Simulation| -> (bool, ProcessingLoad) {
             let host = simulation.app::<basep::SourceHost>(mbone.sender);
             let host = host.expect("it was put there");
-            (host.application().finished().is_some(), host.engine().counts().load)
+            (host.host().finished().is_some(), host.engine().counts().load)
         };
         let repairs = run_to_the_end(simulation, |simulation, _| source(simulation).0);
         let completed = |node| {
             let host = simulation.app::<basep::ReceiverHost>(node).expect("it was put there");
-            host.application().completed()
+            host.host().completed()
         };
         let (_, load) = source(simulation);
         outcome(mbone, completed, load, &[], &repairs)

@@ -18,7 +18,7 @@
 //! simulation.set_app(source, host, Instant::EPOCH)?;
 //! simulation.set_app(receiver, Receiver::host(group), Instant::EPOCH)?;
 //! simulation.run_until(start + Duration::from_secs(100));
-//! let receiver = simulation.app::<ReceiverHost>(receiver).unwrap().application();
+//! let receiver = simulation.app::<ReceiverHost>(receiver).unwrap().host();
 //! assert!(receiver.completed().is_some() && receiver.wrong() == 0);
 //! # Ok::<(), umbel_sim::NetworkError>(())
 //! ```
@@ -26,21 +26,20 @@
 #[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
+
 use bytes::Bytes;
+use umbel_engine::Instant;
 use umbel_engine::basep::{
     self, ReceiverConfig, ReceiverEvent, SourceCommand, SourceConfig, SourceEvent,
 };
-use umbel_engine::units::Rate;
-use umbel_engine::{Address, Engine, Instant};
+use umbel_engine::host::{Host, Io};
 use umbel_wire::Channel;
 use umbel_wire::basep::MessageType;
 
 use crate::address::{PORT, address_of};
 use crate::network::NodeId;
-use crate::{Application, EngineHost, HostConfig, Io, Kind};
-
-/// "As fast as possible" [TMTP "The Test Environment"]: the links set the limits.
-const UNPACED: u64 = 1_000_000_000_000;
+use crate::{EngineHost, HostConfig, Kind, KindOf};
 
 /// A host that runs a source.
 pub type SourceHost = EngineHost<basep::Source, Source>;
@@ -67,8 +66,9 @@ pub struct Receiver {
     completed: Option<Instant>,
 }
 
+/// "As fast as possible" [TMTP "The Test Environment"]: the links set the limits.
 fn config() -> HostConfig {
-    HostConfig { rate: Rate::from_bits_per_s(UNPACED), ..HostConfig::default() }
+    HostConfig { kind: KindOf::Bytes(kind), ..HostConfig::default() }
 }
 
 /// What a datagram of BASEP is for.
@@ -119,12 +119,14 @@ impl Source {
     }
 }
 
-impl Application<basep::Source> for Source {
-    fn start(&mut self, _engine: &mut basep::Source, io: &mut Io<'_, '_>) {
+impl Host<basep::Source> for Source {
+    type Input = Infallible;
+
+    fn start(&mut self, io: &mut dyn Io<basep::Source>) {
         io.wake_at(Some(self.start));
     }
 
-    fn event(&mut self, _engine: &mut basep::Source, io: &mut Io<'_, '_>, event: SourceEvent) {
+    fn event(&mut self, io: &mut dyn Io<basep::Source>, event: SourceEvent) {
         match event {
             SourceEvent::GotIt { receiver } => {
                 self.got_it.extend(crate::node_of(receiver.ip()).map(|node| (node, io.now())));
@@ -134,17 +136,13 @@ impl Application<basep::Source> for Source {
         }
     }
 
-    fn wake(&mut self, engine: &mut basep::Source, io: &mut Io<'_, '_>) {
+    fn wake(&mut self, io: &mut dyn Io<basep::Source>) {
         for sequence in 0..self.packets {
             let payload = content(sequence, self.packet_len);
             let last = sequence + 1 == self.packets;
-            let sent = engine.handle_command(io.now(), SourceCommand::Send { payload, last });
+            let sent = io.command(SourceCommand::Send { payload, last });
             assert_eq!(sent, Ok(()), "the queue of the source takes the whole file");
         }
-    }
-
-    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
-        kind(payload)
     }
 }
 
@@ -171,10 +169,12 @@ impl Receiver {
     }
 }
 
-impl Application<basep::Receiver> for Receiver {
-    fn start(&mut self, _engine: &mut basep::Receiver, _io: &mut Io<'_, '_>) {}
+impl Host<basep::Receiver> for Receiver {
+    type Input = Infallible;
 
-    fn event(&mut self, _engine: &mut basep::Receiver, io: &mut Io<'_, '_>, event: ReceiverEvent) {
+    fn start(&mut self, _io: &mut dyn Io<basep::Receiver>) {}
+
+    fn event(&mut self, io: &mut dyn Io<basep::Receiver>, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Packet { sequence, payload } => {
                 let is_right =
@@ -184,9 +184,5 @@ impl Application<basep::Receiver> for Receiver {
             }
             ReceiverEvent::Complete => self.completed = Some(io.now()),
         }
-    }
-
-    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
-        kind(payload)
     }
 }

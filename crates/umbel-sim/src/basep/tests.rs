@@ -51,7 +51,7 @@ impl World {
     /// How many receivers have the whole file, as it was sent.
     fn complete(&self) -> usize {
         let is_complete = |node: &&NodeId| {
-            let receiver = self.simulation.app::<ReceiverHost>(**node).unwrap().application();
+            let receiver = self.simulation.app::<ReceiverHost>(**node).unwrap().host();
             assert_eq!(receiver.wrong(), 0);
             receiver.completed().is_some() && receiver.delivered() == PACKETS
         };
@@ -65,7 +65,7 @@ fn without_loss_a_burst_takes_one_round_trip_and_a_window_one_for_each_five_pack
         let mut world = world(1, window, 0.0);
         world.run(10);
         assert_eq!(world.complete(), world.receivers.len());
-        let finished = world.source().application().finished().unwrap();
+        let finished = world.source().host().finished().unwrap();
         let expected = Duration::from_millis(200 * round_trips);
         let took = finished.since(START);
         assert!(took >= expected && took < expected + Duration::from_millis(1), "{took:?}");
@@ -83,7 +83,7 @@ fn everyone_gets_everything_although_data_and_acks_are_lost() {
             let mut world = world(seed, window, 0.1);
             world.run(600);
             assert_eq!(world.complete(), world.receivers.len(), "seed {seed}, window {window:?}");
-            let application = world.source().application();
+            let application = world.source().host();
             assert!(application.finished().is_some(), "seed {seed}, window {window:?}");
             assert_eq!(application.given_up(), 0);
             let load = world.source().engine().counts().load;
@@ -107,7 +107,7 @@ fn one_that_is_cut_off_does_not_stop_the_others_for_ever() {
         simulation.set_app(receiver, Receiver::host(group), Instant::EPOCH).unwrap();
     }
     simulation.run_until(START + Duration::from_secs(100));
-    let application = simulation.app::<SourceHost>(source).unwrap().application();
+    let application = simulation.app::<SourceHost>(source).unwrap().host();
     assert_eq!(application.given_up(), 1);
     assert!(application.finished().is_some());
     assert_eq!(application.got_it().len(), receivers.len() - 1);

@@ -37,7 +37,7 @@
 //! simulation.set_app(receiver, host, Instant::EPOCH)?;
 //! simulation.set_router_hook(middle, router(middle, 1, |_| {}))?;
 //! simulation.run_until(Instant::EPOCH + Duration::from_secs(30));
-//! let receiver = simulation.app::<ReceiverHost>(receiver).unwrap().application();
+//! let receiver = simulation.app::<ReceiverHost>(receiver).unwrap().host();
 //! assert_eq!((receiver.delivered(), receiver.wrong()), (10, 0));
 //! # Ok::<(), umbel_sim::NetworkError>(())
 //! ```
@@ -46,25 +46,23 @@
 mod tests;
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
 use rand_core::Rng;
+use umbel_engine::Instant;
+use umbel_engine::host::{Host, Io};
 use umbel_engine::lms::{
     self, ReceiverCommand, ReceiverConfig, ReceiverEvent, RouterConfig, SourceCommand,
     SourceConfig, SourceEvent,
 };
-use umbel_engine::units::Rate;
-use umbel_engine::{Address, Engine, Instant};
 use umbel_wire::lms::{Message, Summary};
 
 use crate::address::{PORT, address_of};
 use crate::network::NodeId;
 use crate::random::{Purpose, stream};
-use crate::{Application, EngineHost, HostConfig, Io, Kind, RouterHost};
-
-/// Data packets leave as soon as they are there; links may have rates of their own.
-const UNPACED: u64 = 1_000_000_000_000;
+use crate::{EngineHost, HostConfig, Kind, KindOf, RouterHost};
 
 /// A host that runs a source.
 pub type SourceHost = EngineHost<lms::Source, Source>;
@@ -110,11 +108,12 @@ pub struct Receiver {
     /// When it leaves and joins, by turns.
     changes: VecDeque<Instant>,
     is_away: bool,
-    stop_at: Option<Instant>,
+    /// What it answers questions with, added to the question.
+    answer: u64,
 }
 
 fn config() -> HostConfig {
-    HostConfig { rate: Rate::from_bits_per_s(UNPACED), ..HostConfig::default() }
+    HostConfig { kind: KindOf::Bytes(kind), ..HostConfig::default() }
 }
 
 /// A router's hook at this node, with a secret drawn from `seed`; `change` sets what is not the
@@ -184,39 +183,37 @@ impl Source {
         self.sent
     }
 
-    fn set_timer(&self, io: &mut Io<'_, '_>) {
+    fn set_timer(&self, io: &mut dyn Io<lms::Source>) {
         let send = self.sends.front().copied();
         let ask = self.questions.front().map(|(at, ..)| *at);
         io.wake_at([send, ask].into_iter().flatten().min());
     }
 }
 
-impl Application<lms::Source> for Source {
-    fn start(&mut self, _engine: &mut lms::Source, io: &mut Io<'_, '_>) {
+impl Host<lms::Source> for Source {
+    type Input = Infallible;
+
+    fn start(&mut self, io: &mut dyn Io<lms::Source>) {
         self.set_timer(io);
     }
 
-    fn event(&mut self, _engine: &mut lms::Source, _io: &mut Io<'_, '_>, event: SourceEvent) {
+    fn event(&mut self, _io: &mut dyn Io<lms::Source>, event: SourceEvent) {
         let SourceEvent::Collected { round, summary } = event;
         self.collected.push((round, summary));
     }
 
-    fn wake(&mut self, engine: &mut lms::Source, io: &mut Io<'_, '_>) {
+    fn wake(&mut self, io: &mut dyn Io<lms::Source>) {
         while self.sends.pop_front_if(|at| *at <= io.now()).is_some() {
             let unit = content(self.sent, self.unit_len);
-            if engine.handle_command(io.now(), SourceCommand::Send(unit)).is_ok() {
+            if io.command(SourceCommand::Send(unit)).is_ok() {
                 self.sent += 1;
             }
         }
         while let Some((_, question, spread)) = self.questions.pop_front_if(|q| q.0 <= io.now()) {
             // A question is always taken.
-            let _ = engine.handle_command(io.now(), SourceCommand::Collect { question, spread });
+            let _ = io.command(SourceCommand::Collect { question, spread });
         }
         self.set_timer(io);
-    }
-
-    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
-        kind(payload)
     }
 }
 
@@ -231,9 +228,9 @@ impl Receiver {
         self.changes = changes.into_iter().collect();
     }
 
-    /// Has it crash: it falls silent and tells nobody.
-    pub fn set_stop_at(&mut self, at: Instant) {
-        self.stop_at = Some(at);
+    /// Has it answer questions with their number and this one.
+    pub fn set_answer(&mut self, answer: u64) {
+        self.answer = answer;
     }
 
     /// Units delivered since it joined last.
@@ -263,16 +260,15 @@ impl Receiver {
         &self.recoveries
     }
 
-    fn tell(engine: &mut lms::Receiver, io: &Io<'_, '_>, command: ReceiverCommand) {
-        match engine.handle_command(io.now(), command) {
+    fn tell(io: &mut dyn Io<lms::Receiver>, command: ReceiverCommand) {
+        match io.command(command) {
             Ok(()) => {}
             Err(never) => match never {},
         }
     }
 
-    fn set_timer(&self, io: &mut Io<'_, '_>) {
-        let change = self.changes.front().copied();
-        io.wake_at([change, self.stop_at].into_iter().flatten().min());
+    fn set_timer(&self, io: &mut dyn Io<lms::Receiver>) {
+        io.wake_at(self.changes.front().copied());
     }
 
     fn on_unit(&mut self, sequence: u64, payload: &Bytes) {
@@ -286,13 +282,15 @@ impl Receiver {
     }
 }
 
-impl Application<lms::Receiver> for Receiver {
-    fn start(&mut self, engine: &mut lms::Receiver, io: &mut Io<'_, '_>) {
-        Receiver::tell(engine, io, ReceiverCommand::Join);
+impl Host<lms::Receiver> for Receiver {
+    type Input = Infallible;
+
+    fn start(&mut self, io: &mut dyn Io<lms::Receiver>) {
+        Receiver::tell(io, ReceiverCommand::Join);
         self.set_timer(io);
     }
 
-    fn event(&mut self, engine: &mut lms::Receiver, io: &mut Io<'_, '_>, event: ReceiverEvent) {
+    fn event(&mut self, io: &mut dyn Io<lms::Receiver>, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Unit { sequence, payload } => self.on_unit(sequence, &payload),
             ReceiverEvent::GivenUp { before, units } => {
@@ -304,16 +302,13 @@ impl Application<lms::Receiver> for Receiver {
                 self.recoveries.push(Recovery { sequence, detected, recovered, requests });
             }
             ReceiverEvent::Question { round, question } => {
-                let value = u64::from(question) + u64::from(io.node().0);
-                Receiver::tell(engine, io, ReceiverCommand::Answer { round, value });
+                let value = u64::from(question) + self.answer;
+                Receiver::tell(io, ReceiverCommand::Answer { round, value });
             }
         }
     }
 
-    fn wake(&mut self, engine: &mut lms::Receiver, io: &mut Io<'_, '_>) {
-        if self.stop_at.is_some_and(|at| at <= io.now()) {
-            return io.context().stop_node();
-        }
+    fn wake(&mut self, io: &mut dyn Io<lms::Receiver>) {
         while self.changes.pop_front_if(|at| *at <= io.now()).is_some() {
             self.is_away = !self.is_away;
             let command = if self.is_away {
@@ -322,12 +317,8 @@ impl Application<lms::Receiver> for Receiver {
                 (self.delivered, self.given_up, self.next) = (0, 0, 0);
                 ReceiverCommand::Join
             };
-            Receiver::tell(engine, io, command);
+            Receiver::tell(io, command);
         }
         self.set_timer(io);
-    }
-
-    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
-        kind(payload)
     }
 }

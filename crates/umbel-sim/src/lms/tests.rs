@@ -105,16 +105,22 @@ impl Run {
         for (number, &node) in net.receivers.iter().enumerate() {
             let mut config = net.receiver_config(seed ^ u64::from(node.0) << 32);
             let mut application = Receiver::default();
+            application.set_answer(node.0.into());
             change(number, &mut config, &mut application);
             let mut host = Receiver::host(config);
-            *host.application_mut() = application;
+            *host.host_mut() = application;
             simulation.set_app(node, host, ms(0)).unwrap();
         }
         Run { simulation, source: net.source, units }
     }
 
+    /// Has a receiver fall silent at this time, without a word.
+    fn crash(&mut self, node: NodeId, at: Instant) {
+        self.simulation.app_mut::<ReceiverHost>(node).unwrap().crash_at(at);
+    }
+
     fn receiver(&self, node: NodeId) -> &Receiver {
-        self.simulation.app::<ReceiverHost>(node).unwrap().application()
+        self.simulation.app::<ReceiverHost>(node).unwrap().host()
     }
 
     fn engine(&self, node: NodeId) -> &lms::Receiver {

@@ -23,7 +23,7 @@
 //! simulation.set_app(receiver, host, Instant::EPOCH)?;
 //! simulation.set_router_hook(middle, router(middle, |_| {}))?;
 //! simulation.run_until(Instant::EPOCH + Duration::from_secs(20));
-//! let receiver = simulation.app::<ReceiverHost>(receiver).unwrap().application();
+//! let receiver = simulation.app::<ReceiverHost>(receiver).unwrap().host();
 //! assert_eq!(receiver.delivered(), 10);
 //! # Ok::<(), umbel_sim::NetworkError>(())
 //! ```
@@ -32,23 +32,21 @@
 mod tests;
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 
 use bytes::Bytes;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_engine::Instant;
+use umbel_engine::host::{Host, Io};
 use umbel_engine::pgm::{
     self, ReceiverConfig, ReceiverEvent, RouterConfig, SourceCommand, SourceConfig,
 };
-use umbel_engine::units::Rate;
-use umbel_engine::{Address, Engine, Instant};
 use umbel_wire::pgm::MessageType;
 
 use crate::address::{PORT, address_of};
 use crate::network::NodeId;
-use crate::{Application, EngineHost, HostConfig, Io, Kind, RouterHost};
-
-/// Data packets leave as soon as they are there; links may have rates of their own.
-const UNPACED: u64 = 1_000_000_000_000;
+use crate::{EngineHost, HostConfig, Kind, KindOf, RouterHost};
 
 /// A host that runs a source.
 pub type SourceHost = EngineHost<pgm::Source, Source>;
@@ -75,7 +73,7 @@ pub struct Receiver {
 }
 
 fn config() -> HostConfig {
-    HostConfig { rate: Rate::from_bits_per_s(UNPACED), ..HostConfig::default() }
+    HostConfig { kind: KindOf::Bytes(kind), ..HostConfig::default() }
 }
 
 /// A router's hook at this node; `change` sets what is not the default.
@@ -109,30 +107,23 @@ impl Source {
     }
 }
 
-impl Application<pgm::Source> for Source {
-    fn start(&mut self, _engine: &mut pgm::Source, io: &mut Io<'_, '_>) {
+impl Host<pgm::Source> for Source {
+    type Input = Infallible;
+
+    fn start(&mut self, io: &mut dyn Io<pgm::Source>) {
         io.wake_at(self.sends.front().copied());
     }
 
-    fn event(
-        &mut self,
-        _engine: &mut pgm::Source,
-        _io: &mut Io<'_, '_>,
-        event: std::convert::Infallible,
-    ) {
+    fn event(&mut self, _io: &mut dyn Io<pgm::Source>, event: Infallible) {
         match event {}
     }
 
-    fn wake(&mut self, engine: &mut pgm::Source, io: &mut Io<'_, '_>) {
+    fn wake(&mut self, io: &mut dyn Io<pgm::Source>) {
         while self.sends.pop_front_if(|at| *at <= io.now()).is_some() {
             // The queue is full: the application sends faster than the network takes it.
-            let _ = engine.handle_command(io.now(), SourceCommand::Send(self.unit.clone()));
+            let _ = io.command(SourceCommand::Send(self.unit.clone()));
         }
         io.wake_at(self.sends.front().copied());
-    }
-
-    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
-        kind(payload)
     }
 }
 
@@ -154,15 +145,12 @@ impl Receiver {
     }
 }
 
-impl Application<pgm::Receiver<Xoshiro256PlusPlus>> for Receiver {
-    fn start(&mut self, _engine: &mut pgm::Receiver<Xoshiro256PlusPlus>, _io: &mut Io<'_, '_>) {}
+impl Host<pgm::Receiver<Xoshiro256PlusPlus>> for Receiver {
+    type Input = Infallible;
 
-    fn event(
-        &mut self,
-        _engine: &mut pgm::Receiver<Xoshiro256PlusPlus>,
-        _io: &mut Io<'_, '_>,
-        event: ReceiverEvent,
-    ) {
+    fn start(&mut self, _io: &mut dyn Io<pgm::Receiver<Xoshiro256PlusPlus>>) {}
+
+    fn event(&mut self, _io: &mut dyn Io<pgm::Receiver<Xoshiro256PlusPlus>>, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Unit { sequence, .. } => {
                 assert!(sequence >= self.next, "unit {sequence} came after {}", self.next);
@@ -170,9 +158,5 @@ impl Application<pgm::Receiver<Xoshiro256PlusPlus>> for Receiver {
             }
             ReceiverEvent::Lost { units } => self.lost += units,
         }
-    }
-
-    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
-        kind(payload)
     }
 }

@@ -71,7 +71,7 @@ impl World {
 
     fn everyone_has_everything(&self) {
         for n in 0..self.receivers.len() {
-            let application = self.receiver(n).application();
+            let application = self.receiver(n).host();
             assert_eq!((application.delivered(), application.lost()), (UNITS, 0), "h{}", n + 1);
         }
     }

@@ -3,22 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use umbel_engine::host::{Host, Io, SessionNews};
 use umbel_engine::repository::receiver::Held;
 use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent};
-use umbel_engine::{Engine, Instant};
+use umbel_engine::{Address, Instant};
 use umbel_wire::Toi;
 use umbel_wire::repository::limits;
 
 use super::Catalog;
-use super::server::session;
 use super::symbols::CountingSink;
-use crate::engine_host::{Application, EngineHost, HostConfig, Io};
+use crate::engine_host::{EngineHost, HostConfig};
 use crate::network::NodeId;
-use crate::trace::Note;
+use crate::outside::{NodeSessions, session_with};
 
 /// A host that wants some of a repository.
-pub type ClientHost = EngineHost<Receiver<CountingSink>, Client>;
+pub type ClientHost = EngineHost<Engine, Client, NodeSessions>;
+
+type Engine = Receiver<CountingSink>;
 
 /// Requests items when it starts, notes when it has them, and goes away.
 #[derive(Clone, Debug)]
@@ -80,7 +81,7 @@ impl Client {
         Some(self.finished? - self.arrived?)
     }
 
-    fn has_one_more(&mut self, io: &mut Io<'_, '_>) {
+    fn has_one_more(&mut self, io: &mut dyn Io<Engine>) {
         self.left -= 1;
         self.say_left(io);
         if self.left == 0 {
@@ -89,12 +90,12 @@ impl Client {
     }
 
     /// Notes how many items it waits for, which an animation shows beside it.
-    fn say_left(&self, io: &mut Io<'_, '_>) {
+    fn say_left(&self, io: &mut dyn Io<Engine>) {
         let values = [self.left as f64, 0.0, 0.0];
-        io.context().note(Note { name: "outstanding", values });
+        io.note("outstanding", values);
     }
 
-    fn finish(&mut self, io: &mut Io<'_, '_>) {
+    fn finish(&mut self, io: &mut dyn Io<Engine>) {
         self.finished = Some(io.now());
         // It goes when the engine has told the server.
         io.wake_at(Some(io.now()));
@@ -102,55 +103,57 @@ impl Client {
 }
 
 /// Gives the engine a command. One that it refuses leaves it as it is.
-fn tell(engine: &mut Receiver<CountingSink>, io: &Io<'_, '_>, command: ReceiverCommand) -> bool {
-    engine.handle_command(io.now(), command).is_ok()
+fn tell(io: &mut dyn Io<Engine>, command: ReceiverCommand) -> bool {
+    io.command(command).is_ok()
 }
 
-impl Application<Receiver<CountingSink>> for Client {
-    fn start(&mut self, engine: &mut Receiver<CountingSink>, io: &mut Io<'_, '_>) {
+impl Host<Engine> for Client {
+    type Input = SessionNews;
+
+    fn start(&mut self, io: &mut dyn Io<Engine>) {
         self.arrived = Some(io.now());
         self.say_left(io);
         io.wake_at(self.leave_after.map(|time| io.now() + time));
         if self.left == 0 {
             return self.finish(io);
         }
-        tell(engine, io, ReceiverCommand::Connected { session: session(self.server) });
+        tell(io, ReceiverCommand::Connected { session: session_with(self.server) });
         let name = |&toi: &Toi| self.catalog.item(toi).map(|item| item.name.clone());
         let names: Vec<String> = self.wanted.iter().filter_map(name).collect();
         for (query, names) in (1..).zip(names.chunks(limits::PATTERNS)) {
             let patterns = names.to_vec();
-            tell(engine, io, ReceiverCommand::Request { query, patterns, hold: false });
+            tell(io, ReceiverCommand::Request { query, patterns, hold: false });
         }
     }
 
-    fn event(
-        &mut self,
-        engine: &mut Receiver<CountingSink>,
-        io: &mut Io<'_, '_>,
-        event: ReceiverEvent,
-    ) {
+    fn input(&mut self, io: &mut dyn Io<Engine>, news: SessionNews) {
+        if let SessionNews::Message { session, message } = news {
+            io.message(session, &message);
+        }
+    }
+
+    fn event(&mut self, io: &mut dyn Io<Engine>, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Page { items, .. } => {
                 for item in items {
                     let (toi, oti, held) = (item.toi, item.oti, Held::default());
                     let accept = ReceiverCommand::Accept { toi, oti, held, requested: true };
-                    tell(engine, io, accept);
+                    tell(io, accept);
                 }
             }
             ReceiverEvent::Welcome { control: Some(_), .. } => {
-                tell(engine, io, ReceiverCommand::JoinControl);
+                tell(io, ReceiverCommand::JoinControl);
             }
             ReceiverEvent::Received { toi } => {
-                tell(engine, io, ReceiverCommand::Done { toi });
+                tell(io, ReceiverCommand::Done { toi });
                 self.has_one_more(io);
             }
             _ => {}
         }
     }
 
-    fn wake(&mut self, _engine: &mut Receiver<CountingSink>, io: &mut Io<'_, '_>) {
-        let context = io.context();
-        context.send_message(self.server, Bytes::new());
-        context.stop_node();
+    fn wake(&mut self, io: &mut dyn Io<Engine>) {
+        io.close(&Address::Session(session_with(self.server)));
+        io.stop();
     }
 }

@@ -55,7 +55,7 @@ fn run(seed: u64) -> Outcome {
     let delay = Duration::from_millis(10);
     simulation.set_sessions(SessionDelay { min: delay, mean_extra: Duration::from_millis(2) });
     let mut host = Server::host(config, catalog.clone());
-    host.application_mut().set_rtt(delay * 2);
+    host.host_mut().set_rtt(delay * 2);
     simulation.set_app(server, host, Instant::EPOCH).unwrap();
     for index in 0..CLIENTS {
         let config = ReceiverConfig { seed: u64::from(index), ..ReceiverConfig::default() };
@@ -80,7 +80,7 @@ fn run(seed: u64) -> Outcome {
     outcome.requests = server.control_stats().map_or(0, |(stats, _)| stats.requests_heard);
     for index in 0..CLIENTS {
         let host = simulation.app::<ClientHost>(NodeId(index + 2)).unwrap();
-        let delay = host.application().delay();
+        let delay = host.host().delay();
         outcome.on_control += u32::from(host.engine().hears_control());
         outcome.done += u32::from(delay.is_some());
         outcome.longest = outcome.longest.max(delay.unwrap_or_default());

@@ -29,7 +29,7 @@
 //! let host = Client::host(ReceiverConfig::default(), server, catalog, wanted);
 //! simulation.set_app(client, host, Instant::EPOCH)?;
 //! simulation.run_until(Instant::EPOCH + Duration::from_secs(10));
-//! assert!(simulation.app::<ClientHost>(client).unwrap().application().delay().is_some());
+//! assert!(simulation.app::<ClientHost>(client).unwrap().host().delay().is_some());
 //! # Ok::<(), umbel_sim::NetworkError>(())
 //! ```
 

@@ -1,23 +1,26 @@
 //! The server's application side.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use umbel_engine::host::{Host, Io, SessionNews};
 use umbel_engine::repository::{Source, SourceCommand, SourceConfig, SourceEvent};
-use umbel_engine::{Address, Engine, SessionId};
+use umbel_engine::{RateClass, SessionId};
 use umbel_wire::repository::limits;
 use umbel_wire::{Scheme, alc};
 
 use super::Catalog;
 use super::symbols::CountingSource;
-use crate::engine_host::{Application, EngineHost, HostConfig, Io};
+use crate::engine_host::{EngineHost, HostConfig, KindOf};
 use crate::network::NodeId;
+use crate::outside::{NodeSessions, session_with};
 use crate::packet::Kind;
 
 /// A host that serves a repository.
-pub type ServerHost = EngineHost<Source<CountingSource>, Server>;
+pub type ServerHost = EngineHost<Engine, Server, NodeSessions>;
+
+type Engine = Source<CountingSource>;
 
 /// Answers requests from a [`Catalog`], and opens and closes sessions.
 #[derive(Clone, Debug)]
@@ -26,20 +29,20 @@ pub struct Server {
     /// What the engine is told of a session's round trip.
     rtt: Duration,
     /// Of the sessions of certain clients.
-    rtt_of: BTreeMap<NodeId, Duration>,
+    rtt_of: BTreeMap<SessionId, Duration>,
     /// Loss of clients, where the engine is told.
-    known_loss: BTreeMap<NodeId, f64>,
-    /// Sessions that are open.
-    sessions: BTreeSet<NodeId>,
+    known_loss: BTreeMap<SessionId, f64>,
 }
 
 impl Server {
     /// A host that serves `catalog` at the rate of `config`.
     pub fn host(config: SourceConfig, catalog: Arc<Catalog>) -> ServerHost {
         let symbols = CountingSource::new(catalog.clone());
-        let host = HostConfig { rate: Some(config.rate), ..HostConfig::default() };
-        let (rtt_of, known_loss, sessions) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        let server = Server { catalog, rtt: Duration::ZERO, rtt_of, known_loss, sessions };
+        let known = catalog.clone();
+        let kind = KindOf::Known(Arc::new(move |payload| kind(&known, payload)));
+        let host = HostConfig { rate: Some(config.rate), kind, ..HostConfig::default() };
+        let (rtt_of, known_loss) = (BTreeMap::new(), BTreeMap::new());
+        let server = Server { catalog, rtt: Duration::ZERO, rtt_of, known_loss };
         EngineHost::new(Source::new(config, symbols), server, host)
     }
 
@@ -50,28 +53,28 @@ impl Server {
 
     /// Has the engine think so of the session with one client.
     pub fn set_rtt_of(&mut self, client: NodeId, rtt: Duration) {
-        self.rtt_of.insert(client, rtt);
+        self.rtt_of.insert(session_with(client), rtt);
     }
 
     /// Has the engine know what a client loses, for the ideal server of [Repository §6.3].
     pub fn set_known_loss(&mut self, client: NodeId, loss: f64) {
-        self.known_loss.insert(client, loss);
-    }
-
-    /// Sessions that are open.
-    pub fn sessions(&self) -> usize {
-        self.sessions.len()
+        self.known_loss.insert(session_with(client), loss);
     }
 }
 
-/// The number of a session with a host.
-pub(super) fn session(node: NodeId) -> SessionId {
-    SessionId(u64::from(node.0))
+/// What a datagram of the server is for.
+fn kind(catalog: &Catalog, payload: &[u8]) -> Kind {
+    let Ok(packet) = alc::DataPacket::parse(payload) else { return Kind::Data };
+    let source_symbols = catalog.item(packet.toi).map_or(0, |item| match item.oti.scheme {
+        Scheme::NoCode => u32::MAX,
+        _ => u32::from(item.oti.max_block_symbols),
+    });
+    if packet.esi < source_symbols { Kind::Data } else { Kind::Repair }
 }
 
 /// Gives the engine a command that it cannot refuse.
-fn tell(engine: &mut Source<CountingSource>, io: &Io<'_, '_>, command: SourceCommand) {
-    match engine.handle_command(io.now(), command) {
+fn tell(io: &mut dyn Io<Engine>, command: SourceCommand) {
+    match io.command(command) {
         Ok(()) => {}
         Err(never) => match never {},
     }
@@ -81,8 +84,7 @@ impl Server {
     /// Answers a query with all items that have one of these names, or all if there is none.
     fn answer(
         &self,
-        engine: &mut Source<CountingSource>,
-        io: &Io<'_, '_>,
+        io: &mut dyn Io<Engine>,
         (session, query): (SessionId, u32),
         names: &[String],
         wanted: bool,
@@ -94,75 +96,56 @@ impl Server {
         };
         if items.is_empty() {
             let reason = "no item has such a name".to_owned();
-            return tell(engine, io, SourceCommand::Failed { session, query, reason });
+            return tell(io, SourceCommand::Failed { session, query, reason });
         }
         let total = items.len() as u64;
         for page in items.chunks(limits::PAGE_ITEMS) {
             let items = page.to_vec();
             let command = SourceCommand::Page { session, query, items, total, next: None, wanted };
-            tell(engine, io, command);
+            tell(io, command);
         }
     }
 }
 
-impl Application<Source<CountingSource>> for Server {
-    fn start(&mut self, _engine: &mut Source<CountingSource>, _io: &mut Io<'_, '_>) {}
+impl Host<Engine> for Server {
+    type Input = SessionNews;
 
-    fn message(
-        &mut self,
-        engine: &mut Source<CountingSource>,
-        io: &mut Io<'_, '_>,
-        from: NodeId,
-        message: &Bytes,
-    ) -> bool {
-        let session = session(from);
-        if message.is_empty() {
-            self.sessions.remove(&from);
-            tell(engine, io, SourceCommand::SessionClosed { session });
-            return true;
-        }
-        if self.sessions.insert(from) {
-            let rtt = self.rtt_of.get(&from).copied().unwrap_or(self.rtt);
-            tell(engine, io, SourceCommand::SessionOpened { session, rtt });
-            if let Some(&loss) = self.known_loss.get(&from) {
-                tell(engine, io, SourceCommand::LossKnown { session, loss });
+    fn start(&mut self, _io: &mut dyn Io<Engine>) {}
+
+    fn input(&mut self, io: &mut dyn Io<Engine>, news: SessionNews) {
+        match news {
+            SessionNews::Opened { session, .. } => {
+                let rtt = self.rtt_of.get(&session).copied().unwrap_or(self.rtt);
+                tell(io, SourceCommand::SessionOpened { session, rtt });
+                if let Some(&loss) = self.known_loss.get(&session) {
+                    tell(io, SourceCommand::LossKnown { session, loss });
+                }
             }
+            SessionNews::Message { session, message } => io.message(session, &message),
+            SessionNews::Closed { session, .. } => {
+                tell(io, SourceCommand::SessionClosed { session });
+            }
+            SessionNews::Bulk { .. } => {}
         }
-        false
     }
 
-    fn event(
-        &mut self,
-        engine: &mut Source<CountingSource>,
-        io: &mut Io<'_, '_>,
-        event: SourceEvent,
-    ) {
+    fn event(&mut self, io: &mut dyn Io<Engine>, event: SourceEvent) {
         match event {
             SourceEvent::Request { session, query, patterns, hold } => {
-                self.answer(engine, io, (session, query), &patterns, !hold);
+                self.answer(io, (session, query), &patterns, !hold);
             }
             SourceEvent::List { session, query, patterns, .. } => {
-                self.answer(engine, io, (session, query), &patterns, false);
+                self.answer(io, (session, query), &patterns, false);
             }
             SourceEvent::Lookup { session, toi, need } => {
                 let command = match self.catalog.item(toi) {
                     Some(item) => SourceCommand::Want { session, toi, oti: item.oti, need },
                     None => SourceCommand::NoSuchItem { session, toi },
                 };
-                tell(engine, io, command);
+                tell(io, command);
             }
-            SourceEvent::Rate { rate } => io.set_rate(Some(rate)),
+            SourceEvent::Rate { rate } => io.set_pace(RateClass::Data, Some(rate)),
             _ => {}
         }
-    }
-
-    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
-        let Ok(packet) = alc::DataPacket::parse(payload) else { return Kind::Data };
-        let source_symbols =
-            self.catalog.item(packet.toi).map_or(0, |item| match item.oti.scheme {
-                Scheme::NoCode => u32::MAX,
-                _ => u32::from(item.oti.max_block_symbols),
-            });
-        if packet.esi < source_symbols { Kind::Data } else { Kind::Repair }
     }
 }

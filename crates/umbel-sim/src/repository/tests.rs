@@ -31,7 +31,7 @@ fn star(clients: &[(f64, &[u32], u64)], scheme: Scheme, seed: u64) -> Simulation
     let delay = Duration::from_millis(10);
     simulation.set_sessions(SessionDelay { min: delay, mean_extra: Duration::from_millis(2) });
     let mut host = Server::host(config, catalog.clone());
-    host.application_mut().set_rtt(delay * 2);
+    host.host_mut().set_rtt(delay * 2);
     simulation.set_app(server, host, Instant::EPOCH).unwrap();
     for (index, &(_, wanted, start_ms)) in clients.iter().enumerate() {
         let node = NodeId(index as u32 + 2);
@@ -61,11 +61,11 @@ fn clients_get_what_they_want_and_leave() {
     assert_eq!(simulation.run_until(Instant::EPOCH + MINUTE * 5), Outcome::Idle);
     for (index, (_, wanted, _)) in (0..).zip(&clients) {
         let host = client(&simulation, index);
-        assert!(host.application().delay().is_some(), "client {index}");
+        assert!(host.host().delay().is_some(), "client {index}");
         assert_eq!(host.engine().outstanding(), 0);
-        assert_eq!(wanted.len(), host.application().wanted().len());
+        assert_eq!(wanted.len(), host.host().wanted().len());
     }
-    assert_eq!(server(&simulation).application().sessions(), 0, "every session is closed");
+    assert_eq!(server(&simulation).outside().count(), 0, "every session is closed");
     assert_eq!(server(&simulation).engine().pending_items(), 0);
 }
 
@@ -84,7 +84,7 @@ fn a_block_takes_as_many_symbols_as_it_has() {
 fn without_loss_an_item_takes_its_time_on_the_channel() {
     let mut simulation = star(&[(0.0, &[3], 0)], Scheme::ReedSolomon, 3);
     simulation.run_until(Instant::EPOCH + MINUTE);
-    let delay = client(&simulation, 0).application().delay().unwrap();
+    let delay = client(&simulation, 0).host().delay().unwrap();
     // The last of 60 packets of 10 ms leaves after 590 ms; asking takes two round trips.
     let asking = delay.checked_sub(Duration::from_millis(590)).unwrap();
     assert!(asking > Duration::from_millis(20) && asking < Duration::from_millis(100), "{delay:?}");
@@ -95,11 +95,11 @@ fn without_loss_an_item_takes_its_time_on_the_channel() {
 fn a_client_that_gives_up_is_forgotten() {
     let mut simulation = star(&[(1.0, &[3], 0)], Scheme::ReedSolomon, 4);
     let host = simulation.app_mut::<ClientHost>(NodeId(2)).unwrap();
-    host.application_mut().set_leave_after(Duration::from_secs(30));
+    host.host_mut().set_leave_after(Duration::from_secs(30));
     simulation.run_until(Instant::EPOCH + MINUTE * 3);
-    assert_eq!(client(&simulation, 0).application().delay(), None);
-    assert_eq!(client(&simulation, 0).application().left(), 1);
-    assert_eq!(server(&simulation).application().sessions(), 0);
+    assert_eq!(client(&simulation, 0).host().delay(), None);
+    assert_eq!(client(&simulation, 0).host().left(), 1);
+    assert_eq!(server(&simulation).outside().count(), 0);
     assert_eq!(server(&simulation).engine().pending_items(), 0);
 }
 
@@ -110,7 +110,7 @@ fn a_run_is_a_function_of_its_seed() {
     let run = |seed| {
         let mut simulation = star(&clients, Scheme::ReedSolomon, seed);
         simulation.run_until(Instant::EPOCH + MINUTE * 5);
-        let delays = (0..12).map(|i| client(&simulation, i).application().delay());
+        let delays = (0..12).map(|i| client(&simulation, i).host().delay());
         (delays.collect::<Vec<_>>(), *simulation.counters())
     };
     assert_eq!(run(1), run(1));
@@ -121,7 +121,7 @@ fn a_run_is_a_function_of_its_seed() {
 fn known_loss_reaches_the_engine() {
     let mut simulation = star(&[(0.5, &[1], 0), (0.0, &[1], 0)], Scheme::ReedSolomon, 5);
     let host = simulation.app_mut::<ServerHost>(SERVER).unwrap();
-    host.application_mut().set_known_loss(NodeId(2), 0.5);
+    host.host_mut().set_known_loss(NodeId(2), 0.5);
     simulation.run_until(Instant::from_nanos(100_000_000));
     let losses: Vec<f64> = server(&simulation).engine().clients().map(|(_, c)| c.loss).collect();
     assert_eq!(losses, [0.5, 0.0]);
@@ -131,6 +131,6 @@ fn known_loss_reaches_the_engine() {
 fn an_item_that_does_not_exist_is_not_waited_for_by_the_server() {
     let mut simulation = star(&[(0.0, &[99], 0)], Scheme::ReedSolomon, 6);
     assert_eq!(simulation.run_until(Instant::EPOCH + MINUTE), Outcome::Idle);
-    assert_eq!(client(&simulation, 0).application().delay(), None);
+    assert_eq!(client(&simulation, 0).host().delay(), None);
     assert_eq!(server(&simulation).engine().pending_items(), 0);
 }

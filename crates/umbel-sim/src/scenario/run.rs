@@ -42,7 +42,7 @@ impl Scenario {
         let items = repository.items.iter().map(|item| (item.name.clone(), item.oti));
         let catalog = Arc::new(Catalog::new(items));
         let mut server = Server::host(repository.config.clone(), catalog.clone());
-        self.set_sessions(repository, &mut simulation, server.application_mut());
+        self.set_sessions(repository, &mut simulation, server.host_mut());
         simulation.set_app(repository.server, server, Instant::EPOCH).map_err(failed)?;
         let arrivals = repository.arrivals(seed);
         for arrival in &arrivals {
@@ -52,7 +52,7 @@ impl Scenario {
             let wanted = arrival.items.iter().map(|item| Toi(item + 1)).collect();
             let mut client = Client::host(config, repository.server, catalog.clone(), wanted);
             if let Some(time) = group.leave_after {
-                client.application_mut().set_leave_after(time);
+                client.host_mut().set_leave_after(time);
             }
             simulation.set_app(arrival.node, client, arrival.at).map_err(failed)?;
         }
@@ -141,7 +141,7 @@ impl Run {
 
     /// From a client's arrival until it had all that it wanted.
     fn delay(&self, arrival: &Arrival) -> Option<Duration> {
-        self.simulation.app::<ClientHost>(arrival.node)?.application().delay()
+        self.simulation.app::<ClientHost>(arrival.node)?.host().delay()
     }
 
     /// Ends the trace; gives the tracer back.

@@ -23,22 +23,24 @@
 //! simulation.set_app(receiver, host, Instant::EPOCH)?;
 //! simulation.run_until(Instant::EPOCH + Duration::from_secs(60));
 //!
-//! let receiver = simulation.app::<MemberHost>(receiver).unwrap().application();
+//! let receiver = simulation.app::<MemberHost>(receiver).unwrap().host();
 //! let got = receiver.received(srm::id_of(source)).unwrap();
 //! assert_eq!((got.first, got.next, got.wrong, got.lost), (0, 100, 0, 0));
 //! # Ok::<(), umbel_sim::NetworkError>(())
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
+use umbel_engine::Instant;
+use umbel_engine::host::{Host, Io};
 use umbel_engine::srm::{Command, Config, Event, Member, MemberId, Step, Unit};
-use umbel_engine::{Address, Engine, Instant};
 use umbel_wire::srm::Message;
 
 use crate::address::channel;
-use crate::engine_host::{Application, EngineHost, HostConfig, Io};
+use crate::engine_host::{EngineHost, HostConfig, KindOf};
 use crate::network::NodeId;
 use crate::packet::Kind;
 use crate::random::{Purpose, key};
@@ -119,7 +121,8 @@ pub struct Participant {
 impl Participant {
     /// A host that runs it. It joins the group when it starts.
     pub fn host(self, config: Config) -> MemberHost {
-        EngineHost::new(Member::new(config), self, HostConfig::default())
+        let host = HostConfig { kind: KindOf::Bytes(kind), ..HostConfig::default() };
+        EngineHost::new(Member::new(config), self, host)
     }
 
     /// Sends a unit of so many bytes this long after the start. Units go in the order of these
@@ -164,7 +167,7 @@ impl Participant {
         self.sent
     }
 
-    fn set_timer(&self, io: &mut Io<'_, '_>) {
+    fn set_timer(&self, io: &mut dyn Io<Member>) {
         let next = self.plan.front().map(|(time, _)| *time);
         let leave = self.leave_after.filter(|_| !self.left);
         let after = [next, leave].into_iter().flatten().min();
@@ -205,18 +208,20 @@ impl Participant {
     }
 }
 
-impl Application<Member> for Participant {
-    fn start(&mut self, engine: &mut Member, io: &mut Io<'_, '_>) {
+impl Host<Member> for Participant {
+    type Input = Infallible;
+
+    fn start(&mut self, io: &mut dyn Io<Member>) {
         self.started = io.now();
         // The member is outside, where it refuses neither of these.
-        let _ = engine.handle_command(io.now(), Command::Join);
+        let _ = io.command(Command::Join);
         for (member, distance) in self.distances.drain(..) {
-            let _ = engine.handle_command(io.now(), Command::Distance(member, distance));
+            let _ = io.command(Command::Distance(member, distance));
         }
         self.set_timer(io);
     }
 
-    fn event(&mut self, _engine: &mut Member, io: &mut Io<'_, '_>, event: Event) {
+    fn event(&mut self, io: &mut dyn Io<Member>, event: Event) {
         match event {
             Event::Delivered { unit, payload } => self.on_delivered(io.now(), unit, &payload),
             Event::Lost { source, before, units } => self.on_lost(source, before, units),
@@ -224,31 +229,32 @@ impl Application<Member> for Participant {
         }
     }
 
-    fn wake(&mut self, engine: &mut Member, io: &mut Io<'_, '_>) {
+    fn wake(&mut self, io: &mut dyn Io<Member>) {
         if self.left {
-            return io.context().stop_node();
+            return io.stop();
         }
         let now = io.now();
         while let Some((_, len)) = self.plan.pop_front_if(|(time, _)| self.started + *time <= now) {
-            let unit = Unit { source: engine.id(), sequence: self.sent };
-            if engine.handle_command(now, Command::Send(content(unit, len))).is_ok() {
+            let unit = Unit { source: io.engine().id(), sequence: self.sent };
+            if io.command(Command::Send(content(unit, len))).is_ok() {
                 self.sent += 1;
             }
         }
         if self.leave_after.is_some_and(|time| self.started + time <= now) {
-            self.left = engine.handle_command(now, Command::Leave).is_ok();
+            self.left = io.command(Command::Leave).is_ok();
             // It goes when the engine has told the group.
             return io.wake_at(Some(now));
         }
         self.set_timer(io);
     }
+}
 
-    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
-        match Message::parse(payload).ok().and_then(umbel_wire::Parsed::message) {
-            Some(Message::Repair { .. }) => Kind::Repair,
-            Some(Message::Request { .. }) => Kind::Nak,
-            Some(Message::Session { .. }) => Kind::Control,
-            _ => Kind::Data,
-        }
+/// What a datagram of SRM is for.
+pub fn kind(payload: &[u8]) -> Kind {
+    match Message::parse(payload).ok().and_then(umbel_wire::Parsed::message) {
+        Some(Message::Repair { .. }) => Kind::Repair,
+        Some(Message::Request { .. }) => Kind::Nak,
+        Some(Message::Session { .. }) => Kind::Control,
+        _ => Kind::Data,
     }
 }

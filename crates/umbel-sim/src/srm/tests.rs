@@ -59,7 +59,7 @@ fn member(simulation: &Simulation, node: NodeId) -> &MemberHost {
 /// units.
 #[track_caller]
 fn assert_all(simulation: &Simulation, node: NodeId, source: NodeId, first: u64, count: u64) {
-    let got = member(simulation, node).application().received(id_of(source)).copied();
+    let got = member(simulation, node).host().received(id_of(source)).copied();
     let right =
         got.is_some_and(|got| (got.first, got.next, got.wrong, got.lost) == (first, count, 0, 0));
     assert!(right, "{node:?} got of {source:?}: {got:?} instead of {first} to {count}");
@@ -79,7 +79,7 @@ fn run(simulation: &mut Simulation, seconds: u64, done: impl Fn(&Simulation) -> 
 /// Everything up to `count` came to these members from all these sources.
 fn all_came(simulation: &Simulation, hosts: &[NodeId], sources: &[NodeId], count: u64) -> bool {
     hosts.iter().all(|&host| {
-        let app = member(simulation, host).application();
+        let app = member(simulation, host).host();
         sources.iter().filter(|&&source| source != host).all(|&source| {
             app.received(id_of(source)).is_some_and(|received| received.next >= count)
         })
@@ -180,7 +180,7 @@ fn members_that_come_and_go_every_second_get_everything_meanwhile() {
         run(&mut simulation, 30, |simulation| all_came(simulation, &staying, &hosts[..1], UNITS));
         let source = id_of(hosts[0]);
         for (n, &host) in (1_u64..).zip(&hosts[1..]) {
-            let app = member(&simulation, host).application();
+            let app = member(&simulation, host).host();
             let stays = n % 3 == 0;
             if stays && seed % 2 == 0 {
                 assert_all(&simulation, host, hosts[0], 0, UNITS);
@@ -285,7 +285,7 @@ fn one_loss_makes_few_requests_and_repairs() {
     let unit = Unit { source: id_of(source), sequence: 2 };
     let seen: Vec<Recovery> = receivers
         .iter()
-        .map(|&host| member(&simulation, host).application().recoveries()[&unit])
+        .map(|&host| member(&simulation, host).host().recoveries()[&unit])
         .collect();
     let requests: u32 = seen.iter().map(|r| r.requests_sent).sum();
     assert!((1..=8).contains(&requests), "{requests} requests");
@@ -295,6 +295,6 @@ fn one_loss_makes_few_requests_and_repairs() {
         assert!(recovery.latency.is_some_and(|l| l < ms(400)), "{recovery:?}");
         assert_eq!(recovery.requests_sent + recovery.requests_heard, requests);
     }
-    let source = member(&simulation, source).application().recoveries()[&unit];
+    let source = member(&simulation, source).host().recoveries()[&unit];
     assert_eq!((source.requests_heard, source.repairs_sent), (requests, 1));
 }

@@ -1,12 +1,13 @@
 use std::collections::VecDeque;
 
+use umbel_engine::host::{Host, Io, SessionNews};
 use umbel_engine::{
     Address, Datagram, Engine, Membership, RateClass, SessionId, Transmit, TransmitBuf,
 };
 
 use super::*;
-use crate::engine_host::{Application, EngineHost, HostConfig, Io};
-use crate::{Outcome, address_of, channel};
+use crate::engine_host::{EngineHost, HostConfig};
+use crate::{NodeSessions, Outcome, address_of, channel};
 
 /// Sends `left` data packets to a channel, hears packets and sessions, and writes down in which
 /// order it is called.
@@ -109,26 +110,36 @@ struct Plan {
     stop_at: Option<u32>,
 }
 
-impl Application<Probe> for Plan {
-    fn start(&mut self, engine: &mut Probe, io: &mut Io<'_, '_>) {
+impl Host<Probe> for Plan {
+    type Input = SessionNews;
+
+    fn input(&mut self, io: &mut dyn Io<Probe>, news: SessionNews) {
+        if let SessionNews::Message { session, message } = news {
+            io.message(session, &message);
+        }
+    }
+
+    fn start(&mut self, io: &mut dyn Io<Probe>) {
         for command in self.commands.drain(..) {
-            engine.handle_command(io.now(), command).unwrap();
+            io.command(command).unwrap();
         }
         io.wake_at(Some(ms(40)));
     }
 
-    fn event(&mut self, _engine: &mut Probe, io: &mut Io<'_, '_>, event: &'static str) {
+    fn event(&mut self, io: &mut dyn Io<Probe>, event: &'static str) {
         assert_eq!(event, "heard");
         self.events += 1;
         if Some(self.events) == self.stop_at {
-            io.context().stop_node();
+            io.stop();
         }
     }
 
-    fn wake(&mut self, _engine: &mut Probe, io: &mut Io<'_, '_>) {
+    fn wake(&mut self, io: &mut dyn Io<Probe>) {
         self.woken.push(io.now());
     }
 }
+
+type ProbeHost = EngineHost<Probe, Plan, NodeSessions>;
 
 fn plan(commands: Vec<Command>) -> Plan {
     Plan { commands, events: 0, woken: Vec::new(), stop_at: None }
@@ -143,7 +154,7 @@ fn pair() -> (Network, NodeId, NodeId) {
 }
 
 fn log(simulation: &Simulation, node: NodeId) -> &[(Instant, String)] {
-    &simulation.app::<EngineHost<Probe, Plan>>(node).unwrap().engine().log
+    &simulation.app::<ProbeHost>(node).unwrap().engine().log
 }
 
 #[test]
@@ -154,8 +165,8 @@ fn data_packets_leave_at_exactly_the_rate() {
     let rate = Rate::from_bits_per_s(3_000);
     let probe = |left| Probe { left, source: NodeId2(a.0), ..Probe::default() };
     let sender =
-        EngineHost::new(probe(4), plan(vec![]), HostConfig { rate, ..HostConfig::default() });
-    let receiver = EngineHost::new(probe(0), plan(vec![Command::Join]), HostConfig::default());
+        ProbeHost::new(probe(4), plan(vec![]), HostConfig { rate, ..HostConfig::default() });
+    let receiver = ProbeHost::new(probe(0), plan(vec![Command::Join]), HostConfig::default());
     simulation.set_app(b, receiver, ms(0)).unwrap();
     simulation.set_app(a, sender, ms(5)).unwrap();
     simulation.run_until(ms(1_000));
@@ -163,15 +174,15 @@ fn data_packets_leave_at_exactly_the_rate() {
         .map(|ns| (Instant::from_nanos(ns), format!("data from {}", address_of(a))))
         .into();
     assert_eq!(log(&simulation, b), expected);
-    let host = simulation.app::<EngineHost<Probe, Plan>>(b).unwrap();
-    assert_eq!((host.application().events, &host.application().woken), (4, &vec![ms(40)]));
+    let host = simulation.app::<ProbeHost>(b).unwrap();
+    assert_eq!((host.host().events, &host.host().woken), (4, &vec![ms(40)]));
 }
 
 #[test]
 fn sessions_are_numbered_by_node() {
     let (network, a, b) = pair();
     let mut simulation = Simulation::new(network, 1);
-    let host = |commands| EngineHost::new(Probe::default(), plan(commands), HostConfig::default());
+    let host = |commands| ProbeHost::new(Probe::default(), plan(commands), HostConfig::default());
     simulation.set_app(b, host(vec![]), ms(0)).unwrap();
     simulation
         .set_app(a, host(vec![Command::Tell(b, b"x"), Command::Tell(b, b"y")]), ms(3))
@@ -187,7 +198,7 @@ fn the_engines_timeout_is_kept() {
     let mut simulation = Simulation::new(network, 1);
     let engine = Probe { timeout: Some(ms(70)), ..Probe::default() };
     simulation
-        .set_app(a, EngineHost::new(engine, plan(vec![]), HostConfig::default()), ms(0))
+        .set_app(a, ProbeHost::new(engine, plan(vec![]), HostConfig::default()), ms(0))
         .unwrap();
     simulation.run_until(ms(1_000));
     assert_eq!(log(&simulation, a), [(ms(70), "timeout".to_owned())]);
@@ -198,16 +209,16 @@ fn a_host_that_stops_in_an_event_is_left_alone() {
     let (network, a, b) = pair();
     let mut simulation = Simulation::new(network, 1);
     let stopping = Plan { stop_at: Some(1), ..plan(vec![]) };
-    let receiver = EngineHost::new(Probe::default(), stopping, HostConfig::default());
+    let receiver = ProbeHost::new(Probe::default(), stopping, HostConfig::default());
     simulation.set_app(b, receiver, ms(0)).unwrap();
     let commands = vec![Command::Tell(b, b"x"), Command::Tell(b, b"y")];
-    let sender = EngineHost::new(Probe::default(), plan(commands), HostConfig::default());
+    let sender = ProbeHost::new(Probe::default(), plan(commands), HostConfig::default());
     simulation.set_app(a, sender, ms(3)).unwrap();
     simulation.run_until(ms(1_000));
     assert_eq!(log(&simulation, b).len(), 1);
     // Nor does its timer go off.
-    let host = simulation.app::<EngineHost<Probe, Plan>>(b).unwrap();
-    assert_eq!(host.application().woken, []);
+    let host = simulation.app::<ProbeHost>(b).unwrap();
+    assert_eq!(host.host().woken, []);
 }
 
 #[test]
@@ -216,7 +227,7 @@ fn an_engine_that_never_moves_on_is_stopped_and_named() {
     let mut simulation = Simulation::new(network, 1);
     let host = |stubborn| {
         let engine = Probe { timeout: Some(ms(70)), stubborn, ..Probe::default() };
-        EngineHost::new(engine, plan(vec![]), HostConfig::default())
+        ProbeHost::new(engine, plan(vec![]), HostConfig::default())
     };
     simulation.set_app(a, host(true), ms(0)).unwrap();
     simulation.set_app(b, host(false), ms(75)).unwrap();

@@ -5,7 +5,7 @@
 //!   configurations.
 //! - [`Source::host`] extends the feed at given times and writes down when it was complete and what it
 //!   had cost by then. [`Receiver::host`] joins when it starts, wants everything, and checks every
-//!   block ([`FeedSink`]); it can leave ([`Receiver::leave_at`]) or fail ([`Receiver::fail_at`]).
+//!   block ([`FeedSink`]); it can leave ([`Receiver::leave_at`]) or fail ([`EngineHost::crash_at`](crate::EngineHost::crash_at)).
 //! - The engines' own counters and views tell the rest: `simulation.app::<ReceiverHost>(node)` gives
 //!   the host, its `engine()` the engine.
 //! - [`kind`] tells what a datagram is for: original data, repairs, NACKs, what else a transfer needs
@@ -28,7 +28,7 @@ use umbel_wire::{SmallBlockPacket, Tsi};
 use crate::address::{PORT, address_of, channel};
 use crate::network::NodeId;
 use crate::random::{Purpose as Draw, key};
-use crate::{HostConfig, Kind};
+use crate::{HostConfig, Kind, KindOf};
 
 pub use receiver::{Receiver, ReceiverHost};
 pub use source::{Source, SourceHost};
@@ -121,9 +121,6 @@ pub fn kind(payload: &[u8]) -> Kind {
     }
 }
 
-/// Hosts whose data packets leave at this rate, or as soon as they are there; links may have rates
-/// of their own.
 fn host_config(rate: Option<Rate>) -> HostConfig {
-    const UNPACED: u64 = 1_000_000_000_000;
-    HostConfig { rate: rate.or(Rate::from_bits_per_s(UNPACED)), ..HostConfig::default() }
+    HostConfig { rate, kind: KindOf::Bytes(kind), ..HostConfig::default() }
 }

@@ -1,11 +1,14 @@
 //! A receiver's host.
 
+use std::convert::Infallible;
+
+use umbel_engine::Instant;
+use umbel_engine::host::{Host, Io};
 use umbel_engine::tmtp::{self, ReceiverCommand, ReceiverEvent};
-use umbel_engine::{Address, Engine, Instant};
 use umbel_wire::tmtp::{End, Refusal};
 
-use super::{FeedSink, host_config, kind};
-use crate::{Application, EngineHost, Io, Kind};
+use super::{FeedSink, host_config};
+use crate::EngineHost;
 
 /// A host that runs a receiver.
 pub type ReceiverHost = EngineHost<tmtp::Receiver<FeedSink>, Receiver>;
@@ -14,7 +17,6 @@ pub type ReceiverHost = EngineHost<tmtp::Receiver<FeedSink>, Receiver>;
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     leave_at: Option<Instant>,
-    fail_at: Option<Instant>,
     is_leaving: bool,
     joined: u32,
     orphaned: u32,
@@ -39,11 +41,6 @@ impl Receiver {
     /// Leaves the group at this time; then the host is off the network.
     pub fn leave_at(&mut self, at: Instant) {
         self.leave_at = Some(at);
-    }
-
-    /// Is off the network from this time on, without a word.
-    pub fn fail_at(&mut self, at: Instant) {
-        self.fail_at = Some(at);
     }
 
     /// How often it found a parent.
@@ -96,29 +93,26 @@ impl Receiver {
         self.left
     }
 
-    fn set_timer(&self, io: &mut Io<'_, '_>) {
-        io.wake_at([self.leave_at, self.fail_at].into_iter().flatten().min());
+    fn set_timer(&self, io: &mut dyn Io<tmtp::Receiver<FeedSink>>) {
+        io.wake_at(self.leave_at);
     }
 }
 
-fn tell(engine: &mut tmtp::Receiver<FeedSink>, now: Instant, command: ReceiverCommand) {
-    let told = engine.handle_command(now, command);
+fn tell(io: &mut dyn Io<tmtp::Receiver<FeedSink>>, command: ReceiverCommand) {
+    let told = io.command(command);
     assert_eq!(told, Ok(()), "commands come in an order that makes sense");
 }
 
-impl Application<tmtp::Receiver<FeedSink>> for Receiver {
-    fn start(&mut self, engine: &mut tmtp::Receiver<FeedSink>, io: &mut Io<'_, '_>) {
-        tell(engine, io.now(), ReceiverCommand::Join);
-        tell(engine, io.now(), ReceiverCommand::Want { from: 0, skip: Vec::new() });
+impl Host<tmtp::Receiver<FeedSink>> for Receiver {
+    type Input = Infallible;
+
+    fn start(&mut self, io: &mut dyn Io<tmtp::Receiver<FeedSink>>) {
+        tell(io, ReceiverCommand::Join);
+        tell(io, ReceiverCommand::Want { from: 0, skip: Vec::new() });
         self.set_timer(io);
     }
 
-    fn event(
-        &mut self,
-        engine: &mut tmtp::Receiver<FeedSink>,
-        io: &mut Io<'_, '_>,
-        event: ReceiverEvent,
-    ) {
+    fn event(&mut self, io: &mut dyn Io<tmtp::Receiver<FeedSink>>, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Joined { .. } => self.joined += 1,
             ReceiverEvent::Orphaned => self.orphaned += 1,
@@ -129,7 +123,7 @@ impl Application<tmtp::Receiver<FeedSink>> for Receiver {
             ReceiverEvent::Complete => {
                 self.completed.get_or_insert(io.now());
                 if !self.is_leaving {
-                    tell(engine, io.now(), ReceiverCommand::Done { failed: None });
+                    tell(io, ReceiverCommand::Done { failed: None });
                 }
             }
             ReceiverEvent::Gone(run) => self.gone += run.count,
@@ -145,19 +139,15 @@ impl Application<tmtp::Receiver<FeedSink>> for Receiver {
         }
     }
 
-    fn wake(&mut self, engine: &mut tmtp::Receiver<FeedSink>, io: &mut Io<'_, '_>) {
+    fn wake(&mut self, io: &mut dyn Io<tmtp::Receiver<FeedSink>>) {
         let now = io.now();
-        if self.left.is_some() || self.fail_at.is_some_and(|at| at <= now) {
-            return io.context().stop_node();
+        if self.left.is_some() {
+            return io.stop();
         }
         if self.leave_at.take_if(|at| *at <= now).is_some() {
             self.is_leaving = true;
-            tell(engine, now, ReceiverCommand::Leave);
+            tell(io, ReceiverCommand::Leave);
         }
         self.set_timer(io);
-    }
-
-    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
-        kind(payload)
     }
 }

@@ -1,13 +1,15 @@
 //! The source's host.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
 
+use umbel_engine::host::{Host, Io};
 use umbel_engine::tmtp::{self, BlockCount, NodeId as MemberId, SourceCommand, SourceEvent};
-use umbel_engine::{Address, Engine, Instant};
+use umbel_engine::{Instant, RateClass};
 use umbel_wire::tmtp::{ReceiverReport, Totals};
 
-use super::{Feed, FeedSymbols, host_config, kind};
-use crate::{Application, EngineHost, Io, Kind};
+use super::{Feed, FeedSymbols, host_config};
+use crate::EngineHost;
 
 /// A host that runs a source.
 pub type SourceHost = EngineHost<tmtp::Source<FeedSymbols>, Source>;
@@ -92,32 +94,29 @@ impl Source {
         self.closed
     }
 
-    fn set_timer(&self, io: &mut Io<'_, '_>) {
+    fn set_timer(&self, io: &mut dyn Io<tmtp::Source<FeedSymbols>>) {
         let next = self.plan.front().map(|(at, _)| *at);
         io.wake_at([next, self.close_at].into_iter().flatten().min());
     }
 }
 
-fn tell(engine: &mut tmtp::Source<FeedSymbols>, now: Instant, command: SourceCommand) {
-    let told = engine.handle_command(now, command);
+fn tell(io: &mut dyn Io<tmtp::Source<FeedSymbols>>, command: SourceCommand) {
+    let told = io.command(command);
     assert_eq!(told, Ok(()), "the plan is one that can be carried out");
 }
 
-impl Application<tmtp::Source<FeedSymbols>> for Source {
-    fn start(&mut self, engine: &mut tmtp::Source<FeedSymbols>, io: &mut Io<'_, '_>) {
-        tell(engine, io.now(), SourceCommand::Start);
+impl Host<tmtp::Source<FeedSymbols>> for Source {
+    type Input = Infallible;
+
+    fn start(&mut self, io: &mut dyn Io<tmtp::Source<FeedSymbols>>) {
+        tell(io, SourceCommand::Start);
         self.set_timer(io);
     }
 
-    fn event(
-        &mut self,
-        _engine: &mut tmtp::Source<FeedSymbols>,
-        io: &mut Io<'_, '_>,
-        event: SourceEvent,
-    ) {
+    fn event(&mut self, io: &mut dyn Io<tmtp::Source<FeedSymbols>>, event: SourceEvent) {
         match event {
             SourceEvent::Acknowledged { below } => self.acknowledged = below,
-            SourceEvent::Rate(rate) => io.set_rate(Some(rate)),
+            SourceEvent::Rate(rate) => io.set_pace(RateClass::Data, Some(rate)),
             SourceEvent::Totals(totals) => self.totals = totals,
             SourceEvent::Report(report) => {
                 self.reports.insert(report.node, report);
@@ -132,21 +131,17 @@ impl Application<tmtp::Source<FeedSymbols>> for Source {
         }
     }
 
-    fn wake(&mut self, engine: &mut tmtp::Source<FeedSymbols>, io: &mut Io<'_, '_>) {
+    fn wake(&mut self, io: &mut dyn Io<tmtp::Source<FeedSymbols>>) {
         let now = io.now();
         while let Some((_, run)) = self.plan.pop_front_if(|(at, _)| *at <= now) {
-            tell(engine, now, SourceCommand::Extend(vec![run]));
+            tell(io, SourceCommand::Extend(vec![run]));
         }
         if self.plan.is_empty() && !std::mem::replace(&mut self.is_finished, true) {
-            tell(engine, now, SourceCommand::Finish { failed: None });
+            tell(io, SourceCommand::Finish { failed: None });
         }
         if self.close_at.take_if(|at| *at <= now).is_some() {
-            tell(engine, now, SourceCommand::Close);
+            tell(io, SourceCommand::Close);
         }
         self.set_timer(io);
-    }
-
-    fn kind(&self, _to: Address, payload: &[u8]) -> Kind {
-        kind(payload)
     }
 }

@@ -129,7 +129,7 @@ impl Stream {
             // Everybody is there in the end.
             let mut times: Vec<Instant> = times.collect();
             times.truncate(times.len() / 2 * 2);
-            host.application_mut().set_changes(times);
+            host.host_mut().set_changes(times);
         }
     }
 }

@@ -42,12 +42,8 @@ fn a_replier_may_crash_while_a_request_is_on_its_way_to_it() {
         let net = Net::random(seed, &lossy(0.3));
         let Some((replier, at)) = first_replier(&net, seed) else { return };
         // The run is the same up to the moment before the request arrives.
-        let stop = |number, _: &mut ReceiverConfig, receiver: &mut Receiver| {
-            if number == replier {
-                receiver.set_stop_at(ms(at - 1));
-            }
-        };
-        let mut run = Run::new(&net, seed, UNITS, |_| true, stop);
+        let mut run = Run::new(&net, seed, UNITS, |_| true, |_, _, _| {});
+        run.crash(net.receivers[replier], ms(at - 1));
         let others: Vec<NodeId> =
             net.receivers.iter().copied().filter(|node| *node != net.receivers[replier]).collect();
         run.until_complete(&others, ms(600_000));
@@ -138,14 +134,13 @@ fn everything_at_once() {
         let change = |number, config: &mut ReceiverConfig, receiver: &mut Receiver| {
             config.two_step = seed % 3 == 0;
             config.units_per_request = 1 + (seed % 5) as u8;
-            match number {
-                1 => receiver.set_stop_at(ms(250 + seed % 500)),
-                2 => receiver.set_changes((1..=4).map(|n| ms(n * 500))),
-                _ => {}
+            if number == 2 {
+                receiver.set_changes((1..=4).map(|n| ms(n * 500)));
             }
         };
         let has_lms = |number: usize| !(seed >> number).is_multiple_of(5);
         let mut run = Run::new(&net, seed, 60, has_lms, change);
+        run.crash(net.receivers[1], ms(250 + seed % 500));
         let mut others = net.receivers.clone();
         others.remove(1);
         run.until_complete(&others, ms(3_600_000));

@@ -40,13 +40,10 @@ fn lan_repliers(run: &Run, net: &Net) -> Vec<usize> {
 #[test]
 fn a_lan_elects_one_replier_and_another_when_it_crashes() {
     let net = lan(0.0);
-    let change = |number, config: &mut ReceiverConfig, receiver: &mut Receiver| {
-        on_lan(&net, number, config);
-        if number == 0 {
-            receiver.set_stop_at(ms(5_000));
-        }
-    };
+    let change =
+        |number, config: &mut ReceiverConfig, _: &mut Receiver| on_lan(&net, number, config);
     let mut run = Run::new(&net, 1, UNITS, |_| true, change);
+    run.crash(net.receivers[0], ms(5_000));
     run.simulation.run_until(ms(4_900));
     // All cost the same, so the lowest address wins; only it is known to the router.
     assert_eq!(lan_repliers(&run, &net), [0]);
@@ -80,9 +77,9 @@ fn answers_are_merged_on_their_way_and_each_counts_once() {
     let net = nets.into_iter().find(is_large).unwrap();
     let mut run = Run::new(&net, 5, UNITS, |_| true, |_, _, _| {});
     let source = run.simulation.app_mut::<SourceHost>(net.source).unwrap();
-    source.application_mut().ask_at(ms(90), 1_000, Duration::from_millis(200));
+    source.host_mut().ask_at(ms(90), 1_000, Duration::from_millis(200));
     run.simulation.run_until(ms(5_000));
-    let source = run.simulation.app::<SourceHost>(net.source).unwrap().application();
+    let source = run.simulation.app::<SourceHost>(net.source).unwrap().host();
     let reports = source.collected();
     let all = reports.iter().map(|(_, summary)| *summary).reduce(Summary::and).unwrap();
     let values = net.receivers.iter().map(|node| 1_000 + u64::from(node.0));
@@ -94,41 +91,44 @@ fn answers_are_merged_on_their_way_and_each_counts_once() {
 /// Answers every query with its own number, and asks at set times.
 #[derive(Default)]
 struct Oracle {
+    own: u32,
     asks: VecDeque<Instant>,
     stop_at: Option<Instant>,
     answers: Vec<(Instant, Bytes)>,
 }
 
 impl Oracle {
-    fn set_timer(&self, io: &mut Io<'_, '_>) {
+    fn set_timer(&self, io: &mut dyn Io<AnycastHost>) {
         io.wake_at([self.asks.front().copied(), self.stop_at].into_iter().flatten().min());
     }
 }
 
-impl Application<AnycastHost> for Oracle {
-    fn start(&mut self, engine: &mut AnycastHost, io: &mut Io<'_, '_>) {
-        engine.handle_command(io.now(), AnycastCommand::Start).unwrap();
+impl Host<AnycastHost> for Oracle {
+    type Input = Infallible;
+
+    fn start(&mut self, io: &mut dyn Io<AnycastHost>) {
+        io.command(AnycastCommand::Start).unwrap();
         self.set_timer(io);
     }
 
-    fn event(&mut self, engine: &mut AnycastHost, io: &mut Io<'_, '_>, event: AnycastEvent) {
+    fn event(&mut self, io: &mut dyn Io<AnycastHost>, event: AnycastEvent) {
         match event {
             AnycastEvent::Query { id: query, .. } => {
-                let answer = Bytes::from(io.node().0.to_string());
-                engine.handle_command(io.now(), AnycastCommand::Answer { query, answer }).unwrap();
+                let answer = Bytes::from(self.own.to_string());
+                io.command(AnycastCommand::Answer { query, answer }).unwrap();
             }
             AnycastEvent::Answer { answer, .. } => self.answers.push((io.now(), answer)),
         }
     }
 
-    fn wake(&mut self, engine: &mut AnycastHost, io: &mut Io<'_, '_>) {
+    fn wake(&mut self, io: &mut dyn Io<AnycastHost>) {
         let now = io.now();
         if self.asks.pop_front_if(|at| *at <= now).is_some() {
             let ask = AnycastCommand::Ask { nonce: 1, query: Bytes::from_static(b"who?") };
-            engine.handle_command(now, ask).unwrap();
+            io.command(ask).unwrap();
         }
         if self.stop_at.take_if(|at| *at <= now).is_some() {
-            engine.handle_command(now, AnycastCommand::Stop).unwrap();
+            io.command(AnycastCommand::Stop).unwrap();
         }
         self.set_timer(io);
     }
@@ -160,14 +160,18 @@ fn queries_reach_the_nearest_server_and_the_other_one_when_it_stops() {
             (AnycastConfig::client(service, gateway), Oracle { asks, ..Oracle::default() })
         } else {
             let stop_at = (node == near).then(|| ms(1_500));
-            (AnycastConfig::server(service, gateway, 1), Oracle { stop_at, ..Oracle::default() })
+            (
+                AnycastConfig::server(service, gateway, 1),
+                Oracle { own: node.0, stop_at, ..Oracle::default() },
+            )
         };
-        let host = EngineHost::new(AnycastHost::new(config), oracle, HostConfig::default());
+        let host: EngineHost<_, _> =
+            EngineHost::new(AnycastHost::new(config), oracle, HostConfig::default());
         simulation.set_app(node, host, ms(0)).unwrap();
     }
     simulation.run_until(ms(40_000));
     let answers =
-        &simulation.app::<EngineHost<AnycastHost, Oracle>>(client).unwrap().application().answers;
+        &simulation.app::<EngineHost<AnycastHost, Oracle>>(client).unwrap().host().answers;
     let name = |node: NodeId| Bytes::from(node.0.to_string());
     // Three links there and three back; then four, by the other way around.
     let expected = [(ms(1_006), name(near)), (ms(2_008), name(far)), (ms(30_008), name(far))];

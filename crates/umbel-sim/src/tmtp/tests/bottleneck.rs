@@ -147,7 +147,7 @@ impl Transfer {
             ms += 100;
             self.simulation.run_until(after(Instant::EPOCH, ms));
             let host = |&node| self.simulation.app::<ReceiverHost>(node).unwrap();
-            let completed = self.receivers.iter().map(|node| host(node).application().completed());
+            let completed = self.receivers.iter().map(|node| host(node).host().completed());
             last = completed.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
         }
         for &node in &self.receivers {

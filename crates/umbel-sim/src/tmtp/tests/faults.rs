@@ -62,7 +62,7 @@ fn managers_that_fail_are_replaced_and_nothing_is_lost() {
             living.retain(|node| *node != failing);
             let when = after(at(START), below(&mut random, 4_000));
             let host = world.simulation.app_mut::<ReceiverHost>(failing).unwrap();
-            host.application_mut().fail_at(when);
+            host.crash_at(when);
         }
         world.run_until_complete(&living);
         world.check(&living, &format!("seed {seed}"));

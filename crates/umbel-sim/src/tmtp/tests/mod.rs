@@ -160,8 +160,8 @@ impl World {
     fn run_until_complete(&mut self, who: &[NodeId]) {
         let mut seconds = START;
         let is_over = |world: &World| {
-            let has_all = |&node: &NodeId| world.receiver(node).application().completed().is_some();
-            who.iter().all(has_all) && world.source().application().completed().is_some()
+            let has_all = |&node: &NodeId| world.receiver(node).host().completed().is_some();
+            who.iter().all(has_all) && world.source().host().completed().is_some()
         };
         while seconds < LIMIT && !is_over(self) {
             seconds += 1;
@@ -175,7 +175,7 @@ impl World {
             let name = self.simulation.network().name(node).to_owned();
             let blocks = self.plan.blocks;
             let host = self.simulation.app_mut::<ReceiverHost>(node).unwrap();
-            let (gone, done) = (host.application().gone(), host.application().completed());
+            let (gone, done) = (host.host().gone(), host.host().completed());
             let sink = host.engine_mut().sink_mut();
             let got = (sink.blocks(), sink.wrong(), gone, done.is_some());
             assert_eq!(
@@ -184,11 +184,11 @@ impl World {
                 "{what}: {name}, {:?}, {:?}, {:?}, drops: {}",
                 host.engine().tree(),
                 host.engine().stats(),
-                host.application(),
+                host.host(),
                 host.engine().drops()
             );
         }
-        let source = self.source().application();
+        let source = self.source().host();
         assert!(source.completed().is_some(), "{what}: the source does not know it");
     }
 }
@@ -205,9 +205,9 @@ fn everyone_gets_everything_and_the_source_learns_it_from_its_children() {
         let stats = source.engine().stats();
         assert_eq!((stats.children, stats.members), (2, 0));
         assert_eq!((stats.repairs_sent, stats.load.retransmissions), (0, 0));
-        let totals = source.application().totals();
+        let totals = source.host().totals();
         assert_eq!((totals.members, totals.done, totals.failed), (18, 18, 0));
-        assert_eq!(source.application().reports().len(), all.len());
+        assert_eq!(source.host().reports().len(), all.len());
         assert_eq!(world.managers().len(), SUBNETS);
     }
 }
