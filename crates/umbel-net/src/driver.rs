@@ -1,250 +1,127 @@
-//! The loop that drives an engine: sockets, sessions and the clock on one side, the engine on
-//! the other.
+//! The loop that drives an engine and its host: ports, input and the clock.
 //!
-//! The engine stays on one thread. Other threads reach it through its [`Mailbox`]; it reaches
-//! sessions through [`Host::post`], which must not block.
+//! ```text
+//!             ┌────────────────────────── wait: input, ports, the next deadline ◀─┐
+//!             ▼                                                                   │
+//!  input ──▶ host ─▶ engine ──▶ membership, datagrams ──▶ ports ──▶ events ──▶ host
+//! ```
+//!
+//! Host and engine stay on one thread, which waits in one place. Other threads reach the host
+//! through its [`Mailbox`](umbel_engine::host::Mailbox).
 
-use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-use bytes::Bytes;
-use crossbeam_channel::{Receiver as Inbox, Sender as Outbox, TryRecvError};
+use nix::poll::PollFlags;
+use umbel_engine::host::{Host, Io, PortError, PortSpec, Trouble};
+use umbel_engine::units::Rate;
 use umbel_engine::{
-    Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, SessionId, Transmit,
-    TransmitBuf,
+    Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf,
 };
 
 use crate::clock::Clock;
-use crate::domain::Domain;
-use crate::gather::Gather;
-use crate::group::Group;
+use crate::mailbox::Line;
 use crate::pacer::Pacer;
-use crate::udp::{JoinError, Receiver, SendError, Sender};
-use crate::wake::{self, Waker};
+use crate::port::{Port, Watch};
+use crate::wake;
 
-/// What reaches an engine from other threads.
-#[derive(Debug)]
-pub enum Input<C> {
-    /// A command of the application.
-    Command(C),
-    /// A control message of a session.
-    Message(SessionId, Bytes),
-    /// A datagram that another thread received: how it came, and what is left of its hop limit.
-    Datagram(Address, Option<u8>, Bytes),
-    /// Nothing: the host wants its [`Host::woken`] called.
-    Nudge,
-    /// End the loop.
-    Stop,
-}
+/// Input that is taken before the next look at ports and timers, so that a flood of it does not
+/// keep data packets from leaving.
+const INPUT_AT_ONCE: usize = 256;
 
-/// Hands input to an engine's thread. Clones lead to the same engine.
-#[derive(Debug)]
-pub struct Mailbox<C> {
-    outbox: Outbox<Input<C>>,
-    waker: Waker,
-}
+/// Opens a port that a host asks for.
+pub type Opener = Box<dyn FnMut(&PortSpec) -> Result<Box<dyn Port>, PortError> + Send>;
 
-impl<C> Clone for Mailbox<C> {
-    fn clone(&self) -> Mailbox<C> {
-        Mailbox { outbox: self.outbox.clone(), waker: self.waker.clone() }
-    }
-}
-
-impl<C> Mailbox<C> {
-    /// Puts input into the line. It is lost if the loop has ended.
-    pub fn put(&self, input: Input<C>) {
-        if self.outbox.send(input).is_ok() {
-            self.waker.wake();
-        }
-    }
-
-    /// How much input waits in the line.
-    pub fn waiting(&self) -> usize {
-        self.outbox.len()
-    }
-
-    /// Puts a command into the line.
-    pub fn command(&self, command: C) {
-        self.put(Input::Command(command));
-    }
-}
-
-/// The application side of an engine.
-pub trait Host<E: Engine> {
-    /// Sends a control message on a session. Must not block.
-    fn post(&mut self, session: SessionId, message: Bytes);
-
-    /// Does what the engine asks for or tells. Commands to the engine can be given at once.
-    fn event(&mut self, now: Instant, engine: &mut E, io: &mut Io, event: E::Event);
-
-    /// Called after input came from other threads.
-    fn woken(&mut self, _now: Instant, _engine: &mut E, _io: &mut Io) {}
-
-    /// Called about every [`Driver::TICK`] and with what the sockets have counted: a good time to
-    /// publish a status.
-    fn tick(&mut self, _now: Instant, _engine: &mut E, _io: &mut Io) {}
-
-    /// Called when so many datagrams, by estimate, came faster than this machine took them, and
-    /// were lost in it.
-    fn overran(&mut self, _now: Instant, _engine: &mut E, _datagrams: u64) {}
-
-    /// Called when a channel cannot be joined.
-    ///
-    /// # Errors
-    ///
-    /// The error, if the loop cannot go on without the channel; that is the default.
-    fn join_failed(&mut self, error: JoinError) -> Result<(), JoinError> {
-        Err(error)
-    }
-
-    /// Called when a command is refused.
-    fn refused(&mut self, _error: E::CommandError) {}
-
-    /// Whether the loop should go on.
-    fn goes_on(&self) -> bool {
-        true
-    }
-}
-
-/// The sockets of a driver.
-#[derive(Debug, Default)]
-pub struct Io {
-    /// Sends data packets, as the pacer lets them.
-    pub sender: Option<(Sender, Pacer)>,
-    /// Receives channels.
-    pub receiver: Option<Receiver>,
-    /// A group whose members all send: what the engine sends there is not paced.
-    pub group: Option<Group>,
-    /// A node's place in a control tree: what goes to its group or to a single host leaves by it.
-    /// Data packets wait for the pacer of the sender or, without one, for its own.
-    pub domain: Option<Domain>,
-    /// The last error that passed by itself.
-    pub transient_error: Option<SendError>,
-}
-
-impl Io {
-    /// How many data packets may leave now.
-    fn allow(&self, now: Instant, packet_len: usize) -> usize {
-        match (&self.sender, &self.domain) {
-            (Some((sender, pacer)), _) => pacer.allow(now).min(sender.max_batch(packet_len)),
-            (None, Some(Domain { sender, pacer: Some(pacer), .. })) => {
-                pacer.allow(now).min(sender.max_batch(packet_len))
-            }
-            _ => 0,
-        }
-    }
-
-    /// What data packets wait for.
-    fn pacer(&mut self) -> Option<&mut Pacer> {
-        match (&mut self.sender, &mut self.domain) {
-            (Some((_, pacer)), _) => Some(pacer),
-            (None, Some(domain)) => domain.pacer.as_mut(),
-            (None, None) => None,
-        }
-    }
-}
-
-/// Why a loop ended.
+/// Why a loop ended before its host stopped it.
 #[derive(Debug, thiserror::Error)]
-pub enum DriverError {
-    /// A data packet cannot be sent, and never will.
-    #[error(transparent)]
-    Send(#[from] SendError),
-    /// A channel cannot be joined.
-    #[error(transparent)]
-    Join(#[from] JoinError),
-    /// The system refuses to wait or to receive.
-    #[error("cannot receive: {0}")]
-    Receive(#[from] std::io::Error),
+#[error("the system does not let this program wait: {0}")]
+pub struct DriverError(#[from] std::io::Error);
+
+/// A host, its engine and the machine under them.
+pub struct Driver<E: Engine, H: Host<E>> {
+    host: H,
+    machine: Machine<E>,
+    line: Line<H::Input>,
 }
 
-/// Drives one engine.
-#[derive(Debug)]
-pub struct Driver<E: Engine, H> {
+/// What a host reaches as [`Io`].
+struct Machine<E> {
     engine: E,
-    host: H,
-    io: Io,
     clock: Clock,
-    packet_len: usize,
-    inbox: Inbox<Input<E::Command>>,
-    waker: Waker,
+    ports: Vec<Box<dyn Port>>,
+    paces: Vec<Pace>,
+    opener: Opener,
     buf: TransmitBuf,
-    next_tick: Instant,
-    /// How dense the stream is that is received.
-    gather: Gather,
-    /// Messages that the receiver has lost for want of room, as far as the host knows.
-    drops_told: u64,
-    /// For how long the sockets are let alone, so that datagrams gather.
-    pause: Duration,
+    wake_at: Option<Instant>,
     stopped: bool,
 }
 
-/// A line to an engine that does not run yet.
-#[derive(Debug)]
-pub struct Line<C> {
-    inbox: Inbox<Input<C>>,
-    waker: Waker,
-}
-
-/// A mailbox and the end of its line, for [`Driver::new`].
-///
-/// # Errors
-///
-/// When the process has no file descriptor left.
-pub fn line<C>() -> std::io::Result<(Mailbox<C>, Line<C>)> {
-    let (outbox, inbox) = crossbeam_channel::unbounded();
-    let waker = Waker::new()?;
-    Ok((Mailbox { outbox, waker: waker.clone() }, Line { inbox, waker }))
+/// The pace of a class of packets.
+struct Pace {
+    class: RateClass,
+    pacer: Pacer,
+    /// UDP payload of a full packet in bytes.
+    packet_len: usize,
 }
 
 impl<E: Engine, H: Host<E>> Driver<E, H> {
-    /// How often [`Host::tick`] is called.
-    pub const TICK: Duration = Duration::from_millis(100);
-
-    /// A driver that takes its input from `line`. `packet_len` is the UDP payload of a full data
-    /// packet.
-    pub fn new(
-        engine: E,
-        host: H,
-        io: Io,
-        clock: Clock,
-        packet_len: usize,
-        line: Line<E::Command>,
-    ) -> Driver<E, H> {
-        Driver {
+    /// A driver that takes its host's input from `line`. It has no ports, and no packets of any
+    /// class leave but control messages.
+    pub fn new(engine: E, host: H, clock: Clock, line: Line<H::Input>) -> Driver<E, H> {
+        let none = |spec: &PortSpec| Err(PortError(format!("there is no way to open {spec:?}")));
+        let machine = Machine {
             engine,
-            host,
-            io,
             clock,
-            packet_len,
-            inbox: line.inbox,
-            waker: line.waker,
+            ports: Vec::new(),
+            paces: Vec::new(),
+            opener: Box::new(none),
             buf: TransmitBuf::default(),
-            next_tick: Instant::EPOCH,
-            gather: Gather::default(),
-            drops_told: 0,
-            pause: Duration::ZERO,
+            wake_at: None,
             stopped: false,
-        }
+        };
+        Driver { host, machine, line }
     }
 
-    /// Runs until [`Input::Stop`] comes or the host does not go on; gives the host back.
+    /// The same with one more port.
+    #[must_use]
+    pub fn port(mut self, port: impl Port + 'static) -> Driver<E, H> {
+        self.machine.ports.push(Box::new(port));
+        self
+    }
+
+    /// The same with a way to open ports that the host asks for.
+    #[must_use]
+    pub fn opener(mut self, opener: Opener) -> Driver<E, H> {
+        self.machine.opener = opener;
+        self
+    }
+
+    /// The same with a pace for a class of packets, of which full ones have a UDP payload of
+    /// `packet_len` bytes. `rate` is `None` for packets that leave as they come.
+    #[must_use]
+    pub fn pace(mut self, class: RateClass, rate: Option<Rate>, packet_len: usize) -> Driver<E, H> {
+        let Machine { ports, paces, clock, .. } = &mut self.machine;
+        let batches = ports.iter().filter_map(|port| port.max_batch(packet_len));
+        let pacer = Pacer::new(rate, packet_len, batches.min().unwrap_or(1), clock.now());
+        paces.push(Pace { class, pacer, packet_len });
+        self
+    }
+
+    /// Runs until the host stops it; returns the host.
     ///
     /// # Errors
     ///
-    /// When a socket fails for good.
+    /// When the system does not let the program wait.
     pub fn run(mut self) -> Result<H, DriverError> {
         // Late wake-ups only make the pacing coarser.
         let _ = wake::wait_precisely();
-        while !self.stopped && self.host.goes_on() {
+        self.host.start(&mut self.machine);
+        self.drain();
+        while !self.machine.stopped {
             self.take_input();
-            let now = self.clock.now();
-            if self.engine.poll_timeout().is_some_and(|at| at <= now) {
-                self.engine.handle_timeout(now);
-            }
-            self.tick_if_due();
-            self.drain()?;
-            if !self.stopped && self.host.goes_on() {
+            self.handle_due();
+            self.drain();
+            if !self.machine.stopped {
                 self.wait()?;
             }
         }
@@ -252,220 +129,218 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
     }
 
     fn take_input(&mut self) {
-        let mut any = false;
-        // Bounded, so that a flood of messages does not keep data packets from leaving.
-        for _ in 0..256 {
-            let now = self.clock.now();
-            match self.inbox.try_recv() {
-                Ok(Input::Command(command)) => {
-                    if let Err(error) = self.engine.handle_command(now, command) {
-                        self.host.refused(error);
-                    }
-                }
-                Ok(Input::Message(session, message)) => {
-                    let by = Address::Session(session);
-                    self.engine
-                        .handle_datagram(now, Datagram { by, hop_limit: None, payload: &message });
-                }
-                Ok(Input::Datagram(by, hop_limit, payload)) => {
-                    let datagram = Datagram { by, hop_limit, payload: &payload };
-                    self.engine.handle_datagram(now, datagram);
-                }
-                Ok(Input::Nudge) => {}
-                Ok(Input::Stop) | Err(TryRecvError::Disconnected) => self.stopped = true,
-                Err(TryRecvError::Empty) => break,
+        for _ in 0..INPUT_AT_ONCE {
+            if self.machine.stopped {
+                return;
             }
-            any = true;
-            // The next message may rely on what the application does about this one.
+            let Some(input) = self.line.take() else { return };
+            self.host.input(&mut self.machine, input);
+            // The next input may rely on what the host does about this one.
             self.drain_events();
         }
-        if any {
-            self.host.woken(self.clock.now(), &mut self.engine, &mut self.io);
+    }
+
+    fn handle_due(&mut self) {
+        let now = self.machine.clock.now();
+        if self.machine.engine.poll_timeout().is_some_and(|at| at <= now) {
+            self.machine.engine.handle_timeout(now);
+        }
+        if self.machine.wake_at.take_if(|at| *at <= now).is_some() {
+            self.host.wake(&mut self.machine);
         }
     }
 
     /// Does what the engine wants until it wants nothing more at this time.
-    fn drain(&mut self) -> Result<(), DriverError> {
+    fn drain(&mut self) {
         loop {
             let mut moved = false;
-            while let Some(change) = self.engine.poll_membership() {
-                self.change_membership(change)?;
+            while let Some(change) = self.machine.engine.poll_membership() {
+                if let Err(trouble) = self.machine.change_membership(change) {
+                    self.host.trouble(&mut self.machine, trouble);
+                }
                 moved = true;
             }
-            moved |= self.send_some()?;
+            moved |= self.send_some();
             moved |= self.drain_events();
-            if !moved || !self.inbox.is_empty() {
-                return Ok(());
+            if !moved || !self.line.is_empty() {
+                return;
             }
         }
     }
 
-    /// Hands the engine's events to the host. Gives whether there was any.
+    /// Hands the engine's events to the host. Returns whether there was any.
     fn drain_events(&mut self) -> bool {
         let mut any = false;
-        while let Some(event) = self.engine.poll_event() {
-            self.host.event(self.clock.now(), &mut self.engine, &mut self.io, event);
+        while let Some(event) = self.machine.engine.poll_event() {
+            self.host.event(&mut self.machine, event);
             any = true;
         }
         any
     }
 
-    fn change_membership(&mut self, change: Membership) -> Result<(), DriverError> {
-        let (Membership::Join(channel) | Membership::Leave(channel)) = change;
-        if self.io.domain.as_ref().is_some_and(|domain| domain.channel() == channel) {
-            // As with a group below.
-            if matches!(change, Membership::Leave(_)) {
-                self.io.domain = None;
-            }
-            return Ok(());
-        }
-        if self.io.group.as_ref().is_some_and(|group| group.channel() == channel) {
-            // The host has joined it when it opened it.
-            if matches!(change, Membership::Leave(_)) {
-                self.io.group = None;
-            }
-            return Ok(());
-        }
-        let Some(receiver) = &mut self.io.receiver else { return Ok(()) };
-        let changed = match change {
-            Membership::Join(channel) => receiver.join(&channel),
-            Membership::Leave(channel) => receiver.leave(&channel),
-        };
-        if let Err(error) = changed {
-            self.host.join_failed(error)?;
-        }
-        Ok(())
-    }
-
-    /// Sends control messages and as many data packets as may leave. Gives whether it sent any.
-    fn send_some(&mut self) -> Result<bool, DriverError> {
+    /// Sends control messages and as many packets as may leave. Returns whether it sent any.
+    fn send_some(&mut self) -> bool {
         let mut any = false;
         loop {
-            let now = self.clock.now();
-            self.buf.reset(Allowance::data(self.io.allow(now, self.packet_len)));
-            let Some(transmit) = self.engine.poll_transmit(now, &mut self.buf) else {
-                return Ok(any);
-            };
+            let now = self.machine.clock.now();
+            let Some(transmit) = self.machine.poll_transmit(now) else { return any };
             any = true;
-            let data = matches!(transmit.to, Address::Channel(_));
-            self.send(now, transmit)?;
+            if let Err(trouble) = self.machine.send(now, transmit) {
+                self.host.trouble(&mut self.machine, trouble);
+            }
             // Others may have something to say between two batches.
-            if data && !self.inbox.is_empty() {
-                return Ok(any);
+            if transmit.class != RateClass::Control && !self.line.is_empty() {
+                return any;
             }
         }
     }
 
-    fn send(&mut self, now: Instant, transmit: Transmit) -> Result<(), DriverError> {
-        let to = match transmit.to {
-            Address::Session(session) => {
-                for (head, body) in self.buf.iter() {
-                    let message =
-                        if head.is_empty() { body.clone() } else { [head, body].concat().into() };
-                    self.host.post(session, message);
-                }
-                return Ok(());
-            }
-            Address::Channel(channel) => {
-                if self.io.domain.as_ref().is_some_and(|domain| domain.channel() == channel) {
-                    self.send_in_domain(now, channel.destination(), transmit.hop_limit);
-                    return Ok(());
-                }
-                if let Some(group) = self.io.group.as_mut().filter(|g| g.channel() == channel) {
-                    // It is repaired as if it were lost on the way.
-                    if let Err(error) = group.sender.send(channel.destination(), &self.buf) {
-                        self.io.transient_error = Some(error);
-                    }
-                    return Ok(());
-                }
-                channel.destination()
-            }
-            Address::Host(address) => {
-                if self.io.domain.is_some() {
-                    self.send_in_domain(now, address, transmit.hop_limit);
-                    return Ok(());
-                }
-                address
-            }
-        };
-        let Some((sender, pacer)) = &mut self.io.sender else { return Ok(()) };
-        let bytes: usize = self.buf.iter().map(|(head, body)| head.len() + body.len()).sum();
-        // What an error keeps from leaving counts as sent, and as lost on the way: the engine
-        // repairs it, and the pacer does not hurry after it.
-        match sender.send_within(to, transmit.hop_limit, &self.buf) {
-            Ok(_) => {}
-            Err(error) if error.is_transient() => self.io.transient_error = Some(error),
-            Err(error) => return Err(error.into()),
-        }
-        pacer.sent(now, bytes as u64);
-        Ok(())
-    }
-
-    /// Sends by the sockets of the control tree. Control messages count for the pacer as data
-    /// packets do, but do not wait for it.
-    fn send_in_domain(&mut self, now: Instant, to: SocketAddr, hop_limit: Option<u8>) {
-        let Some(domain) = &mut self.io.domain else { return };
-        // It is repaired as if it were lost on the way.
-        if let Err(error) = domain.send(to, hop_limit, &self.buf) {
-            self.io.transient_error = Some(error);
-        }
-        let bytes: usize = self.buf.iter().map(|(head, body)| head.len() + body.len()).sum();
-        if let Some(pacer) = self.io.pacer() {
-            pacer.sent(now, bytes as u64);
-        }
-    }
-
-    fn tick_if_due(&mut self) {
-        let now = self.clock.now();
-        if now >= self.next_tick {
-            self.next_tick = now + Self::TICK;
-            self.host.tick(now, &mut self.engine, &mut self.io);
-        }
-    }
-
-    /// Waits for input, datagrams or the next deadline.
+    /// Waits for input, datagrams or the next deadline; gives datagrams to the engine.
     fn wait(&mut self) -> Result<(), DriverError> {
-        let now = self.clock.now();
-        let mut wake_at = self.next_tick;
-        if let Some(at) = self.engine.poll_timeout() {
-            wake_at = wake_at.min(at);
+        let ready = self.ready()?;
+        let Driver { host, machine, .. } = self;
+        let now = machine.clock.now();
+        let mut troubles = Vec::new();
+        let Machine { ports, engine, .. } = machine;
+        for (port, ready) in ports.iter_mut().zip(ready) {
+            let mut give = |datagram: Datagram<'_>| engine.handle_datagram(now, datagram);
+            troubles.extend(port.turn(now, ready, &mut give).troubles);
         }
-        if let Some(pacer) = self.io.pacer() {
-            if self.engine.wants(RateClass::Data) {
-                wake_at = wake_at.min(pacer.next(now));
-            } else {
-                pacer.idle(now);
-            }
-        }
-        let timeout = if self.inbox.is_empty() { wake_at - now } else { Duration::ZERO };
-        let Some(receiver) = &mut self.io.receiver else {
-            if !timeout.is_zero() {
-                self.waker.wait(Some(timeout))?;
-            }
-            return Ok(());
-        };
-        let pause = std::mem::take(&mut self.pause).min(timeout);
-        if !pause.is_zero() {
-            self.waker.wait(Some(pause))?;
-            return Ok(());
-        }
-        let (engine, clock) = (&mut self.engine, &self.clock);
-        let mut at = None;
-        let reception = receiver.receive(Some(timeout), Some(&self.waker), |received| {
-            // One reading of the clock for all that one system call brought.
-            let at = *at.get_or_insert_with(|| clock.now());
-            engine.handle_datagram(at, received.datagram());
-        })?;
-        if let Some(at) = at {
-            let dropped = receiver.kernel_drops().saturating_sub(self.drops_told);
-            self.drops_told = receiver.kernel_drops();
-            if dropped > 0 {
-                let coalesced = reception.datagrams.div_ceil(reception.messages.max(1));
-                self.host.overran(at, engine, dropped * coalesced as u64);
-            }
-            let pause = self.gather.heard(at, reception.datagrams, receiver.room());
-            self.pause = if reception.full { Duration::ZERO } else { pause };
+        for trouble in troubles {
+            host.trouble(machine, trouble);
         }
         Ok(())
+    }
+
+    /// Waits. Returns which ports are ready.
+    fn ready(&mut self) -> std::io::Result<Vec<bool>> {
+        let now = self.machine.clock.now();
+        let deadline = self.machine.next_deadline(now);
+        let Driver { machine, line, .. } = self;
+        let mut watch = Watch::default();
+        watch.descriptor(line.waker().as_fd(), PollFlags::POLLIN);
+        if let Some(at) = deadline {
+            watch.until(at);
+        }
+        let ends: Vec<usize> = machine
+            .ports
+            .iter()
+            .map(|port| {
+                port.watch(&mut watch);
+                watch.len()
+            })
+            .collect();
+        let (mut fds, until) = watch.into_parts();
+        let timeout = if line.is_empty() { until.map(|at| at - now) } else { Some(Duration::ZERO) };
+        wake::wait_for_any(&mut fds, timeout)?;
+        line.waker().take();
+        let mut start = 1;
+        let ready = ends.iter().map(|&end| {
+            let own = &fds[std::mem::replace(&mut start, end)..end];
+            own.iter().any(|fd| fd.any().unwrap_or(false))
+        });
+        Ok(ready.collect())
+    }
+}
+
+impl<E: Engine> Machine<E> {
+    /// The port that covers an address.
+    fn port(&mut self, address: &Address) -> Option<&mut Box<dyn Port>> {
+        self.ports.iter_mut().find(|port| port.covers(address))
+    }
+
+    fn change_membership(&mut self, change: Membership) -> Result<(), Trouble> {
+        let (Membership::Join(channel) | Membership::Leave(channel)) = change;
+        let Some(port) = self.port(&Address::Channel(channel)) else { return Ok(()) };
+        let changed = match change {
+            Membership::Join(channel) => port.join(&channel),
+            Membership::Leave(channel) => port.leave(&channel),
+        };
+        changed.map_err(|error| Trouble::NotJoined { channel, reason: error.to_string() })
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
+        let mut allowance = Allowance::default();
+        // Paced packets would only wait behind those for which there is no room.
+        if !self.ports.iter().any(|port| port.is_full()) {
+            for Pace { class, pacer, packet_len } in &self.paces {
+                let batches = self.ports.iter().filter_map(|port| port.max_batch(*packet_len));
+                let batch = batches.min().unwrap_or(0);
+                allowance.set(*class, pacer.allow(now).min(batch));
+            }
+        }
+        self.buf.reset(allowance);
+        self.engine.poll_transmit(now, &mut self.buf)
+    }
+
+    fn send(&mut self, now: Instant, transmit: Transmit) -> Result<(), Trouble> {
+        let bytes = self.buf.bytes() as u64;
+        // What does not leave counts as sent, and as lost on the way: the engine repairs it, and
+        // the pacer does not hurry after it.
+        if !matches!(transmit.to, Address::Session(_)) {
+            let class = match transmit.class {
+                RateClass::Control => RateClass::Data,
+                class => class,
+            };
+            if let Some(pace) = self.paces.iter_mut().find(|pace| pace.class == class) {
+                pace.pacer.sent(now, bytes);
+            }
+        }
+        let Machine { ports, buf, .. } = self;
+        let Some(port) = ports.iter_mut().find(|port| port.covers(&transmit.to)) else {
+            return Ok(());
+        };
+        port.send(now, &transmit, buf)
+            .map_err(|error| Trouble::NotSent { reason: error.to_string() })
+    }
+
+    /// When something is due besides what ports wait for.
+    fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
+        let full = self.ports.iter().any(|port| port.is_full());
+        let mut deadline = [self.engine.poll_timeout(), self.wake_at].into_iter().flatten().min();
+        for pace in &mut self.paces {
+            if !self.engine.wants(pace.class) {
+                pace.pacer.idle(now);
+            } else if !full {
+                let next = pace.pacer.next(now);
+                deadline = Some(deadline.map_or(next, |at| at.min(next)));
+            }
+        }
+        deadline
+    }
+}
+
+impl<E: Engine> Io<E> for Machine<E> {
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn engine(&mut self) -> &mut E {
+        &mut self.engine
+    }
+
+    fn wake_at(&mut self, at: Option<Instant>) {
+        self.wake_at = at;
+    }
+
+    fn set_pace(&mut self, class: RateClass, rate: Option<Rate>) {
+        let now = self.clock.now();
+        if let Some(pace) = self.paces.iter_mut().find(|pace| pace.class == class) {
+            pace.pacer.set_rate(rate, now);
+        }
+    }
+
+    fn open(&mut self, spec: PortSpec) -> Result<(), PortError> {
+        let port = (self.opener)(&spec)?;
+        self.ports.push(port);
+        Ok(())
+    }
+
+    fn close(&mut self, address: &Address) {
+        self.ports.retain(|port| !port.covers(address));
+    }
+
+    fn stop(&mut self) {
+        self.stopped = true;
     }
 }

@@ -1,16 +1,16 @@
 //! Real I/O: multicast sockets, pacing, sessions, and the loop that drives an engine.
 //!
-//! Multicast UDP is blocking: a thread waits for a socket, for its next deadline, or for another
-//! thread to [wake](wake::Waker) it. Nothing here knows a protocol.
+//! A [`driver`] runs an engine and its host on one thread, which waits for all [ports](port), the
+//! next deadline and other threads in one place. Nothing here knows what engines say.
 
 pub mod buffers;
 pub mod clock;
-pub mod domain;
 pub mod driver;
 pub mod gather;
-pub mod group;
 pub mod interface;
+pub mod mailbox;
 pub mod pacer;
+pub mod port;
 pub mod session;
 mod sys;
 pub mod udp;

@@ -98,6 +98,22 @@ pub fn wait_for<const N: usize>(
     }
 }
 
+/// Waits until one of `fds` is ready, or for `timeout` to the nanosecond (`None`: for ever). Their
+/// `revents` say which are; none if the time is up or a signal came.
+///
+/// # Errors
+///
+/// When the system refuses to wait.
+pub(crate) fn wait_for_any(
+    fds: &mut [PollFd<'_>],
+    timeout: Option<Duration>,
+) -> std::io::Result<()> {
+    match ppoll(fds, timeout.map(TimeSpec::from_duration), None) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// Lets the waits of the calling thread end on time: by default the system may put off each of
 /// them by 50 µs.
 ///

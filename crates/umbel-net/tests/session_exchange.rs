@@ -146,8 +146,9 @@ fn bulk_data_flows_beside_messages() {
     let (mut got, mut asked, mut answered) = (0usize, None, None);
     loop {
         match client.next() {
-            ClientEvent::Bulk { stream: 0, bytes } => {
-                assert!(bytes == expected[got % PERIOD..][..bytes.len()], "at {got}");
+            ClientEvent::Bulk { stream: 0, piece } => {
+                let bytes = &piece.bytes;
+                assert!(bytes[..] == expected[got % PERIOD..][..bytes.len()], "at {got}");
                 got += bytes.len();
                 if got > TOTAL / 4 && asked.is_none() {
                     asked = Some(Instant::now());

@@ -333,7 +333,10 @@ fn a_session_given_up_while_connecting_ends_at_once() {
     drop(client.session);
     assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
     let event = client.events.recv_timeout(PATIENCE).unwrap();
-    assert_eq!(event, ClientEvent::Disconnected { reason: ClientError::Ended, retryable: false });
+    let given_up = |event: &ClientEvent| {
+        matches!(event, ClientEvent::Disconnected { reason: ClientError::Ended, retryable: false })
+    };
+    assert!(given_up(&event), "{event:?}");
 }
 
 #[test]

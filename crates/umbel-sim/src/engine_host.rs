@@ -34,13 +34,15 @@ pub struct HostConfig {
     pub kind: KindOf,
 }
 
+type KindFn = dyn Fn(&[u8]) -> Kind + Send + Sync;
+
 /// Tells what a datagram is for.
 #[derive(Clone)]
 pub enum KindOf {
     /// By its bytes.
     Bytes(fn(&[u8]) -> Kind),
     /// By its bytes, and what else is known.
-    Known(Arc<dyn Fn(&[u8]) -> Kind + Send + Sync>),
+    Known(Arc<KindFn>),
 }
 
 impl KindOf {

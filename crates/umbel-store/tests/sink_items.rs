@@ -2,7 +2,7 @@
 
 mod sink_support;
 
-use sink_support::{Client, Served};
+use sink_support::{Client, Served, StoreBlock};
 use umbel_engine::symbols::SymbolSink;
 use umbel_store::sink::{Held, SinkEvent};
 use umbel_wire::Scheme;
@@ -46,7 +46,7 @@ fn blocks_over_the_session_are_taken_too() {
     let mut client = Client::new();
     client.add(&served);
     for sbn in 0..served.partition.blocks() {
-        assert!(client.sink.store_unicast(served.block(sbn), served.block_bytes(sbn)));
+        assert!(client.sink.store_block(served.block(sbn), served.block_bytes(sbn)));
     }
     client.wait_done(&served);
 }
@@ -83,14 +83,14 @@ fn a_wrong_symbol_is_found_and_only_its_block_received_again() {
         for sbn in 0..=last {
             let mut bytes = served.block_bytes(sbn).to_vec();
             bytes[0] ^= u8::from(sbn == last);
-            assert!(client.sink.store_unicast(served.block(sbn), &bytes));
+            assert!(client.sink.store_block(served.block(sbn), &bytes));
         }
         client.wait(|event| matches!(event, SinkEvent::DigestMismatch { .. }));
         client.sink.check_blocks(served.info.toi, served.block_digests());
         let event = client.wait(|event| matches!(event, SinkEvent::BlocksDropped { .. }));
         assert!(matches!(event, SinkEvent::BlocksDropped { blocks, .. } if blocks == [last]));
         assert!(!client.path().join("a").exists(), "nothing unverified gets the name");
-        assert!(client.sink.store_unicast(served.block(last), served.block_bytes(last)));
+        assert!(client.sink.store_block(served.block(last), served.block_bytes(last)));
         client.wait_done(&served);
     }
 }

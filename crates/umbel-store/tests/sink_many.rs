@@ -7,7 +7,7 @@ mod sink_support;
 use std::path::Path;
 use std::time::Instant;
 
-use sink_support::{Client, Random, Served};
+use sink_support::{Client, Random, Served, StoreBlock};
 use umbel_engine::symbols::SymbolSink;
 use umbel_store::sink::{SinkEvent, SinkOptions};
 use umbel_wire::Scheme;
@@ -29,9 +29,9 @@ fn twenty_thousand_small_items_are_quick() {
         let served = Served::new(toi, &name, (toi % 400) as usize, Scheme::ReedSolomon);
         client.add(&served);
         while served.partition.blocks() > 0
-            && !client.sink.store_unicast(served.block(0), served.block_bytes(0))
+            && !client.sink.store_block(served.block(0), served.block_bytes(0))
         {
-            std::thread::yield_now();
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
     let mut done = 0;
@@ -105,7 +105,7 @@ fn memory_is_bounded_and_what_is_refused_comes_later() {
             }
         } else {
             refused += 1;
-            std::thread::yield_now();
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
     assert!(refused > 0, "the memory was never used up");

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sink_support::{Client, Random, Served};
+use sink_support::{Client, Random, Served, StoreBlock};
 use umbel_engine::symbols::SymbolSink;
 use umbel_store::sink::{SinkError, SinkEvent, SinkOptions};
 use umbel_wire::{Digest, Scheme};
@@ -51,7 +51,7 @@ fn a_directory_that_appears_later_fails_only_its_item() {
     client.add(&served);
     std::fs::create_dir(client.path().join("a")).unwrap();
     for sbn in 0..served.partition.blocks() {
-        client.sink.store_unicast(served.block(sbn), served.block_bytes(sbn));
+        client.sink.store_block(served.block(sbn), served.block_bytes(sbn));
     }
     let event = client.events.iter().find(|event| matches!(event, SinkEvent::ItemFailed { .. }));
     let Some(SinkEvent::ItemFailed { toi, error }) = event else { panic!("no failure") };
@@ -113,13 +113,13 @@ fn symbolic_links_are_not_followed() {
     receive(&mut client, &item(4, "part"));
     let served = item(5, "journal");
     client.add(&served);
-    assert!(client.sink.store_unicast(served.block(0), served.block_bytes(0)));
+    assert!(client.sink.store_block(served.block(0), served.block_bytes(0)));
     client.sink.cancel(served.info.toi);
     // And put in the place of the part file later.
     let served = item(6, "later");
     client.add(&served);
     symlink(&victim, client.path().join(".later.umbel-part")).unwrap();
-    assert!(client.sink.store_unicast(served.block(0), served.block_bytes(0)));
+    assert!(client.sink.store_block(served.block(0), served.block_bytes(0)));
     let event = client.events.iter().find(|event| matches!(event, SinkEvent::ItemFailed { .. }));
     assert!(event.is_some());
     assert_eq!(std::fs::read(&victim).unwrap(), b"untouched");
@@ -136,7 +136,7 @@ fn a_directory_swapped_for_a_link_while_receiving_leads_nowhere() {
     let root = client.path().to_owned();
     symlink(outside.path(), root.join("d")).unwrap();
     for sbn in 0..served.partition.blocks() {
-        client.sink.store_unicast(served.block(sbn), served.block_bytes(sbn));
+        client.sink.store_block(served.block(sbn), served.block_bytes(sbn));
     }
     let event = client.events.iter().find(|event| matches!(event, SinkEvent::ItemFailed { .. }));
     assert!(event.is_some());
@@ -163,7 +163,7 @@ fn two_clients_do_not_write_to_the_same_item() {
     let mut one = Client::new();
     let served = item(1, "a");
     let held = one.add_parts(&served);
-    assert!(one.sink.store_unicast(served.block(0), served.block_bytes(0)));
+    assert!(one.sink.store_block(served.block(0), served.block_bytes(0)));
     one.wait(|event| matches!(event, SinkEvent::BlockRestored { .. }));
     let mut other = Client::at_path(one.path(), SinkOptions::default());
     let error = refused(&mut other, &served);
@@ -189,7 +189,7 @@ proptest! {
         for (toi, name) in names.iter().enumerate() {
             let served = Served::new(toi as u32, name, 150, Scheme::ReedSolomon);
             if client.sink.add(&served.info).is_ok() {
-                assert!(client.sink.store_unicast(served.block(0), served.block_bytes(0)));
+                assert!(client.sink.store_block(served.block(0), served.block_bytes(0)));
             }
         }
         client.sink.close();
@@ -270,7 +270,7 @@ mod in_namespaces {
                 let full = std::fs::write(&fill, vec![1; 1 << 20]).expect_err("full");
                 assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
             }
-            assert!(one.sink.store_unicast(halves[0].block(kept), halves[0].block_bytes(kept)));
+            assert!(one.sink.store_block(halves[0].block(kept), halves[0].block_bytes(kept)));
             match one.wait_any() {
                 SinkEvent::BlockRestored { .. } => kept += 1,
                 SinkEvent::ItemFailed { error, .. } => break error,
@@ -298,7 +298,7 @@ mod in_namespaces {
         for served in &served {
             one.add(served);
             for sbn in 0..served.partition.blocks() {
-                one.sink.store_unicast(served.block(sbn), served.block_bytes(sbn));
+                one.sink.store_block(served.block(sbn), served.block_bytes(sbn));
             }
             std::thread::sleep(Duration::from_millis(random.below(3)));
         }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use sink_support::{Client, Random, Served};
+use sink_support::{Client, Random, Served, StoreBlock};
 use umbel_engine::symbols::SymbolSink;
 use umbel_store::sink::journal::{self, JournalKey};
 use umbel_store::sink::{DiskSink, Held, HeldParts, SinkEvent, SinkOptions};
@@ -190,7 +190,7 @@ fn a_closed_client_keeps_every_symbol() {
             assert!(client.sink.store(served.block(sbn), esi, &served.symbol(sbn, esi)));
         }
     }
-    assert!(client.sink.store_unicast(served.block(20), served.block_bytes(20)));
+    assert!(client.sink.store_block(served.block(20), served.block_bytes(20)));
     let mut client = client.restart();
     // The server was restarted as well, and gives another TOI.
     let served = served.renamed(77, "a");
@@ -215,7 +215,7 @@ fn a_changed_item_starts_anew() {
     let old = Served::new(1, "a", 50_000, Scheme::ReedSolomon);
     let mut client = Client::new();
     client.add(&old);
-    assert!(client.sink.store_unicast(old.block(3), old.block_bytes(3)));
+    assert!(client.sink.store_block(old.block(3), old.block_bytes(3)));
     client.sink.rest(old.block(3));
     // Both within one sink, and over a restart.
     client.sink.cancel(old.info.toi);
@@ -239,7 +239,7 @@ fn a_torn_or_damaged_journal_costs_only_what_it_no_longer_says() {
             }
             client.sink.rest(served.block(sbn));
             let whole = sbn + 5;
-            assert!(client.sink.store_unicast(served.block(whole), served.block_bytes(whole)));
+            assert!(client.sink.store_block(served.block(whole), served.block_bytes(whole)));
         }
         let mut client = client.restart_after(|directory| {
             let path = directory.join(".a.umbel-part.journal");
@@ -264,7 +264,7 @@ fn damage_that_the_journal_does_not_show_is_found_by_the_digest() {
     let mut client = Client::new();
     client.add(&served);
     for sbn in 0..9 {
-        assert!(client.sink.store_unicast(served.block(sbn), served.block_bytes(sbn)));
+        assert!(client.sink.store_block(served.block(sbn), served.block_bytes(sbn)));
     }
     let mut client = client.restart_after(|directory| {
         let path = directory.join(".a.umbel-part");
@@ -274,12 +274,12 @@ fn damage_that_the_journal_does_not_show_is_found_by_the_digest() {
     });
     let held = client.add_parts(&served);
     assert_eq!(held.restored_blocks(), 9);
-    assert!(client.sink.store_unicast(served.block(9), served.block_bytes(9)));
+    assert!(client.sink.store_block(served.block(9), served.block_bytes(9)));
     client.wait(|event| matches!(event, SinkEvent::DigestMismatch { .. }));
     client.sink.check_blocks(served.info.toi, served.block_digests());
     let event = client.wait(|event| matches!(event, SinkEvent::BlocksDropped { .. }));
     assert!(matches!(event, SinkEvent::BlocksDropped { blocks, .. } if blocks == [1]));
-    assert!(client.sink.store_unicast(served.block(1), served.block_bytes(1)));
+    assert!(client.sink.store_block(served.block(1), served.block_bytes(1)));
     client.wait_done(&served);
 }
 

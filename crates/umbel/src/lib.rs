@@ -12,6 +12,7 @@ pub mod cli;
 pub mod demo;
 pub mod directory;
 pub mod doctor;
+mod endpoint;
 pub mod feed;
 pub mod get;
 pub mod list;

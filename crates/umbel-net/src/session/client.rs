@@ -8,12 +8,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quinn::Connection;
+use umbel_engine::SessionId;
+use umbel_engine::host::{Mailbox, Piece, SessionNews};
 
 use super::client_task::{self, Task};
 use super::error::{ClientError, CloseCode, SendError};
 use super::frame::MAX_MESSAGE;
 use super::outbox::{Ending, Outbox};
 use super::url::SessionUrl;
+
+/// Bytes of bulk streams that may be on their way from the session to the disk.
+pub const BULK_WINDOW: usize = 4 << 20;
 
 /// How a client opens its session.
 #[derive(Clone, Debug)]
@@ -56,7 +61,7 @@ impl Default for ConnectOptions {
 /// `Connected` comes first if it comes at all, `Disconnected` last, and exactly once. Messages
 /// come in the order in which the server sent them, and so does the data of one bulk stream; there
 /// is no order between the two, nor between bulk streams.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum ClientEvent {
     /// The server has proved its key.
     Connected {
@@ -73,8 +78,9 @@ pub enum ClientEvent {
     Bulk {
         /// Tells the session's streams apart; the server's first is 0.
         stream: u64,
-        /// The next bytes of the stream; not empty.
-        bytes: Bytes,
+        /// The next bytes of the stream; not empty. At most [`BULK_WINDOW`] bytes of pieces wait:
+        /// as long as they are not dropped, the server is slowed down.
+        piece: Piece,
     },
     /// A bulk stream is over.
     BulkEnd {
@@ -92,6 +98,25 @@ pub enum ClientEvent {
     },
 }
 
+impl ClientEvent {
+    /// Puts the event into a host's mailbox as news of the session of this number.
+    pub fn post(self, session: SessionId, mailbox: &Mailbox<SessionNews>) {
+        mailbox.put(match self {
+            ClientEvent::Connected { rtt, .. } => SessionNews::Opened { session, rtt },
+            ClientEvent::Message(message) => SessionNews::Message { session, message },
+            ClientEvent::Bulk { stream, piece } => {
+                SessionNews::Bulk { session, stream, piece: Some(piece) }
+            }
+            ClientEvent::BulkEnd { stream, .. } => {
+                SessionNews::Bulk { session, stream, piece: None }
+            }
+            ClientEvent::Disconnected { reason, retryable } => {
+                SessionNews::Closed { session, reason: reason.to_string(), retryable }
+            }
+        });
+    }
+}
+
 /// A session with a server, perhaps still being opened. Dropping it closes it at once.
 #[derive(Debug)]
 pub struct ClientSession {
@@ -105,8 +130,7 @@ impl ClientSession {
     /// of it is told to `events`, on that thread.
     ///
     /// Messages sent before the server is reached wait, and leave with the last flight of the
-    /// handshake. While `events` runs, nothing is read: when it waits, the server is slowed down
-    /// in turn, but one that waits for seconds makes the server think that the client is dead.
+    /// handshake. While `events` runs, nothing is read: it must not wait.
     ///
     /// # Errors
     ///

@@ -10,10 +10,12 @@ use quinn::{
     ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, RecvStream, SendStream,
     TokioRuntime,
 };
+use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
+use umbel_engine::host::Piece;
 
-use super::client::{ClientEvent, ConnectOptions};
+use super::client::{BULK_WINDOW, ClientEvent, ConnectOptions};
 use super::error::{ClientError, CloseCode};
 use super::nudge::nudge;
 use super::outbox::{Ending, Outbox};
@@ -89,8 +91,8 @@ async fn session(task: &Task) -> ClientError {
         _ => CloseCode::Done,
     };
     connection.close(code.on_wire(), end.to_string().as_bytes());
-    // They give what has come and then find the connection closed.
-    while bulk.join_next().await.is_some() {}
+    // Those that wait for the window would wait for ever, and nobody wants their pieces any more.
+    bulk.shutdown().await;
     say_farewell().await;
     end
 }
@@ -196,10 +198,11 @@ async fn accept_bulk(
     connection: &Connection,
     bulk: &mut JoinSet<()>,
 ) -> ConnectionError {
+    let window = Arc::new(Semaphore::new(BULK_WINDOW));
     loop {
         match connection.accept_uni().await {
             Ok(stream) => {
-                bulk.spawn(read_bulk(stream, task.events.clone()));
+                bulk.spawn(read_bulk(stream, window.clone(), task.events.clone()));
             }
             Err(error) => return error,
         }
@@ -207,14 +210,18 @@ async fn accept_bulk(
     }
 }
 
-async fn read_bulk(mut receive: RecvStream, events: Events) {
+/// Passes a stream on, piece by piece, as far as the window has room.
+async fn read_bulk(mut receive: RecvStream, window: Arc<Semaphore>, events: Events) {
     let stream = receive.id().index();
     let complete = loop {
-        match receive.read_chunk(READ_CHUNK, true).await {
-            Ok(Some(chunk)) => events(ClientEvent::Bulk { stream, bytes: chunk.bytes }),
+        let chunk = match receive.read_chunk(READ_CHUNK, true).await {
+            Ok(Some(chunk)) => chunk.bytes,
             Ok(None) => break true,
             Err(_) => break false,
-        }
+        };
+        let len = u32::try_from(chunk.len().min(BULK_WINDOW)).unwrap_or(u32::MAX);
+        let Ok(credit) = window.clone().acquire_many_owned(len).await else { break false };
+        events(ClientEvent::Bulk { stream, piece: Piece::new(chunk, credit) });
     };
     events(ClientEvent::BulkEnd { stream, complete });
 }

@@ -64,7 +64,7 @@ mod tls;
 mod transport;
 pub mod url;
 
-pub use client::{ClientEvent, ClientSession, ConnectOptions};
+pub use client::{BULK_WINDOW, ClientEvent, ClientSession, ConnectOptions};
 pub use error::{BindError, ClientError, CloseCode, SendError};
 pub use identity::{Identity, IdentityError};
 pub use pin::{Pin, PinError};

@@ -14,6 +14,7 @@ use quinn_proto::HashedConnectionIdGenerator;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
 use umbel_engine::SessionId;
+use umbel_engine::host::{Mailbox, SessionNews};
 
 use super::error::{BindError, CloseCode, SendError};
 use super::frame::MAX_MESSAGE;
@@ -124,6 +125,28 @@ pub enum SessionEvent {
         /// One line for the operator.
         reason: String,
     },
+}
+
+impl SessionEvent {
+    /// Puts the event into a host's mailbox. Rejected clients are only logged.
+    pub fn post(self, mailbox: &Mailbox<SessionNews>) {
+        mailbox.put(match self {
+            SessionEvent::Opened { id: session, remote, rtt } => {
+                tracing::info!("session {} of {remote} opened, round trip {rtt:?}", session.0);
+                SessionNews::Opened { session, rtt }
+            }
+            SessionEvent::Message { id: session, bytes: message } => {
+                SessionNews::Message { session, message }
+            }
+            SessionEvent::Closed { id: session, reason } => {
+                tracing::info!("session {} closed: {reason}", session.0);
+                SessionNews::Closed { session, reason, retryable: false }
+            }
+            SessionEvent::Rejected { remote, reason } => {
+                return tracing::debug!("no session for {remote}: {reason}");
+            }
+        });
+    }
 }
 
 pub(super) type Events = Box<dyn Fn(SessionEvent) + Send + Sync>;

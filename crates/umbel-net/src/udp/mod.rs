@@ -7,7 +7,10 @@ pub use receiver::{
     Discard, DropCounts, JoinError, OpenReceiverError, Received, Receiver, ReceiverOptions,
     Reception,
 };
-pub use sender::{OpenSenderError, SendCounts, SendError, SendReport, Sender, SenderOptions};
+pub(crate) use sender::{MAX_WAIT, NO_MEMORY_WAIT};
+pub use sender::{
+    OpenSenderError, Progress, Room, SendCounts, SendError, SendReport, Sender, SenderOptions,
+};
 
 /// Largest UDP payload in bytes over IPv4 without options: 65,535 less the headers.
 pub const MAX_PAYLOAD: usize = 65_507;

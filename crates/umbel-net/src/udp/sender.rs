@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use bytes::Bytes;
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
@@ -23,10 +24,10 @@ pub use errors::{OpenSenderError, SendError};
 use run::{MAX_SEGMENTS, Run};
 
 /// How long a send waits for room before it gives up.
-const MAX_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// How long to wait when the system has no memory for a packet, which it does not say the end of.
-const NO_MEMORY_WAIT: Duration = Duration::from_millis(1);
+pub(crate) const NO_MEMORY_WAIT: Duration = Duration::from_millis(1);
 
 /// Hops of datagrams to a single host [RFC 1700, "IP time to live parameter"].
 const UNICAST_HOP_LIMIT: u8 = 64;
@@ -75,6 +76,26 @@ pub struct SendReport {
     pub datagrams: usize,
     /// Bytes sent, without headers.
     pub bytes: u64,
+}
+
+/// What stopped a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Nothing: everything was sent.
+    Enough,
+    /// The socket's buffer is full; the socket turns writable when there is room.
+    SocketFull,
+    /// The system has no memory for packets, and does not say when it has.
+    NoMemory,
+}
+
+/// What one [`Sender::try_send`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What was sent.
+    pub report: SendReport,
+    /// Why not more was.
+    pub room: Room,
 }
 
 /// What a sender has done since it was opened.
@@ -188,23 +209,6 @@ impl Sender {
         }
     }
 
-    /// Sends as [`send`](Sender::send) does, over so many hops at most: those of the options, or
-    /// 64 to a single host, if `None`.
-    ///
-    /// # Errors
-    ///
-    /// As [`send`](Sender::send).
-    pub fn send_within(
-        &mut self,
-        to: SocketAddr,
-        hop_limit: Option<u8>,
-        buf: &TransmitBuf,
-    ) -> Result<SendReport, SendError> {
-        self.limit_hops(to.ip(), hop_limit)
-            .map_err(|errno| SendError::System { to, source: errno.into() })?;
-        self.send(to, buf)
-    }
-
     /// Sets the hop limit of the next datagrams to this address, if it is another than before.
     fn limit_hops(&mut self, to: IpAddr, hop_limit: Option<u8>) -> Result<(), Errno> {
         let multicast = to.is_multicast();
@@ -228,39 +232,91 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends all datagrams of `buf`. Waits while there is no room, up to a second.
+    /// Sends datagrams as far as there is room, without waiting; `hop_limit` bounds the hops, and
+    /// `None` stands for those of the options, or 64 to a single host.
     ///
     /// # Errors
     ///
     /// The first that keeps datagrams from being sent: those, and all that follow, are given up
     /// and counted as unsent.
-    pub fn send(&mut self, to: SocketAddr, buf: &TransmitBuf) -> Result<SendReport, SendError> {
-        let name = SockaddrStorage::from(to);
+    pub fn try_send<'a>(
+        &mut self,
+        to: SocketAddr,
+        hop_limit: Option<u8>,
+        datagrams: impl ExactSizeIterator<Item = (&'a [u8], &'a Bytes)>,
+    ) -> Result<Progress, SendError> {
+        let all = datagrams.len();
         let mut report = SendReport::default();
+        let result = self
+            .limit_hops(to.ip(), hop_limit)
+            .map_err(|errno| (errno, 0))
+            .and_then(|()| self.send_runs(&to.into(), datagrams, &mut report));
+        self.counts.datagrams += report.datagrams as u64;
+        self.counts.bytes += report.bytes;
+        let room = match result {
+            Ok(()) => Room::Enough,
+            Err((Errno::EAGAIN, _)) => Room::SocketFull,
+            Err((Errno::ENOBUFS | Errno::ENOMEM, _)) => Room::NoMemory,
+            Err((errno, bytes)) => {
+                self.counts.unsent += (all - report.datagrams) as u64;
+                let error = SendError::new(errno, to, bytes, self.family, &self.interface);
+                self.counts.transient_errors += u64::from(error.is_transient());
+                return Err(error);
+            }
+        };
+        self.counts.waits += u64::from(room != Room::Enough);
+        Ok(Progress { report, room })
+    }
+
+    /// Sends all datagrams of `buf`. Waits while there is no room, up to a second.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_send`](Sender::try_send), and [`SendError::Stuck`] after the second.
+    pub fn send(&mut self, to: SocketAddr, buf: &TransmitBuf) -> Result<SendReport, SendError> {
+        let mut total = SendReport::default();
+        let mut waited = Duration::ZERO;
+        loop {
+            let rest = buf.iter().skip(total.datagrams);
+            let Progress { report, room } = self.try_send(to, None, rest)?;
+            total.datagrams += report.datagrams;
+            total.bytes += report.bytes;
+            if room == Room::Enough {
+                return Ok(total);
+            }
+            if waited >= MAX_WAIT {
+                self.counts.unsent += (buf.len() - total.datagrams) as u64;
+                self.counts.transient_errors += 1;
+                return Err(SendError::Stuck(self.interface.name.clone()));
+            }
+            let start = std::time::Instant::now();
+            if room == Room::SocketFull {
+                let left = MAX_WAIT.saturating_sub(waited);
+                let _ = wake::wait_for([self.socket.as_fd()], PollFlags::POLLOUT, Some(left));
+            } else {
+                std::thread::sleep(NO_MEMORY_WAIT);
+            }
+            waited += start.elapsed();
+        }
+    }
+
+    /// Sends datagrams run by run, and adds them to the report. An error comes with the length of
+    /// the datagrams.
+    fn send_runs<'a>(
+        &mut self,
+        to: &SockaddrStorage,
+        datagrams: impl Iterator<Item = (&'a [u8], &'a Bytes)>,
+        report: &mut SendReport,
+    ) -> Result<(), (Errno, usize)> {
         let mut run = Run::default();
-        let mut result = Ok(());
-        for (head, body) in buf.iter() {
+        for (head, body) in datagrams {
             if run.is_closed_to(head.len() + body.len()) {
-                result = self.send_run(&name, &run, &mut report);
-                if result.is_err() {
-                    break;
-                }
+                self.send_run(to, &run, report)?;
                 run = Run::default();
             }
             run.push(head, body);
         }
-        if result.is_ok() && run.count > 0 {
-            result = self.send_run(&name, &run, &mut report);
-        }
-        self.counts.datagrams += report.datagrams as u64;
-        self.counts.bytes += report.bytes;
-        result.map_err(|(errno, bytes)| {
-            self.counts.unsent += (buf.len() - report.datagrams) as u64;
-            let error = SendError::new(errno, to, bytes, self.family, &self.interface);
-            self.counts.transient_errors += u64::from(error.is_transient());
-            error
-        })?;
-        Ok(report)
+        if run.count > 0 { self.send_run(to, &run, report) } else { Ok(()) }
     }
 
     /// Sends the datagrams of a run, and adds them to the report. On an error it also gives the
@@ -307,7 +363,7 @@ impl Sender {
         let segment = run.segment as u16;
         let control = [ControlMessage::UdpGsoSegments(&segment)];
         let slices = run.slices[..run.count].as_flattened();
-        self.with_room(|socket| {
+        self.uninterrupted(|socket| {
             sendmsg(socket.as_raw_fd(), slices, &control, MsgFlags::MSG_DONTWAIT, Some(to))
         })?;
         Ok(())
@@ -319,36 +375,20 @@ impl Sender {
         to: &SockaddrStorage,
         datagrams: &[[IoSlice<'_>; 2]],
     ) -> Result<usize, Errno> {
-        self.with_room(|socket| sys::send(socket, to, datagrams))
+        self.uninterrupted(|socket| sys::send(socket, to, datagrams))
     }
 
-    /// Repeats a system call until there is room for what it sends, up to [`MAX_WAIT`].
-    fn with_room<T>(
+    /// Repeats a system call that a signal interrupts.
+    fn uninterrupted<T>(
         &mut self,
         mut call: impl FnMut(BorrowedFd<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let mut waited = Duration::ZERO;
         loop {
             self.counts.calls += 1;
-            let errno = match call(self.socket.as_fd()) {
-                Ok(value) => return Ok(value),
-                Err(Errno::EINTR) => continue,
-                Err(errno @ (Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM)) => errno,
-                Err(errno) => return Err(errno),
-            };
-            if waited >= MAX_WAIT {
-                return Err(errno);
+            match call(self.socket.as_fd()) {
+                Err(Errno::EINTR) => {}
+                done => return done,
             }
-            self.counts.waits += 1;
-            let start = std::time::Instant::now();
-            if errno == Errno::EAGAIN {
-                let fd = self.socket.as_fd();
-                let _ =
-                    wake::wait_for([fd], PollFlags::POLLOUT, Some(MAX_WAIT.saturating_sub(waited)));
-            } else {
-                std::thread::sleep(NO_MEMORY_WAIT);
-            }
-            waited += start.elapsed();
         }
     }
 }

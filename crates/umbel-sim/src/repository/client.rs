@@ -3,29 +3,65 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use umbel_engine::host::{Host, Io, SessionNews};
 use umbel_engine::repository::receiver::Held;
 use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent};
 use umbel_engine::{Address, Instant};
+use umbel_fec::Partition;
 use umbel_wire::Toi;
 use umbel_wire::repository::limits;
 
 use super::Catalog;
 use super::symbols::CountingSink;
+use crate::app::Context;
 use crate::engine_host::{EngineHost, HostConfig};
 use crate::network::NodeId;
-use crate::outside::{NodeSessions, session_with};
+use crate::outside::{NodeSessions, Outside, session_with};
 
 /// A host that wants some of a repository.
-pub type ClientHost = EngineHost<Engine, Client, NodeSessions>;
+pub type ClientHost = EngineHost<Engine, Client, Around>;
 
 type Engine = Receiver<CountingSink>;
+
+/// What lies around a client: its session and its sink.
+#[derive(Debug)]
+pub struct Around {
+    sessions: NodeSessions,
+    sink: CountingSink,
+}
+
+/// What reaches a client from outside.
+#[derive(Debug)]
+pub enum Input {
+    /// News of its session.
+    News(SessionNews),
+    /// Every block of an item is there.
+    Complete(Toi),
+}
+
+impl Outside<Input> for Around {
+    fn close(&mut self, context: &mut Context<'_>, address: &Address) {
+        self.sessions.close(context, address);
+    }
+
+    fn message(&mut self, context: &mut Context<'_>, from: NodeId, message: Bytes) {
+        self.sessions.message(context, from, message);
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Option<Input> {
+        let news = self.sessions.poll(context).map(Input::News);
+        news.or_else(|| self.sink.take_complete().map(Input::Complete))
+    }
+}
 
 /// Requests items when it starts, notes when it has them, and goes away.
 #[derive(Clone, Debug)]
 pub struct Client {
     server: NodeId,
     catalog: Arc<Catalog>,
+    sink: CountingSink,
     wanted: Vec<Toi>,
     left: usize,
     leave_after: Option<Duration>,
@@ -46,14 +82,17 @@ impl Client {
         let client = Client {
             server,
             catalog,
+            sink: CountingSink::default(),
             left: wanted.len(),
             wanted,
             leave_after: None,
             arrived: None,
             finished: None,
         };
-        let receiver = Receiver::new(config, CountingSink::default());
-        EngineHost::new(receiver, client, HostConfig::default())
+        let sink = client.sink.clone();
+        let around = Around { sessions: NodeSessions::default(), sink: sink.clone() };
+        let receiver = Receiver::new(config, sink);
+        EngineHost::with_outside(receiver, client, around, HostConfig::default())
     }
 
     /// Has it go away this long after it started, done or not.
@@ -108,7 +147,7 @@ fn tell(io: &mut dyn Io<Engine>, command: ReceiverCommand) -> bool {
 }
 
 impl Host<Engine> for Client {
-    type Input = SessionNews;
+    type Input = Input;
 
     fn start(&mut self, io: &mut dyn Io<Engine>) {
         self.arrived = Some(io.now());
@@ -126,9 +165,16 @@ impl Host<Engine> for Client {
         }
     }
 
-    fn input(&mut self, io: &mut dyn Io<Engine>, news: SessionNews) {
-        if let SessionNews::Message { session, message } = news {
-            io.message(session, &message);
+    fn input(&mut self, io: &mut dyn Io<Engine>, input: Input) {
+        match input {
+            Input::News(SessionNews::Message { session, message }) => {
+                io.message(session, &message);
+            }
+            Input::News(_) => {}
+            Input::Complete(toi) => {
+                tell(io, ReceiverCommand::Done { toi });
+                self.has_one_more(io);
+            }
         }
     }
 
@@ -137,16 +183,13 @@ impl Host<Engine> for Client {
             ReceiverEvent::Page { items, .. } => {
                 for item in items {
                     let (toi, oti, held) = (item.toi, item.oti, Held::default());
+                    self.sink.add(toi, Partition::new(&oti).map_or(0, |cut| cut.blocks()));
                     let accept = ReceiverCommand::Accept { toi, oti, held, requested: true };
                     tell(io, accept);
                 }
             }
             ReceiverEvent::Welcome { control: Some(_), .. } => {
                 tell(io, ReceiverCommand::JoinControl);
-            }
-            ReceiverEvent::Received { toi } => {
-                tell(io, ReceiverCommand::Done { toi });
-                self.has_one_more(io);
             }
             _ => {}
         }

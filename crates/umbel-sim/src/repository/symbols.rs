@@ -1,11 +1,13 @@
 //! Symbols without content.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use umbel_engine::symbols::{BlockId, Load, SymbolSink, SymbolSource};
 use umbel_fec::Partition;
+use umbel_wire::Toi;
 
 use super::Catalog;
 
@@ -45,23 +47,65 @@ impl SymbolSource for CountingSource {
     fn release(&mut self, _block: BlockId) {}
 }
 
-/// Counts symbols and forgets them: the engine says when those of a block suffice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CountingSink {
+/// Counts symbols and forgets them. Clones are the same sink.
+#[derive(Clone, Debug, Default)]
+pub struct CountingSink(Arc<Mutex<Counted>>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    symbols: u64,
+    blocks: u64,
+    /// Blocks that are not restored, of each item.
+    left: BTreeMap<Toi, u32>,
+    complete: VecDeque<Toi>,
+}
+
+impl CountingSink {
+    fn lock(&self) -> MutexGuard<'_, Counted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in an item of so many blocks.
+    pub fn add(&self, toi: Toi, blocks: u32) {
+        let mut counted = self.lock();
+        if blocks == 0 {
+            counted.complete.push_back(toi);
+        } else {
+            counted.left.insert(toi, blocks);
+        }
+    }
+
+    /// An item of which every block is restored, once.
+    pub fn take_complete(&self) -> Option<Toi> {
+        self.lock().complete.pop_front()
+    }
+
     /// Symbols that were taken; no two alike.
-    pub symbols: u64,
+    pub fn symbols(&self) -> u64 {
+        self.lock().symbols
+    }
+
     /// Blocks that were restored.
-    pub blocks: u64,
+    pub fn blocks(&self) -> u64 {
+        self.lock().blocks
+    }
 }
 
 impl SymbolSink for CountingSink {
     fn store(&mut self, _block: BlockId, _esi: u32, _symbol: &[u8]) -> bool {
-        self.symbols += 1;
+        self.lock().symbols += 1;
         true
     }
 
-    fn restore(&mut self, _block: BlockId) {
-        self.blocks += 1;
+    fn restore(&mut self, block: BlockId) {
+        let mut counted = self.lock();
+        counted.blocks += 1;
+        let Some(left) = counted.left.get_mut(&block.toi) else { return };
+        *left -= 1;
+        if *left == 0 {
+            counted.left.remove(&block.toi);
+            counted.complete.push_back(block.toi);
+        }
     }
 
     fn rest(&mut self, _block: BlockId) {}

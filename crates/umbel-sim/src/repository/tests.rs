@@ -75,8 +75,8 @@ fn a_block_takes_as_many_symbols_as_it_has() {
         let mut simulation = star(&[(0.2, &[1, 5, 7], 0)], scheme, 2);
         simulation.run_until(Instant::EPOCH + MINUTE * 5);
         let host = simulation.app_mut::<ClientHost>(NodeId(2)).unwrap();
-        let sink = *host.engine_mut().sink_mut();
-        assert_eq!((sink.blocks, sink.symbols), (3, 3 * u64::from(SYMBOLS)), "{scheme:?}");
+        let sink = host.engine_mut().sink_mut();
+        assert_eq!((sink.blocks(), sink.symbols()), (3, 3 * u64::from(SYMBOLS)), "{scheme:?}");
     }
 }
 

@@ -1,8 +1,11 @@
 //! Which block of a feed is which block of what.
 
+use std::collections::BTreeSet;
+
 use umbel_engine::symbols::BlockId;
 use umbel_fec::{FecError, Partition};
 use umbel_wire::repository::ItemInfo;
+use umbel_wire::tmtp::BlockRun;
 use umbel_wire::{Oti, Scheme, Toi};
 
 use super::seal::SEAL_LEN;
@@ -128,6 +131,14 @@ impl Layout {
         (sbn < slot.partition.blocks()).then_some(BlockId { toi: slot.toi, sbn })
     }
 
+    /// The items that a run of blocks touches.
+    pub fn items_in(&self, run: BlockRun) -> BTreeSet<Toi> {
+        let from = self.slots.partition_point(|slot| slot.first <= run.first).saturating_sub(1);
+        let slots = self.slots[from..].iter().take_while(|slot| slot.first < run.end());
+        let touched = slots.filter(|slot| slot.first + slot.partition.blocks() > run.first);
+        touched.map(|slot| slot.toi).collect()
+    }
+
     /// The block of the feed that an item's block is.
     pub fn block_of(&self, id: BlockId) -> Option<u32> {
         let (first, partition) = self.item(id.toi)?;
@@ -222,6 +233,12 @@ pub(super) mod tests {
                 }
             }
             prop_assert_eq!(lengths.next(), None);
+            for first in 0..block + 2 {
+                let run = BlockRun { first, count: 1 + first % 5 };
+                let located = (first..run.end()).filter_map(|block| layout.locate(block));
+                let touched: BTreeSet<Toi> = located.map(|id| id.toi).collect();
+                prop_assert_eq!(layout.items_in(run), touched);
+            }
             prop_assert_eq!(layout.blocks(), block);
             prop_assert_eq!(layout.locate(block), None);
         }

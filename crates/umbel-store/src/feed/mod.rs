@@ -21,6 +21,7 @@
 //! both sides, and a reader that does not read makes the sink refuse symbols.
 
 mod block;
+mod file_sink;
 mod files;
 mod head;
 mod layout;
@@ -33,7 +34,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use umbel_engine::symbols::{BlockId, Load, SymbolSink, SymbolSource};
 
-pub use files::{FeedPrepared, FileEvent, FileFeed, FileSink};
+pub use file_sink::FileSink;
+pub use files::{FeedPrepared, FileEvent, FileFeed};
 pub use layout::{BlockShape, Layout, LayoutError};
 pub use manifest::{Manifest, ManifestError};
 pub use pipe::{
@@ -72,31 +74,14 @@ impl SymbolSource for FeedSource {
     }
 }
 
-/// Where a feed's receiver keeps it.
-#[derive(Debug)]
+/// Where a feed's receiver keeps it. Clones are the same sink: an engine stores symbols by one, its
+/// host manages files and pipe by another.
+#[derive(Clone, Debug)]
 pub enum FeedSink {
     /// Files.
-    Files(Box<FileSink>),
+    Files(FileSink),
     /// A pipe.
     Pipe(PipeSink),
-}
-
-impl FeedSink {
-    /// The sink of files, if it is one.
-    pub fn files(&mut self) -> Option<&mut FileSink> {
-        match self {
-            FeedSink::Files(files) => Some(files),
-            FeedSink::Pipe(_) => None,
-        }
-    }
-
-    /// The sink of a pipe, if it is one.
-    pub fn pipe(&mut self) -> Option<&mut PipeSink> {
-        match self {
-            FeedSink::Files(_) => None,
-            FeedSink::Pipe(pipe) => Some(pipe),
-        }
-    }
 }
 
 impl SymbolSink for FeedSink {

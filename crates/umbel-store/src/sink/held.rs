@@ -56,6 +56,12 @@ impl HeldParts {
         self.restored.count()
     }
 
+    /// Bytes of the blocks that are restored.
+    pub fn restored_bytes(&self) -> u64 {
+        let blocks = (0..self.partition.blocks()).filter(|&sbn| self.is_restored(sbn));
+        blocks.map(|sbn| self.partition.block_range(sbn)).map(|range| range.end - range.start).sum()
+    }
+
     /// The symbols held of a block that is not restored; `None` if there are none.
     pub fn block(&self, sbn: u32) -> Option<&HeldBlock> {
         self.partial.get(&sbn)

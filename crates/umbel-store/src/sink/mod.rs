@@ -43,7 +43,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -164,18 +164,29 @@ pub enum SinkEvent {
     },
 }
 
-/// Keeps items below an output directory.
+/// Keeps items below an output directory. Clones are the same sink: an engine stores symbols by
+/// one, its host adds and cancels items by another.
 ///
-/// Dropping it is closing it.
+/// Dropping the last one is closing it.
+#[derive(Clone)]
 pub struct DiskSink {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    open: Mutex<Open>,
+    preparer: Preparer,
+    jobs: Sender<Job>,
+    closing: Arc<AtomicBool>,
+    disk: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Items that are received, and blocks of them in memory.
+struct Open {
     items: HashMap<Toi, Arc<Item>>,
     /// How many items there are when those that are closed are let go of.
     tidy_at: usize,
     blocks: OpenBlocks,
-    preparer: Preparer,
-    jobs: Sender<Job>,
-    closing: Arc<AtomicBool>,
-    disk: Option<JoinHandle<()>>,
 }
 
 /// Looks items up on the disk for a sink, on any thread: verifying a large file that is already
@@ -226,20 +237,21 @@ impl DiskSink {
         let closing = Arc::new(AtomicBool::new(false));
         let (jobs, disk) = start(&shelf, options, &closing, Arc::new(on_event))
             .map_err(SinkError::io("start threads for", directory))?;
-        Ok(DiskSink {
-            items: HashMap::new(),
-            tidy_at: TIDY_FROM,
-            blocks: OpenBlocks::new(Budget::new(options.memory)),
+        let blocks = OpenBlocks::new(Budget::new(options.memory));
+        let open = Open { items: HashMap::new(), tidy_at: TIDY_FROM, blocks };
+        let shared = Shared {
+            open: Mutex::new(open),
             preparer: Preparer { shelf },
             jobs,
             closing,
-            disk: Some(disk),
-        })
+            disk: Mutex::new(Some(disk)),
+        };
+        Ok(DiskSink { shared: Arc::new(shared) })
     }
 
     /// Looks items up for this sink, on other threads if that is better.
     pub fn preparer(&self) -> Preparer {
-        self.preparer.clone()
+        self.shared.preparer.clone()
     }
 
     /// Takes in an item that is to be received: [`Preparer::prepare`] and
@@ -248,86 +260,67 @@ impl DiskSink {
     /// # Errors
     ///
     /// As [`Preparer::prepare`].
-    pub fn add(&mut self, info: &ItemInfo) -> Result<Held, SinkError> {
-        let prepared = self.preparer.prepare(info)?;
+    pub fn add(&self, info: &ItemInfo) -> Result<Held, SinkError> {
+        let prepared = self.shared.preparer.prepare(info)?;
         Ok(self.admit(prepared))
     }
 
     /// Takes in an item that was looked up, and gives what is held of it.
-    pub fn admit(&mut self, prepared: Prepared) -> Held {
+    pub fn admit(&self, prepared: Prepared) -> Held {
         let Prepared { item, replay, held } = prepared;
         if matches!(held, Held::Parts(_)) {
-            if self.items.len() >= self.tidy_at {
-                self.items.retain(|_, item| !item.is_closed());
-                self.tidy_at = TIDY_FROM.max(self.items.len() * 2);
-            }
-            self.items.insert(item.toi, item.clone());
-            self.send(Job::Add(item, replay.map(Box::new)));
+            self.shared.open().add(&item);
+            self.shared.send(Job::Add(item, replay.map(Box::new)));
         }
         held
     }
 
-    /// Keeps neighbouring source symbols of a block, from `first_esi` on: a whole block, or a part
-    /// of one that came over the session. Only the last symbol may be shorter than the others, if
-    /// it is the last of the item. Gives `false` if there was no room for all of them, or they do
-    /// not fit the item.
-    pub fn store_source(&mut self, block: BlockId, first_esi: u32, bytes: &[u8]) -> bool {
-        let Some(symbol_len) = self.items.get(&block.toi).map(|item| item.symbol_len()) else {
-            return false;
-        };
-        let symbols = (first_esi..).zip(bytes.chunks(symbol_len));
-        symbols.fold(true, |stored, (esi, symbol)| self.store(block, esi, symbol) && stored)
-    }
-
-    /// Keeps a whole source block that came over the session, and restores it.
-    pub fn store_unicast(&mut self, block: BlockId, bytes: &[u8]) -> bool {
-        let stored = self.store_source(block, 0, bytes);
-        if stored {
-            self.restore(block);
-        }
-        stored
-    }
-
     /// Whether blocks of so many bytes together can be stored now.
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.blocks.has_room(bytes)
+        self.shared.open().blocks.has_room(bytes)
     }
 
     /// Compares the blocks of an item with these digests, one of each block in order, after
     /// [`SinkEvent::DigestMismatch`]. Those that do not match are dropped and told in
     /// [`SinkEvent::BlocksDropped`]. If all match, the item fails.
-    pub fn check_blocks(&mut self, toi: Toi, digests: Vec<Digest>) {
-        self.send(Job::CheckBlocks(toi, digests));
+    pub fn check_blocks(&self, toi: Toi, digests: Vec<Digest>) {
+        self.shared.send(Job::CheckBlocks(toi, digests));
     }
 
     /// Lets go of an item that is not wanted any more. What is held of it stays on the disk.
-    pub fn cancel(&mut self, toi: Toi) {
-        for block in self.blocks.ids(|block| block.toi == toi) {
-            self.rest(block);
+    pub fn cancel(&self, toi: Toi) {
+        let mut open = self.shared.open();
+        for block in open.blocks.ids(|block| block.toi == toi) {
+            self.shared.rest(&mut open, block);
         }
-        if let Some(item) = self.items.remove(&toi) {
+        if let Some(item) = open.items.remove(&toi) {
             item.closed.store(true, Ordering::Release);
-            self.preparer.shelf.names().release(&item.name, &item.place.relative);
-            self.send(Job::Cancel(toi));
+            self.shared.preparer.shelf.names().release(&item.name, &item.place.relative);
+            self.shared.send(Job::Cancel(toi));
         }
     }
 
-    /// Writes everything that is held to the disk, makes it durable, and ends the threads. Items
-    /// that are being verified are left as they are: all is there when they are added again.
-    pub fn close(mut self) {
-        self.shut_down();
+    /// Writes everything that is held to the disk, makes it durable, and ends the threads; the
+    /// other clones keep nothing more. Items that are being verified are left as they are: all is
+    /// there when they are added again.
+    pub fn close(self) {
+        self.shared.shut_down();
     }
+}
 
-    fn shut_down(&mut self) {
-        let Some(disk) = self.disk.take() else { return };
-        for block in self.blocks.ids(|_| true) {
-            self.rest(block);
+impl Open {
+    fn add(&mut self, item: &Arc<Item>) {
+        if self.items.len() >= self.tidy_at {
+            self.items.retain(|_, item| !item.is_closed());
+            self.tidy_at = TIDY_FROM.max(self.items.len() * 2);
         }
-        self.closing.store(true, Ordering::Release);
-        self.send(Job::Close);
-        if disk.join().is_err() {
-            tracing::error!("the disk thread panicked; what it held is lost");
-        }
+        self.items.insert(item.toi, item.clone());
+    }
+}
+
+impl Shared {
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn send(&self, job: Job) {
@@ -335,41 +328,57 @@ impl DiskSink {
         let _ = self.jobs.send(job);
     }
 
-    /// Makes room by putting a block to rest that nobody has touched for long.
-    fn relieve(&mut self) {
-        if let Some(block) = self.blocks.stalest() {
-            self.rest(block);
+    fn rest(&self, open: &mut Open, block: BlockId) {
+        if let Some(filled) = open.blocks.take(block) {
+            self.send(Job::Rest(block, filled));
+        }
+    }
+
+    fn shut_down(&self) {
+        let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(disk) = disk else { return };
+        let mut open = self.open();
+        for block in open.blocks.ids(|_| true) {
+            self.rest(&mut open, block);
+        }
+        self.closing.store(true, Ordering::Release);
+        self.send(Job::Close);
+        if disk.join().is_err() {
+            tracing::error!("the disk thread panicked; what it held is lost");
         }
     }
 }
 
 impl SymbolSink for DiskSink {
     fn store(&mut self, block: BlockId, esi: u32, symbol: &[u8]) -> bool {
-        let items = &self.items;
+        let mut open = self.shared.open();
+        let Open { items, blocks, .. } = &mut *open;
         let item = || items.get(&block.toi).filter(|item| !item.is_closed());
-        match self.blocks.store(block, esi, symbol, item) {
+        match blocks.store(block, esi, symbol, item) {
             Stored::Yes => true,
             Stored::Unfit => false,
             Stored::NoRoom => {
-                self.relieve();
+                // A block that nobody has touched for long makes room.
+                if let Some(stalest) = blocks.stalest() {
+                    self.shared.rest(&mut open, stalest);
+                }
                 false
             }
         }
     }
 
     fn restore(&mut self, block: BlockId) {
-        let filled = self.blocks.take(block);
-        self.send(Job::Restore(block, filled));
+        let filled = self.shared.open().blocks.take(block);
+        self.shared.send(Job::Restore(block, filled));
     }
 
     fn rest(&mut self, block: BlockId) {
-        if let Some(filled) = self.blocks.take(block) {
-            self.send(Job::Rest(block, filled));
-        }
+        let mut open = self.shared.open();
+        self.shared.rest(&mut open, block);
     }
 }
 
-impl Drop for DiskSink {
+impl Drop for Shared {
     fn drop(&mut self) {
         self.shut_down();
     }
@@ -377,7 +386,9 @@ impl Drop for DiskSink {
 
 impl fmt::Debug for DiskSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DiskSink").field("items", &self.items.len()).finish_non_exhaustive()
+        f.debug_struct("DiskSink")
+            .field("items", &self.shared.open().items.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -27,6 +27,23 @@ pub struct Served {
     pub partition: Partition,
 }
 
+/// Whole blocks, as they come over the session.
+pub trait StoreBlock {
+    /// Keeps the source symbols of a block and restores it, if there was room for all of them.
+    fn store_block(&mut self, block: BlockId, bytes: &[u8]) -> bool;
+}
+
+impl StoreBlock for DiskSink {
+    fn store_block(&mut self, block: BlockId, bytes: &[u8]) -> bool {
+        let mut symbols = (0..).zip(bytes.chunks(SYMBOL_LEN.into()));
+        let stored = symbols.all(|(esi, symbol)| self.store(block, esi, symbol));
+        if stored {
+            self.restore(block);
+        }
+        stored
+    }
+}
+
 impl Served {
     /// An item with a content of its own.
     pub fn new(toi: u32, name: &str, len: usize, scheme: Scheme) -> Served {

@@ -3,7 +3,7 @@
 //! ```text
 //! send   files ─▶ BlockReader ─┐                        ┌─▶ data channel (SSM)
 //!        pipe  ─▶ PipeWriter ──┴▶ Source ── driver ─────┤
-//!        directory::Announcer                           └─▶ domain group, unicast (net::domain)
+//!        directory::Announcer                           └─▶ domain group, unicast
 //!
 //! recv   directory::Station ─▶ which feed
 //!        data channel, domain group, unicast ─▶ driver ─ Receiver ─┬▶ DiskSink ─▶ files
@@ -20,21 +20,20 @@ pub mod recv;
 pub mod send;
 mod tree;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use anyhow::{Context, bail};
-use umbel_engine::tmtp::NodeId;
+use umbel_engine::tmtp::{NodeId, Shape};
 use umbel_net::interface::{Family, Interface};
 use umbel_store::feed::BlockShape;
 use umbel_wire::feed::Feed;
-use umbel_wire::{Channel, Tsi};
+use umbel_wire::{Channel, Tsi, tmtp};
 
 pub use recv::{RecvOptions, recv};
 pub use send::{SendOptions, send};
 pub use tree::{TreeSnapshot, tree};
 
-use crate::serve::channel;
-use crate::serve::control::random;
+use crate::endpoint::{channel, random, seed};
 
 /// UDP port of data channels.
 pub const DATA_PORT: u16 = 7702;
@@ -58,31 +57,17 @@ fn channels(
     source: IpAddr,
     wanted: Option<IpAddr>,
 ) -> anyhow::Result<(Channel, Channel)> {
-    let hash = *blake3::hash(&feed.0.to_be_bytes()).as_bytes();
-    let pair = |at: usize| u16::from_be_bytes([hash[at], hash[at + 1]]);
-    let (data, domain): (IpAddr, IpAddr) = match source {
-        // 232.0.0.0/24 is reserved [RFC 4607 §9]; the highest addresses of 239.255.0.0/16 have
-        // fixed meanings [RFC 2365 §9].
-        IpAddr::V4(_) => (
-            Ipv4Addr::new(232, hash[0].max(1), hash[1], hash[2]).into(),
-            Ipv4Addr::new(239, 255, hash[4] % 255, hash[5]).into(),
-        ),
-        // Above 0x8000_0000 for dynamic use; site-local scope [RFC 4607 §9, RFC 4291 §2.7].
-        IpAddr::V6(_) => (
-            Ipv6Addr::new(0xFF35, 0, 0, 0, 0, 0, 0x8000 | pair(0), pair(2)).into(),
-            Ipv6Addr::new(0xFF15, 0, 0, 0, 0, 0, 0x8000 | pair(4), pair(6)).into(),
-        ),
+    let family = Family::of(source);
+    let data = match wanted {
+        Some(group) => channel::checked_group(group)?,
+        None => channel::specific_group(family, &format!("feed {}", feed.0)),
     };
-    let data = wanted.unwrap_or(data);
-    if !data.is_multicast() {
-        bail!("{data} is no multicast address: take one of 232.0.0.0/8, 239.0.0.0/8 or ff30::/12");
-    }
+    let domain = channel::any_source_group(family, &format!("domain {}", feed.0));
     if data == domain {
         bail!("{data} is taken by the feed's domain group: take another group");
     }
-    let specific = channel::is_source_specific(data).then_some(source);
     Ok((
-        Channel { source: specific, group: data, port: DATA_PORT },
+        channel::data_channel(data, DATA_PORT, source),
         Channel { source: None, group: domain, port: DOMAIN_PORT },
     ))
 }
@@ -103,6 +88,32 @@ fn cut_of(feed: &Feed) -> anyhow::Result<BlockShape> {
     Ok(cut)
 }
 
+/// What the engines need to know of a feed.
+///
+/// # Errors
+///
+/// The feed is cut in a way that makes no sense.
+fn shape_of(feed: &Feed) -> anyhow::Result<Shape> {
+    let cut = cut_of(feed)?;
+    let manifest = match feed.head() {
+        None => None,
+        Some((len, digest)) => {
+            let blocks = cut.partition(len)?.blocks();
+            if blocks == 0 {
+                bail!("the feed has no list of what is sent");
+            }
+            Some(tmtp::Manifest { blocks, len, digest })
+        }
+    };
+    Ok(Shape {
+        source: feed.source,
+        symbol_len: feed.symbol_len,
+        block_symbols: cut.block_symbols,
+        fec: feed.fec,
+        manifest,
+    })
+}
+
 /// The key that a token stands for.
 fn admission(token: Option<&str>) -> Option<[u8; 32]> {
     token.map(|token| blake3::derive_key("umbel 2026 admission to a feed", token.as_bytes()))
@@ -116,7 +127,7 @@ pub(crate) fn host_name() -> String {
 
 /// A node's number, and the seed of its draws.
 fn node() -> anyhow::Result<(NodeId, u64)> {
-    Ok((NodeId(u64::from_be_bytes(random()?)), u64::from_be_bytes(random()?)))
+    Ok((NodeId(u64::from_be_bytes(random()?)), seed()?))
 }
 
 /// The family of a channel.
@@ -126,6 +137,8 @@ fn family(channel: &Channel) -> Family {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     #[test]

@@ -10,7 +10,7 @@ use umbel_wire::control::Parsed;
 use umbel_wire::feed::Feed;
 use umbel_wire::tmtp::{Body, Message, NodeId, Role, Totals, TreeEntry, TreePage};
 
-use crate::serve::control::random;
+use crate::endpoint::random;
 
 /// An answer may take so long; then the query is repeated.
 const ANSWER: Duration = Duration::from_millis(400);

@@ -1,122 +1,106 @@
-//! What the client's engine asks of the rest of the client, and what it is told.
+//! The client around its engine.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{self, Duration};
+use std::time::Duration;
 
-use anyhow::{Context, anyhow};
-use bytes::Bytes;
-use crossbeam_channel::{Receiver as Inbox, Sender as Outbox};
+use anyhow::anyhow;
+use umbel_engine::host::{Host, Io, Piece, PortSpec, SessionNews, Trouble};
 use umbel_engine::repository::receiver::{Held, ReceiverCommandError, ReceiverStats};
 use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverEvent};
+use umbel_engine::symbols::SymbolSink;
 use umbel_engine::units::Rate;
-use umbel_engine::{Engine, Instant, SessionId};
-use umbel_net::driver::{Host, Input, Io, Mailbox};
-use umbel_net::group::Group;
-use umbel_net::interface::{Family, Interface};
-use umbel_net::session::{ClientError, ClientEvent, ClientSession, ConnectOptions};
-use umbel_net::udp::{self, JoinError, ReceiverOptions, SenderOptions};
-use umbel_store::sink::{self, DiskSink, HeldParts, SinkEvent};
+use umbel_engine::{Address, Instant, SessionId};
+use umbel_store::sink::SinkEvent;
 use umbel_wire::repository::ItemInfo;
-use umbel_wire::{Channel, Toi};
+use umbel_wire::{Channel, Digest, Toi};
 
-use super::items::Items;
+use super::Summary;
 use super::progress::{Observer, Snapshot};
 use super::unicast::Streams;
-use super::{GetOptions, Summary};
+use crate::endpoint::Items;
 
-/// Pieces of bulk streams that may wait for the engine's thread.
-const BULK_LINE: usize = 64;
 /// First and longest pause before a session is opened again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
-/// What comes from the client's other threads.
+/// How often progress is told, and what waited for room is tried again.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What reaches the client from outside.
 #[derive(Debug)]
-enum Outer {
-    Session(u64, ClientEvent),
+pub(crate) enum Input {
+    /// News of a session.
+    Session(SessionNews),
+    /// What the sink has done.
     Sink(SinkEvent),
+    /// The user ends it.
+    Interrupt,
 }
 
-/// The other threads' end.
-#[derive(Clone, Debug)]
-pub(super) struct Outside {
-    mailbox: Mailbox<ReceiverCommand>,
-    line: Outbox<Outer>,
-    bulk: Outbox<(u64, u64, Option<Bytes>)>,
-}
-
-/// The engine thread's end.
+/// What is there of an item that was added to a store.
 #[derive(Debug)]
-pub(super) struct Inside {
-    line: Inbox<Outer>,
-    bulk: Inbox<(u64, u64, Option<Bytes>)>,
+pub(crate) enum Added {
+    /// All of it.
+    AlreadyThere,
+    /// These parts, of so many bytes.
+    Parts(Held, u64),
 }
 
-impl Outside {
-    pub(super) fn new(mailbox: Mailbox<ReceiverCommand>) -> (Outside, Inside) {
-        let (line, line_in) = crossbeam_channel::unbounded();
-        let (bulk, bulk_in) = crossbeam_channel::bounded(BULK_LINE);
-        (Outside { mailbox, line, bulk }, Inside { line: line_in, bulk: bulk_in })
-    }
+/// Where a client keeps items. The engine stores symbols there by a handle of its own.
+pub(crate) trait ItemStore {
+    /// The engine's handle.
+    type Sink: SymbolSink;
 
-    pub(super) fn sink_event(&self, event: SinkEvent) {
-        self.put(Outer::Sink(event));
-    }
+    /// Takes in an item that is to be received.
+    ///
+    /// # Errors
+    ///
+    /// One line that says why it cannot be kept.
+    fn add(&mut self, info: &ItemInfo) -> Result<Added, String>;
 
-    fn put(&self, event: Outer) {
-        if self.line.send(event).is_ok() {
-            self.mailbox.put(Input::Nudge);
-        }
-    }
+    /// Lets go of an item that is not wanted any more.
+    fn cancel(&mut self, toi: Toi);
 
-    /// Begins to open a session. What becomes of it is told under its number.
-    pub(super) fn open_session(
-        &self,
-        options: &GetOptions,
-        number: u64,
-    ) -> Result<ClientSession, ClientError> {
-        let outside = self.clone();
-        ClientSession::start(&options.url, &ConnectOptions::default(), move |event| match event {
-            ClientEvent::Message(bytes) => {
-                outside.mailbox.put(Input::Message(SessionId(number), bytes));
-            }
-            // Waits while the disk is behind, which slows the server down in turn.
-            ClientEvent::Bulk { stream, bytes } => outside.put_bulk(number, stream, Some(bytes)),
-            ClientEvent::BulkEnd { stream, .. } => outside.put_bulk(number, stream, None),
-            event => outside.put(Outer::Session(number, event)),
-        })
-    }
+    /// Compares the blocks of an item with these digests, and drops those that differ.
+    fn check_blocks(&mut self, toi: Toi, digests: Vec<Digest>);
 
-    fn put_bulk(&self, number: u64, stream: u64, bytes: Option<Bytes>) {
-        if self.bulk.send((number, stream, bytes)).is_ok() {
-            self.mailbox.put(Input::Nudge);
-        }
-    }
+    /// Whether anything of an earlier run or session may be there.
+    fn may_hold_something(&self) -> bool;
 }
 
-/// The client's engine.
-type Client = Receiver<DiskSink>;
+/// What a client asks for, and how long it tries.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ask {
+    /// Glob patterns; empty for everything.
+    pub(crate) patterns: Vec<String>,
+    /// How long a server that does not answer is tried again; `None`: for ever once it has
+    /// answered before.
+    pub(crate) retry_for: Option<Duration>,
+}
 
 /// The client around its engine.
-pub(super) struct GetHost {
-    options: GetOptions,
+pub(crate) struct GetHost<S> {
+    ask: Ask,
     observer: Arc<dyn Observer>,
-    outside: Outside,
-    inside: Inside,
-    session: Option<ClientSession>,
-    number: u64,
+    store: S,
+    /// The session's number; the first is 0.
+    session: SessionId,
     /// The server has answered at least once.
     known: bool,
     connected: bool,
-    started: time::Instant,
-    retry_at: Option<time::Instant>,
+    started: Instant,
+    ended: Instant,
+    retry_at: Option<Instant>,
     retry_pause: Duration,
-    last_error: Option<ClientError>,
-    local: Option<std::net::IpAddr>,
     items: Items,
     query: u32,
     /// What is missing of each item is asked for by itself.
     hold: bool,
+    /// Where data comes by multicast, and announcements.
+    channels: [Option<Channel>; 2],
     streams: Streams,
+    /// Pieces of streams that wait for the disk. As long as they do, the server sends no more.
+    pieces: VecDeque<(u64, Option<Piece>)>,
     unicast: bool,
     dropped_here: u64,
     stats: ReceiverStats,
@@ -125,50 +109,36 @@ pub(super) struct GetHost {
     finished: bool,
 }
 
-impl GetHost {
-    pub(super) fn new(
-        options: GetOptions,
-        observer: Arc<dyn Observer>,
-        outside: Outside,
-        inside: Inside,
-        session: Result<ClientSession, ClientError>,
-    ) -> GetHost {
-        let (session, fatal) = match session {
-            Ok(session) => (Some(session), None),
-            Err(error) => (None, Some(anyhow!(error))),
-        };
+impl<S: ItemStore> GetHost<S> {
+    pub(crate) fn new(ask: Ask, observer: Arc<dyn Observer>, store: S) -> GetHost<S> {
         GetHost {
-            options,
+            ask,
             observer,
-            outside,
-            inside,
-            session,
-            number: 0,
+            store,
+            session: SessionId(0),
             known: false,
             connected: false,
-            started: time::Instant::now(),
+            started: Instant::EPOCH,
+            ended: Instant::EPOCH,
             retry_at: None,
             retry_pause: RETRY.0,
-            last_error: None,
-            local: None,
             items: Items::default(),
             query: 0,
             hold: false,
+            channels: [None; 2],
             streams: Streams::default(),
+            pieces: VecDeque::new(),
             unicast: false,
             dropped_here: 0,
             stats: ReceiverStats::default(),
             control_group: false,
-            fatal,
+            fatal: None,
             finished: false,
         }
     }
 
-    /// Closes the session and gives what came of it all.
-    pub(super) fn finish(mut self) -> anyhow::Result<Summary> {
-        if let Some(session) = self.session.take() {
-            session.close(Duration::from_millis(500));
-        }
+    /// What came of it all.
+    pub(crate) fn finish(self) -> anyhow::Result<Summary> {
         if let Some(error) = self.fatal {
             return Err(error);
         }
@@ -178,7 +148,7 @@ impl GetHost {
             already_there: self.items.already_there,
             bytes: self.items.received_bytes,
             resumed_bytes: self.items.resumed_bytes,
-            seconds: self.started.elapsed().as_secs_f64(),
+            seconds: (self.ended - self.started).as_secs_f64(),
             packets: stats.packets,
             heard: stats.heard,
             lost: stats.lost,
@@ -191,146 +161,9 @@ impl GetHost {
         })
     }
 
-    fn fail(&mut self, error: anyhow::Error) {
-        self.fatal.get_or_insert(error);
-    }
-
-    fn command(&mut self, now: Instant, engine: &mut Client, command: ReceiverCommand) {
-        if let Err(error) = engine.handle_command(now, command) {
-            Host::<Client>::refused(self, error);
-        }
-    }
-
-    fn on_session_event(&mut self, now: Instant, engine: &mut Client, event: ClientEvent) {
-        match event {
-            ClientEvent::Connected { local, .. } => {
-                self.connected = true;
-                self.known = true;
-                self.retry_pause = RETRY.0;
-                self.local = Some(local.ip());
-            }
-            ClientEvent::Disconnected { reason, retryable } => {
-                self.on_disconnected(now, engine, reason, retryable);
-            }
-            ClientEvent::Message(_) | ClientEvent::Bulk { .. } | ClientEvent::BulkEnd { .. } => {}
-        }
-    }
-
-    /// Says what is wanted; what is said before the server is reached waits for it.
-    fn greet(&mut self, now: Instant, engine: &mut Client) {
-        let session = SessionId(self.number);
-        self.command(now, engine, ReceiverCommand::Connected { session });
-        self.query += 1;
-        let patterns = self.options.patterns.clone();
-        // What is held must be known before anything is asked for.
-        self.hold = self.may_hold_something();
-        let (query, hold) = (self.query, self.hold);
-        self.command(now, engine, ReceiverCommand::Request { query, patterns, hold });
-    }
-
-    /// Whether anything of an earlier run or session may be on the disk.
-    fn may_hold_something(&self) -> bool {
-        let empty = std::fs::read_dir(&self.options.output)
-            .is_ok_and(|mut entries| entries.next().is_none());
-        !empty
-    }
-
-    fn on_disconnected(
-        &mut self,
-        now: Instant,
-        engine: &mut Client,
-        reason: ClientError,
-        retryable: bool,
-    ) {
-        self.connected = false;
-        self.session = None;
-        self.streams.clear();
-        self.unicast = false;
-        self.command(now, engine, ReceiverCommand::Disconnected);
-        for toi in self.items.interrupted() {
-            engine.sink_mut().cancel(toi);
-        }
-        let patience = self.options.retry_for.unwrap_or(Duration::MAX);
-        let give_up = !retryable || !self.known || self.started.elapsed() > patience;
-        if give_up {
-            return self.fail(anyhow!(reason));
-        }
-        self.observer.note(&format!("{reason}; trying again"));
-        self.last_error = Some(reason);
-        self.retry_at = Some(time::Instant::now() + self.retry_pause);
-        self.retry_pause = (self.retry_pause * 2).min(RETRY.1);
-    }
-
-    fn reconnect_if_due(&mut self, now: Instant, engine: &mut Client) {
-        if self.retry_at.is_none_or(|at| at > time::Instant::now()) {
-            return;
-        }
-        self.retry_at = None;
-        self.number += 1;
-        match self.outside.open_session(&self.options, self.number) {
-            Ok(session) => {
-                self.session = Some(session);
-                self.greet(now, engine);
-            }
-            Err(error) => self.fail(anyhow!(error)),
-        }
-    }
-
-    fn take_item(&mut self, now: Instant, engine: &mut Client, info: ItemInfo) {
-        let (toi, oti, requested) = (info.toi, info.oti, !self.hold);
-        let done = ReceiverCommand::Done { toi };
-        if self.items.is_underway(toi) {
-            return;
-        }
-        if self.items.is_settled(&info) {
-            if requested {
-                self.command(now, engine, done);
-            }
-            return;
-        }
-        match engine.sink_mut().add(&info) {
-            Ok(sink::Held::AlreadyThere) => {
-                self.items.was_there(&info);
-                self.observer.already_there(&info.name);
-                if requested {
-                    self.command(now, engine, done);
-                }
-            }
-            Ok(sink::Held::Parts(parts)) => {
-                let held = Held::from(&parts);
-                // Later sessions find what this run itself has written.
-                if self.number == 0 {
-                    self.items.resumed_bytes += held_bytes(&parts, oti.symbol_len);
-                }
-                self.items.begin(info);
-                let accept = ReceiverCommand::Accept { toi, oti, held, requested };
-                if let Err(error) = engine.handle_command(now, accept) {
-                    engine.sink_mut().cancel(toi);
-                    self.fail_item(toi, &error.to_string());
-                }
-            }
-            Err(error) => {
-                let reason = error.to_string();
-                self.items.refuse(&info, &reason);
-                self.observer.failed(&info.name, &reason);
-                if requested {
-                    self.command(now, engine, ReceiverCommand::Cancel { toi });
-                }
-            }
-        }
-    }
-
-    /// Takes what the session's and the sink's threads tell.
-    fn hear(&mut self, now: Instant, engine: &mut Client) {
-        while let Ok(event) = self.inside.line.try_recv() {
-            match event {
-                Outer::Session(number, event) if number == self.number => {
-                    self.on_session_event(now, engine, event);
-                }
-                Outer::Session(..) => {}
-                Outer::Sink(event) => self.on_sink_event(now, engine, event),
-            }
-        }
+    /// Nothing can be received at all.
+    fn fail(&mut self, reason: impl Into<String>) {
+        self.fatal.get_or_insert_with(|| anyhow!(reason.into()));
     }
 
     fn fail_item(&mut self, toi: Toi, reason: &str) {
@@ -339,18 +172,148 @@ impl GetHost {
         }
     }
 
-    fn on_sink_event(&mut self, now: Instant, engine: &mut Client, event: SinkEvent) {
+    fn snapshot(&self) -> Snapshot {
+        let (items, items_done) = self.items.counts();
+        Snapshot {
+            items,
+            items_done,
+            bytes: self.items.bytes(),
+            bytes_done: self.items.bytes_done,
+            received: self.stats.bytes,
+            loss: self.stats.loss(),
+            complete_list: self.items.complete_list,
+            unicast: self.unicast,
+            connected: self.connected,
+        }
+    }
+}
+
+/// What the host reaches of its machine.
+type Machine<'a, S> = dyn Io<Receiver<<S as ItemStore>::Sink>> + 'a;
+
+/// Gives a command of which a refusal changes nothing.
+fn tell<K: SymbolSink>(io: &mut dyn Io<Receiver<K>>, command: ReceiverCommand) {
+    if let Err(error) = io.command(command) {
+        tracing::debug!("{error}");
+    }
+}
+
+impl<S: ItemStore> GetHost<S> {
+    /// Opens a session and says what is wanted; what is said before the server is reached waits for
+    /// it.
+    fn connect(&mut self, io: &mut Machine<'_, S>) {
+        let session = self.session;
+        if let Err(error) = io.open(PortSpec::Session { session }) {
+            return self.fail(error.0);
+        }
+        tell(io, ReceiverCommand::Connected { session });
+        self.query += 1;
+        // What is held must be known before anything is asked for.
+        self.hold = self.store.may_hold_something();
+        let (query, patterns, hold) = (self.query, self.ask.patterns.clone(), self.hold);
+        tell(io, ReceiverCommand::Request { query, patterns, hold });
+    }
+
+    fn reconnect_if_due(&mut self, io: &mut Machine<'_, S>) {
+        let now = io.now();
+        if self.retry_at.take_if(|at| *at <= now).is_some() {
+            self.session.0 += 1;
+            self.connect(io);
+        }
+    }
+
+    fn on_session(&mut self, io: &mut Machine<'_, S>, news: SessionNews) {
+        if news.session() != self.session {
+            return;
+        }
+        match news {
+            SessionNews::Opened { .. } => {
+                (self.connected, self.known) = (true, true);
+                self.retry_pause = RETRY.0;
+            }
+            SessionNews::Message { session, message } => io.message(session, &message),
+            SessionNews::Bulk { stream, piece, .. } => {
+                self.pieces.push_back((stream, piece));
+                self.take_pieces(io);
+            }
+            SessionNews::Closed { reason, retryable, .. } => {
+                self.on_closed(io, &reason, retryable);
+            }
+        }
+    }
+
+    fn on_closed(&mut self, io: &mut Machine<'_, S>, reason: &str, retryable: bool) {
+        self.connected = false;
+        io.close(&Address::Session(self.session));
+        self.streams.clear();
+        self.pieces.clear();
+        self.unicast = false;
+        tell(io, ReceiverCommand::Disconnected);
+        for toi in self.items.interrupted() {
+            self.store.cancel(toi);
+        }
+        let patience = self.ask.retry_for.unwrap_or(Duration::MAX);
+        if !retryable || !self.known || io.now() - self.started > patience {
+            return self.fail(reason);
+        }
+        self.observer.note(&format!("{reason}; trying again"));
+        self.retry_at = Some(io.now() + self.retry_pause);
+        self.retry_pause = (self.retry_pause * 2).min(RETRY.1);
+    }
+
+    fn take_item(&mut self, io: &mut Machine<'_, S>, info: ItemInfo) {
+        let (toi, oti, requested) = (info.toi, info.oti, !self.hold);
+        if self.items.is_underway(toi) {
+            return;
+        }
+        if self.items.is_settled(&info) {
+            if requested {
+                tell(io, ReceiverCommand::Done { toi });
+            }
+            return;
+        }
+        match self.store.add(&info) {
+            Ok(Added::AlreadyThere) => {
+                self.items.was_there(&info);
+                self.observer.already_there(&info.name);
+                if requested {
+                    tell(io, ReceiverCommand::Done { toi });
+                }
+            }
+            Ok(Added::Parts(held, bytes)) => {
+                // Later sessions find what this run itself has written.
+                if self.session == SessionId(0) {
+                    self.items.resumed_bytes += bytes;
+                }
+                self.items.begin(info);
+                let accept = ReceiverCommand::Accept { toi, oti, held, requested };
+                if let Err(error) = io.command(accept) {
+                    self.store.cancel(toi);
+                    self.fail_item(toi, &error.to_string());
+                }
+            }
+            Err(reason) => {
+                self.items.refuse(&info, &reason);
+                self.observer.failed(&info.name, &reason);
+                if requested {
+                    tell(io, ReceiverCommand::Cancel { toi });
+                }
+            }
+        }
+    }
+
+    fn on_sink(&mut self, io: &mut Machine<'_, S>, event: SinkEvent) {
         match event {
             SinkEvent::BlockRestored { .. } => {}
             SinkEvent::Progress { toi, restored, .. } => self.items.restored(toi, restored),
             SinkEvent::RestoreFailed { block, .. } => {
-                self.command(now, engine, ReceiverCommand::RestoreFailed { block });
+                tell(io, ReceiverCommand::RestoreFailed { block });
             }
             SinkEvent::ItemDone { toi, name, path, size } => {
                 if self.items.is_underway(toi) {
                     self.items.finish(toi);
                     self.observer.item(&name, &path, size);
-                    self.command(now, engine, ReceiverCommand::Done { toi });
+                    tell(io, ReceiverCommand::Done { toi });
                 }
             }
             SinkEvent::DigestMismatch { toi } => {
@@ -358,151 +321,112 @@ impl GetHost {
                     item.digests.clear();
                     let name = item.info.name.clone();
                     self.observer.note(&format!("{name}: damaged on the way; finding out where"));
-                    self.command(now, engine, ReceiverCommand::AskDigests { toi });
+                    tell(io, ReceiverCommand::AskDigests { toi });
                 }
             }
             SinkEvent::BlocksDropped { toi, blocks } => {
-                self.command(now, engine, ReceiverCommand::BadBlocks { toi, blocks });
+                tell(io, ReceiverCommand::BadBlocks { toi, blocks });
             }
             SinkEvent::ItemFailed { toi, error } => {
                 self.fail_item(toi, &error.to_string());
-                self.command(now, engine, ReceiverCommand::Cancel { toi });
+                tell(io, ReceiverCommand::Cancel { toi });
             }
         }
     }
 
-    /// Keeps blocks that came on the session, as far as there is room.
-    fn store_unicast(&mut self, now: Instant, engine: &mut Client) {
+    /// Hands blocks that came on the session to the engine, as far as there is room.
+    fn take_pieces(&mut self, io: &mut Machine<'_, S>) {
         loop {
-            while let Some((block, bytes)) = self.streams.next() {
-                if !self.items.is_underway(block.toi) {
-                    continue;
+            while let Some((block, content)) = self.streams.next() {
+                let command = ReceiverCommand::UnicastBlock { block, content: content.clone() };
+                if let Err(ReceiverCommandError::NoRoom(_)) = io.command(command) {
+                    return self.streams.put_back(block, content);
                 }
-                if !engine.sink_mut().store_unicast(block, &bytes) {
-                    self.streams.put_back(block, bytes);
-                    return;
-                }
-                self.command(now, engine, ReceiverCommand::UnicastBlock { block });
             }
-            let Ok((number, stream, bytes)) = self.inside.bulk.try_recv() else { return };
-            match bytes {
-                _ if number != self.number => {}
-                Some(bytes) => self.streams.push(stream, &bytes),
-                None => self.streams.end(stream),
+            match self.pieces.pop_front() {
+                Some((stream, Some(piece))) => self.streams.push(stream, &piece.bytes),
+                Some((stream, None)) => self.streams.end(stream),
+                None => return,
             }
         }
     }
 
-    fn open_receiver(&mut self, io: &mut Io, channel: Channel, rate_bits_per_s: u64) {
-        let opened = self.interface(channel).and_then(|interface| {
-            let options = ReceiverOptions {
-                rate: Rate::from_bits_per_s(rate_bits_per_s),
-                discard: self.options.discard,
-                ..ReceiverOptions::default()
-            };
-            let family = Family::of(channel.group);
-            Ok(udp::Receiver::open(channel.port, family, &interface, &options)?)
-        });
-        match opened {
-            Ok(receiver) => io.receiver = Some(receiver),
-            Err(error) => {
-                // Without multicast there still is unicast.
-                self.observer.note(&format!("no multicast: {error:#}"));
-                io.receiver = None;
-            }
+    fn on_welcome(
+        &mut self,
+        io: &mut Machine<'_, S>,
+        (data, rate): (Channel, Option<Rate>),
+        control: Option<Channel>,
+    ) {
+        for channel in self.channels.iter_mut().filter_map(Option::take) {
+            io.close(&Address::Channel(channel));
+        }
+        self.channels = [Some(data), control];
+        if let Err(error) = io.open(PortSpec::Channel { channel: data, rate }) {
+            // Without multicast there still is unicast.
+            self.observer.note(&format!("no multicast: {error}"));
+        }
+        let Some(channel) = control else { return };
+        match io.open(PortSpec::Group { channel }) {
+            Ok(()) => tell(io, ReceiverCommand::JoinControl),
+            Err(error) => tracing::info!("announcements on the session: {error}"),
         }
     }
 
-    /// Joins the group in which the server announces. Where that does not work, announcements go
-    /// on coming on the session.
-    fn join_control(&mut self, now: Instant, engine: &mut Client, io: &mut Io, channel: Channel) {
-        let joined = self.interface(channel).and_then(|interface| {
-            let options = SenderOptions::new(Family::of(channel.group));
-            Ok(Group::open(channel, &interface, &options, self.outside.mailbox.clone())?)
-        });
-        match joined {
-            Ok(group) => {
-                io.group = Some(group);
-                self.command(now, engine, ReceiverCommand::JoinControl);
-            }
-            Err(error) => tracing::info!("announcements on the session: {error:#}"),
+    /// Ends the loop when there is nothing left to do, or no way to do it.
+    fn settle(&mut self, io: &mut Machine<'_, S>) {
+        let outstanding = io.engine().outstanding();
+        self.finished |= self.items.all_settled() && outstanding == 0;
+        if self.finished || self.fatal.is_some() {
+            self.end(io);
         }
     }
 
-    fn interface(&self, channel: Channel) -> anyhow::Result<Interface> {
-        if let Some(name) = &self.options.interface {
-            return Ok(Interface::resolve(name)?);
-        }
-        let local = self.local.filter(|local| Family::of(*local) == Family::of(channel.group));
-        match (local, channel.source) {
-            (Some(local), _) => Ok(Interface::resolve(&local.to_string())?),
-            (None, Some(source)) => Ok(Interface::for_peer(source)?),
-            (None, None) => Err(anyhow!("no interface is known for {channel}"))
-                .context("name one with --interface"),
-        }
-    }
-
-    fn on_fallback(&mut self, io: &Io, silent: Duration) {
-        self.unicast = true;
-        self.observer.fallback(silent, None);
-        let Some(receiver) = &io.receiver else { return };
-        let (interface, joined) = (receiver.interface().clone(), receiver.joined().to_vec());
-        let observer = self.observer.clone();
-        // The doctor takes a second or two, which the engine has not.
-        let diagnose = move || {
-            if let Some(finding) =
-                joined.first().and_then(|channel| crate::doctor::quick(&interface, channel))
-            {
-                observer.fallback(silent, Some(&finding.to_string()));
-            }
-        };
-        if let Err(error) = std::thread::Builder::new().spawn(diagnose) {
-            tracing::warn!("no thread for the doctor: {error}");
-        }
+    fn end(&mut self, io: &mut Machine<'_, S>) {
+        self.stats = io.engine().stats();
+        self.control_group = io.engine().hears_control();
+        self.ended = io.now();
+        io.stop();
     }
 }
 
-/// Bytes that the sink holds, as blocks and as symbols.
-fn held_bytes(parts: &HeldParts, symbol_len: u16) -> u64 {
-    let blocks = (0..parts.partition().blocks()).filter(|&block| parts.is_restored(block));
-    let restored: u64 = blocks
-        .map(|block| parts.partition().block_range(block))
-        .map(|range| range.end - range.start)
-        .sum();
-    let symbols: u64 = parts.partial_blocks().map(|(_, block)| u64::from(block.count())).sum();
-    restored + symbols * u64::from(symbol_len)
-}
+impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
+    type Input = Input;
 
-impl Host<Client> for GetHost {
-    fn post(&mut self, _session: SessionId, message: Bytes) {
-        if let Some(session) = &self.session {
-            // A session that has ended tells so by itself.
-            let _ = session.send(message);
-        }
+    fn start(&mut self, io: &mut Machine<'_, S>) {
+        self.started = io.now();
+        io.wake_at(Some(io.now()));
+        self.connect(io);
+        self.settle(io);
     }
 
-    fn event(&mut self, now: Instant, engine: &mut Client, io: &mut Io, event: ReceiverEvent) {
+    fn input(&mut self, io: &mut Machine<'_, S>, input: Input) {
+        match input {
+            Input::Session(news) => self.on_session(io, news),
+            Input::Sink(event) => {
+                self.on_sink(io, event);
+                self.take_pieces(io);
+            }
+            Input::Interrupt => return self.end(io),
+        }
+        self.settle(io);
+    }
+
+    fn event(&mut self, io: &mut Machine<'_, S>, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Welcome { channel, rate_bits_per_s, control, .. } => {
-                // Messages do not come the same way as the session's own events: that it is
-                // open, and on which address, was told before and may not have been heard.
-                self.hear(now, engine);
-                self.open_receiver(io, channel, rate_bits_per_s);
-                if let Some(control) = control {
-                    self.join_control(now, engine, io, control);
-                }
+                self.on_welcome(io, (channel, Rate::from_bits_per_s(rate_bits_per_s)), control);
             }
             ReceiverEvent::Refused { reason } | ReceiverEvent::Failed { reason, .. } => {
-                self.fail(anyhow!(reason));
+                self.fail(reason);
             }
             ReceiverEvent::Page { query, items, next, .. } if query == self.query => {
                 for info in items {
-                    self.take_item(now, engine, info);
+                    self.take_item(io, info);
                 }
                 self.items.complete_list |= next.is_none();
             }
             ReceiverEvent::Gone { toi, reason } => {
-                engine.sink_mut().cancel(toi);
+                self.store.cancel(toi);
                 self.fail_item(toi, &reason);
             }
             ReceiverEvent::Digests { toi, first_block, digests, more } => {
@@ -511,78 +435,47 @@ impl Host<Client> for GetHost {
                 item.digests.extend(digests);
                 if !more {
                     let digests = std::mem::take(&mut item.digests);
-                    engine.sink_mut().check_blocks(toi, digests);
+                    self.store.check_blocks(toi, digests);
                 }
             }
-            ReceiverEvent::Fallback { silent } => self.on_fallback(io, silent),
+            ReceiverEvent::Fallback { silent } => {
+                self.unicast = true;
+                self.observer.fallback(silent, None);
+            }
             ReceiverEvent::MulticastBack => {
                 self.unicast = false;
                 self.observer.note("multicast works again");
             }
-            // The sink notices by itself what is complete, and verifies it. Pages of an earlier
-            // session's request and probes are nobody's.
-            ReceiverEvent::Received { .. }
-            | ReceiverEvent::Page { .. }
+            // Pages of an earlier session's request and probes are nobody's.
+            ReceiverEvent::Page { .. }
             | ReceiverEvent::ProbePacket { .. }
             | ReceiverEvent::Probed { .. } => {}
         }
+        self.settle(io);
     }
 
-    fn woken(&mut self, now: Instant, engine: &mut Client, _io: &mut Io) {
-        self.hear(now, engine);
-        self.store_unicast(now, engine);
-        self.finished |= self.items.all_settled() && engine.outstanding() == 0;
-        self.stats = engine.stats();
-        self.control_group = engine.hears_control();
+    fn wake(&mut self, io: &mut Machine<'_, S>) {
+        io.wake_at(Some(io.now() + TICK));
+        self.reconnect_if_due(io);
+        self.take_pieces(io);
+        self.stats = io.engine().stats();
+        let drops = io.engine().drops().to_string();
+        tracing::trace!("{:?}; dropped: {drops}; here {}", self.stats, self.dropped_here);
+        self.observer.progress(&self.snapshot());
+        self.settle(io);
     }
 
-    fn tick(&mut self, now: Instant, engine: &mut Client, io: &mut Io) {
-        if self.number == 0 && self.query == 0 {
-            self.greet(now, engine);
+    fn trouble(&mut self, io: &mut Machine<'_, S>, trouble: Trouble) {
+        match trouble {
+            Trouble::Overrun { datagrams } => {
+                self.dropped_here += datagrams;
+                let packets = u32::try_from(datagrams).unwrap_or(u32::MAX);
+                tell(io, ReceiverCommand::Overrun { packets });
+            }
+            Trouble::NotJoined { reason, .. } => {
+                self.observer.note(&format!("no multicast: {reason}"));
+            }
+            Trouble::NotSent { reason } => tracing::debug!("{reason}"),
         }
-        self.reconnect_if_due(now, engine);
-        self.store_unicast(now, engine);
-        self.finished |= self.items.all_settled() && engine.outstanding() == 0;
-        self.stats = engine.stats();
-        self.control_group = engine.hears_control();
-        if let Some(receiver) = &mut io.receiver {
-            self.dropped_here = receiver.drops().kernel;
-        }
-        tracing::trace!(
-            "{:?}; dropped: {}; here {}",
-            self.stats,
-            engine.drops(),
-            self.dropped_here
-        );
-        let (items, items_done) = self.items.counts();
-        self.observer.progress(&Snapshot {
-            items,
-            items_done,
-            bytes: self.items.bytes,
-            bytes_done: self.items.bytes_done,
-            received: self.stats.bytes,
-            loss: self.stats.loss(),
-            complete_list: self.items.complete_list,
-            unicast: self.unicast,
-            connected: self.connected,
-        });
-    }
-
-    fn overran(&mut self, now: Instant, engine: &mut Client, datagrams: u64) {
-        let packets = u32::try_from(datagrams).unwrap_or(u32::MAX);
-        self.command(now, engine, ReceiverCommand::Overrun { packets });
-    }
-
-    fn join_failed(&mut self, error: JoinError) -> Result<(), JoinError> {
-        self.observer.note(&format!("no multicast: {error}"));
-        Ok(())
-    }
-
-    fn refused(&mut self, error: ReceiverCommandError) {
-        tracing::debug!("{error}");
-    }
-
-    fn goes_on(&self) -> bool {
-        self.fatal.is_none() && !self.finished
     }
 }

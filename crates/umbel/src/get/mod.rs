@@ -9,8 +9,8 @@
 //!
 //! A session that breaks is opened again; what is on the disk is not asked for again.
 
-mod host;
-mod items;
+pub(crate) mod host;
+mod machine;
 mod progress;
 mod unicast;
 
@@ -20,15 +20,19 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
-use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverConfig};
+use umbel_engine::repository::{Receiver, ReceiverConfig};
 use umbel_net::clock::Clock;
-use umbel_net::driver::{self, Driver, Input, Io, Mailbox};
+use umbel_net::driver::Driver;
+use umbel_net::mailbox;
 use umbel_net::session::SessionUrl;
 use umbel_net::udp::Discard;
 use umbel_store::sink::{DiskSink, SinkOptions};
 
-use self::host::{GetHost, Outside};
+use self::host::{Ask, GetHost, Input};
+use self::machine::{Directory, Machine};
 pub use self::progress::{Observer, Snapshot};
+use crate::endpoint::seed;
+pub use crate::endpoint::{Failure, Interrupt};
 
 /// What to get, and how.
 #[derive(Clone, Debug)]
@@ -68,15 +72,6 @@ impl GetOptions {
             discard: None,
         }
     }
-}
-
-/// An item or file that was not received.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Failure {
-    /// Its name.
-    pub name: String,
-    /// One line that says why.
-    pub reason: String,
 }
 
 /// What came of a request.
@@ -119,17 +114,6 @@ impl Summary {
     }
 }
 
-/// Interrupts a [`get`] from another thread.
-#[derive(Clone, Debug)]
-pub struct Interrupt(Mailbox<ReceiverCommand>);
-
-impl Interrupt {
-    /// Ends it; what is held stays on the disk and is not asked for again next time.
-    pub fn interrupt(&self) {
-        self.0.put(Input::Stop);
-    }
-}
-
 /// Gets items, and returns when all are there or cannot be had.
 ///
 /// `started` is given the means to interrupt it.
@@ -149,31 +133,27 @@ pub fn get(
              that `umbel serve` printed"
         );
     }
-    let (mailbox, line) = driver::line().context("cannot start")?;
-    started(Interrupt(mailbox.clone()));
-    let (outside, inside) = Outside::new(mailbox.clone());
-    // The handshake goes on while the directory is opened.
-    let session = outside.open_session(&options, 0);
-    let sink = {
-        let outside = outside.clone();
-        let sink_options = SinkOptions { durable: options.durable, ..SinkOptions::default() };
-        DiskSink::open(&options.output, sink_options, move |event| outside.sink_event(event))?
-    };
+    let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
+    started(Interrupt::new({
+        let mailbox = mailbox.clone();
+        move || mailbox.put(Input::Interrupt)
+    }));
+    let news = mailbox.map(Input::Session);
+    let mut machine = Machine::new(options.url.clone(), options.interface, options.discard, news);
+    machine.dial_ahead()?;
+    let sink_options = SinkOptions { durable: options.durable, ..SinkOptions::default() };
+    let sink = DiskSink::open(&options.output, sink_options, move |event| {
+        mailbox.put(Input::Sink(event));
+    })?;
     let config = ReceiverConfig {
-        token: options.url.token.clone(),
+        token: options.url.token,
         fallback_after: options.fallback_after,
-        seed: seed(),
+        seed: seed()?,
         ..ReceiverConfig::default()
     };
-    let engine = Receiver::new(config, sink);
-    let host = GetHost::new(options, observer, outside, inside, session);
-    let driver = Driver::new(engine, host, Io::default(), Clock::new(), 1400, line);
-    let host = driver.run()?;
-    host.finish()
-}
-
-/// A number that differs from client to client, so that their NAKs are spread.
-fn seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish()
+    let engine = Receiver::new(config, sink.clone());
+    let ask = Ask { patterns: options.patterns, retry_for: options.retry_for };
+    let store = Directory { path: options.output, sink };
+    let host = GetHost::new(ask, machine.diagnosing(observer), store);
+    Driver::new(engine, host, Clock::new(), line).opener(machine.opener()).run()?.finish()
 }

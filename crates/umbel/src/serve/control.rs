@@ -1,21 +1,19 @@
 //! Whether clients hear of transmissions in a multicast control group, and in which.
 
-use std::fs::File;
-use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
-use umbel_engine::repository::{ControlConfig, SourceCommand};
-use umbel_net::driver::Mailbox;
-use umbel_net::group::{self, Group};
+use umbel_engine::repository::ControlConfig;
 use umbel_net::interface::{Family, Interface};
+use umbel_net::port::{UdpPort, probe};
 use umbel_net::session::Pin;
 use umbel_net::udp::SenderOptions;
 use umbel_wire::Channel;
 use umbel_wire::repository::ControlKey;
 
 use super::ServeOptions;
+use crate::endpoint::channel::any_source_group;
+use crate::endpoint::{random, seed};
 
 /// How clients hear of transmissions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,14 +40,13 @@ impl FromStr for ControlChoice {
     }
 }
 
-/// Joins the control group, if there is to be one.
+/// Opens the port of the control group, if there is to be one.
 pub(super) fn open(
     options: &ServeOptions,
     interface: &Interface,
     data: &SenderOptions,
     pin: &Pin,
-    mailbox: &Mailbox<SourceCommand>,
-) -> anyhow::Result<Option<(ControlConfig, Group)>> {
+) -> anyhow::Result<Option<(ControlConfig, UdpPort)>> {
     if options.control == ControlChoice::Unicast {
         return Ok(None);
     }
@@ -58,16 +55,12 @@ pub(super) fn open(
     }
     let channel = choose(data.family, options.control_port, pin);
     let sender = SenderOptions { rate: None, loopback: true, ..data.clone() };
-    let opened = group::probe(channel, interface, &sender, random()?)
-        .and_then(|()| Group::open(channel, interface, &sender, mailbox.clone()));
+    let opened = probe(channel, interface, &sender, random()?)
+        .and_then(|()| UdpPort::group(channel, interface, &sender));
     match opened {
-        Ok(group) => {
-            let config = ControlConfig {
-                channel,
-                key: ControlKey(random()?),
-                seed: u64::from_be_bytes(random()?),
-            };
-            Ok(Some((config, group)))
+        Ok(port) => {
+            let config = ControlConfig { channel, key: ControlKey(random()?), seed: seed()? };
+            Ok(Some((config, port)))
         }
         Err(error) if options.control == ControlChoice::Auto => {
             tracing::info!("announcements on the sessions: {error}");
@@ -77,28 +70,11 @@ pub(super) fn open(
     }
 }
 
-/// A group that follows from the server's key, so that two servers on one network do not share it:
-/// in 239.255.0.0/16 [RFC 2365 §6.1], or of site-local scope and not permanent [RFC 4291 §2.7].
+/// Returns a group that follows from the server's key, so that two servers on one network do not
+/// share it.
 fn choose(family: Family, port: u16, pin: &Pin) -> Channel {
-    let hash = blake3::hash(format!("control {pin}").as_bytes());
-    let [a, b, c, d, ..] = *hash.as_bytes();
-    let group = match family {
-        Family::V4 => IpAddr::V4(Ipv4Addr::new(239, 255, a, b)),
-        Family::V6 => {
-            let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-            IpAddr::V6(Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0x8000 | high, low))
-        }
-    };
+    let group = any_source_group(family, &format!("control {pin}"));
     Channel { source: None, group, port }
-}
-
-/// Bytes that nobody can guess.
-pub(crate) fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .context("no randomness from /dev/urandom")?;
-    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -113,6 +89,5 @@ mod tests {
             assert!(channel.group.is_multicast() && channel.source.is_none());
             assert_eq!(channel, choose(family, 7701, &pin));
         }
-        assert_ne!(random::<32>().unwrap(), random::<32>().unwrap());
     }
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use umbel_engine::SessionId;
+use umbel_engine::host::Mailbox;
 use umbel_engine::repository::SourceCommand;
 use umbel_fec::Partition;
-use umbel_net::driver::Mailbox;
 use umbel_net::session::SessionHandle;
 use umbel_store::Content;
 use umbel_wire::Toi;
@@ -180,7 +180,7 @@ impl Shared {
             let read = self.content.read_at(toi, range.start, &mut bytes[UnicastBlock::LEN..]);
             if let Err(error) = read {
                 let reason = error.to_string();
-                self.mailbox.command(SourceCommand::Gone { toi, reason: reason.clone() });
+                self.mailbox.put(SourceCommand::Gone { toi, reason: reason.clone() });
                 return Err(reason);
             }
             let bytes: Bytes = bytes.freeze();

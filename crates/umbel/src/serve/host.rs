@@ -1,72 +1,103 @@
-//! What the server's engine asks of the rest of the server.
+//! The server around its engine.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use crossbeam_channel::Sender;
+use umbel_engine::host::{Host, Io, SessionNews, Trouble};
 use umbel_engine::repository::{Source, SourceCommand, SourceEvent};
-use umbel_engine::{Engine, Instant, SessionId};
-use umbel_net::driver::{Host, Io, Mailbox};
-use umbel_net::session::SessionHandle;
-use umbel_store::{BlockReader, Repository};
+use umbel_engine::symbols::SymbolSource;
+use umbel_engine::{Instant, RateClass, SessionId};
+use umbel_wire::repository::Need;
+use umbel_wire::{Oti, Toi};
 
-use super::courier::Couriers;
-use super::librarian::{self, Question};
-use super::prober::{Burst, ProbeChannel, Prober};
+use super::librarian::Question;
+use super::prober::Burst;
 use super::status::{ClientReport, Report};
 
-/// Round trip times are looked up this often.
+/// How often round trip times are looked up.
 const RTT_EVERY: Duration = Duration::from_secs(1);
+
+/// How often the status is published.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What reaches the server from outside.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// News of a session.
+    Session(SessionNews),
+    /// An answer of one of the staff to the engine.
+    Answer(SourceCommand),
+    /// End the loop.
+    Stop,
+}
+
+/// Those who do for a server's engine what takes time. They answer by its mailbox.
+pub(crate) trait Staff {
+    /// Where the engine gets its symbols.
+    type Symbols: SymbolSource;
+
+    /// Puts a question to the librarian.
+    fn ask(&mut self, question: Question);
+
+    /// Looks up an item: its name, and how it is cut.
+    fn item(&self, toi: Toi) -> Option<(String, Oti)>;
+
+    /// Sends what a client needs of an item on its session.
+    fn serve_unicast(&mut self, session: SessionId, toi: Toi, need: Need);
+
+    /// Stops what is sent so.
+    fn stop_unicast(&mut self, session: SessionId, toi: Toi);
+
+    /// Bytes sent so.
+    fn unicast_bytes(&self) -> u64;
+
+    /// Sends a burst of probe packets.
+    fn burst(&mut self, burst: Burst);
+
+    /// Closes a session.
+    fn close(&mut self, session: SessionId, reason: &str);
+
+    /// A client's address.
+    fn remote(&self, session: SessionId) -> Option<String>;
+
+    /// The round trip to a client as it is now.
+    fn rtt(&self, session: SessionId) -> Option<Duration>;
+
+    /// Forgets sessions that are over.
+    fn tidy(&mut self);
+}
 
 /// The server around its engine.
 #[derive(Debug)]
-pub(super) struct ServeHost {
-    repository: Repository,
-    sessions: SessionHandle,
-    questions: Sender<Question>,
-    couriers: Couriers,
-    prober: Prober,
+pub(crate) struct ServeHost<T> {
+    staff: T,
     report: Arc<Mutex<Report>>,
     delivered: u64,
     satisfied: u64,
     next_rtts: Instant,
+    /// What keeps packets from leaving, since the status was published last.
+    trouble: Option<String>,
 }
 
-impl ServeHost {
-    pub(super) fn start(
-        repository: &Repository,
-        sessions: SessionHandle,
-        mailbox: Mailbox<SourceCommand>,
-        report: Arc<Mutex<Report>>,
-        probe_channel: ProbeChannel,
-        rescan: Duration,
-    ) -> std::io::Result<ServeHost> {
-        Ok(ServeHost {
-            questions: librarian::start(repository.clone(), mailbox.clone(), rescan)?,
-            couriers: Couriers::new(sessions.clone(), repository.content(), mailbox.clone()),
-            prober: Prober::start(probe_channel, mailbox)?,
-            repository: repository.clone(),
-            sessions,
+impl<T: Staff> ServeHost<T> {
+    pub(crate) fn new(staff: T, report: Arc<Mutex<Report>>) -> ServeHost<T> {
+        ServeHost {
+            staff,
             report,
             delivered: 0,
             satisfied: 0,
             next_rtts: Instant::EPOCH,
-        })
+            trouble: None,
+        }
     }
 
-    fn ask(&self, question: Question) {
-        // The librarian ends with the server only.
-        let _ = self.questions.send(question);
-    }
-
-    fn publish(&mut self, source: &Source<BlockReader>, io: &mut Io) {
+    fn publish(&mut self, source: &Source<T::Symbols>) {
         let stats = source.stats();
         let clients = source
             .clients()
             .map(|(session, status)| ClientReport {
                 session: session.0,
-                address: self.sessions.remote(session).map(|address| address.to_string()),
+                address: self.staff.remote(session),
                 wanted: status.wanted,
                 by_unicast: status.by_unicast,
                 loss: status.loss,
@@ -87,63 +118,82 @@ impl ServeHost {
             control_forged: source.control_stats().map_or(0, |(_, forged)| forged),
             delivered: self.delivered,
             satisfied: self.satisfied,
-            unicast_bytes: self.couriers.bytes(),
+            unicast_bytes: self.staff.unicast_bytes(),
             drops: source.drops().to_string(),
-            trouble: io.transient_error.take().map(|error| error.to_string()),
+            trouble: self.trouble.take(),
         };
         *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }
 }
 
-impl Host<Source<BlockReader>> for ServeHost {
-    fn post(&mut self, session: SessionId, message: Bytes) {
-        // A session that has ended is told to the engine by its own event.
-        let _ = self.sessions.send(session, message);
+/// What the host reaches of its machine.
+type Machine<'a, T> = dyn Io<Source<<T as Staff>::Symbols>> + 'a;
+
+/// Gives a command that is never refused.
+fn tell<S: SymbolSource>(io: &mut dyn Io<Source<S>>, command: SourceCommand) {
+    let Ok(()) = io.command(command);
+}
+
+impl<T: Staff> Host<Source<T::Symbols>> for ServeHost<T> {
+    type Input = Input;
+
+    fn start(&mut self, io: &mut Machine<'_, T>) {
+        io.wake_at(Some(io.now()));
     }
 
-    fn event(
-        &mut self,
-        now: Instant,
-        source: &mut Source<BlockReader>,
-        io: &mut Io,
-        event: SourceEvent,
-    ) {
+    fn input(&mut self, io: &mut Machine<'_, T>, input: Input) {
+        match input {
+            Input::Session(SessionNews::Opened { session, rtt }) => {
+                tell(io, SourceCommand::SessionOpened { session, rtt });
+            }
+            Input::Session(SessionNews::Message { session, message }) => {
+                io.message(session, &message);
+            }
+            Input::Session(SessionNews::Closed { session, .. }) => {
+                tell(io, SourceCommand::SessionClosed { session });
+            }
+            // Clients send none.
+            Input::Session(SessionNews::Bulk { .. }) => {}
+            Input::Answer(command) => tell(io, command),
+            Input::Stop => io.stop(),
+        }
+    }
+
+    fn event(&mut self, io: &mut Machine<'_, T>, event: SourceEvent) {
         match event {
             SourceEvent::List { session, query, patterns, cursor, limit } => {
-                self.ask(Question::List { session, query, patterns, cursor, limit });
+                self.staff.ask(Question::List { session, query, patterns, cursor, limit });
             }
             SourceEvent::Request { session, query, patterns, hold } => {
-                self.ask(Question::Request { session, query, patterns, hold });
+                self.staff.ask(Question::Request { session, query, patterns, hold });
             }
             SourceEvent::Lookup { session, toi, need } => {
-                let answer = match self.repository.catalog().get(toi) {
-                    Some(item) => SourceCommand::Want { session, toi, oti: item.oti(), need },
+                let answer = match self.staff.item(toi) {
+                    Some((_, oti)) => SourceCommand::Want { session, toi, oti, need },
                     None => SourceCommand::NoSuchItem { session, toi },
                 };
-                let Ok(()) = source.handle_command(now, answer);
+                tell(io, answer);
             }
             SourceEvent::ServeUnicast { session, toi, need } => {
-                self.couriers.serve(session, toi, need);
+                self.staff.serve_unicast(session, toi, need);
             }
-            SourceEvent::StopUnicast { session, toi } => self.couriers.stop(session, toi),
-            SourceEvent::Digests { session, toi } => self.ask(Question::Digests { session, toi }),
+            SourceEvent::StopUnicast { session, toi } => self.staff.stop_unicast(session, toi),
+            SourceEvent::Digests { session, toi } => {
+                self.staff.ask(Question::Digests { session, toi });
+            }
             SourceEvent::Probe { session, probe, packets, packet_len, rate_bits_per_s } => {
                 let burst = Burst { session, probe, packets, packet_len, rate_bits_per_s };
-                self.prober.burst(burst);
+                self.staff.burst(burst);
             }
-            SourceEvent::CloseSession { session, reason } => self.sessions.close(session, &reason),
+            SourceEvent::CloseSession { session, reason } => self.staff.close(session, &reason),
             SourceEvent::Delivered { .. } => self.delivered += 1,
             SourceEvent::ItemLost { toi, reason } => {
-                let name = self.repository.catalog().get(toi).map(|item| item.name().to_owned());
+                let name = self.staff.item(toi).map(|(name, _)| name);
                 tracing::warn!("{}: {reason}", name.unwrap_or_default());
                 // The next client should be offered what is there now.
-                self.ask(Question::Rescan);
+                self.staff.ask(Question::Rescan);
             }
-            SourceEvent::Rate { rate } => {
-                if let Some((_, pacer)) = &mut io.sender {
-                    pacer.set_rate(Some(rate), now);
-                }
-            }
+            SourceEvent::Rate { rate } => io.set_pace(RateClass::Data, Some(rate)),
             SourceEvent::Satisfied { session, after } => {
                 self.satisfied += 1;
                 tracing::info!("session {} has all it wanted after {after:?}", session.0);
@@ -151,18 +201,30 @@ impl Host<Source<BlockReader>> for ServeHost {
         }
     }
 
-    fn tick(&mut self, now: Instant, source: &mut Source<BlockReader>, io: &mut Io) {
+    fn wake(&mut self, io: &mut Machine<'_, T>) {
+        let now = io.now();
+        io.wake_at(Some(now + TICK));
         if now >= self.next_rtts {
             self.next_rtts = now + RTT_EVERY;
-            let sessions: Vec<SessionId> = source.clients().map(|(session, _)| session).collect();
+            let sessions: Vec<SessionId> =
+                io.engine().clients().map(|(session, _)| session).collect();
             for session in sessions {
-                if let Some(rtt) = self.sessions.rtt(session) {
-                    let update = SourceCommand::SessionRtt { session, rtt };
-                    let Ok(()) = source.handle_command(now, update);
+                if let Some(rtt) = self.staff.rtt(session) {
+                    tell(io, SourceCommand::SessionRtt { session, rtt });
                 }
             }
-            self.couriers.tidy();
+            self.staff.tidy();
         }
-        self.publish(source, io);
+        self.publish(io.engine());
+    }
+
+    fn trouble(&mut self, _io: &mut Machine<'_, T>, trouble: Trouble) {
+        match trouble {
+            Trouble::NotSent { reason } | Trouble::NotJoined { reason, .. } => {
+                self.trouble = Some(reason);
+            }
+            // Members of the control group repair what is lost.
+            Trouble::Overrun { .. } => {}
+        }
     }
 }

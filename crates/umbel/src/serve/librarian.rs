@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 use umbel_engine::SessionId;
+use umbel_engine::host::Mailbox;
 use umbel_engine::repository::SourceCommand;
-use umbel_net::driver::Mailbox;
 use umbel_store::Repository;
 use umbel_wire::repository::{ItemInfo, limits};
 use umbel_wire::{Toi, control};
@@ -20,7 +20,7 @@ const DIGESTS: u32 = 4096;
 
 /// A question to the librarian.
 #[derive(Debug)]
-pub(super) enum Question {
+pub(crate) enum Question {
     List {
         session: SessionId,
         query: u32,
@@ -103,7 +103,7 @@ impl Librarian {
     }
 
     fn fail(&self, session: SessionId, query: u32, reason: String) {
-        self.mailbox.command(SourceCommand::Failed { session, query, reason });
+        self.mailbox.put(SourceCommand::Failed { session, query, reason });
     }
 
     fn list(&self, session: SessionId, query: u32, patterns: &[String], cursor: u64, limit: u32) {
@@ -151,7 +151,7 @@ impl Librarian {
                             (page.total, Some(1)),
                             wanted,
                         );
-                        self.mailbox.command(SourceCommand::Gone { toi, reason });
+                        self.mailbox.put(SourceCommand::Gone { toi, reason });
                         continue;
                     }
                 }
@@ -181,7 +181,7 @@ impl Librarian {
         wanted: bool,
     ) {
         debug_assert!(items.len() <= limits::PAGE_ITEMS);
-        self.mailbox.command(SourceCommand::Page { session, query, items, total, next, wanted });
+        self.mailbox.put(SourceCommand::Page { session, query, items, total, next, wanted });
     }
 
     fn digests(&self, session: SessionId, toi: Toi) {
@@ -189,7 +189,7 @@ impl Librarian {
         let partition =
             catalog.get(toi).and_then(|item| umbel_fec::Partition::new(&item.oti()).ok());
         let Some(partition) = partition else {
-            return self.mailbox.command(SourceCommand::NoSuchItem { session, toi });
+            return self.mailbox.put(SourceCommand::NoSuchItem { session, toi });
         };
         let blocks = partition.blocks();
         let mut first_block = 0;
@@ -199,12 +199,12 @@ impl Librarian {
                 Ok(digests) => digests,
                 Err(error) => {
                     let reason = error.to_string();
-                    return self.mailbox.command(SourceCommand::Gone { toi, reason });
+                    return self.mailbox.put(SourceCommand::Gone { toi, reason });
                 }
             };
             let more = end < blocks;
             let answer = SourceCommand::Digests { session, toi, first_block, digests, more };
-            self.mailbox.command(answer);
+            self.mailbox.put(answer);
             if !more {
                 return;
             }

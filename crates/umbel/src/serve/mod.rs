@@ -9,13 +9,13 @@
 //! prober: bursts of probe packets
 //! ```
 
-pub(crate) mod channel;
-pub(crate) mod control;
+mod control;
 mod courier;
-mod host;
-mod librarian;
-mod prober;
-mod status;
+pub(crate) mod host;
+pub(crate) mod librarian;
+pub(crate) mod prober;
+mod staff;
+pub(crate) mod status;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -23,35 +23,32 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
+use umbel_engine::RateClass;
+use umbel_engine::host::Mailbox;
 use umbel_engine::repository::policy::Policy;
 use umbel_engine::repository::scheduler::SchedulerKind;
-use umbel_engine::repository::{Source, SourceCommand, SourceConfig};
+use umbel_engine::repository::{ControlConfig, Source, SourceCommand, SourceConfig};
 use umbel_engine::units::Rate;
 use umbel_net::clock::Clock;
-use umbel_net::driver::{self, Driver, DriverError, Input, Io, Mailbox};
+use umbel_net::driver::{Driver, DriverError};
 use umbel_net::interface::{Family, Interface};
-use umbel_net::pacer::Pacer;
+use umbel_net::mailbox;
+use umbel_net::port::{SessionsPort, UdpPort};
 use umbel_net::session::{
-    Host, Identity, ServerEndpoint, ServerOptions, SessionEvent, SessionServer, SessionUrl,
+    Host, Identity, Pin, ServerEndpoint, ServerOptions, SessionServer, SessionUrl,
 };
-use umbel_net::udp::{Sender, SenderOptions};
+use umbel_net::udp::SenderOptions;
 use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions};
 use umbel_wire::alc::DataHeader;
-use umbel_wire::{Channel, Scheme};
+use umbel_wire::{Channel, Scheme, Tsi};
 
 pub use self::control::ControlChoice;
-use self::host::ServeHost;
+use self::host::{Input, ServeHost};
+use self::prober::ProbeChannel;
+use self::staff::Threads;
 pub use self::status::{ClientReport, Report};
-
-/// Bytes of a link's MTU that are left for headers of any kind: IP, UDP, tunnels, authentication.
-const MTU_RESERVE: u16 = 100;
-
-/// Smaller packets would be little more than headers.
-const MIN_MTU: u16 = 256;
-
-/// What most networks carry.
-const USUAL_MTU: u16 = 1500;
+use crate::endpoint::{channel, packet_len, random};
 
 /// What to serve, and how.
 #[derive(Clone, Debug)]
@@ -134,17 +131,6 @@ impl ServeOptions {
     }
 }
 
-/// The UDP payload of a full data packet, in bytes, on a path of this MTU or, unless it is given, on
-/// what the interface carries.
-pub(crate) fn packet_len(mtu: Option<u16>, interface: &Interface) -> anyhow::Result<u16> {
-    let carried = u16::try_from(interface.mtu).unwrap_or(u16::MAX);
-    let mtu = mtu.unwrap_or_else(|| carried.min(USUAL_MTU));
-    if mtu < MIN_MTU {
-        anyhow::bail!("--mtu {mtu} is too small: give at least {MIN_MTU}");
-    }
-    Ok(mtu - MTU_RESERVE)
-}
-
 /// A running server. Dropping it stops it at once.
 #[derive(Debug)]
 pub struct Server {
@@ -155,9 +141,63 @@ pub struct Server {
     rate: Rate,
     repository: Repository,
     report: Arc<Mutex<Report>>,
-    mailbox: Mailbox<SourceCommand>,
+    mailbox: Mailbox<Input>,
     sessions: Option<SessionServer>,
     engine: Option<JoinHandle<Result<(), DriverError>>>,
+}
+
+/// Where the data channel leaves.
+struct Outlet {
+    interface: Interface,
+    address: IpAddr,
+    channel: Channel,
+    rate: Rate,
+    packet_len: u16,
+    options: SenderOptions,
+}
+
+impl Outlet {
+    fn choose(options: &ServeOptions, pin: &Pin) -> anyhow::Result<Outlet> {
+        let interface = channel::choose_interface(options.interface.as_deref())?;
+        let family = channel::choose_family(&interface, options.family, options.group)?;
+        let address = interface.address(family)?;
+        if options.port == 0 {
+            bail!(
+                "--channel-port 0 is no port for a channel: clients must know it; the default is \
+                 7702"
+            );
+        }
+        let group = match options.group {
+            Some(group) => channel::checked_group(group)?,
+            // So that two servers on one network do not share it.
+            None => channel::specific_group(family, &pin.to_string()),
+        };
+        let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
+        let sender = SenderOptions {
+            source: Some(address),
+            hop_limit: options.hop_limit,
+            rate: Some(rate),
+            ..SenderOptions::new(family)
+        };
+        Ok(Outlet {
+            packet_len: packet_len(options.mtu, &interface, family)?,
+            channel: channel::data_channel(group, options.port, address),
+            interface,
+            address,
+            rate,
+            options: sender,
+        })
+    }
+
+    /// The host for the URL: where sessions are listened for, or the interface's address.
+    fn url_host(&self, listen: IpAddr) -> Host {
+        match if listen.is_unspecified() { self.address } else { listen } {
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+                Host::Zoned(ip, self.interface.name.clone())
+            }
+            ip => Host::Ip(ip),
+        }
+    }
 }
 
 impl Server {
@@ -168,14 +208,9 @@ impl Server {
     /// One line that says what cannot be opened or taken, and what to do.
     pub fn start(options: &ServeOptions) -> anyhow::Result<Server> {
         let identity = Identity::load_or_create(&options.state_dir)?;
-        let interface = channel::choose_interface(options.interface.as_deref())?;
-        let family = channel::choose_family(&interface, options.family, options.group)?;
-        let address = interface.address(family)?;
         let pin = identity.fingerprint();
-        let channel = channel::choose(options.group, options.port, address, &pin)?;
-        let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
-        let packet_len = packet_len(options.mtu, &interface)?;
-        let repository = Repository::open(&options.path, options.repository(packet_len))
+        let outlet = Outlet::choose(options, &pin)?;
+        let repository = Repository::open(&options.path, options.repository(outlet.packet_len))
             .with_context(|| format!("cannot serve {}", options.path.display()))?;
         repository.start_hashing();
         // A client that resumes says of each item what it lacks, in a message of its own.
@@ -186,78 +221,50 @@ impl Server {
         };
         let endpoint = ServerEndpoint::bind(options.listen, &identity, limits)?;
         let url = SessionUrl {
-            host: channel::url_host(options.listen.ip(), address, &interface),
+            host: outlet.url_host(options.listen.ip()),
             port: endpoint.local_addr().port(),
             pin: Some(pin),
             token: options.token.clone(),
         };
+        let data = UdpPort::source(outlet.channel, &outlet.interface, &outlet.options)?;
+        let group = control::open(options, &outlet.interface, &outlet.options, &pin)?;
+        let (control, group) = group.unzip();
 
-        let packet_len = usize::from(packet_len);
-        let sender_options = SenderOptions {
-            source: Some(address),
-            hop_limit: options.hop_limit,
-            rate: Some(rate),
-            ..SenderOptions::new(family)
+        let (mailbox, line) = mailbox::line::<Input>()?;
+        let news = mailbox.map(Input::Session);
+        let sessions = endpoint.start(move |event| event.post(&news))?;
+        let answers = mailbox.map(Input::Answer);
+        let config = source_config(options, &outlet, control)?;
+        let probes = ProbeChannel {
+            interface: outlet.interface.clone(),
+            sender_options: outlet.options.clone(),
+            channel: outlet.channel,
+            tsi: config.tsi,
         };
-        let sender = Sender::open(&interface, &sender_options)?;
-        if packet_len > sender.max_datagram() {
-            return Err(anyhow!(
-                "--mtu {} is more than interface {} carries: its MTU is {}",
-                packet_len + usize::from(MTU_RESERVE),
-                interface.name,
-                interface.mtu
-            ));
-        }
-        let clock = Clock::new();
-        let batch = sender.max_batch(packet_len);
-        let pacer = Pacer::new(Some(rate), packet_len, batch, clock.now());
-
-        let (mailbox, line) = driver::line()?;
-        let sessions = endpoint.start({
-            let mailbox = mailbox.clone();
-            move |event| forward(&mailbox, event)
-        })?;
-        let reader = BlockReader::new(repository.content(), &ReaderOptions::default(), {
-            let mailbox = mailbox.clone();
-            move || mailbox.command(SourceCommand::SymbolsReady)
-        })?;
-        let mut config = SourceConfig::new(channel::session_identifier(&pin), channel, rate);
-        config.packet_len = packet_len;
-        config.token.clone_from(&options.token);
-        if let Some(policy) = options.policy {
-            config.policy = policy;
-        }
-        config.scheduler = options.scheduler.unwrap_or(config.policy.usual_scheduler());
-        let report = Arc::new(Mutex::new(Report::default()));
-        let host = ServeHost::start(
-            &repository,
-            sessions.handle(),
-            mailbox.clone(),
-            report.clone(),
-            prober::ProbeChannel {
-                interface: interface.clone(),
-                sender_options: sender_options.clone(),
-                channel,
-                tsi: config.tsi,
-            },
-            options.rescan,
-        )?;
-        let group = control::open(options, &interface, &sender_options, &pin, &mailbox)?;
-        let control = group.as_ref().map(|(config, _)| config.channel);
-        config.control = group.as_ref().map(|(config, _)| *config);
-        let source = Source::new(config, reader);
-        let group = group.map(|(_, group)| group);
-        let io = Io { sender: Some((sender, pacer)), group, ..Io::default() };
-        let engine =
-            std::thread::Builder::new().name("umbel-engine".to_owned()).spawn(move || {
-                Driver::new(source, host, io, clock, packet_len, line).run().map(drop)
+        let threads =
+            Threads::start(&repository, sessions.handle(), &answers, probes, options.rescan)?;
+        let reader =
+            BlockReader::new(repository.content(), &ReaderOptions::default(), move || {
+                answers.put(SourceCommand::SymbolsReady);
             })?;
+        let report = Arc::new(Mutex::new(Report::default()));
+        let host = ServeHost::new(threads, report.clone());
+        let mut driver = Driver::new(Source::new(config, reader), host, Clock::new(), line)
+            .port(SessionsPort(sessions.handle()))
+            .port(data);
+        if let Some(group) = group {
+            driver = driver.port(group);
+        }
+        let driver = driver.pace(RateClass::Data, Some(outlet.rate), outlet.packet_len.into());
+        let engine = std::thread::Builder::new()
+            .name("umbel-engine".to_owned())
+            .spawn(move || driver.run().map(drop))?;
         Ok(Server {
             url,
-            channel,
-            control,
-            interface,
-            rate,
+            channel: outlet.channel,
+            control: control.map(|control| control.channel),
+            interface: outlet.interface,
+            rate: outlet.rate,
             repository,
             report,
             mailbox,
@@ -338,23 +345,21 @@ impl Drop for Server {
     }
 }
 
-/// Hands what happens on the sessions to the engine.
-fn forward(mailbox: &Mailbox<SourceCommand>, event: SessionEvent) {
-    match event {
-        SessionEvent::Opened { id, remote, rtt } => {
-            tracing::info!("session {} of {remote} opened, round trip {rtt:?}", id.0);
-            mailbox.command(SourceCommand::SessionOpened { session: id, rtt });
-        }
-        SessionEvent::Message { id, bytes } => mailbox.put(Input::Message(id, bytes)),
-        SessionEvent::Closed { id, reason } => {
-            tracing::info!("session {} closed: {reason}", id.0);
-            mailbox.command(SourceCommand::SessionClosed { session: id });
-        }
-        SessionEvent::Rejected { remote, reason } => {
-            tracing::debug!("no session for {remote}: {reason}");
-        }
+fn source_config(
+    options: &ServeOptions,
+    outlet: &Outlet,
+    control: Option<ControlConfig>,
+) -> anyhow::Result<SourceConfig> {
+    // Another run of this server or of another one hardly has the same number, so that packets of
+    // the two are not mixed up.
+    let tsi = Tsi(u32::from_be_bytes(random()?));
+    let mut config = SourceConfig::new(tsi, outlet.channel, outlet.rate);
+    config.packet_len = outlet.packet_len.into();
+    config.token.clone_from(&options.token);
+    if let Some(policy) = options.policy {
+        config.policy = policy;
     }
+    config.scheduler = options.scheduler.unwrap_or(config.policy.usual_scheduler());
+    config.control = control;
+    Ok(config)
 }
-
-/// The host part of a URL: names resolve to it, addresses are it.
-pub(crate) type UrlHost = Host;

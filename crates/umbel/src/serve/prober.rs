@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crossbeam_channel::{Sender as Outbox, TrySendError};
+use umbel_engine::host::Mailbox;
 use umbel_engine::repository::SourceCommand;
 use umbel_engine::units::Rate;
 use umbel_engine::{Allowance, SessionId, TransmitBuf};
 use umbel_net::clock::Clock;
-use umbel_net::driver::Mailbox;
 use umbel_net::interface::Interface;
 use umbel_net::pacer::Pacer;
 use umbel_net::udp::{Sender, SenderOptions};
@@ -34,12 +34,12 @@ pub(super) struct ProbeChannel {
 
 /// A burst that a client asks for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Burst {
-    pub(super) session: SessionId,
-    pub(super) probe: u32,
-    pub(super) packets: u32,
-    pub(super) packet_len: u16,
-    pub(super) rate_bits_per_s: u64,
+pub(crate) struct Burst {
+    pub(crate) session: SessionId,
+    pub(crate) probe: u32,
+    pub(crate) packets: u32,
+    pub(crate) packet_len: u16,
+    pub(crate) rate_bits_per_s: u64,
 }
 
 /// Sends one burst after the other.
@@ -62,7 +62,7 @@ impl Prober {
                 let Burst { session, probe, .. } = burst;
                 // So that the answer, which says that the burst is over, comes behind it.
                 std::thread::sleep(Duration::from_millis(20));
-                answers.command(SourceCommand::Probed { session, probe, packets });
+                answers.put(SourceCommand::Probed { session, probe, packets });
             }
         })?;
         Ok(Prober { line, mailbox })
@@ -73,7 +73,7 @@ impl Prober {
             Ok(()) => {}
             Err(TrySendError::Full(burst) | TrySendError::Disconnected(burst)) => {
                 let Burst { session, probe, .. } = burst;
-                self.mailbox.command(SourceCommand::Probed { session, probe, packets: 0 });
+                self.mailbox.put(SourceCommand::Probed { session, probe, packets: 0 });
             }
         }
     }

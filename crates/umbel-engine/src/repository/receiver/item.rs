@@ -131,6 +131,15 @@ impl Item {
         len as u64 == range.end - range.start
     }
 
+    /// Whether the item has this block and its content has this length.
+    pub(super) fn is_block(&self, block: u32, len: usize) -> bool {
+        if block >= self.partition.blocks() {
+            return false;
+        }
+        let range = self.partition.block_range(block);
+        len as u64 == range.end - range.start
+    }
+
     /// Whether a symbol would be new.
     pub(super) fn lacks(&self, block: u32, esi: u32) -> bool {
         !self.complete.contains(block)
@@ -149,13 +158,13 @@ impl Item {
         Taken::BlockComplete
     }
 
-    /// Notes a block that is held as a whole; gives whether it was lacking.
-    pub(super) fn complete_block(&mut self, block: u32) -> bool {
+    /// Notes a block that can be restored.
+    fn complete_block(&mut self, block: u32) {
         // The symbols stay noted where the code may fail: then they count again.
         if self.oti.scheme != Scheme::RaptorQ {
             self.partial.remove(&block);
         }
-        self.complete.insert(block)
+        self.complete.insert(block);
     }
 
     /// The block could not be restored from what is held of it.

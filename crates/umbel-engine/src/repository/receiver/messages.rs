@@ -115,13 +115,8 @@ impl<K: SymbolSink> Receiver<K> {
             ReceiverCommand::Overrun { packets } => {
                 self.overrun.before = self.overrun.before.saturating_add(packets);
             }
-            ReceiverCommand::UnicastBlock { block } => {
-                self.stats.unicast_blocks += 1;
-                if let Some(item) = self.items.get_mut(&block.toi) {
-                    item.last_heard = now;
-                    item.complete_block(block.sbn);
-                    self.check_complete(block.toi);
-                }
+            ReceiverCommand::UnicastBlock { block, content } => {
+                self.take_block(now, block, &content)?;
             }
             ReceiverCommand::Probe { probe, packets, packet_len, rate_bits_per_s } => {
                 self.probing = true;

@@ -27,6 +27,7 @@ mod messages;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_wire::alc::DataPacket;
@@ -117,10 +118,12 @@ pub enum ReceiverCommand {
         /// Packets.
         packets: u32,
     },
-    /// A whole block came on the session and was stored.
+    /// A whole source block came on the session.
     UnicastBlock {
         /// The block.
         block: BlockId,
+        /// Its content, without padding.
+        content: Bytes,
     },
     /// Ask for a burst of probe packets and listen to it.
     Probe {
@@ -147,6 +150,9 @@ pub enum ReceiverCommandError {
     /// The object transmission information of an item makes no sense.
     #[error("the server describes item {item} wrongly: {1}", item = .0.0)]
     BadItem(Toi, String),
+    /// The sink has no room for a block now; the same command may be given again later.
+    #[error("no room for a block of item {item} now", item = .0.0)]
+    NoRoom(Toi),
 }
 
 /// What the client's application should do or know.
@@ -186,11 +192,6 @@ pub enum ReceiverEvent {
         query: u32,
         /// One line for the user.
         reason: String,
-    },
-    /// Every block of the item can be restored: verify it, then say [`ReceiverCommand::Done`].
-    Received {
-        /// The item.
-        toi: Toi,
     },
     /// The item can no longer be had.
     Gone {
@@ -444,14 +445,43 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// Tells the application when the last block of an item is complete.
+    /// Asks for nothing more of an item whose last block is complete. The sink says whether it is
+    /// right.
     fn check_complete(&mut self, toi: Toi) {
         if self.items.get(&toi).is_some_and(Item::is_complete)
             && let Some(item) = self.items.remove(&toi)
         {
             self.verifying.insert(toi, item);
-            self.events.push_back(ReceiverEvent::Received { toi });
         }
+    }
+
+    /// Keeps a block that came on the session, as if its source symbols had come one by one.
+    fn take_block(
+        &mut self,
+        now: Instant,
+        block: BlockId,
+        content: &[u8],
+    ) -> Result<(), ReceiverCommandError> {
+        let Some(item) = self.items.get_mut(&block.toi) else { return Ok(()) };
+        item.last_heard = now;
+        if !item.is_block(block.sbn, content.len()) {
+            self.drops.count(DropReason::OutsideItem);
+            return Ok(());
+        }
+        for (esi, symbol) in (0..).zip(content.chunks(item.oti.symbol_len.into())) {
+            if !item.lacks(block.sbn, esi) {
+                continue;
+            }
+            if !self.sink.store(block, esi, symbol) {
+                return Err(ReceiverCommandError::NoRoom(block.toi));
+            }
+            if item.take(block.sbn, esi) == Taken::BlockComplete {
+                self.sink.restore(block);
+            }
+        }
+        self.stats.unicast_blocks += 1;
+        self.check_complete(block.toi);
+        Ok(())
     }
 
     fn join(&mut self) {

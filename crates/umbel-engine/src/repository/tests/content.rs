@@ -84,10 +84,19 @@ pub(super) struct MemorySink {
     symbols: BTreeMap<BlockId, BTreeMap<u32, Vec<u8>>>,
     pub(super) blocks: BTreeMap<BlockId, Vec<u8>>,
     pub(super) failed: Vec<BlockId>,
+    /// Items of which every block is restored, until somebody asks.
+    pub(super) complete: Vec<Toi>,
     pub(super) refuse: bool,
 }
 
 impl MemorySink {
+    pub(super) fn add(&mut self, toi: Toi, oti: Oti) {
+        self.otis.insert(toi, oti);
+        if oti.object_len == 0 {
+            self.complete.push(toi);
+        }
+    }
+
     pub(super) fn object(&self, toi: Toi) -> Vec<u8> {
         let oti = &self.otis[&toi];
         let partition = Partition::new(oti).unwrap();
@@ -130,7 +139,13 @@ impl SymbolSink for MemorySink {
         }
         let code = Code::new(oti.scheme);
         match code.restore(k, SYMBOL.into(), &mut bytes, &present, &repairs) {
-            Ok(_) => drop(self.blocks.insert(block, bytes)),
+            Ok(_) => {
+                self.blocks.insert(block, bytes);
+                let is_there = |sbn| self.blocks.contains_key(&BlockId { sbn, ..block });
+                if (0..partition.blocks()).all(is_there) {
+                    self.complete.push(block.toi);
+                }
+            }
             Err(_) => self.failed.push(block),
         }
     }

@@ -298,11 +298,11 @@ impl World {
             }
             Arrival::UnicastBlock(index, block) if self.clients[index].unicast => {
                 let object = &self.source.symbols_mut().objects[&block.toi];
-                let (_, bytes) = object.padded_block(block.sbn);
-                let client = &mut self.clients[index];
-                client.engine.sink_mut().blocks.insert(block, bytes);
-                let command = ReceiverCommand::UnicastBlock { block };
-                client.engine.handle_command(now, command).unwrap();
+                let range = Partition::new(&object.oti).unwrap().block_range(block.sbn);
+                let content = &object.bytes[range.start as usize..range.end as usize];
+                let content = Bytes::copy_from_slice(content);
+                let command = ReceiverCommand::UnicastBlock { block, content };
+                self.clients[index].engine.handle_command(now, command).unwrap();
                 self.drain_client(index);
             }
             _ => {}
@@ -416,7 +416,15 @@ impl World {
             let Some(event) = self.clients[index].engine.poll_event() else { break };
             self.on_client_event(index, event);
         }
-        let failed = std::mem::take(&mut self.clients[index].engine.sink_mut().failed);
+        let sink = self.clients[index].engine.sink_mut();
+        let (failed, complete) =
+            (std::mem::take(&mut sink.failed), std::mem::take(&mut sink.complete));
+        for toi in complete {
+            let client = &mut self.clients[index];
+            client.done.insert(toi, self.now);
+            client.engine.handle_command(self.now, ReceiverCommand::Done { toi }).unwrap();
+            self.drain_client(index);
+        }
         for block in failed {
             let command = ReceiverCommand::RestoreFailed { block };
             self.clients[index].engine.handle_command(self.now, command).unwrap();
@@ -430,7 +438,7 @@ impl World {
         match &event {
             ReceiverEvent::Page { items, .. } => {
                 for item in items {
-                    client.engine.sink_mut().otis.insert(item.toi, item.oti);
+                    client.engine.sink_mut().add(item.toi, item.oti);
                     let accept = ReceiverCommand::Accept {
                         toi: item.toi,
                         oti: item.oti,
@@ -439,10 +447,6 @@ impl World {
                     };
                     client.engine.handle_command(now, accept).unwrap();
                 }
-            }
-            ReceiverEvent::Received { toi } if client.engine.sink_mut().failed.is_empty() => {
-                client.done.insert(*toi, now);
-                client.engine.handle_command(now, ReceiverCommand::Done { toi: *toi }).unwrap();
             }
             ReceiverEvent::Gone { toi, reason } => {
                 client.gone.insert(*toi, reason.clone());

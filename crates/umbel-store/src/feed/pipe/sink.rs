@@ -55,7 +55,7 @@ pub fn pipe_sink(
         memory,
         on_event: Box::new(on_event),
     });
-    let sink = PipeSink {
+    let sink = Blocks {
         shared: shared.clone(),
         feed,
         symbol_len: shape.symbol_len.into(),
@@ -67,6 +67,8 @@ pub fn pipe_sink(
         next: None,
         end: None,
     };
+    let end = PipeEnd { shared: shared.clone() };
+    let sink = PipeSink { blocks: Arc::new(Mutex::new(sink)), end: Arc::new(end) };
     Ok((sink, PipeReader { shared }))
 }
 
@@ -112,9 +114,57 @@ struct PipeSeal {
     waiting: Vec<u32>,
 }
 
-/// Takes the blocks of a pipe, in any order, and passes them on in theirs.
-#[derive(Debug)]
+/// Takes the blocks of a pipe, in any order, and passes them on in theirs. Clones are the same
+/// sink; the reader ends when the last one is dropped.
+#[derive(Clone, Debug)]
 pub struct PipeSink {
+    blocks: Arc<Mutex<Blocks>>,
+    end: Arc<PipeEnd>,
+}
+
+impl PipeSink {
+    fn blocks(&self) -> MutexGuard<'_, Blocks> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says which block is the first. What came before it is dropped.
+    pub fn begin(&self, first: u32) {
+        self.blocks().begin(first);
+    }
+
+    /// Says that there are no blocks from this one on: the reader ends with the last one before.
+    pub fn end(&self, blocks: u32) {
+        self.blocks().end(blocks);
+    }
+
+    /// Ends the pipe for the reader, after what was passed on already.
+    pub fn abort(&self) {
+        self.end.abort();
+    }
+}
+
+/// Ends the pipe for the reader when it is dropped.
+#[derive(Debug)]
+struct PipeEnd {
+    shared: Arc<Queue>,
+}
+
+impl PipeEnd {
+    fn abort(&self) {
+        self.shared.lock().ended = true;
+        self.shared.moved.notify_all();
+    }
+}
+
+impl Drop for PipeEnd {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+/// The blocks of a pipe that are not passed on yet.
+#[derive(Debug)]
+struct Blocks {
     shared: Arc<Queue>,
     feed: Tsi,
     symbol_len: usize,
@@ -132,9 +182,8 @@ pub struct PipeSink {
     end: Option<u32>,
 }
 
-impl PipeSink {
-    /// Says which block is the first. What came before it is dropped.
-    pub fn begin(&mut self, first: u32) {
+impl Blocks {
+    fn begin(&mut self, first: u32) {
         if self.next.is_some() {
             return;
         }
@@ -147,16 +196,9 @@ impl PipeSink {
         self.pass_on();
     }
 
-    /// Says that there are no blocks from this one on: the reader ends with the last one before.
-    pub fn end(&mut self, blocks: u32) {
+    fn end(&mut self, blocks: u32) {
         self.end = Some(blocks);
         self.pass_on();
-    }
-
-    /// Ends the pipe for the reader, after what was passed on already.
-    pub fn abort(&mut self) {
-        self.shared.lock().ended = true;
-        self.shared.moved.notify_all();
     }
 
     fn head_blocks(&self) -> u32 {
@@ -251,6 +293,18 @@ fn open(key: &FeedKey, number: u32, sealed: &mut [u8], symbol_len: usize) -> Opt
 
 impl SymbolSink for PipeSink {
     fn store(&mut self, block: BlockId, esi: u32, symbol: &[u8]) -> bool {
+        self.blocks().store(block, esi, symbol)
+    }
+
+    fn restore(&mut self, block: BlockId) {
+        self.blocks().restore(block);
+    }
+
+    fn rest(&mut self, _block: BlockId) {}
+}
+
+impl SymbolSink for Blocks {
+    fn store(&mut self, block: BlockId, esi: u32, symbol: &[u8]) -> bool {
         let number = block.sbn;
         let head = self.head_blocks();
         if let Some(seal) = self.seal.as_mut().filter(|_| number < head) {
@@ -285,12 +339,6 @@ impl SymbolSink for PipeSink {
     }
 
     fn rest(&mut self, _block: BlockId) {}
-}
-
-impl Drop for PipeSink {
-    fn drop(&mut self) {
-        self.abort();
-    }
 }
 
 /// Gives the bytes of a pipe in order.

@@ -8,15 +8,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread::JoinHandle;
 use std::time::{self, Duration};
 
-use bytes::Bytes;
 use crossbeam_channel::{Receiver as Inbox, Sender as Outbox};
+use umbel_engine::SessionId;
+use umbel_engine::host::{Host, Io, Mailbox};
 use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent};
 use umbel_engine::symbols::{BlockId, SymbolSink};
 use umbel_engine::units::Rate;
-use umbel_engine::{Instant, SessionId};
 use umbel_net::clock::Clock;
-use umbel_net::driver::{self, Driver, Host, Input, Io, Mailbox};
+use umbel_net::driver::Driver;
 use umbel_net::interface::Interface;
+use umbel_net::mailbox;
+use umbel_net::port::SessionPort;
 use umbel_net::session::{ClientError, ClientEvent, ClientSession, ConnectOptions, SessionUrl};
 use umbel_wire::Channel;
 
@@ -85,9 +87,20 @@ impl SymbolSink for NoSink {
 
 type Client = Receiver<NoSink>;
 
+/// What reaches the engine's thread.
+#[derive(Debug)]
+enum Input {
+    /// A message of the session.
+    Message(bytes::Bytes),
+    /// A command of the scout.
+    Command(ReceiverCommand),
+    /// End the loop.
+    Stop,
+}
+
 /// A running client; ends when it is dropped.
 pub(super) struct Scout {
-    mailbox: Mailbox<ReceiverCommand>,
+    mailbox: Mailbox<Input>,
     outbox: Outbox<Event>,
     events: Inbox<Event>,
     ear: Option<Ear>,
@@ -100,7 +113,7 @@ impl Scout {
     /// Opens a session and waits until the server has admitted this client.
     pub(super) fn start(url: &SessionUrl) -> Result<(Scout, Welcome), ScoutError> {
         let here = |error: std::io::Error| ScoutError::Here(error.to_string());
-        let (mailbox, line) = driver::line().map_err(here)?;
+        let (mailbox, line) = mailbox::line::<Input>().map_err(here)?;
         let (outbox, events) = crossbeam_channel::unbounded();
         let options = ConnectOptions { timeout: PATIENCE, ..ConnectOptions::default() };
         let session = ClientSession::start(url, &options, {
@@ -108,22 +121,20 @@ impl Scout {
             move |event| forward(event, &mailbox, &outbox)
         })
         .map_err(ScoutError::Session)?;
-        let host = ScoutHost { session, events: outbox.clone() };
+        let host = ScoutHost { events: outbox.clone() };
         let config = ReceiverConfig {
             agent: concat!("umbel-doctor/", env!("CARGO_PKG_VERSION")).to_owned(),
             token: url.token.clone(),
             ..ReceiverConfig::default()
         };
         let engine = Receiver::new(config, NoSink);
-        let driver = Driver::new(engine, host, Io::default(), Clock::new(), 1400, line);
-        mailbox.command(ReceiverCommand::Connected { session: SESSION });
-        let thread =
-            std::thread::Builder::new().name("umbel-doctor".to_owned()).spawn(move || match driver
-                .run()
-            {
-                Ok(host) => host.session.close(Duration::from_millis(100)),
-                Err(error) => tracing::warn!("{error}"),
-            });
+        let driver =
+            Driver::new(engine, host, Clock::new(), line).port(SessionPort::new(SESSION, session));
+        let thread = std::thread::Builder::new().name("umbel-doctor".to_owned()).spawn(move || {
+            if let Err(error) = driver.run() {
+                tracing::warn!("{error}");
+            }
+        });
         let thread = Some(thread.map_err(here)?);
         let mut scout = Scout {
             mailbox,
@@ -170,12 +181,12 @@ impl Scout {
 
     /// UDP payload of the server's full data packets in bytes, if it offers anything.
     pub(super) fn packet_len(&self) -> Option<u16> {
-        self.mailbox.command(ReceiverCommand::List {
+        self.mailbox.put(Input::Command(ReceiverCommand::List {
             query: 1,
             patterns: Vec::new(),
             cursor: 0,
             limit: 1,
-        });
+        }));
         let deadline = time::Instant::now() + Duration::from_secs(1);
         loop {
             match self.next(deadline) {
@@ -259,12 +270,12 @@ impl Scout {
         for (place, order) in (0..).zip(orders) {
             let Order { packets, packet_len, rate } = *order;
             time += order.time() + Duration::from_millis(30);
-            self.mailbox.command(ReceiverCommand::Probe {
+            self.mailbox.put(Input::Command(ReceiverCommand::Probe {
                 probe: first.wrapping_add(place),
                 packets,
                 packet_len,
                 rate_bits_per_s: rate.bits_per_s(),
-            });
+            }));
         }
         time
     }
@@ -288,12 +299,12 @@ impl Drop for Scout {
 }
 
 /// Hands what happens on the session to the engine and to the scout.
-fn forward(event: ClientEvent, mailbox: &Mailbox<ReceiverCommand>, outbox: &Outbox<Event>) {
+fn forward(event: ClientEvent, mailbox: &Mailbox<Input>, outbox: &Outbox<Event>) {
     let event = match event {
         ClientEvent::Connected { rtt, remote, local } => {
             Event::Connected { rtt, remote, local: local.ip() }
         }
-        ClientEvent::Message(bytes) => return mailbox.put(Input::Message(SESSION, bytes)),
+        ClientEvent::Message(bytes) => return mailbox.put(Input::Message(bytes)),
         ClientEvent::Disconnected { reason, .. } => Event::Disconnected(reason),
         ClientEvent::Bulk { .. } | ClientEvent::BulkEnd { .. } => return,
     };
@@ -301,19 +312,27 @@ fn forward(event: ClientEvent, mailbox: &Mailbox<ReceiverCommand>, outbox: &Outb
     let _ = outbox.send(event);
 }
 
-/// The engine's surroundings: without a socket, as the ear has one.
+/// The scout's side of the engine's thread.
 struct ScoutHost {
-    session: ClientSession,
     events: Outbox<Event>,
 }
 
 impl Host<Client> for ScoutHost {
-    fn post(&mut self, _session: SessionId, message: Bytes) {
-        // If the session has ended, its last event says so.
-        let _ = self.session.send(message);
+    type Input = Input;
+
+    fn start(&mut self, io: &mut dyn Io<Client>) {
+        tell(io, ReceiverCommand::Connected { session: SESSION });
     }
 
-    fn event(&mut self, _now: Instant, _engine: &mut Client, _io: &mut Io, event: ReceiverEvent) {
+    fn input(&mut self, io: &mut dyn Io<Client>, input: Input) {
+        match input {
+            Input::Message(message) => io.message(SESSION, &message),
+            Input::Command(command) => tell(io, command),
+            Input::Stop => io.stop(),
+        }
+    }
+
+    fn event(&mut self, _io: &mut dyn Io<Client>, event: ReceiverEvent) {
         let event = match event {
             ReceiverEvent::Welcome { agent, channel, rate_bits_per_s, .. } => {
                 Event::Welcome { agent, channel, rate: Rate::from_bits_per_s(rate_bits_per_s) }
@@ -330,5 +349,12 @@ impl Host<Client> for ScoutHost {
         };
         // The scout may have gone.
         let _ = self.events.send(event);
+    }
+}
+
+/// Gives a command of which a refusal changes nothing.
+fn tell(io: &mut dyn Io<Client>, command: ReceiverCommand) {
+    if let Err(error) = io.command(command) {
+        tracing::debug!("{error}");
     }
 }

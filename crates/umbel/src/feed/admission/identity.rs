@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use umbel_store::feed::seal::SecretKey;
 
-use crate::serve::control::random;
+use crate::endpoint::random;
 
 /// Bytes of the file: 64 digits and the end of the line.
 const FILE_LEN: usize = 65;

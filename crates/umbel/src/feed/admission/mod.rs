@@ -21,7 +21,7 @@ use umbel_wire::feed::MANIFEST_LEN;
 pub use identity::load_or_create;
 pub use list::AdmitList;
 
-use crate::serve::control::random;
+use crate::endpoint::random;
 
 /// What a source seals its feed with; see [`umbel_store::feed::seal`].
 pub(super) struct Sealing {

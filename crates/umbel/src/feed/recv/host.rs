@@ -1,31 +1,30 @@
 //! What the receiver's engine, the disk and the output tell, and what is done about it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant as Time};
+use std::time::Duration;
 
-use bytes::Bytes;
+use umbel_engine::Instant;
+use umbel_engine::host::{Host, Io, Trouble};
+use umbel_engine::symbols::{BlockId, SymbolSink};
 use umbel_engine::tmtp::{
-    Receiver, ReceiverCommand, ReceiverCommandError, ReceiverEvent, ReceiverStats, Start, TreeView,
+    Receiver, ReceiverCommand, ReceiverEvent, ReceiverStats, Start, TreeView,
 };
-use umbel_engine::{Engine, Instant, SessionId};
-use umbel_net::driver::{Host, Io};
 use umbel_store::feed::seal::OpenError;
-use umbel_store::feed::{
-    FeedPrepared, FeedSink, FileEvent, Layout, Manifest, ManifestError, PipeEvent,
-};
-use umbel_store::sink::{Held, SinkEvent};
+use umbel_store::feed::{FileEvent, Layout, Manifest, ManifestError, PipeEvent};
+use umbel_store::sink::SinkEvent;
+use umbel_wire::Toi;
 use umbel_wire::feed::{Feed, FeedContent};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::tmtp::{BlockRun, End, Refusal, Role};
-use umbel_wire::{Digest, Toi};
 
 use super::super::cut_of;
-use super::items::Items;
-use super::outside::{Inside, Outer, Outside};
+use super::store::{FeedStore, Found, Input, Looked};
 use super::{RecvObserver, RecvSnapshot, RecvSummary};
+use crate::endpoint::Items;
 
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(100);
 /// Without a parent for so long, the user is told where to look.
 const LONELY: Duration = Duration::from_secs(5);
 /// How long a manager serves its children when it has everything itself.
@@ -45,32 +44,38 @@ const DAMAGED: &str = "it changed at the source, or was altered on the way";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Receiving,
-    Serving(Time),
-    Leaving(Time),
+    Serving(Instant),
+    Leaving(Instant),
     Gone,
 }
 
-/// The receiver's engine.
-type ReceiverEngine = Receiver<FeedSink>;
+/// What a receiver is told about its feed before it begins.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    pub(crate) feed: Feed,
+    pub(crate) start: Start,
+    /// This receiver's line in the list of a sealed feed's sender.
+    pub(crate) line: Option<String>,
+}
 
 /// The receiver around its engine.
-pub(super) struct RecvHost {
-    feed: Feed,
-    start: Start,
-    /// This receiver's line in the list of a sealed feed's sender.
-    line: Option<String>,
+pub(crate) struct RecvHost<S> {
+    about: About,
     observer: Arc<dyn RecvObserver>,
-    inside: Inside,
-    outside: Outside,
-    interrupted: Arc<AtomicBool>,
+    store: S,
+    interrupted: bool,
     stage: Stage,
-    created: Time,
-    ended: Option<Time>,
+    created: Instant,
+    /// When the host last had a turn.
+    last: Instant,
+    /// When everything was there, or would never be.
+    ended: Option<Instant>,
     /// The first block after the manifest that is wanted, where it matters.
     first: Option<u32>,
     manifest: Option<Vec<ItemInfo>>,
     items: Items,
-    mismatches: BTreeSet<(Toi, u32)>,
+    /// Files whose digest was wrong, and how often.
+    mismatches: BTreeMap<Toi, u32>,
     /// How often blocks were wrong.
     damages: BTreeMap<u32, u32>,
     end: Option<End>,
@@ -87,29 +92,31 @@ pub(super) struct RecvHost {
     drops: String,
 }
 
-impl RecvHost {
-    pub(super) fn new(
-        (feed, start, line): (Feed, Start, Option<String>),
-        observer: Arc<dyn RecvObserver>,
-        inside: Inside,
-        outside: Outside,
-        interrupted: Arc<AtomicBool>,
-    ) -> RecvHost {
+/// What the host reaches of its machine.
+type Machine<'a, S> = dyn Io<Receiver<<S as FeedStore>::Sink>> + 'a;
+
+/// Gives a command of which a refusal changes nothing.
+fn tell<K: SymbolSink>(io: &mut dyn Io<Receiver<K>>, command: ReceiverCommand) {
+    if let Err(error) = io.command(command) {
+        tracing::debug!("the receiver refuses: {error}");
+    }
+}
+
+impl<S: FeedStore> RecvHost<S> {
+    pub(crate) fn new(about: About, observer: Arc<dyn RecvObserver>, store: S) -> RecvHost<S> {
         RecvHost {
-            feed,
-            start,
-            line,
+            about,
             observer,
-            inside,
-            outside,
-            interrupted,
+            store,
+            interrupted: false,
             stage: Stage::Receiving,
-            created: Time::now(),
+            created: Instant::EPOCH,
+            last: Instant::EPOCH,
             ended: None,
             first: None,
             manifest: None,
             items: Items::default(),
-            mismatches: BTreeSet::new(),
+            mismatches: BTreeMap::new(),
             damages: BTreeMap::new(),
             end: None,
             written: false,
@@ -127,25 +134,21 @@ impl RecvHost {
     }
 
     fn is_pipe(&self) -> bool {
-        self.feed.content == FeedContent::Pipe
+        self.about.feed.content == FeedContent::Pipe
     }
 
     /// What came of it all.
-    pub(super) fn finish(self) -> RecvSummary {
+    pub(crate) fn finish(self) -> RecvSummary {
         let stats = self.stats;
-        let written = self.outside.written();
-        let interrupted = self.interrupted.load(Ordering::Acquire) && self.ended.is_none();
+        let written = self.store.written();
+        let ended = self.ended.unwrap_or(self.last);
         RecvSummary {
             pipe: self.is_pipe(),
             items: self.items.done,
             already_there: self.items.already_there,
             bytes: if self.is_pipe() { written } else { self.items.received_bytes },
             resumed_bytes: self.items.resumed_bytes,
-            seconds: self
-                .ended
-                .unwrap_or_else(Time::now)
-                .duration_since(self.created)
-                .as_secs_f64(),
+            seconds: (ended - self.created).as_secs_f64(),
             packets: stats.data_received,
             lost: stats.data_lost,
             repairs: stats.repairs_received,
@@ -157,58 +160,10 @@ impl RecvHost {
             radius: self.radius,
             dropped_here: self.dropped_here,
             drops: self.drops,
+            interrupted: self.interrupted && self.ended.is_none(),
             failures: self.items.failures,
             failure: self.failure,
-            interrupted,
         }
-    }
-
-    fn command(&mut self, now: Instant, engine: &mut ReceiverEngine, command: ReceiverCommand) {
-        if let Err(error) = engine.handle_command(now, command) {
-            Host::<ReceiverEngine>::refused(self, error);
-        }
-    }
-
-    /// Nothing more can be had: says so to the parent, and leaves.
-    fn give_up(&mut self, now: Instant, engine: &mut ReceiverEngine, reason: &str) {
-        if self.stage != Stage::Receiving {
-            return;
-        }
-        self.failure.get_or_insert_with(|| reason.to_owned());
-        if let Some(pipe) = engine.sink_mut().pipe() {
-            pipe.abort();
-        }
-        let failed = Some(reason.to_owned());
-        self.command(now, engine, ReceiverCommand::Done { failed });
-        self.leave(now, engine);
-    }
-
-    fn leave(&mut self, now: Instant, engine: &mut ReceiverEngine) {
-        self.stage = Stage::Leaving(Time::now());
-        self.command(now, engine, ReceiverCommand::Leave);
-    }
-
-    /// Everything is there, or will never be.
-    fn settle_if_done(&mut self, now: Instant, engine: &mut ReceiverEngine) {
-        if self.stage != Stage::Receiving {
-            return;
-        }
-        let whole = if self.is_pipe() { self.written } else { self.items.all_settled() };
-        let source_failed = self.end.as_ref().and_then(|end| end.failed.clone());
-        if !whole {
-            return;
-        }
-        self.ended = Some(Time::now());
-        if self.is_pipe() {
-            self.failure = self.failure.take().or(source_failed);
-        }
-        let failed = match (&self.failure, self.items.failures.first()) {
-            (Some(reason), _) => Some(reason.clone()),
-            (None, Some(failure)) => Some(format!("{}: {}", failure.name, failure.reason)),
-            (None, None) => None,
-        };
-        self.command(now, engine, ReceiverCommand::Done { failed });
-        self.stage = Stage::Serving(Time::now());
     }
 
     fn has_children(&self) -> bool {
@@ -218,292 +173,22 @@ impl RecvHost {
     /// Whether children still lack something that this manager may be able to give.
     fn is_needed(&self) -> bool {
         let totals = self.stats.totals;
-        self.has_children() && totals.done + totals.failed < totals.members
-    }
-
-    fn advance(&mut self, now: Instant, engine: &mut ReceiverEngine) {
-        self.stats = engine.stats();
-        self.settle_if_done(now, engine);
-        let interrupted = self.interrupted.load(Ordering::Acquire);
-        match self.stage {
-            Stage::Receiving if interrupted => self.leave(now, engine),
-            Stage::Serving(since)
-                if interrupted || since.elapsed() >= SERVE || !self.is_needed() =>
-            {
-                self.leave(now, engine);
-            }
-            Stage::Leaving(since) => {
-                let alone = interrupted && !self.has_children();
-                let most = if alone { LEAVE_ALONE } else { LEAVE };
-                if since.elapsed() >= most {
-                    self.stage = Stage::Gone;
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Looks at the disk as soon as the list is there and it is known where to begin.
-    fn look_at_disk(&mut self, now: Instant, engine: &mut ReceiverEngine) {
-        let first = match (self.start, self.first) {
-            (Start::Everything, _) => 0,
-            (Start::Now, Some(first)) => first,
-            (Start::Now, None) => return,
-        };
-        let Some(infos) = self.manifest.take() else { return };
-        let FeedContent::Files { manifest_len, .. } = self.feed.content else { return };
-        let layout =
-            cut_of(&self.feed).and_then(|shape| Ok(Layout::new(shape, manifest_len, &infos)?));
-        let layout = match layout {
-            Ok(layout) => layout,
-            Err(error) => return self.give_up(now, engine, &error.to_string()),
-        };
-        self.items.list(&infos);
-        let late = |info: &ItemInfo| layout.item(info.toi).is_some_and(|(at, _)| at < first);
-        let items: Vec<(ItemInfo, bool)> =
-            infos.into_iter().map(|info| (late(&info), info)).map(|(l, i)| (i, !l)).collect();
-        let passed = items.iter().filter(|(_, wanted)| !wanted).count();
-        if passed > 0 {
-            self.observer.note(&format!("{passed} files were sent before, and are left out"));
-        }
-        let Some(files) = engine.sink_mut().files() else { return };
-        let preparer = files.disk().preparer();
-        if let Err(error) = self.outside.prepare(preparer, items) {
-            self.give_up(now, engine, &format!("no thread to look at the disk: {error}"));
-        }
-    }
-
-    fn on_prepared(
-        &mut self,
-        now: Instant,
-        engine: &mut ReceiverEngine,
-        looked_at: Vec<(FeedPrepared, Option<String>)>,
-    ) {
-        let mut items = Vec::with_capacity(looked_at.len());
-        for (item, error) in looked_at {
-            if let Some(reason) = error {
-                self.items.refuse(&item.info.name, &reason);
-                self.observer.failed(&item.info.name, &reason);
-            }
-            match item.prepared.as_ref().map(umbel_store::sink::Prepared::held) {
-                Some(Held::AlreadyThere) => {
-                    self.items.was_there(&item.info);
-                    self.observer.already_there(&item.info.name);
-                }
-                Some(Held::Parts(parts)) => {
-                    let partition = parts.partition();
-                    let held: u64 = (0..partition.blocks())
-                        .filter(|&sbn| parts.is_restored(sbn))
-                        .map(|sbn| partition.block_range(sbn))
-                        .map(|range| range.end - range.start)
-                        .sum();
-                    self.items.begin(item.info.clone(), held);
-                }
-                None => {}
-            }
-            items.push(item);
-        }
-        self.items.known = true;
-        let Some(files) = engine.sink_mut().files() else { return };
-        match files.begin(items) {
-            Ok(skip) => {
-                let from = self.first.unwrap_or(0);
-                self.command(now, engine, ReceiverCommand::Want { from, skip });
-            }
-            Err(error) => self.give_up(now, engine, &error.to_string()),
-        }
-    }
-
-    fn on_file(&mut self, now: Instant, engine: &mut ReceiverEngine, event: FileEvent) {
-        match event {
-            FileEvent::Manifest(Manifest(items)) => {
-                self.manifest = Some(items);
-                self.look_at_disk(now, engine);
-            }
-            FileEvent::Unreadable(ManifestError::Sealed(error)) => {
-                self.on_unreadable(now, engine, error);
-            }
-            FileEvent::Unreadable(error) => self.give_up(now, engine, &error.to_string()),
-            // What failed for good is not received again.
-            FileEvent::Lost { block, toi } if self.items.is_underway(toi) => {
-                self.command(now, engine, ReceiverCommand::RestoreFailed { block });
-            }
-            FileEvent::Lost { .. } => {}
-        }
-    }
-
-    /// The feed is sealed, and not for this receiver.
-    fn on_unreadable(&mut self, now: Instant, engine: &mut ReceiverEngine, error: OpenError) {
-        if let (OpenError::NotAdmitted, Some(line)) = (error, &self.line) {
-            self.failure = Some(format!(
-                "not admitted to `{}`: ask its sender to add this line to the --admit file: {line}",
-                self.feed.name
-            ));
-        }
-        self.give_up(now, engine, &error.to_string());
-    }
-
-    fn on_disk(&mut self, now: Instant, engine: &mut ReceiverEngine, event: SinkEvent) {
-        match event {
-            SinkEvent::BlockRestored { .. } => {}
-            SinkEvent::Progress { toi, restored, .. } => self.items.restored(toi, restored),
-            SinkEvent::RestoreFailed { block: id, .. } => {
-                let lost = engine.sink_mut().files().and_then(|files| files.block_of(id));
-                if let Some(block) = lost
-                    && !self.receive_again(now, engine, block)
-                {
-                    self.cancel(now, engine, id.toi, DAMAGED);
-                }
-            }
-            SinkEvent::ItemDone { toi, name, path, size } => {
-                if self.items.is_underway(toi) {
-                    self.items.finish(toi);
-                    self.observer.item(&name, &path, size);
-                }
-            }
-            SinkEvent::DigestMismatch { toi } => self.on_mismatch(now, engine, toi),
-            SinkEvent::BlocksDropped { toi, blocks } => {
-                let Some(files) = engine.sink_mut().files() else { return };
-                let id = |sbn| umbel_engine::symbols::BlockId { toi, sbn };
-                let lost: Vec<u32> =
-                    blocks.into_iter().filter_map(|sbn| files.block_of(id(sbn))).collect();
-                for block in lost {
-                    self.command(now, engine, ReceiverCommand::RestoreFailed { block });
-                }
-            }
-            SinkEvent::ItemFailed { toi, error } => {
-                self.fail_item(now, engine, toi, &error.to_string());
-            }
-        }
-    }
-
-    /// A block was wrong: it is received again, unless that was in vain too often.
-    fn receive_again(&mut self, now: Instant, engine: &mut ReceiverEngine, block: u32) -> bool {
-        let times = self.damages.entry(block).or_default();
-        *times += 1;
-        let again = *times < DAMAGES;
-        if again {
-            self.command(now, engine, ReceiverCommand::RestoreFailed { block });
-        }
-        again
-    }
-
-    /// All blocks of a file are there, and its digest is another: as nothing says which of them is
-    /// wrong, all of it is received again, once.
-    fn on_mismatch(&mut self, now: Instant, engine: &mut ReceiverEngine, toi: Toi) {
-        let times = (0..MISMATCHES).find(|times| self.mismatches.insert((toi, *times)));
-        let Some(files) = engine.sink_mut().files() else { return };
-        let blocks = files.layout().and_then(|layout| layout.item(toi));
-        let blocks = blocks.map_or(0, |(_, partition)| partition.blocks());
-        if times.is_none_or(|times| times + 1 == MISMATCHES) || blocks == 0 {
-            return self.cancel(now, engine, toi, DAMAGED);
-        }
-        // No block has this digest, so that all of them are dropped.
-        files.disk().check_blocks(toi, vec![Digest([0; 32]); blocks as usize]);
-        self.observer.note("a file was damaged on the way, and is received again");
-    }
-
-    /// A file cannot be had: what has come of it stays where it is.
-    fn cancel(&mut self, now: Instant, engine: &mut ReceiverEngine, toi: Toi, reason: &str) {
-        if let Some(files) = engine.sink_mut().files() {
-            files.disk().cancel(toi);
-        }
-        self.fail_item(now, engine, toi, reason);
-    }
-
-    /// Its blocks are asked for no more: refused by the sink they would hold up the feed.
-    fn fail_item(&mut self, now: Instant, engine: &mut ReceiverEngine, toi: Toi, reason: &str) {
-        let Some(name) = self.items.fail(toi, reason) else { return };
-        self.observer.failed(&name, reason);
-        let layout = engine.sink_mut().files().and_then(|files| files.layout());
-        if let Some((first, partition)) = layout.and_then(|layout| layout.item(toi)) {
-            let run = BlockRun { first, count: partition.blocks() };
-            self.command(now, engine, ReceiverCommand::Skip(run));
-        }
-    }
-
-    fn on_gone(&mut self, now: Instant, engine: &mut ReceiverEngine, run: BlockRun) {
-        const WHY: &str = "it was sent before, and is not kept any more";
-        if self.is_pipe() {
-            let why = "the beginning was sent before, and is not kept any more: `--from now` \
-                       takes what comes";
-            return self.give_up(now, engine, why);
-        }
-        let Some(files) = engine.sink_mut().files() else { return };
-        let manifest = files.manifest_blocks();
-        let Some(layout) = files.layout().filter(|_| run.first >= manifest) else {
-            return self.give_up(now, engine, WHY);
-        };
-        let lost: BTreeSet<Toi> =
-            run.blocks().filter_map(|block| layout.locate(block)).map(|id| id.toi).collect();
-        for toi in lost {
-            self.cancel(now, engine, toi, WHY);
-        }
-    }
-
-    /// The feed ends here; what is not complete by then never will be.
-    fn on_end(&mut self, now: Instant, engine: &mut ReceiverEngine, end: End) {
-        if let Some(pipe) = engine.sink_mut().pipe() {
-            pipe.end(end.blocks);
-        }
-        if let (Some(reason), false) = (&end.failed, self.is_pipe()) {
-            let reason = format!("the source gave up: {reason}");
-            self.give_up(now, engine, &reason);
-        }
-        self.end = Some(end);
-    }
-
-    fn on_source_gone(&mut self, now: Instant, engine: &mut ReceiverEngine) {
-        match self.stage {
-            Stage::Receiving => {
-                // What has come may just not be written yet.
-                if engine.stats().blocks > 0 && self.is_complete(engine) {
-                    return;
-                }
-                let failed = self.end.as_ref().and_then(|end| end.failed.clone());
-                let reason =
-                    failed.unwrap_or_else(|| "the source is gone, and not all had come".to_owned());
-                self.give_up(now, engine, &reason);
-            }
-            Stage::Serving(_) => self.leave(now, engine),
-            Stage::Leaving(_) => self.stage = Stage::Gone,
-            Stage::Gone => {}
-        }
-    }
-
-    /// Whether the engine has every block up to the end.
-    fn is_complete(&self, engine: &ReceiverEngine) -> bool {
-        let (held, known) = engine.progress();
-        self.end.as_ref().is_some_and(|end| held == known && known >= end.blocks)
-    }
-
-    fn on_refused(&mut self, now: Instant, engine: &mut ReceiverEngine, refusal: Refusal) {
-        match refusal {
-            Refusal::NotAdmitted => {
-                let reason = "the source does not admit this receiver: is --token right?";
-                self.give_up(now, engine, reason);
-            }
-            Refusal::Leaving => {
-                self.give_up(now, engine, "the feed is over");
-            }
-            Refusal::Full | Refusal::Detached | Refusal::Loop | Refusal::TooFar => {
-                tracing::info!("no parent yet: {refusal:?}");
-            }
-        }
+        self.has_children() && totals.done.saturating_add(totals.failed) < totals.members
     }
 
     fn snapshot(&self) -> RecvSnapshot {
         let view = self.view.as_ref();
-        let written = self.outside.written();
+        let written = self.store.written();
         let (bytes, bytes_done) = if self.is_pipe() {
             (written, written)
         } else {
-            (self.items.bytes, self.items.bytes_done)
+            (self.items.bytes(), self.items.bytes_done)
         };
+        let (items, items_done) = self.items.counts();
         let packets = self.stats.data_received + self.stats.data_lost;
         RecvSnapshot {
-            items: self.items.count,
-            items_done: self.items.done + self.items.already_there,
+            items,
+            items_done,
             bytes,
             bytes_done,
             loss: self.stats.data_lost as f64 / packets.max(1) as f64,
@@ -515,25 +200,310 @@ impl RecvHost {
     }
 }
 
-impl Host<ReceiverEngine> for RecvHost {
-    fn post(&mut self, _session: SessionId, _message: Bytes) {}
+impl<S: FeedStore> RecvHost<S> {
+    /// Nothing more can be had: says so to the parent, and leaves.
+    fn give_up(&mut self, io: &mut Machine<'_, S>, reason: &str) {
+        if self.stage != Stage::Receiving {
+            return;
+        }
+        self.failure.get_or_insert_with(|| reason.to_owned());
+        self.store.abort_pipe();
+        let failed = Some(reason.to_owned());
+        tell(io, ReceiverCommand::Done { failed });
+        self.leave(io);
+    }
 
-    fn event(
-        &mut self,
-        now: Instant,
-        engine: &mut ReceiverEngine,
-        _io: &mut Io,
-        event: ReceiverEvent,
-    ) {
+    fn leave(&mut self, io: &mut Machine<'_, S>) {
+        self.stage = Stage::Leaving(io.now());
+        tell(io, ReceiverCommand::Leave);
+    }
+
+    /// Everything is there, or will never be.
+    fn settle_if_done(&mut self, io: &mut Machine<'_, S>) {
+        if self.stage != Stage::Receiving {
+            return;
+        }
+        let whole = if self.is_pipe() { self.written } else { self.items.all_settled() };
+        let source_failed = self.end.as_ref().and_then(|end| end.failed.clone());
+        if !whole {
+            return;
+        }
+        self.ended = Some(io.now());
+        if self.is_pipe() {
+            self.failure = self.failure.take().or(source_failed);
+        }
+        let failed = match (&self.failure, self.items.failures.first()) {
+            (Some(reason), _) => Some(reason.clone()),
+            (None, Some(failure)) => Some(format!("{}: {}", failure.name, failure.reason)),
+            (None, None) => None,
+        };
+        tell(io, ReceiverCommand::Done { failed });
+        self.stage = Stage::Serving(io.now());
+    }
+
+    /// Does what the time, the disk or the user ask for.
+    fn advance(&mut self, io: &mut Machine<'_, S>) {
+        self.stats = io.engine().stats();
+        self.settle_if_done(io);
+        let now = io.now();
+        self.last = now;
+        match self.stage {
+            Stage::Receiving if self.interrupted => self.leave(io),
+            Stage::Serving(since)
+                if self.interrupted || now - since >= SERVE || !self.is_needed() =>
+            {
+                self.leave(io);
+            }
+            Stage::Leaving(since) => {
+                let alone = self.interrupted && !self.has_children();
+                let most = if alone { LEAVE_ALONE } else { LEAVE };
+                if now - since >= most {
+                    self.stage = Stage::Gone;
+                }
+            }
+            _ => {}
+        }
+        if self.stage == Stage::Gone {
+            io.stop();
+        }
+    }
+
+    /// Has the files looked up as soon as the list is there and it is known where to begin.
+    fn look_up(&mut self, io: &mut Machine<'_, S>) {
+        let About { feed, start, .. } = &self.about;
+        let first = match (start, self.first) {
+            (Start::Everything, _) => 0,
+            (Start::Now, Some(first)) => first,
+            (Start::Now, None) => return,
+        };
+        let Some(infos) = self.manifest.take() else { return };
+        let FeedContent::Files { manifest_len, .. } = feed.content else { return };
+        let layout = cut_of(feed).and_then(|shape| Ok(Layout::new(shape, manifest_len, &infos)?));
+        let layout = match layout {
+            Ok(layout) => layout,
+            Err(error) => return self.give_up(io, &error.to_string()),
+        };
+        self.items.expect(&infos);
+        let late = |info: &ItemInfo| layout.item(info.toi).is_some_and(|(at, _)| at < first);
+        let items: Vec<(ItemInfo, bool)> =
+            infos.into_iter().map(|info| (late(&info), info)).map(|(l, i)| (i, !l)).collect();
+        let passed = items.iter().filter(|(_, wanted)| !wanted).count();
+        if passed > 0 {
+            self.observer.note(&format!("{passed} files were sent before, and are left out"));
+        }
+        if let Err(reason) = self.store.look_up(items) {
+            self.give_up(io, &reason);
+        }
+    }
+
+    fn on_looked_up(&mut self, io: &mut Machine<'_, S>, files: Vec<Looked>) {
+        for Looked { info, found } in files {
+            match found {
+                Found::Unwanted => {}
+                Found::Whole => {
+                    self.items.was_there(&info);
+                    self.observer.already_there(&info.name);
+                }
+                Found::Parts(bytes) => {
+                    self.items.resumed_bytes += bytes;
+                    self.items.begin(info);
+                }
+                Found::Refused(reason) => {
+                    self.items.refuse(&info, &reason);
+                    self.observer.failed(&info.name, &reason);
+                }
+            }
+        }
+        self.items.complete_list = true;
+        match self.store.begin() {
+            Ok(skip) => {
+                let from = self.first.unwrap_or(0);
+                tell(io, ReceiverCommand::Want { from, skip });
+            }
+            Err(reason) => self.give_up(io, &reason),
+        }
+    }
+
+    fn on_file(&mut self, io: &mut Machine<'_, S>, event: FileEvent) {
+        match event {
+            FileEvent::Manifest(Manifest(items)) => {
+                self.manifest = Some(items);
+                self.look_up(io);
+            }
+            FileEvent::Unreadable(ManifestError::Sealed(error)) => {
+                self.on_unreadable(io, error);
+            }
+            FileEvent::Unreadable(error) => self.give_up(io, &error.to_string()),
+            // What failed for good is not received again.
+            FileEvent::Lost { block, toi } if self.items.is_underway(toi) => {
+                tell(io, ReceiverCommand::RestoreFailed { block });
+            }
+            FileEvent::Lost { .. } => {}
+        }
+    }
+
+    /// The feed is sealed, and not for this receiver.
+    fn on_unreadable(&mut self, io: &mut Machine<'_, S>, error: OpenError) {
+        if let (OpenError::NotAdmitted, Some(line)) = (error, &self.about.line) {
+            self.failure = Some(format!(
+                "not admitted to `{}`: ask its sender to add this line to the --admit file: {line}",
+                self.about.feed.name
+            ));
+        }
+        self.give_up(io, &error.to_string());
+    }
+
+    fn on_disk(&mut self, io: &mut Machine<'_, S>, event: SinkEvent) {
+        match event {
+            SinkEvent::BlockRestored { .. } => {}
+            SinkEvent::Progress { toi, restored, .. } => self.items.restored(toi, restored),
+            SinkEvent::RestoreFailed { block: id, .. } => {
+                if let Some(block) = self.store.block_of(id)
+                    && !self.receive_again(io, block)
+                {
+                    self.cancel(io, id.toi, DAMAGED);
+                }
+            }
+            SinkEvent::ItemDone { toi, name, path, size } => {
+                if self.items.is_underway(toi) {
+                    self.items.finish(toi);
+                    self.observer.item(&name, &path, size);
+                }
+            }
+            SinkEvent::DigestMismatch { toi } => self.on_mismatch(io, toi),
+            SinkEvent::BlocksDropped { toi, blocks } => {
+                for block in blocks.into_iter().map(|sbn| BlockId { toi, sbn }) {
+                    if let Some(block) = self.store.block_of(block) {
+                        tell(io, ReceiverCommand::RestoreFailed { block });
+                    }
+                }
+            }
+            SinkEvent::ItemFailed { toi, error } => {
+                self.fail_item(io, toi, &error.to_string());
+            }
+        }
+    }
+
+    /// A block was wrong: it is received again, unless that was in vain too often.
+    fn receive_again(&mut self, io: &mut Machine<'_, S>, block: u32) -> bool {
+        let times = self.damages.entry(block).or_default();
+        *times += 1;
+        let again = *times < DAMAGES;
+        if again {
+            tell(io, ReceiverCommand::RestoreFailed { block });
+        }
+        again
+    }
+
+    /// All blocks of a file are there, and its digest is another: as nothing says which of them is
+    /// wrong, all of it is received again, once.
+    fn on_mismatch(&mut self, io: &mut Machine<'_, S>, toi: Toi) {
+        let times = self.mismatches.entry(toi).or_default();
+        *times += 1;
+        if *times == MISMATCHES || self.store.blocks_of(toi).is_none() {
+            return self.cancel(io, toi, DAMAGED);
+        }
+        self.store.drop_blocks(toi);
+        self.observer.note("a file was damaged on the way, and is received again");
+    }
+
+    /// A file cannot be had: what has come of it stays where it is.
+    fn cancel(&mut self, io: &mut Machine<'_, S>, toi: Toi, reason: &str) {
+        self.store.cancel(toi);
+        self.fail_item(io, toi, reason);
+    }
+
+    /// Its blocks are asked for no more: refused by the sink they would hold up the feed.
+    fn fail_item(&mut self, io: &mut Machine<'_, S>, toi: Toi, reason: &str) {
+        let Some(name) = self.items.fail(toi, reason) else { return };
+        self.observer.failed(&name, reason);
+        if let Some(run) = self.store.blocks_of(toi) {
+            tell(io, ReceiverCommand::Skip(run));
+        }
+    }
+
+    fn on_gone(&mut self, io: &mut Machine<'_, S>, run: BlockRun) {
+        const WHY: &str = "it was sent before, and is not kept any more";
+        if self.is_pipe() {
+            let why = "the beginning was sent before, and is not kept any more: `--from now` \
+                       takes what comes";
+            return self.give_up(io, why);
+        }
+        let Some(lost) = self.store.files_in(run) else { return self.give_up(io, WHY) };
+        for toi in lost {
+            self.cancel(io, toi, WHY);
+        }
+    }
+
+    /// The feed ends here; what is not complete by then never will be.
+    fn on_end(&mut self, io: &mut Machine<'_, S>, end: End) {
+        self.store.end_pipe(end.blocks);
+        if let (Some(reason), false) = (&end.failed, self.is_pipe()) {
+            let reason = format!("the source gave up: {reason}");
+            self.give_up(io, &reason);
+        }
+        self.end = Some(end);
+    }
+
+    fn on_source_gone(&mut self, io: &mut Machine<'_, S>) {
+        match self.stage {
+            Stage::Receiving => {
+                // What has come may just not be written yet.
+                if io.engine().stats().blocks > 0 && self.is_complete(io.engine()) {
+                    return;
+                }
+                let failed = self.end.as_ref().and_then(|end| end.failed.clone());
+                let reason =
+                    failed.unwrap_or_else(|| "the source is gone, and not all had come".to_owned());
+                self.give_up(io, &reason);
+            }
+            Stage::Serving(_) => self.leave(io),
+            Stage::Leaving(_) => self.stage = Stage::Gone,
+            Stage::Gone => {}
+        }
+    }
+
+    /// Whether the engine has every block up to the end.
+    fn is_complete(&self, engine: &Receiver<S::Sink>) -> bool {
+        let (held, known) = engine.progress();
+        self.end.as_ref().is_some_and(|end| held == known && known >= end.blocks)
+    }
+
+    fn on_refused(&mut self, io: &mut Machine<'_, S>, refusal: Refusal) {
+        match refusal {
+            Refusal::NotAdmitted => {
+                let reason = "the source does not admit this receiver: is --token right?";
+                self.give_up(io, reason);
+            }
+            Refusal::Leaving => {
+                self.give_up(io, "the feed is over");
+            }
+            Refusal::Full | Refusal::Detached | Refusal::Loop | Refusal::TooFar => {
+                tracing::info!("no parent yet: {refusal:?}");
+            }
+        }
+    }
+}
+
+impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
+    type Input = Input;
+
+    fn start(&mut self, io: &mut Machine<'_, S>) {
+        self.created = io.now();
+        io.wake_at(Some(io.now()));
+        tell(io, ReceiverCommand::Join);
+    }
+
+    fn event(&mut self, io: &mut Machine<'_, S>, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Feed(_) | ReceiverEvent::Complete => {}
             ReceiverEvent::Started { from } => {
                 self.first = Some(from);
-                if let Some(pipe) = engine.sink_mut().pipe() {
-                    pipe.begin(from);
-                    self.command(now, engine, ReceiverCommand::Want { from, skip: Vec::new() });
+                if self.is_pipe() {
+                    self.store.begin_pipe(from);
+                    tell(io, ReceiverCommand::Want { from, skip: Vec::new() });
                 }
-                self.look_at_disk(now, engine);
+                self.look_up(io);
             }
             ReceiverEvent::Joined { parent, address, hops } => {
                 self.joined = true;
@@ -549,53 +519,49 @@ impl Host<ReceiverEngine> for RecvHost {
                 self.observer.managing(true);
             }
             ReceiverEvent::StoppedManaging => self.observer.managing(false),
-            ReceiverEvent::Refused(refusal) => self.on_refused(now, engine, refusal),
+            ReceiverEvent::Refused(refusal) => self.on_refused(io, refusal),
             ReceiverEvent::Evicted => {
                 self.observer.note("this receiver is too slow: the feed goes on without waiting");
             }
-            ReceiverEvent::End(end) => self.on_end(now, engine, end),
-            ReceiverEvent::Gone(run) => self.on_gone(now, engine, run),
-            ReceiverEvent::SourceGone => self.on_source_gone(now, engine),
+            ReceiverEvent::End(end) => self.on_end(io, end),
+            ReceiverEvent::Gone(run) => self.on_gone(io, run),
+            ReceiverEvent::SourceGone => self.on_source_gone(io),
             ReceiverEvent::Left => self.stage = Stage::Gone,
         }
-        self.advance(now, engine);
+        self.advance(io);
     }
 
-    fn woken(&mut self, now: Instant, engine: &mut ReceiverEngine, _io: &mut Io) {
-        while let Ok(event) = self.inside.try_recv() {
-            match event {
-                Outer::File(event) => self.on_file(now, engine, event),
-                Outer::Disk(event) => self.on_disk(now, engine, event),
-                Outer::Prepared(items) => self.on_prepared(now, engine, items),
-                Outer::Pipe(PipeEvent::Damaged { block }) => {
-                    if !self.receive_again(now, engine, block) {
-                        self.give_up(now, engine, DAMAGED);
-                    }
-                }
-                Outer::Pipe(PipeEvent::Unreadable(error)) => {
-                    self.on_unreadable(now, engine, error);
-                }
-                Outer::Pipe(PipeEvent::Room) => {
-                    self.command(now, engine, ReceiverCommand::Room);
-                }
-                Outer::Written(Ok(())) => self.written = true,
-                Outer::Written(Err(error)) => {
-                    self.give_up(now, engine, &format!("cannot write the output: {error}"));
+    fn input(&mut self, io: &mut Machine<'_, S>, input: Input) {
+        match input {
+            Input::File(event) => self.on_file(io, event),
+            Input::Disk(event) => self.on_disk(io, event),
+            Input::LookedUp(files) => self.on_looked_up(io, files),
+            Input::Pipe(PipeEvent::Damaged { block }) => {
+                if !self.receive_again(io, block) {
+                    self.give_up(io, DAMAGED);
                 }
             }
+            Input::Pipe(PipeEvent::Unreadable(error)) => self.on_unreadable(io, error),
+            Input::Pipe(PipeEvent::Room) => tell(io, ReceiverCommand::Room),
+            Input::Written(Ok(())) => self.written = true,
+            Input::Written(Err(error)) => {
+                self.give_up(io, &format!("cannot write the output: {error}"));
+            }
+            Input::Interrupt => self.interrupted = true,
         }
-        self.advance(now, engine);
+        self.advance(io);
     }
 
-    fn tick(&mut self, now: Instant, engine: &mut ReceiverEngine, _io: &mut Io) {
-        let view = engine.tree();
+    fn wake(&mut self, io: &mut Machine<'_, S>) {
+        io.wake_at(Some(io.now() + TICK));
+        let view = io.engine().tree();
         if view.role == Role::Manager {
             self.radius = self.radius.max(view.radius);
         }
         self.view = Some(view);
-        self.drops = engine.drops().to_string();
-        self.advance(now, engine);
-        if !self.joined && !self.lonely && self.created.elapsed() >= LONELY {
+        self.drops = io.engine().drops().to_string();
+        self.advance(io);
+        if !self.joined && !self.lonely && io.now() - self.created >= LONELY {
             self.lonely = true;
             self.observer.note(
                 "no place in the feed's tree yet: if this lasts, multicast may not pass \
@@ -605,17 +571,17 @@ impl Host<ReceiverEngine> for RecvHost {
         self.observer.progress(&self.snapshot());
     }
 
-    fn overran(&mut self, now: Instant, engine: &mut ReceiverEngine, datagrams: u64) {
-        self.dropped_here += datagrams;
-        let packets = u32::try_from(datagrams).unwrap_or(u32::MAX);
-        self.command(now, engine, ReceiverCommand::Overrun { packets });
-    }
-
-    fn refused(&mut self, error: ReceiverCommandError) {
-        tracing::debug!("the receiver refuses: {error}");
-    }
-
-    fn goes_on(&self) -> bool {
-        self.stage != Stage::Gone
+    fn trouble(&mut self, io: &mut Machine<'_, S>, trouble: Trouble) {
+        match trouble {
+            Trouble::Overrun { datagrams } => {
+                self.dropped_here += datagrams;
+                let packets = u32::try_from(datagrams).unwrap_or(u32::MAX);
+                tell(io, ReceiverCommand::Overrun { packets });
+            }
+            Trouble::NotJoined { reason, .. } => {
+                self.observer.note(&reason);
+            }
+            Trouble::NotSent { reason } => tracing::debug!("{reason}"),
+        }
     }
 }

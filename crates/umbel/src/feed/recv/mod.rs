@@ -9,38 +9,40 @@
 //!
 //! A receiver that became the manager of its subnet stays while its children lack anything.
 
-mod host;
-mod items;
-mod outside;
+pub(crate) mod host;
+pub(crate) mod store;
+mod target;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use umbel_engine::tmtp::{NodeConfig, Receiver, ReceiverCommand, ReceiverConfig, Start};
+use umbel_engine::RateClass;
+use umbel_engine::host::Mailbox;
+use umbel_engine::tmtp::{NodeConfig, Receiver, ReceiverConfig, Start};
 use umbel_engine::units::Rate;
 use umbel_net::clock::Clock;
-use umbel_net::domain::Domain;
-use umbel_net::driver::{self, Driver, Input, Io, Mailbox};
+use umbel_net::driver::Driver;
 use umbel_net::interface::Interface;
-use umbel_net::pacer::Pacer;
-use umbel_net::udp::{self, ReceiverOptions, SenderOptions};
-use umbel_net::wake::Waker;
+use umbel_net::mailbox;
+use umbel_net::port::UdpPort;
+use umbel_net::udp::{ReceiverOptions, SenderOptions};
 use umbel_store::feed::seal::{Opener, PublicKey};
 use umbel_store::feed::{FeedSink, FileSink, pipe_sink};
 use umbel_store::sink::{DiskSink, SinkOptions};
 use umbel_wire::feed::{Feed, FeedContent};
+use umbel_wire::small_block::SmallBlockHeader;
 
-use self::host::RecvHost;
-use self::outside::Outside;
+use self::host::{About, RecvHost};
+use self::store::Input;
+use self::target::Store;
 use super::admission::load_or_create;
-use super::send::shape_of;
+use super::shape_of;
 use crate::directory::{FeedSelector, Station};
-use crate::get::Failure;
+pub use crate::endpoint::{Failure, Interrupt};
 
 /// Bytes of a pipe that may wait to be written.
 const PIPE_MEMORY: usize = 32 << 20;
@@ -200,23 +202,6 @@ pub trait RecvObserver: Send + Sync {
     fn note(&self, _line: &str) {}
 }
 
-/// Interrupts a [`recv()`] from another thread.
-#[derive(Clone, Debug)]
-pub struct Interrupt {
-    mailbox: Mailbox<ReceiverCommand>,
-    station: Waker,
-    flag: Arc<AtomicBool>,
-}
-
-impl Interrupt {
-    /// Leaves the feed; files that are not whole stay, and are not asked for again next time.
-    pub fn interrupt(&self) {
-        self.flag.store(true, Ordering::Release);
-        self.station.wake();
-        self.mailbox.put(Input::Nudge);
-    }
-}
-
 /// Receives a feed, and returns when all of it is there, or cannot be had.
 ///
 /// # Errors
@@ -229,12 +214,15 @@ pub fn recv(
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<RecvSummary> {
     let interface = super::interface(options.interface.as_deref())?;
-    let (mailbox, line) = driver::line().context("cannot start")?;
-    let flag = Arc::new(AtomicBool::new(false));
+    let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
     let mut station = Station::open(&interface)?;
-    let interrupt =
-        Interrupt { mailbox: mailbox.clone(), station: station.waker(), flag: flag.clone() };
-    started(interrupt);
+    started(Interrupt::new({
+        let (mailbox, station) = (mailbox.clone(), station.waker());
+        move || {
+            mailbox.put(Input::Interrupt);
+            station.wake();
+        }
+    }));
     let Some(feed) = station.find(&options.feed, options.wait, |line| observer.note(line))? else {
         return Ok(RecvSummary { interrupted: true, ..RecvSummary::default() });
     };
@@ -245,18 +233,21 @@ pub fn recv(
     let admission = admission(&feed, options.key.as_deref(), options.name.as_deref())?;
     observer.found(&feed, &interface.name);
 
-    let (outside, inside) = Outside::new(mailbox.clone());
-    let sink = sink(&feed, options.target, options.durable, admission.opener, &outside)?;
-    let config = config(&feed, options.token.as_deref(), options.name, options.start)?;
-    let (domain, receiver, config) = sockets(&feed, &interface, config, mailbox.clone())?;
+    let (store, sink) = store(&feed, options.target, options.durable, admission.opener, &mailbox)?;
+    let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
+    let (data, node) = ports(&feed, &interface, rate)?;
+    let mut config = config(&feed, options.token.as_deref(), options.name, options.start)?;
+    config.node.address = node.address().context("a node has an address")?;
     config.check()?;
-    let engine = Receiver::new(config, sink);
-    let about = (feed, options.start, admission.line);
-    let host = RecvHost::new(about, observer, inside, outside, flag);
-    let io = Io { receiver: Some(receiver), domain: Some(domain), ..Io::default() };
-    mailbox.command(ReceiverCommand::Join);
-    let host = Driver::new(engine, host, io, Clock::new(), 1400, line).run()?;
-    Ok(host.finish())
+    // A manager repairs no faster than the source sends.
+    let packet_len = usize::from(feed.symbol_len) + SmallBlockHeader::LEN;
+    let about = About { feed, start: options.start, line: admission.line };
+    let host = RecvHost::new(about, observer, store);
+    let driver = Driver::new(Receiver::new(config, sink), host, Clock::new(), line)
+        .port(data)
+        .port(node)
+        .pace(RateClass::Data, rate, packet_len);
+    Ok(driver.run()?.finish())
 }
 
 /// What admits this receiver to a sealed feed.
@@ -276,23 +267,26 @@ fn admission(feed: &Feed, key: Option<&Path>, name: Option<&str>) -> anyhow::Res
     Ok(Admission { opener: Some(Opener::new(feed.tsi, secret, PublicKey(sealed.key))), line })
 }
 
-/// Where the feed goes.
-fn sink(
+/// Where the feed goes: the host's handle and the engine's.
+fn store(
     feed: &Feed,
     target: Target,
     durable: bool,
     opener: Option<Opener>,
-    outside: &Outside,
-) -> anyhow::Result<FeedSink> {
+    mailbox: &Mailbox<Input>,
+) -> anyhow::Result<(Store, FeedSink)> {
     let cut = super::cut_of(feed)?;
     match (feed.content, target) {
         (FeedContent::Pipe, Target::Pipe(output)) => {
-            let told = outside.clone();
+            let told = mailbox.clone();
             let seal = feed.head().zip(opener);
-            let (sink, reader) =
-                pipe_sink(feed.tsi, cut, PIPE_MEMORY, seal, move |event| told.pipe(event))?;
-            outside.write(reader, output).context("cannot start")?;
-            Ok(FeedSink::Pipe(sink))
+            let (sink, reader) = pipe_sink(feed.tsi, cut, PIPE_MEMORY, seal, move |event| {
+                told.put(Input::Pipe(event));
+            })?;
+            let sink = FeedSink::Pipe(sink);
+            let store = Store::new(sink.clone(), mailbox.clone());
+            store.write(reader, output).context("cannot start")?;
+            Ok((store, sink))
         }
         (FeedContent::Pipe, _) => bail!(
             "`{}` is a pipe: say where it leads, as in `umbel recv {} -o - | tar x`",
@@ -308,12 +302,15 @@ fn sink(
                 _ => PathBuf::from("."),
             };
             let options = SinkOptions { durable, ..SinkOptions::default() };
-            let told = outside.clone();
-            let disk = DiskSink::open(&directory, options, move |event| told.disk(event))?;
-            let told = outside.clone();
-            let about = (manifest_len, digest);
-            let sink = FileSink::new(cut, about, opener, disk, move |event| told.file(event))?;
-            Ok(FeedSink::Files(Box::new(sink)))
+            let told = mailbox.clone();
+            let disk =
+                DiskSink::open(&directory, options, move |event| told.put(Input::Disk(event)))?;
+            let told = mailbox.clone();
+            let files = FileSink::new(cut, (manifest_len, digest), opener, disk, move |event| {
+                told.put(Input::File(event));
+            })?;
+            let sink = FeedSink::Files(files);
+            Ok((Store::new(sink.clone(), mailbox.clone()), sink))
         }
     }
 }
@@ -336,23 +333,16 @@ fn config(
     Ok(config)
 }
 
-/// Opens what the feed is received by.
-fn sockets(
+/// What the feed is received by: its data channel, and this node's place in its tree.
+fn ports(
     feed: &Feed,
     interface: &Interface,
-    mut config: ReceiverConfig,
-    mailbox: Mailbox<ReceiverCommand>,
-) -> anyhow::Result<(Domain, udp::Receiver, ReceiverConfig)> {
+    rate: Option<Rate>,
+) -> anyhow::Result<(UdpPort, UdpPort)> {
     let family = super::family(&feed.data);
-    let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
-    // A manager repairs no faster than the source sends.
-    let packet_len = usize::from(feed.symbol_len) + umbel_wire::small_block::SmallBlockHeader::LEN;
-    let pacer = Pacer::new(rate, packet_len, 64, umbel_engine::Instant::EPOCH);
     let options = SenderOptions { hop_limit: feed.scope, ..SenderOptions::new(family) };
-    let mut domain = Domain::open(feed.domain, interface, &options, Some(pacer))?;
-    config.node.address = domain.address();
+    let node = UdpPort::node(feed.domain, interface, &options)?;
     let options = ReceiverOptions { rate, ..ReceiverOptions::default() };
-    let receiver = udp::Receiver::open(feed.data.port, family, interface, &options)?;
-    domain.start(mailbox)?;
-    Ok((domain, receiver, config))
+    let data = UdpPort::receiver(family, feed.data.port, interface, &options)?;
+    Ok((data, node))
 }

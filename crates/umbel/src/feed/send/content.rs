@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use nix::poll::PollFlags;
+use umbel_engine::host::Mailbox;
 use umbel_engine::tmtp::{BlockCount, SourceCommand};
-use umbel_net::driver::Mailbox;
 use umbel_net::wake;
 use umbel_store::feed::seal::Seal;
 use umbel_store::feed::{BlockShape, FeedSource, FileFeed, Manifest, PipeKeeper, PipeWriter, pipe};
@@ -19,6 +19,7 @@ use umbel_wire::feed::FeedContent;
 use umbel_wire::{Digest, Scheme, Tsi};
 
 use super::super::admission::Sealing;
+use super::host::Content;
 use super::{SendObserver, What};
 
 /// Bytes of a pipe that are kept: half of them for receivers that lag or come late.
@@ -32,10 +33,11 @@ pub(super) struct Cut {
     pub(super) sealing: Option<Sealing>,
 }
 
-/// What is sent.
-pub(super) struct Content {
-    pub(super) feed: FeedSource,
+/// What is sent, and what was left out.
+pub(super) struct Opened {
+    pub(super) symbols: FeedSource,
     pub(super) plan: Plan,
+    /// The first files that were left out, with the reason.
     pub(super) skipped: Vec<(String, String)>,
 }
 
@@ -47,11 +49,11 @@ pub(super) enum Plan {
 
 /// Files: all is known beforehand.
 pub(super) struct Files {
-    pub(super) items: u64,
-    pub(super) bytes: u64,
+    items: u64,
+    bytes: u64,
     manifest: (u64, Digest),
     /// All blocks, and those of the manifest.
-    pub(super) blocks: u32,
+    blocks: u32,
     manifest_blocks: u32,
     runs: Vec<BlockCount>,
 }
@@ -59,19 +61,20 @@ pub(super) struct Files {
 /// A pipe that waits to be read.
 pub(super) struct Pipe {
     input: Option<(File, PipeWriter)>,
+    mailbox: Mailbox<SourceCommand>,
     /// What comes before a sealed pipe, and its blocks.
     head: Option<(u64, Digest)>,
     head_blocks: Vec<BlockCount>,
-    pub(super) keeper: PipeKeeper,
+    keeper: PipeKeeper,
     /// Blocks that are kept after everyone has acknowledged them.
-    pub(super) history: u32,
+    history: u32,
     /// Bytes read so far.
-    pub(super) bytes: Arc<AtomicU64>,
+    bytes: Arc<AtomicU64>,
     /// Why it could not be read to its end.
     failure: Arc<OnceLock<String>>,
 }
 
-impl Content {
+impl Opened {
     /// Looks at what is to be sent. Digests of large files take a while.
     pub(super) fn open(
         what: What,
@@ -80,9 +83,9 @@ impl Content {
         mailbox: &Mailbox<SourceCommand>,
         observer: &dyn SendObserver,
         interrupted: &AtomicBool,
-    ) -> anyhow::Result<Content> {
+    ) -> anyhow::Result<Opened> {
         match what {
-            What::Paths(paths) => Content::files(&paths, cut, mailbox, observer, interrupted),
+            What::Paths(paths) => Opened::files(&paths, cut, mailbox, observer, interrupted),
             What::Pipe(input) => {
                 let shape = cut.shape;
                 let seal = cut.sealing.as_ref().map(|sealing| sealing.seal(&[])).transpose()?;
@@ -92,14 +95,15 @@ impl Content {
                 let pipe = Pipe {
                     keeper: feed.keeper(),
                     input: Some((input, writer)),
+                    mailbox: mailbox.clone(),
                     head,
                     head_blocks: feed.head_runs().into_iter().map(blocks).collect(),
                     history: (PIPE_MEMORY / 2 / block) as u32,
                     bytes: Arc::default(),
                     failure: Arc::default(),
                 };
-                let feed = FeedSource::Pipe(feed);
-                Ok(Content { feed, plan: Plan::Pipe(pipe), skipped: Vec::new() })
+                let symbols = FeedSource::Pipe(feed);
+                Ok(Opened { symbols, plan: Plan::Pipe(pipe), skipped: Vec::new() })
             }
         }
     }
@@ -110,7 +114,7 @@ impl Content {
         mailbox: &Mailbox<SourceCommand>,
         observer: &dyn SendObserver,
         interrupted: &AtomicBool,
-    ) -> anyhow::Result<Content> {
+    ) -> anyhow::Result<Opened> {
         let shape = cut.shape;
         let options = RepositoryOptions {
             scheme: Scheme::ReedSolomon,
@@ -145,7 +149,7 @@ impl Content {
         }
         let reader = BlockReader::new(repository.content(), &ReaderOptions::default(), {
             let mailbox = mailbox.clone();
-            move || mailbox.command(SourceCommand::SymbolsReady)
+            move || mailbox.put(SourceCommand::SymbolsReady)
         })?;
         let manifest = Manifest(infos.clone()).emit()?;
         let (manifest, key) = match &cut.sealing {
@@ -168,19 +172,8 @@ impl Content {
         };
         let named = skipped.named().iter();
         let skipped = named.map(|item| (item.name.clone(), item.reason.to_string())).collect();
-        let feed = FeedSource::Files(Box::new(feed));
-        Ok(Content { feed, plan: Plan::Files(files), skipped })
-    }
-
-    /// What is announced.
-    pub(super) fn describe(&self) -> FeedContent {
-        match &self.plan {
-            Plan::Files(Files { items, bytes, manifest: (manifest_len, digest), .. }) => {
-                let (items, bytes, manifest_len) = (*items, *bytes, *manifest_len);
-                FeedContent::Files { items, bytes, manifest_len, digest: *digest }
-            }
-            Plan::Pipe(_) => FeedContent::Pipe,
-        }
+        let symbols = FeedSource::Files(Box::new(feed));
+        Ok(Opened { symbols, plan: Plan::Files(files), skipped })
     }
 }
 
@@ -195,19 +188,22 @@ fn described(bytes: &[u8]) -> (u64, Digest) {
 }
 
 impl Plan {
+    /// What is announced.
+    pub(super) fn describe(&self) -> FeedContent {
+        match self {
+            Plan::Files(Files { items, bytes, manifest: (manifest_len, digest), .. }) => {
+                let (items, bytes, manifest_len) = (*items, *bytes, *manifest_len);
+                FeedContent::Files { items, bytes, manifest_len, digest: *digest }
+            }
+            Plan::Pipe(_) => FeedContent::Pipe,
+        }
+    }
+
     /// Length and digest of what comes first and is announced, if anything is.
     pub(super) fn head(&self) -> Option<(u64, Digest)> {
         match self {
             Plan::Files(files) => Some(files.manifest),
             Plan::Pipe(pipe) => pipe.head,
-        }
-    }
-
-    /// Its blocks.
-    pub(super) fn head_blocks(&self) -> Vec<BlockCount> {
-        match self {
-            Plan::Files(files) => files.split().0,
-            Plan::Pipe(pipe) => pipe.head_blocks.clone(),
         }
     }
 
@@ -218,27 +214,67 @@ impl Plan {
             Plan::Pipe(pipe) => Some(pipe.history),
         }
     }
+}
 
-    /// Why a pipe could not be read to its end.
-    pub(super) fn failure(&self) -> Option<String> {
+impl Content for Plan {
+    type Symbols = FeedSource;
+
+    fn files(&self) -> u64 {
         match self {
-            Plan::Files(_) => None,
-            Plan::Pipe(pipe) => pipe.failure.get().cloned(),
+            Plan::Files(files) => files.items,
+            Plan::Pipe(_) => 0,
         }
     }
 
-    /// Bytes known so far.
-    pub(super) fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u64 {
         match self {
             Plan::Files(files) => files.bytes,
             Plan::Pipe(pipe) => pipe.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    fn blocks(&self) -> Option<u32> {
+        match self {
+            Plan::Files(files) => Some(files.blocks),
+            Plan::Pipe(_) => None,
+        }
+    }
+
+    fn head_blocks(&self) -> Vec<BlockCount> {
+        match self {
+            Plan::Files(files) => files.split().0,
+            Plan::Pipe(pipe) => pipe.head_blocks.clone(),
+        }
+    }
+
+    fn begin(&mut self) -> Result<Option<Vec<BlockCount>>, String> {
+        match self {
+            Plan::Files(files) => Ok(Some(files.split().1)),
+            Plan::Pipe(pipe) => {
+                let started = pipe.start();
+                started.map_err(|error| format!("no thread to read the input: {error}"))?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn acknowledged(&mut self, below: u32) {
+        if let Plan::Pipe(pipe) = self {
+            pipe.keeper.forget(below.saturating_sub(pipe.history));
+        }
+    }
+
+    fn failure(&self) -> Option<String> {
+        match self {
+            Plan::Files(_) => None,
+            Plan::Pipe(pipe) => pipe.failure.get().cloned(),
         }
     }
 }
 
 impl Files {
     /// The blocks of the manifest, and those after it.
-    pub(super) fn split(&self) -> (Vec<BlockCount>, Vec<BlockCount>) {
+    fn split(&self) -> (Vec<BlockCount>, Vec<BlockCount>) {
         let mut left = self.manifest_blocks;
         let (mut manifest, mut rest) = (Vec::new(), Vec::new());
         for run in &self.runs {
@@ -258,16 +294,17 @@ impl Files {
 impl Pipe {
     /// Reads the input from now on, on a thread of its own, as far as there is room. Does nothing
     /// the second time.
-    pub(super) fn start(&mut self, mailbox: Mailbox<SourceCommand>) -> std::io::Result<()> {
+    fn start(&mut self) -> std::io::Result<()> {
         let Some((mut input, mut writer)) = self.input.take() else { return Ok(()) };
         let (bytes, failure) = (self.bytes.clone(), self.failure.clone());
+        let mailbox = self.mailbox.clone();
         let run = move || {
             let failed = copy(&mut input, &mut writer, &bytes, &mailbox).err();
             let failed = failed.map(|error| format!("the sender's input failed: {error}"));
             if let Some(failed) = &failed {
                 failure.get_or_init(|| failed.clone());
             }
-            mailbox.command(SourceCommand::Finish { failed });
+            mailbox.put(SourceCommand::Finish { failed });
         };
         std::thread::Builder::new().name("umbel-pipe".to_owned()).spawn(run)?;
         Ok(())
@@ -283,7 +320,7 @@ fn copy(
 ) -> std::io::Result<()> {
     let cut = |writer: &mut PipeWriter| {
         if let Some(symbols) = writer.cut() {
-            mailbox.command(SourceCommand::Extend(vec![BlockCount { count: 1, symbols }]));
+            mailbox.put(SourceCommand::Extend(vec![BlockCount { count: 1, symbols }]));
         }
     };
     loop {

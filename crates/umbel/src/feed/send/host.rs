@@ -2,21 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant as Time};
+use std::time::Duration;
 
-use bytes::Bytes;
-use umbel_engine::tmtp::{
-    NodeId, Source, SourceCommand, SourceCommandError, SourceEvent, SourceStats,
-};
-use umbel_engine::{Engine, Instant, SessionId};
-use umbel_net::driver::{Host, Io, Mailbox};
-use umbel_store::feed::FeedSource;
+use umbel_engine::host::{Host, Io, Trouble};
+use umbel_engine::symbols::SymbolSource;
+use umbel_engine::tmtp::{BlockCount, NodeId, Source, SourceCommand, SourceEvent, SourceStats};
+use umbel_engine::units::Rate;
+use umbel_engine::{Instant, RateClass};
 use umbel_wire::tmtp::{ReceiverReport, ReceiverState};
 
-use super::content::Plan;
 use super::{ReceiverLine, SendObserver, SendSnapshot, SendSummary, WaitFor};
 
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(100);
 /// How long the end is told, at most.
 const CLOSE: Duration = Duration::from_secs(5);
 /// How long the last words of receivers may take to come up the tree once all is acknowledged.
@@ -26,23 +24,63 @@ const INTERRUPTED: &str = "the sender was interrupted";
 /// What is said of a receiver that is not on a list with keys.
 const NOT_ADMITTED: &str = "not admitted";
 
+/// What reaches the source from outside.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// Blocks of a pipe, its end, or symbols that are ready.
+    Command(SourceCommand),
+    /// The user ends it.
+    Interrupt,
+}
+
+/// What is sent.
+pub(crate) trait Content {
+    /// Where the engine gets its symbols.
+    type Symbols: SymbolSource;
+
+    /// Files; 0 in a pipe.
+    fn files(&self) -> u64;
+
+    /// Bytes known so far.
+    fn bytes(&self) -> u64;
+
+    /// All blocks; `None` while nobody knows how many there will be.
+    fn blocks(&self) -> Option<u32>;
+
+    /// Blocks that come before the content: the list of files, or the head of a sealed pipe.
+    fn head_blocks(&self) -> Vec<BlockCount>;
+
+    /// Begins. Returns the blocks of the content, or `None` if they come as input.
+    ///
+    /// # Errors
+    ///
+    /// One line that says why it cannot be read.
+    fn begin(&mut self) -> Result<Option<Vec<BlockCount>>, String>;
+
+    /// Everyone has acknowledged the blocks below this one.
+    fn acknowledged(&mut self, below: u32);
+
+    /// Why it could not be read to its end.
+    fn failure(&self) -> Option<String>;
+}
+
 /// How far the feed is; see the page of the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Waiting,
     Sending,
-    Complete(Time),
-    Closing(Time),
+    Complete(Instant),
+    Closing(Instant),
     Closed,
 }
 
 /// Receivers that should have the feed.
 #[derive(Debug)]
-pub(super) struct Expected {
+pub(crate) struct Expected {
     /// What they call themselves.
-    pub(super) names: BTreeSet<String>,
+    pub(crate) names: BTreeSet<String>,
     /// Nobody else can read it.
-    pub(super) alone: bool,
+    pub(crate) alone: bool,
 }
 
 impl Expected {
@@ -58,74 +96,89 @@ struct Heard {
     report: ReceiverReport,
 }
 
-/// The source's engine.
-type SourceEngine = Source<FeedSource>;
+/// What the host reaches of its machine.
+type Machine<'a, C> = dyn Io<Source<<C as Content>::Symbols>> + 'a;
+
+/// Gives a command of which a refusal changes nothing.
+fn tell<S: SymbolSource>(io: &mut dyn Io<Source<S>>, command: SourceCommand) {
+    if let Err(error) = io.command(command) {
+        tracing::debug!("the source refuses: {error}");
+    }
+}
+
+/// When a feed begins and ends.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) wait_for: WaitFor,
+    pub(crate) linger: Duration,
+    pub(crate) expected: Expected,
+}
 
 /// The source around its engine.
-pub(super) struct SendHost {
-    plan: Plan,
+pub(crate) struct SendHost<C> {
+    content: C,
     observer: Arc<dyn SendObserver>,
-    interrupted: Arc<AtomicBool>,
-    wait_for: WaitFor,
-    linger: Duration,
-    expected: Expected,
-    mailbox: Mailbox<SourceCommand>,
+    terms: Terms,
+    interrupted: bool,
     stage: Stage,
-    created: Time,
+    created: Instant,
     /// When sending began and ended.
-    sent: Option<(Time, Option<Time>)>,
+    sent: Option<(Instant, Option<Instant>)>,
+    /// When the host last had a turn.
+    last: Instant,
     finished: bool,
     receivers: BTreeMap<NodeId, Heard>,
     failure: Option<String>,
     stats: SourceStats,
+    /// The rate that the engine has found.
+    rate: Rate,
     drops: String,
+    /// What keeps packets from leaving, if anything does.
+    trouble: Option<String>,
     told_trouble: bool,
 }
 
-impl SendHost {
-    pub(super) fn new(
-        plan: Plan,
+impl<C: Content> SendHost<C> {
+    pub(crate) fn new(
+        content: C,
         observer: Arc<dyn SendObserver>,
-        interrupted: Arc<AtomicBool>,
-        (wait_for, linger): (WaitFor, Duration),
-        expected: Expected,
-        mailbox: Mailbox<SourceCommand>,
-    ) -> SendHost {
+        terms: Terms,
+        rate: Rate,
+    ) -> SendHost<C> {
         SendHost {
-            plan,
+            content,
             observer,
-            interrupted,
-            wait_for,
-            linger,
-            expected,
-            mailbox,
+            terms,
+            interrupted: false,
             stage: Stage::Waiting,
-            created: Time::now(),
+            created: Instant::EPOCH,
             sent: None,
+            last: Instant::EPOCH,
             finished: false,
             receivers: BTreeMap::new(),
             failure: None,
             stats: SourceStats::default(),
+            rate,
             drops: String::new(),
+            trouble: None,
             told_trouble: false,
         }
     }
 
     /// What came of it all.
-    pub(super) fn finish(self) -> SendSummary {
-        let seconds = self.sent.map_or(0.0, |(start, end)| {
-            end.unwrap_or_else(Time::now).duration_since(start).as_secs_f64()
-        });
+    pub(crate) fn finish(self) -> SendSummary {
+        let seconds =
+            self.sent.map_or(0.0, |(start, end)| (end.unwrap_or(self.last) - start).as_secs_f64());
         let mut receivers: Vec<ReceiverLine> =
             self.heard().map(|heard| line(&heard.report)).collect();
         let came: BTreeSet<String> =
             receivers.iter().map(|receiver| receiver.name.clone()).collect();
         for receiver in &mut receivers {
-            if !self.expected.admits(&receiver.name) {
+            if !self.terms.expected.admits(&receiver.name) {
                 (receiver.state, receiver.reason) = (NOT_ADMITTED, None);
             }
         }
-        for name in &self.expected.names {
+        for name in &self.terms.expected.names {
             if !came.contains(name) {
                 let (name, node) = (name.clone(), String::new());
                 receivers.push(ReceiverLine { name, node, state: "missing", reason: None });
@@ -140,8 +193,8 @@ impl SendHost {
         let without = |receiver: &&ReceiverLine| !["done", NOT_ADMITTED].contains(&receiver.state);
         let without = receivers.iter().filter(without).count() as u32;
         SendSummary {
-            items: if let Plan::Files(files) = &self.plan { files.items } else { 0 },
-            bytes: self.plan.bytes(),
+            items: self.content.files(),
+            bytes: self.content.bytes(),
             seconds,
             done,
             without,
@@ -152,43 +205,40 @@ impl SendHost {
             evicted: self.stats.evicted,
             load: self.stats.load.total(),
             drops: self.drops,
-            failure: self.failure.or_else(|| self.plan.failure()),
-            interrupted: self.interrupted.load(Ordering::Acquire),
-        }
-    }
-
-    fn command(&mut self, now: Instant, engine: &mut SourceEngine, command: SourceCommand) {
-        if let Err(error) = engine.handle_command(now, command) {
-            Host::<SourceEngine>::refused(self, error);
+            failure: self.failure.or_else(|| self.content.failure()),
+            interrupted: self.interrupted,
         }
     }
 
     /// Does what the time, the tree or the user ask for.
-    fn advance(&mut self, now: Instant, engine: &mut SourceEngine) {
-        self.stats = engine.stats();
-        let interrupted = self.interrupted.load(Ordering::Acquire);
+    fn advance(&mut self, io: &mut Machine<'_, C>) {
+        let now = io.now();
+        self.last = now;
+        self.stats = io.engine().stats();
         match self.stage {
-            Stage::Waiting | Stage::Sending if interrupted => {
+            Stage::Waiting | Stage::Sending if self.interrupted => {
                 self.failure.get_or_insert_with(|| INTERRUPTED.to_owned());
                 if !self.finished {
-                    let failed = Some(INTERRUPTED.to_owned());
-                    self.command(now, engine, SourceCommand::Finish { failed });
+                    tell(io, SourceCommand::Finish { failed: Some(INTERRUPTED.to_owned()) });
                 }
-                self.close(now, engine);
+                self.close(io);
             }
-            Stage::Waiting if self.enough() => self.begin(now, engine),
-            Stage::Complete(at) if interrupted || self.may_close(at) => self.close(now, engine),
+            Stage::Waiting if self.enough(now) => self.begin(io),
+            Stage::Complete(at) if self.interrupted || self.may_close(now - at) => self.close(io),
             // Nobody has to be told twice for ever.
-            Stage::Closing(at) if at.elapsed() >= CLOSE => self.stage = Stage::Closed,
+            Stage::Closing(at) if now - at >= CLOSE => self.stage = Stage::Closed,
             _ => {}
+        }
+        if self.stage == Stage::Closed {
+            io.stop();
         }
     }
 
     /// Whether late receivers have been waited for, and those that are known have had their last
     /// words, which may come later than their acknowledgements.
-    fn may_close(&self, complete: Time) -> bool {
+    fn may_close(&self, complete: Duration) -> bool {
         let spoken = self.heard().all(|heard| heard.report.state != ReceiverState::Receiving);
-        complete.elapsed() >= self.linger && (spoken || complete.elapsed() >= LAST_WORDS)
+        complete >= self.terms.linger && (spoken || complete >= LAST_WORDS)
     }
 
     /// What was heard of each receiver, without those that died and were started again.
@@ -200,53 +250,47 @@ impl SendHost {
         })
     }
 
-    fn enough(&self) -> bool {
-        match self.wait_for {
+    fn enough(&self, now: Instant) -> bool {
+        match self.terms.wait_for {
             // Those that are not admitted soon leave.
-            WaitFor::Receivers(count) if self.expected.alone => {
+            WaitFor::Receivers(count) if self.terms.expected.alone => {
                 let here = |heard: &&Heard| {
-                    self.expected.admits(&heard.report.name)
+                    self.terms.expected.admits(&heard.report.name)
                         && heard.report.state == ReceiverState::Receiving
                 };
                 self.heard().filter(here).count() >= count as usize
             }
             WaitFor::Receivers(count) => self.stats.totals.members >= count,
-            WaitFor::Time(time) => self.created.elapsed() >= time,
+            WaitFor::Time(time) => now - self.created >= time,
         }
     }
 
-    fn begin(&mut self, now: Instant, engine: &mut SourceEngine) {
+    fn begin(&mut self, io: &mut Machine<'_, C>) {
         self.stage = Stage::Sending;
-        self.sent = Some((Time::now(), None));
-        match &mut self.plan {
-            Plan::Files(files) => {
-                let (_, rest) = files.split();
+        self.sent = Some((io.now(), None));
+        match self.content.begin() {
+            Ok(Some(blocks)) => {
                 self.finished = true;
-                self.command(now, engine, SourceCommand::Extend(rest));
-                self.command(now, engine, SourceCommand::Finish { failed: None });
+                tell(io, SourceCommand::Extend(blocks));
+                tell(io, SourceCommand::Finish { failed: None });
             }
-            Plan::Pipe(pipe) => {
-                if let Err(error) = pipe.start(self.mailbox.clone()) {
-                    let failed = Some(format!("no thread to read the input: {error}"));
-                    self.failure.clone_from(&failed);
-                    self.command(now, engine, SourceCommand::Finish { failed });
-                }
+            Ok(None) => {}
+            Err(reason) => {
+                self.failure = Some(reason.clone());
+                tell(io, SourceCommand::Finish { failed: Some(reason) });
             }
         }
     }
 
-    fn close(&mut self, now: Instant, engine: &mut SourceEngine) {
-        self.stage = Stage::Closing(Time::now());
-        self.command(now, engine, SourceCommand::Close);
+    fn close(&mut self, io: &mut Machine<'_, C>) {
+        self.stage = Stage::Closing(io.now());
+        tell(io, SourceCommand::Close);
     }
 
-    fn snapshot(&self, io: &Io) -> SendSnapshot {
-        let (bytes, totals) = (self.plan.bytes(), self.stats.totals);
+    fn snapshot(&mut self) -> SendSnapshot {
+        let (bytes, totals) = (self.content.bytes(), self.stats.totals);
         let acknowledged = self.stats.acknowledged.min(self.stats.blocks_sent);
-        let blocks = match &self.plan {
-            Plan::Files(files) => files.blocks,
-            Plan::Pipe(_) => self.stats.blocks_sent,
-        };
+        let blocks = self.content.blocks().unwrap_or(self.stats.blocks_sent);
         let part = u128::from(bytes) * u128::from(acknowledged) / u128::from(blocks.max(1));
         SendSnapshot {
             stage: match self.stage {
@@ -260,13 +304,9 @@ impl SendHost {
             receivers: totals.members,
             done: totals.done,
             failed: totals.failed,
-            rate_bits_per_s: io
-                .sender
-                .as_ref()
-                .and_then(|(_, pacer)| pacer.rate())
-                .map_or(0, umbel_engine::units::Rate::bits_per_s),
+            rate_bits_per_s: self.rate.bits_per_s(),
             stalls: self.stats.stalls,
-            trouble: io.transient_error.as_ref().map(ToString::to_string),
+            trouble: self.trouble.take(),
         }
     }
 }
@@ -283,22 +323,35 @@ fn line(report: &ReceiverReport) -> ReceiverLine {
     ReceiverLine { name: report.name.clone(), node, state, reason }
 }
 
-impl Host<SourceEngine> for SendHost {
-    fn post(&mut self, _session: SessionId, _message: Bytes) {}
+impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
+    type Input = Input;
 
-    fn event(&mut self, now: Instant, engine: &mut SourceEngine, io: &mut Io, event: SourceEvent) {
+    fn start(&mut self, io: &mut Machine<'_, C>) {
+        self.created = io.now();
+        self.last = io.now();
+        io.wake_at(Some(io.now()));
+        tell(io, SourceCommand::Start);
+        // Receivers look at their disks, or see that they are not admitted, while the source waits.
+        let head = self.content.head_blocks();
+        tell(io, SourceCommand::Extend(head));
+    }
+
+    fn input(&mut self, io: &mut Machine<'_, C>, input: Input) {
+        match input {
+            Input::Command(command) => tell(io, command),
+            Input::Interrupt => self.interrupted = true,
+        }
+        self.advance(io);
+    }
+
+    fn event(&mut self, io: &mut Machine<'_, C>, event: SourceEvent) {
         match event {
-            SourceEvent::Acknowledged { below } => {
-                if let Plan::Pipe(pipe) = &self.plan {
-                    pipe.keeper.forget(below.saturating_sub(pipe.history));
-                }
-            }
+            SourceEvent::Acknowledged { below } => self.content.acknowledged(below),
             SourceEvent::Rate(rate) => {
-                if let Some((_, pacer)) = &mut io.sender {
-                    pacer.set_rate(Some(rate), now);
-                }
+                self.rate = rate;
+                io.set_pace(RateClass::Data, Some(rate));
             }
-            SourceEvent::Totals(_) => self.advance(now, engine),
+            SourceEvent::Totals(_) => self.advance(io),
             SourceEvent::Report(report) => {
                 let known = self.receivers.get(&report.node);
                 if known.is_none_or(|known| known.report.state != report.state) {
@@ -306,7 +359,7 @@ impl Host<SourceEngine> for SendHost {
                 }
                 let news = known.is_none();
                 let since = known.map_or(self.receivers.len(), |known| known.since);
-                if news && self.expected.alone && !self.expected.admits(&report.name) {
+                if news && self.terms.expected.alone && !self.terms.expected.admits(&report.name) {
                     self.observer.note(&format!(
                         "`{}` is no name on the list, and is not waited for: if its key is there, it needs \
                          `recv --as` with its name",
@@ -323,10 +376,10 @@ impl Host<SourceEngine> for SendHost {
             }
             SourceEvent::Complete => {
                 if self.stage == Stage::Sending {
-                    self.stage = Stage::Complete(Time::now());
-                    self.sent = self.sent.map(|(start, _)| (start, Some(Time::now())));
+                    self.stage = Stage::Complete(io.now());
+                    self.sent = self.sent.map(|(start, _)| (start, Some(io.now())));
                 }
-                self.advance(now, engine);
+                self.advance(io);
             }
             SourceEvent::Gone(reason) => {
                 self.observer.note(&format!("the feed ends here: {reason}"));
@@ -335,18 +388,18 @@ impl Host<SourceEngine> for SendHost {
             SourceEvent::Rival(address) => {
                 self.observer.note(&format!("another source, {address}, uses this feed's groups"));
             }
-            SourceEvent::Closed => self.stage = Stage::Closed,
+            SourceEvent::Closed => {
+                self.stage = Stage::Closed;
+                self.advance(io);
+            }
         }
     }
 
-    fn woken(&mut self, now: Instant, engine: &mut SourceEngine, _io: &mut Io) {
-        self.advance(now, engine);
-    }
-
-    fn tick(&mut self, now: Instant, engine: &mut SourceEngine, io: &mut Io) {
-        self.advance(now, engine);
-        self.drops = engine.drops().to_string();
-        let snapshot = self.snapshot(io);
+    fn wake(&mut self, io: &mut Machine<'_, C>) {
+        io.wake_at(Some(io.now() + TICK));
+        self.advance(io);
+        self.drops = io.engine().drops().to_string();
+        let snapshot = self.snapshot();
         if let Some(trouble) = snapshot.trouble.as_ref().filter(|_| !self.told_trouble) {
             self.told_trouble = true;
             self.observer.note(&format!("packets do not leave: {trouble}"));
@@ -354,11 +407,13 @@ impl Host<SourceEngine> for SendHost {
         self.observer.progress(&snapshot);
     }
 
-    fn refused(&mut self, error: SourceCommandError) {
-        tracing::debug!("the source refuses: {error}");
-    }
-
-    fn goes_on(&self) -> bool {
-        self.stage != Stage::Closed
+    fn trouble(&mut self, _io: &mut Machine<'_, C>, trouble: Trouble) {
+        match trouble {
+            Trouble::NotSent { reason } | Trouble::NotJoined { reason, .. } => {
+                self.trouble = Some(reason);
+            }
+            // Children say again what was not heard.
+            Trouble::Overrun { .. } => {}
+        }
     }
 }

@@ -10,7 +10,7 @@
 //! The manifest is sent while the source waits, so that receivers can look at their disks.
 
 mod content;
-mod host;
+pub(crate) mod host;
 
 use std::fs::File;
 use std::net::IpAddr;
@@ -19,27 +19,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use serde::Serialize;
-use umbel_engine::tmtp::{NodeConfig, Shape, Source, SourceCommand, SourceConfig};
+use umbel_engine::RateClass;
+use umbel_engine::tmtp::{NodeConfig, Source, SourceConfig};
 use umbel_engine::units::Rate;
 use umbel_net::clock::Clock;
-use umbel_net::domain::Domain;
-use umbel_net::driver::{self, Driver, Input, Io, Mailbox};
+use umbel_net::driver::Driver;
 use umbel_net::interface::Family;
-use umbel_net::pacer::Pacer;
-use umbel_net::udp::{Sender, SenderOptions};
+use umbel_net::mailbox;
+use umbel_net::port::UdpPort;
+use umbel_net::udp::SenderOptions;
 use umbel_store::feed::BlockShape;
+use umbel_wire::Tsi;
 use umbel_wire::feed::{Feed, FeedName, Sealed};
 use umbel_wire::small_block::SmallBlockHeader;
-use umbel_wire::{Tsi, tmtp};
 
-use self::content::{Content, Cut};
-use self::host::{Expected, SendHost};
+use self::content::{Cut, Opened};
+use self::host::{Expected, Input, SendHost, Terms};
 use super::admission::{AdmitList, Sealing};
+use super::shape_of;
 use crate::directory::Announcer;
-use crate::serve::control::random;
-use crate::serve::{channel, packet_len};
+pub use crate::endpoint::Interrupt;
+use crate::endpoint::{channel, packet_len, random};
 
 /// What is sent.
 #[derive(Debug)]
@@ -220,21 +222,6 @@ pub trait SendObserver: Send + Sync {
     fn note(&self, _line: &str) {}
 }
 
-/// Interrupts a [`send()`] from another thread.
-#[derive(Clone, Debug)]
-pub struct Interrupt {
-    mailbox: Mailbox<SourceCommand>,
-    flag: Arc<AtomicBool>,
-}
-
-impl Interrupt {
-    /// Ends the feed; receivers are told.
-    pub fn interrupt(&self) {
-        self.flag.store(true, Ordering::Release);
-        self.mailbox.put(Input::Nudge);
-    }
-}
-
 /// Sends a feed, and returns when everyone has it or gave up.
 ///
 /// # Errors
@@ -255,9 +242,15 @@ pub fn send(
     if options.block_symbols == 0 {
         bail!("--block 0: a block has 1 to 255 symbols");
     }
-    let (mailbox, line) = driver::line().context("cannot start")?;
+    let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
     let flag = Arc::new(AtomicBool::new(false));
-    started(Interrupt { mailbox: mailbox.clone(), flag: flag.clone() });
+    started(Interrupt::new({
+        let (mailbox, flag) = (mailbox.clone(), flag.clone());
+        move || {
+            flag.store(true, Ordering::Release);
+            mailbox.put(Input::Interrupt);
+        }
+    }));
 
     let interface = super::interface(options.interface.as_deref())?;
     let family = channel::choose_family(&interface, options.family, options.group)?;
@@ -265,35 +258,28 @@ pub fn send(
     let tsi = Tsi(u32::from_be_bytes(random()?));
     let (data, domain) = super::channels(tsi, address, options.group)?;
     let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
-    let packet_len = usize::from(packet_len(options.mtu, &interface)?);
+    let packet_len = usize::from(packet_len(options.mtu, &interface, family)?);
     let symbol_len = (packet_len - SmallBlockHeader::LEN) as u16 & !7;
     let AdmitList { names, keys } = options.admit;
     let sealing = if keys.is_empty() { None } else { Some(Sealing::new(tsi, keys)?) };
     let (block_symbols, sealed) = (options.block_symbols, sealing.is_some());
     let cut = Cut { shape: BlockShape { symbol_len, block_symbols, sealed }, sealing };
 
-    let content = Content::open(options.what, tsi, &cut, &mailbox, &*observer, &flag)?;
-    let sender_options = SenderOptions {
+    let commands = mailbox.map(Input::Command);
+    let Opened { symbols, plan, skipped } =
+        Opened::open(options.what, tsi, &cut, &commands, &*observer, &flag)?;
+    let sender = SenderOptions {
         source: Some(address),
         hop_limit: scope,
         rate: Some(rate),
         ..SenderOptions::new(family)
     };
-    let sender = Sender::open(&interface, &sender_options)?;
-    if packet_len > sender.max_datagram() {
-        return Err(anyhow!(
-            "--mtu {} is more than interface {} carries: its MTU is {}",
-            options.mtu.unwrap_or_default(),
-            interface.name,
-            interface.mtu
-        ));
-    }
-    let domain_options = SenderOptions { rate: None, ..sender_options };
-    let mut sockets = Domain::open(domain, &interface, &domain_options, None)?;
+    let data_port = UdpPort::source(data, &interface, &sender)?;
+    let node = UdpPort::node(domain, &interface, &SenderOptions { rate: None, ..sender })?;
     let feed = Feed {
         name,
         tsi,
-        source: sockets.address(),
+        source: node.address().context("a node has an address")?,
         data,
         domain,
         scope,
@@ -301,46 +287,37 @@ pub fn send(
         block_symbols: options.block_symbols.into(),
         fec: options.fec,
         kbit_per_s: rate.bits_per_s().div_ceil(1000),
-        content: content.describe(),
+        content: plan.describe(),
         token: options.token.is_some(),
-        sealed: cut.sealing.as_ref().zip(content.plan.head()).map(|(sealing, head)| Sealed {
+        sealed: cut.sealing.as_ref().zip(plan.head()).map(|(sealing, head)| Sealed {
             key: sealing.public(),
             head_len: head.0,
             head_digest: head.1,
         }),
         version: 1,
     };
-    let config = config(&feed, &content, options.token.as_deref(), options.max_children, rate)?;
+    let mut config = config(&feed, options.token.as_deref(), options.max_children, rate)?;
+    config.history = plan.history();
     config.check()?;
-
-    let clock = Clock::new();
-    let batch = sender.max_batch(packet_len);
-    let pacer = Pacer::new(Some(rate), packet_len, batch, clock.now());
-    sockets.start(mailbox.clone())?;
-    let Content { feed: symbols, plan, skipped } = content;
     let announcer = Announcer::start(&feed, &interface)?;
-    observer.begun(&Begun { feed: feed.clone(), interface: interface.name, rate, skipped });
-    mailbox.command(SourceCommand::Start);
-    // Receivers look at their disks, or see that they are not admitted, while the source waits.
-    mailbox.command(SourceCommand::Extend(plan.head_blocks()));
-    let host = SendHost::new(
-        plan,
-        observer,
-        flag,
-        (options.wait_for, options.linger),
-        Expected { names, alone: sealed },
-        mailbox,
-    );
-    let engine = Source::new(config, symbols);
-    let io = Io { sender: Some((sender, pacer)), domain: Some(sockets), ..Io::default() };
-    let host = Driver::new(engine, host, io, clock, packet_len, line).run()?;
+    observer.begun(&Begun { feed, interface: interface.name, rate, skipped });
+    let terms = Terms {
+        wait_for: options.wait_for,
+        linger: options.linger,
+        expected: Expected { names, alone: sealed },
+    };
+    let host = SendHost::new(plan, observer, terms, rate);
+    let driver = Driver::new(Source::new(config, symbols), host, Clock::new(), line)
+        .port(data_port)
+        .port(node)
+        .pace(RateClass::Data, Some(rate), packet_len);
+    let host = driver.run()?;
     drop(announcer);
     Ok(host.finish())
 }
 
 fn config(
     feed: &Feed,
-    content: &Content,
     token: Option<&str>,
     max_children: u16,
     rate: Rate,
@@ -353,32 +330,5 @@ fn config(
     node.admission = super::admission(token);
     let mut config = SourceConfig::new(node, shape_of(feed)?, rate);
     config.tree.max_children = max_children;
-    config.history = content.plan.history();
     Ok(config)
-}
-
-/// What the engines need to know of a feed.
-///
-/// # Errors
-///
-/// The feed is cut in a way that makes no sense.
-pub(super) fn shape_of(feed: &Feed) -> anyhow::Result<Shape> {
-    let cut = super::cut_of(feed)?;
-    let manifest = match feed.head() {
-        None => None,
-        Some((len, digest)) => {
-            let blocks = cut.partition(len)?.blocks();
-            if blocks == 0 {
-                bail!("the feed has no list of what is sent");
-            }
-            Some(tmtp::Manifest { blocks, len, digest })
-        }
-    };
-    Ok(Shape {
-        source: feed.source,
-        symbol_len: feed.symbol_len,
-        block_symbols: cut.block_symbols,
-        fec: feed.fec,
-        manifest,
-    })
 }

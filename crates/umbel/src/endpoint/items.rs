@@ -1,68 +1,89 @@
-//! The items that a client wants, and what has come of them.
+//! Files or items that a command receives, and what has come of them.
 
 use std::collections::{BTreeMap, HashSet};
 
+use serde::{Deserialize, Serialize};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Toi};
 
-use super::Failure;
+/// An item or file that was not received.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Failure {
+    /// Its name.
+    pub name: String,
+    /// One line that says why.
+    pub reason: String,
+}
 
 /// An item under way.
 #[derive(Clone, Debug)]
-pub(super) struct Underway {
-    pub(super) info: ItemInfo,
-    pub(super) restored: u64,
+pub(crate) struct Underway {
+    pub(crate) info: ItemInfo,
+    restored: u64,
     /// Digests of its blocks that have come so far, when they were asked for.
-    pub(super) digests: Vec<Digest>,
+    pub(crate) digests: Vec<Digest>,
 }
 
-/// Counts items from the first page to the last byte, over any number of sessions.
+/// Counts items and bytes from the first list to the last verified file, over any number of
+/// sessions.
 #[derive(Debug, Default)]
-pub(super) struct Items {
+pub(crate) struct Items {
     underway: BTreeMap<Toi, Underway>,
     /// What was settled in this run: the same item may be offered again on another session.
     settled: HashSet<(String, Digest)>,
+    /// Items and bytes of all that is expected, where it is known beforehand.
+    expected: Option<(u64, u64)>,
     /// Bytes of what is settled or under way.
-    pub(super) bytes: u64,
-    pub(super) bytes_done: u64,
-    pub(super) done: u64,
-    pub(super) already_there: u64,
-    pub(super) received_bytes: u64,
+    bytes: u64,
+    pub(crate) bytes_done: u64,
+    pub(crate) done: u64,
+    pub(crate) already_there: u64,
+    /// Bytes of items that were received in this run.
+    pub(crate) received_bytes: u64,
     /// Bytes that an earlier run had written of items that were not complete.
-    pub(super) resumed_bytes: u64,
-    pub(super) failures: Vec<Failure>,
-    /// The last page has come.
-    pub(super) complete_list: bool,
+    pub(crate) resumed_bytes: u64,
+    pub(crate) failures: Vec<Failure>,
+    /// Nothing more will be added.
+    pub(crate) complete_list: bool,
 }
 
 impl Items {
+    /// Says what is expected altogether.
+    pub(crate) fn expect(&mut self, items: &[ItemInfo]) {
+        let bytes = items.iter().map(|item| item.oti.object_len);
+        self.expected = Some((items.len() as u64, bytes.fold(0, u64::saturating_add)));
+    }
+
     /// Whether the item was settled before.
-    pub(super) fn is_settled(&self, info: &ItemInfo) -> bool {
+    pub(crate) fn is_settled(&self, info: &ItemInfo) -> bool {
         self.settled.contains(&(info.name.clone(), info.digest))
     }
 
     /// Whether this version of the item is under way.
-    pub(super) fn is_underway(&self, toi: Toi) -> bool {
+    pub(crate) fn is_underway(&self, toi: Toi) -> bool {
         self.underway.contains_key(&toi)
     }
 
-    pub(super) fn begin(&mut self, info: ItemInfo) {
+    /// An item is received from now on.
+    pub(crate) fn begin(&mut self, info: ItemInfo) {
         self.bytes += info.oti.object_len;
         self.underway.insert(info.toi, Underway { info, restored: 0, digests: Vec::new() });
     }
 
-    pub(super) fn get_mut(&mut self, toi: Toi) -> Option<&mut Underway> {
+    pub(crate) fn get_mut(&mut self, toi: Toi) -> Option<&mut Underway> {
         self.underway.get_mut(&toi)
     }
 
-    pub(super) fn restored(&mut self, toi: Toi, restored: u64) {
+    /// So many bytes of an item are restored.
+    pub(crate) fn restored(&mut self, toi: Toi, restored: u64) {
         if let Some(item) = self.underway.get_mut(&toi) {
             self.bytes_done = self.bytes_done - item.restored + restored;
             item.restored = restored;
         }
     }
 
-    pub(super) fn finish(&mut self, toi: Toi) {
+    /// An item is verified and in its place.
+    pub(crate) fn finish(&mut self, toi: Toi) {
         let Some(item) = self.underway.remove(&toi) else { return };
         self.bytes_done += item.info.oti.object_len - item.restored;
         self.received_bytes += item.info.oti.object_len;
@@ -70,15 +91,16 @@ impl Items {
         self.settled.insert((item.info.name, item.info.digest));
     }
 
-    pub(super) fn was_there(&mut self, info: &ItemInfo) {
+    /// An item was there before.
+    pub(crate) fn was_there(&mut self, info: &ItemInfo) {
         self.bytes += info.oti.object_len;
         self.bytes_done += info.oti.object_len;
         self.already_there += 1;
         self.settled.insert((info.name.clone(), info.digest));
     }
 
-    /// An item under way cannot be had; gives its name.
-    pub(super) fn fail(&mut self, toi: Toi, reason: &str) -> Option<String> {
+    /// An item under way cannot be had. Returns its name.
+    pub(crate) fn fail(&mut self, toi: Toi, reason: &str) -> Option<String> {
         let item = self.underway.remove(&toi)?;
         self.bytes -= item.info.oti.object_len;
         self.bytes_done -= item.restored;
@@ -87,13 +109,13 @@ impl Items {
     }
 
     /// An item was not even begun.
-    pub(super) fn refuse(&mut self, info: &ItemInfo, reason: &str) {
+    pub(crate) fn refuse(&mut self, info: &ItemInfo, reason: &str) {
         self.settled.insert((info.name.clone(), info.digest));
         self.failures.push(Failure { name: info.name.clone(), reason: reason.to_owned() });
     }
 
     /// The session is lost: what is under way will be offered again.
-    pub(super) fn interrupted(&mut self) -> Vec<Toi> {
+    pub(crate) fn interrupted(&mut self) -> Vec<Toi> {
         self.complete_list = false;
         let underway = std::mem::take(&mut self.underway);
         for item in underway.values() {
@@ -104,13 +126,19 @@ impl Items {
     }
 
     /// Items known so far, and of these, those that are there.
-    pub(super) fn counts(&self) -> (u64, u64) {
+    pub(crate) fn counts(&self) -> (u64, u64) {
         let there = self.done + self.already_there;
-        (there + self.underway.len() as u64 + self.failures.len() as u64, there)
+        let known = there + self.underway.len() as u64 + self.failures.len() as u64;
+        (self.expected.map_or(known, |(items, _)| items), there)
+    }
+
+    /// Bytes of the items known so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.expected.map_or(self.bytes, |(_, bytes)| bytes)
     }
 
     /// Whether everything is settled.
-    pub(super) fn all_settled(&self) -> bool {
+    pub(crate) fn all_settled(&self) -> bool {
         self.complete_list && self.underway.is_empty()
     }
 }

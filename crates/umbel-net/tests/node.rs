@@ -8,16 +8,20 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
+use umbel_engine::host::{Host, Io};
 use umbel_engine::{
     Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf,
 };
 use umbel_net::clock::Clock;
-use umbel_net::domain::Domain;
-use umbel_net::driver::{self, Driver, Host, Io};
+use umbel_net::driver::Driver;
 use umbel_net::interface::{Family, Interface};
-use umbel_net::pacer::Pacer;
+use umbel_net::mailbox;
+use umbel_net::port::{Port, UdpPort};
 use umbel_net::udp::SenderOptions;
 use umbel_wire::Channel;
+
+/// No exchange takes so long.
+const LAST_RESORT: Duration = Duration::from_mins(5);
 
 /// How a datagram came, what was left of its hop limit, and what it said.
 type Heard = (Address, Option<u8>, Vec<u8>);
@@ -30,7 +34,6 @@ type Place = (Address, Option<u8>);
 struct Talker {
     to_send: VecDeque<Place>,
     heard: VecDeque<Heard>,
-    deadline: Instant,
     joins: VecDeque<Membership>,
 }
 
@@ -73,7 +76,7 @@ impl Engine for Talker {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        Some(self.deadline)
+        None
     }
 }
 
@@ -81,22 +84,24 @@ impl Engine for Talker {
 struct Keeper {
     expected: usize,
     heard: Vec<Heard>,
-    late: bool,
 }
 
 impl Host<Talker> for Keeper {
-    fn post(&mut self, _session: umbel_engine::SessionId, _message: Bytes) {}
+    type Input = std::convert::Infallible;
 
-    fn event(&mut self, _now: Instant, _engine: &mut Talker, _io: &mut Io, event: Heard) {
+    fn start(&mut self, io: &mut dyn Io<Talker>) {
+        io.wake_at(Some(io.now() + LAST_RESORT));
+    }
+
+    fn event(&mut self, io: &mut dyn Io<Talker>, event: Heard) {
         self.heard.push(event);
+        if self.heard.len() >= self.expected {
+            io.stop();
+        }
     }
 
-    fn tick(&mut self, now: Instant, engine: &mut Talker, _io: &mut Io) {
-        self.late = now > engine.deadline;
-    }
-
-    fn goes_on(&self) -> bool {
-        !self.late && self.heard.len() < self.expected
+    fn wake(&mut self, io: &mut dyn Io<Talker>) {
+        io.stop();
     }
 }
 
@@ -104,22 +109,23 @@ impl Host<Talker> for Keeper {
 fn node(channel: Channel, expected: usize) -> (SocketAddr, impl FnOnce(Vec<Place>) -> Vec<Heard>) {
     let interface = Interface::resolve("lo").unwrap();
     let options = SenderOptions { hop_limit: 9, ..SenderOptions::new(Family::V4) };
-    let pacer = Pacer::new(None, 3, 1, Instant::EPOCH);
-    let mut domain = Domain::open(channel, &interface, &options, Some(pacer)).unwrap();
-    let (mailbox, line) = driver::line().unwrap();
-    domain.start(mailbox).unwrap();
-    let address = domain.address();
+    let mut port = UdpPort::node(channel, &interface, &options).unwrap();
+    port.join(&channel).unwrap();
+    let (_, line) = mailbox::line().unwrap();
+    let address = port.address().unwrap();
     let run = move |to_send: Vec<Place>| {
-        let clock = Clock::new();
         let talker = Talker {
             to_send: to_send.into(),
             heard: VecDeque::new(),
-            deadline: clock.now() + Duration::from_secs(5),
             joins: [Membership::Join(channel)].into(),
         };
-        let keeper = Keeper { expected, heard: Vec::new(), late: false };
-        let io = Io { domain: Some(domain), ..Io::default() };
-        Driver::new(talker, keeper, io, clock, 1400, line).run().unwrap().heard
+        let keeper = Keeper { expected, heard: Vec::new() };
+        let driver = Driver::new(talker, keeper, Clock::new(), line).port(port).pace(
+            RateClass::Data,
+            None,
+            3,
+        );
+        driver.run().unwrap().heard
     };
     (address, run)
 }

@@ -1,15 +1,11 @@
 //! Which interface, group and rate the data channel takes when nobody says.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::bail;
 use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface, InterfaceError};
-use umbel_net::session::Pin;
-use umbel_wire::{Channel, Tsi};
-
-use super::UrlHost;
+use umbel_wire::Channel;
 
 /// An address that is nobody's [RFC 5737 §3]: its route is the default route.
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -57,46 +53,48 @@ pub(crate) fn choose_family(
     Ok(wanted.or(of_group).unwrap_or(default))
 }
 
-/// The channel: the group that is asked for, or one that follows from the server's key, so that
-/// two servers on one network do not share it.
-pub(super) fn choose(
-    group: Option<IpAddr>,
-    port: u16,
-    source: IpAddr,
-    pin: &Pin,
-) -> anyhow::Result<Channel> {
-    if port == 0 {
-        bail!(
-            "--channel-port 0 is no port for a channel: clients must know it; the default is 7702"
-        );
+/// Returns the group that is asked for, if it is one.
+///
+/// # Errors
+///
+/// When it is no multicast address.
+pub(crate) fn checked_group(group: IpAddr) -> anyhow::Result<IpAddr> {
+    if !group.is_multicast() {
+        bail!("{group} is no multicast address: take one of 232.0.0.0/8, 239.0.0.0/8 or ff30::/12");
     }
-    if let Some(group) = group {
-        if !group.is_multicast() {
-            bail!(
-                "{group} is no multicast address: take one of 232.0.0.0/8, 239.0.0.0/8 or ff30::/12"
-            );
-        }
-        return Ok(Channel { source: is_source_specific(group).then_some(source), group, port });
-    }
-    let hash = blake3::hash(pin.to_string().as_bytes());
-    let [a, b, c, d, ..] = *hash.as_bytes();
-    let group = match source {
+    Ok(group)
+}
+
+/// Returns a source-specific group that follows from a name, so that two sources hardly share it.
+pub(crate) fn specific_group(family: Family, name: &str) -> IpAddr {
+    let [a, b, c, d, ..] = *blake3::hash(name.as_bytes()).as_bytes();
+    match family {
         // 232.0.0.0/24 is reserved [RFC 4607 §9].
-        IpAddr::V4(_) => Ipv4Addr::new(232, a.max(1), b, c).into(),
+        Family::V4 => Ipv4Addr::new(232, a.max(1), b, c).into(),
         // Site-local scope; groups above 0x8000_0000 are for dynamic use [RFC 4607 §9].
-        IpAddr::V6(_) => Ipv6Addr::new(
-            0xff35,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0x8000 | u16::from_be_bytes([a, b]),
-            u16::from_be_bytes([c, d]),
-        )
-        .into(),
-    };
-    Ok(Channel { source: Some(source), group, port })
+        Family::V6 => dynamic_v6(0xff35, [a, b, c, d]),
+    }
+}
+
+/// Returns a group of any source that follows from a name: of site-local scope, in
+/// 239.255.0.0/16 [RFC 2365 §6.1] without its highest addresses, which have fixed meanings
+/// [RFC 2365 §9], or not permanent [RFC 4291 §2.7].
+pub(crate) fn any_source_group(family: Family, name: &str) -> IpAddr {
+    let [a, b, c, d, ..] = *blake3::hash(name.as_bytes()).as_bytes();
+    match family {
+        Family::V4 => Ipv4Addr::new(239, 255, a % 255, b).into(),
+        Family::V6 => dynamic_v6(0xff15, [a, b, c, d]),
+    }
+}
+
+fn dynamic_v6(prefix: u16, [a, b, c, d]: [u8; 4]) -> IpAddr {
+    let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    Ipv6Addr::new(prefix, 0, 0, 0, 0, 0, 0x8000 | high, low).into()
+}
+
+/// Returns the channel of a source with this group.
+pub(crate) fn data_channel(group: IpAddr, port: u16, source: IpAddr) -> Channel {
+    Channel { source: is_source_specific(group).then_some(source), group, port }
 }
 
 /// Whether a group is for source-specific multicast [RFC 4607 §1].
@@ -120,51 +118,30 @@ pub(crate) fn default_rate(interface: &Interface) -> Rate {
     Rate::from_bits_per_s(bits).unwrap_or_else(|| unreachable!("none of the defaults is 0"))
 }
 
-/// The host for the URL: where sessions are listened for, or the interface's address.
-pub(super) fn url_host(listen: IpAddr, address: IpAddr, interface: &Interface) -> UrlHost {
-    match if listen.is_unspecified() { address } else { listen } {
-        IpAddr::V6(ip) if ip.is_unicast_link_local() => UrlHost::Zoned(ip, interface.name.clone()),
-        ip => UrlHost::Ip(ip),
-    }
-}
-
-/// A TSI that another run of this or another server hardly has, so that packets of the two are
-/// not mixed up.
-pub(super) fn session_identifier(pin: &Pin) -> Tsi {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut hash = blake3::Hasher::new();
-    hash.update(pin.to_string().as_bytes());
-    hash.update(&now.as_nanos().to_be_bytes());
-    hash.update(&std::process::id().to_be_bytes());
-    let hash = hash.finalize();
-    let [a, b, c, d, ..] = *hash.as_bytes();
-    Tsi(u32::from_be_bytes([a, b, c, d]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn pin() -> Pin {
-        "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA".parse().unwrap()
-    }
-
     #[test]
-    fn the_default_channel_is_source_specific_and_stable() {
-        for source in ["10.0.0.1".parse().unwrap(), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
-            let channel = choose(None, 7702, source, &pin()).unwrap();
-            assert!(channel.group.is_multicast() && is_source_specific(channel.group));
-            assert_eq!(channel.source, Some(source));
-            assert_eq!(channel, choose(None, 7702, source, &pin()).unwrap());
+    fn groups_are_of_their_kind_and_follow_from_the_name() {
+        for family in [Family::V4, Family::V6] {
+            for name in (0..1_000).map(|n: u32| n.to_string()) {
+                let specific = specific_group(family, &name);
+                let any = any_source_group(family, &name);
+                assert!(specific.is_multicast() && is_source_specific(specific), "{specific}");
+                assert!(any.is_multicast() && !is_source_specific(any), "{any}");
+                assert_eq!(specific, specific_group(family, &name));
+            }
+            assert_ne!(specific_group(family, "1"), specific_group(family, "2"));
         }
     }
 
     #[test]
     fn a_group_of_any_source_has_no_source() {
         let source = "10.0.0.1".parse().unwrap();
-        let any = choose(Some("239.1.2.3".parse().unwrap()), 7702, source, &pin()).unwrap();
+        let any = data_channel("239.1.2.3".parse().unwrap(), 7702, source);
         assert_eq!(any.source, None);
-        let error = choose(Some("10.1.2.3".parse().unwrap()), 7702, source, &pin()).unwrap_err();
+        let error = checked_group("10.1.2.3".parse().unwrap()).unwrap_err();
         assert!(error.to_string().contains("no multicast address"), "{error}");
     }
 }

@@ -1,0 +1,88 @@
+//! A receiving socket of a port, and when to look at it.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use nix::poll::PollFlags;
+use umbel_engine::host::Trouble;
+use umbel_engine::{Datagram, Instant};
+
+use crate::gather::Gather;
+use crate::port::{Turn, Watch};
+use crate::udp::{Received, Receiver};
+
+/// A receiver that lets the datagrams of a dense stream gather.
+#[derive(Debug)]
+pub(super) struct Inlet {
+    receiver: Receiver,
+    gather: Gather,
+    /// When to look without waiting for the socket: datagrams gather until then, or more are
+    /// there already.
+    look_at: Option<Instant>,
+    /// Messages that the kernel dropped for want of room, as far as the host knows.
+    drops_told: u64,
+    /// Datagrams of a message when something last came: what a dropped message counts for.
+    coalesced: u64,
+}
+
+impl Inlet {
+    pub(super) fn new(receiver: Receiver) -> Inlet {
+        let gather = Gather::default();
+        Inlet { receiver, gather, look_at: None, drops_told: 0, coalesced: 1 }
+    }
+
+    pub(super) fn receiver(&mut self) -> &mut Receiver {
+        &mut self.receiver
+    }
+
+    pub(super) fn watch<'a>(&'a self, watch: &mut Watch<'a>) {
+        match self.look_at {
+            Some(at) => watch.until(at),
+            None => watch.descriptor(self.receiver.as_fd(), PollFlags::POLLIN),
+        }
+    }
+
+    /// Takes one batch of what is there, if it is time to.
+    pub(super) fn take(
+        &mut self,
+        now: Instant,
+        ready: bool,
+        give: &mut dyn FnMut(Datagram<'_>),
+        turn: &mut Turn,
+    ) -> std::io::Result<()> {
+        let due = self.look_at.is_none_or(|at| at <= now);
+        if !due || (self.look_at.is_none() && !ready) {
+            return Ok(());
+        }
+        self.look_at = None;
+        let hand_over = |received: Received<'_>| give(received.datagram());
+        let reception = self.receiver.receive(Some(Duration::ZERO), None, hand_over)?;
+        if reception.messages == 0 {
+            return Ok(());
+        }
+        turn.datagrams += reception.datagrams;
+        self.coalesced = reception.datagrams.div_ceil(reception.messages) as u64;
+        self.tell_drops(self.receiver.kernel_drops(), turn);
+        let pause = self.gather.heard(now, reception.datagrams, self.receiver.room());
+        if reception.full {
+            self.look_at = Some(now);
+        } else if !pause.is_zero() {
+            self.look_at = Some(now + pause);
+        }
+        Ok(())
+    }
+
+    /// Asks the kernel for what it dropped since something last came.
+    pub(super) fn ask_drops(&mut self, turn: &mut Turn) {
+        let drops = self.receiver.drops().kernel;
+        self.tell_drops(drops, turn);
+    }
+
+    fn tell_drops(&mut self, drops: u64, turn: &mut Turn) {
+        let fresh = drops.saturating_sub(self.drops_told);
+        self.drops_told = drops;
+        if fresh > 0 {
+            turn.troubles.push(Trouble::Overrun { datagrams: fresh * self.coalesced.max(1) });
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Datagrams for which a socket had no room.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use umbel_engine::{Instant, TransmitBuf};
+
+use crate::udp::{MAX_WAIT, NO_MEMORY_WAIT, Room, SendError, Sender};
+
+/// Batches that may wait. What comes beyond is lost, as in a full queue on the way.
+const MOST: usize = 64;
+
+/// Batches in the order in which they are to leave.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    batches: VecDeque<Batch>,
+    /// When to try again, where the system does not say when there is room.
+    retry_at: Option<Instant>,
+    /// Since when there is no room.
+    since: Instant,
+}
+
+/// What to wait for before the next attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Retry {
+    /// The latest time.
+    pub(super) at: Instant,
+    /// Whether the socket tells of room before that.
+    pub(super) on_room: bool,
+}
+
+#[derive(Debug)]
+struct Batch {
+    to: SocketAddr,
+    hop_limit: Option<u8>,
+    buf: TransmitBuf,
+    /// Datagrams of it that have left.
+    sent: usize,
+}
+
+impl Waiting {
+    pub(super) fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// When to [flush](Waiting::flush); `None` if nothing waits.
+    pub(super) fn retry(&self) -> Option<Retry> {
+        let give_up_at = self.since + MAX_WAIT;
+        let at = self.retry_at.unwrap_or(give_up_at);
+        (!self.is_empty()).then_some(Retry { at, on_room: self.retry_at.is_none() })
+    }
+
+    /// Whether to flush without having been told of room.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.retry().is_some_and(|retry| retry.at <= now)
+    }
+
+    /// Sends a batch behind those that wait. Takes what has to wait out of `buf`.
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        sender: &mut Sender,
+        to: SocketAddr,
+        hop_limit: Option<u8>,
+        buf: &mut TransmitBuf,
+    ) -> Result<(), SendError> {
+        let mut sent = 0;
+        if self.batches.is_empty() {
+            let progress = sender.try_send(to, hop_limit, buf.iter())?;
+            if progress.room == Room::Enough {
+                return Ok(());
+            }
+            sent = progress.report.datagrams;
+            self.since = now;
+            self.retry_at = (progress.room == Room::NoMemory).then_some(now + NO_MEMORY_WAIT);
+        }
+        if self.batches.len() >= MOST {
+            return Err(SendError::Stuck(sender.interface().name.clone()));
+        }
+        let buf = std::mem::take(buf);
+        self.batches.push_back(Batch { to, hop_limit, buf, sent });
+        Ok(())
+    }
+
+    /// Sends what waits, as far as there is room now. Gives everything up when there was none for a
+    /// second.
+    pub(super) fn flush(&mut self, now: Instant, sender: &mut Sender) -> Result<(), SendError> {
+        while let Some(batch) = self.batches.front_mut() {
+            let rest = batch.buf.iter().skip(batch.sent);
+            let progress = match sender.try_send(batch.to, batch.hop_limit, rest) {
+                Ok(progress) => progress,
+                Err(error) => {
+                    self.batches.pop_front();
+                    return Err(error);
+                }
+            };
+            batch.sent += progress.report.datagrams;
+            if progress.report.datagrams > 0 {
+                self.since = now;
+            }
+            self.retry_at = (progress.room == Room::NoMemory).then_some(now + NO_MEMORY_WAIT);
+            if progress.room != Room::Enough {
+                if now - self.since >= MAX_WAIT {
+                    *self = Waiting::default();
+                    return Err(SendError::Stuck(sender.interface().name.clone()));
+                }
+                return Ok(());
+            }
+            self.batches.pop_front();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,292 @@
+//! Where a receiver keeps the files of a feed.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use umbel_engine::symbols::{BlockId, SymbolSink};
+use umbel_engine::tmtp::FEED;
+use umbel_fec::{FecError, Partition};
+use umbel_wire::repository::ItemInfo;
+use umbel_wire::tmtp::BlockRun;
+use umbel_wire::{Digest, Toi};
+
+use super::head::HeadSink;
+use super::seal::{Opener, Unsealer};
+use super::{BlockShape, FeedPrepared, FileEvent, Layout, LayoutError, Manifest};
+use crate::sink::{DiskSink, Held};
+
+/// Bytes of symbols that may wait for the manifest.
+const PENDING: usize = 16 << 20;
+
+/// Keeps the files of a feed. The manifest's blocks and what comes before they are complete are kept
+/// in memory; all else goes to a [`DiskSink`]. Clones are the same sink.
+#[derive(Clone)]
+pub struct FileSink {
+    files: Arc<Mutex<Files>>,
+    disk: DiskSink,
+    manifest_blocks: u32,
+}
+
+/// What a sink of files knows.
+struct Files {
+    shape: BlockShape,
+    head: HeadSink,
+    /// Opens what is sealed.
+    unsealer: Option<Unsealer>,
+    /// What came before it was known what it is.
+    pending: Pending,
+    layout: Option<Layout>,
+    /// Items that are received.
+    wanted: BTreeSet<Toi>,
+    disk: DiskSink,
+    on_event: Box<dyn Fn(FileEvent) + Send>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    symbols: VecDeque<(u32, u32, Box<[u8]>)>,
+    restores: Vec<u32>,
+    bytes: usize,
+}
+
+impl FileSink {
+    /// A sink for a feed with a manifest, or head, of this length and digest. `opener` opens it, if
+    /// `shape` says that it is sealed. `on_event` is called on the thread that stores symbols, and
+    /// must not call the sink.
+    ///
+    /// # Errors
+    ///
+    /// A manifest of such a length cannot be cut.
+    pub fn new(
+        shape: BlockShape,
+        head: (u64, Digest),
+        opener: Option<Opener>,
+        disk: DiskSink,
+        on_event: impl Fn(FileEvent) + Send + 'static,
+    ) -> Result<FileSink, FecError> {
+        let head = HeadSink::new(shape, head)?;
+        let manifest_blocks = head.blocks();
+        let files = Files {
+            shape,
+            head,
+            unsealer: opener.map(|opener| Unsealer::new(opener, shape.symbol_len)),
+            pending: Pending::default(),
+            layout: None,
+            wanted: BTreeSet::new(),
+            disk: disk.clone(),
+            on_event: Box::new(on_event),
+        };
+        Ok(FileSink { files: Arc::new(Mutex::new(files)), disk, manifest_blocks })
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks of the manifest, or head.
+    pub fn manifest_blocks(&self) -> u32 {
+        self.manifest_blocks
+    }
+
+    /// Where the files go.
+    pub fn disk(&self) -> &DiskSink {
+        &self.disk
+    }
+
+    /// The block of the feed that an item's block is, once the layout is known.
+    pub fn block_of(&self, id: BlockId) -> Option<u32> {
+        self.files().layout.as_ref()?.block_of(id)
+    }
+
+    /// The blocks of an item, once the layout is known.
+    pub fn item_blocks(&self, toi: Toi) -> Option<BlockRun> {
+        let files = self.files();
+        let (first, partition) = files.layout.as_ref()?.item(toi)?;
+        Some(BlockRun { first, count: partition.blocks() })
+    }
+
+    /// The items that a run of blocks touches; `None` if it touches the manifest, or the layout is
+    /// not known.
+    pub fn items_in(&self, run: BlockRun) -> Option<BTreeSet<Toi>> {
+        let files = self.files();
+        let layout = files.layout.as_ref().filter(|_| run.first >= self.manifest_blocks)?;
+        Some(layout.items_in(run))
+    }
+
+    /// Takes the items in that were looked up: all items of the manifest, in its order. Returns
+    /// the blocks after the manifest that need not be received: those that are held, and those of
+    /// items that are not prepared.
+    ///
+    /// # Errors
+    ///
+    /// The items do not make a feed of this shape.
+    pub fn begin(&self, items: Vec<FeedPrepared>) -> Result<Vec<BlockRun>, LayoutError> {
+        self.files().begin(items)
+    }
+}
+
+impl Files {
+    fn begin(&mut self, items: Vec<FeedPrepared>) -> Result<Vec<BlockRun>, LayoutError> {
+        let infos: Vec<ItemInfo> = items.iter().map(|item| item.info.clone()).collect();
+        let layout = Layout::new(self.shape, self.head.len(), &infos)?;
+        let mut skip: Vec<BlockRun> = Vec::new();
+        for FeedPrepared { info, prepared } in items {
+            let place = layout.item(info.toi).map(|(first, partition)| (first, *partition));
+            let held = prepared.map(|prepared| self.disk.admit(prepared));
+            if matches!(held, Some(Held::Parts(_))) {
+                self.wanted.insert(info.toi);
+            }
+            let Some((first, partition)) = place else { continue };
+            let Some(Held::Parts(parts)) = held else {
+                // None of them, however many a hostile list has.
+                push_run(&mut skip, BlockRun { first, count: partition.blocks() });
+                continue;
+            };
+            for sbn in (0..partition.blocks()).filter(|sbn| parts.missing_symbols(*sbn) == 0) {
+                push_run(&mut skip, BlockRun { first: first + sbn, count: 1 });
+            }
+        }
+        self.layout = Some(layout);
+        let Pending { symbols, restores, .. } = std::mem::take(&mut self.pending);
+        let skipped = |block: u32| {
+            let after = skip.partition_point(|run| run.first <= block);
+            after.checked_sub(1).is_some_and(|place| block < skip[place].end())
+        };
+        for (block, esi, symbol) in symbols {
+            if !skipped(block) {
+                self.store(BlockId { toi: FEED, sbn: block }, esi, &symbol);
+            }
+        }
+        for block in restores {
+            if !skipped(block) {
+                self.restore(BlockId { toi: FEED, sbn: block });
+            }
+        }
+        Ok(skip)
+    }
+
+    /// The item's block that a block of the feed is, if that item is received.
+    fn locate(&self, block: u32) -> Option<BlockId> {
+        let id = self.layout.as_ref()?.locate(block)?;
+        self.wanted.contains(&id.toi).then_some(id)
+    }
+
+    /// How the item's block that a block is, is cut; if that item is received.
+    fn cut_of(&self, id: BlockId) -> Option<Partition> {
+        self.layout.as_ref()?.item(id.toi).map(|(_, partition)| *partition)
+    }
+
+    fn restore_head(&mut self, sbn: u32) {
+        let Some(head) = self.head.restore(sbn) else { return };
+        let manifest = head.and_then(|head| {
+            let manifest = match &mut self.unsealer {
+                Some(unsealer) => unsealer.open_head(&head)?,
+                None => head,
+            };
+            Manifest::parse(&manifest)
+        });
+        (self.on_event)(match manifest {
+            Ok(manifest) => FileEvent::Manifest(manifest),
+            Err(error) => FileEvent::Unreadable(error),
+        });
+    }
+
+    /// Opens a sealed block, and gives it to the disk.
+    fn restore_sealed(&mut self, block: u32, id: BlockId) {
+        let (Some(partition), Some(unsealer)) = (self.cut_of(id), &mut self.unsealer) else {
+            return;
+        };
+        let opened = unsealer.open(block, (&partition, id.sbn));
+        let mut store = |(esi, symbol): (u32, &[u8])| self.disk.store(id, esi, symbol);
+        // There is room, unless the disk's has just filled up.
+        if opened.is_some_and(|opened| (0..).zip(opened.symbols()).all(&mut store)) {
+            self.disk.restore(id);
+        } else {
+            (self.on_event)(FileEvent::Lost { block, toi: id.toi });
+        }
+    }
+}
+
+/// Appends a run to ascending runs, or to the last of them.
+fn push_run(runs: &mut Vec<BlockRun>, run: BlockRun) {
+    match runs.last_mut() {
+        Some(last) if last.end() == run.first => last.count += run.count,
+        _ => runs.push(run),
+    }
+}
+
+impl SymbolSink for Files {
+    fn store(&mut self, block: BlockId, esi: u32, symbol: &[u8]) -> bool {
+        if symbol.len() > self.shape.symbol_len.into() {
+            return false;
+        }
+        if block.sbn < self.head.blocks() {
+            self.head.store(block.sbn, esi, symbol);
+            return true;
+        }
+        if self.layout.is_some() {
+            let Some(id) = self.locate(block.sbn) else { return false };
+            let Some(k) = self.cut_of(id).map(|cut| cut.block_symbols(id.sbn)) else {
+                return false;
+            };
+            let Files { unsealer, disk, .. } = self;
+            return match unsealer {
+                None => disk.store(id, esi, symbol),
+                Some(unsealer) => {
+                    unsealer.store((block.sbn, k), esi, symbol, |bytes| disk.has_room(bytes))
+                }
+            };
+        }
+        let fits = self.pending.bytes + symbol.len() <= PENDING;
+        if fits {
+            self.pending.bytes += symbol.len();
+            self.pending.symbols.push_back((block.sbn, esi, symbol.into()));
+        }
+        fits
+    }
+
+    fn restore(&mut self, block: BlockId) {
+        if block.sbn < self.head.blocks() {
+            self.restore_head(block.sbn);
+        } else if self.layout.is_none() {
+            self.pending.restores.push(block.sbn);
+        } else if let Some(id) = self.locate(block.sbn) {
+            if self.unsealer.is_some() {
+                self.restore_sealed(block.sbn, id);
+            } else {
+                self.disk.restore(id);
+            }
+        }
+    }
+
+    fn rest(&mut self, block: BlockId) {
+        if let Some(id) = self.locate(block.sbn) {
+            self.disk.rest(id);
+        }
+    }
+}
+
+impl SymbolSink for FileSink {
+    fn store(&mut self, block: BlockId, esi: u32, symbol: &[u8]) -> bool {
+        self.files().store(block, esi, symbol)
+    }
+
+    fn restore(&mut self, block: BlockId) {
+        self.files().restore(block);
+    }
+
+    fn rest(&mut self, block: BlockId) {
+        self.files().rest(block);
+    }
+}
+
+impl fmt::Debug for FileSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files = self.files();
+        f.debug_struct("FileSink")
+            .field("head", &files.head)
+            .field("pending", &files.pending.bytes)
+            .finish_non_exhaustive()
+    }
+}

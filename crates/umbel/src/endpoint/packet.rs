@@ -1,0 +1,40 @@
+//! How long data packets are.
+
+use anyhow::bail;
+use umbel_net::interface::{Family, Interface};
+
+/// Bytes of a link's MTU that are left for headers of any kind: IP, UDP, tunnels, authentication.
+const MTU_RESERVE: u16 = 100;
+
+/// Smaller packets would be little more than headers.
+const MIN_MTU: u16 = 256;
+
+/// What most networks carry.
+const USUAL_MTU: u16 = 1500;
+
+/// Returns the UDP payload of a full data packet, in bytes, on a path of this MTU or, unless it is
+/// given, on what the interface carries.
+///
+/// # Errors
+///
+/// When the MTU is too small, or more than the interface carries.
+pub(crate) fn packet_len(
+    mtu: Option<u16>,
+    interface: &Interface,
+    family: Family,
+) -> anyhow::Result<u16> {
+    let carried = u16::try_from(interface.mtu).unwrap_or(u16::MAX);
+    let mtu = mtu.unwrap_or_else(|| carried.min(USUAL_MTU));
+    if mtu < MIN_MTU {
+        bail!("--mtu {mtu} is too small: give at least {MIN_MTU}");
+    }
+    let len = mtu - MTU_RESERVE;
+    if usize::from(len) + family.header_bytes() > interface.mtu {
+        bail!(
+            "--mtu {mtu} is more than interface {} carries: its MTU is {}",
+            interface.name,
+            interface.mtu
+        );
+    }
+    Ok(len)
+}

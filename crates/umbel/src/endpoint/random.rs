@@ -1,0 +1,38 @@
+//! Numbers that nobody can guess.
+
+use std::fs::File;
+use std::io::Read;
+
+use anyhow::Context;
+
+/// Returns bytes that nobody can guess.
+///
+/// # Errors
+///
+/// When the system gives none.
+pub(crate) fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .context("no randomness from /dev/urandom")?;
+    Ok(bytes)
+}
+
+/// Returns a seed for an engine's draws, so that no two of them draw alike.
+///
+/// # Errors
+///
+/// As [`random`].
+pub(crate) fn seed() -> anyhow::Result<u64> {
+    Ok(u64::from_be_bytes(random()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_draws_are_alike() {
+        assert_ne!(random::<32>().unwrap(), random::<32>().unwrap());
+    }
+}

@@ -1,0 +1,160 @@
+//! Where a feed goes on a real machine: a directory or a pipe.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use umbel_engine::host::Mailbox;
+use umbel_engine::symbols::BlockId;
+use umbel_store::feed::{FeedPrepared, FeedSink, FileSink, PipeReader};
+use umbel_store::sink::{Held, Preparer};
+use umbel_wire::Toi;
+use umbel_wire::repository::ItemInfo;
+use umbel_wire::tmtp::BlockRun;
+
+use super::store::{FeedStore, Found, Input, Looked};
+
+/// What was found of files that are looked up on another thread.
+type Prepared = Arc<Mutex<Vec<FeedPrepared>>>;
+
+/// A directory or a pipe.
+pub(super) struct Store {
+    sink: FeedSink,
+    mailbox: Mailbox<Input>,
+    prepared: Prepared,
+    written: Arc<AtomicU64>,
+}
+
+impl Store {
+    pub(super) fn new(sink: FeedSink, mailbox: Mailbox<Input>) -> Store {
+        Store { sink, mailbox, prepared: Arc::default(), written: Arc::default() }
+    }
+
+    /// Writes what comes of a pipe, on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no thread.
+    pub(super) fn write(
+        &self,
+        reader: PipeReader,
+        output: Box<dyn Write + Send>,
+    ) -> std::io::Result<()> {
+        let (mailbox, written) = (self.mailbox.clone(), self.written.clone());
+        let run = move || {
+            let result = copy(reader, output, &written).map_err(|error| error.to_string());
+            mailbox.put(Input::Written(result));
+        };
+        std::thread::Builder::new().name("umbel-output".to_owned()).spawn(run)?;
+        Ok(())
+    }
+
+    fn files(&self) -> Option<&FileSink> {
+        match &self.sink {
+            FeedSink::Files(files) => Some(files),
+            FeedSink::Pipe(_) => None,
+        }
+    }
+}
+
+fn copy(
+    mut reader: PipeReader,
+    mut output: Box<dyn Write + Send>,
+    written: &AtomicU64,
+) -> std::io::Result<()> {
+    while let Some(bytes) = reader.read() {
+        output.write_all(&bytes)?;
+        written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        if reader.is_empty() {
+            output.flush()?;
+        }
+    }
+    output.flush()
+}
+
+impl FeedStore for Store {
+    type Sink = FeedSink;
+
+    fn look_up(&mut self, items: Vec<(ItemInfo, bool)>) -> Result<(), String> {
+        let Some(files) = self.files() else { return Ok(()) };
+        let (preparer, prepared) = (files.disk().preparer(), self.prepared.clone());
+        let mailbox = self.mailbox.clone();
+        let run = move || {
+            let look = |(info, wanted)| look_up(&preparer, info, wanted);
+            let (found, looked): (Vec<_>, Vec<_>) = items.into_iter().map(look).unzip();
+            *prepared.lock().unwrap_or_else(PoisonError::into_inner) = found;
+            mailbox.put(Input::LookedUp(looked));
+        };
+        let thread = std::thread::Builder::new().name("umbel-prepare".to_owned()).spawn(run);
+        thread.map(drop).map_err(|error| format!("no thread to look at the disk: {error}"))
+    }
+
+    fn begin(&mut self) -> Result<Vec<BlockRun>, String> {
+        let Some(files) = self.files() else { return Ok(Vec::new()) };
+        let prepared =
+            std::mem::take(&mut *self.prepared.lock().unwrap_or_else(PoisonError::into_inner));
+        files.begin(prepared).map_err(|error| error.to_string())
+    }
+
+    fn blocks_of(&self, toi: Toi) -> Option<BlockRun> {
+        self.files()?.item_blocks(toi)
+    }
+
+    fn block_of(&self, id: BlockId) -> Option<u32> {
+        self.files()?.block_of(id)
+    }
+
+    fn files_in(&self, run: BlockRun) -> Option<BTreeSet<Toi>> {
+        self.files()?.items_in(run)
+    }
+
+    fn drop_blocks(&mut self, toi: Toi) {
+        if let Some(files) = self.files() {
+            // No block has a digest that is not there.
+            files.disk().check_blocks(toi, Vec::new());
+        }
+    }
+
+    fn cancel(&mut self, toi: Toi) {
+        if let Some(files) = self.files() {
+            files.disk().cancel(toi);
+        }
+    }
+
+    fn begin_pipe(&mut self, first: u32) {
+        if let FeedSink::Pipe(pipe) = &self.sink {
+            pipe.begin(first);
+        }
+    }
+
+    fn end_pipe(&mut self, blocks: u32) {
+        if let FeedSink::Pipe(pipe) = &self.sink {
+            pipe.end(blocks);
+        }
+    }
+
+    fn abort_pipe(&mut self) {
+        if let FeedSink::Pipe(pipe) = &self.sink {
+            pipe.abort();
+        }
+    }
+
+    fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+}
+
+fn look_up(preparer: &Preparer, info: ItemInfo, wanted: bool) -> (FeedPrepared, Looked) {
+    let prepared = wanted.then(|| preparer.prepare(&info)).transpose();
+    let found = match &prepared {
+        Ok(None) => Found::Unwanted,
+        Ok(Some(prepared)) => match prepared.held() {
+            Held::AlreadyThere => Found::Whole,
+            Held::Parts(parts) => Found::Parts(parts.restored_bytes()),
+        },
+        Err(error) => Found::Refused(error.to_string()),
+    };
+    let looked = Looked { info: info.clone(), found };
+    (FeedPrepared { info, prepared: prepared.ok().flatten() }, looked)
+}

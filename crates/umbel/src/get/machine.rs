@@ -1,0 +1,207 @@
+//! What a client's host finds on a real machine: its ports and its disk.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use umbel_engine::SessionId;
+use umbel_engine::host::{Mailbox, PortError, PortSpec, SessionNews};
+use umbel_engine::repository::receiver::Held;
+use umbel_engine::units::Rate;
+use umbel_net::driver::Opener;
+use umbel_net::interface::{Family, Interface};
+use umbel_net::port::{Port, SessionPort, UdpPort};
+use umbel_net::session::{ClientError, ClientEvent, ClientSession, ConnectOptions, SessionUrl};
+use umbel_net::udp::{Discard, ReceiverOptions, SenderOptions};
+use umbel_store::sink::{self, DiskSink, HeldParts};
+use umbel_wire::repository::ItemInfo;
+use umbel_wire::{Channel, Digest, Toi};
+
+use super::host::{Added, ItemStore};
+use super::progress::{Observer, Snapshot};
+
+/// Where multicast comes in: known once it was opened.
+type Listening = Arc<Mutex<Option<(Interface, Channel)>>>;
+
+/// Opens the ports of a client.
+pub(super) struct Machine {
+    url: SessionUrl,
+    interface: Option<String>,
+    discard: Option<Discard>,
+    mailbox: Mailbox<SessionNews>,
+    /// This host's address on the way to the server.
+    local: Arc<Mutex<Option<IpAddr>>>,
+    listening: Listening,
+    /// A session that is being opened already.
+    ready: Option<(SessionId, ClientSession)>,
+}
+
+impl Machine {
+    pub(super) fn new(
+        url: SessionUrl,
+        interface: Option<String>,
+        discard: Option<Discard>,
+        mailbox: Mailbox<SessionNews>,
+    ) -> Machine {
+        let (local, listening) = (Arc::default(), Arc::default());
+        Machine { url, interface, discard, mailbox, local, listening, ready: None }
+    }
+
+    /// Begins to open the first session, so that it goes on while the directory is opened.
+    ///
+    /// # Errors
+    ///
+    /// When the URL has no pin, or the system gives no thread.
+    pub(super) fn dial_ahead(&mut self) -> Result<(), ClientError> {
+        let first = SessionId(0);
+        self.ready = Some((first, self.dial(first)?));
+        Ok(())
+    }
+
+    /// An observer that also tells why multicast may not arrive.
+    pub(super) fn diagnosing(&self, observer: Arc<dyn Observer>) -> Arc<dyn Observer> {
+        Arc::new(Diagnosing { observer, listening: self.listening.clone() })
+    }
+
+    pub(super) fn opener(mut self) -> Opener {
+        Box::new(move |spec| self.open(spec).map_err(|error| PortError(format!("{error:#}"))))
+    }
+
+    fn open(&mut self, spec: &PortSpec) -> anyhow::Result<Box<dyn Port>> {
+        Ok(match *spec {
+            PortSpec::Session { session } => {
+                let ready = self.ready.take_if(|(id, _)| *id == session);
+                let opened = match ready {
+                    Some((_, opened)) => opened,
+                    None => self.dial(session)?,
+                };
+                Box::new(SessionPort::new(session, opened))
+            }
+            PortSpec::Channel { channel, rate } => Box::new(self.channel(channel, rate)?),
+            PortSpec::Group { channel } => {
+                let interface = self.interface(channel)?;
+                let options = SenderOptions::new(Family::of(channel.group));
+                Box::new(UdpPort::group(channel, &interface, &options)?)
+            }
+        })
+    }
+
+    fn dial(&self, session: SessionId) -> Result<ClientSession, ClientError> {
+        let (mailbox, local) = (self.mailbox.clone(), self.local.clone());
+        ClientSession::start(&self.url, &ConnectOptions::default(), move |event| {
+            if let ClientEvent::Connected { local: here, .. } = &event {
+                *local.lock().unwrap_or_else(PoisonError::into_inner) = Some(here.ip());
+            }
+            event.post(session, &mailbox);
+        })
+    }
+
+    fn channel(&self, channel: Channel, rate: Option<Rate>) -> anyhow::Result<UdpPort> {
+        let interface = self.interface(channel)?;
+        let options = ReceiverOptions { rate, discard: self.discard, ..ReceiverOptions::default() };
+        let family = Family::of(channel.group);
+        let port = UdpPort::receiver(family, channel.port, &interface, &options)?;
+        let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        *listening = Some((interface, channel));
+        Ok(port)
+    }
+
+    fn interface(&self, channel: Channel) -> anyhow::Result<Interface> {
+        if let Some(name) = &self.interface {
+            return Ok(Interface::resolve(name)?);
+        }
+        let local = *self.local.lock().unwrap_or_else(PoisonError::into_inner);
+        let local = local.filter(|local| Family::of(*local) == Family::of(channel.group));
+        match (local, channel.source) {
+            (Some(local), _) => Ok(Interface::resolve(&local.to_string())?),
+            (None, Some(source)) => Ok(Interface::for_peer(source)?),
+            (None, None) => Err(anyhow!("no interface is known for {channel}"))
+                .context("name one with --interface"),
+        }
+    }
+}
+
+/// Looks for the cause when multicast brings nothing.
+struct Diagnosing {
+    observer: Arc<dyn Observer>,
+    listening: Listening,
+}
+
+impl Observer for Diagnosing {
+    fn progress(&self, snapshot: &Snapshot) {
+        self.observer.progress(snapshot);
+    }
+
+    fn item(&self, name: &str, path: &std::path::Path, bytes: u64) {
+        self.observer.item(name, path, bytes);
+    }
+
+    fn already_there(&self, name: &str) {
+        self.observer.already_there(name);
+    }
+
+    fn failed(&self, name: &str, reason: &str) {
+        self.observer.failed(name, reason);
+    }
+
+    fn note(&self, line: &str) {
+        self.observer.note(line);
+    }
+
+    fn fallback(&self, silent: Duration, cause: Option<&str>) {
+        self.observer.fallback(silent, cause);
+        let listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some((interface, channel)) = listening else { return };
+        let observer = self.observer.clone();
+        // The doctor takes a second or two, which the engine has not.
+        let diagnose = move || {
+            if let Some(finding) = crate::doctor::quick(&interface, &channel) {
+                observer.fallback(silent, Some(&finding.to_string()));
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().spawn(diagnose) {
+            tracing::warn!("no thread for the doctor: {error}");
+        }
+    }
+}
+
+/// A directory that items go to.
+pub(super) struct Directory {
+    pub(super) path: PathBuf,
+    pub(super) sink: DiskSink,
+}
+
+impl ItemStore for Directory {
+    type Sink = DiskSink;
+
+    fn add(&mut self, info: &ItemInfo) -> Result<Added, String> {
+        match self.sink.add(info).map_err(|error| error.to_string())? {
+            sink::Held::AlreadyThere => Ok(Added::AlreadyThere),
+            sink::Held::Parts(parts) => {
+                let bytes = held_bytes(&parts, info.oti.symbol_len);
+                Ok(Added::Parts(Held::from(&parts), bytes))
+            }
+        }
+    }
+
+    fn cancel(&mut self, toi: Toi) {
+        self.sink.cancel(toi);
+    }
+
+    fn check_blocks(&mut self, toi: Toi, digests: Vec<Digest>) {
+        self.sink.check_blocks(toi, digests);
+    }
+
+    fn may_hold_something(&self) -> bool {
+        let empty = std::fs::read_dir(&self.path).is_ok_and(|mut entries| entries.next().is_none());
+        !empty
+    }
+}
+
+/// Bytes that the sink holds, as blocks and as symbols.
+fn held_bytes(parts: &HeldParts, symbol_len: u16) -> u64 {
+    let symbols: u64 = parts.partial_blocks().map(|(_, block)| u64::from(block.count())).sum();
+    parts.restored_bytes() + symbols * u64::from(symbol_len)
+}

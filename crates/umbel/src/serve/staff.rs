@@ -1,0 +1,91 @@
+//! The staff of a real server.
+
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use umbel_engine::SessionId;
+use umbel_engine::host::Mailbox;
+use umbel_engine::repository::SourceCommand;
+use umbel_net::session::SessionHandle;
+use umbel_store::{BlockReader, Repository};
+use umbel_wire::repository::Need;
+use umbel_wire::{Oti, Toi};
+
+use super::courier::Couriers;
+use super::host::Staff;
+use super::librarian::{self, Question};
+use super::prober::{Burst, ProbeChannel, Prober};
+
+/// Those who work on threads of their own.
+#[derive(Debug)]
+pub(super) struct Threads {
+    repository: Repository,
+    sessions: SessionHandle,
+    questions: Sender<Question>,
+    couriers: Couriers,
+    prober: Prober,
+}
+
+impl Threads {
+    pub(super) fn start(
+        repository: &Repository,
+        sessions: SessionHandle,
+        answers: &Mailbox<SourceCommand>,
+        probes: ProbeChannel,
+        rescan: Duration,
+    ) -> std::io::Result<Threads> {
+        Ok(Threads {
+            questions: librarian::start(repository.clone(), answers.clone(), rescan)?,
+            couriers: Couriers::new(sessions.clone(), repository.content(), answers.clone()),
+            prober: Prober::start(probes, answers.clone())?,
+            repository: repository.clone(),
+            sessions,
+        })
+    }
+}
+
+impl Staff for Threads {
+    type Symbols = BlockReader;
+
+    fn ask(&mut self, question: Question) {
+        // The librarian ends with the server only.
+        let _ = self.questions.send(question);
+    }
+
+    fn item(&self, toi: Toi) -> Option<(String, Oti)> {
+        let item = self.repository.catalog().get(toi)?;
+        Some((item.name().to_owned(), item.oti()))
+    }
+
+    fn serve_unicast(&mut self, session: SessionId, toi: Toi, need: Need) {
+        self.couriers.serve(session, toi, need);
+    }
+
+    fn stop_unicast(&mut self, session: SessionId, toi: Toi) {
+        self.couriers.stop(session, toi);
+    }
+
+    fn unicast_bytes(&self) -> u64 {
+        self.couriers.bytes()
+    }
+
+    fn burst(&mut self, burst: Burst) {
+        self.prober.burst(burst);
+    }
+
+    fn close(&mut self, session: SessionId, reason: &str) {
+        self.sessions.close(session, reason);
+    }
+
+    fn remote(&self, session: SessionId) -> Option<String> {
+        self.sessions.remote(session).map(|address| address.to_string())
+    }
+
+    fn rtt(&self, session: SessionId) -> Option<Duration> {
+        self.sessions.rtt(session)
+    }
+
+    fn tidy(&mut self) {
+        self.couriers.tidy();
+    }
+}
