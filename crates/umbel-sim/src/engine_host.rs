@@ -227,6 +227,7 @@ impl<E: Engine, H: Host<E>, O: Outside<H::Input>> EngineHost<E, H, O> {
             return;
         }
         if self.state.stopped {
+            self.outside.stop(context);
             context.stop_node();
         } else {
             self.set_timer(context);

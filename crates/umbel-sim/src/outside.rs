@@ -35,6 +35,9 @@ pub trait Outside<I>: Send + 'static {
     /// Takes a message that another host has sent.
     fn message(&mut self, _context: &mut Context<'_>, _from: NodeId, _message: Bytes) {}
 
+    /// Lets go of everything, since the host has stopped.
+    fn stop(&mut self, _context: &mut Context<'_>) {}
+
     /// The next input that is due now.
     fn poll(&mut self, context: &mut Context<'_>) -> Option<I>;
 

@@ -17,3 +17,5 @@ pub mod feed;
 pub mod get;
 pub mod list;
 pub mod serve;
+#[cfg(test)]
+mod virtual_time;

@@ -161,6 +161,22 @@ impl<S: ItemStore> GetHost<S> {
         })
     }
 
+    /// Whether the loop has ended.
+    #[cfg(test)]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.finished || self.fatal.is_some()
+    }
+
+    /// What came of it so far.
+    #[cfg(test)]
+    pub(crate) fn outcome(&self) -> Result<u64, String> {
+        let failures = self.items.failures.iter();
+        let mut failed: Vec<String> =
+            failures.map(|failure| format!("{}: {}", failure.name, failure.reason)).collect();
+        failed.extend(self.fatal.iter().map(ToString::to_string));
+        if failed.is_empty() { Ok(self.items.done) } else { Err(failed.join("; ")) }
+    }
+
     /// Nothing can be received at all.
     fn fail(&mut self, reason: impl Into<String>) {
         self.fatal.get_or_insert_with(|| anyhow!(reason.into()));

@@ -1,0 +1,46 @@
+//! The hosts of serve, get, send and recv, unchanged, in the simulator.
+//!
+//! What a real host finds around its engine is replaced: sessions that are cut, disks that are slow,
+//! full or wrong, sources that crash and come again, all drawn from a seed. The hosts, the engines
+//! and the network's rules are the real ones. Everything runs in virtual time, so that hundreds of
+//! seeds take seconds.
+
+mod later;
+mod repository;
+mod store;
+
+use std::sync::Arc;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_sim::random::{Purpose, stream};
+
+/// Runs a test for so many seeds, or as `UMBEL_SEEDS=1000` or `UMBEL_SEED=7` say. A failure names its
+/// seed.
+fn for_seeds(count: u64, test: impl Fn(u64)) {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seeds = match number("UMBEL_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("UMBEL_SEEDS").unwrap_or(count),
+    };
+    for seed in seeds {
+        let run = std::panic::AssertUnwindSafe(|| test(seed));
+        if let Err(panic) = std::panic::catch_unwind(run) {
+            eprintln!("it fails with UMBEL_SEED={seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// A stream of draws of its own for each thing in a scenario.
+fn draws(seed: u64, number: u64) -> Xoshiro256PlusPlus {
+    stream(seed, Purpose::Workload, number)
+}
+
+/// Notes nothing.
+struct Nobody;
+
+impl crate::get::Observer for Nobody {}
+
+fn nobody() -> Arc<Nobody> {
+    Arc::new(Nobody)
+}

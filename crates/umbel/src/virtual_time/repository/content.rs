@@ -1,0 +1,148 @@
+//! What is served: real bytes, so that every byte can be verified.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rand_core::Rng as _;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_engine::symbols::{BlockId, Load, SymbolSource};
+use umbel_fec::{Code, Partition};
+use umbel_sim::random::below;
+use umbel_wire::repository::ItemInfo;
+use umbel_wire::{Digest, Oti, Scheme, Toi};
+
+use super::super::later::Later;
+
+/// Bytes of a symbol.
+pub(super) const SYMBOL: u16 = 64;
+/// Most symbols of a block.
+const BLOCK: u16 = 16;
+
+/// Items with their content.
+#[derive(Debug)]
+pub(super) struct Catalog {
+    items: BTreeMap<Toi, (ItemInfo, Bytes)>,
+}
+
+impl Catalog {
+    /// So many items of up to 12 KB, an empty one and one of a single byte among them. Names and
+    /// contents are those of the seed; the numbers of objects begin at `first`.
+    pub(super) fn new(count: u32, first: u32, random: &mut Xoshiro256PlusPlus) -> Catalog {
+        let item = |number: u32| {
+            let len = match number {
+                0 => 0,
+                1 => 1,
+                _ => below(random, 12_000) as usize,
+            };
+            let mut content = vec![0; len];
+            random.fill_bytes(&mut content);
+            let info = ItemInfo {
+                toi: Toi(first + number),
+                name: format!("item-{number}"),
+                digest: Digest(*blake3::hash(&content).as_bytes()),
+                modified_ns: None,
+                media_type: String::new(),
+                oti: Oti {
+                    scheme: Scheme::ReedSolomon,
+                    object_len: len as u64,
+                    symbol_len: SYMBOL,
+                    max_block_symbols: BLOCK,
+                    max_encoding_symbols: 255,
+                },
+            };
+            (info.toi, (info, content.into()))
+        };
+        Catalog { items: (0..count).map(item).collect() }
+    }
+
+    pub(super) fn items(&self) -> impl Iterator<Item = &(ItemInfo, Bytes)> {
+        self.items.values()
+    }
+
+    pub(super) fn info(&self, toi: Toi) -> Option<&ItemInfo> {
+        self.items.get(&toi).map(|(info, _)| info)
+    }
+
+    /// Items that match: by their whole names; all if there are no patterns.
+    pub(super) fn matching(&self, patterns: &[String]) -> Vec<ItemInfo> {
+        let wanted = |info: &ItemInfo| patterns.is_empty() || patterns.contains(&info.name);
+        self.items().map(|(info, _)| info).filter(|info| wanted(info)).cloned().collect()
+    }
+
+    /// A source block as it travels by unicast.
+    pub(super) fn block(&self, toi: Toi, sbn: u32) -> Option<Bytes> {
+        let (info, content) = self.items.get(&toi)?;
+        let range = Partition::new(&info.oti).ok()?.block_range(sbn);
+        Some(content.slice(range.start as usize..range.end as usize))
+    }
+
+    /// Digests of an item's blocks.
+    pub(super) fn block_digests(&self, toi: Toi) -> Vec<Digest> {
+        let blocks = self.info(toi).and_then(|info| Partition::new(&info.oti).ok());
+        let blocks = blocks.map_or(0, |cut| cut.blocks());
+        let block = |sbn| self.block(toi, sbn).unwrap_or_default();
+        (0..blocks).map(|sbn| Digest(*blake3::hash(&block(sbn)).as_bytes())).collect()
+    }
+}
+
+/// Gives symbols of a catalog, some of them only after a while.
+#[derive(Debug)]
+pub(super) struct Symbols {
+    catalog: Arc<Catalog>,
+    /// Tells that symbols are ready.
+    ready: Later<()>,
+    random: Xoshiro256PlusPlus,
+    /// A symbol that was not ready is, the next time.
+    pending: bool,
+    /// One in so many symbols is not ready at once; 0: all are.
+    slow_one_in: u64,
+}
+
+impl Symbols {
+    pub(super) fn new(
+        catalog: Arc<Catalog>,
+        ready: Later<()>,
+        random: Xoshiro256PlusPlus,
+        slow_one_in: u64,
+    ) -> Symbols {
+        Symbols { catalog, ready, random, pending: false, slow_one_in }
+    }
+}
+
+impl SymbolSource for Symbols {
+    fn prefetch(&mut self, _block: BlockId, _esis: Range<u32>) {}
+
+    fn symbol(&mut self, block: BlockId, esi: u32) -> Load {
+        let slow = self.slow_one_in > 0 && below(&mut self.random, self.slow_one_in) == 0;
+        if slow && !std::mem::replace(&mut self.pending, true) {
+            let wait = Duration::from_micros(below(&mut self.random, 20_000));
+            self.ready.put(wait, ());
+            return Load::Pending;
+        }
+        self.pending = false;
+        let Some(info) = self.catalog.info(block.toi) else {
+            return Load::Gone("there is no such item".to_owned());
+        };
+        let Ok(cut) = Partition::new(&info.oti) else {
+            return Load::Gone("it cannot be cut".to_owned());
+        };
+        let (k, len) = (cut.block_symbols(block.sbn), usize::from(SYMBOL));
+        let content = self.catalog.block(block.toi, block.sbn).unwrap_or_default();
+        if esi < k {
+            let start = esi as usize * len;
+            return Load::Ready(content.slice(start..content.len().min(start + len)));
+        }
+        let mut padded = content.to_vec();
+        padded.resize(k as usize * len, 0);
+        let mut symbol = vec![0; len];
+        match Code::new(info.oti.scheme).encode(k, len, &padded, esi..esi + 1, &mut symbol) {
+            Ok(()) => Load::Ready(symbol.into()),
+            Err(error) => Load::Gone(error.to_string()),
+        }
+    }
+
+    fn release(&mut self, _block: BlockId) {}
+}
