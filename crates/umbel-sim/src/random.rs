@@ -28,7 +28,7 @@ pub fn stream(seed: u64, purpose: Purpose, number: u64) -> Xoshiro256PlusPlus {
 }
 
 /// A number that stands for the seed, the purpose and the number together.
-pub(crate) fn key(seed: u64, purpose: Purpose, number: u64) -> u64 {
+pub fn key(seed: u64, purpose: Purpose, number: u64) -> u64 {
     [purpose as u64 + 1, number].into_iter().fold(mix(seed), |key, part| mix(key ^ mix(part)))
 }
 

@@ -574,7 +574,8 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         let reports = self.reports.next().filter(|_| attached);
         let manages = attached && self.tree.role() == Role::Manager;
         let survey = self.survey.next().filter(|_| manages);
-        let fetches = self.fetching.next().filter(|_| self.feed.is_some());
+        let fetching = matches!(self.stage, Stage::Inside | Stage::Leaving(_));
+        let fetches = self.fetching.next().filter(|_| fetching && self.feed.is_some());
         let fetches = fetches.map(|at| at.max(room));
         let hearsay = self.hearsay.map(|(_, at)| at);
         let timers = [self.tree.poll_timeout(), self.domain.next_timeout(), hearsay, acks, asks];

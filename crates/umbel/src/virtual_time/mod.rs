@@ -5,6 +5,7 @@
 //! and the network's rules are the real ones. Everything runs in virtual time, so that hundreds of
 //! seeds take seconds.
 
+mod feed;
 mod later;
 mod repository;
 mod store;

@@ -355,22 +355,30 @@ impl PipeReader {
 
     /// Waits for the next bytes; `None` after the last.
     pub fn read(&mut self) -> Option<Bytes> {
+        let waiting = |state: &mut Waiting| state.contents.is_empty() && !state.ended;
+        let state = self.shared.lock();
+        let waited = self.shared.moved.wait_while(state, waiting);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        self.take()
+    }
+
+    /// The next bytes, if they are there.
+    pub fn take(&mut self) -> Option<Bytes> {
         let mut state = self.shared.lock();
-        loop {
-            if let Some(content) = state.contents.pop_front() {
-                state.bytes -= content.len();
-                let room = state.refused && state.bytes <= self.shared.memory / 2;
-                state.refused &= !room;
-                drop(state);
-                if room {
-                    (self.shared.on_event)(PipeEvent::Room);
-                }
-                return Some(content);
-            }
-            if state.ended {
-                return None;
-            }
-            state = self.shared.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+        let content = state.contents.pop_front()?;
+        state.bytes -= content.len();
+        let room = state.refused && state.bytes <= self.shared.memory / 2;
+        state.refused &= !room;
+        drop(state);
+        if room {
+            (self.shared.on_event)(PipeEvent::Room);
         }
+        Some(content)
+    }
+
+    /// Whether nothing more will come.
+    pub fn is_over(&self) -> bool {
+        let state = self.shared.lock();
+        state.ended && state.contents.is_empty()
     }
 }

@@ -137,8 +137,14 @@ impl<S: FeedStore> RecvHost<S> {
         self.about.feed.content == FeedContent::Pipe
     }
 
+    /// What came of it all, if the loop has ended.
+    #[cfg(test)]
+    pub(crate) fn outcome(&self) -> Option<RecvSummary> {
+        (self.stage == Stage::Gone).then(|| self.summary())
+    }
+
     /// What came of it all.
-    pub(crate) fn finish(self) -> RecvSummary {
+    pub(crate) fn summary(&self) -> RecvSummary {
         let stats = self.stats;
         let written = self.store.written();
         let ended = self.ended.unwrap_or(self.last);
@@ -159,10 +165,10 @@ impl<S: FeedStore> RecvHost<S> {
             managed: self.managed,
             radius: self.radius,
             dropped_here: self.dropped_here,
-            drops: self.drops,
+            drops: self.drops.clone(),
             interrupted: self.interrupted && self.ended.is_none(),
-            failures: self.items.failures,
-            failure: self.failure,
+            failures: self.items.failures.clone(),
+            failure: self.failure.clone(),
         }
     }
 

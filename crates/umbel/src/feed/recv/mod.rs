@@ -247,7 +247,7 @@ pub fn recv(
         .port(data)
         .port(node)
         .pace(RateClass::Data, rate, packet_len);
-    Ok(driver.run()?.finish())
+    Ok(driver.run()?.summary())
 }
 
 /// What admits this receiver to a sealed feed.

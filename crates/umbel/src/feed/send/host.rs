@@ -19,6 +19,8 @@ const TICK: Duration = Duration::from_millis(100);
 const CLOSE: Duration = Duration::from_secs(5);
 /// How long the last words of receivers may take to come up the tree once all is acknowledged.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long a receiver that came late may do without progress: twice the longest wait of a FETCH.
+const LATE_WORDS: Duration = Duration::from_secs(10);
 /// What receivers are told when the user ends the feed.
 const INTERRUPTED: &str = "the sender was interrupted";
 /// What is said of a receiver that is not on a list with keys.
@@ -126,6 +128,8 @@ pub(crate) struct SendHost<C> {
     sent: Option<(Instant, Option<Instant>)>,
     /// When the host last had a turn.
     last: Instant,
+    /// When receivers last got on, and what the source had done for them by then.
+    progress: (Instant, (u64, u64)),
     finished: bool,
     receivers: BTreeMap<NodeId, Heard>,
     failure: Option<String>,
@@ -154,6 +158,7 @@ impl<C: Content> SendHost<C> {
             created: Instant::EPOCH,
             sent: None,
             last: Instant::EPOCH,
+            progress: (Instant::EPOCH, (0, 0)),
             finished: false,
             receivers: BTreeMap::new(),
             failure: None,
@@ -165,8 +170,14 @@ impl<C: Content> SendHost<C> {
         }
     }
 
+    /// What came of it all, if the loop has ended.
+    #[cfg(test)]
+    pub(crate) fn outcome(&self) -> Option<SendSummary> {
+        (self.stage == Stage::Closed).then(|| self.summary())
+    }
+
     /// What came of it all.
-    pub(crate) fn finish(self) -> SendSummary {
+    pub(crate) fn summary(&self) -> SendSummary {
         let seconds =
             self.sent.map_or(0.0, |(start, end)| (end.unwrap_or(self.last) - start).as_secs_f64());
         let mut receivers: Vec<ReceiverLine> =
@@ -204,8 +215,8 @@ impl<C: Content> SendHost<C> {
             fetched: self.stats.fetched_sent,
             evicted: self.stats.evicted,
             load: self.stats.load.total(),
-            drops: self.drops,
-            failure: self.failure.or_else(|| self.content.failure()),
+            drops: self.drops.clone(),
+            failure: self.failure.clone().or_else(|| self.content.failure()),
             interrupted: self.interrupted,
         }
     }
@@ -215,6 +226,7 @@ impl<C: Content> SendHost<C> {
         let now = io.now();
         self.last = now;
         self.stats = io.engine().stats();
+        self.note_progress(now);
         match self.stage {
             Stage::Waiting | Stage::Sending if self.interrupted => {
                 self.failure.get_or_insert_with(|| INTERRUPTED.to_owned());
@@ -224,7 +236,7 @@ impl<C: Content> SendHost<C> {
                 self.close(io);
             }
             Stage::Waiting if self.enough(now) => self.begin(io),
-            Stage::Complete(at) if self.interrupted || self.may_close(now - at) => self.close(io),
+            Stage::Complete(at) if self.interrupted || self.may_close(now, at) => self.close(io),
             // Nobody has to be told twice for ever.
             Stage::Closing(at) if now - at >= CLOSE => self.stage = Stage::Closed,
             _ => {}
@@ -235,10 +247,23 @@ impl<C: Content> SendHost<C> {
     }
 
     /// Whether late receivers have been waited for, and those that are known have had their last
-    /// words, which may come later than their acknowledgements.
-    fn may_close(&self, complete: Duration) -> bool {
+    /// words, which may come later than their acknowledgements. A receiver that came late and still
+    /// gets on is not cut off.
+    fn may_close(&self, now: Instant, complete: Instant) -> bool {
         let spoken = self.heard().all(|heard| heard.report.state != ReceiverState::Receiving);
-        complete >= self.terms.linger && (spoken || complete >= LAST_WORDS)
+        let (last, _) = self.progress;
+        let given_up = if last > complete { last + LATE_WORDS } else { complete + LAST_WORDS };
+        now - complete >= self.terms.linger && (spoken || now >= given_up)
+    }
+
+    /// Notes when receivers last got on.
+    fn note_progress(&mut self, now: Instant) {
+        let stats = &self.stats;
+        let served = stats.fetched_sent + stats.repairs_sent;
+        let mark = (served, u64::from(stats.totals.done) + u64::from(stats.totals.failed));
+        if mark != self.progress.1 {
+            self.progress = (now, mark);
+        }
     }
 
     /// What was heard of each receiver, without those that died and were started again.

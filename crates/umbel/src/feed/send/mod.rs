@@ -313,7 +313,7 @@ pub fn send(
         .pace(RateClass::Data, Some(rate), packet_len);
     let host = driver.run()?;
     drop(announcer);
-    Ok(host.finish())
+    Ok(host.summary())
 }
 
 fn config(

@@ -1,0 +1,228 @@
+//! A pipe on both sides of a feed: the real store's, read and written at given times.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use rand_core::Rng as _;
+use umbel_engine::Instant;
+use umbel_engine::symbols::BlockId;
+use umbel_engine::tmtp::{BlockCount, SourceCommand};
+use umbel_sim::random::below;
+use umbel_store::feed::{
+    FeedSink, FeedSource, PipeKeeper, PipeReader, PipeWriter, pipe, pipe_sink,
+};
+use umbel_wire::repository::ItemInfo;
+use umbel_wire::tmtp::BlockRun;
+use umbel_wire::{Toi, Tsi};
+
+use super::super::draws;
+use super::super::later::Later;
+use super::files::SHAPE;
+use crate::feed::recv::store::{FeedStore, Input};
+use crate::feed::send::host::Content;
+
+/// What the input of a pipe has not given yet: when, and what.
+type Writes = Arc<Mutex<Option<VecDeque<(u64, Vec<u8>)>>>>;
+
+/// The sender's side.
+#[derive(Debug)]
+pub(super) struct Source {
+    keeper: PipeKeeper,
+    writes: Writes,
+    planned: VecDeque<(u64, Vec<u8>)>,
+    bytes: u64,
+}
+
+/// What writes to the pipe once it has begun.
+#[derive(Debug)]
+pub(super) struct Writer {
+    writer: PipeWriter,
+    writes: Writes,
+    /// When it began.
+    begun: Option<Instant>,
+}
+
+/// A pipe of so many pieces, milliseconds apart; and all of its bytes.
+pub(super) fn source(tsi: Tsi, seed: u64) -> (Source, FeedSource, Writer, Vec<u8>) {
+    let mut random = draws(seed, 50);
+    let (writer, feed) = pipe(tsi, SHAPE, 4 << 20, None).unwrap();
+    let mut planned = VecDeque::new();
+    let (mut at, mut all) = (0, Vec::new());
+    for _ in 0..60 {
+        at += below(&mut random, 100);
+        let mut piece = vec![0; 1 + below(&mut random, 3_000) as usize];
+        random.fill_bytes(&mut piece);
+        all.extend_from_slice(&piece);
+        planned.push_back((at, piece));
+    }
+    let writes = Writes::default();
+    let bytes = all.len() as u64;
+    let keeper = feed.keeper();
+    let source = Source { keeper, writes: writes.clone(), planned, bytes };
+    (source, FeedSource::Pipe(feed), Writer { writer, writes, begun: None }, all)
+}
+
+impl Writer {
+    /// Writes what is due; appends what the engine is to be told.
+    pub(super) fn write(&mut self, now: Instant, commands: &mut VecDeque<SourceCommand>) {
+        let mut writes = self.writes.lock().unwrap();
+        let Some(queue) = writes.as_mut() else { return };
+        let begun = *self.begun.get_or_insert(now);
+        let passed = (now - begun).as_millis() as u64;
+        while let Some((_, piece)) = queue.pop_front_if(|(at, _)| *at <= passed) {
+            let mut rest = piece.as_slice();
+            while !rest.is_empty() {
+                self.writer.read_from(&mut rest).unwrap();
+                if let Some(symbols) = self.writer.cut() {
+                    commands
+                        .push_back(SourceCommand::Extend(vec![BlockCount { count: 1, symbols }]));
+                }
+            }
+        }
+        if queue.is_empty() {
+            *writes = None;
+            commands.push_back(SourceCommand::Finish { failed: None });
+        }
+    }
+
+    pub(super) fn next(&self) -> Option<Instant> {
+        let writes = self.writes.lock().unwrap();
+        let (at, _) = writes.as_ref()?.front()?;
+        Some(self.begun.unwrap_or(Instant::EPOCH) + std::time::Duration::from_millis(*at))
+    }
+}
+
+impl Content for Source {
+    type Symbols = FeedSource;
+
+    fn files(&self) -> u64 {
+        0
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn blocks(&self) -> Option<u32> {
+        None
+    }
+
+    fn head_blocks(&self) -> Vec<BlockCount> {
+        Vec::new()
+    }
+
+    fn begin(&mut self) -> Result<Option<Vec<BlockCount>>, String> {
+        *self.writes.lock().unwrap() = Some(std::mem::take(&mut self.planned));
+        Ok(None)
+    }
+
+    fn acknowledged(&mut self, below: u32) {
+        self.keeper.forget(below.saturating_sub(1_000));
+    }
+
+    fn failure(&self) -> Option<String> {
+        None
+    }
+}
+
+/// The receiver's side. Clones are the same side.
+#[derive(Clone, Debug)]
+pub(super) struct Sink {
+    sink: FeedSink,
+    events: Later<Input>,
+    state: Arc<Mutex<Output>>,
+}
+
+#[derive(Debug)]
+struct Output {
+    reader: PipeReader,
+    bytes: Vec<u8>,
+    told: bool,
+}
+
+impl Sink {
+    pub(super) fn new(tsi: Tsi) -> Sink {
+        let events: Later<Input> = Later::in_order();
+        let told = events.clone();
+        let (sink, reader) = pipe_sink(tsi, SHAPE, 100_000, None, move |event| {
+            told.put(std::time::Duration::ZERO, Input::Pipe(event));
+        })
+        .unwrap();
+        let output = Output { reader, bytes: Vec::new(), told: false };
+        Sink { sink: FeedSink::Pipe(sink), events, state: Arc::new(Mutex::new(output)) }
+    }
+
+    /// The engine's handle.
+    pub(super) fn engine(&self) -> FeedSink {
+        self.sink.clone()
+    }
+
+    pub(super) fn events(&self) -> &Later<Input> {
+        &self.events
+    }
+
+    /// Reads what is there.
+    pub(super) fn read(&self) {
+        let mut output = self.state.lock().unwrap();
+        while let Some(bytes) = output.reader.take() {
+            output.bytes.extend_from_slice(&bytes);
+        }
+        if output.reader.is_over() && !std::mem::replace(&mut output.told, true) {
+            self.events.put(std::time::Duration::ZERO, Input::Written(Ok(())));
+        }
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.state.lock().unwrap().bytes.clone()
+    }
+}
+
+impl FeedStore for Sink {
+    type Sink = FeedSink;
+
+    fn look_up(&mut self, _items: Vec<(ItemInfo, bool)>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<Vec<BlockRun>, String> {
+        Ok(Vec::new())
+    }
+
+    fn blocks_of(&self, _toi: Toi) -> Option<BlockRun> {
+        None
+    }
+
+    fn block_of(&self, _id: BlockId) -> Option<u32> {
+        None
+    }
+
+    fn files_in(&self, _run: BlockRun) -> Option<BTreeSet<Toi>> {
+        None
+    }
+
+    fn drop_blocks(&mut self, _toi: Toi) {}
+
+    fn cancel(&mut self, _toi: Toi) {}
+
+    fn begin_pipe(&mut self, first: u32) {
+        if let FeedSink::Pipe(pipe) = &self.sink {
+            pipe.begin(first);
+        }
+    }
+
+    fn end_pipe(&mut self, blocks: u32) {
+        if let FeedSink::Pipe(pipe) = &self.sink {
+            pipe.end(blocks);
+        }
+    }
+
+    fn abort_pipe(&mut self) {
+        if let FeedSink::Pipe(pipe) = &self.sink {
+            pipe.abort();
+        }
+    }
+
+    fn written(&self) -> u64 {
+        self.state.lock().unwrap().bytes.len() as u64
+    }
+}

@@ -1,0 +1,416 @@
+//! A source and receivers in some subnets, and what happens to them.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use umbel_engine::Instant;
+use umbel_engine::tmtp::{
+    self, NodeConfig, ReceiverConfig, Shape, SourceCommand, SourceConfig, Start,
+};
+use umbel_engine::units::Rate;
+use umbel_sim::random::{Purpose, below, key};
+use umbel_sim::tmtp::id_of;
+use umbel_sim::{
+    Context, EngineHost, HostConfig, LinkSpec, Loss, Network, NodeId, Outcome, Outside, Simulation,
+    address_of, channel,
+};
+use umbel_store::feed::{FeedSink, FeedSource};
+use umbel_wire::feed::{Feed, FeedContent};
+use umbel_wire::{Channel, Tsi};
+
+use super::super::later::Later;
+use super::super::{Nobody, draws};
+use super::files::{Directory, Files, SHAPE};
+use super::pipe::{self, Sink, Writer};
+use crate::feed::recv::host::{About, RecvHost};
+use crate::feed::recv::store::Input;
+use crate::feed::recv::{RecvObserver, RecvSummary};
+use crate::feed::send::host::{Expected, Input as SendInput, SendHost, Terms};
+use crate::feed::send::{SendObserver, SendSummary, WaitFor};
+
+impl SendObserver for Nobody {}
+
+impl RecvObserver for Nobody {}
+
+const TSI: Tsi = Tsi(7);
+const PORT: u16 = 7702;
+/// Rate of the feed, bits per second.
+const RATE: u64 = 2_000_000;
+
+pub(super) fn ms(ms: u64) -> Instant {
+    Instant::EPOCH + Duration::from_millis(ms)
+}
+
+/// What a scenario has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scenario {
+    pub(super) subnets: u32,
+    pub(super) hosts: u32,
+    /// Loss of links between routers and of those of hosts.
+    pub(super) loss: f64,
+    /// Receivers come within this time.
+    pub(super) within: Duration,
+    pub(super) wait_for: WaitFor,
+    pub(super) linger: Duration,
+    /// Whether a pipe is sent instead of files.
+    pub(super) pipe: bool,
+    /// Whether disks are full for a while, how many symbols they alter, and how slow they are.
+    pub(super) full: bool,
+    pub(super) alters: u32,
+    pub(super) slow: Duration,
+    /// How many receivers crash.
+    pub(super) crashes: u32,
+    /// When the source crashes, or its user ends it.
+    pub(super) source_crash: Option<Instant>,
+    pub(super) source_interrupt: Option<Instant>,
+    /// How many receivers' users end them.
+    pub(super) interrupts: u32,
+}
+
+impl Default for Scenario {
+    fn default() -> Scenario {
+        Scenario {
+            subnets: 3,
+            hosts: 2,
+            loss: 0.1,
+            within: Duration::from_secs(1),
+            wait_for: WaitFor::Receivers(6),
+            linger: Duration::ZERO,
+            pipe: false,
+            full: false,
+            alters: 0,
+            slow: Duration::from_millis(20),
+            crashes: 0,
+            source_crash: None,
+            source_interrupt: None,
+            interrupts: 0,
+        }
+    }
+}
+
+type Sender<C, S> = EngineHost<tmtp::Source<S>, SendHost<C>, Upstream>;
+pub(super) type FileSender = Sender<Files, Files>;
+pub(super) type PipeSender = Sender<pipe::Source, FeedSource>;
+pub(super) type FileReceiver =
+    EngineHost<tmtp::Receiver<Directory>, RecvHost<Directory>, Downstream>;
+pub(super) type PipeReceiver = EngineHost<tmtp::Receiver<FeedSink>, RecvHost<Sink>, Downstream>;
+
+/// What lies around a source.
+#[derive(Debug, Default)]
+pub(super) struct Upstream {
+    writer: Option<Writer>,
+    commands: VecDeque<SourceCommand>,
+    interrupt_at: Option<Instant>,
+}
+
+impl Outside<SendInput> for Upstream {
+    fn poll(&mut self, context: &mut Context<'_>) -> Option<SendInput> {
+        let now = context.now();
+        if self.interrupt_at.take_if(|at| *at <= now).is_some() {
+            return Some(SendInput::Interrupt);
+        }
+        if let Some(writer) = &mut self.writer {
+            writer.write(now, &mut self.commands);
+        }
+        self.commands.pop_front().map(SendInput::Command)
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let writes = self.writer.as_ref().and_then(Writer::next);
+        [writes, self.interrupt_at].into_iter().flatten().min()
+    }
+}
+
+/// Where a receiver keeps what it gets.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    Files(Directory),
+    Pipe(Sink),
+}
+
+/// What lies around a receiver.
+#[derive(Debug)]
+pub(super) struct Downstream {
+    place: Place,
+    full: VecDeque<(Instant, bool)>,
+    interrupt_at: Option<Instant>,
+    /// When a pipe is read next.
+    read_at: Instant,
+}
+
+impl Downstream {
+    fn events(&self) -> &Later<Input> {
+        match &self.place {
+            Place::Files(directory) => directory.events(),
+            Place::Pipe(sink) => sink.events(),
+        }
+    }
+}
+
+impl Outside<Input> for Downstream {
+    fn poll(&mut self, context: &mut Context<'_>) -> Option<Input> {
+        let now = context.now();
+        while let Some((_, full)) = self.full.pop_front_if(|(at, _)| *at <= now) {
+            if let Place::Files(directory) = &self.place {
+                directory.set_full(full);
+            }
+        }
+        if self.interrupt_at.take_if(|at| *at <= now).is_some() {
+            return Some(Input::Interrupt);
+        }
+        if let (Place::Pipe(sink), true) = (&self.place, self.read_at <= now) {
+            sink.read();
+            self.read_at = now + Duration::from_millis(30);
+        }
+        self.events().take(now)
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let reads = matches!(self.place, Place::Pipe(_)).then_some(self.read_at);
+        let full = self.full.front().map(|(at, _)| *at);
+        [self.events().next(), self.interrupt_at, full, reads].into_iter().flatten().min()
+    }
+}
+
+/// A receiver, and what becomes of it.
+pub(super) struct Member {
+    pub(super) node: NodeId,
+    pub(super) place: Place,
+    pub(super) crashes: bool,
+    pub(super) interrupted: bool,
+}
+
+pub(super) struct World {
+    pub(super) simulation: Simulation,
+    pub(super) source: NodeId,
+    pub(super) members: Vec<Member>,
+    pub(super) files: Files,
+    pub(super) bytes: Vec<u8>,
+    scenario: Scenario,
+}
+
+fn channels(source: NodeId) -> (Channel, Channel) {
+    (channel(Some(source), 1), channel(None, 2))
+}
+
+fn address(node: NodeId) -> SocketAddr {
+    (address_of(node), PORT).into()
+}
+
+impl World {
+    pub(super) fn new(scenario: Scenario, seed: u64) -> World {
+        let mut network = Network::new();
+        let lan = |loss| {
+            LinkSpec::default().delay(Duration::from_micros(200)).loss(Loss::Bernoulli(loss))
+        };
+        let wide = || LinkSpec::default().delay(Duration::from_millis(10));
+        let source = network.host("source");
+        let core = network.router("core");
+        network.link(source, core, lan(0.0), lan(0.0)).unwrap();
+        let mut nodes = Vec::new();
+        for subnet in 0..scenario.subnets {
+            let router = network.router(format!("r{subnet}"));
+            let lossy = || wide().loss(Loss::Bernoulli(scenario.loss));
+            network.link(core, router, lossy(), lossy()).unwrap();
+            let switch = network.switch(format!("n{subnet}"));
+            network.link(router, switch, lan(0.0), lan(0.0)).unwrap();
+            for host in 0..scenario.hosts {
+                let node = network.host(format!("h{subnet}.{host}"));
+                network.link(switch, node, lan(scenario.loss), lan(scenario.loss)).unwrap();
+                nodes.push(node);
+            }
+        }
+        let simulation = Simulation::new(network, seed);
+        let files = Files::new(6, &mut draws(seed, 1));
+        let mut world =
+            World { simulation, source, members: Vec::new(), files, bytes: Vec::new(), scenario };
+        world.add_source(seed);
+        for (number, node) in (0..).zip(nodes) {
+            world.add_receiver(number, node, seed);
+        }
+        world
+    }
+
+    fn feed(&self) -> Feed {
+        let (data, domain) = channels(self.source);
+        let (manifest_len, digest, _) = self.files.manifest();
+        let (items, bytes) = (self.files.infos.len() as u64, 0);
+        let files = FeedContent::Files { items, bytes, manifest_len, digest };
+        Feed {
+            name: "feed".parse().unwrap(),
+            tsi: TSI,
+            source: address(self.source),
+            data,
+            domain,
+            scope: 32,
+            symbol_len: SHAPE.symbol_len,
+            block_symbols: SHAPE.block_symbols.into(),
+            fec: true,
+            kbit_per_s: RATE / 1_000,
+            content: if self.scenario.pipe { FeedContent::Pipe } else { files },
+            token: false,
+            sealed: None,
+            version: 1,
+        }
+    }
+
+    fn node_config(&self, node: NodeId, seed: u64) -> NodeConfig {
+        let seed = key(seed, Purpose::Node, u64::from(node.0));
+        let mut config =
+            NodeConfig::new(id_of(node), TSI, channels(self.source), address(node), seed);
+        config.name = format!("h{}", node.0);
+        config
+    }
+
+    fn shape(&self) -> Shape {
+        let (len, digest, blocks) = self.files.manifest();
+        let manifest = umbel_wire::tmtp::Manifest { blocks, len, digest };
+        Shape {
+            source: address(self.source),
+            symbol_len: SHAPE.symbol_len,
+            block_symbols: SHAPE.block_symbols,
+            fec: true,
+            manifest: (!self.scenario.pipe).then_some(manifest),
+        }
+    }
+
+    fn add_source(&mut self, seed: u64) {
+        let rate = Rate::from_bits_per_s(RATE).unwrap();
+        let config = SourceConfig::new(self.node_config(self.source, seed), self.shape(), rate);
+        let Scenario { wait_for, linger, source_crash, source_interrupt, .. } = self.scenario;
+        let expected = Expected { names: [].into(), alone: false };
+        let terms = Terms { wait_for, linger, expected };
+        let mut upstream = Upstream { interrupt_at: source_interrupt, ..Upstream::default() };
+        let host_config = HostConfig { rate: Some(rate), ..HostConfig::default() };
+        if self.scenario.pipe {
+            let (content, symbols, writer, bytes) = pipe::source(TSI, seed);
+            (self.bytes, upstream.writer) = (bytes, Some(writer));
+            let host = SendHost::new(content, Arc::new(Nobody), terms, rate);
+            let engine = tmtp::Source::new(config, symbols);
+            let mut host: PipeSender =
+                EngineHost::with_outside(engine, host, upstream, host_config);
+            if let Some(at) = source_crash {
+                host.crash_at(at);
+            }
+            self.simulation.set_app(self.source, host, Instant::EPOCH).unwrap();
+        } else {
+            let host = SendHost::new(self.files.clone(), Arc::new(Nobody), terms, rate);
+            let engine = tmtp::Source::new(config, self.files.clone());
+            let mut host: FileSender =
+                EngineHost::with_outside(engine, host, upstream, host_config);
+            if let Some(at) = source_crash {
+                host.crash_at(at);
+            }
+            self.simulation.set_app(self.source, host, Instant::EPOCH).unwrap();
+        }
+    }
+
+    fn add_receiver(&mut self, number: u32, node: NodeId, seed: u64) {
+        let scenario = self.scenario;
+        let mut random = draws(seed, 100 + u64::from(number));
+        let config = ReceiverConfig::new(self.node_config(node, seed), self.shape());
+        let start = ms(below(&mut random, scenario.within.as_millis() as u64 + 1));
+        let crashes = number < scenario.crashes;
+        let interrupted =
+            number >= scenario.crashes && number < scenario.crashes + scenario.interrupts;
+        let crash_at = ms(2_000 + below(&mut random, 4_000));
+        let full_from = below(&mut random, 4_000);
+        let until = full_from + below(&mut random, 5_000);
+        let place = if scenario.pipe {
+            Place::Pipe(Sink::new(TSI))
+        } else {
+            let how = (scenario.alters, scenario.slow);
+            let (len, ..) = self.files.manifest();
+            Place::Files(Directory::new(len, how, draws(seed, 200 + u64::from(number))))
+        };
+        let downstream = Downstream {
+            place: place.clone(),
+            full: if scenario.full {
+                [(ms(full_from), true), (ms(until), false)].into()
+            } else {
+                VecDeque::new()
+            },
+            interrupt_at: interrupted.then_some(crash_at),
+            read_at: Instant::EPOCH,
+        };
+        let about = About { feed: self.feed(), start: Start::Everything, line: None };
+        let host_config = HostConfig { rate: Rate::from_bits_per_s(RATE), ..HostConfig::default() };
+        match &place {
+            Place::Files(directory) => {
+                let host = RecvHost::new(about, Arc::new(Nobody), directory.clone());
+                let engine = tmtp::Receiver::new(config, directory.clone());
+                let mut host: FileReceiver =
+                    EngineHost::with_outside(engine, host, downstream, host_config);
+                if crashes {
+                    host.crash_at(crash_at);
+                }
+                self.simulation.set_app(node, host, start).unwrap();
+            }
+            Place::Pipe(sink) => {
+                let host = RecvHost::new(about, Arc::new(Nobody), sink.clone());
+                let engine = tmtp::Receiver::new(config, sink.engine());
+                let mut host: PipeReceiver =
+                    EngineHost::with_outside(engine, host, downstream, host_config);
+                if crashes {
+                    host.crash_at(crash_at);
+                }
+                self.simulation.set_app(node, host, start).unwrap();
+            }
+        }
+        self.members.push(Member { node, place, crashes, interrupted });
+    }
+
+    /// What came of a receiver, if it has ended.
+    pub(super) fn received(&self, node: NodeId) -> Option<RecvSummary> {
+        let files = self.simulation.app::<FileReceiver>(node).map(EngineHost::host);
+        let pipe = self.simulation.app::<PipeReceiver>(node).map(EngineHost::host);
+        files.and_then(RecvHost::outcome).or_else(|| pipe.and_then(RecvHost::outcome))
+    }
+
+    /// What came of the feed, if it has ended.
+    pub(super) fn sent(&self) -> Option<SendSummary> {
+        let files = self.simulation.app::<FileSender>(self.source).map(EngineHost::host);
+        let pipe = self.simulation.app::<PipeSender>(self.source).map(EngineHost::host);
+        files.and_then(SendHost::outcome).or_else(|| pipe.and_then(SendHost::outcome))
+    }
+
+    /// Whether everyone has ended that has not crashed.
+    fn is_over(&self) -> bool {
+        let living = self.members.iter().filter(|member| !member.crashes);
+        let source = self.scenario.source_crash.is_some() || self.sent().is_some();
+        source && living.into_iter().all(|member| self.received(member.node).is_some())
+    }
+
+    /// Runs until everyone has ended.
+    pub(super) fn run(&mut self, limit: Duration) {
+        while !self.is_over() {
+            let now = self.simulation.now();
+            let outcome = self.simulation.run_until(now + Duration::from_secs(1));
+            let goes_on = outcome == Outcome::Reached && now < Instant::EPOCH + limit;
+            let what = || format!("{:?}, {outcome:?}: {}", self.scenario, self.state());
+            assert!(goes_on || self.is_over(), "not done: {}", what());
+        }
+    }
+
+    /// Whether a receiver has all that was sent.
+    pub(super) fn has_everything(&self, member: &Member) -> bool {
+        match &member.place {
+            Place::Files(directory) => self.files.infos.iter().all(|info| {
+                directory.verified(&info.name).as_deref() == Some(self.files.content(info.toi))
+            }),
+            Place::Pipe(sink) => sink.bytes() == self.bytes,
+        }
+    }
+
+    fn state(&self) -> String {
+        let sent = self.sent();
+        let members = self.members.iter().map(|member| {
+            let received = self.received(member.node);
+            let all = self.has_everything(member);
+            format!("\n{:?}: all: {all}, crashes: {}, {received:?}", member.node, member.crashes)
+        });
+        format!("{sent:?}{}", members.collect::<String>())
+    }
+}
