@@ -17,8 +17,8 @@ use rustls::version::TLS13;
 use session_support::raw::raw_client;
 use session_support::{Client, PATIENCE, Relay, Server, identity, message, url};
 use umbel_net::session::{
-    BindError, ClientError, ClientEvent, ClientSession, CloseCode, ConnectOptions, PROTOCOL, Pin,
-    ServerEndpoint, ServerOptions, SessionEvent,
+    BULK_WINDOW, BindError, ClientError, ClientEvent, ClientSession, CloseCode, ConnectOptions,
+    PROTOCOL, Pin, ServerEndpoint, ServerOptions, SessionEvent,
 };
 
 /// Runs one raw client with a small runtime of its own.
@@ -337,6 +337,32 @@ fn a_session_given_up_while_connecting_ends_at_once() {
         matches!(event, ClientEvent::Disconnected { reason: ClientError::Ended, retryable: false })
     };
     assert!(given_up(&event), "{event:?}");
+}
+
+#[test]
+fn a_client_that_takes_no_more_of_a_stream_still_hears_messages_and_closes() {
+    let server = Server::start(ServerOptions::default());
+    let client = Client::connect(&server.url(), &ConnectOptions::default()).unwrap();
+    client.session.send(message(1, 1)).unwrap();
+    let id = server.opened();
+    let mut bulk = server.handle.bulk(id).unwrap();
+    let writer = std::thread::spawn(move || {
+        // More than the window; it ends when the client is gone.
+        while bulk.write(message(2, 60_000)).is_ok() {}
+    });
+    let (mut pieces, mut held) = (Vec::new(), 0);
+    while held + 64 * 1024 < BULK_WINDOW {
+        if let ClientEvent::Bulk { piece, .. } = client.events.recv_timeout(PATIENCE).unwrap() {
+            held += piece.bytes.len();
+            pieces.push(piece);
+        }
+    }
+    server.handle.send(id, message(3, 10)).unwrap();
+    while !matches!(client.events.recv_timeout(PATIENCE).unwrap(), ClientEvent::Message(_)) {}
+    // It was for ever, while the session's thread waited for somebody to take the next piece.
+    client.session.close(Duration::from_millis(100));
+    writer.join().unwrap();
+    drop(pieces);
 }
 
 #[test]

@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nix::sched::{CloneFlags, unshare};
-use umbel_engine::{Allowance, TransmitBuf};
+use umbel_engine::{Address, Allowance, Transmit, TransmitBuf};
+use umbel_net::clock::Clock;
 use umbel_net::interface::{Family, Interface, InterfaceError};
+use umbel_net::port::{Port, UdpPort};
 use umbel_net::udp::{
     JoinError, OpenSenderError, Receiver, ReceiverOptions, SendError, Sender, SenderOptions,
 };
@@ -383,5 +385,57 @@ fn ipv6_works_on_the_loopback_interface_once_groups_are_routed_there() {
             assert_eq!(collect(&mut receiver, 50, 1_400).len(), 50);
             run("ip -6 route del local ff00::/8 dev lo table local");
         }
+    });
+}
+
+/// Runs a port until it hands over a datagram.
+fn hear(port: &mut UdpPort, clock: Clock, mut between: impl FnMut()) {
+    let end = Instant::now() + Duration::from_mins(5);
+    let mut heard = false;
+    while !heard {
+        assert!(Instant::now() < end, "nothing is heard");
+        between();
+        port.turn(clock.now(), true, &mut |_| heard = true);
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_port_goes_on_when_its_interface_was_made_anew() {
+    in_namespace("a_port_goes_on_when_its_interface_was_made_anew", || {
+        let channel = channel("239.1.2.3", None);
+        let clock = Clock::new();
+        let host = Host::linked();
+        let near = Interface::resolve("near").unwrap();
+        let options = ReceiverOptions::default();
+        let mut port = UdpPort::receiver(Family::V4, PORT, &near, &options).unwrap();
+        port.join(&channel).unwrap();
+        let send = move || {
+            let mut sender = sender("far", Family::V4, true);
+            let _ = sender.send(channel.destination(), &datagrams(1, 10));
+        };
+        hear(&mut port, clock, || host.run(send));
+        run("ip link del near");
+        port.turn(clock.now(), true, &mut |_| {});
+        drop(host);
+        let host = Host::linked();
+        hear(&mut port, clock, || host.run(send));
+    });
+}
+
+#[test]
+fn a_datagram_that_does_not_fit_any_more_is_trouble_and_no_end() {
+    in_namespace("a_datagram_that_does_not_fit_any_more_is_trouble_and_no_end", || {
+        let _host = Host::linked();
+        let channel = channel("239.1.2.3", None);
+        let near = Interface::resolve("near").unwrap();
+        let mut port = UdpPort::source(channel, &near, &SenderOptions::new(Family::V4)).unwrap();
+        let transmit = Transmit::data(Address::Channel(channel));
+        let now = Clock::new().now();
+        port.send(now, &transmit, &mut datagrams(3, 1_400)).unwrap();
+        run("ip link set near mtu 1000");
+        let error = port.send(now, &transmit, &mut datagrams(3, 1_400)).unwrap_err();
+        assert!(error.to_string().contains("MTU"), "{error}");
+        port.send(now, &transmit, &mut datagrams(3, 900)).unwrap();
     });
 }

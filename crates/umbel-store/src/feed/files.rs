@@ -83,7 +83,7 @@ impl SymbolSource for FileFeed {
     }
 }
 
-/// What a [`FileSink`] tells, besides what its disk sink does.
+/// What a [`FileSink`](super::FileSink) tells, besides what its disk sink does.
 #[derive(Clone, Debug)]
 pub enum FileEvent {
     /// The list of what is sent is there.

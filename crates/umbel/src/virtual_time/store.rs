@@ -192,19 +192,16 @@ impl SymbolSink for Disk {
         let parts = state.parts.entry((info.name.clone(), info.digest)).or_default();
         let Some(symbols) = parts.symbols.get(&block.sbn) else { return };
         let k = cut.block_symbols(block.sbn);
-        match decode(&info, k, symbols) {
-            Some(mut content) => {
-                let range = cut.block_range(block.sbn);
-                content.truncate((range.end - range.start) as usize);
-                parts.symbols.remove(&block.sbn);
-                parts.blocks.insert(block.sbn, content);
-                self.tell(&mut state, SinkEvent::BlockRestored { block });
-                self.verify_if_whole(&mut state, block.toi);
-            }
-            None => {
-                let held = HeldBlock::none(k);
-                self.tell(&mut state, SinkEvent::RestoreFailed { block, held });
-            }
+        if let Some(mut content) = decode(&info, k, symbols) {
+            let range = cut.block_range(block.sbn);
+            content.truncate((range.end - range.start) as usize);
+            parts.symbols.remove(&block.sbn);
+            parts.blocks.insert(block.sbn, content);
+            self.tell(&mut state, SinkEvent::BlockRestored { block });
+            self.verify_if_whole(&mut state, block.toi);
+        } else {
+            let held = HeldBlock::none(k);
+            self.tell(&mut state, SinkEvent::RestoreFailed { block, held });
         }
     }
 

@@ -36,7 +36,7 @@ pub(super) struct Source {
 /// What writes to the pipe once it has begun.
 #[derive(Debug)]
 pub(super) struct Writer {
-    writer: PipeWriter,
+    end: PipeWriter,
     writes: Writes,
     /// When it began.
     begun: Option<Instant>,
@@ -59,7 +59,7 @@ pub(super) fn source(tsi: Tsi, seed: u64) -> (Source, FeedSource, Writer, Vec<u8
     let bytes = all.len() as u64;
     let keeper = feed.keeper();
     let source = Source { keeper, writes: writes.clone(), planned, bytes };
-    (source, FeedSource::Pipe(feed), Writer { writer, writes, begun: None }, all)
+    (source, FeedSource::Pipe(feed), Writer { end: writer, writes, begun: None }, all)
 }
 
 impl Writer {
@@ -72,8 +72,8 @@ impl Writer {
         while let Some((_, piece)) = queue.pop_front_if(|(at, _)| *at <= passed) {
             let mut rest = piece.as_slice();
             while !rest.is_empty() {
-                self.writer.read_from(&mut rest).unwrap();
-                if let Some(symbols) = self.writer.cut() {
+                self.end.read_from(&mut rest).unwrap();
+                if let Some(symbols) = self.end.cut() {
                     commands
                         .push_back(SourceCommand::Extend(vec![BlockCount { count: 1, symbols }]));
                 }
@@ -128,7 +128,7 @@ impl Content for Source {
 /// The receiver's side. Clones are the same side.
 #[derive(Clone, Debug)]
 pub(super) struct Sink {
-    sink: FeedSink,
+    end: FeedSink,
     events: Later<Input>,
     state: Arc<Mutex<Output>>,
 }
@@ -149,12 +149,12 @@ impl Sink {
         })
         .unwrap();
         let output = Output { reader, bytes: Vec::new(), told: false };
-        Sink { sink: FeedSink::Pipe(sink), events, state: Arc::new(Mutex::new(output)) }
+        Sink { end: FeedSink::Pipe(sink), events, state: Arc::new(Mutex::new(output)) }
     }
 
     /// The engine's handle.
     pub(super) fn engine(&self) -> FeedSink {
-        self.sink.clone()
+        self.end.clone()
     }
 
     pub(super) fn events(&self) -> &Later<Input> {
@@ -205,19 +205,19 @@ impl FeedStore for Sink {
     fn cancel(&mut self, _toi: Toi) {}
 
     fn begin_pipe(&mut self, first: u32) {
-        if let FeedSink::Pipe(pipe) = &self.sink {
+        if let FeedSink::Pipe(pipe) = &self.end {
             pipe.begin(first);
         }
     }
 
     fn end_pipe(&mut self, blocks: u32) {
-        if let FeedSink::Pipe(pipe) = &self.sink {
+        if let FeedSink::Pipe(pipe) = &self.end {
             pipe.end(blocks);
         }
     }
 
     fn abort_pipe(&mut self) {
-        if let FeedSink::Pipe(pipe) = &self.sink {
+        if let FeedSink::Pipe(pipe) = &self.end {
             pipe.abort();
         }
     }
