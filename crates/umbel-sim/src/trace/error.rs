@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+#[cfg(feature = "parquet")]
 use parquet::errors::ParquetError;
 
 /// Why a trace could not be written. The run that it tells of is not affected.
@@ -31,6 +32,7 @@ pub enum TraceError {
         source: io::Error,
     },
     /// Something could not be written to a Parquet file.
+    #[cfg(feature = "parquet")]
     #[error("cannot write {}: {source}", .path.display())]
     Parquet {
         /// The file.
@@ -38,6 +40,13 @@ pub enum TraceError {
         /// Why not.
         source: ParquetError,
     },
+    /// This build cannot write Parquet files.
+    #[cfg(not(feature = "parquet"))]
+    #[error(
+        "{}: built without Parquet: trace to .csv, or build with `--features parquet`",
+        .0.display()
+    )]
+    WithoutParquet(PathBuf),
     /// The network is too large to be drawn.
     #[error(
         "{}: an animation shows at most {limit} nodes, the network has {nodes}: \

@@ -5,8 +5,8 @@
 //! the tracers:
 //!
 //! - [`PcapTracer`]: captured packets, for Wireshark.
-//! - [`CsvTracer`], [`ParquetTracer`]: a table with a row for each thing that happened
-//!   ([`columns`]).
+//! - [`CsvTracer`], and `ParquetTracer` with the feature `parquet`: a table with a row for each
+//!   thing that happened ([`columns`]).
 //! - [`HtmlTracer`]: a page that plays a small run.
 //! - [`SummaryTracer`]: counts by kind, flow, link and node.
 //! - [`HashTracer`]: one number that two runs have in common if they are the same.
@@ -30,6 +30,7 @@ mod fan_out;
 mod hash;
 mod html;
 mod output;
+#[cfg(feature = "parquet")]
 mod parquet;
 pub mod pcap;
 mod record;
@@ -40,6 +41,7 @@ pub use error::TraceError;
 pub use fan_out::FanOut;
 pub use hash::HashTracer;
 pub use html::HtmlTracer;
+#[cfg(feature = "parquet")]
 pub use parquet::ParquetTracer;
 pub use pcap::{PcapFormat, PcapTracer};
 pub use record::{
@@ -83,14 +85,18 @@ pub trait Tracer: Any + Send {
 ///
 /// # Errors
 ///
-/// When there is no tracer for the extension, or the file cannot be created.
+/// When there is no tracer for the extension, or the file cannot be created. `.parquet` needs the
+/// feature `parquet`.
 pub fn open(path: &Path, network: &Network) -> Result<Box<dyn Tracer>, TraceError> {
     let extension = path.extension().map(|text| text.to_string_lossy().to_ascii_lowercase());
     Ok(match extension.as_deref() {
         Some("pcapng") => Box::new(PcapTracer::create(path, PcapFormat::PcapNg, network)?),
         Some("pcap") => Box::new(PcapTracer::create(path, PcapFormat::Pcap, network)?),
         Some("csv") => Box::new(CsvTracer::create(path, network)?),
+        #[cfg(feature = "parquet")]
         Some("parquet") => Box::new(ParquetTracer::create(path, network)?),
+        #[cfg(not(feature = "parquet"))]
+        Some("parquet") => return Err(TraceError::WithoutParquet(path.to_owned())),
         Some("html") => Box::new(HtmlTracer::create(path, network)?),
         _ => return Err(TraceError::Extension(path.to_owned())),
     })

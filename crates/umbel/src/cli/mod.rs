@@ -24,6 +24,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::prelude::*;
 
 use self::output::Output;
 
@@ -140,21 +142,19 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn start_logging(verbose: u8) {
     let level = match verbose {
-        0 => "warn",
-        1 => "info",
-        2 => "debug",
-        _ => "trace",
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("UMBEL_LOG").unwrap_or_else(|_| {
-        tracing_subscriber::EnvFilter::new(format!(
-            "umbel={level},umbel_net={level},umbel_store={level}"
-        ))
-    });
-    // A second start, as in tests, changes nothing.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let in_detail = std::env::var("UMBEL_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let crates = ["umbel", "umbel_net", "umbel_store"];
+    let filter =
+        in_detail.unwrap_or_else(|| Targets::new().with_targets(crates.map(|c| (c, level))));
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .without_time()
-        .try_init();
+        .without_time();
+    // A second start, as in tests, changes nothing.
+    let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
 }

@@ -39,7 +39,7 @@ pub(super) struct RunArgs {
     /// How many runs at a time [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     jobs: Option<u32>,
-    /// Write what happens, to .pcapng, .pcap, .csv, .parquet or .html; can be given several times
+    /// Write what happens, to .pcapng, .pcap, .csv, .html or .parquet; can be given several times
     #[arg(long, value_name = "FILE")]
     trace: Vec<PathBuf>,
     /// Write a page that plays the run
