@@ -2,14 +2,16 @@
 //!
 //! - NORM: `NormEncoderRS8` of Debian's libnorm 1.5.9, the codec that NORM uses with FEC Encoding
 //!   ID 5. `pgm_rs_encode` of OpenPGM (revision cf6cebe) gave the same for those that were tried.
+//! - The crate `flute` 1.11.7, all symbols of a small object. It runs against our code itself in
+//!   `bench/peers/flute-copy/tests/codes.rs`.
 //! - nanorq, a RaptorQ codec in C (revision b622dfa), with T = 16, Z = N = Al = 1.
 //!
 //! `docs/interop-fec.md` says how they were made.
 
 #![allow(clippy::unwrap_used, reason = "a failure of a helper is one of the test")]
 
-use umbel_fec::{Code, Points};
-use umbel_wire::Scheme;
+use umbel_fec::{Code, Partition, Points};
+use umbel_wire::{Oti, Scheme};
 
 /// The source block of all vectors.
 fn source(len: usize) -> Vec<u8> {
@@ -75,4 +77,38 @@ fn nanorq_makes_the_same_raptorq_symbols() {
     for (k, count, expected) in NANORQ {
         assert_eq!(digest(&repair(code, k, count, 16)), expected, "k = {k}");
     }
+}
+
+/// A digest of all symbols of an object of 4,219 bytes, in symbols of 64: four blocks of at most 20,
+/// each with 8 repair symbols.
+fn symbols_of_an_object(scheme: Scheme, points: Points, repairs: u32) -> u64 {
+    const LEN: usize = 4_219;
+    let object: Vec<u8> = (0..LEN).map(|i| (i * 167 + i / 251) as u8).collect();
+    let partition = Partition::new(&Oti {
+        scheme,
+        object_len: LEN as u64,
+        symbol_len: 64,
+        max_block_symbols: 20,
+        max_encoding_symbols: 28,
+    })
+    .unwrap();
+    let code = Code::with_points(scheme, points);
+    let mut all = Vec::new();
+    for sbn in 0..partition.blocks() {
+        let (k, range) = (partition.block_symbols(sbn), partition.block_range(sbn));
+        let mut block = object[range.start as usize..range.end as usize].to_vec();
+        block.resize(k as usize * 64, 0);
+        let mut symbols = vec![0; (k + repairs) as usize * 64];
+        code.encode(k, 64, &block, 0..k + repairs, &mut symbols).unwrap();
+        all.extend(symbols);
+    }
+    digest(&all)
+}
+
+#[test]
+fn flute_splits_objects_and_makes_symbols_as_we_do() {
+    let rizzo = |scheme, repairs| symbols_of_an_object(scheme, Points::Rizzo, repairs);
+    assert_eq!(rizzo(Scheme::NoCode, 0), 0x0edc_c653_4f14_9c6e);
+    assert_eq!(rizzo(Scheme::ReedSolomon, 8), 0x10db_fd0d_7ed4_97ce);
+    assert_eq!(rizzo(Scheme::RaptorQ, 8), 0xddb1_8645_c1c5_7278);
 }
