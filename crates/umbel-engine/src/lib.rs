@@ -5,6 +5,18 @@
 //! draws from a global generator, so that the network driver and the simulator host the very
 //! same code. See [`Engine`] for the one rule about the order of calls.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::iter_over_hash_type,
+        clippy::print_stderr,
+        clippy::print_stdout,
+        reason = "what it does is a function of what it is given"
+    )
+)]
+
 pub mod basep;
 pub mod drops;
 mod engine;

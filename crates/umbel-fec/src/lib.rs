@@ -24,6 +24,18 @@
 //! the RFC's matrix formula, and both codes against implementations by others;
 //! `docs/interop-fec.md` has the findings.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::iter_over_hash_type,
+        clippy::print_stderr,
+        clippy::print_stdout,
+        reason = "what it does is a function of what it is given"
+    )
+)]
+
 mod checks;
 mod code;
 mod cut;

@@ -7,6 +7,18 @@
 //! - [`lms`]: "Light-Weight Multicast Services".
 //! - [`tmtp`]: "A Reliable Dissemination Protocol for Interactive Collaborative Applications".
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::iter_over_hash_type,
+        clippy::print_stderr,
+        clippy::print_stdout,
+        reason = "what it does is a function of what it is given"
+    )
+)]
+
 mod bounds;
 pub mod estimate;
 pub mod lms;

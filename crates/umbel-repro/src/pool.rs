@@ -35,6 +35,7 @@ impl Progress for () {
 }
 
 /// As many threads as there are cores to run on.
+#[allow(clippy::disallowed_methods, reason = "outcomes do not depend on the number of threads")]
 pub fn all_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -51,6 +52,7 @@ pub fn work<E: Experiment>(runs: &Runs<E>) -> u64 {
 }
 
 /// Runs them on `threads` threads.
+#[allow(clippy::disallowed_methods, reason = "outcomes do not depend on the number of threads")]
 pub fn run_all<E: Experiment>(
     runs: &Runs<E>,
     threads: usize,

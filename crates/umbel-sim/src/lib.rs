@@ -12,6 +12,18 @@
 //! nanoseconds, events of one moment run in the order in which they were scheduled, every node
 //! and every purpose draws from a stream of its own, and nothing iterates in hash order.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::iter_over_hash_type,
+        clippy::print_stderr,
+        clippy::print_stdout,
+        reason = "what it does is a function of what it is given"
+    )
+)]
+
 mod address;
 mod app;
 pub mod basep;

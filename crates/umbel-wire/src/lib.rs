@@ -21,6 +21,18 @@
 //! [`ParseError`] says why anything else was refused. No input makes a parser panic, and none
 //! makes it allocate out of proportion to its own length.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::iter_over_hash_type,
+        clippy::print_stderr,
+        clippy::print_stdout,
+        reason = "what it does is a function of what it is given"
+    )
+)]
+
 pub mod alc;
 pub mod basep;
 mod channel;

@@ -103,6 +103,7 @@ impl Scenario {
     ///
     /// # Errors
     /// One line: file, line, what is wrong and what was expected.
+    #[allow(clippy::disallowed_methods, reason = "scenarios are read before a run")]
     pub fn from_file(path: &Path) -> Result<Scenario, Mistake> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut scenario = std::fs::read_to_string(path)

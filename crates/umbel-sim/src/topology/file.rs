@@ -239,6 +239,7 @@ impl Topology {
     ///
     /// # Errors
     /// One line that begins with the file's name.
+    #[allow(clippy::disallowed_methods, reason = "topologies are read before a run")]
     pub fn from_file(path: &Path) -> Result<Topology, Mistake> {
         std::fs::read_to_string(path)
             .map_err(|error| Mistake::new(error.to_string()))

@@ -5,6 +5,7 @@
 //! change costs O(1); a request takes about 40 bytes and its entry in the map of requests 20
 //! to 40. Maps are looked up and never iterated, so their order does not matter.
 
+#[allow(clippy::disallowed_types, reason = "see `SlotMap`")]
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -44,6 +45,7 @@ impl Hasher for SlotHasher {
 }
 
 /// A map that is looked up, never iterated.
+#[allow(clippy::disallowed_types, reason = "no order of it is ever seen, and its hashes are fixed")]
 pub(super) type SlotMap<K> = HashMap<K, u32, BuildHasherDefault<SlotHasher>>;
 
 /// A client with its outstanding request.

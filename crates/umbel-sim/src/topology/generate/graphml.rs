@@ -31,6 +31,7 @@ use crate::topology::values::{Delay, Share};
 const KM_PER_S: f64 = 200_000.0;
 const EARTH_RADIUS_KM: f64 = 6_371.0;
 
+#[allow(clippy::disallowed_methods, reason = "topologies are read before a run")]
 pub(super) fn read(file: &Path) -> Result<Core, Mistake> {
     std::fs::read_to_string(file)
         .map_err(|error| Mistake::new(error.to_string()))
