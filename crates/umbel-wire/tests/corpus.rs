@@ -43,6 +43,16 @@ fn the_corpus_of_server_message_replays() {
 }
 
 #[test]
+fn the_corpus_of_unicast_block_replays() {
+    replay("unicast_block", checks::unicast_block);
+}
+
+#[test]
+fn the_corpus_of_find_feeds_replays() {
+    replay("find_feeds", checks::find_feeds);
+}
+
+#[test]
 fn the_corpus_of_srm_message_replays() {
     replay("srm_message", checks::srm_message);
 }

@@ -4,9 +4,9 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "shared by test binaries")]
 
 use umbel_wire::control::{self, FrameHeader};
-use umbel_wire::feed::{Feed, SealedHead};
+use umbel_wire::feed::{Feed, FindFeeds, SealedHead};
 use umbel_wire::lms;
-use umbel_wire::repository::{ClientMessage, ServerMessage};
+use umbel_wire::repository::{ClientMessage, ServerMessage, UnicastBlock};
 use umbel_wire::sap::SapPacket;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description, Origin};
 use umbel_wire::{DataHeader, DataPacket, Parsed};
@@ -36,6 +36,22 @@ pub fn server_message(bytes: &[u8]) {
     let mut again = Vec::new();
     message.emit(&mut again);
     assert_eq!(ServerMessage::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
+}
+
+/// What is parsed can be emitted, and comes back; no block is longer than allowed.
+pub fn unicast_block(bytes: &[u8]) {
+    let max_len = 1 << 20;
+    let Ok(head) = UnicastBlock::parse(bytes, max_len) else { return };
+    assert!(head.len <= max_len);
+    assert_eq!(head.emit(), bytes[..UnicastBlock::LEN]);
+}
+
+/// What is parsed can be emitted, and comes back.
+pub fn find_feeds(bytes: &[u8]) {
+    let Ok(Parsed::Message { message, .. }) = FindFeeds::parse(bytes) else { return };
+    let mut again = Vec::new();
+    message.emit(&mut again);
+    assert_eq!(FindFeeds::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
 /// What is parsed can be emitted, and comes back.

@@ -4,19 +4,21 @@ mod tmtp_seeds;
 
 use std::time::Duration;
 
-use umbel_wire::feed::{Feed, FeedContent, Sealed, SealedHead, WrappedKey};
+use umbel_wire::feed::{Feed, FeedContent, FindFeeds, Sealed, SealedHead, WrappedKey};
 use umbel_wire::repository::{
     Announcement, ClientMessage, ControlGroup, ControlKey, ItemInfo, Need, NeedRun, ServerMessage,
-    SymbolRun,
+    SymbolRun, UnicastBlock,
 };
 use umbel_wire::sap::SapPacket;
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 11] = [
+pub(crate) const TARGETS: [&str; 13] = [
     "data_packet",
     "client_message",
     "server_message",
+    "unicast_block",
+    "find_feeds",
     "srm_message",
     "lms_message",
     "pgm_message",
@@ -34,6 +36,8 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "data_packet" => data_packets(),
         "client_message" => client_messages().into_iter().map(named).collect(),
         "server_message" => server_messages().into_iter().map(named).collect(),
+        "unicast_block" => unicast_blocks().into_iter().map(named).collect(),
+        "find_feeds" => find_feeds().into_iter().map(named).collect(),
         "srm_message" => srm_messages().into_iter().map(named).collect(),
         "lms_message" => lms_messages().into_iter().map(named).collect(),
         "pgm_message" => pgm_messages().into_iter().map(named).collect(),
@@ -55,6 +59,20 @@ fn oti(scheme: Scheme) -> Oti {
         max_block_symbols: if rs { 128 } else { 727 },
         max_encoding_symbols: if rs { 255 } else { 0 },
     }
+}
+
+fn unicast_blocks() -> Vec<(&'static str, Vec<u8>)> {
+    let head = |len| UnicastBlock { toi: Toi(7), block: 3, len }.emit().to_vec();
+    vec![("block", head(176_128)), ("empty", head(0)), ("too_long", head(u32::MAX))]
+}
+
+fn find_feeds() -> Vec<(&'static str, Vec<u8>)> {
+    let question = |name: Option<&str>| {
+        let mut bytes = Vec::new();
+        FindFeeds { name: name.map(|name| name.parse().unwrap()) }.emit(&mut bytes);
+        bytes
+    };
+    vec![("all", question(None)), ("one", question(Some("nightly")))]
 }
 
 fn data_packets() -> Vec<(String, Vec<u8>)> {

@@ -1,0 +1,38 @@
+//! What must hold for any bytes at all. The fuzz targets run these, and `corpus.rs` runs them on
+//! the corpora of the fuzz targets.
+
+#![allow(unreachable_pub, reason = "shared by test binaries")]
+
+use umbel_net::session::frame::Framer;
+
+/// Greatest message taken here, so that a fuzzer meets the limit.
+const MAX: usize = 1_000;
+
+/// However a stream is cut into pieces, the same messages come out of it, then the same error; no
+/// more is held than was pushed. The first byte says how long pieces are.
+pub fn session_frames(bytes: &[u8]) {
+    let Some((&piece, stream)) = bytes.split_first() else { return };
+    let whole = messages(stream, stream.len().max(1));
+    assert_eq!(messages(stream, usize::from(piece).max(1)), whole);
+}
+
+/// The messages of a stream, and whether it could be cut up to its end.
+fn messages(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {
+    let mut framer = Framer::new(MAX);
+    let mut messages = Vec::new();
+    for piece in stream.chunks(piece) {
+        framer.push(piece);
+        loop {
+            match framer.next_message() {
+                Ok(Some(message)) => {
+                    assert!(message.len() <= MAX);
+                    messages.push(message.to_vec());
+                }
+                Ok(None) => break,
+                Err(_) => return (messages, false),
+            }
+        }
+        assert!(framer.buffered() <= stream.len());
+    }
+    (messages, true)
+}

@@ -1,0 +1,10 @@
+//! Fuzzes `Framer`, which cuts a session's stream into messages.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/umbel-net/tests/common/checks.rs"]
+mod checks;
+
+fuzz_target!(|bytes: &[u8]| checks::session_frames(bytes));
