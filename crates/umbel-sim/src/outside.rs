@@ -1,7 +1,6 @@
 //! What lies around a host besides its network and its engine: sessions, disks, users.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,8 +50,8 @@ pub trait Outside<I>: Send + 'static {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 
-impl Outside<Infallible> for Alone {
-    fn poll(&mut self, _context: &mut Context<'_>) -> Option<Infallible> {
+impl<I> Outside<I> for Alone {
+    fn poll(&mut self, _context: &mut Context<'_>) -> Option<I> {
         None
     }
 }
