@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use anyhow::{Context, bail};
 use umbel_store::feed::seal::PublicKey;
 
-/// Words this long of nothing but hexadecimal digits are meant to be keys.
+/// This many hexadecimal digits in a row are meant to be a key.
 const LOOKS_LIKE_A_KEY: usize = 40;
+/// This many of them behind a name are meant to be a part of one.
+const LOOKS_LIKE_A_PART: usize = 16;
 
 /// Receivers that should have a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,19 +20,22 @@ pub struct AdmitList {
 }
 
 impl AdmitList {
-    /// Parses lines `NAME` or `NAME KEY`; empty ones and those that begin with `#` count for
-    /// nothing.
+    /// Parses lines `NAME` or `NAME KEY`. Skips empty lines, and comments: what follows a `#` that
+    /// begins a line or stands between spaces, and anything behind a key that begins with `#`.
     ///
     /// # Errors
     ///
-    /// One line that says which line is wrong. Either all have a key or none has one: with some,
-    /// it would be unclear what the others are promised.
+    /// One line that says which line is wrong. A line that may be meant to have a key, and has none
+    /// that can be read, is an error: the feed would go out unsealed. So is a list without a name.
+    /// Either all have a key or none has one: with some, it would be unclear what the others are
+    /// promised.
     pub fn parse(text: &str) -> anyhow::Result<AdmitList> {
         let mut list = AdmitList::default();
         let mut keys = BTreeSet::new();
         let mut without = None;
-        let lines = (1..).zip(text.lines().map(str::trim));
-        for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+        let text = text.trim_start_matches('\u{feff}');
+        let lines = (1..).zip(text.lines().map(without_comment));
+        for (number, line) in lines.filter(|(_, line)| !line.is_empty()) {
             let (name, key) = split(line).with_context(|| format!("line {number}"))?;
             match key {
                 Some(key) => keys.extend([key]),
@@ -44,23 +49,57 @@ impl AdmitList {
                  `umbel key` prints there, or take all keys out"
             );
         }
+        if list.names.is_empty() {
+            bail!("it names nobody: everyone could read the feed");
+        }
         list.keys = keys.into_iter().collect();
         Ok(list)
     }
+}
+
+/// A line up to its comment.
+fn without_comment(line: &str) -> &str {
+    let begins = |(at, _): &(usize, &str)| {
+        let (before, after) = (&line[..*at], &line[at + 1..]);
+        let behind_key =
+            before.split_whitespace().next_back().is_some_and(|last| hexadecimal_run(last) == 64);
+        let apart = before.is_empty() || before.ends_with(char::is_whitespace);
+        let loose = after.is_empty() || after.starts_with(char::is_whitespace);
+        before.trim().is_empty() || apart && (loose || behind_key)
+    };
+    let end = line.match_indices('#').find(begins).map_or(line.len(), |(at, _)| at);
+    line[..end].trim()
+}
+
+/// Most hexadecimal digits that stand in a row.
+fn hexadecimal_run(text: &str) -> usize {
+    let runs = text.split(|c: char| !c.is_ascii_hexdigit()).map(str::len);
+    runs.max().unwrap_or(0)
 }
 
 /// A line's name and key.
 fn split(line: &str) -> anyhow::Result<(&str, Option<PublicKey>)> {
     let (name, last) = line.rsplit_once(char::is_whitespace).unwrap_or(("", line));
     let hexadecimal = last.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !hexadecimal || last.len() < LOOKS_LIKE_A_KEY {
-        return Ok((line, None));
+    if hexadecimal && last.len() >= LOOKS_LIKE_A_KEY {
+        let key = last.parse()?;
+        let name = name.trim_end();
+        if hexadecimal_run(name) >= LOOKS_LIKE_A_KEY {
+            bail!("two keys: each stands in a line of its own, behind a name");
+        }
+        return match name {
+            "" => bail!("a key without a name before it"),
+            name => Ok((name, Some(key))),
+        };
     }
-    let key = last.parse()?;
-    match name.trim_end() {
-        "" => bail!("a key without a name before it"),
-        name => Ok((name, Some(key))),
+    let behind = line.split_once(|c: char| !c.is_ascii_hexdigit()).map_or("", |(_, rest)| rest);
+    if hexadecimal_run(line) >= LOOKS_LIKE_A_KEY || hexadecimal_run(behind) >= LOOKS_LIKE_A_PART {
+        bail!(
+            "it seems to have a key that cannot be read: write a name, a space and the 64 digits \
+             that `umbel key` prints, and nothing else but a comment after ` # `"
+        );
     }
+    Ok((line, None))
 }
 
 #[cfg(test)]
@@ -78,10 +117,49 @@ mod tests {
         let list = AdmitList::parse("# all of them\nb\n\n  a \nb\nlab 3\n").unwrap();
         assert_eq!(list.names, ["a", "b", "lab 3"].map(str::to_owned).into());
         assert_eq!(list.keys, []);
+        // Long digits alone are a machine's number.
+        let number = "0123456789abcdef0123456789abcdef";
+        assert_eq!(AdmitList::parse(number).unwrap().names, [number.to_owned()].into());
         let text = format!("lab 3 \t{}\na {}\n#\n", key(1), key(2).to_string().to_uppercase());
         let list = AdmitList::parse(&text).unwrap();
         assert_eq!(list.names, ["a", "lab 3"].map(str::to_owned).into());
         assert_eq!(BTreeSet::from_iter(list.keys), [key(1), key(2)].into());
+    }
+
+    #[test]
+    fn a_comment_behind_a_name_or_a_key_is_a_comment() {
+        let (one, two) = (key(1), key(2));
+        let text = format!(
+            "\u{feff}# all\n  # more\na {one} # lab 3\r\nb {two} #lab 4\nlab #5 {one}\t#\n#c {two}\n"
+        );
+        let list = AdmitList::parse(&text).unwrap();
+        assert_eq!(list.names, ["a", "b", "lab #5"].map(str::to_owned).into());
+        assert_eq!(BTreeSet::from_iter(list.keys), [one, two].into());
+        let list = AdmitList::parse("a # the first\nlab #5").unwrap();
+        assert_eq!(list.names, ["a", "lab #5"].map(str::to_owned).into());
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_read_never_leaves_the_feed_unsealed() {
+        let one = key(1).to_string();
+        for text in [
+            format!("a {one} lab 3"),
+            format!("a {one}, lab 3"),
+            format!("a {one}."),
+            format!("a,{one}"),
+            format!("a={one}"),
+            format!("a \"{one}\""),
+            format!("a\u{a0}{one}x"),
+            format!("a {}", &one[..30]),
+            format!("a {} {}", &one[..32], &one[32..]),
+            format!("a {one} {one}"),
+            format!("a {one}# lab 3"),
+            String::new(),
+            format!("# a {one}\n\n"),
+        ] {
+            let error = AdmitList::parse(&text);
+            assert!(error.is_err(), "{text:?}: {error:?}");
+        }
     }
 
     #[test]
