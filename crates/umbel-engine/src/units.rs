@@ -69,7 +69,9 @@ fn split(text: &str) -> Option<(f64, &str)> {
 impl FromStr for Rate {
     type Err = UnitError;
 
-    /// Reads `64000`, `100M`, `1.5Mbit`, `10Mbit/s`, `2Gbps`: bits per second, decimal prefixes.
+    /// Reads `64000`, `100M`, `1.5Mbit`, `10Mbit/s`, `2Gbps`: bits per second, decimal prefixes. A
+    /// capital `B` or `byte` means bytes, as in `50MB/s` or `6MiB/s`; `Ki`, `Mi`, `Gi` and `Ti` are
+    /// binary prefixes.
     fn from_str(text: &str) -> Result<Rate, UnitError> {
         let syntax = || UnitError::Syntax {
             text: text.to_owned(),
@@ -77,25 +79,37 @@ impl FromStr for Rate {
             example: "100M or 1.5Mbit (bits per second)",
         };
         let (number, unit) = split(text).ok_or_else(syntax)?;
-        let unit = unit.to_ascii_lowercase();
-        let prefix = ["bit/s", "bits/s", "bps", "bit", "b/s"]
-            .iter()
-            .find_map(|suffix| unit.strip_suffix(suffix))
-            .unwrap_or(&unit);
-        let factor = match prefix {
-            "" => 1.0,
-            "k" => 1e3,
-            "m" => 1e6,
-            "g" => 1e9,
-            "t" => 1e12,
-            _ => return Err(syntax()),
-        };
+        let factor = rate_factor(unit).ok_or_else(syntax)?;
         let bits = (number * factor).round();
         if !(1.0..9.2e18).contains(&bits) {
             return Err(UnitError::Range(text.to_owned()));
         }
         Ok(Rate(bits as u64))
     }
+}
+
+/// Bits per second of one `unit`. Case matters for `b` and `B` only.
+fn rate_factor(unit: &str) -> Option<f64> {
+    let unit = unit.strip_suffix("/s").or_else(|| unit.strip_suffix("ps")).unwrap_or(unit);
+    let lower = unit.to_ascii_lowercase();
+    let bits = ["bits", "bit"].iter().find_map(|name| lower.strip_suffix(name));
+    let bytes = ["bytes", "byte"].iter().find_map(|name| lower.strip_suffix(name));
+    let (prefix, bits) = match (bits, bytes) {
+        (Some(prefix), _) => (prefix, 1.0),
+        (_, Some(prefix)) => (prefix, 8.0),
+        _ if unit.ends_with('B') => (&lower[..lower.len() - 1], 8.0),
+        _ => (lower.strip_suffix('b').unwrap_or(&lower), 1.0),
+    };
+    let base: f64 = if prefix.ends_with('i') { 1024.0 } else { 1000.0 };
+    let power = match prefix {
+        "" => 0,
+        "k" | "ki" => 1,
+        "m" | "mi" => 2,
+        "g" | "gi" => 3,
+        "t" | "ti" => 4,
+        _ => return None,
+    };
+    Some(bits * base.powi(power))
 }
 
 impl fmt::Display for Rate {
@@ -158,14 +172,33 @@ mod tests {
     fn rates_are_read_as_people_write_them() {
         for (text, bits) in [
             ("64000", 64_000),
+            ("64000bit/s", 64_000),
+            ("9600 bps", 9_600),
             ("100M", 100_000_000),
             ("1.5Mbit", 1_500_000),
+            ("10mbit/s", 10_000_000),
+            ("50Mb/s", 50_000_000),
             ("2 Gbps", 2_000_000_000),
+            ("1Mib", 1_048_576),
         ] {
             assert_eq!(text.parse::<Rate>().unwrap().bits_per_s(), bits, "{text}");
         }
-        for text in ["0", "", "fast", "-1M", "1Mb8", "1e400"] {
+        for text in ["0", "0M", "", "fast", "-1M", "1Mb8", "1e400", "1MBit/h", "1Q"] {
             assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rate_in_bytes_is_eight_times_as_many_bits() {
+        for (text, bits) in [
+            ("50MB/s", 400_000_000),
+            ("50MB", 400_000_000),
+            ("50MBps", 400_000_000),
+            ("1.5 kbytes/s", 12_000),
+            ("100B/s", 800),
+            ("6MiB/s", 6 * 8 * 1_048_576),
+        ] {
+            assert_eq!(text.parse::<Rate>().unwrap().bits_per_s(), bits, "{text}");
         }
     }
 

@@ -161,6 +161,10 @@ enum ArrivalsEntry {
 /// What headers, tunnels and authentication may take of the MTU, as in `umbel serve`.
 const MTU_RESERVE: u16 = 100;
 const MIN_MTU: u16 = 576;
+/// More items than a machine with 8 GB simulates.
+const MOST_ITEMS: usize = 5_000_000;
+/// Most items that all clients of a group want together, chosen at random.
+const MOST_WANTS: usize = 100_000_000;
 /// The number of the data channel's group, and of its session.
 const GROUP: u32 = 1;
 
@@ -306,6 +310,10 @@ impl RepositoryEntry {
         if *count.get_ref() == 0 {
             return Err(text.mistake(count.span(), "items = 0: expected at least 1"));
         }
+        if *count.get_ref() > MOST_ITEMS {
+            let message = format!("items = {}: at most {MOST_ITEMS} fit", count.get_ref());
+            return Err(text.mistake(count.span(), message));
+        }
         let oti = oti(cut, *size).map_err(|message| text.mistake(sized.clone(), message))?;
         let item = |n| Item { name: format!("item{n}"), oti };
         Ok((1..=*count.get_ref()).map(item).collect())
@@ -389,6 +397,13 @@ impl Clients<'_> {
             let name = self.hosts.name(twice);
             let message = format!("`{name}` is in another group of clients already");
             return Err(self.text.mistake(named, message));
+        }
+        let want = entry.want.as_ref().map_or(0, |want| *want.get_ref());
+        if want < items.len() && hosts.len().saturating_mul(want) > MOST_WANTS {
+            let (span, count) = (entry.want.as_ref().map_or(named, Spanned::span), hosts.len());
+            let message =
+                format!("{count} clients want {want} items each: at most {MOST_WANTS} fit");
+            return Err(self.text.mistake(span, message));
         }
         let start = entry.start.as_ref().map_or(Duration::ZERO, |start| start.get_ref().0.0);
         if let Some(start) = &entry.start

@@ -222,6 +222,11 @@ fn every_mistake_in_the_frame_has_its_line_and_says_what_was_expected() {
             "line 6: the generator `star` takes no `recievers`, but seed, sources, source_link, receivers, access, anywhere, placement",
         ),
         (
+            "receivers = 6",
+            "receivers = 99999999999",
+            "line 6: 99999999999 receivers: at most 5000000 fit",
+        ),
+        (
             "loss = \"5%\"",
             "loss = \"105%\"",
             "line 7: loss = 1.05 is not a probability between 0 and 1",
@@ -322,6 +327,11 @@ fn every_mistake_of_the_repository_has_its_line_and_says_what_was_expected() {
         ),
         ("rate = \"1M\"\n", "", "line 13: missing field `rate`"),
         ("items = 20", "items = 0", "line 15: items = 0: expected at least 1"),
+        (
+            "items = 20",
+            "items = 9000000000000",
+            "line 15: items = 9000000000000: at most 5000000 fit",
+        ),
         ("items = 20\n", "", "line 15: the number of such items, `items`, is missing"),
         ("item_packets = 60", "", "line 15: items: their `item_size` or `item_packets` is missing"),
         (

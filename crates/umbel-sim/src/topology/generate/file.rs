@@ -255,6 +255,7 @@ impl Reader<'_, '_> {
             Some(PlacementEntry::Random) => generator.placement = Placement::Random,
             None => {}
         }
+        generator.check().map_err(|(key, message)| self.at(key, message))?;
         Ok((generator, entry.seed))
     }
 

@@ -256,7 +256,7 @@ impl Generator {
     /// A parameter that is out of range, a file that cannot be read, or a random shape that does
     /// not come out connected.
     pub fn generate(&self, seed: u64) -> Result<Topology, Mistake> {
-        self.shape.check().map_err(|(_, message)| Mistake::new(message))?;
+        self.check().map_err(|(_, message)| Mistake::new(message))?;
         let core = self.shape.routers(&mut stream(seed, Purpose::Topology, 0))?;
         let mut topology = Topology::new().seed(seed);
         if !core.has_hosts {
@@ -270,6 +270,20 @@ impl Generator {
         topology.sort_nodes();
         topology.validate()?;
         Ok(topology)
+    }
+
+    /// Checks the ranges before anything is made; gives the parameter and what is wrong with it.
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        self.shape.check()?;
+        let edge = if self.anywhere { self.shape.size().nodes } else { self.shape.edge() };
+        let default = edge * self.shape.receivers_each();
+        let counts = self.receivers.iter().map(|group| group.count.map_or(default, |n| n as f64));
+        for (key, count) in [("sources", self.sources as f64), ("receivers", counts.sum())] {
+            if count > MOST_NODES {
+                return Err((key, format!("{} {key}: at most {MOST_NODES} fit", readable(count))));
+            }
+        }
+        Ok(())
     }
 
     fn core_link(&self, core: &Core, link: &CoreLink) -> LinkSpec {
@@ -356,29 +370,22 @@ impl Shape {
             if (0.0..=1.0).contains(&value) { Ok(()) } else { Err((key, message())) }
         };
         match self {
-            Shape::Star | Shape::Dumbbell | Shape::GraphMl { .. } => Ok(()),
-            Shape::Line { routers } => at_least_1("routers", *routers),
+            Shape::Star | Shape::Dumbbell | Shape::GraphMl { .. } => {}
+            Shape::Line { routers } => at_least_1("routers", *routers)?,
             Shape::Tree { depth, fanout } => {
                 at_least_1("depth", *depth as usize)?;
                 at_least_1("fanout", *fanout)?;
-                match fanout.checked_pow(*depth) {
-                    Some(leaves) if leaves <= MOST_RECEIVERS => Ok(()),
-                    _ => Err((
-                        "depth",
-                        format!("a tree of this depth has more than {MOST_RECEIVERS} receivers"),
-                    )),
-                }
             }
             Shape::Gnp { routers, p } => {
                 at_least_1("routers", *routers)?;
-                probability("p", *p)
+                probability("p", *p)?;
             }
             Shape::Waxman { routers, alpha, beta } => {
                 at_least_1("routers", *routers)?;
                 if !alpha.is_finite() || *alpha <= 0.0 {
                     return Err(("alpha", format!("alpha = {alpha} is not above 0")));
                 }
-                probability("beta", *beta)
+                probability("beta", *beta)?;
             }
             Shape::TransitStub(sizes) => {
                 at_least_1("domains", sizes.domains)?;
@@ -387,7 +394,8 @@ impl Shape {
                 probability("domain_p", sizes.domain_p)?;
                 probability("transit_p", sizes.transit_p)?;
                 probability("stub_p", sizes.stub_p)?;
-                let few = sizes.domains * sizes.transit * sizes.stubs < 2;
+                let stubs = sizes.domains.saturating_mul(sizes.transit).saturating_mul(sizes.stubs);
+                let few = stubs < 2;
                 if sizes.extra_stub_stub > 0 && few {
                     let message = "extra_stub_stub needs at least two stub domains".to_owned();
                     return Err(("extra_stub_stub", message));
@@ -396,14 +404,113 @@ impl Shape {
                     let message = "extra_transit_stub needs stub domains".to_owned();
                     return Err(("extra_transit_stub", message));
                 }
-                Ok(())
+            }
+        }
+        let (key, size) = (self.size_key(), self.size());
+        if size.nodes > MOST_NODES {
+            let nodes = readable(size.nodes);
+            return Err((key, format!("{nodes} routers: at most {MOST_NODES} fit")));
+        }
+        if size.links > MOST_LINKS {
+            let links = readable(size.links);
+            return Err((key, format!("about {links} links: at most {MOST_LINKS} fit")));
+        }
+        if size.pairs > MOST_PAIRS {
+            let most = (2.0 * MOST_PAIRS).sqrt();
+            let message = format!(
+                "{} routers: at most {most:.0}, as each two of them are looked at",
+                readable(size.nodes)
+            );
+            return Err((key, message));
+        }
+        Ok(())
+    }
+
+    /// The parameter that is to blame if a shape is too large.
+    fn size_key(&self) -> &'static str {
+        match self {
+            Shape::Tree { .. } => "depth",
+            Shape::Line { .. } | Shape::Gnp { .. } | Shape::Waxman { .. } => "routers",
+            Shape::Star | Shape::Dumbbell | Shape::GraphMl { .. } | Shape::TransitStub(_) => {
+                "generator"
             }
         }
     }
+
+    /// What a shape comes to; of random ones on average. As numbers that do not overflow.
+    fn size(&self) -> Size {
+        let pairs = |n: f64| n * (n - 1.0) / 2.0;
+        match self {
+            // A file is as large as it is.
+            Shape::Star | Shape::GraphMl { .. } => Size { nodes: 1.0, ..Size::default() },
+            Shape::Dumbbell => Size { nodes: 2.0, links: 1.0, pairs: 0.0 },
+            Shape::Line { routers } => {
+                Size { nodes: *routers as f64, links: *routers as f64, pairs: 0.0 }
+            }
+            Shape::Tree { depth, fanout } => {
+                let (depth, fanout) = (f64::from(*depth), *fanout as f64);
+                // The lowest level, and those above it.
+                let below = fanout.powf(depth - 1.0);
+                let nodes = if fanout > 1.0 { below * fanout / (fanout - 1.0) } else { depth };
+                Size { nodes, links: nodes, pairs: 0.0 }
+            }
+            Shape::Gnp { routers, p } => {
+                let nodes = *routers as f64;
+                Size { nodes, links: pairs(nodes) * p, pairs: 0.0 }
+            }
+            Shape::Waxman { routers, beta, .. } => {
+                let nodes = *routers as f64;
+                Size { nodes, links: pairs(nodes) * beta, pairs: pairs(nodes) }
+            }
+            Shape::TransitStub(sizes) => {
+                let (domains, transit) = (sizes.domains as f64, sizes.transit as f64);
+                let (stubs, stub) = (sizes.stubs as f64, sizes.stub_nodes as f64);
+                let stub_domains = domains * transit * stubs;
+                let extra = sizes.extra_transit_stub as f64 + sizes.extra_stub_stub as f64;
+                let links = pairs(domains) * sizes.domain_p
+                    + domains * pairs(transit) * sizes.transit_p
+                    + stub_domains * (1.0 + pairs(stub) * sizes.stub_p)
+                    + extra;
+                Size { nodes: domains * transit + stub_domains * stub, links, pairs: 0.0 }
+            }
+        }
+    }
+
+    /// How many routers are at the edge.
+    fn edge(&self) -> f64 {
+        match self {
+            Shape::Tree { depth, fanout } => (*fanout as f64).powf(f64::from(*depth) - 1.0),
+            Shape::Star | Shape::Line { .. } | Shape::Dumbbell => 1.0,
+            _ => self.size().nodes,
+        }
+    }
+
+    /// Receivers at each router of the edge where nobody says how many.
+    fn receivers_each(&self) -> f64 {
+        if let Shape::Tree { fanout, .. } = self { *fanout as f64 } else { 1.0 }
+    }
 }
 
-/// More than any machine simulates: what is larger was a slip of the keyboard.
-const MOST_RECEIVERS: usize = 100_000_000;
+/// A large number in few digits.
+fn readable(number: f64) -> String {
+    if number < 1e12 { format!("{number:.0}") } else { format!("{number:.1e}") }
+}
+
+/// How large a shape is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Size {
+    nodes: f64,
+    links: f64,
+    /// Pairs of routers that are looked at one by one.
+    pairs: f64,
+}
+
+/// More nodes than a machine with 8 GB simulates: what is larger was a slip of the keyboard.
+const MOST_NODES: f64 = 5_000_000.0;
+/// Most links between routers.
+const MOST_LINKS: f64 = 10_000_000.0;
+/// Most pairs of routers that are looked at one by one: half a minute.
+const MOST_PAIRS: f64 = 1e9;
 
 fn pick<'a, T>(random: &mut Xoshiro256PlusPlus, from: &'a [T]) -> &'a T {
     &from[below(random, from.len() as u64) as usize]

@@ -298,11 +298,7 @@ fn every_mistake_names_what_is_wrong() {
             &["domains=1", "transit=20", "stubs=1", "stub_nodes=3", "transit_p=0.01"],
             "no connected graph of 20 transit routers with transit_p = 0.01 came up",
         ),
-        (
-            "tree",
-            &["depth=60", "fanout=2"],
-            "`depth=60`: a tree of this depth has more than 100000000 receivers",
-        ),
+        ("tree", &["depth=60", "fanout=2"], "`depth=60`: 1.2e18 routers: at most 5000000 fit"),
         (
             "star",
             &["receivers=3", "access.loss=2"],
@@ -325,6 +321,58 @@ fn every_mistake_names_what_is_wrong() {
             &["receivers=[{ count = 2, access = { loss = 7 } }]"],
             "`receivers=[{ count = 2, access = { loss = 7 } }]`: loss = 7 is not a probability \
              between 0 and 1",
+        ),
+        (
+            "star",
+            &["receivers=99999999999"],
+            "`receivers=99999999999`: 99999999999 receivers: at most 5000000 fit",
+        ),
+        (
+            "star",
+            &["receivers=[{ count = 9000000000000000000 }, { count = 9000000000000000000 }]"],
+            "`receivers=[{ count = 9000000000000000000 }, { count = 9000000000000000000 }]`: \
+             1.8e19 receivers: at most 5000000 fit",
+        ),
+        (
+            "star",
+            &["sources=9000000000"],
+            "`sources=9000000000`: 9000000000 sources: at most 5000000 fit",
+        ),
+        (
+            "tree",
+            &["depth=4294967295", "fanout=1"],
+            "`depth=4294967295`: 4294967295 routers: at most 5000000 fit",
+        ),
+        ("tree", &["depth=2", "fanout=4000000"], "1.6e13 receivers: at most 5000000 fit"),
+        (
+            "line",
+            &["routers=9000000000000000000"],
+            "`routers=9000000000000000000`: 9.0e18 routers: at most 5000000 fit",
+        ),
+        (
+            "gnp",
+            &["routers=1000000", "p=0.5"],
+            "`routers=1000000`: about 249999750000 links: at most 10000000 fit",
+        ),
+        (
+            "waxman",
+            &["routers=1000000", "alpha=1", "beta=0.00001"],
+            "`routers=1000000`: 1000000 routers: at most 44721, as each two of them are looked at",
+        ),
+        (
+            "transit-stub",
+            &[
+                "domains=9000000000000000000",
+                "transit=9000000000000000000",
+                "stubs=2",
+                "stub_nodes=1",
+            ],
+            "2.4e38 routers: at most 5000000 fit",
+        ),
+        (
+            "transit-stub",
+            &["domains=2", "transit=2", "stubs=2", "stub_nodes=2", "extra_stub_stub=9000000000"],
+            "about 9000000014 links: at most 10000000 fit",
         ),
         ("star", &["receivers"], "`receivers` is not a setting: write it like receivers=8"),
         ("star", &["receivers=[{ count = 2 }, {count = 2}]"], "two nodes are called `h1`"),
