@@ -33,7 +33,8 @@ pub enum Audience {
     Everyone,
 }
 
-/// Readings of what the paper leaves open. The default fits its numbers best.
+/// Readings of what the paper leaves open. The defaults are those that come nearest to its numbers; they
+/// were chosen by that, which the report says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Choices {
     /// How clients follow each other.

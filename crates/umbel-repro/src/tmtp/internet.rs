@@ -29,8 +29,8 @@ pub(super) struct Internet {
 
 impl Internet {
     /// So many receivers, spread evenly over so many subnets. Links between routers lose so many
-    /// hundredths of a percent of data and repairs, ACKs and requests. The graph is always the same; the
-    /// seed chooses the routers.
+    /// hundredths of a percent of data, repairs and requests; ACKs are not lost. The graph is always the
+    /// same; the seed chooses the routers.
     pub(super) fn new(receivers: u32, subnets: u32, loss: u32, seed: u64) -> Internet {
         let (domains, transit, stubs, nodes) = SHAPE;
         let shape = Shape::TransitStub(TransitStub::new(domains, transit, stubs, nodes));
