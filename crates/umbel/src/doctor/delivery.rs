@@ -17,6 +17,8 @@ use umbel_wire::Channel;
 use super::{Finding, igmp, interface, route};
 
 pub(super) const CHECK: &str = "firewall";
+/// The check of whether the port can be used.
+pub(super) const PORT_CHECK: &str = "port";
 
 /// How often the datagram is sent, and how long to wait for it each time.
 const ATTEMPTS: u32 = 3;
@@ -104,7 +106,7 @@ fn hears(receiver: &mut Receiver, mark: &[u8]) -> bool {
 fn not_opened(error: OpenReceiverError) -> Finding {
     match error {
         OpenReceiverError::PortTaken(port) => Finding::problem(
-            "port",
+            PORT_CHECK,
             format!("UDP port {port} is taken by a program that does not share it"),
         )
         .mend(format!("ss -ulpn 'sport = :{port}', then stop that program")),

@@ -4,14 +4,24 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface};
-use umbel_wire::Channel;
+use umbel_wire::feed::QUERY_PORT;
+use umbel_wire::{Channel, sap};
 
 use super::delivery::{self, Outcome};
 use super::firewall::{self, Firewall};
 use super::{Finding, Verdict, bridge, buffers, igmp, interface, querier, route};
+use crate::feed::DOMAIN_PORT;
 
 /// UDP port of the data channel where nothing else is said.
 const DATA_PORT: u16 = 7702;
+
+/// Other ports that multicast arrives on where feeds are received or sent, or announcements come in a
+/// control group; what is sent there; and how bad it is if that does not arrive.
+const OTHER_PORTS: [(u16, &str, Verdict); 3] = [
+    (sap::PORT, "announcements of feeds", Verdict::Problem),
+    (DOMAIN_PORT, "trees of feeds", Verdict::Problem),
+    (QUERY_PORT, "questions for feeds, control groups", Verdict::Warning),
+];
 
 /// UDP payload of a full data packet where nothing else is said, in bytes.
 const PACKET_LEN: usize = 1400;
@@ -138,12 +148,16 @@ fn examine_family(
         interface: interface.name.clone(),
         group: known.unwrap_or(trial),
         port: request.port(),
+        purpose: None,
         source: request.source(),
     };
     match outcome {
         Outcome::Failed(finding) => report(firewall.explain_refusal(finding, &suspect)),
         Outcome::Delivered => report(firewall.check_data(&suspect, true)),
         Outcome::Lost => report(firewall.check_data(&suspect, false)),
+    }
+    if request.channel.is_none() {
+        examine_feeds(interface, family, (firewall, &suspect), report);
     }
     report(firewall.check_membership(&suspect));
     if route::has_filter(family)
@@ -156,6 +170,38 @@ fn examine_family(
         report(finding);
     }
     report(interface::check_mtu(interface, family, request.packet_len));
+}
+
+/// Checks what feeds need besides the data channel, which are received from anyone.
+fn examine_feeds(
+    interface: &Interface,
+    family: Family,
+    (firewall, data): (&Firewall, &firewall::Suspect),
+    report: &mut dyn FnMut(Finding),
+) {
+    let like = match family {
+        Family::V4 => sap::LOCAL_V4.into(),
+        Family::V6 => sap::directory_v6(0x5).into(),
+    };
+    let group = delivery::trial_group(family, Some(like));
+    for (port, purpose, verdict) in OTHER_PORTS {
+        let suspect = firewall::Suspect { group, port, purpose: Some(purpose), ..data.clone() };
+        let finding = match delivery::attempt(interface, family, group, port) {
+            // What keeps any group from being used was said of the data.
+            Outcome::Failed(finding) if finding.check != delivery::PORT_CHECK => continue,
+            Outcome::Failed(finding) => finding,
+            Outcome::Delivered => firewall.check_data(&suspect, true),
+            Outcome::Lost => firewall.check_data(&suspect, false),
+        };
+        match finding.verdict {
+            Verdict::Problem => report(Finding { verdict, ..finding }),
+            _ => report(finding),
+        }
+    }
+    let address = interface.address(family).ok();
+    if let Some(finding) = address.and_then(|address| firewall.check_unicast(data, address)) {
+        report(finding);
+    }
 }
 
 #[cfg(test)]

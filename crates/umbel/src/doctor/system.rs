@@ -75,6 +75,14 @@ pub(super) fn parameter(path: &str) -> Option<i64> {
     read_number(&format!("/proc/sys/{path}"))
 }
 
+/// The ports from which the system chooses where a program names none: first and last.
+pub(super) fn local_ports() -> (u16, u16) {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
+    let text = text.unwrap_or_default();
+    let mut numbers = text.split_whitespace().map_while(|number| number.parse().ok());
+    numbers.next().zip(numbers.next()).unwrap_or((32_768, 60_999))
+}
+
 /// The number that a file holds.
 pub(super) fn read_number(path: &str) -> Option<i64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()

@@ -165,10 +165,45 @@ fn a_firewall_that_drops_all_it_does_not_know_is_named() {
                 nft add rule ip f in tcp dport 22 accept",
             check: "firewall",
             verdict: "problem",
-            words: "the policy of chain `in` of table `ip f` drops IPv4 multicast",
+            words: "the policy of chain `in` of table `ip f` drops IPv4 multicast to UDP port 7702",
             mend: "nft insert rule ip f in ip daddr 224.0.0.0/4 udp dport 7702 accept",
         },
     );
+}
+
+#[test]
+fn a_firewall_that_drops_what_feeds_need_is_named() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    let host = lab.host("h1").unwrap();
+    if !has_nft(host) {
+        return;
+    }
+    sh(
+        host,
+        "nft add table ip f; \
+         nft add chain ip f in '{ type filter hook input priority 0; policy drop; }'; \
+         nft add rule ip f in ct state established,related accept; \
+         nft add rule ip f in ip protocol igmp accept; \
+         nft add rule ip f in ip daddr 224.0.0.0/4 udp dport 7702 accept",
+    );
+    for (verdict, words) in [
+        ("problem", "IPv4 multicast to UDP port 9875 (announcements of feeds)"),
+        ("problem", "IPv4 multicast to UDP port 7703 (trees of feeds)"),
+        ("warning", "IPv4 multicast to UDP port 7701 (questions for feeds"),
+        ("warning", "unicast of other hosts to UDP ports"),
+    ] {
+        let before = doctor(host, &["--interface", "eth0"]);
+        let found = before.complaint("firewall", verdict, words);
+        sh(host, &found.mend.unwrap());
+        let after = doctor(host, &["--interface", "eth0"]);
+        let left = after.complaints("firewall");
+        assert!(left.iter().all(|finding| !finding.what.contains(words)), "{left:?}");
+    }
+    assert!(doctor(host, &[]).complaints("firewall").is_empty());
+    // A port that a program has for itself.
+    let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 7703);
+    let _taken = host.udp_socket(any).unwrap();
+    doctor(host, &[]).complaint("port", "problem", "UDP port 7703 is taken");
 }
 
 #[test]

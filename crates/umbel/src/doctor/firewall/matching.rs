@@ -125,14 +125,15 @@ impl Packet<'_> {
         if text("fib", "result").as_deref() == Some("type") {
             let flags = left.get("fib").and_then(|fib| fib.get("flags")).map(Value::to_string);
             if flags.is_some_and(|flags| flags.contains("daddr")) {
-                return Found::Text("multicast".to_owned());
+                let kind = if self.destination.is_multicast() { "multicast" } else { "local" };
+                return Found::Text(kind.to_owned());
             }
         }
         Found::NotKnown
     }
 
-    /// Nobody answers a multicast packet, so that each counts as new; messages of MLD are not
-    /// tracked.
+    /// Nobody answers a multicast packet, so that each counts as new; so does unicast of a host that
+    /// was not asked. Messages of MLD are not tracked.
     fn connection_state(&self) -> &'static str {
         match self.cargo {
             Cargo::Membership { .. } if !self.is_v4() => "untracked",
@@ -147,7 +148,9 @@ impl Packet<'_> {
                 Found::Text(self.interface.to_owned())
             }
             ("iif" | "iifname", false) | ("oif" | "oifname", true) => Found::Text(String::new()),
-            ("pkttype", true) => Found::Text("multicast".to_owned()),
+            ("pkttype", true) if self.destination.is_multicast() => {
+                Found::Text("multicast".to_owned())
+            }
             ("l4proto", _) => self.protocol(),
             ("nfproto", _) if self.is_v4() => Found::Number(2, &["ipv4"]),
             ("nfproto", _) => Found::Number(10, &["ipv6"]),

@@ -18,7 +18,7 @@ use self::matching::{Cargo, Direction, Packet};
 use self::ruleset::Ruleset;
 use self::walk::{Culprit, Fate};
 use super::system::{self, ToolError};
-use super::{Finding, delivery};
+use super::{Finding, Verdict, delivery};
 
 /// IGMP membership query and version 3 report [RFC 3376 §4].
 const IGMP: [u8; 2] = [0x11, 0x22];
@@ -40,6 +40,8 @@ pub(super) struct Suspect {
     pub(super) group: IpAddr,
     /// The UDP port that it is sent to.
     pub(super) port: u16,
+    /// What it is, where it is not the data; in words.
+    pub(super) purpose: Option<&'static str>,
     /// Who sends it, if that is known.
     pub(super) source: Option<IpAddr>,
 }
@@ -48,7 +50,17 @@ pub(super) struct Suspect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Traffic {
     Data,
+    /// Unicast to ports that the system chooses.
+    Unicast,
     Membership,
+}
+
+impl Suspect {
+    /// What is sent to the port.
+    fn describe(&self) -> String {
+        let purpose = self.purpose.map_or(String::new(), |purpose| format!(" ({purpose})"));
+        format!("{} multicast to UDP port {}{purpose}", Family::of(self.group), self.port)
+    }
 }
 
 impl Firewall {
@@ -70,8 +82,7 @@ impl Firewall {
     /// Says whether data gets in. `delivered` is what became of a trial on this host.
     pub(super) fn check_data(&self, suspect: &Suspect, delivered: bool) -> Finding {
         let cargo = Cargo::Udp { port: suspect.port };
-        let (group, port) = (suspect.group, suspect.port);
-        let data = format!("{} multicast to UDP port {port}", Family::of(group));
+        let (group, data) = (suspect.group, suspect.describe());
         match self.fate(Direction::In, suspect, group, cargo) {
             Some(Fate::Dropped(culprit)) => self.blame(suspect, &culprit, &data, Traffic::Data),
             Some(Fate::Endangered(culprit)) if !delivered => {
@@ -95,6 +106,24 @@ impl Firewall {
                 format!("{data} is delivered on {}", suspect.interface),
             ),
         }
+    }
+
+    /// Says whether hosts that were not asked can send unicast to this one, as receivers of its feeds
+    /// do, and nodes of a feed's tree. `None` if they can, or if the rules are not known.
+    pub(super) fn check_unicast(&self, suspect: &Suspect, address: IpAddr) -> Option<Finding> {
+        let (first, last) = system::local_ports();
+        let cargo = Cargo::Udp { port: first / 2 + last / 2 };
+        let unknown = Suspect { source: None, ..suspect.clone() };
+        let Some(Fate::Dropped(culprit)) = self.fate(Direction::In, &unknown, address, cargo)
+        else {
+            return None;
+        };
+        let what = format!(
+            "unicast of other hosts to UDP ports {first} to {last}: receivers cannot join feeds that \
+             this host sends, nor the subnet that it manages"
+        );
+        let blame = self.blame(suspect, &culprit, &what, Traffic::Unicast);
+        Some(Finding { verdict: Verdict::Warning, ..blame })
     }
 
     /// Says whether queries get in and reports get out.
@@ -138,11 +167,7 @@ impl Firewall {
         let cargo = Cargo::Udp { port: suspect.port };
         match self.fate(Direction::Out, suspect, suspect.group, cargo) {
             Some(Fate::Dropped(culprit) | Fate::Endangered(culprit)) => {
-                let data = format!(
-                    "outgoing {} multicast to UDP port {}",
-                    Family::of(suspect.group),
-                    suspect.port
-                );
+                let data = format!("outgoing {}", suspect.describe());
                 self.blame(suspect, &culprit, &data, Traffic::Data)
             }
             _ => finding,
@@ -201,6 +226,7 @@ fn permit(rules: &Ruleset, culprit: &Culprit, suspect: &Suspect, traffic: Traffi
     if table.name == "firewalld" {
         return match (traffic, v4) {
             (Traffic::Data, _) => format!("firewall-cmd --add-port={}/udp", suspect.port),
+            (Traffic::Unicast, _) => format!("firewall-cmd --add-port={}/udp", local_ports('-')),
             (Traffic::Membership, true) => "firewall-cmd --add-protocol=igmp".to_owned(),
             (Traffic::Membership, false) => "firewall-cmd --add-protocol=ipv6-icmp".to_owned(),
         };
@@ -212,10 +238,17 @@ fn permit(rules: &Ruleset, culprit: &Culprit, suspect: &Suspect, traffic: Traffi
     let matches = match (traffic, v4) {
         (Traffic::Data, true) => format!("ip daddr 224.0.0.0/4 udp dport {}", suspect.port),
         (Traffic::Data, false) => format!("ip6 daddr ff00::/8 udp dport {}", suspect.port),
+        (Traffic::Unicast, _) => format!("udp dport {}", local_ports('-')),
         (Traffic::Membership, true) => "ip protocol igmp".to_owned(),
         (Traffic::Membership, false) => "icmpv6 type { 130, 131, 132, 143 }".to_owned(),
     };
     format!("nft insert rule {} {} {chain} {matches} accept", table.family, table.name)
+}
+
+/// The ports that the system chooses from, first and last.
+fn local_ports(between: char) -> String {
+    let (first, last) = system::local_ports();
+    format!("{first}{between}{last}")
 }
 
 /// The same for iptables.
@@ -227,6 +260,10 @@ fn iptables(suspect: &Suspect, chain: &str, traffic: Traffic) -> String {
         }
         (Traffic::Data, false) => {
             format!("ip6tables -I {chain} -d ff00::/8 -p udp --dport {port} -j ACCEPT")
+        }
+        (Traffic::Unicast, v4) => {
+            let tool = if v4 { "iptables" } else { "ip6tables" };
+            format!("{tool} -I {chain} -p udp --dport {} -j ACCEPT", local_ports(':'))
         }
         (Traffic::Membership, true) => format!("iptables -I {chain} -p igmp -j ACCEPT"),
         (Traffic::Membership, false) => format!("ip6tables -I {chain} -p ipv6-icmp -j ACCEPT"),

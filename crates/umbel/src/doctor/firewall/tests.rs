@@ -8,6 +8,7 @@ fn suspect() -> Suspect {
         interface: "eth0".to_owned(),
         group: [232, 1, 1, 1].into(),
         port: 7702,
+        purpose: None,
         source: Some([10, 1, 0, 1].into()),
     }
 }
