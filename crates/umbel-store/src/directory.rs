@@ -2,7 +2,8 @@
 //!
 //! Nothing outside the directory is ever read: files are opened beneath it by `openat2`, and a
 //! symbolic link counts only if it is relative and leads to a regular file inside. Names that are
-//! not UTF-8, special files and unreadable files are left out, counted and named.
+//! not UTF-8, special files, empty directories, unreadable files and umbel's own keys are left out,
+//! counted and named.
 //!
 //! A file is served in the version that the scan saw. It is opened once and the descriptor kept,
 //! so that a file that is replaced (a new one renamed over it) or removed goes on from the old
@@ -29,9 +30,11 @@ use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, faccessat};
 use parking_lot::RwLock;
-use walkdir::WalkDir;
+use umbel_wire::repository::ItemInfo;
+use walkdir::{DirEntry, WalkDir};
 
 use crate::origin::{Body, Found, Origin, Place, Scan, SkipReason, Skipped};
+use crate::own::{self, Own};
 use crate::{Fault, OpenError};
 
 /// Which version of a file: what tells it from the one before it under the same name.
@@ -83,33 +86,36 @@ pub(crate) struct Directory {
     root: PathBuf,
     /// The only file that is served, where the repository is a single file.
     only: Option<OsString>,
+    /// Files and directories of umbel's own.
+    own: Vec<PathBuf>,
     /// The directory itself, as of the last scan.
     descriptor: RwLock<Arc<OwnedFd>>,
     has_openat2: bool,
 }
 
 impl Directory {
-    /// Serves everything below `root`.
-    pub(crate) fn new(root: &Path) -> Result<Directory, OpenError> {
-        Directory::open(root, None)
+    /// Serves everything below `root`, but not what is `own`.
+    pub(crate) fn new(root: &Path, own: &[PathBuf]) -> Result<Directory, OpenError> {
+        Directory::open(root, None, own)
     }
 
     /// Serves one file, under its own name.
-    pub(crate) fn of_file(path: &Path) -> Result<Directory, OpenError> {
+    pub(crate) fn of_file(path: &Path, own: &[PathBuf]) -> Result<Directory, OpenError> {
         let Some(name) = path.file_name() else { return Err(OpenError::Kind(path.to_owned())) };
         let parent = match path.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
-        Directory::open(parent, Some(name.to_owned()))
+        Directory::open(parent, Some(name.to_owned()), own)
     }
 
-    fn open(root: &Path, only: Option<OsString>) -> Result<Directory, OpenError> {
+    fn open(root: &Path, only: Option<OsString>, own: &[PathBuf]) -> Result<Directory, OpenError> {
         let descriptor = open_root(root)?;
         let probe = openat2(&descriptor, ".", how(OFlag::O_PATH | OFlag::O_CLOEXEC));
         Ok(Directory {
             root: root.to_owned(),
             only,
+            own: own.to_owned(),
             has_openat2: probe.is_ok(),
             descriptor: RwLock::new(Arc::new(descriptor)),
         })
@@ -167,9 +173,18 @@ impl Directory {
         if metadata.is_file() { Ok(Some(metadata)) } else { Err(SkipReason::LinkToOther) }
     }
 
+    /// Opens an item's file: one that the user named, or one below the root.
+    fn open_item(&self, path: &Path) -> io::Result<File> {
+        match self.only {
+            Some(_) => open_named(&self.root.join(path)),
+            None => self.open_beneath(path).map_err(io::Error::from),
+        }
+    }
+
     fn add(
         &self,
         scan: &mut Scan,
+        own: &Own,
         path: &Path,
         kind: fs::FileType,
         metadata: impl FnOnce() -> io::Result<fs::Metadata>,
@@ -179,12 +194,19 @@ impl Directory {
             return;
         };
         match self.look_at(path, kind, metadata) {
+            Ok(Some(metadata))
+                if own.holds(&metadata)
+                    || own::is_key(path, &metadata, || self.open_item(path)) =>
+            {
+                scan.skipped.add(name, SkipReason::Own);
+            }
             Ok(Some(metadata)) => {
                 let version = FileVersion::of(&metadata);
                 scan.items.push(Found {
                     name: name.to_owned(),
                     size: version.size,
                     modified_ns: Some(version.modified_ns),
+                    mode: Some(metadata.mode() as u16 & ItemInfo::MODE_MAX),
                     media_type: media_type(name),
                     place: Place::File(version),
                 });
@@ -199,7 +221,7 @@ impl Directory {
         let path = self.root.join(name);
         // The user named this file, so that a link is what it leads to, wherever that is.
         let metadata = fs::metadata(&path).map_err(|error| OpenError::Io { path, error })?;
-        self.add(&mut scan, name, metadata.file_type(), || Ok(metadata));
+        self.add(&mut scan, &Own::find(&self.own), name, metadata.file_type(), || Ok(metadata));
         Ok(scan)
     }
 }
@@ -211,18 +233,50 @@ impl Origin for Directory {
             return self.scan_only(Path::new(name)).map(Some);
         }
         let mut scan = Scan::default();
-        let walk = WalkDir::new(&self.root).min_depth(1).into_iter();
-        for entry in walk.filter_entry(|entry| !is_partial(entry.file_name().as_encoded_bytes())) {
+        let own = Own::find(&self.own);
+        let is_own = |entry: &DirEntry| {
+            let metadata = || entry.metadata().is_ok_and(|metadata| own.holds(&metadata));
+            !own.is_empty() && entry.file_type().is_dir() && metadata()
+        };
+        let mut walk = WalkDir::new(&self.root).into_iter();
+        // The last entry, if it was a directory: empty, unless the next one is deeper.
+        let mut last: Option<DirEntry> = None;
+        while let Some(entry) = walk.next() {
+            let deeper = entry.as_ref().map_or_else(walkdir::Error::depth, DirEntry::depth);
+            if let Some(directory) =
+                last.take().filter(|last| entry.is_ok() && last.depth() >= deeper)
+            {
+                self.add_empty(&mut scan.skipped, &directory);
+            }
             match entry {
-                Ok(entry) if entry.file_type().is_dir() => {}
+                Ok(entry)
+                    if entry.depth() > 0 && is_partial(entry.file_name().as_encoded_bytes()) =>
+                {
+                    if entry.file_type().is_dir() {
+                        walk.skip_current_dir();
+                    }
+                }
+                Ok(entry) if is_own(&entry) => {
+                    let name = self.relative(entry.path()).to_string_lossy();
+                    scan.skipped
+                        .add(if name.is_empty() { ".".into() } else { name }, SkipReason::Own);
+                    walk.skip_current_dir();
+                }
+                Ok(entry) if entry.file_type().is_dir() => last = Some(entry),
                 Ok(entry) => {
-                    let path = entry.path().strip_prefix(&self.root).unwrap_or(entry.path());
-                    self.add(&mut scan, path, entry.file_type(), || {
-                        entry.metadata().map_err(io::Error::from)
-                    });
+                    self.add(
+                        &mut scan,
+                        &own,
+                        self.relative(entry.path()),
+                        entry.file_type(),
+                        || entry.metadata().map_err(io::Error::from),
+                    );
                 }
                 Err(error) => self.add_failure(&mut scan.skipped, error)?,
             }
+        }
+        if let Some(directory) = last {
+            self.add_empty(&mut scan.skipped, &directory);
         }
         Ok(Some(scan))
     }
@@ -230,7 +284,7 @@ impl Origin for Directory {
     fn open(&self, item: &Found) -> Result<Arc<dyn Body>, Fault> {
         let Place::File(version) = item.place else { return Err(Fault::Vanished) };
         let file = if self.only.is_some() {
-            open_named(&self.root.join(&item.name)).map_err(|error| match error.kind() {
+            self.open_item(Path::new(&item.name)).map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => Fault::Vanished,
                 _ => Fault::Io(error),
             })?
@@ -248,6 +302,19 @@ impl Origin for Directory {
 }
 
 impl Directory {
+    /// A path below the root, as seen from there.
+    fn relative<'a>(&self, path: &'a Path) -> &'a Path {
+        path.strip_prefix(&self.root).unwrap_or(path)
+    }
+
+    /// Notes a directory with nothing in it. An empty root is an empty repository.
+    fn add_empty(&self, skipped: &mut Skipped, directory: &DirEntry) {
+        if directory.depth() > 0 {
+            let name = self.relative(directory.path()).to_string_lossy();
+            skipped.add(name, SkipReason::EmptyDirectory);
+        }
+    }
+
     /// Notes what the walk could not enter. Failing to enter the root itself fails the scan.
     fn add_failure(&self, skipped: &mut Skipped, error: walkdir::Error) -> Result<(), OpenError> {
         let depth = error.depth();
@@ -257,7 +324,7 @@ impl Directory {
             return Err(OpenError::Io { path, error });
         }
         if error.kind() != io::ErrorKind::NotFound {
-            let name = path.strip_prefix(&self.root).unwrap_or(&path).to_string_lossy();
+            let name = self.relative(&path).to_string_lossy();
             skipped.add(name, unreadable(&error));
         }
         Ok(())
@@ -352,7 +419,8 @@ mod tests {
         fs::write(dir.path().join("a/b/file"), b"content").unwrap();
         symlink("b", dir.path().join("a/link")).unwrap();
         symlink("a/b/file", dir.path().join("file")).unwrap();
-        let directory = Directory { has_openat2: false, ..Directory::new(dir.path()).unwrap() };
+        let directory =
+            Directory { has_openat2: false, ..Directory::new(dir.path(), &[]).unwrap() };
         let mut content = String::new();
         let mut file = directory.open_beneath(Path::new("a/b/file")).unwrap();
         file.read_to_string(&mut content).unwrap();

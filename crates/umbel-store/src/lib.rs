@@ -14,13 +14,14 @@ mod directory;
 mod errors;
 pub mod feed;
 mod origin;
+mod own;
 mod reader;
 mod repository;
 mod several;
 pub mod sink;
 mod warc;
 
-pub use catalog::{Catalog, Changes, Item, Selection};
+pub use catalog::{Catalog, Changes, Item, Selection, name_of};
 pub use errors::{Fault, OpenError, PatternError, ReadError};
 pub use origin::{SkipReason, Skipped, SkippedItem};
 pub use reader::{BlockReader, ReaderOptions};

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::directory::FileVersion;
+use crate::sink::NameError;
 use crate::warc::{Archive, Record};
 use crate::{Fault, OpenError};
 
@@ -30,6 +31,8 @@ pub(crate) struct Found {
     pub(crate) name: String,
     pub(crate) size: u64,
     pub(crate) modified_ns: Option<i64>,
+    /// Permissions, of a file.
+    pub(crate) mode: Option<u16>,
     pub(crate) media_type: Cow<'static, str>,
     pub(crate) place: Place,
 }
@@ -61,6 +64,8 @@ impl Place {
 pub(crate) struct Scan {
     pub(crate) items: Vec<Found>,
     pub(crate) skipped: Skipped,
+    /// Items that are answers of HTTP with another status than 200.
+    pub(crate) other_status: u64,
 }
 
 /// Why something is not served.
@@ -68,30 +73,67 @@ pub(crate) struct Scan {
 pub enum SkipReason {
     /// Its name is not UTF-8, so that clients could not be told it.
     NameNotUtf8,
+    /// Its name is one that clients refuse.
+    Name(NameError),
     /// A symbolic link that leads out of the repository, is absolute, or leads nowhere.
     LinkOutside,
     /// A symbolic link to something that is not a regular file.
     LinkToOther,
     /// A socket, a pipe or a device.
     SpecialFile,
+    /// A directory with nothing in it.
+    EmptyDirectory,
+    /// A key or another file of umbel's own.
+    Own,
     /// The system does not let it be read; what it said.
     Unreadable(String),
     /// Larger than the erasure code can carry.
     TooLarge,
     /// A record of an archive that cannot be understood; what is wrong with it.
     Corrupt(String),
+    /// A record of an archive that has a later one of the same URL.
+    OlderCapture,
+    /// A record of an archive that only says that the content was captured before, where this
+    /// archive has no record of its URL.
+    Revisit,
+}
+
+impl SkipReason {
+    /// Whether content is missing that a user expects to be there: nothing about what stands there
+    /// says that it is not sent.
+    pub fn is_failure(&self) -> bool {
+        match self {
+            SkipReason::NameNotUtf8
+            | SkipReason::Name(_)
+            | SkipReason::Unreadable(_)
+            | SkipReason::TooLarge
+            | SkipReason::Corrupt(_) => true,
+            SkipReason::LinkOutside
+            | SkipReason::LinkToOther
+            | SkipReason::SpecialFile
+            | SkipReason::EmptyDirectory
+            | SkipReason::Own
+            | SkipReason::OlderCapture
+            | SkipReason::Revisit => false,
+        }
+    }
 }
 
 impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SkipReason::NameNotUtf8 => f.write_str("its name is not UTF-8"),
+            SkipReason::Name(error) => f.write_str(error.brief()),
             SkipReason::LinkOutside => f.write_str("a link that does not stay in the repository"),
             SkipReason::LinkToOther => f.write_str("a link to something that is not a file"),
             SkipReason::SpecialFile => f.write_str("not a regular file"),
+            SkipReason::EmptyDirectory => f.write_str("an empty directory: only files are sent"),
+            SkipReason::Own => f.write_str("umbel's own, and secret"),
             SkipReason::Unreadable(error) => f.write_str(error),
             SkipReason::TooLarge => f.write_str("too large for the erasure code"),
             SkipReason::Corrupt(what) => write!(f, "damaged: {what}"),
+            SkipReason::OlderCapture => f.write_str("an older capture of its URL"),
+            SkipReason::Revisit => f.write_str("a revisit of what another archive has"),
         }
     }
 }
@@ -109,6 +151,7 @@ pub struct SkippedItem {
 #[derive(Clone, Debug, Default)]
 pub struct Skipped {
     total: u64,
+    failures: u64,
     named: Vec<SkippedItem>,
 }
 
@@ -121,7 +164,12 @@ impl Skipped {
         self.total
     }
 
-    /// The first thousand of them, in the order of the scan.
+    /// How many of them are failures; see [`SkipReason::is_failure`].
+    pub fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// The first thousand of them, in the order of the scan, failures first.
     pub fn named(&self) -> &[SkippedItem] {
         &self.named
     }
@@ -131,12 +179,22 @@ impl Skipped {
         for SkippedItem { name, reason } in other.named() {
             self.add(format!("{prefix}{name}"), reason.clone());
         }
+        let named = other.named.iter().filter(|item| item.reason.is_failure()).count() as u64;
+        self.failures += other.failures - named;
         self.total += other.total - other.named.len() as u64;
     }
 
     pub(crate) fn add(&mut self, name: impl Into<String>, reason: SkipReason) {
         self.total += 1;
-        if self.named.len() < Self::NAMED {
+        let failure = reason.is_failure();
+        if failure {
+            let place = self.named.partition_point(|item| item.reason.is_failure());
+            if place < Self::NAMED {
+                self.named.insert(place, SkippedItem { name: name.into(), reason });
+                self.named.truncate(Self::NAMED);
+            }
+            self.failures += 1;
+        } else if self.named.len() < Self::NAMED {
             self.named.push(SkippedItem { name: name.into(), reason });
         }
     }

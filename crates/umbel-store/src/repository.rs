@@ -30,6 +30,9 @@ pub struct RepositoryOptions {
     /// Whether a path named `*.warc` or `*.warc.gz` is served by what is in it, instead of as a
     /// file. Default: yes. WARC files within a directory are files.
     pub warc: bool,
+    /// Files and directories of umbel's own, such as keys, which are never served, by whatever name.
+    /// Default: none.
+    pub own: Vec<PathBuf>,
 }
 
 impl Default for RepositoryOptions {
@@ -40,6 +43,7 @@ impl Default for RepositoryOptions {
             max_block_symbols: 128,
             open_files: 256,
             warc: true,
+            own: Vec::new(),
         }
     }
 }
@@ -98,7 +102,7 @@ impl Repository {
             return Repository::open(path, options);
         }
         options.check()?;
-        let origin = Box::new(Several::new(paths)?);
+        let origin = Box::new(Several::new(paths, &options.own)?);
         Ok(Repository { catalog: Arc::new(Catalog::new(origin, options)?) })
     }
 
@@ -132,7 +136,7 @@ fn open_origin(path: &Path, options: &RepositoryOptions) -> Result<Box<dyn Origi
     let metadata =
         fs::metadata(path).map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
     if metadata.is_dir() {
-        return Ok(Box::new(Directory::new(path)?));
+        return Ok(Box::new(Directory::new(path, &options.own)?));
     }
     if !metadata.is_file() {
         return Err(OpenError::Kind(path.to_owned()));
@@ -140,7 +144,7 @@ fn open_origin(path: &Path, options: &RepositoryOptions) -> Result<Box<dyn Origi
     if options.warc && WarcFile::is_named(path) {
         return Ok(Box::new(WarcFile::new(path)));
     }
-    Ok(Box::new(Directory::of_file(path)?))
+    Ok(Box::new(Directory::of_file(path, &options.own)?))
 }
 
 /// Random access to the bytes of items; cheap to clone.

@@ -24,9 +24,9 @@ struct Part {
 }
 
 impl Several {
-    pub(crate) fn new(paths: &[PathBuf]) -> Result<Several, OpenError> {
+    pub(crate) fn new(paths: &[PathBuf], own: &[PathBuf]) -> Result<Several, OpenError> {
         let parts: Vec<Part> =
-            paths.iter().map(|path| Part::new(path)).collect::<Result<_, _>>()?;
+            paths.iter().map(|path| Part::new(path, own)).collect::<Result<_, _>>()?;
         let mut names = BTreeSet::new();
         match parts.iter().find(|part| !names.insert(&part.name)) {
             Some(part) => Err(OpenError::Twice(part.name.clone())),
@@ -44,7 +44,7 @@ impl Several {
 }
 
 impl Part {
-    fn new(path: &Path) -> Result<Part, OpenError> {
+    fn new(path: &Path, own: &[PathBuf]) -> Result<Part, OpenError> {
         let io = |error| OpenError::Io { path: path.to_owned(), error };
         let metadata = std::fs::metadata(path).map_err(io)?;
         let named = if let Some(name) = path.file_name() {
@@ -57,12 +57,12 @@ impl Part {
         let name = named.to_string_lossy().into_owned();
         if metadata.is_dir() {
             let prefix = format!("{name}/");
-            return Ok(Part { prefix, name, origin: Directory::new(path)? });
+            return Ok(Part { prefix, name, origin: Directory::new(path, own)? });
         }
         if !metadata.is_file() {
             return Err(OpenError::Kind(path.to_owned()));
         }
-        Ok(Part { prefix: String::new(), name, origin: Directory::of_file(path)? })
+        Ok(Part { prefix: String::new(), name, origin: Directory::of_file(path, own)? })
     }
 }
 
@@ -76,6 +76,7 @@ impl Origin for Several {
                     .into_iter()
                     .map(|found| Found { name: format!("{}{}", part.prefix, found.name), ..found }),
             );
+            all.other_status += scan.other_status;
             all.skipped.add_all(&part.prefix, &scan.skipped);
         }
         Ok(Some(all))

@@ -129,6 +129,117 @@ fn what_cannot_be_served_is_left_out_and_named() {
 }
 
 #[test]
+fn names_that_clients_refuse_are_left_out_and_those_of_other_systems_are_not() {
+    let dir = TempDir::new().unwrap();
+    let good = ["COM1/LPT9.log", "aux.c", "c:/x", "con.txt", "nul"];
+    for name in good {
+        write(dir.path(), name, b"x");
+    }
+    let long = vec!["d".repeat(200); 20].join("/");
+    for name in ["a\nb", "tab\t/x", "\u{7f}", "x/.UPPER.UMBEL-PART", &long] {
+        write(dir.path(), name, b"x");
+    }
+    let repository = open(dir.path());
+    assert_eq!(names(&repository), good);
+    let skipped = repository.catalog().skipped();
+    assert_eq!(skipped.failures(), skipped.total());
+    let of = |name: &str| {
+        let named = skipped.named().iter().find(|item| item.name == name);
+        named.unwrap_or_else(|| panic!("{name:?} is not named")).reason.to_string()
+    };
+    for name in ["a\nb", "tab\t/x", "\u{7f}"] {
+        assert_eq!(of(name), "its name holds a control character");
+    }
+    assert_eq!(of(&long), "its name is too long");
+    assert_eq!(of("x/.UPPER.UMBEL-PART"), "its name is that of an incomplete item");
+}
+
+#[test]
+fn links_and_empty_directories_are_left_out_with_a_word() {
+    let dir = TempDir::new().unwrap();
+    write(dir.path(), "d/file", b"x");
+    write(dir.path(), "e/.x.umbel-part", b"half");
+    for name in ["empty", "d/empty/inner", "z"] {
+        fs::create_dir_all(dir.path().join(name)).unwrap();
+    }
+    symlink("d", dir.path().join("link")).unwrap();
+    symlink("/nowhere", dir.path().join("broken")).unwrap();
+    let repository = open(dir.path());
+    assert_eq!(names(&repository), ["d/file"]);
+    let skipped = repository.catalog().skipped();
+    let mut named = skipped.named().to_vec();
+    named.sort_by(|a, b| a.name.cmp(&b.name));
+    let named: Vec<_> = named.into_iter().map(|item| (item.name, item.reason)).collect();
+    let expected = [
+        ("broken", SkipReason::LinkOutside),
+        ("d/empty/inner", SkipReason::EmptyDirectory),
+        ("empty", SkipReason::EmptyDirectory),
+        ("link", SkipReason::LinkToOther),
+        ("z", SkipReason::EmptyDirectory),
+    ];
+    assert_eq!(named, expected.map(|(name, reason)| (name.to_owned(), reason)));
+    assert_eq!(skipped.failures(), 0);
+}
+
+#[test]
+fn keys_and_state_of_umbel_are_never_served() {
+    let home = TempDir::new().unwrap();
+    let state = home.path().join(".local/state/umbel");
+    let secret = format!("{}\n", "0123456789abcdef".repeat(4));
+    let pem = "-----BEGIN PRIVATE KEY-----\n-----BEGIN CERTIFICATE-----\n";
+    let private = |name: &str, content: &str| {
+        write(home.path(), name, content);
+        fs::set_permissions(home.path().join(name), fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    private(".local/state/umbel/identity.pem", pem);
+    private(".local/state/umbel/deep/other", "state");
+    private("keys/mine", &secret);
+    private("server/identity.pem", pem);
+    // Neither a key nor private.
+    private("notes/plan", &"x".repeat(65));
+    private("notes/identity.pem", "another program's");
+    write(home.path(), "notes/sum", &secret);
+    symlink("../.local/state/umbel/deep/other", home.path().join("notes/link")).unwrap();
+    fs::hard_link(state.join("deep/other"), home.path().join("notes/hard")).unwrap();
+    let options = || RepositoryOptions { own: vec![state.clone()], ..support::small_options() };
+    let repository = Repository::open(home.path(), options()).unwrap();
+    assert_eq!(names(&repository), ["notes/identity.pem", "notes/plan", "notes/sum"]);
+    let skipped = repository.catalog().skipped();
+    assert!(skipped.named().iter().all(|item| item.reason == SkipReason::Own), "{skipped:?}");
+    let mut named: Vec<_> = skipped.named().iter().map(|item| item.name.as_str()).collect();
+    named.sort_unstable();
+    let expected =
+        [".local/state/umbel", "keys/mine", "notes/hard", "notes/link", "server/identity.pem"];
+    assert_eq!(named, expected);
+    // Nor when it is all that is named, alone or with others.
+    for path in [state.clone(), state.join("identity.pem"), home.path().join("keys/mine")] {
+        let alone = Repository::open(&path, options()).unwrap();
+        assert!(alone.catalog().is_empty(), "{}", path.display());
+        assert_eq!(alone.catalog().skipped().total(), 1);
+        let notes = home.path().join("notes/sum");
+        let several = Repository::open_all(&[path, notes], options()).unwrap();
+        assert_eq!(names(&several), ["sum"]);
+    }
+}
+
+#[test]
+fn permissions_are_told_and_a_change_of_them_is_a_new_version() {
+    let dir = TempDir::new().unwrap();
+    write(dir.path(), "run", b"#!/bin/sh\n");
+    let chmod = |mode| {
+        fs::set_permissions(dir.path().join("run"), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    chmod(0o4751);
+    let repository = open(dir.path());
+    let mode = || repository.catalog().lookup("run").unwrap().info().mode;
+    assert_eq!(mode(), Some(0o751));
+    let_the_clock_tick();
+    chmod(0o600);
+    assert_eq!(repository.refresh().unwrap().replaced.len(), 1);
+    assert_eq!(mode(), Some(0o600));
+}
+
+#[test]
 fn unreadable_files_and_directories_are_left_out_with_the_reason() {
     if nix::unistd::geteuid().is_root() {
         eprintln!("skipped: nothing is unreadable to root");

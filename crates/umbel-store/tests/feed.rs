@@ -62,7 +62,7 @@ impl Source {
         let reader = BlockReader::new(repository.content(), &ReaderOptions::default(), move || {
             let _ = wake.send(());
         });
-        let manifest = Manifest(infos.clone()).emit().unwrap();
+        let manifest = Manifest { items: infos.clone(), left_out: 0 }.emit().unwrap();
         let (manifest, key) = if shape.sealed {
             let (receiver, ephemeral) = keys();
             let list = [receiver.public()];
@@ -131,7 +131,9 @@ impl Keeper {
 
     /// Begins with what the manifest lists; gives the blocks that need not be received.
     fn begin(&mut self) -> Vec<std::ops::Range<u32>> {
-        let FileEvent::Manifest(Manifest(items)) = self.files.try_recv().unwrap() else { panic!() };
+        let FileEvent::Manifest(Manifest { items, .. }) = self.files.try_recv().unwrap() else {
+            panic!()
+        };
         let preparer = self.sink.disk().preparer();
         let prepare = |info: umbel_wire::repository::ItemInfo| FeedPrepared {
             prepared: Some(preparer.prepare(&info).unwrap()),

@@ -22,6 +22,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         name: format!("a/{toi}"),
         digest: Digest([7; 32]),
         modified_ns: Some(1),
+        mode: Some(0o644),
         media_type: "text/plain".to_owned(),
         oti: Oti {
             scheme: Scheme::ReedSolomon,
@@ -31,7 +32,10 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             max_encoding_symbols: 255,
         },
     };
-    let of = |tois: &[u32]| Manifest(tois.iter().copied().map(item).collect()).emit().unwrap();
+    let of = |tois: &[u32]| {
+        let items = tois.iter().copied().map(item).collect();
+        Manifest { items, left_out: 0 }.emit().unwrap()
+    };
     let twice = [of(&[1]), of(&[1])].concat();
     vec![("none", of(&[])), ("three", of(&[1, 2, 3])), ("twice", twice)]
 }

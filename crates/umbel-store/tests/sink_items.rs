@@ -2,6 +2,8 @@
 
 mod sink_support;
 
+use std::os::unix::fs::PermissionsExt;
+
 use sink_support::{Client, Served, StoreBlock};
 use umbel_engine::symbols::SymbolSink;
 use umbel_store::sink::{Held, SinkEvent};
@@ -93,4 +95,39 @@ fn a_wrong_symbol_is_found_and_only_its_block_received_again() {
         assert!(client.sink.store_block(served.block(last), served.block_bytes(last)));
         client.wait_done(&served);
     }
+}
+
+#[test]
+fn permissions_travel_as_far_as_the_umask_allows() {
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode();
+    let mut client = Client::new();
+    // What this process gives to new files.
+    let usual = client.path().join("usual");
+    std::fs::write(&usual, b"").unwrap();
+    let umask = 0o666 & !mode(&usual);
+    for (toi, len) in (1..).zip([0, 5_000, 5_000_000]) {
+        for (number, sent) in (toi * 100..).zip([0o755, 0o644, 0o600, 0o700, 0o444, 0o777, 0]) {
+            let name = format!("{len}-{sent:o}");
+            let mut served = Served::new(number, &name, len, Scheme::ReedSolomon);
+            served.info.mode = Some(sent);
+            client.add(&served);
+            client.send_lossy(&served, 0, 1);
+            client.wait_done(&served);
+            let execute = u32::from(sent) & 0o111 & !(umask >> 2);
+            let expected = u32::from(sent) & 0o666 & !umask | execute | 0o600;
+            assert_eq!(mode(&client.path().join(&name)) & 0o7777, expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_nobody_else_may_read_cannot_be_read_while_it_is_received() {
+    let mut served = Served::new(1, "key", 50_000, Scheme::ReedSolomon);
+    served.info.mode = Some(0o600);
+    let mut client = Client::new();
+    client.add(&served);
+    client.sink.store_block(served.block(0), served.block_bytes(0));
+    client.wait(|event| matches!(event, SinkEvent::BlockRestored { .. }));
+    let part = client.path().join(".key.umbel-part");
+    assert_eq!(std::fs::metadata(part).unwrap().permissions().mode() & 0o7777, 0o600);
 }

@@ -89,7 +89,37 @@ fn responses_and_resources_are_items_and_nothing_else_is() {
         let contents = contents(&file);
         let found: Vec<_> = contents.iter().map(|(name, body)| (&name[..], &body[..])).collect();
         assert_eq!(found, expected);
-        assert!(left_out(&file).is_empty());
+        let revisit = ("http://b/".into(), "a revisit of what another archive has".into());
+        assert_eq!(left_out(&file), [revisit]);
+    }
+}
+
+#[test]
+fn what_an_archive_has_and_is_not_served_as_it_was_is_counted() {
+    let answer = |uri: &str, date: &str, status: &str, body: &str| {
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Type: text/html\r\n\r\n{body}");
+        let media_type = "application/http;msgtype=response";
+        record("response", uri, date, media_type, answer.as_bytes())
+    };
+    let later = "2025-05-06T07:08:09Z";
+    let records = [
+        answer("http://a/", DAY, "404 Not Found", "sorry"),
+        answer("http://a/", later, "200 OK", "new"),
+        answer("http://b/", later, "200", "new"),
+        answer("http://b/", DAY, "404 Not Found", "sorry"),
+        answer("http://c/", DAY, "301 Moved Permanently", ""),
+        answer("http://d/", DAY, "503 Service Unavailable", "later"),
+        record("revisit", "http://a/", later, "application/http", &http("", b"")),
+        record("revisit", "http://e/", later, "application/http", &http("", b"")),
+    ];
+    for file in both(&records) {
+        let contents = read_warc(file.clone());
+        assert_eq!(contents.items.len(), 4);
+        assert_eq!(contents.other_status, 2);
+        assert_eq!(contents.skipped.failures(), 0);
+        let older = |uri: &str| (uri.to_owned(), "an older capture of its URL".to_owned());
+        let revisit = ("http://e/".into(), "a revisit of what another archive has".into());
+        assert_eq!(left_out(&file), [older("http://a/"), older("http://b/"), revisit]);
     }
 }
 

@@ -74,6 +74,7 @@ fn item() -> ItemInfo {
         name: "a".into(),
         digest: Digest([0; 32]),
         modified_ns: None,
+        mode: None,
         media_type: String::new(),
         oti: OTI,
     }
@@ -199,6 +200,9 @@ fn items_have_a_name_and_an_oti_within_limits() {
     let media = |len| page(vec![ItemInfo { media_type: "m".repeat(len), ..item() }]);
     accepted_from_server(&media(limits::MEDIA_TYPE_LEN));
     refused_from_server(&media(limits::MEDIA_TYPE_LEN + 1), "too long");
+    let mode = |mode| page(vec![ItemInfo { mode: Some(mode), ..item() }]);
+    accepted_from_server(&mode(ItemInfo::MODE_MAX));
+    refused_from_server(&mode(ItemInfo::MODE_MAX + 1), "permissions");
     let oti = Oti { max_encoding_symbols: 256, ..OTI };
     refused_from_server(&page(vec![ItemInfo { oti, ..item() }]), "encoding symbols");
     // The OTI is as before but for its length, which is checked all the same.

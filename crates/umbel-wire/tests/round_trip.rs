@@ -208,6 +208,7 @@ fn twenty_thousand_items_take_less_than_two_megabytes() {
             name: format!("images/2024/holiday-{n:05}.jpg"),
             digest: umbel_wire::Digest([n as u8 | 1; 32]),
             modified_ns: Some(1_700_000_000_000_000_000 + i64::from(n) * 1_234_567_891),
+            mode: None,
             media_type: "image/jpeg".to_owned(),
             oti: umbel_wire::Oti {
                 scheme: umbel_wire::Scheme::ReedSolomon,

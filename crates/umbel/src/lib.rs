@@ -17,5 +17,6 @@ pub mod feed;
 pub mod get;
 pub mod list;
 pub mod serve;
+pub mod state;
 #[cfg(test)]
 mod virtual_time;

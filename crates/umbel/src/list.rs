@@ -7,16 +7,20 @@ use anyhow::{Context, anyhow, bail};
 use umbel_net::session::{ClientEvent, ClientSession, ConnectOptions, SessionUrl};
 use umbel_wire::repository::{ClientMessage, ItemInfo, ServerMessage};
 
+use crate::endpoint::{Asked, Failure};
+
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Items on a page.
 const PAGE: u32 = 1024;
 
 /// What was listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Listing {
     /// How many items match.
     pub items: u64,
+    /// Items that were asked for by name, and are not there.
+    pub missing: Vec<Failure>,
 }
 
 /// Calls `each` for every item of a server that matches any of the patterns; for every item if
@@ -30,6 +34,7 @@ pub fn list(
     patterns: &[String],
     mut each: impl FnMut(&ItemInfo),
 ) -> anyhow::Result<Listing> {
+    let mut asked = Asked::new(patterns);
     let (events, inbox) = mpsc::channel();
     let session = ClientSession::start(url, &ConnectOptions::default(), move |event| {
         // Nobody listens any more once the list is complete.
@@ -56,10 +61,13 @@ pub fn list(
             .context("the server sends what is no message: use the same release on both sides")?;
         match parsed.message() {
             Some(ServerMessage::Page { items, total, next, .. }) => {
-                items.iter().for_each(&mut each);
+                for item in &items {
+                    asked.offered(&item.name);
+                    each(item);
+                }
                 let Some(cursor) = next else {
                     session.close(Duration::from_millis(200));
-                    return Ok(Listing { items: total });
+                    return Ok(Listing { items: total, missing: asked.missing().collect() });
                 };
                 say(&ask(cursor))?;
             }

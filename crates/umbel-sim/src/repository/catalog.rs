@@ -24,6 +24,7 @@ impl Catalog {
                 name,
                 digest: Digest([0; 32]),
                 modified_ns: None,
+                mode: None,
                 media_type: String::new(),
                 oti,
             });

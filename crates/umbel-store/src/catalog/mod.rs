@@ -14,12 +14,14 @@ use std::sync::{Arc, OnceLock, Weak};
 use crossbeam_channel::Sender;
 use parking_lot::{Mutex, RwLock};
 use umbel_fec::Partition;
-use umbel_wire::repository::ItemInfo;
+use umbel_wire::repository::{ItemInfo, limits};
 use umbel_wire::{Digest, Oti, Toi};
 
 use crate::origin::{Body, Found, Origin, Scan, SkipReason, Skipped};
+use crate::sink::{NameError, RelativePath};
 use crate::{Fault, OpenError, PatternError, ReadError, RepositoryOptions};
 use handles::Handles;
+pub use pattern::name_of;
 pub use select::Selection;
 use select::{Selector, Snapshot};
 
@@ -80,6 +82,7 @@ impl Item {
             name: self.found.name.clone(),
             digest: self.known_digest().unwrap_or(Digest([0; 32])),
             modified_ns: self.found.modified_ns,
+            mode: self.found.mode,
             media_type: self.found.media_type.clone().into_owned(),
             oti: self.oti,
         }
@@ -142,6 +145,7 @@ struct State {
     /// Versions no longer on offer that can still be read, oldest first.
     withdrawn: VecDeque<Toi>,
     skipped: Skipped,
+    other_status: u64,
 }
 
 /// How many withdrawn versions are kept for transmissions in progress.
@@ -161,6 +165,7 @@ impl Catalog {
                 by_toi: HashMap::new(),
                 withdrawn: VecDeque::new(),
                 skipped: Skipped::default(),
+                other_status: 0,
             }),
             next_toi: Mutex::new(1),
             handles: Handles::new(open_files),
@@ -180,7 +185,7 @@ impl Catalog {
     /// If the repository's path cannot be read. The catalog stays as it was.
     pub fn refresh(&self) -> Result<Changes, OpenError> {
         let mut next_toi = self.next_toi.lock();
-        let Some(Scan { mut items, mut skipped }) = self.origin.scan()? else {
+        let Some(Scan { mut items, mut skipped, other_status }) = self.origin.scan()? else {
             return Ok(Changes::default());
         };
         items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -193,17 +198,18 @@ impl Catalog {
             changes: Changes::default(),
         };
         for found in items {
-            match self.options.oti(found.size) {
-                Some(oti) => update.add(found, oti)?,
-                None => skipped.add(found.name, SkipReason::TooLarge),
-            }
+            let Some(oti) = self.options.oti(found.size) else {
+                skipped.add(found.name, SkipReason::TooLarge);
+                continue;
+            };
+            update.add(found, oti, &mut skipped)?;
         }
         update.finish();
         *next_toi = update.next_toi;
         let changes = update.changes;
         let snapshot =
             Snapshot { generation: before.generation.wrapping_add(1), items: update.items };
-        self.state.write().apply(snapshot, update.fresh, &changes, skipped);
+        self.state.write().apply(snapshot, update.fresh, &changes, (skipped, other_status));
         if let Some(hasher) = self.hasher.get() {
             // Full means that the thread is going to look anyway.
             let _ = hasher.try_send(());
@@ -224,6 +230,12 @@ impl Catalog {
     /// What the last scan left out.
     pub fn skipped(&self) -> Skipped {
         self.state.read().skipped.clone()
+    }
+
+    /// How many items of an archive are answers of HTTP with another status than 200, such as
+    /// redirections and error pages. Clients get their content as that of any other.
+    pub fn other_status(&self) -> u64 {
+        self.state.read().other_status
     }
 
     /// The item that an object carries: also one that was replaced or removed lately.
@@ -371,7 +383,7 @@ impl State {
         snapshot: Snapshot,
         fresh: Vec<Arc<Item>>,
         changes: &Changes,
-        skipped: Skipped,
+        (skipped, other_status): (Skipped, u64),
     ) {
         self.by_toi.extend(fresh.into_iter().map(|item| (item.toi, item)));
         self.withdrawn.extend(changes.replaced.iter().map(|(old, _)| *old));
@@ -383,6 +395,7 @@ impl State {
         }
         self.snapshot = Arc::new(snapshot);
         self.skipped = skipped;
+        self.other_status = other_status;
     }
 }
 
@@ -396,7 +409,7 @@ struct Update<'a> {
 }
 
 impl Update<'_> {
-    fn add(&mut self, found: Found, oti: Oti) -> Result<(), OpenError> {
+    fn add(&mut self, found: Found, oti: Oti, skipped: &mut Skipped) -> Result<(), OpenError> {
         while let Some(old) = self.old.next_if(|old| old.found.name < found.name) {
             self.changes.removed.push(old.toi);
         }
@@ -405,6 +418,10 @@ impl Update<'_> {
             && old.found.place.is_same_version(&found.place)
         {
             self.items.push(Arc::clone(old));
+            return Ok(());
+        }
+        if let Err(error) = check_name(&found.name) {
+            skipped.add(found.name, SkipReason::Name(error));
             return Ok(());
         }
         let toi = Toi(self.next_toi);
@@ -424,5 +441,15 @@ impl Update<'_> {
 
     fn finish(&mut self) {
         self.changes.removed.extend(self.old.by_ref().map(|old| old.toi));
+    }
+}
+
+/// Refuses a name that clients would refuse.
+fn check_name(name: &str) -> Result<(), NameError> {
+    match name.len() {
+        len if len > limits::NAME_LEN => {
+            Err(NameError::TooLong { name: name.to_owned(), len, max: limits::NAME_LEN })
+        }
+        _ => RelativePath::of_item(name).map(drop),
     }
 }

@@ -28,6 +28,17 @@ pub(super) enum Pattern {
     },
 }
 
+/// The name of an item, or of a directory with items, that a pattern without wildcards means; `None`
+/// if the pattern may mean any number of items.
+pub fn name_of(pattern: &str) -> Option<&str> {
+    let mut text = pattern;
+    while let Some(rest) = text.strip_prefix("./").or_else(|| text.strip_prefix('/')) {
+        text = rest;
+    }
+    let name = text.trim_end_matches('/');
+    (!name.is_empty() && name != "." && !name.contains(WILDCARDS)).then_some(name)
+}
+
 impl Pattern {
     pub(super) fn new(given: &str) -> Result<Pattern, PatternError> {
         if given.len() > MAX_LEN {
@@ -72,5 +83,27 @@ fn prefix_before(text: &str, wildcard: usize) -> &str {
     match prefix.strip_suffix('/') {
         Some(shorter) if text[wildcard..].starts_with("**") => shorter,
         _ => prefix,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_without_wildcards_is_a_name() {
+        for (pattern, name) in [
+            ("a.iso", Some("a.iso")),
+            ("./d/a", Some("d/a")),
+            ("/d/", Some("d")),
+            ("", None),
+            (".", None),
+            ("./", None),
+            ("d/**", None),
+            ("*.iso", None),
+            ("{a,b}", None),
+        ] {
+            assert_eq!(name_of(pattern), name, "{pattern}");
+        }
     }
 }

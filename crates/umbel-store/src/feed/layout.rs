@@ -191,6 +191,7 @@ pub(super) mod tests {
             name: format!("item {toi}"),
             digest: Digest([1; 32]),
             modified_ns: None,
+            mode: None,
             media_type: String::new(),
             oti: Oti {
                 scheme: Scheme::ReedSolomon,

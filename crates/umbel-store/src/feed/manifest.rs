@@ -37,9 +37,15 @@ pub enum ManifestError {
     },
 }
 
-/// The items of a feed, in the order in which they are sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Manifest(pub Vec<ItemInfo>);
+/// What a feed has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// The items, in the order in which they are sent.
+    pub items: Vec<ItemInfo>,
+    /// How many more there are at the source, which it cannot send. On the wire the pages say how many
+    /// items there are in all.
+    pub left_out: u64,
+}
 
 impl Manifest {
     /// The bytes that are sent; never none.
@@ -49,7 +55,7 @@ impl Manifest {
     /// There are too many items.
     pub fn emit(&self) -> Result<Vec<u8>, ManifestError> {
         let mut out = Vec::new();
-        let mut rest = &self.0[..];
+        let mut rest = &self.items[..];
         loop {
             let mut bytes = 0;
             let fits = |item: &&ItemInfo| {
@@ -60,15 +66,16 @@ impl Manifest {
             let count = count.max(1).min(rest.len());
             let (items, others) = rest.split_at(count);
             rest = others;
-            let total = self.0.len() as u64;
-            let next = (!rest.is_empty()).then_some(total - rest.len() as u64);
+            let count = self.items.len() as u64;
+            let next = (!rest.is_empty()).then_some(count - rest.len() as u64);
+            let total = count.saturating_add(self.left_out);
             ServerMessage::Page { query: 0, items: items.to_vec(), total, next }.emit(&mut out);
             if rest.is_empty() {
                 break;
             }
         }
         match out.len() as u64 {
-            len if len > MANIFEST_LEN || self.0.len() > ITEMS => {
+            len if len > MANIFEST_LEN || self.items.len() > ITEMS => {
                 Err(ManifestError::TooLong { len })
             }
             _ => Ok(out),
@@ -81,7 +88,7 @@ impl Manifest {
     ///
     /// The bytes are no list of items.
     pub fn parse(bytes: &[u8]) -> Result<Manifest, ManifestError> {
-        let mut items = Vec::new();
+        let (mut items, mut all) = (Vec::new(), 0);
         let mut rest = bytes;
         while !rest.is_empty() {
             if items.len() > ITEMS {
@@ -91,19 +98,20 @@ impl Manifest {
             let len = header.map_or(rest.len(), |header| header.frame_len()).min(rest.len());
             let (page, others) = rest.split_at(len);
             rest = others;
-            let Some(ServerMessage::Page { items: more, .. }) =
+            let Some(ServerMessage::Page { items: more, total, .. }) =
                 ServerMessage::parse(page)?.message()
             else {
                 let problem = "not a page of items";
                 return Err(ParseError::Value { what: "manifest", problem }.into());
             };
             items.extend(more);
+            all = total;
         }
         let mut numbers: Vec<u32> = items.iter().map(|item| item.toi.0).collect();
         numbers.sort_unstable();
         match numbers.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(ManifestError::Twice(pair[0])),
-            None => Ok(Manifest(items)),
+            None => Ok(Manifest { left_out: all.saturating_sub(items.len() as u64), items }),
         }
     }
 }
@@ -119,16 +127,20 @@ mod tests {
         let shape = BlockShape { symbol_len: 1368, block_symbols: 64, sealed: false };
         for count in [0, 1, 4096, 4097, 10_000] {
             let items: Vec<_> = (0..count).map(|toi| item(toi, 5, shape)).collect();
-            let bytes = Manifest(items.clone()).emit().unwrap();
-            assert!(!bytes.is_empty());
-            assert_eq!(Manifest::parse(&bytes), Ok(Manifest(items)));
+            for left_out in [0, 7] {
+                let manifest = Manifest { items: items.clone(), left_out };
+                let bytes = manifest.emit().unwrap();
+                assert!(!bytes.is_empty());
+                assert_eq!(Manifest::parse(&bytes), Ok(manifest));
+            }
         }
     }
 
     #[test]
     fn a_senseless_manifest_is_refused() {
         let shape = BlockShape { symbol_len: 1368, block_symbols: 64, sealed: false };
-        let bytes = Manifest(vec![item(1, 5, shape)]).emit().unwrap();
+        let manifest = Manifest { items: vec![item(1, 5, shape)], left_out: 0 };
+        let bytes = manifest.emit().unwrap();
         for len in 1..bytes.len() {
             let cut = &bytes[..len];
             assert!(matches!(Manifest::parse(cut), Err(ManifestError::Parse(_))));

@@ -1,8 +1,8 @@
 //! Makes things durable and puts finished items in their places, away from the disk thread.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -47,6 +47,7 @@ impl Finished {
     /// A small item, whose file is closed now.
     pub(super) fn small(item: Arc<Item>, file: &File) -> Result<Finished, SinkError> {
         set_modified(&item, file);
+        set_mode(&item, file).map_err(SinkError::io("change", &item.place.path(Role::Part)))?;
         let id =
             FileId::of(file).map_err(SinkError::io("look at", &item.place.path(Role::Part)))?;
         Ok(Finished { item, id, file: None })
@@ -175,8 +176,15 @@ impl Syncer {
         if !self.durable {
             return;
         }
+        if items.len() == 0 {
+            return;
+        }
         if items.len() >= SYNC_ALL_FROM {
             let _ = self.shelf.tree.sync_all();
+        }
+        // Directories above the output directory may be of another file system.
+        self.shelf.tree.sync_new_directories();
+        if items.len() >= SYNC_ALL_FROM {
             return;
         }
         for item in items {
@@ -203,6 +211,20 @@ fn set_modified(item: &Item, file: &File) {
     if let Some(time) = time {
         let _ = file.set_modified(time);
     }
+}
+
+/// Gives the file the item's permissions. The umask has left its mark on those that the file was
+/// created with: whoever cannot read it shall not execute it.
+fn set_mode(item: &Item, file: &File) -> std::io::Result<()> {
+    let Some(mode) = item.mode.map(u32::from) else { return Ok(()) };
+    let before = file.metadata()?.permissions().mode() & 0o777;
+    let readable = before & 0o444;
+    // Its owner must be able to go on with it after an interruption.
+    let after = mode & before & 0o666 | mode & readable >> 2 & 0o111 | 0o600;
+    if after == before {
+        return Ok(());
+    }
+    file.set_permissions(Permissions::from_mode(after))
 }
 
 /// The verifying thread.

@@ -36,6 +36,8 @@ pub(super) struct Item {
     pub(super) code: Code,
     /// The modification time that the file is to have.
     pub(super) modified_ns: Option<i64>,
+    /// The permissions that the file is to have, as far as the umask allows.
+    pub(super) mode: Option<u16>,
     /// Nothing more is to be received: the item is done, failed, or not wanted any more.
     pub(super) closed: AtomicBool,
     /// Bytes set aside on the file system and not written yet.
@@ -104,11 +106,12 @@ impl Shelf {
         let item = Item {
             toi: info.toi,
             name: name(),
-            place: Place::new(self.tree.path(), relative),
+            place: Place::new(self.tree.path(), relative, info.mode),
             key: JournalKey::new(&info.name, info.digest, info.oti),
             partition,
             code: Code::new(info.oti.scheme),
             modified_ns: info.modified_ns.filter(|_| self.preserve_times),
+            mode: info.mode,
             closed: AtomicBool::new(false),
             reserved: AtomicU64::new(0),
         };

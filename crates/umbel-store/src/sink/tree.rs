@@ -3,7 +3,7 @@
 //! Every path is walked part by part from the open output directory, and no part may be a
 //! symbolic link: nothing that happens below it, while or before the sink runs, leads outside.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -51,13 +51,18 @@ pub(super) struct Place {
     pub(super) relative: RelativePath,
     /// The target, for the user: the output directory as given, and the path below it.
     pub(super) target: PathBuf,
+    /// Permissions that the files are created with, before the umask.
+    mode: Mode,
     part: String,
 }
 
 impl Place {
-    /// The files of an item that goes to `relative` below `root`.
-    pub(super) fn new(root: &Path, relative: RelativePath) -> Place {
-        Place { target: root.join(relative.joined()), part: relative.part_name(), relative }
+    /// The files of an item that goes to `relative` below `root`. What is not to be read by others in
+    /// the end is not while it is received.
+    pub(super) fn new(root: &Path, relative: RelativePath, mode: Option<u16>) -> Place {
+        let mode = mode.map_or(0o666, |mode| mode & 0o666 | 0o600);
+        let mode = Mode::from_bits_truncate(mode.into());
+        Place { target: root.join(relative.joined()), part: relative.part_name(), mode, relative }
     }
 
     /// The path of a file, for the user.
@@ -95,11 +100,14 @@ pub(super) struct Tree {
     root: Arc<OwnedFd>,
     path: PathBuf,
     open: Mutex<HashMap<String, Arc<OwnedFd>>>,
+    /// Directories in which others were made, by path; their names are not durable yet.
+    parents: Mutex<BTreeMap<PathBuf, Arc<OwnedFd>>>,
 }
 
 impl Tree {
     /// Opens the directory, and makes it first if it is not there.
     pub(super) fn open(path: &Path) -> Result<Tree, SinkError> {
+        let made: Vec<&Path> = path.ancestors().take_while(|path| !is_there(path)).collect();
         if let Err(error) = std::fs::create_dir_all(path) {
             return Err(match error.kind() {
                 io::ErrorKind::AlreadyExists => SinkError::NotDirectory { path: path.to_owned() },
@@ -107,8 +115,18 @@ impl Tree {
             });
         }
         let root = File::open(path).map_err(SinkError::io("open directory", path))?;
-        let tree =
-            Tree { root: Arc::new(root.into()), path: path.to_owned(), open: Mutex::default() };
+        let tree = Tree {
+            root: Arc::new(root.into()),
+            path: path.to_owned(),
+            open: Mutex::default(),
+            parents: Mutex::default(),
+        };
+        for parent in made.into_iter().filter_map(Path::parent) {
+            let parent = if parent == Path::new("") { Path::new(".") } else { parent };
+            if let Ok(directory) = File::open(parent) {
+                tree.note_parent(parent, Arc::new(directory.into()));
+            }
+        }
         let stat = fstat(&tree.root).map_err(SinkError::io("open directory", path))?;
         if !is_directory(&stat) {
             return Err(SinkError::NotDirectory { path: path.to_owned() });
@@ -124,6 +142,28 @@ impl Tree {
     /// Makes the whole file system durable.
     pub(super) fn sync_all(&self) -> Result<(), SinkError> {
         nix::unistd::syncfs(&self.root).map_err(SinkError::io("sync", &self.path))
+    }
+
+    /// Makes the names of new directories durable. If that fails, the items below them may be gone
+    /// when the machine dies, as without [`durable`](super::SinkOptions::durable).
+    pub(super) fn sync_new_directories(&self) {
+        for directory in self.take_parents().into_values() {
+            let _ = sync_directory(&directory);
+        }
+    }
+
+    fn take_parents(&self) -> BTreeMap<PathBuf, Arc<OwnedFd>> {
+        std::mem::take(&mut *self.parents.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note_parent(&self, path: &Path, directory: Arc<OwnedFd>) {
+        let mut parents = self.parents.lock().unwrap_or_else(PoisonError::into_inner);
+        if parents.len() >= MAX_OPEN_DIRECTORIES {
+            for (_, directory) in std::mem::take(&mut *parents) {
+                let _ = sync_directory(&directory);
+            }
+        }
+        parents.entry(path.to_owned()).or_insert(directory);
     }
 
     /// Whether the file system takes `A` and `a` for the same name, found out by trying. If the
@@ -174,9 +214,15 @@ impl Tree {
         let mut directory = self.root.clone();
         let mut path = self.path.clone();
         for part in parts {
+            let parent = path.clone();
             path.push(part);
             directory = match enter(&directory, part, create) {
-                Ok(Some(next)) => Arc::new(next),
+                Ok(Some((next, made))) => {
+                    if made {
+                        self.note_parent(&parent, directory);
+                    }
+                    Arc::new(next)
+                }
                 Ok(None) => return Ok(None),
                 Err(Errno::ENOTDIR | Errno::ELOOP) => return Err(SinkError::NotDirectory { path }),
                 Err(error) => return Err(SinkError::io("open directory", &path)(error)),
@@ -226,10 +272,9 @@ impl Tree {
     pub(super) fn open_to_write(&self, place: &Place, role: Role) -> Result<File, SinkError> {
         let fail = |error: Errno| SinkError::io("open", &place.path(role))(error);
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let mode = Mode::from_bits_truncate(0o666);
         for attempt in 0.. {
             let directory = self.directory(place, true)?.ok_or_else(|| fail(Errno::ENOENT))?;
-            match openat(&directory, place.name(role).as_str(), flags, mode) {
+            match openat(&directory, place.name(role).as_str(), flags, place.mode) {
                 Ok(file) => return Ok(file.into()),
                 // The directory was removed while it was kept open.
                 Err(Errno::ENOENT) if attempt == 0 => self.forget(place),
@@ -295,8 +340,13 @@ impl Tree {
     }
 }
 
-/// The directory `part` of `directory`.
-fn enter(directory: impl AsFd, part: &str, create: bool) -> Result<Option<OwnedFd>, Errno> {
+/// Whether anything stands at the path.
+fn is_there(path: &Path) -> bool {
+    path == Path::new("") || path.symlink_metadata().is_ok()
+}
+
+/// The directory `part` of `directory`, and whether it was made now.
+fn enter(directory: impl AsFd, part: &str, create: bool) -> Result<Option<(OwnedFd, bool)>, Errno> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     match openat(directory.as_fd(), part, flags, Mode::empty()) {
         Err(Errno::ENOENT) if create => {
@@ -304,10 +354,11 @@ fn enter(directory: impl AsFd, part: &str, create: bool) -> Result<Option<OwnedF
                 Ok(()) | Err(Errno::EEXIST) => {}
                 Err(error) => return Err(error),
             }
-            openat(directory.as_fd(), part, flags, Mode::empty()).map(Some)
+            let made = openat(directory.as_fd(), part, flags, Mode::empty())?;
+            Ok(Some((made, true)))
         }
         Err(Errno::ENOENT) => Ok(None),
-        other => other.map(Some),
+        other => Ok(Some((other?, false))),
     }
 }
 
@@ -328,4 +379,32 @@ fn file_type(stat: &FileStat) -> SFlag {
 /// Makes the names in the directory durable.
 pub(super) fn sync_directory(directory: &OwnedFd) -> io::Result<()> {
     nix::unistd::fsync(directory.as_fd()).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_new_directories_are_to_be_synced_and_of_old_ones_not() {
+        let outer = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(outer.path().join("old/out/there")).unwrap();
+        let unsynced = |out: &Path, item: &str| {
+            let tree = Tree::open(out).unwrap();
+            let place = Place::new(out, RelativePath::of_item(item).unwrap(), None);
+            tree.directory(&place, true).unwrap().unwrap();
+            let parents = tree.take_parents().into_keys();
+            let below = |path: PathBuf| path.strip_prefix(outer.path()).unwrap().to_owned();
+            let parents: Vec<String> =
+                parents.map(|path| below(path).to_str().unwrap().to_owned()).collect();
+            tree.sync_new_directories();
+            parents
+        };
+        let old = outer.path().join("old/out");
+        assert_eq!(unsynced(&old, "item"), [""; 0]);
+        assert_eq!(unsynced(&old, "there/item"), [""; 0]);
+        assert_eq!(unsynced(&old, "there/a/b/item"), ["old/out/there", "old/out/there/a"]);
+        let new = outer.path().join("new/out");
+        assert_eq!(unsynced(&new, "a/item"), ["", "new", "new/out"]);
+    }
 }

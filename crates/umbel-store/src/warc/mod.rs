@@ -2,9 +2,11 @@
 //!
 //! `response` and `resource` records are items [WARC 1.1 §6.3, §6.4]. The content of an HTTP
 //! response is its body as it was stored: without the header, chunks put together, a content
-//! encoding left as it is. Of several records of one URL the one with the latest date is served;
-//! all other kinds of records are passed over. A record that makes no sense, or whose bytes do
-//! not have the digest that it carries, is left out, counted and named; the rest is served.
+//! encoding left as it is. Its status is not passed on: a page that says `404 Not Found` is an item
+//! like any other; such items are counted. Of several records of one URL the one with the latest
+//! date is served; the older ones are left out, counted and named. So is a record that makes no
+//! sense, or whose bytes do not have the digest that it carries, and a `revisit` of a URL that has
+//! no record of its own here. All other kinds of records are passed over.
 //!
 //! Both forms are read, told apart by their first bytes: plain, and compressed with `gzip`. In
 //! the usual compressed form each record is a member of its own, and reading an item inflates
@@ -93,6 +95,8 @@ pub struct WarcContents {
     pub items: Vec<(String, Result<Vec<u8>, Fault>)>,
     /// What is left out.
     pub skipped: Skipped,
+    /// Items that are answers of HTTP with another status than 200.
+    pub other_status: u64,
 }
 
 /// Everything that a WARC file would serve: for programs that have it in memory, and for tests
@@ -109,5 +113,5 @@ pub fn read_warc(file: Vec<u8>) -> WarcContents {
         Ok(content)
     };
     let items = scan.items.iter().map(|item| (item.name.clone(), read(item))).collect();
-    WarcContents { items, skipped: scan.skipped }
+    WarcContents { items, skipped: scan.skipped, other_status: scan.other_status }
 }

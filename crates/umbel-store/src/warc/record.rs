@@ -42,6 +42,8 @@ pub(super) struct Response {
     pub(super) media_type: Cow<'static, str>,
     /// Bytes of the content.
     pub(super) size: u64,
+    /// The status of an answer of HTTP.
+    pub(super) status: Option<u16>,
     pub(super) record: Record,
 }
 
@@ -112,6 +114,8 @@ pub(super) enum Parsed {
     Response(Response),
     /// A record that makes no sense, which ends where it says; and its URI.
     Damaged(&'static str, Option<String>),
+    /// A capture of this URI whose content another record has.
+    Revisit(String),
     /// A record that is not served.
     Other,
     /// There is no further record.
@@ -123,6 +127,7 @@ impl Parsed {
     pub(super) fn into_uri(self) -> Option<String> {
         match self {
             Parsed::Response(response) => Some(response.uri),
+            Parsed::Revisit(uri) => Some(uri),
             Parsed::Damaged(_, uri) => uri,
             Parsed::Other | Parsed::End => None,
         }
@@ -143,8 +148,10 @@ pub(super) fn read(
     let mut block = Block::new(&header);
     read_block(input, len, &mut block).map_err(named)?;
     read_end(input).map_err(named)?;
-    if block.kind == Kind::Other {
-        return Ok(Parsed::Other);
+    match block.kind {
+        Kind::Revisit => return Ok(uri.map_or(Parsed::Other, Parsed::Revisit)),
+        Kind::Other => return Ok(Parsed::Other),
+        Kind::Http | Kind::Resource => {}
     }
     if let Some(damage) = block.damage(&header) {
         return Ok(Parsed::Damaged(damage, uri));
@@ -158,6 +165,7 @@ pub(super) fn read(
         uri,
         date_ns: date_ns(&header),
         media_type: media_type(if block.kind == Kind::Http { &block.http } else { &header }),
+        status: if block.kind == Kind::Http { status(&block.http) } else { None },
         size: if block.chunks.is_some() { block.size } else { stored_len },
         record: Record {
             member,
@@ -222,6 +230,8 @@ enum Kind {
     Http,
     /// Content as it is.
     Resource,
+    /// A capture whose content another record has.
+    Revisit,
     /// Nothing to serve.
     Other,
 }
@@ -235,6 +245,7 @@ impl Kind {
         match field(header, "WARC-Type") {
             Some(b"response") if http() => Kind::Http,
             Some(b"response" | b"resource") => Kind::Resource,
+            Some(b"revisit") => Kind::Revisit,
             _ => Kind::Other,
         }
     }
@@ -258,7 +269,8 @@ struct Block {
 impl Block {
     fn new(header: &[u8]) -> Block {
         let kind = Kind::of(header);
-        let digest = if kind == Kind::Other { None } else { sha1_digest(header) };
+        let served = matches!(kind, Kind::Http | Kind::Resource);
+        let digest = if served { sha1_digest(header) } else { None };
         Block {
             kind,
             digest: digest.map(|digest| (digest, Sha1::new())),
@@ -349,6 +361,12 @@ fn uri(header: &[u8]) -> Option<String> {
     let uri = uri.strip_prefix('<').and_then(|uri| uri.strip_suffix('>')).unwrap_or(uri);
     let good = !uri.is_empty() && uri.len() <= MAX_URI && !uri.contains(char::is_control);
     good.then(|| uri.to_owned())
+}
+
+/// The status of an answer of HTTP: `HTTP/1.1 404 Not Found`.
+fn status(http: &[u8]) -> Option<u16> {
+    let code = http.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).nth(1)?;
+    std::str::from_utf8(code.trim_ascii()).ok()?.parse().ok()
 }
 
 fn date_ns(header: &[u8]) -> Option<i64> {

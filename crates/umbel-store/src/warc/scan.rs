@@ -1,7 +1,7 @@
 //! Finds the records of an archive, and the way on after a damaged one.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 
@@ -20,13 +20,19 @@ const RECORD: &[u8] = b"WARC/";
 
 /// Reads the whole archive.
 pub(super) fn run(archive: &Arc<Archive>) -> io::Result<Scan> {
-    let mut scanner = Scanner { archive, scan: Scan::default(), by_uri: HashMap::new() };
+    let mut scanner = Scanner {
+        archive,
+        scan: Scan::default(),
+        by_uri: HashMap::new(),
+        other_status: HashSet::new(),
+        revisits: Vec::new(),
+    };
     if archive.tape(0).fill_buf()?.starts_with(GZIP) {
         scanner.members()?;
     } else {
         scanner.plain()?;
     }
-    Ok(scanner.scan)
+    Ok(scanner.finish())
 }
 
 struct Scanner<'a> {
@@ -34,6 +40,10 @@ struct Scanner<'a> {
     scan: Scan,
     /// Index of the item of each URI.
     by_uri: HashMap<String, usize>,
+    /// Indices of items whose status is not 200.
+    other_status: HashSet<usize>,
+    /// URIs of revisits.
+    revisits: Vec<String>,
 }
 
 impl Scanner<'_> {
@@ -92,32 +102,53 @@ impl Scanner<'_> {
         match parsed {
             Parsed::Response(response) => self.add(response),
             Parsed::Damaged(what, uri) => self.leave_out(what, uri, start),
+            Parsed::Revisit(uri) => self.revisits.push(uri),
             Parsed::Other | Parsed::End => {}
         }
     }
 
     /// Takes an item up, unless there is a later one of the same URI.
     fn add(&mut self, response: Response) {
-        let Response { uri, date_ns, media_type, size, record } = response;
+        let Response { uri, date_ns, media_type, size, status, record } = response;
         let found = Found {
             name: uri,
             size,
             modified_ns: date_ns,
+            mode: None,
             media_type,
             place: Place::Record(Arc::clone(self.archive), record),
         };
-        match self.by_uri.entry(found.name.clone()) {
+        let index = match self.by_uri.entry(found.name.clone()) {
             Entry::Vacant(vacant) => {
                 vacant.insert(self.scan.items.len());
                 self.scan.items.push(found);
+                self.scan.items.len() - 1
             }
             Entry::Occupied(occupied) => {
                 let item = &mut self.scan.items[*occupied.get()];
-                if found.modified_ns >= item.modified_ns {
-                    *item = found;
+                self.scan.skipped.add(found.name.clone(), SkipReason::OlderCapture);
+                if found.modified_ns < item.modified_ns {
+                    return;
                 }
+                *item = found;
+                *occupied.get()
+            }
+        };
+        if status.is_none_or(|status| status == 200) {
+            self.other_status.remove(&index);
+        } else {
+            self.other_status.insert(index);
+        }
+    }
+
+    fn finish(mut self) -> Scan {
+        for uri in self.revisits {
+            if !self.by_uri.contains_key(&uri) {
+                self.scan.skipped.add(uri, SkipReason::Revisit);
             }
         }
+        self.scan.other_status = self.other_status.len() as u64;
+        self.scan
     }
 
     fn skip(&mut self, problem: Problem, start: u64) -> io::Result<()> {

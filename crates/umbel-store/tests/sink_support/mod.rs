@@ -63,6 +63,7 @@ impl Served {
             name: name.to_owned(),
             digest: Digest(*blake3::hash(&content).as_bytes()),
             modified_ns: Some(1_234_567_890_123_456_789),
+            mode: None,
             media_type: String::new(),
             oti,
         };

@@ -8,9 +8,10 @@
 //! 4. the digest, if `DIGEST`; else it is all zero;
 //! 5. the modification time, if `MODIFIED`, as the signed difference from the one before
 //!    (wrapping; 0 at first);
-//! 6. the media type: nothing if it is empty, or if `SAME_MEDIA` says that it is the one before;
+//! 6. the permissions, if `MODE`; none, or those before, if `SAME_MODE`;
+//! 7. the media type: nothing if it is empty, or if `SAME_MEDIA` says that it is the one before;
 //!    length and bytes if `MEDIA`;
-//! 7. the object's length; and, unless `SAME_OTI` says that they are as before: FEC Encoding ID,
+//! 8. the object's length; and, unless `SAME_OTI` says that they are as before: FEC Encoding ID,
 //!    symbol length, source symbols and encoding symbols of a block.
 
 use super::{ItemInfo, limits};
@@ -22,22 +23,28 @@ const MODIFIED: u8 = 2;
 const MEDIA: u8 = 4;
 const SAME_MEDIA: u8 = 8;
 const SAME_OTI: u8 = 16;
-const ALL: u8 = DIGEST | MODIFIED | MEDIA | SAME_MEDIA | SAME_OTI;
+const MODE: u8 = 32;
+const SAME_MODE: u8 = 64;
+const ALL: u8 = DIGEST | MODIFIED | MEDIA | SAME_MEDIA | SAME_OTI | MODE | SAME_MODE;
 
 /// Bytes of an item beside its name and media type, at most: flags, TOI, two lengths, digest,
-/// time, and OTI.
-const FIXED_LEN: usize = 1 + 5 + 2 + 2 + 32 + 10 + 10 + 1 + 3 + 3 + 3;
+/// time, permissions, and OTI.
+const FIXED_LEN: usize = 1 + 5 + 2 + 2 + 32 + 10 + 2 + 10 + 1 + 3 + 3 + 3;
 
 /// What the items before have told.
 #[derive(Default)]
 struct Before<'a> {
     next_toi: i64,
     modified_ns: i64,
+    mode: Option<u16>,
     media_type: &'a str,
     oti: Option<Oti>,
 }
 
 impl ItemInfo {
+    /// The greatest [`mode`](ItemInfo::mode).
+    pub const MODE_MAX: u16 = 0o777;
+
     /// Most bytes that the item takes in a page; to keep a page below
     /// [`MAX_BODY`](crate::control::MAX_BODY).
     pub fn max_wire_len(&self) -> usize {
@@ -53,6 +60,7 @@ pub(super) fn put(out: &mut Vec<u8>, items: &[ItemInfo]) {
         before = Before {
             next_toi: i64::from(item.toi.0) + 1,
             modified_ns: item.modified_ns.unwrap_or(before.modified_ns),
+            mode: item.mode,
             media_type: &item.media_type,
             oti: Some(item.oti),
         };
@@ -67,9 +75,15 @@ fn put_item(out: &mut Vec<u8>, item: &ItemInfo, before: &Before<'_>) {
         same if same == before.media_type => SAME_MEDIA,
         _ => MEDIA,
     };
+    let mode = match item.mode {
+        None => 0,
+        same if same == before.mode => SAME_MODE,
+        Some(_) => MODE,
+    };
     let digest = item.digest != Digest([0; 32]);
     out.push(
         media
+            | mode
             | if digest { DIGEST } else { 0 }
             | if item.modified_ns.is_some() { MODIFIED } else { 0 }
             | if same_oti { SAME_OTI } else { 0 },
@@ -81,6 +95,9 @@ fn put_item(out: &mut Vec<u8>, item: &ItemInfo, before: &Before<'_>) {
     }
     if let Some(modified_ns) = item.modified_ns {
         put_signed(out, modified_ns.wrapping_sub(before.modified_ns));
+    }
+    if let (Some(bits), MODE) = (item.mode, mode) {
+        put_varint(out, u64::from(bits));
     }
     if media == MEDIA {
         put_bytes(out, item.media_type.as_bytes());
@@ -108,6 +125,7 @@ pub(super) fn read(value: &[u8]) -> Result<Vec<ItemInfo>, ParseError> {
         let before = Before {
             next_toi: last.map_or(0, |item| i64::from(item.toi.0) + 1),
             modified_ns,
+            mode: last.and_then(|item| item.mode),
             media_type: last.map_or("", |item| &item.media_type),
             oti: last.map(|item| item.oti),
         };
@@ -120,7 +138,8 @@ pub(super) fn read(value: &[u8]) -> Result<Vec<ItemInfo>, ParseError> {
 
 fn read_item(reader: &mut Reader<'_>, before: &Before<'_>) -> Result<ItemInfo, ParseError> {
     let flags = reader.byte()?;
-    if flags & !ALL != 0 || flags & (MEDIA | SAME_MEDIA) == MEDIA | SAME_MEDIA {
+    let both = |bits: u8| flags & bits == bits;
+    if flags & !ALL != 0 || both(MEDIA | SAME_MEDIA) || both(MODE | SAME_MODE) {
         return Err(reader.bad("unknown flags of an item"));
     }
     let toi = before.next_toi.checked_add(reader.signed()?);
@@ -136,6 +155,14 @@ fn read_item(reader: &mut Reader<'_>, before: &Before<'_>) -> Result<ItemInfo, P
     } else {
         None
     };
+    let mode = match flags & (MODE | SAME_MODE) {
+        0 => None,
+        MODE => Some(reader.number()?),
+        _ => before.mode,
+    };
+    if mode.is_some_and(|mode| mode > ItemInfo::MODE_MAX) {
+        return Err(reader.bad("permissions above 0o777"));
+    }
     let media_type = match flags & (MEDIA | SAME_MEDIA) {
         0 => String::new(),
         MEDIA => reader.string(limits::MEDIA_TYPE_LEN)?,
@@ -149,7 +176,7 @@ fn read_item(reader: &mut Reader<'_>, before: &Before<'_>) -> Result<ItemInfo, P
         read_oti(reader, object_len)?
     };
     oti.check()?;
-    Ok(ItemInfo { toi, name, digest, modified_ns, media_type, oti })
+    Ok(ItemInfo { toi, name, digest, modified_ns, mode, media_type, oti })
 }
 
 fn read_oti(reader: &mut Reader<'_>, object_len: u64) -> Result<Oti, ParseError> {

@@ -76,6 +76,8 @@ pub struct ItemInfo {
     pub digest: Digest,
     /// Modification time: nanoseconds since the Unix epoch.
     pub modified_ns: Option<i64>,
+    /// Permissions of the file: read, write and execute for owner, group and others.
+    pub mode: Option<u16>,
     /// Media type, or empty where it is not known.
     pub media_type: String,
     /// How the item is cut into symbols; its size among them.

@@ -147,12 +147,14 @@ pub fn items() -> impl Strategy<Value = ItemInfo> {
         }),
         schemes().prop_flat_map(otis),
     ];
-    (tois(), name, digests(), any::<Option<i64>>(), media, oti).prop_map(
-        |(toi, name, digest, modified_ns, media_type, oti)| ItemInfo {
+    let mode = prop_oneof![Just(None), Just(Some(0o644)), proptest::option::of(0..=0o777_u16)];
+    (tois(), name, digests(), any::<Option<i64>>(), mode, media, oti).prop_map(
+        |(toi, name, digest, modified_ns, mode, media_type, oti)| ItemInfo {
             toi,
             name,
             digest,
             modified_ns,
+            mode,
             media_type,
             oti,
         },

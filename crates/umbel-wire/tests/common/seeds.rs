@@ -165,6 +165,7 @@ fn page() -> ServerMessage {
         name: name.to_owned(),
         digest: Digest([toi as u8; 32]),
         modified_ns: (toi > 0).then_some(1_700_000_000_000_000_000),
+        mode: (toi > 0).then_some(if toi == 8 { 0o755 } else { 0o644 }),
         media_type: "text/plain".to_owned(),
         oti: oti(scheme),
     };

@@ -2,34 +2,46 @@
 //! so that the command line wins.
 
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::Path;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
+use clap::error::ErrorKind;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
-/// Puts the options of `--config FILE`, if it is given, behind the name of the subcommand.
+/// Puts the options of `--config FILE`, if it is given, behind the name of the subcommand. Skips
+/// options that only other commands have, so that commands can share a file.
 ///
 /// # Errors
 ///
-/// If the file cannot be read, is not TOML, or names an option that the command does not have.
+/// One line with the file's line: the file cannot be read, is not TOML, names an option that no
+/// command has, or has a value that the option does not take.
 pub fn expand(args: Vec<OsString>, command: &clap::Command) -> anyhow::Result<Vec<OsString>> {
     let Some(path) = config_path(&args) else { return Ok(args) };
-    let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("cannot read {}", Path::new(&path).display()))?;
-    let table = parse(&text, Path::new(&path))?;
+    let path = Path::new(&path);
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let file = File { path, text: &text };
+    let table = DeTable::parse(&text).map_err(|error| {
+        let line = file.line(error.span().unwrap_or_default());
+        anyhow!("{} is not TOML: line {line}: {}", path.display(), error.message())
+    })?;
     let Some((position, outer, subcommand)) = find_subcommand(&args, command) else {
         return Ok(args);
     };
     let mut options = Vec::new();
-    for (key, value) in &table {
-        match value {
-            toml::Value::Table(own) if key == outer.get_name() => {
+    for (key, value) in table.get_ref() {
+        let name: &str = key.get_ref();
+        match value.get_ref() {
+            DeValue::Table(own) if name == outer.get_name() => {
                 for (key, value) in own {
-                    options.extend(option(subcommand, key, value)?);
+                    options.extend(file.options(outer, subcommand, key, value)?);
                 }
             }
             // The table of another command.
-            toml::Value::Table(_) if command.find_subcommand(key).is_some() => {}
-            value => options.extend(option(subcommand, key, value)?),
+            DeValue::Table(_) if command.find_subcommand(name).is_some() => {}
+            _ => options.extend(file.options(command, subcommand, key, value)?),
         }
     }
     let mut expanded = args;
@@ -37,12 +49,101 @@ pub fn expand(args: Vec<OsString>, command: &clap::Command) -> anyhow::Result<Ve
     Ok(expanded)
 }
 
-fn parse(text: &str, path: &Path) -> anyhow::Result<toml::Table> {
-    text.parse().map_err(|error: toml::de::Error| {
-        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-        let line = before.matches('\n').count() + 1;
-        anyhow!("{} is not TOML: line {line}: {}", path.display(), error.message())
-    })
+/// A configuration file, for the places of mistakes.
+struct File<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl File<'_> {
+    fn line(&self, span: Range<usize>) -> usize {
+        self.text.get(..span.start).unwrap_or_default().matches('\n').count() + 1
+    }
+
+    fn mistake(&self, span: Range<usize>, message: &str) -> anyhow::Error {
+        anyhow!("{} line {}: {message}", self.path.display(), self.line(span))
+    }
+
+    /// The arguments of `command` for one key; none if only another command below `family` has it.
+    fn options(
+        &self,
+        family: &clap::Command,
+        command: &clap::Command,
+        key: &Spanned<std::borrow::Cow<'_, str>>,
+        value: &Spanned<DeValue<'_>>,
+    ) -> anyhow::Result<Vec<OsString>> {
+        let name: &str = key.get_ref();
+        let own = find_option(command, name);
+        if own.is_none() && !GLOBAL.contains(&name) {
+            if is_known(family, name) {
+                return Ok(Vec::new());
+            }
+            let whose = match family.get_name() {
+                "umbel" => "no command of umbel has".to_owned(),
+                command => format!("`umbel {command}` does not have"),
+            };
+            return Err(self.mistake(key.span(), &format!("{whose} an option `{name}`")));
+        }
+        let takes_value = own.is_some_and(|option| option.get_action().takes_values());
+        let arguments = arguments(name, value.get_ref(), takes_value)
+            .map_err(|message| self.mistake(value.span(), &message))?;
+        if let Some(wrong) = arguments.iter().find_map(|argument| refusal(command, argument)) {
+            return Err(self.mistake(value.span(), &wrong));
+        }
+        Ok(arguments.into_iter().map(OsString::from).collect())
+    }
+}
+
+/// An option of a command by its long name.
+fn find_option<'a>(command: &'a clap::Command, name: &str) -> Option<&'a clap::Arg> {
+    command.get_arguments().find(|option| option.get_long() == Some(name))
+}
+
+/// Whether a command, or one below it, has an option.
+fn is_known(command: &clap::Command, name: &str) -> bool {
+    find_option(command, name).is_some()
+        || command.get_subcommands().any(|command| is_known(command, name))
+}
+
+/// What stands on the command line for a key and its value, or why nothing does.
+fn arguments(name: &str, value: &DeValue<'_>, takes_value: bool) -> Result<Vec<String>, String> {
+    let flag = format!("--{name}");
+    let text = match (value, takes_value) {
+        (DeValue::Boolean(true), false) => return Ok(vec![flag]),
+        (DeValue::Boolean(false), false) => return Ok(Vec::new()),
+        // `verbose = 2` is `-vv`.
+        (DeValue::Integer(times), false) if name == "verbose" => {
+            let times = times.as_str().parse().unwrap_or(0_usize);
+            return Ok(vec![flag; times.min(3)]);
+        }
+        (_, false) => return Err(format!("`{name}` is true or false")),
+        (DeValue::Array(values), true) => {
+            let all = values.iter().map(|value| arguments(name, value.get_ref(), true));
+            return Ok(all.collect::<Result<Vec<_>, _>>()?.concat());
+        }
+        (DeValue::String(text), true) => text.to_string(),
+        (DeValue::Integer(number), true) => match number.radix() {
+            10 => number.as_str().to_owned(),
+            radix => i128::from_str_radix(number.as_str(), radix)
+                .map_err(|_| format!("`{name}` is too large"))?
+                .to_string(),
+        },
+        (DeValue::Float(number), true) => number.as_str().to_owned(),
+        (DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Table(_), true) => {
+            return Err(format!("`{name}` takes a text or a number"));
+        }
+    };
+    Ok(vec![format!("{flag}={text}")])
+}
+
+/// Why a command does not take an argument, if it is for its value.
+fn refusal(command: &clap::Command, argument: &str) -> Option<String> {
+    let alone = command.clone().no_binary_name(true).mut_args(|option| option.required(false));
+    let error = alone.try_get_matches_from([argument]).err()?;
+    let value = matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
+    let text = value.then(|| error.to_string())?;
+    let first = text.lines().next().unwrap_or_default();
+    Some(first.strip_prefix("error: ").unwrap_or(first).to_owned())
 }
 
 fn config_path(args: &[OsString]) -> Option<OsString> {
@@ -76,42 +177,6 @@ fn find_subcommand<'a>(
         (position, innermost) = (further, inner);
     }
     Some((position, outer, innermost))
-}
-
-/// The arguments for one key of the file.
-fn option(
-    command: &clap::Command,
-    key: &str,
-    value: &toml::Value,
-) -> anyhow::Result<Vec<OsString>> {
-    let own = command.get_arguments().filter_map(clap::Arg::get_long).any(|long| long == key);
-    let known = own || GLOBAL.contains(&key);
-    if !known {
-        bail!(
-            "the configuration names `{key}`, which `umbel {}` does not have",
-            command.get_name()
-        );
-    }
-    let flag = OsString::from(format!("--{key}"));
-    let text = match value {
-        toml::Value::Boolean(true) => return Ok(vec![flag]),
-        toml::Value::Boolean(false) => return Ok(Vec::new()),
-        // `verbose = 2` is `-vv`.
-        toml::Value::Integer(times) if key == "verbose" => {
-            return Ok(vec![flag; usize::try_from(*times).unwrap_or(0).min(3)]);
-        }
-        toml::Value::String(text) => text.clone(),
-        toml::Value::Array(values) => {
-            let mut all = Vec::new();
-            for value in values {
-                all.extend(option(command, key, value)?);
-            }
-            return Ok(all);
-        }
-        toml::Value::Integer(_) | toml::Value::Float(_) => value.to_string(),
-        _ => bail!("`{key}` in the configuration must be text, a number, true or false"),
-    };
-    Ok(vec![OsString::from(format!("--{key}={text}"))])
 }
 
 /// Options that every command has.
@@ -168,8 +233,38 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_option_is_an_error() {
-        let error = expand_with("colour = 3", &["umbel", "serve", "dir"]).unwrap_err();
-        assert!(error.to_string().contains("colour"), "{error}");
+    fn commands_share_a_file_and_leave_out_what_only_others_have() {
+        let config = "rate = \"50M\"\ntoken = \"x\"\nfallback-after = 1\nseeds = 3\n";
+        let args = expand_with(config, &["umbel", "get", "u"]).unwrap();
+        assert_eq!(args, ["umbel", "get", "--fallback-after=1", "--token=x", "u"][..4]);
+        let args = expand_with(config, &["umbel", "groups", "--wait"]).unwrap();
+        assert_eq!(args[..3], ["umbel", "groups", "--wait"]);
+        // In a command's own table only what that command, or one below it, has.
+        let args = expand_with("[sim]\nseeds = 3\n", &["umbel", "sim", "check", "x"]).unwrap();
+        assert_eq!(args[..4], ["umbel", "sim", "check", "x"]);
+        let error = expand_with("[get]\nrate = \"5M\"\n", &["umbel", "get", "u"]).unwrap_err();
+        assert!(error.to_string().contains("line 2: `umbel get` does not have"), "{error}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_one_line_with_its_place() {
+        for (config, words) in [
+            ("\ncolour = 3", "line 2: no command of umbel has an option `colour`"),
+            ("[colour]\na = 1", "line 1: no command of umbel has an option `colour`"),
+            ("rate = true", "line 1: `rate` takes a text or a number"),
+            ("port = 1\nrate = { a = 1 }", "line 2: `rate` takes a text or a number"),
+            ("rate = 50", "line 1: invalid value '50' for '--rate <RATE>': `50` has no unit"),
+            ("rate = \"fast\"", "line 1: invalid value 'fast'"),
+            ("[serve]\n\nport = 99999", "line 3: invalid value '99999'"),
+            ("port = -1", "line 1: invalid value '-1'"),
+            ("ipv6 = \"yes\"", "line 1: `ipv6` is true or false"),
+            ("json = 1", "line 1: `json` is true or false"),
+            ("rate = ", "is not TOML: line 1: "),
+        ] {
+            let error = expand_with(config, &["umbel", "serve", "dir"]).unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains('\n'), "{config}: {error}");
+        }
+        let args = expand_with("port = 0x1F90", &["umbel", "serve", "dir"]).unwrap();
+        assert_eq!(args[2], "--port=8080");
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct DemoArgs {
     dir: Option<PathBuf>,
     /// Rate of the data channel, such as 40M [default: what sends everything once in six
     /// seconds, from 8M to 60M]
-    #[arg(long)]
+    #[arg(long, value_parser = super::rate::parse_rate)]
     rate: Option<Rate>,
     /// Use the loopback interface even where links can be emulated
     #[arg(long, hide = true)]
@@ -96,6 +96,18 @@ fn table(outcome: &Outcome) -> Vec<String> {
         format!("{:<8}{:>5} {:>14}{:>12}{:>11}", "", "items", "bytes", "set", "measured"),
     ];
     lines.extend(outcome.clients.iter().map(row));
+    let busy: Vec<String> = outcome
+        .clients
+        .iter()
+        .filter(|client| client.dropped_here > 0)
+        .map(|client| format!("{} of {}", client.dropped_here, client.client))
+        .collect();
+    if !busy.is_empty() {
+        lines.push(format!(
+            "this machine was too busy and dropped packets itself, which are measured as loss: {}",
+            busy.join(", ")
+        ));
+    }
     let copies = format!("{} copies by unicast", outcome.clients.len());
     lines.push(String::new());
     lines.push(format!(

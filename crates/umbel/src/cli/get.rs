@@ -11,7 +11,7 @@ use umbel_net::session::SessionUrl;
 
 use super::output::{Output, plain};
 use super::signals;
-use super::teller::{TELL_EVERY, Teller};
+use super::teller::{Since, TELL_EVERY, Teller, rate};
 use crate::get::{GetOptions, Observer, Snapshot, Summary, get};
 
 /// Options of `umbel get`.
@@ -26,7 +26,7 @@ pub(super) struct GetArgs {
     /// Items by name or pattern: `images/**`, `*.iso`, `notes.txt` [default: all]
     #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     patterns: Vec<String>,
-    /// Directory that the items go to
+    /// Directory that the items go to. Files of the same names are replaced without a question
     #[arg(short, long, default_value = ".", value_name = "DIR")]
     output: PathBuf,
     /// Interface that multicast comes by, by name or address [default: the route's]
@@ -76,6 +76,14 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
 
 fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
     output.json(&json!({ "event": "done", "summary": summary, "ok": summary.failures.is_empty() && !summary.interrupted }));
+    tracing::info!(
+        "{} packets, {} lost, {} NAKs, {} blocks by unicast, announcements {}",
+        summary.packets,
+        summary.lost,
+        summary.naks,
+        summary.unicast_blocks,
+        if summary.control_group { "in the control group" } else { "on the session" }
+    );
     let rate = summary.bytes as f64 / summary.seconds.max(1e-3);
     output.note(format!(
         "{} items, {} in {:.1} s ({}/s), verified; {} were there; loss {:.2} %",
@@ -114,8 +122,32 @@ fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
 /// Programs hear this often if nothing has changed but the packets that came.
 const TELL_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
+/// What -v and -vv show of a running client.
+fn log(now: &Snapshot, since: Since<Snapshot>) {
+    let Since { last, second } = since;
+    if last.connected && !now.connected {
+        tracing::info!("the session is lost");
+    }
+    if now.unicast != last.unicast {
+        tracing::info!("items come by {}", if now.unicast { "unicast" } else { "multicast" });
+    }
+    if let Some((time, past)) = second {
+        tracing::debug!(
+            "{} of {} items, {} of {}; {} by multicast, {} restored; loss {:.2} %",
+            now.items_done,
+            now.items,
+            ByteCount(now.bytes_done),
+            ByteCount(now.bytes),
+            rate(now.received.saturating_sub(past.received), time),
+            rate(now.bytes_done.saturating_sub(past.bytes_done), time),
+            now.loss * 100.0
+        );
+    }
+}
+
 impl Observer for Teller<Snapshot> {
     fn progress(&self, snapshot: &Snapshot) {
+        log(snapshot, self.since(snapshot));
         if self.output.is_json() {
             return self.tell(snapshot, |before| {
                 if snapshot.is_beyond(before) { TELL_EVERY } else { TELL_AT_LEAST_EVERY }

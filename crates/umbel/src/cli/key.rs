@@ -7,11 +7,8 @@ use anyhow::Context;
 use serde_json::json;
 
 use super::output::Output;
-use super::serve::default_state_dir;
 use crate::feed::admission::load_or_create;
-
-/// Name of the file in the state directory.
-const FILE_NAME: &str = "receiver.key";
+use crate::state;
 
 /// Options of `umbel key`.
 #[derive(Debug, clap::Args)]
@@ -39,7 +36,7 @@ pub(super) struct KeyFile {
 impl KeyFile {
     /// The file; `None` if nobody says where, and there is no home directory.
     pub(super) fn path(self) -> Option<PathBuf> {
-        self.key.or_else(|| default_state_dir().ok().map(|directory| directory.join(FILE_NAME)))
+        self.key.or_else(|| state::default_dir().ok().map(|dir| dir.join(state::RECEIVER_KEY)))
     }
 }
 

@@ -29,14 +29,14 @@ pub(super) struct LsArgs {
 ///
 /// # Errors
 ///
-/// If the server cannot be reached, or nothing matches.
+/// If the server cannot be reached, nothing matches, or an item that was named is not there.
 pub(super) fn run(args: LsArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let mut url = args.url;
     if args.token.is_some() {
         url.token = args.token;
     }
     let mut bytes = 0;
-    let Listing { items, .. } = list(&url, &args.patterns, |item| {
+    let Listing { items, missing } = list(&url, &args.patterns, |item| {
         bytes += item.oti.object_len;
         let digest = (item.digest.0 != [0; 32]).then(|| item.digest.to_string());
         output.json(&json!({
@@ -50,10 +50,17 @@ pub(super) fn run(args: LsArgs, output: &Output) -> anyhow::Result<ExitCode> {
         output.result(format!(
             "{:>10}  {:<24} {}",
             ByteCount(item.oti.object_len).to_string(),
-            item.media_type,
+            plain(&item.media_type),
             plain(&item.name)
         ));
     })?;
     output.note(format!("{items} items, {}", ByteCount(bytes)));
+    if let Some(first) = missing.first() {
+        anyhow::bail!(
+            "{} of those asked for are not there; the first is {}",
+            missing.len(),
+            plain(&first.name)
+        );
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,10 @@ mod get;
 mod groups;
 mod key;
 mod lab;
+mod left_out;
 mod ls;
+mod panics;
+mod rate;
 mod recv;
 mod repro;
 mod send;
@@ -28,6 +31,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
 use self::output::Output;
+pub use self::panics::end_on_panic;
 
 /// Reliable multicast: one source, many receivers, every byte verified.
 #[derive(Debug, Parser)]

@@ -81,9 +81,28 @@ fn one_line(error: &anyhow::Error) -> String {
     text
 }
 
-/// Text from elsewhere as it can be shown on a terminal: without control characters.
+/// Text from elsewhere as it can be shown on a terminal: without control characters, and without
+/// those that change the direction of other text or hide.
 pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if c.is_control() || is_deceptive(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Whether a character shows nothing itself, and makes others look as what they are not: marks,
+/// embeddings, overrides and isolates of direction [UAX #9], separators of lines, and characters of
+/// no width but the joiners, which scripts need.
+fn is_deceptive(c: char) -> bool {
+    matches!(
+        c,
+        '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'
+            | '\u{200e}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 /// A line of progress on a terminal; nothing elsewhere.
@@ -156,6 +175,17 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_from_elsewhere_cannot_drive_the_terminal_or_turn_around() {
+        let shown = plain("a\u{1b}[2J\u{9b}1m\u{202e}gpj.exe\u{2066}\u{200b}\u{feff}b\r\n");
+        let expected =
+            "a\u{fffd}[2J\u{fffd}1m\u{fffd}gpj.exe\u{fffd}\u{fffd}\u{fffd}b\u{fffd}\u{fffd}";
+        assert_eq!(shown, expected);
+        for name in ["größe/日本.txt", "نامه\u{200c}ها", "👩\u{200d}🚀", "שלום"] {
+            assert_eq!(plain(name), name);
+        }
+    }
 
     #[test]
     fn an_error_is_one_line_that_says_nothing_twice() {

@@ -15,7 +15,7 @@ use super::duration::parse_duration;
 use super::key::KeyFile;
 use super::output::{Output, plain};
 use super::signals;
-use super::teller::{TELL_EVERY, Teller};
+use super::teller::{Since, TELL_EVERY, Teller, rate};
 use crate::directory::FeedSelector;
 use crate::feed::recv::{RecvObserver, RecvOptions, RecvSnapshot, RecvSummary, Target, recv};
 
@@ -27,12 +27,15 @@ use crate::feed::recv::{RecvObserver, RecvOptions, RecvSnapshot, RecvSummary, Ta
   umbel recv nightly@192.0.2.2           of this source, where several call theirs alike
   umbel recv nightly --wait 1h           wait for it to be on the air
   umbel key                              the line that a sender needs who admits by keys
-Interrupted, it goes on where it was when it is started again.")]
+Interrupted, it goes on where it was when it is started again. Any sender of that name is believed:
+nothing proves who sends, also with a token or a key. Firewalls must let multicast to UDP ports 9875,
+7702 and 7703 in.")]
 pub(super) struct RecvArgs {
     /// The feed, as `umbel groups` lists it: NAME, or NAME@ADDRESS of its source
     #[arg(value_name = "NAME")]
     feed: FeedSelector,
-    /// Directory that files go to, or `-` for a pipe to standard output [default: this directory]
+    /// Directory that files go to, or `-` for a pipe to standard output. Files of the same names are
+    /// replaced without a question [default: this directory]
     #[arg(short, long, value_name = "DIR|-")]
     output: Option<PathBuf>,
     /// From where on: everything from the start, or what is sent from now on
@@ -44,7 +47,7 @@ pub(super) struct RecvArgs {
     /// How long to wait for the feed to be on the air
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_duration)]
     wait: Duration,
-    /// Token that the source demands
+    /// Token that the source demands. It does not prove who the source is
     #[arg(long)]
     token: Option<String>,
     #[command(flatten)]
@@ -108,16 +111,28 @@ pub(super) fn run(args: RecvArgs, output: &Output) -> anyhow::Result<ExitCode> {
 fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
     let ok = summary.failures.is_empty() && summary.failure.is_none() && !summary.interrupted;
     output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
+    tracing::info!(
+        "{} packets, {} lost, {} repairs, {} fetched, {} NACKs, {} parents; discarded: {}",
+        summary.packets,
+        summary.lost,
+        summary.repairs,
+        summary.fetched,
+        summary.nacks,
+        summary.parents,
+        summary.drops
+    );
     let rate = summary.bytes as f64 / summary.seconds.max(1e-3);
     let loss = summary.lost as f64 / (summary.packets + summary.lost).max(1) as f64;
     if summary.packets + summary.fetched + summary.already_there > 0 {
         let (bytes, rate) = (ByteCount(summary.bytes), ByteCount(rate as u64));
-        let came = format!("{bytes} in {:.1} s ({rate}/s), verified", summary.seconds);
+        let came = format!("{bytes} in {:.1} s ({rate}/s)", summary.seconds);
         let loss = format!("loss {:.2} %", loss * 100.0);
         output.note(match summary {
+            RecvSummary { pipe: true, sealed: true, .. } => format!("{came}, verified; {loss}"),
+            // Its digests come with it: anyone in reach can make such.
             RecvSummary { pipe: true, .. } => format!("{came}; {loss}"),
             RecvSummary { items, already_there, .. } => {
-                format!("{items} files, {came}; {already_there} were there; {loss}")
+                format!("{items} files, {came}, verified; {already_there} were there; {loss}")
             }
         });
     }
@@ -152,6 +167,31 @@ fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// What -v and -vv show of a running receiver.
+fn log(now: &RecvSnapshot, since: Since<RecvSnapshot>) {
+    let Since { last, second } = since;
+    if last.joined && !now.joined {
+        tracing::info!("no parent any more; looking for another");
+    }
+    if now.children != last.children {
+        tracing::info!("{} children", now.children);
+    }
+    if now.items > 0 && last.items == 0 {
+        tracing::info!("the list is there: {} files, {}", now.items, ByteCount(now.bytes));
+    }
+    if let Some((time, past)) = second {
+        tracing::debug!(
+            "{} of {} files, {} of {}, {}; loss {:.2} %",
+            now.items_done,
+            now.items,
+            ByteCount(now.bytes_done),
+            ByteCount(now.bytes),
+            rate(now.bytes_done.saturating_sub(past.bytes_done), time),
+            now.loss * 100.0
+        );
+    }
+}
+
 impl RecvObserver for Teller<RecvSnapshot> {
     fn found(&self, feed: &Feed, interface: &str) {
         let (items, bytes) = match feed.content {
@@ -176,19 +216,32 @@ impl RecvObserver for Teller<RecvSnapshot> {
         };
         self.output.note(format!(
             "`{}` of {}: {what}, on {} by {interface}",
-            feed.name, feed.source, feed.data
+            plain(feed.name.as_str()),
+            feed.source,
+            feed.data
         ));
+        tracing::info!(
+            "feed {}: domain group {}, {} bytes a symbol, {} symbols a block, at most {} kbit/s",
+            feed.tsi.0,
+            feed.domain,
+            feed.symbol_len,
+            feed.block_symbols,
+            feed.kbit_per_s
+        );
     }
 
     fn joined(&self, parent: &str, hops: u8) {
+        tracing::info!("parent {parent}, {hops} hops away");
         self.output.json(&json!({ "event": "joined", "parent": parent, "hops": hops }));
     }
 
     fn managing(&self, manager: bool) {
+        tracing::info!("{} the subnet", if manager { "manages" } else { "does not manage" });
         self.output.json(&json!({ "event": "managing", "manager": manager }));
     }
 
     fn progress(&self, snapshot: &RecvSnapshot) {
+        log(snapshot, self.since(snapshot));
         if self.output.is_json() {
             return self.tell(snapshot, |_| TELL_EVERY);
         }

@@ -16,8 +16,9 @@ use umbel_wire::feed::{FeedContent, FeedName};
 
 use super::duration::parse_duration;
 use super::output::{Output, plain};
-use super::signals;
-use super::teller::{TELL_EVERY, Teller};
+use super::rate::parse_rate;
+use super::teller::{Since, TELL_EVERY, Teller, rate};
+use super::{left_out, signals};
 use crate::feed::admission::AdmitList;
 use crate::feed::send::{
     Begun, ReceiverLine, SendObserver, SendOptions, SendSnapshot, SendSummary, WaitFor, What, send,
@@ -36,7 +37,8 @@ const NAMED: usize = 20;
   umbel send ./dir --name private --admit receivers  to those only whose lines are in
                                                      `receivers`: what `umbel key` prints there
   umbel groups                                       what is on the air
-Receivers repair each other's losses, subnet by subnet, in a tree that `umbel tree NAME` shows.")]
+Receivers repair each other's losses, subnet by subnet, in a tree that `umbel tree NAME` shows.
+Exits with 1 if somebody lacks something at the end, nobody came, or files could not be read.")]
 pub(super) struct SendArgs {
     /// Files and directories, or `-` for standard input
     #[arg(required = true, value_name = "PATH")]
@@ -53,8 +55,9 @@ pub(super) struct SendArgs {
     /// Multicast group of the data channel [default: a source-specific one]
     #[arg(long, value_name = "ADDRESS")]
     group: Option<IpAddr>,
-    /// Most that is sent, such as 100M or 1.5Mbit [default: 90 % of the link, at most 900M]
-    #[arg(long)]
+    /// Most that is sent, such as 100M or 1.5Mbit (bits per second) or 12MB/s (bytes)
+    /// [default: 90 % of the link, at most 900M]
+    #[arg(long, value_parser = parse_rate)]
     rate: Option<Rate>,
     /// Most subnets that hang directly on one node of the tree
     #[arg(long, default_value_t = 8, value_name = "NUMBER",
@@ -67,12 +70,13 @@ pub(super) struct SendArgs {
     #[arg(long, default_value_t = 32, value_name = "HOPS",
         value_parser = clap::value_parser!(u8).range(1..))]
     scope: u8,
-    /// Receivers must show this token
+    /// Receivers must show this token to join the tree. It hides nothing: to keep content to some
+    /// receivers use --admit with keys
     #[arg(long)]
     token: Option<String>,
     /// A file with the receivers that should have it, one a line: NAME, or NAME KEY as `umbel key`
-    /// prints it there. The report says who lacks it. With keys the feed is sealed, and nobody else
-    /// can read it; names alone keep nobody out
+    /// prints it there, and comments after ` # `. The report says who lacks it. With keys the feed is
+    /// sealed, and nobody else can read it; names alone keep nobody out
     #[arg(long, value_name = "FILE")]
     admit: Option<PathBuf>,
     /// Repair with the very packets that were lost, instead of fresh symbols of an erasure code
@@ -159,7 +163,17 @@ pub(super) fn run(args: SendArgs, output: &Output) -> anyhow::Result<ExitCode> {
 }
 
 fn finish(summary: &SendSummary, output: &Output) -> anyhow::Result<ExitCode> {
-    let ok = summary.without == 0 && summary.failure.is_none();
+    tracing::info!(
+        "{} packets, {} repairs, {} fetched, {} evicted; discarded: {}",
+        summary.packets,
+        summary.repairs,
+        summary.fetched,
+        summary.evicted,
+        summary.drops
+    );
+    let lonely = summary.done == 0 && summary.without == 0;
+    let whole = summary.failure.is_none() && summary.left_out == 0;
+    let ok = summary.without == 0 && whole && !lonely;
     output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
     let rate = summary.bytes as f64 / summary.seconds.max(1e-3);
     output.note(format!(
@@ -190,14 +204,26 @@ fn finish(summary: &SendSummary, output: &Output) -> anyhow::Result<ExitCode> {
     if let Some(failure) = &summary.failure {
         bail!("the feed is incomplete: {}", plain(failure));
     }
-    match summary.without {
-        0 => Ok(ExitCode::SUCCESS),
-        without => bail!(
-            "{without} of {} receivers do not have it; the first is {}",
+    if summary.without > 0 {
+        bail!(
+            "{} of {} receivers do not have it; the first is {}",
+            summary.without,
             summary.receivers.len() - strangers().count(),
             lacking().next().map(describe).unwrap_or_default()
-        ),
+        );
     }
+    if lonely {
+        bail!("nobody received it: no receiver came while it was sent; --wait-for waits for them");
+    }
+    if let Some(first) = summary.failures.first() {
+        bail!(
+            "{} files were not sent; the first is {}: {}",
+            summary.left_out,
+            plain(&first.name),
+            plain(&first.reason)
+        );
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn describe(receiver: &ReceiverLine) -> String {
@@ -205,6 +231,39 @@ fn describe(receiver: &ReceiverLine) -> String {
     match &receiver.reason {
         Some(reason) => format!("{} ({}: {})", plain(name), receiver.state, plain(reason)),
         None => format!("{} ({})", plain(name), receiver.state),
+    }
+}
+
+/// A rate that changed by this share is worth a line.
+const NEWS: f64 = 0.1;
+
+/// What -v and -vv show of a running source.
+fn log(now: &SendSnapshot, since: Since<SendSnapshot>) {
+    let Since { last, second } = since;
+    if now.stage != last.stage {
+        tracing::info!("{}", now.stage);
+    }
+    if (now.receivers, now.done, now.failed) != (last.receivers, last.done, last.failed) {
+        let SendSnapshot { receivers, done, failed, .. } = now;
+        tracing::info!("{receivers} receivers, {done} have it, {failed} gave up");
+    }
+    if now.stalls > last.stalls {
+        tracing::debug!("waits for the slowest receivers, for the {}th time", now.stalls);
+    }
+    if let Some((time, past)) = second {
+        let (before, after) = (past.rate_bits_per_s as f64, now.rate_bits_per_s as f64);
+        if (after - before).abs() > NEWS * before {
+            let rate = Rate::from_bits_per_s(now.rate_bits_per_s);
+            tracing::info!("the rate is {} now", rate.map_or("0".to_owned(), |r| r.to_string()));
+        }
+        tracing::debug!(
+            "{} of {} acknowledged, {}; {} of {} receivers have it",
+            ByteCount(now.bytes_done),
+            ByteCount(now.bytes),
+            rate(now.bytes_done.saturating_sub(past.bytes_done), time),
+            now.done,
+            now.receivers
+        );
     }
 }
 
@@ -232,7 +291,8 @@ impl SendObserver for Teller<SendSnapshot> {
             "rate_bits_per_s": rate.bits_per_s(),
             "items": items,
             "bytes": bytes,
-            "skipped": skipped.len(),
+            "skipped": skipped.total(),
+            "left_out": left_out::as_json(skipped),
             "sealed": feed.sealed.is_some(),
         }));
         let what = match feed.content {
@@ -246,12 +306,20 @@ impl SendObserver for Teller<SendSnapshot> {
             "sending {what}{sealed} as `{}` on {} by {} at {}; receive it with: umbel recv '{}'",
             feed.name, feed.data, interface, rate, feed.name
         ));
-        for (name, reason) in skipped.iter().take(10) {
-            self.output.note(format!("  left out: {}: {}", plain(name), plain(reason)));
+        for line in left_out::lines(skipped) {
+            self.output.note(line);
         }
+        tracing::info!(
+            "feed {}: domain group {}, {} bytes a symbol, {} symbols a block",
+            feed.tsi.0,
+            feed.domain,
+            feed.symbol_len,
+            feed.block_symbols
+        );
     }
 
     fn progress(&self, snapshot: &SendSnapshot) {
+        log(snapshot, self.since(snapshot));
         if self.output.is_json() {
             return self.tell(snapshot, |_| TELL_EVERY);
         }
@@ -266,6 +334,7 @@ impl SendObserver for Teller<SendSnapshot> {
     }
 
     fn receiver(&self, receiver: &ReceiverLine) {
+        tracing::info!("receiver {}", describe(receiver));
         self.output.json(&json!({ "event": "receiver", "receiver": receiver }));
         if receiver.state == "failed" {
             self.meter().note(&format!("gave up: {}", describe(receiver)));

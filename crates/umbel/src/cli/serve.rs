@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
 use serde_json::json;
 use umbel_engine::repository::policy::Policy;
 use umbel_engine::repository::scheduler::SchedulerKind;
@@ -14,8 +13,10 @@ use umbel_net::interface::Family;
 use umbel_wire::Scheme;
 
 use super::output::{Meter, Output, plain};
-use super::signals;
+use super::rate::parse_rate;
+use super::{left_out, signals};
 use crate::serve::{ControlChoice, Report, ServeOptions, Server};
+use crate::state;
 
 /// Options of `umbel serve`.
 #[derive(Debug, clap::Args)]
@@ -44,8 +45,10 @@ pub(super) struct ServeArgs {
     /// UDP port of the data channel
     #[arg(long, default_value_t = 7702, value_name = "PORT")]
     channel_port: u16,
-    /// Rate of the data channel, such as 100M or 1.5Mbit [default: 90 % of the link, at most 900M]
-    #[arg(long)]
+    /// Rate of the data channel, such as 100M or 1.5Mbit (bits per second) or 12MB/s (bytes);
+    /// clients that get items by unicast share what the channel leaves of it
+    /// [default: 90 % of the link, at most 900M]
+    #[arg(long, value_parser = parse_rate)]
     rate: Option<Rate>,
     /// MTU of the path; data packets carry 100 bytes less, which headers and tunnels may take
     /// [default: the interface's, at most 1500]
@@ -74,7 +77,8 @@ pub(super) struct ServeArgs {
     /// UDP port of the control group
     #[arg(long, default_value_t = 7701, value_name = "PORT")]
     control_port: u16,
-    /// Clients must show this token
+    /// Clients must show this token to get a session. The data channel is not encrypted: who joins its
+    /// group reads it
     #[arg(long)]
     token: Option<String>,
     /// Where the server's key is kept [default: the user's state directory]
@@ -94,20 +98,9 @@ fn parse_code(text: &str) -> Result<Scheme, String> {
     }
 }
 
-/// Where keys are kept unless the user says otherwise.
-pub(super) fn default_state_dir() -> anyhow::Result<PathBuf> {
-    if let Some(dir) = std::env::var_os("XDG_STATE_HOME").filter(|dir| !dir.is_empty()) {
-        return Ok(PathBuf::from(dir).join("umbel"));
-    }
-    match std::env::var_os("HOME").filter(|home| !home.is_empty()) {
-        Some(home) => Ok(PathBuf::from(home).join(".local/state/umbel")),
-        None => bail!("no home directory for the server's key: name one with --state-dir"),
-    }
-}
-
 impl ServeArgs {
     fn options(self) -> anyhow::Result<ServeOptions> {
-        let state_dir = self.state_dir.map_or_else(default_state_dir, Ok)?;
+        let state_dir = self.state_dir.map_or_else(state::default_dir, Ok)?;
         let listen = self.listen.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
         Ok(ServeOptions {
             listen: SocketAddr::new(listen, self.port),
@@ -165,12 +158,14 @@ pub(super) fn run(args: ServeArgs, output: &Output) -> anyhow::Result<ExitCode> 
 
 fn announce(server: &Server, output: &Output) {
     let catalog = server.repository().catalog();
-    let skipped = catalog.skipped();
+    let (skipped, other_status) = (catalog.skipped(), catalog.other_status());
     output.json(&json!({
         "event": "serving",
         "url": server.url().to_string(),
         "items": catalog.len(),
         "skipped": skipped.total(),
+        "left_out": left_out::as_json(&skipped),
+        "other_status": other_status,
         "channel": server.channel().to_string(),
         "control": server.control().map_or("unicast".to_owned(), |group| group.to_string()),
         "interface": server.interface().name,
@@ -187,11 +182,11 @@ fn announce(server: &Server, output: &Output) {
         Some(group) => output.note(format!("announcing in {group}")),
         None => output.note("announcing on the sessions"),
     }
-    for item in skipped.named().iter().take(10) {
-        output.note(format!("  left out: {}: {}", plain(&item.name), item.reason));
+    if other_status > 0 {
+        output.note(format!("  {other_status} of them are answers with a status other than 200"));
     }
-    if skipped.total() > 10 {
-        output.note(format!("  left out in all: {}", skipped.total()));
+    for line in left_out::lines(&skipped) {
+        output.note(line);
     }
     output.result(format!("umbel get '{}'", server.url()));
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::json;
+use umbel_engine::units::Rate;
 
 use super::output::{Meter, Output, plain};
 
@@ -18,12 +19,38 @@ pub(super) struct Teller<S> {
     meter: Mutex<Meter>,
     /// When programs last heard of progress, and of which.
     told: Mutex<Option<(Instant, S)>>,
+    log: Mutex<Log<S>>,
 }
 
-impl<S: Clone + Serialize> Teller<S> {
+/// What the log has of a transfer.
+struct Log<S> {
+    last: Option<S>,
+    /// Where the rate is measured from.
+    from: Option<(Instant, S)>,
+}
+
+/// What a transfer has come to since the log had it last.
+pub(super) struct Since<S> {
+    /// The state before this one; the default at first.
+    pub(super) last: S,
+    /// Once a second, the time since the state that rates are measured from, and that state.
+    pub(super) second: Option<(Duration, S)>,
+}
+
+/// The log has rates this often.
+const LOG_EVERY: Duration = Duration::from_secs(1);
+
+/// A rate in words: bytes in a time.
+pub(super) fn rate(bytes: u64, time: Duration) -> String {
+    let bits = bytes as f64 * 8.0 / time.as_secs_f64().max(1e-3);
+    Rate::from_bits_per_s(bits as u64).map_or("nothing".to_owned(), |rate| rate.to_string())
+}
+
+impl<S: Clone + Default + Serialize> Teller<S> {
     pub(super) fn new(output: &Output) -> Teller<S> {
         let meter = Mutex::new(Meter::bytes(output));
-        Teller { output: output.clone(), meter, told: Mutex::new(None) }
+        let log = Mutex::new(Log { last: None, from: None });
+        Teller { output: output.clone(), meter, told: Mutex::new(None), log }
     }
 
     pub(super) fn meter(&self) -> MutexGuard<'_, Meter> {
@@ -40,12 +67,26 @@ impl<S: Clone + Serialize> Teller<S> {
         }
     }
 
+    /// Takes note of a state for the log.
+    pub(super) fn since(&self, snapshot: &S) -> Since<S> {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let (at, from) = log.from.get_or_insert_with(|| (now, S::default())).clone();
+        let second = (now - at >= LOG_EVERY).then(|| {
+            log.from = Some((now, snapshot.clone()));
+            (now - at, from)
+        });
+        Since { last: log.last.replace(snapshot.clone()).unwrap_or_default(), second }
+    }
+
     pub(super) fn tell_item(&self, name: &str, path: &Path, bytes: u64) {
+        tracing::debug!("{}: {bytes} bytes, verified", plain(name));
         let path = path.display().to_string();
         self.output.json(&json!({ "event": "item", "name": name, "path": path, "bytes": bytes }));
     }
 
     pub(super) fn tell_already_there(&self, name: &str) {
+        tracing::debug!("{}: was there", plain(name));
         self.output.json(&json!({ "event": "already-there", "name": name }));
     }
 

@@ -107,6 +107,8 @@ pub struct ClientOutcome {
     pub loss_set: f64,
     /// Loss that it saw on the data channel, 0 to 1.
     pub loss_measured: f64,
+    /// Packets on their way to it that this machine dropped, being too busy. They count as measured.
+    pub dropped_here: u64,
     /// Seconds from its start to its last item.
     pub delay_s: f64,
     /// Source blocks that it got by unicast in the end.
@@ -181,6 +183,11 @@ trait Stage {
     /// Starts a client; it tells how it goes until it is done or has failed.
     fn get(&mut self, client: usize, plan: &Client, url: &str, to: &Path) -> anyhow::Result<()>;
 
+    /// Packets on their way to a client that the machine was too busy for, and no client could count.
+    fn overruns(&self, _plan: &Client) -> u64 {
+        0
+    }
+
     /// Stops the server; gives what it has sent.
     fn stop(&mut self) -> anyhow::Result<Sent>;
 }
@@ -227,9 +234,13 @@ pub fn run(options: &DemoOptions, watcher: &mut dyn Watcher) -> anyhow::Result<O
     let ends = watch(&scene, &told, watcher)?;
     let seconds = started.elapsed().as_secs_f64();
     let sent = stage.stop()?;
+    let overruns: Vec<u64> = scene.clients.iter().map(|client| stage.overruns(client)).collect();
     drop(stage);
-    let clients = scene.clients.iter().zip(&ends);
-    let clients = clients.map(|(client, end)| outcome(client, end, &dir, &output(client)));
+    let clients = scene.clients.iter().zip(&ends).zip(overruns);
+    let clients = clients.map(|((client, end), overruns)| {
+        let outcome = outcome(client, end, &dir, &output(client));
+        ClientOutcome { dropped_here: outcome.dropped_here + overruns, ..outcome }
+    });
     Ok(conclude(&scene, clients.collect(), sent, seconds))
 }
 
@@ -327,6 +338,7 @@ fn outcome(
         bytes: client.bytes(),
         loss_set: client.loss(),
         loss_measured: summary.loss(),
+        dropped_here: summary.dropped_here,
         delay_s: summary.seconds,
         unicast_blocks: summary.unicast_blocks,
         verified: problem.is_none(),

@@ -63,7 +63,13 @@ impl Stage for Namespaces {
     fn serve(&mut self, dir: &Path, rate: Rate) -> anyhow::Result<String> {
         let mut command = self.command(SERVER)?;
         command.arg("serve").args(["--interface", self.lab.host(SERVER)?.interface()]);
-        command.args(["--rate", &rate.bits_per_s().to_string(), "--rescan", "0", "--state-dir"]);
+        command.args([
+            "--rate",
+            &format!("{}bit/s", rate.bits_per_s()),
+            "--rescan",
+            "0",
+            "--state-dir",
+        ]);
         command.arg(&self.state_dir).arg("--").arg(dir);
         let (say, said) = crossbeam_channel::unbounded();
         let hear = move |event: Option<Value>| {
@@ -94,6 +100,13 @@ impl Stage for Namespaces {
         let process = Process::start(command, hear);
         self.clients.push(process.with_context(|| format!("cannot start {}", plan.name))?);
         Ok(())
+    }
+
+    fn overruns(&self, plan: &Client) -> u64 {
+        let links = self.lab.link_stats();
+        let own = links.iter().filter(|link| link.a == plan.name || link.b == plan.name);
+        let directions = own.filter_map(|link| link.directions).flatten();
+        directions.map(|direction| direction.overruns + direction.queue_full).sum()
     }
 
     fn stop(&mut self) -> anyhow::Result<Sent> {

@@ -166,12 +166,12 @@ impl FeedSelector {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use umbel_wire::feed::FeedContent;
     use umbel_wire::{Channel, Tsi};
 
-    fn feed(name: &str, tsi: u32) -> Feed {
+    pub(crate) fn feed(name: &str, tsi: u32) -> Feed {
         let source: SocketAddr = "10.0.0.1:40000".parse().unwrap();
         Feed {
             name: name.parse().unwrap(),
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    fn packet(feed: &Feed, deletion: bool, origin: [u8; 4]) -> Vec<u8> {
+    pub(crate) fn packet(feed: &Feed, deletion: bool, origin: [u8; 4]) -> Vec<u8> {
         let description = feed.describe("umbel");
         let text = if deletion { description.origin.emit() } else { description.emit() };
         let mut out = Vec::new();

@@ -209,8 +209,9 @@ impl Station {
             }
             if start.elapsed() >= wait {
                 bail!(
-                    "no feed `{}` is on the air after {:.0} s: `umbel groups` lists what is; \
-                     --wait waits longer",
+                    "no feed `{}` is on the air after {:.0} s: `umbel groups` lists what is, \
+                     --wait waits longer, and `umbel doctor` looks at firewalls, which must let \
+                     multicast to UDP ports 9875, 7702 and 7703 in",
                     selector.name,
                     wait.as_secs_f64()
                 );

@@ -1,6 +1,6 @@
 //! Files or items that a command receives, and what has come of them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde::{Deserialize, Serialize};
 use umbel_wire::repository::ItemInfo;
@@ -45,9 +45,59 @@ pub(crate) struct Items {
     pub(crate) failures: Vec<Failure>,
     /// Nothing more will be added.
     pub(crate) complete_list: bool,
+    /// Files that the source has and cannot send.
+    pub(crate) left_out: u64,
+    asked: Asked,
+}
+
+/// Names that the user asked for, and the server has not offered.
+#[derive(Debug, Default)]
+pub(crate) struct Asked(BTreeSet<String>);
+
+impl Asked {
+    /// The names among patterns.
+    pub(crate) fn new(patterns: &[String]) -> Asked {
+        let names = patterns.iter().filter_map(|text| umbel_store::name_of(text));
+        Asked(names.map(str::to_owned).collect())
+    }
+
+    /// The server offers an item of this name.
+    pub(crate) fn offered(&mut self, name: &str) {
+        if self.0.is_empty() {
+            return;
+        }
+        // Its own name, or that of a directory that it is in.
+        let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
+        for end in ends {
+            self.0.remove(&name[..end]);
+        }
+    }
+
+    /// Returns those that it does not have, once it has offered all.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = Failure> {
+        let reason = "there is no such item on the server: see `umbel ls`";
+        self.0.iter().map(|name| Failure { name: name.clone(), reason: reason.to_owned() })
+    }
 }
 
 impl Items {
+    /// Expects what these patterns ask for.
+    pub(crate) fn asked_for(patterns: &[String]) -> Items {
+        Items { asked: Asked::new(patterns), ..Items::default() }
+    }
+
+    /// An item is on a page of the server's.
+    pub(crate) fn offered(&mut self, info: &ItemInfo) {
+        self.asked.offered(&info.name);
+    }
+
+    /// Returns what was not received, or not even offered.
+    pub(crate) fn into_failures(self) -> Vec<Failure> {
+        let missing = self.complete_list.then(|| self.asked.missing());
+        let missing: Vec<Failure> = missing.into_iter().flatten().collect();
+        [self.failures, missing].concat()
+    }
+
     /// Says what is expected altogether.
     pub(crate) fn expect(&mut self, items: &[ItemInfo]) {
         let bytes = items.iter().map(|item| item.oti.object_len);
@@ -140,5 +190,21 @@ impl Items {
     /// Whether everything is settled.
     pub(crate) fn all_settled(&self) -> bool {
         self.complete_list && self.underway.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_not_offered_are_missing_and_patterns_never_are() {
+        let patterns = ["a.iso", "typo.iso", "d", "e/", "deep/er", "*.png", "./b"];
+        let mut asked = Asked::new(&patterns.map(str::to_owned));
+        for name in ["a.iso", "d/x/y", "e/f", "deep", "b"] {
+            asked.offered(name);
+        }
+        let missing: Vec<String> = asked.missing().map(|failure| failure.name).collect();
+        assert_eq!(missing, ["deep/er", "typo.iso"]);
     }
 }

@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use items::Failure;
-pub(crate) use items::Items;
+pub(crate) use items::{Asked, Items};
 pub(crate) use packet::packet_len;
 pub(crate) use random::{random, seed};
 

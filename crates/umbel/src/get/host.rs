@@ -111,6 +111,7 @@ pub(crate) struct GetHost<S> {
 
 impl<S: ItemStore> GetHost<S> {
     pub(crate) fn new(ask: Ask, observer: Arc<dyn Observer>, store: S) -> GetHost<S> {
+        let items = Items::asked_for(&ask.patterns);
         GetHost {
             ask,
             observer,
@@ -122,7 +123,7 @@ impl<S: ItemStore> GetHost<S> {
             ended: Instant::EPOCH,
             retry_at: None,
             retry_pause: RETRY.0,
-            items: Items::default(),
+            items,
             query: 0,
             hold: false,
             channels: [None; 2],
@@ -156,7 +157,7 @@ impl<S: ItemStore> GetHost<S> {
             unicast_blocks: stats.unicast_blocks,
             control_group: self.control_group,
             naks: stats.naks,
-            failures: self.items.failures,
+            failures: self.items.into_failures(),
             interrupted: !self.finished,
         })
     }
@@ -244,6 +245,7 @@ impl<S: ItemStore> GetHost<S> {
         }
         match news {
             SessionNews::Opened { .. } => {
+                tracing::info!("connected");
                 (self.connected, self.known) = (true, true);
                 self.retry_pause = RETRY.0;
             }
@@ -279,6 +281,7 @@ impl<S: ItemStore> GetHost<S> {
 
     fn take_item(&mut self, io: &mut Machine<'_, S>, info: ItemInfo) {
         let (toi, oti, requested) = (info.toi, info.oti, !self.hold);
+        self.items.offered(&info);
         if self.items.is_underway(toi) {
             return;
         }
@@ -430,6 +433,7 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
     fn event(&mut self, io: &mut Machine<'_, S>, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Welcome { channel, rate_bits_per_s, control, .. } => {
+                tracing::info!("data comes on {channel}, at most {rate_bits_per_s} bit/s");
                 self.on_welcome(io, (channel, Rate::from_bits_per_s(rate_bits_per_s)), control);
             }
             ReceiverEvent::Refused { reason } | ReceiverEvent::Failed { reason, .. } => {
@@ -439,7 +443,11 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
                 for info in items {
                     self.take_item(io, info);
                 }
-                self.items.complete_list |= next.is_none();
+                if next.is_none() {
+                    self.items.complete_list = true;
+                    let (items, there) = self.items.counts();
+                    tracing::info!("the list is complete: {items} items, {there} are there");
+                }
             }
             ReceiverEvent::Gone { toi, reason } => {
                 self.store.cancel(toi);

@@ -1,22 +1,26 @@
 //! Unicast: source blocks on the sessions of clients that multicast does not reach.
 //!
 //! Each such client has a thread, which waits while the client's stream is full; the engine's
-//! thread only hands it what is needed.
+//! thread only hands it what is needed. All of them together keep to what the data channel leaves of
+//! the server's rate.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use umbel_engine::SessionId;
 use umbel_engine::host::Mailbox;
 use umbel_engine::repository::SourceCommand;
+use umbel_engine::units::Rate;
 use umbel_fec::Partition;
 use umbel_net::session::SessionHandle;
 use umbel_store::Content;
 use umbel_wire::Toi;
 use umbel_wire::repository::{Need, UnicastBlock};
+
+use super::allowance::Allowance;
 
 /// A courier with nothing to do ends after this long.
 const IDLE: Duration = Duration::from_secs(30);
@@ -34,6 +38,7 @@ struct Shared {
     content: Content,
     mailbox: Mailbox<SourceCommand>,
     bytes: AtomicU64,
+    allowance: Allowance,
 }
 
 /// What one client is to get.
@@ -56,10 +61,12 @@ impl Couriers {
         sessions: SessionHandle,
         content: Content,
         mailbox: Mailbox<SourceCommand>,
+        rate: Rate,
     ) -> Couriers {
         let bytes = AtomicU64::new(0);
+        let allowance = Allowance::new(rate, Instant::now());
         Couriers {
-            shared: Arc::new(Shared { sessions, content, mailbox, bytes }),
+            shared: Arc::new(Shared { sessions, content, mailbox, bytes, allowance }),
             rounds: BTreeMap::new(),
         }
     }
@@ -67,6 +74,11 @@ impl Couriers {
     /// Bytes of blocks handed to sessions.
     pub(super) fn bytes(&self) -> u64 {
         self.shared.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Leaves the rate to multicast that it takes: so many bytes since the start.
+    pub(super) fn make_way(&self, multicast_bytes: u64) {
+        self.shared.allowance.measure(Instant::now(), multicast_bytes);
     }
 
     /// Sends what a client needs of an item, in place of what was under way of it.
@@ -97,6 +109,7 @@ impl Couriers {
             let mut jobs = round.lock();
             jobs.line.retain(|(item, _)| *item != toi);
             jobs.current = jobs.current.filter(|current| *current != toi);
+            round.changed.notify_one();
         }
     }
 
@@ -153,6 +166,14 @@ impl Round {
     fn is_wanted(&self, toi: Toi) -> bool {
         self.lock().current == Some(toi)
     }
+
+    /// Waits for so long. Returns whether the item is still wanted then.
+    fn rest(&self, toi: Toi, wait: Duration) -> bool {
+        let wanted = |jobs: &mut Jobs| jobs.current == Some(toi);
+        let waited = self.changed.wait_timeout_while(self.lock(), wait, wanted);
+        let (mut jobs, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        wanted(&mut jobs)
+    }
 }
 
 impl Shared {
@@ -182,6 +203,10 @@ impl Shared {
                 let reason = error.to_string();
                 self.mailbox.put(SourceCommand::Gone { toi, reason: reason.clone() });
                 return Err(reason);
+            }
+            let wait = self.allowance.reserve(Instant::now(), bytes.len() as u64);
+            if !round.rest(toi, wait) {
+                return Err("stopped".to_owned());
             }
             let bytes: Bytes = bytes.freeze();
             writer.write(bytes).map_err(|error| error.to_string())?;

@@ -51,6 +51,9 @@ pub(crate) trait Staff {
     /// Bytes sent so.
     fn unicast_bytes(&self) -> u64;
 
+    /// Takes note of the bytes that have left by multicast, to which unicast leaves the rate.
+    fn make_way(&self, _multicast_bytes: u64) {}
+
     /// Sends a burst of probe packets.
     fn burst(&mut self, burst: Burst);
 
@@ -93,6 +96,7 @@ impl<T: Staff> ServeHost<T> {
 
     fn publish(&mut self, source: &Source<T::Symbols>) {
         let stats = source.stats();
+        self.staff.make_way(stats.bytes);
         let clients = source
             .clients()
             .map(|(session, status)| ClientReport {

@@ -9,6 +9,7 @@
 //! prober: bursts of probe packets
 //! ```
 
+mod allowance;
 mod control;
 mod courier;
 pub(crate) mod host;
@@ -67,8 +68,8 @@ pub struct ServeOptions {
     pub port: u16,
     /// How many routers may forward data packets, plus one.
     pub hop_limit: u8,
-    /// Rate of the data channel in bits of UDP payload per second. Default: 90 % of what the
-    /// interface says of itself, at most 900 Mbit/s.
+    /// Rate of the data channel, and of unicast beside it, in bits of UDP payload per second.
+    /// Default: 90 % of what the interface says of itself, at most 900 Mbit/s.
     pub rate: Option<Rate>,
     /// MTU of the path in bytes; data packets carry 100 bytes less. Default: the interface's, at
     /// most 1500.
@@ -126,6 +127,7 @@ impl ServeOptions {
             scheme: if exact { Scheme::NoCode } else { self.scheme },
             symbol_len,
             max_block_symbols: self.block_symbols,
+            own: crate::state::own(Some(&self.state_dir)),
             ..RepositoryOptions::default()
         }
     }
@@ -241,8 +243,9 @@ impl Server {
             channel: outlet.channel,
             tsi: config.tsi,
         };
+        let (rescan, rate) = (options.rescan, outlet.rate);
         let threads =
-            Threads::start(&repository, sessions.handle(), &answers, probes, options.rescan)?;
+            Threads::start(&repository, sessions.handle(), &answers, probes, rescan, rate)?;
         let reader =
             BlockReader::new(repository.content(), &ReaderOptions::default(), move || {
                 answers.put(SourceCommand::SymbolsReady);

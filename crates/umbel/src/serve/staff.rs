@@ -6,6 +6,7 @@ use crossbeam_channel::Sender;
 use umbel_engine::SessionId;
 use umbel_engine::host::Mailbox;
 use umbel_engine::repository::SourceCommand;
+use umbel_engine::units::Rate;
 use umbel_net::session::SessionHandle;
 use umbel_store::{BlockReader, Repository};
 use umbel_wire::repository::Need;
@@ -33,10 +34,11 @@ impl Threads {
         answers: &Mailbox<SourceCommand>,
         probes: ProbeChannel,
         rescan: Duration,
+        rate: Rate,
     ) -> std::io::Result<Threads> {
         Ok(Threads {
             questions: librarian::start(repository.clone(), answers.clone(), rescan)?,
-            couriers: Couriers::new(sessions.clone(), repository.content(), answers.clone()),
+            couriers: Couriers::new(sessions.clone(), repository.content(), answers.clone(), rate),
             prober: Prober::start(probes, answers.clone())?,
             repository: repository.clone(),
             sessions,
@@ -67,6 +69,10 @@ impl Staff for Threads {
 
     fn unicast_bytes(&self) -> u64 {
         self.couriers.bytes()
+    }
+
+    fn make_way(&self, multicast_bytes: u64) {
+        self.couriers.make_way(multicast_bytes);
     }
 
     fn burst(&mut self, burst: Burst) {

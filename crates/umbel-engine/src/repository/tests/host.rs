@@ -51,6 +51,8 @@ pub(super) struct World {
     pub(super) clients: Vec<Client>,
     pub(super) source_events: Vec<SourceEvent>,
     pub(super) latency: Duration,
+    /// What messages to clients take longer than packets.
+    pub(super) message_delay: Duration,
     /// Loss that all clients share.
     pub(super) source_loss: f64,
     pub(super) duplicate: f64,
@@ -94,6 +96,7 @@ impl World {
             clients: Vec::new(),
             source_events: Vec::new(),
             latency: Duration::from_millis(5),
+            message_delay: Duration::ZERO,
             source_loss: 0.0,
             duplicate: 0.0,
             jitter: Duration::ZERO,
@@ -238,7 +241,8 @@ impl World {
             }
             Some(Address::Session(session)) => {
                 let bytes = joined(&buf);
-                self.launch(self.latency, Arrival::AtClient(session.0 as usize, bytes));
+                let delay = self.latency + self.message_delay;
+                self.launch(delay, Arrival::AtClient(session.0 as usize, bytes));
             }
             _ => {}
         }
@@ -315,7 +319,8 @@ impl World {
             while let Some(transmit) = self.source.poll_transmit(self.now, &mut buf) {
                 if let Address::Session(session) = transmit.to {
                     let bytes = joined(&buf);
-                    self.launch(self.latency, Arrival::AtClient(session.0 as usize, bytes));
+                    let delay = self.latency + self.message_delay;
+                    self.launch(delay, Arrival::AtClient(session.0 as usize, bytes));
                 }
                 buf.reset(Allowance::data(0));
             }
@@ -397,6 +402,7 @@ impl World {
             name: toi.0.to_string(),
             digest: Digest([0; 32]),
             modified_ns: None,
+            mode: None,
             media_type: String::new(),
             oti: self.source.symbols_mut().objects[&toi].oti,
         }

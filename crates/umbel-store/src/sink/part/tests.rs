@@ -34,6 +34,7 @@ fn item(shelf: &Shelf) -> Arc<Item> {
         name: "a".to_owned(),
         digest: Digest([1; 32]),
         modified_ns: None,
+        mode: None,
         media_type: String::new(),
         oti,
     };

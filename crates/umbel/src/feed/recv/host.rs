@@ -64,6 +64,8 @@ pub(crate) struct RecvHost<S> {
     observer: Arc<dyn RecvObserver>,
     store: S,
     interrupted: bool,
+    /// Another feed took the place of this one.
+    replaced: bool,
     stage: Stage,
     created: Instant,
     /// When the host last had a turn.
@@ -109,6 +111,7 @@ impl<S: FeedStore> RecvHost<S> {
             observer,
             store,
             interrupted: false,
+            replaced: false,
             stage: Stage::Receiving,
             created: Instant::EPOCH,
             last: Instant::EPOCH,
@@ -150,8 +153,10 @@ impl<S: FeedStore> RecvHost<S> {
         let ended = self.ended.unwrap_or(self.last);
         RecvSummary {
             pipe: self.is_pipe(),
+            sealed: self.about.feed.sealed.is_some(),
             items: self.items.done,
             already_there: self.items.already_there,
+            left_out: self.items.left_out,
             bytes: if self.is_pipe() { written } else { self.items.received_bytes },
             resumed_bytes: self.items.resumed_bytes,
             seconds: (ended - self.created).as_secs_f64(),
@@ -167,6 +172,7 @@ impl<S: FeedStore> RecvHost<S> {
             dropped_here: self.dropped_here,
             drops: self.drops.clone(),
             interrupted: self.interrupted && self.ended.is_none(),
+            replaced: self.replaced,
             failures: self.items.failures.clone(),
             failure: self.failure.clone(),
         }
@@ -332,7 +338,13 @@ impl<S: FeedStore> RecvHost<S> {
 
     fn on_file(&mut self, io: &mut Machine<'_, S>, event: FileEvent) {
         match event {
-            FileEvent::Manifest(Manifest(items)) => {
+            FileEvent::Manifest(Manifest { items, left_out }) => {
+                self.items.left_out = left_out;
+                if left_out > 0 {
+                    self.observer.note(&format!(
+                        "{left_out} files are not in it: the sender could not read or name them"
+                    ));
+                }
                 self.manifest = Some(items);
                 self.look_up(io);
             }
@@ -469,6 +481,19 @@ impl<S: FeedStore> RecvHost<S> {
         }
     }
 
+    /// The source was started again, and what it sends now takes the place of this feed.
+    fn on_replaced(&mut self, io: &mut Machine<'_, S>) {
+        if self.stage != Stage::Receiving {
+            return;
+        }
+        if self.is_pipe() {
+            return self.give_up(io, "the source was started again, and its pipe began anew");
+        }
+        self.replaced = true;
+        // Nobody is there any more who could be told.
+        self.stage = Stage::Gone;
+    }
+
     /// Whether the engine has every block up to the end.
     fn is_complete(&self, engine: &Receiver<S::Sink>) -> bool {
         let (held, known) = engine.progress();
@@ -553,6 +578,7 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
             Input::Written(Err(error)) => {
                 self.give_up(io, &format!("cannot write the output: {error}"));
             }
+            Input::Replaced => self.on_replaced(io),
             Input::Interrupt => self.interrupted = true,
         }
         self.advance(io);
@@ -569,9 +595,9 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
         self.advance(io);
         if !self.joined && !self.lonely && io.now() - self.created >= LONELY {
             self.lonely = true;
-            self.observer.note(
-                "no place in the feed's tree yet: if this lasts, multicast may not pass \
-                 (`umbel doctor`)",
+            self.observer.lonely(
+                "no place in the feed's tree yet: if this lasts, multicast to UDP port 7703 may \
+                 not pass (`umbel doctor`)",
             );
         }
         self.observer.progress(&self.snapshot());

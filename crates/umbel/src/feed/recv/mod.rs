@@ -9,13 +9,15 @@
 //!
 //! A receiver that became the manager of its subnet stays while its children lack anything.
 
+mod diagnosing;
 pub(crate) mod host;
 pub(crate) mod store;
 mod target;
+mod watch;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -36,9 +38,11 @@ use umbel_store::sink::{DiskSink, SinkOptions};
 use umbel_wire::feed::{Feed, FeedContent};
 use umbel_wire::small_block::SmallBlockHeader;
 
+use self::diagnosing::Diagnosing;
 use self::host::{About, RecvHost};
 use self::store::Input;
 use self::target::Store;
+use self::watch::Watch;
 use super::admission::load_or_create;
 use super::shape_of;
 use crate::directory::{FeedSelector, Station};
@@ -135,10 +139,14 @@ pub struct RecvSnapshot {
 pub struct RecvSummary {
     /// It was a pipe, and no files.
     pub pipe: bool,
+    /// It was sealed for the receivers on its sender's list.
+    pub sealed: bool,
     /// Files received and verified.
     pub items: u64,
     /// Files that were there already.
     pub already_there: u64,
+    /// Files that the source has and could not send.
+    pub left_out: u64,
     /// Bytes of what was received.
     pub bytes: u64,
     /// Bytes of files that an earlier run left.
@@ -173,6 +181,32 @@ pub struct RecvSummary {
     pub failure: Option<String>,
     /// The user interrupted it.
     pub interrupted: bool,
+    /// The source was started again, and another feed took the place of this one.
+    #[serde(skip)]
+    replaced: bool,
+}
+
+impl RecvSummary {
+    /// Adds what came of the feed that this one took the place of.
+    fn after(self, past: &RecvSummary) -> RecvSummary {
+        RecvSummary {
+            items: past.items + self.items,
+            already_there: self.already_there.saturating_sub(past.items),
+            bytes: past.bytes + self.bytes,
+            seconds: past.seconds + self.seconds,
+            packets: past.packets + self.packets,
+            lost: past.lost + self.lost,
+            repairs: past.repairs + self.repairs,
+            fetched: past.fetched + self.fetched,
+            nacks: past.nacks + self.nacks,
+            repairs_sent: past.repairs_sent + self.repairs_sent,
+            parents: past.parents + self.parents,
+            managed: past.managed || self.managed,
+            radius: past.radius.max(self.radius),
+            dropped_here: past.dropped_here + self.dropped_here,
+            ..self
+        }
+    }
 }
 
 /// Hears of what happens. Called on the engine's thread: it must not wait.
@@ -200,6 +234,11 @@ pub trait RecvObserver: Send + Sync {
 
     /// Something that the user should know.
     fn note(&self, _line: &str) {}
+
+    /// It hears nothing of the feed, or of those who have it.
+    fn lonely(&self, line: &str) {
+        self.note(line);
+    }
 }
 
 /// Receives a feed, and returns when all of it is there, or cannot be had.
@@ -209,40 +248,81 @@ pub trait RecvObserver: Send + Sync {
 /// One line that says why nothing can be received at all. Files that fail, and a feed that ends
 /// before its time, are in the [`RecvSummary`].
 pub fn recv(
-    options: RecvOptions,
+    mut options: RecvOptions,
     observer: Arc<dyn RecvObserver>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<RecvSummary> {
     let interface = super::interface(options.interface.as_deref())?;
-    let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
+    let (mailbox, mut line) = mailbox::line::<Input>().context("cannot start")?;
+    let mailbox = Arc::new(Mutex::new(mailbox));
     let mut station = Station::open(&interface)?;
     started(Interrupt::new({
         let (mailbox, station) = (mailbox.clone(), station.waker());
         move || {
-            mailbox.put(Input::Interrupt);
+            current(&mailbox).put(Input::Interrupt);
             station.wake();
         }
     }));
-    let Some(feed) = station.find(&options.feed, options.wait, |line| observer.note(line))? else {
+    let observer: Arc<dyn RecvObserver> =
+        Arc::new(Diagnosing { observer, interface: interface.clone() });
+    let found = station.find(&options.feed, options.wait, |line| observer.lonely(line))?;
+    let Some(mut feed) = found else {
         return Ok(RecvSummary { interrupted: true, ..RecvSummary::default() });
     };
-    drop(station);
+    let RecvOptions { target, .. } = &mut options;
+    let mut target = std::mem::replace(target, Target::Unsaid);
+    let mut past = RecvSummary::default();
+    loop {
+        // A feed that takes the place of this one goes where this one went.
+        let again = match &target {
+            Target::Directory(directory) => Target::Directory(directory.clone()),
+            Target::Unsaid | Target::Pipe(_) => Target::Unsaid,
+        };
+        let to = current(&mailbox).clone();
+        let watch = Watch::start(station, options.feed.clone(), feed.clone(), to.clone())?;
+        let summary = receive(feed, &options, target, &interface, &observer, (to, line));
+        let successor = watch.stop();
+        past = summary?.after(&past);
+        let Some((heard, successor)) = successor.filter(|_| past.replaced) else {
+            return Ok(past);
+        };
+        observer.note(&format!("the source of `{}` was started again", successor.name));
+        let (fresh, fresh_line) = mailbox::line::<Input>().context("cannot start")?;
+        *current(&mailbox) = fresh;
+        (station, feed, target, line) = (heard, successor, again, fresh_line);
+    }
+}
+
+/// The mailbox of the host that runs.
+fn current(mailbox: &Mutex<Mailbox<Input>>) -> MutexGuard<'_, Mailbox<Input>> {
+    mailbox.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Receives one feed, until all of it is there or cannot be had, or another takes its place.
+fn receive(
+    feed: Feed,
+    options: &RecvOptions,
+    target: Target,
+    interface: &Interface,
+    observer: &Arc<dyn RecvObserver>,
+    (mailbox, line): (Mailbox<Input>, mailbox::Line<Input>),
+) -> anyhow::Result<RecvSummary> {
     if feed.token && options.token.is_none() {
         bail!("`{}` needs a token: give it by --token", feed.name);
     }
     let admission = admission(&feed, options.key.as_deref(), options.name.as_deref())?;
     observer.found(&feed, &interface.name);
 
-    let (store, sink) = store(&feed, options.target, options.durable, admission.opener, &mailbox)?;
+    let (store, sink) = store(&feed, target, options.durable, admission.opener, &mailbox)?;
     let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
-    let (data, node) = ports(&feed, &interface, rate)?;
-    let mut config = config(&feed, options.token.as_deref(), options.name, options.start)?;
+    let (data, node) = ports(&feed, interface, rate)?;
+    let mut config = config(&feed, options.token.as_deref(), options.name.clone(), options.start)?;
     config.node.address = node.address().context("a node has an address")?;
     config.check()?;
     // A manager repairs no faster than the source sends.
     let packet_len = usize::from(feed.symbol_len) + SmallBlockHeader::LEN;
     let about = About { feed, start: options.start, line: admission.line };
-    let host = RecvHost::new(about, observer, store);
+    let host = RecvHost::new(about, observer.clone(), store);
     let driver = Driver::new(Receiver::new(config, sink), host, Clock::new(), line)
         .port(data)
         .port(node)

@@ -22,6 +22,8 @@ pub(crate) enum Input {
     Pipe(PipeEvent),
     /// The output of a pipe is complete, or refused something.
     Written(Result<(), String>),
+    /// Another feed takes the place of this one.
+    Replaced,
     /// The user ends it.
     Interrupt,
 }

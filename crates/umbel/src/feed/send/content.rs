@@ -14,7 +14,7 @@ use umbel_engine::tmtp::{BlockCount, SourceCommand};
 use umbel_net::wake;
 use umbel_store::feed::seal::Seal;
 use umbel_store::feed::{BlockShape, FeedSource, FileFeed, Manifest, PipeKeeper, PipeWriter, pipe};
-use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions};
+use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions, Skipped};
 use umbel_wire::feed::FeedContent;
 use umbel_wire::{Digest, Scheme, Tsi};
 
@@ -37,8 +37,7 @@ pub(super) struct Cut {
 pub(super) struct Opened {
     pub(super) symbols: FeedSource,
     pub(super) plan: Plan,
-    /// The first files that were left out, with the reason.
-    pub(super) skipped: Vec<(String, String)>,
+    pub(super) skipped: Skipped,
 }
 
 /// How it is sent.
@@ -103,7 +102,7 @@ impl Opened {
                     failure: Arc::default(),
                 };
                 let symbols = FeedSource::Pipe(feed);
-                Ok(Opened { symbols, plan: Plan::Pipe(pipe), skipped: Vec::new() })
+                Ok(Opened { symbols, plan: Plan::Pipe(pipe), skipped: Skipped::default() })
             }
         }
     }
@@ -121,6 +120,7 @@ impl Opened {
             symbol_len: shape.content_len(),
             max_block_symbols: shape.block_symbols.into(),
             warc: false,
+            own: crate::state::own(None),
             ..RepositoryOptions::default()
         };
         let repository = Repository::open_all(paths, options).context("cannot send")?;
@@ -134,7 +134,10 @@ impl Opened {
         }
         let skipped = catalog.skipped();
         if items.is_empty() {
-            bail!("there is nothing to send: no file that can be read");
+            let why = skipped.named().first().map_or("there is no file".to_owned(), |item| {
+                format!("{} is left out: {}", item.name, item.reason)
+            });
+            bail!("there is nothing to send: {why}");
         }
         let bytes = items.iter().map(|item| item.size()).sum();
         let (mut hashed, mut infos) = (0, Vec::with_capacity(items.len()));
@@ -151,7 +154,8 @@ impl Opened {
             let mailbox = mailbox.clone();
             move || mailbox.put(SourceCommand::SymbolsReady)
         })?;
-        let manifest = Manifest(infos.clone()).emit()?;
+        let left_out = skipped.failures();
+        let manifest = Manifest { items: infos.clone(), left_out }.emit()?;
         let (manifest, key) = match &cut.sealing {
             None => (manifest, None),
             Some(sealing) => {
@@ -170,8 +174,6 @@ impl Opened {
             manifest_blocks: layout.manifest().blocks(),
             runs: layout.runs().into_iter().map(blocks).collect(),
         };
-        let named = skipped.named().iter();
-        let skipped = named.map(|item| (item.name.clone(), item.reason.to_string())).collect();
         let symbols = FeedSource::Files(Box::new(feed));
         Ok(Opened { symbols, plan: Plan::Files(files), skipped })
     }

@@ -218,6 +218,7 @@ impl<C: Content> SendHost<C> {
             drops: self.drops.clone(),
             failure: self.failure.clone().or_else(|| self.content.failure()),
             interrupted: self.interrupted,
+            ..SendSummary::default()
         }
     }
 

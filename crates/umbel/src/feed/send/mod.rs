@@ -30,6 +30,7 @@ use umbel_net::interface::Family;
 use umbel_net::mailbox;
 use umbel_net::port::UdpPort;
 use umbel_net::udp::SenderOptions;
+use umbel_store::Skipped;
 use umbel_store::feed::BlockShape;
 use umbel_wire::Tsi;
 use umbel_wire::feed::{Feed, FeedName, Sealed};
@@ -40,7 +41,7 @@ use self::host::{Expected, Input, SendHost, Terms};
 use super::admission::{AdmitList, Sealing};
 use super::shape_of;
 use crate::directory::Announcer;
-pub use crate::endpoint::Interrupt;
+pub use crate::endpoint::{Failure, Interrupt};
 use crate::endpoint::{channel, packet_len, random};
 
 /// What is sent.
@@ -130,8 +131,8 @@ pub struct Begun {
     pub interface: String,
     /// Most bits of UDP payload per second.
     pub rate: Rate,
-    /// Files that are left out, with the reason; the first of them.
-    pub skipped: Vec<(String, String)>,
+    /// What is left out.
+    pub skipped: Skipped,
 }
 
 /// How far a source is.
@@ -198,6 +199,10 @@ pub struct SendSummary {
     pub load: u64,
     /// Input discarded, by reason.
     pub drops: String,
+    /// Files that were left out, though their content should be there.
+    pub left_out: u64,
+    /// The first of them.
+    pub failures: Vec<Failure>,
     /// Why the feed is incomplete, if it is.
     pub failure: Option<String>,
     /// The user interrupted it.
@@ -300,6 +305,7 @@ pub fn send(
     config.history = plan.history();
     config.check()?;
     let announcer = Announcer::start(&feed, &interface)?;
+    let (left_out, failures) = (skipped.failures(), failures(&skipped));
     observer.begun(&Begun { feed, interface: interface.name, rate, skipped });
     let terms = Terms {
         wait_for: options.wait_for,
@@ -313,7 +319,15 @@ pub fn send(
         .pace(RateClass::Data, Some(rate), packet_len);
     let host = driver.run()?;
     drop(announcer);
-    Ok(host.summary())
+    Ok(SendSummary { left_out, failures, ..host.summary() })
+}
+
+/// Files that are left out, though their content should be there.
+fn failures(skipped: &Skipped) -> Vec<Failure> {
+    let failed = skipped.named().iter().filter(|item| item.reason.is_failure());
+    failed
+        .map(|item| Failure { name: item.name.clone(), reason: item.reason.to_string() })
+        .collect()
 }
 
 fn config(

@@ -49,6 +49,7 @@ impl Files {
                 name: format!("file-{number}"),
                 digest: Digest(*blake3::hash(&content).as_bytes()),
                 modified_ns: None,
+                mode: None,
                 media_type: String::new(),
                 oti: Oti {
                     scheme: Scheme::ReedSolomon,
@@ -60,7 +61,7 @@ impl Files {
             });
             contents.insert(Toi(number), Bytes::from(content));
         }
-        let manifest: Bytes = Manifest(infos.clone()).emit().unwrap().into();
+        let manifest: Bytes = Manifest { items: infos.clone(), left_out: 0 }.emit().unwrap().into();
         let layout = Layout::new(SHAPE, manifest.len() as u64, &infos).unwrap();
         Files { infos, contents, manifest, layout }
     }

@@ -44,6 +44,7 @@ impl Catalog {
                 name: format!("item-{number}"),
                 digest: Digest(*blake3::hash(&content).as_bytes()),
                 modified_ns: None,
+                mode: None,
                 media_type: String::new(),
                 oti: Oti {
                     scheme: Scheme::ReedSolomon,

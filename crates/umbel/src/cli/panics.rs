@@ -1,0 +1,81 @@
+//! What happens when a thread of the program panics: the program ends.
+//!
+//! The other threads would wait for ever for what the one that is gone does not do any more.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::Write;
+use std::panic::PanicHookInfo;
+
+/// The exit code after a panic, as Rust programs have it.
+const EXIT_CODE: i32 = 101;
+
+/// Ends the program from now on when any of its threads panics: with one line, and exit code 101.
+/// What is held of a transfer stays on the disk. `RUST_BACKTRACE=1` shows the calls as well.
+pub fn end_on_panic() {
+    std::panic::set_hook(Box::new(|info| {
+        let mut stderr = std::io::stderr().lock();
+        let _ = writeln!(stderr, "{}", line(info));
+        let backtrace = Backtrace::capture();
+        if backtrace.status() == BacktraceStatus::Captured {
+            let _ = writeln!(stderr, "{backtrace}");
+        }
+        // Flushes standard output, unless a thread that does not go on holds it.
+        std::process::exit(EXIT_CODE);
+    }));
+}
+
+fn line(info: &PanicHookInfo<'_>) -> String {
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("without a name");
+    let what = info.payload_as_str().unwrap_or("no message").replace('\n', " ");
+    let place = info.location().map_or(String::new(), |at| format!(" ({at})"));
+    format!("umbel: this is a bug, please report it: thread {name}: {what}{place}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Set where this test binary is to panic.
+    const VARIABLE: &str = "UMBEL_TEST_PANIC_IN";
+
+    #[test]
+    #[ignore = "run by the test below"]
+    fn child_panics() {
+        let Ok(place) = std::env::var(VARIABLE) else { return };
+        end_on_panic();
+        print!("what was said before");
+        assert!(place != "main", "on\npurpose");
+        let helper = std::thread::Builder::new().name("umbel-helper".to_owned());
+        // Dropped: nobody ever asks how it ended.
+        drop(helper.spawn(|| panic!("on\npurpose")).unwrap());
+        loop {
+            std::thread::sleep(Duration::from_hours(1));
+        }
+    }
+
+    #[test]
+    fn a_panic_of_any_thread_ends_the_program_with_one_line() {
+        for (place, thread) in [("helper", "umbel-helper"), ("main", "tests::child_panics")] {
+            let output = Command::new(std::env::current_exe().unwrap())
+                .args(["--ignored", "--exact", "--nocapture", "cli::panics::tests::child_panics"])
+                .env(VARIABLE, place)
+                .env_remove("RUST_BACKTRACE")
+                .output()
+                .unwrap();
+            assert_eq!(output.status.code(), Some(101), "{output:?}");
+            let said = String::from_utf8(output.stderr).unwrap();
+            let lines: Vec<&str> = said.lines().collect();
+            let &[line] = &lines[..] else { panic!("not one line: {said}") };
+            assert!(line.starts_with("umbel: this is a bug"), "{line}");
+            for word in [thread, "on purpose", "panics.rs:"] {
+                assert!(line.contains(word), "{word}: {line}");
+            }
+            let stdout = String::from_utf8(output.stdout).unwrap();
+            assert!(stdout.contains("what was said before"), "{stdout}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Looks for the cause where a receiver hears nothing of a feed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use umbel_net::interface::Interface;
+use umbel_wire::feed::Feed;
+
+use super::{RecvObserver, RecvSnapshot};
+
+/// An observer that also tells why nothing is heard, if this host is to blame.
+pub(super) struct Diagnosing {
+    pub(super) observer: Arc<dyn RecvObserver>,
+    pub(super) interface: Interface,
+}
+
+impl RecvObserver for Diagnosing {
+    fn found(&self, feed: &Feed, interface: &str) {
+        self.observer.found(feed, interface);
+    }
+
+    fn joined(&self, parent: &str, hops: u8) {
+        self.observer.joined(parent, hops);
+    }
+
+    fn managing(&self, manager: bool) {
+        self.observer.managing(manager);
+    }
+
+    fn progress(&self, snapshot: &RecvSnapshot) {
+        self.observer.progress(snapshot);
+    }
+
+    fn item(&self, name: &str, path: &Path, bytes: u64) {
+        self.observer.item(name, path, bytes);
+    }
+
+    fn already_there(&self, name: &str) {
+        self.observer.already_there(name);
+    }
+
+    fn failed(&self, name: &str, reason: &str) {
+        self.observer.failed(name, reason);
+    }
+
+    fn note(&self, line: &str) {
+        self.observer.note(line);
+    }
+
+    fn lonely(&self, line: &str) {
+        self.observer.lonely(line);
+        let (observer, interface) = (self.observer.clone(), self.interface.clone());
+        // The doctor takes a second or two, which the engine has not.
+        let diagnose = move || {
+            if let Some(finding) = crate::doctor::quick_for_feeds(&interface) {
+                observer.note(&format!("why that may be: {finding}"));
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().spawn(diagnose) {
+            tracing::warn!("no thread for the doctor: {error}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What umbel keeps of its own: the keys of servers and receivers.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+/// Name of the file with a receiver's key in the state directory.
+pub const RECEIVER_KEY: &str = "receiver.key";
+
+/// The directory where keys are kept unless the user names another: `umbel` in `XDG_STATE_HOME`, or
+/// in `.local/state` of the home directory.
+///
+/// # Errors
+///
+/// There is no home directory.
+pub fn default_dir() -> anyhow::Result<PathBuf> {
+    if let Some(dir) = std::env::var_os("XDG_STATE_HOME").filter(|dir| !dir.is_empty()) {
+        return Ok(PathBuf::from(dir).join("umbel"));
+    }
+    match std::env::var_os("HOME").filter(|home| !home.is_empty()) {
+        Some(home) => Ok(PathBuf::from(home).join(".local/state/umbel")),
+        None => bail!("no home directory for the server's key: name one with --state-dir"),
+    }
+}
+
+/// Files and directories that are never served: the default directory, and the keys in the one that
+/// is used, which may have other files as well.
+pub(crate) fn own(used: Option<&Path>) -> Vec<PathBuf> {
+    let files = [umbel_net::session::identity::FILE_NAME, RECEIVER_KEY];
+    let used = used.into_iter().flat_map(|dir| files.map(|file| dir.join(file)));
+    default_dir().ok().into_iter().chain(used).collect()
+}
