@@ -34,6 +34,9 @@ pub(super) struct Listening {
     /// The client had joined before it was announced, so that silence is loss. One that joins for
     /// it may come late, above all if the announcement was delayed on a lossy session.
     from_start: bool,
+    /// The announcement came when packets of it, or of a later transmission, had come: what came
+    /// before is neither received nor lost.
+    late: bool,
     received: u32,
     /// Number of the first packet that was heard, and of the highest.
     heard: Option<(u32, u32)>,
@@ -64,6 +67,21 @@ impl Listening {
             None => self.packets,
         };
         (self.packets.saturating_sub(first)).saturating_sub(self.received)
+    }
+
+    /// Packets that did not come while the client could tell, for its user. Where it needs nothing
+    /// more, those behind the last that came may never have been sent.
+    fn missed(&self, settled: bool) -> u32 {
+        let from_start = self.from_start && !self.late;
+        let (first, end) = match self.heard {
+            None if from_start && !settled => (0, self.packets),
+            None => return 0,
+            Some((first, highest)) => (
+                if from_start { 0 } else { first },
+                if settled { highest.saturating_add(1) } else { self.packets },
+            ),
+        };
+        end.saturating_sub(first).saturating_sub(self.received)
     }
 
     /// What has not been told.
@@ -111,6 +129,7 @@ impl<K: SymbolSink> Receiver<K> {
             .map_or(starts, |last| last.expected_end.max(starts));
         let mut wanted = false;
         for announcement in announcements {
+            let number = self.unwrap_transmission(announcement.transmission);
             let Some(item) = self.items.get_mut(&announcement.toi) else {
                 if !self.control.remember(starts, nak_spread, announcement) {
                     self.drops.count(DropReason::NotWanted);
@@ -131,11 +150,11 @@ impl<K: SymbolSink> Receiver<K> {
                 slack: self.config.end_slack,
                 nak_spread,
                 from_start: self.joined,
+                late: number <= self.highest_transmission,
                 received: 0,
                 heard: None,
                 told: false,
             };
-            let number = self.unwrap_transmission(announcement.transmission);
             self.stats.announced += 1;
             self.stats.announced_late += u64::from(number <= self.highest_transmission);
             self.listening.entry(number).or_insert(listening);
@@ -180,11 +199,12 @@ impl<K: SymbolSink> Receiver<K> {
     /// Puts a NAK into the line if the transmission left something missing.
     fn on_transmission_over(&mut self, now: Instant, number: u64) {
         let Some(listening) = self.listening.remove(&number) else { return };
-        self.stats.heard += u64::from(listening.received);
-        self.stats.lost += u64::from(listening.lost());
         self.interest_until = self.interest_until.max(now + self.config.linger);
         let item = self.items.get(&listening.toi);
-        if item.is_none_or(|item| item.need(listening.blocks.clone()).is_empty()) {
+        let settled = item.is_none_or(|item| item.need(listening.blocks.clone()).is_empty());
+        self.stats.heard += u64::from(listening.received);
+        self.stats.lost += u64::from(listening.missed(settled));
+        if settled {
             return self.untold.add(listening.reception());
         }
         let spread = listening.nak_spread.as_nanos() as u64;
@@ -197,9 +217,8 @@ impl<K: SymbolSink> Receiver<K> {
     /// Adds what came and what did not of the transmissions that are not over.
     pub(super) fn add_running(&self, stats: &mut ReceiverStats) {
         for listening in self.listening.range(..=self.highest_transmission).map(|(_, one)| one) {
-            let Reception { received, lost } = listening.so_far();
-            stats.heard += u64::from(received);
-            stats.lost += u64::from(lost);
+            stats.heard += u64::from(listening.received);
+            stats.lost += u64::from(listening.missed(true));
         }
     }
 

@@ -103,6 +103,20 @@ fn a_client_measures_the_loss_of_what_was_announced_to_it() {
 }
 
 #[test]
+fn packets_that_come_before_their_announcement_do_not_count_as_lost() {
+    for (seed, delay_ms) in [(1, 20), (2, 50), (3, 150)] {
+        let mut world = World::new(config(), objects(4, 1000), seed);
+        world.message_delay = Duration::from_millis(delay_ms);
+        world.add_client(&[1], 0.2);
+        world.add_client(&[1, 2, 3, 4], 0.0);
+        assert!(world.run(MINUTE * 5), "seed {seed}");
+        let [lossy, clean] = [0, 1].map(|client: usize| world.clients[client].engine.stats());
+        assert!((0.15..0.25).contains(&lossy.loss()), "seed {seed}: {lossy:?}");
+        assert!(clean.loss() < 0.001, "seed {seed}: {clean:?}");
+    }
+}
+
+#[test]
 fn one_lossy_client_does_not_hold_up_the_others_for_long() {
     let mut world = World::new(config(), objects(3, 300), 5);
     let good = world.add_client(&[1], 0.0);
