@@ -92,6 +92,9 @@ pub enum SourceCommand {
     SymbolsReady,
     /// A new maximum rate.
     SetRate(Rate),
+    /// Begins no more blocks, or goes on: nobody needs more for now. Repairs, answers to FETCH and
+    /// heartbeats go on meanwhile.
+    Pause(bool),
     /// DeleteGroup: tell everyone that the feed is over, serve nobody any more, then
     /// [`Closed`](SourceEvent::Closed).
     Close,

@@ -91,6 +91,8 @@ pub struct Source<S> {
     fetched_index: u32,
     end: Option<End>,
     waits: Waits,
+    /// The application wants no more blocks to begin.
+    paused: bool,
     /// New data may be sent, as far as was known when time was last told.
     open: bool,
     /// Data were sent by the data channel since the rate was looked at.
@@ -137,6 +139,7 @@ impl<S: SymbolSource> Source<S> {
             fetched_index: 0,
             end: None,
             waits: Waits::default(),
+            paused: false,
             open: false,
             busy: false,
             balance: 0.0,
@@ -271,7 +274,7 @@ impl<S: SymbolSource> Source<S> {
     /// Sees whether new data may be sent now.
     fn look(&mut self, now: Instant) {
         let open = self.may_send(now);
-        if self.open && !open && self.shelf.len_of(self.next.0).is_some() {
+        if self.open && !open && !self.paused && self.shelf.len_of(self.next.0).is_some() {
             self.stats.stalls += 1;
         }
         self.open = open;

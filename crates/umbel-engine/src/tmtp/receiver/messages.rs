@@ -170,7 +170,10 @@ impl<K: SymbolSink> Receiver<K> {
         if self.joined_at.is_none() {
             self.joined_at = Some(confirm.from);
             self.start(confirm.from);
-            self.report(ReceiverState::Receiving);
+            // It may have had everything before it found its place.
+            if !self.wanted.done && !self.wanted.failed {
+                self.report(ReceiverState::Receiving);
+            }
         }
         self.learn_progress(now, progress);
         self.reports.restart();

@@ -28,6 +28,10 @@ impl<S: SymbolSource> Source<S> {
             }
             SourceCommand::SymbolsReady => self.waits = super::Waits::default(),
             SourceCommand::SetRate(rate) => self.set_rate(rate),
+            SourceCommand::Pause(paused) => {
+                self.paused = paused;
+                self.look(now);
+            }
             SourceCommand::Close => {
                 self.stage = Stage::Closing(CLOSING_BEATS);
                 self.tree.retire();

@@ -55,6 +55,9 @@ impl<S: SymbolSource> Source<S> {
         if esi > 0 {
             return true;
         }
+        if self.paused {
+            return false;
+        }
         let shape = self.config.shape;
         let outstanding = self.shelf.outstanding() * u64::from(shape.symbol_len);
         let waited_for = self.domain.children().acked_below().is_some();

@@ -27,6 +27,9 @@ use crate::endpoint::Items;
 const TICK: Duration = Duration::from_millis(100);
 /// Without a parent for so long, the user is told where to look.
 const LONELY: Duration = Duration::from_secs(5);
+/// How long a receiver that has everything before it is in the tree looks for a place there: only in
+/// the tree can it say so.
+const TELL: Duration = Duration::from_secs(10);
 /// How long a manager serves its children when it has everything itself.
 const SERVE: Duration = Duration::from_mins(2);
 /// How long leaving takes, at most: children find other parents, and one that fails meanwhile is
@@ -262,7 +265,9 @@ impl<S: FeedStore> RecvHost<S> {
         match self.stage {
             Stage::Receiving if self.interrupted => self.leave(io),
             Stage::Serving(since)
-                if self.interrupted || now - since >= SERVE || !self.is_needed() =>
+                if self.interrupted
+                    || now - since >= SERVE
+                    || !self.is_needed() && (self.parents > 0 || now - since >= TELL) =>
             {
                 self.leave(io);
             }

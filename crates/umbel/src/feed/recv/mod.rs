@@ -8,6 +8,8 @@
 //! ```
 //!
 //! A receiver that became the manager of its subnet stays while its children lack anything.
+//! One that has everything before it found its place in the tree looks for it first, for 10 s at
+//! most: only there it is heard.
 
 mod diagnosing;
 pub(crate) mod host;

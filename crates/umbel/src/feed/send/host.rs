@@ -9,7 +9,7 @@ use umbel_engine::symbols::SymbolSource;
 use umbel_engine::tmtp::{BlockCount, NodeId, Source, SourceCommand, SourceEvent, SourceStats};
 use umbel_engine::units::Rate;
 use umbel_engine::{Instant, RateClass};
-use umbel_wire::tmtp::{ReceiverReport, ReceiverState};
+use umbel_wire::tmtp::{ReceiverReport, ReceiverState, Totals};
 
 use super::{ReceiverLine, SendObserver, SendSnapshot, SendSummary, WaitFor};
 
@@ -21,6 +21,8 @@ const CLOSE: Duration = Duration::from_secs(5);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How long a receiver that came late may do without progress: twice the longest wait of a FETCH.
 const LATE_WORDS: Duration = Duration::from_secs(10);
+/// How long those that lack something may take to come, where all that came have everything.
+const IDLE: Duration = Duration::from_secs(3);
 /// What receivers are told when the user ends the feed.
 const INTERRUPTED: &str = "the sender was interrupted";
 /// What is said of a receiver that is not on a list with keys.
@@ -131,6 +133,8 @@ pub(crate) struct SendHost<C> {
     /// When receivers last got on, and what the source had done for them by then.
     progress: (Instant, (u64, u64)),
     finished: bool,
+    /// Since when everyone that came has everything, though not all of it was sent.
+    idle: Option<Instant>,
     receivers: BTreeMap<NodeId, Heard>,
     failure: Option<String>,
     stats: SourceStats,
@@ -160,6 +164,7 @@ impl<C: Content> SendHost<C> {
             last: Instant::EPOCH,
             progress: (Instant::EPOCH, (0, 0)),
             finished: false,
+            idle: None,
             receivers: BTreeMap::new(),
             failure: None,
             stats: SourceStats::default(),
@@ -228,6 +233,7 @@ impl<C: Content> SendHost<C> {
         self.last = now;
         self.stats = io.engine().stats();
         self.note_progress(now);
+        self.pause_if_idle(io);
         match self.stage {
             Stage::Waiting | Stage::Sending if self.interrupted => {
                 self.failure.get_or_insert_with(|| INTERRUPTED.to_owned());
@@ -237,6 +243,9 @@ impl<C: Content> SendHost<C> {
                 self.close(io);
             }
             Stage::Waiting if self.enough(now) => self.begin(io),
+            Stage::Sending if self.idle.is_some_and(|since| now - since >= IDLE) => {
+                self.complete(now);
+            }
             Stage::Complete(at) if self.interrupted || self.may_close(now, at) => self.close(io),
             // Nobody has to be told twice for ever.
             Stage::Closing(at) if now - at >= CLOSE => self.stage = Stage::Closed,
@@ -245,6 +254,38 @@ impl<C: Content> SendHost<C> {
         if self.stage == Stage::Closed {
             io.stop();
         }
+    }
+
+    /// Sends nothing for the first time while everyone that came has all files. Goes on
+    /// when a receiver comes that lacks something.
+    fn pause_if_idle(&mut self, io: &mut Machine<'_, C>) {
+        let files = self.content.files() > 0;
+        let sends = matches!(self.stage, Stage::Sending | Stage::Complete(_));
+        let idle = files && sends && self.nobody_lacks();
+        if idle != self.idle.is_some() {
+            self.idle = idle.then(|| io.now());
+            tell(io, SourceCommand::Pause(idle));
+        }
+    }
+
+    /// Whether somebody has everything, and nobody that is there or expected does not.
+    fn nobody_lacks(&self) -> bool {
+        let Totals { members, done, failed, .. } = self.stats.totals;
+        let (mut any, mut missing) = (false, self.terms.expected.names.clone());
+        for heard in self.heard() {
+            match heard.report.state {
+                ReceiverState::Receiving => return false,
+                ReceiverState::Done => any = true,
+                ReceiverState::Failed(_) | ReceiverState::Left => {}
+            }
+            missing.remove(&heard.report.name);
+        }
+        any && missing.is_empty() && done.saturating_add(failed) >= members
+    }
+
+    fn complete(&mut self, now: Instant) {
+        self.stage = Stage::Complete(now);
+        self.sent = self.sent.map(|(start, _)| (start, Some(now)));
     }
 
     /// Whether late receivers have been waited for, and those that are known have had their last
@@ -260,7 +301,7 @@ impl<C: Content> SendHost<C> {
     /// Notes when receivers last got on.
     fn note_progress(&mut self, now: Instant) {
         let stats = &self.stats;
-        let served = stats.fetched_sent + stats.repairs_sent;
+        let served = stats.data_sent + stats.fetched_sent + stats.repairs_sent;
         let mark = (served, u64::from(stats.totals.done) + u64::from(stats.totals.failed));
         if mark != self.progress.1 {
             self.progress = (now, mark);
@@ -286,7 +327,15 @@ impl<C: Content> SendHost<C> {
                 };
                 self.heard().filter(here).count() >= count as usize
             }
-            WaitFor::Receivers(count) => self.stats.totals.members >= count,
+            WaitFor::Receivers(count) if self.stats.totals.members < count => {
+                // Those that have everything already may have left.
+                let count_of = |state: ReceiverState| {
+                    self.heard().filter(|heard| heard.report.state == state).count()
+                };
+                let had = count_of(ReceiverState::Done);
+                had > 0 && had + count_of(ReceiverState::Receiving) >= count as usize
+            }
+            WaitFor::Receivers(_) => true,
             WaitFor::Time(time) => now - self.created >= time,
         }
     }
@@ -402,8 +451,7 @@ impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
             }
             SourceEvent::Complete => {
                 if self.stage == Stage::Sending {
-                    self.stage = Stage::Complete(io.now());
-                    self.sent = self.sent.map(|(start, _)| (start, Some(io.now())));
+                    self.complete(io.now());
                 }
                 self.advance(io);
             }

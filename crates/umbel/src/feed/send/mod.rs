@@ -8,6 +8,8 @@
 //! ```
 //!
 //! The manifest is sent while the source waits, so that receivers can look at their disks.
+//! While all that came have all files, the source sends nothing. It is complete when nobody else
+//! has come for 3 s.
 
 mod content;
 pub(crate) mod host;

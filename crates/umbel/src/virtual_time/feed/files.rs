@@ -203,6 +203,12 @@ impl Directory {
         self.state().full = full;
     }
 
+    /// Puts all files there, as if an earlier run had left them.
+    pub(super) fn fill(&self, files: &Files) {
+        let of = |info: &ItemInfo| (info.name.clone(), files.content(info.toi).to_vec());
+        self.state().done = files.infos.iter().map(of).collect();
+    }
+
     pub(super) fn verified(&self, name: &str) -> Option<Vec<u8>> {
         self.state().done.get(name).cloned()
     }
@@ -320,7 +326,11 @@ impl FeedStore for Directory {
         let looked = items
             .iter()
             .map(|(info, wanted)| {
-                let found = if *wanted { Found::Parts(0) } else { Found::Unwanted };
+                let found = match wanted {
+                    false => Found::Unwanted,
+                    true if state.done.contains_key(&info.name) => Found::Whole,
+                    true => Found::Parts(0),
+                };
                 Looked { info: info.clone(), found }
             })
             .collect();
@@ -339,7 +349,7 @@ impl FeedStore for Directory {
         let mut skip = Vec::new();
         for (info, wanted) in items {
             let (toi, run) = (info.toi, state.run(info.toi));
-            if !wanted {
+            if !wanted || state.done.contains_key(&info.name) {
                 skip.extend(run);
                 continue;
             }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::for_seeds;
+use super::files::SHAPE;
 use super::world::{Scenario, World, ms};
 use crate::feed::send::WaitFor;
 
@@ -121,4 +122,25 @@ fn everything_at_once() {
         ..Scenario::default()
     };
     check(40, scenario);
+}
+
+#[test]
+fn nothing_is_sent_again_to_receivers_that_have_everything() {
+    let scenario = Scenario { have_all: 6, loss: 0.0, wait_for: THREE_S, ..Scenario::default() };
+    for_seeds(20, |seed| {
+        let mut world = World::new(scenario, seed);
+        world.run(LIMIT);
+        let sent = world.sent().unwrap();
+        let what = format!("seed {seed}: {sent:?}");
+        let all = sent.bytes / u64::from(SHAPE.symbol_len);
+        assert!(sent.packets + sent.fetched < all / 5, "{all} packets: {what}");
+        assert_eq!((sent.done, sent.without, sent.failure), (6, 0, None), "{what}");
+    });
+}
+
+#[test]
+fn receivers_that_have_everything_are_waited_for_and_hold_up_nobody_who_lacks_it() {
+    for have_all in [5, 6] {
+        check(40, Scenario { have_all, loss: 0.05, ..Scenario::default() });
+    }
 }

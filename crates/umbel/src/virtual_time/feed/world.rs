@@ -60,6 +60,8 @@ pub(super) struct Scenario {
     pub(super) full: bool,
     pub(super) alters: u32,
     pub(super) slow: Duration,
+    /// How many receivers have all files already.
+    pub(super) have_all: u32,
     /// How many receivers crash.
     pub(super) crashes: u32,
     /// When the source crashes, or its user ends it.
@@ -82,6 +84,7 @@ impl Default for Scenario {
             full: false,
             alters: 0,
             slow: Duration::from_millis(20),
+            have_all: 0,
             crashes: 0,
             source_crash: None,
             source_interrupt: None,
@@ -323,7 +326,11 @@ impl World {
         } else {
             let how = (scenario.alters, scenario.slow);
             let (len, ..) = self.files.manifest();
-            Place::Files(Directory::new(len, how, draws(seed, 200 + u64::from(number))))
+            let directory = Directory::new(len, how, draws(seed, 200 + u64::from(number)));
+            if number < scenario.have_all {
+                directory.fill(&self.files);
+            }
+            Place::Files(directory)
         };
         let downstream = Downstream {
             place: place.clone(),
