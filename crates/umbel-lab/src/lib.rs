@@ -30,6 +30,7 @@ mod mroute;
 mod namespace;
 mod plan;
 mod setup;
+pub mod testing;
 mod warden;
 
 pub use error::{LabError, SkipReason};

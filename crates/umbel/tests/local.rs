@@ -294,7 +294,7 @@ fn a_crawl_is_served_and_arrives_as_the_bodies() {
         .status();
     match crawl {
         Ok(status) => assert!(status.success(), "{status}"),
-        Err(error) => return eprintln!("SKIPPED: wget cannot be started: {error}"),
+        Err(error) => return umbel_lab::testing::skip(&format!("wget cannot be started: {error}")),
     }
     let mut serve = place.serve_command(&place.path().join("crawl.warc.gz"), &[]);
     let server = Server::start(&mut serve);
@@ -356,7 +356,7 @@ fn a_narrow_interface_makes_smaller_packets_without_being_told() {
     let Some(mut command) = in_namespace(&["--net"], &script) else { return };
     let ran = Running::start(&mut command).finish();
     if ran.stderr.contains("ip: not found") {
-        eprintln!("SKIPPED: there is no `ip` here");
+        umbel_lab::testing::skip("there is no `ip` here");
         return;
     }
     ran.succeeded();

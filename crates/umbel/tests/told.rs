@@ -14,7 +14,7 @@ fn alone(place: &Place, script: &str) -> Option<Ran> {
     let mut command = in_namespace(&["--net"], &script)?;
     let ran = Running::start(command.env("DIR", place.path())).finish();
     if ran.stderr.contains("ip: not found") {
-        eprintln!("SKIPPED: there is no `ip` here");
+        umbel_lab::testing::skip("there is no `ip` here");
         return None;
     }
     Some(ran)

@@ -1,22 +1,11 @@
 //! What the lab's tests share.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
-use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+pub(crate) use umbel_lab::testing::lab;
 use umbel_lab::{Lab, Node, Topology};
-
-/// Builds the lab, or says on the real stderr why the test is skipped.
-pub(crate) fn lab(topology: &Topology) -> Option<Lab> {
-    if let Err(reason) = Lab::available() {
-        // Not eprintln!, which the test harness swallows when a test passes.
-        let name = std::thread::current().name().unwrap_or("?").to_owned();
-        let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
-        return None;
-    }
-    Some(Lab::up(topology).unwrap())
-}
 
 /// A socket bound to any address of the node's family `like` and `port`.
 pub(crate) fn socket(node: Node<'_>, like: IpAddr, port: u16) -> UdpSocket {

@@ -9,35 +9,11 @@
 mod host;
 mod path;
 
-use std::io::Write as _;
 use std::process::Output;
 
 use serde_json::Value;
-use umbel_lab::{Lab, Node, Topology};
-
-/// Builds the lab, or says on the real stderr why the test is skipped.
-fn lab(topology: &Topology) -> Option<Lab> {
-    if let Err(reason) = Lab::available() {
-        skip(&reason.to_string());
-        return None;
-    }
-    Some(Lab::up(topology).unwrap())
-}
-
-fn skip(reason: &str) {
-    let name = std::thread::current().name().unwrap_or("?").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
-}
-
-/// Whether `nft` works in the lab; otherwise the test is skipped.
-fn has_nft(host: Node<'_>) -> bool {
-    let works =
-        host.command("nft").args(["list", "ruleset"]).output().is_ok_and(|o| o.status.success());
-    if !works {
-        skip("`nft` does not work here");
-    }
-    works
-}
+use umbel_lab::Node;
+use umbel_lab::testing::{has_nft, lab, skip};
 
 /// Runs a line of shell commands that must succeed.
 fn sh(host: Node<'_>, line: &str) {

@@ -1,5 +1,5 @@
 //! What the tests with real programs in a lab share.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
 pub(crate) mod bench;
 pub(crate) mod ear;
@@ -8,37 +8,12 @@ pub(crate) mod feeds;
 pub(crate) mod files;
 pub(crate) mod process;
 
-use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde_json::Value;
-use umbel_lab::{Impairment, Lab, Node, Topology};
-
-/// Builds the lab, or says on the real stderr why the test is skipped.
-pub(crate) fn lab(topology: &Topology) -> Option<Lab> {
-    if let Err(reason) = Lab::available() {
-        skip(&reason.to_string());
-        return None;
-    }
-    Some(Lab::up(topology).unwrap())
-}
-
-/// Says why a test is skipped, past the test harness, which swallows `eprintln!`.
-pub(crate) fn skip(reason: &str) {
-    let name = std::thread::current().name().unwrap_or("?").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
-}
-
-/// Whether `nft` works in the lab; otherwise the test is skipped.
-pub(crate) fn has_nft(host: Node<'_>) -> bool {
-    let works =
-        host.command("nft").args(["list", "ruleset"]).output().is_ok_and(|o| o.status.success());
-    if !works {
-        skip("`nft` does not work here");
-    }
-    works
-}
+pub(crate) use umbel_lab::testing::{has_nft, lab, skip};
+use umbel_lab::{Impairment, Node, Topology};
 
 /// Runs a line of shell commands that must succeed.
 pub(crate) fn sh(host: Node<'_>, line: &str) {

@@ -1,0 +1,44 @@
+//! What tests in a lab share.
+
+use std::io::Write as _;
+
+use crate::{Lab, Node, Topology};
+
+/// Builds a lab, or skips the test.
+///
+/// # Panics
+///
+/// If this machine can host a lab and building this one fails; and as [`skip`] does.
+pub fn lab(topology: &Topology) -> Option<Lab> {
+    if let Err(reason) = Lab::available() {
+        skip(&reason.to_string());
+        return None;
+    }
+    Some(Lab::up(topology).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// Whether `nft` works in the lab; otherwise skips the test.
+///
+/// # Panics
+///
+/// As [`skip`] does.
+pub fn has_nft(host: Node<'_>) -> bool {
+    let works =
+        host.command("nft").args(["list", "ruleset"]).output().is_ok_and(|o| o.status.success());
+    if !works {
+        skip("`nft` does not work here");
+    }
+    works
+}
+
+/// Tells on the real standard error why a test is skipped: the test harness swallows `eprintln!`.
+///
+/// # Panics
+///
+/// If `UMBEL_LAB=required` says that this machine has all that tests need.
+pub fn skip(reason: &str) {
+    let name = std::thread::current().name().unwrap_or("?").to_owned();
+    let required = std::env::var_os("UMBEL_LAB").is_some_and(|value| value == "required");
+    assert!(!required, "{name} would be skipped, but UMBEL_LAB=required: {reason}");
+    let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
+}
