@@ -31,6 +31,8 @@ pub mod srm;
 pub mod stream;
 pub mod symbols;
 mod time;
+#[allow(dead_code, unused_imports, unused_macros, reason = "engines change over to it one by one")]
+mod timers;
 pub mod tmtp;
 mod transmit;
 pub mod units;

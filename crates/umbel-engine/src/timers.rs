@@ -1,0 +1,201 @@
+//! An engine's timers: one for each purpose, in a table.
+//!
+//! A timer has a name that reads "When to …", and at most one time. The engine's wake-up is the
+//! earliest of them ([`Timers::next`]); what is due comes out in the order of time
+//! ([`Timers::pop_due`]). So nothing is waited for that nobody handles, and nothing is handled
+//! that nobody waits for.
+//!
+//! A table is an array indexed by the name: no heap, 8 bytes a timer. A timer that exists once for
+//! each unit or block is kept in order by what owns these; the table has the first of them.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::Instant;
+
+/// Name of a timer. Made by [`timers!`].
+pub(crate) trait Name: Copy + fmt::Debug + 'static {
+    /// Every name, in the order of their indices.
+    const ALL: &'static [Self];
+
+    /// Its place in [`ALL`](Name::ALL).
+    fn index(self) -> usize;
+}
+
+/// Stands for a timer that is not set. An engine has ended long before.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
+/// The times of an engine's `N` timers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timers<T, const N: usize> {
+    at: [Instant; N],
+    names: PhantomData<T>,
+}
+
+impl<T, const N: usize> Default for Timers<T, N> {
+    /// No timer is set.
+    fn default() -> Timers<T, N> {
+        Timers { at: [NEVER; N], names: PhantomData }
+    }
+}
+
+impl<T: Name, const N: usize> Timers<T, N> {
+    /// Sets or moves a timer.
+    pub(crate) fn set(&mut self, timer: T, at: Instant) {
+        self.at[timer.index()] = at;
+    }
+
+    /// Sets a timer, or moves it if it would run out later.
+    pub(crate) fn set_earlier(&mut self, timer: T, at: Instant) {
+        let old = &mut self.at[timer.index()];
+        *old = at.min(*old);
+    }
+
+    /// Sets, moves or cancels a timer.
+    pub(crate) fn put(&mut self, timer: T, at: Option<Instant>) {
+        self.at[timer.index()] = at.unwrap_or(NEVER);
+    }
+
+    /// Cancels a timer. Does nothing if it is not set.
+    pub(crate) fn cancel(&mut self, timer: T) {
+        self.at[timer.index()] = NEVER;
+    }
+
+    /// Cancels all timers.
+    pub(crate) fn clear(&mut self) {
+        self.at = [NEVER; N];
+    }
+
+    /// When a timer runs out, if it is set.
+    pub(crate) fn at(&self, timer: T) -> Option<Instant> {
+        Some(self.at[timer.index()]).filter(|&at| at < NEVER)
+    }
+
+    /// Whether a timer is set.
+    pub(crate) fn is_set(&self, timer: T) -> bool {
+        self.at(timer).is_some()
+    }
+
+    /// Whether a timer has run out.
+    pub(crate) fn is_due(&self, timer: T, now: Instant) -> bool {
+        self.at(timer).is_some_and(|at| at <= now)
+    }
+
+    /// Cancels a timer that has run out. Returns whether it had.
+    pub(crate) fn take_due(&mut self, timer: T, now: Instant) -> bool {
+        let due = self.is_due(timer, now);
+        if due {
+            self.cancel(timer);
+        }
+        due
+    }
+
+    /// When the first timer runs out, if any is set.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.at.iter().copied().min().filter(|&at| at < NEVER)
+    }
+
+    /// Cancels the timer that ran out first, and returns it. Of several that ran out together the
+    /// one named first comes first.
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<T> {
+        let next = self.next().filter(|&next| next <= now)?;
+        let timer = *T::ALL.iter().find(|timer| self.at[timer.index()] == next)?;
+        self.cancel(timer);
+        Some(timer)
+    }
+}
+
+impl<T: Name, const N: usize> fmt::Debug for Timers<T, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = T::ALL.iter().filter_map(|&timer| Some((timer, self.at(timer)?)));
+        f.debug_map().entries(set).finish()
+    }
+}
+
+/// Defines the names of an engine's timers, and the table of their times.
+macro_rules! timers {
+    (
+        $(#[$doc:meta])*
+        $vis:vis enum $Timer:ident, $Timers:ident {
+            $($(#[$timer_doc:meta])+ $timer:ident,)+
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $Timer {
+            $($(#[$timer_doc])+ $timer,)+
+        }
+
+        impl $crate::timers::Name for $Timer {
+            const ALL: &'static [$Timer] = &[$($Timer::$timer),+];
+
+            fn index(self) -> usize {
+                self as usize
+            }
+        }
+
+        /// The times of these timers.
+        $vis type $Timers =
+            $crate::timers::Timers<$Timer, { [$($Timer::$timer),+].len() }>;
+    };
+}
+
+pub(crate) use timers;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    timers! {
+        /// What is to happen.
+        enum Timer, Table {
+            /// When to rise.
+            Rise,
+            /// When to shine.
+            Shine,
+            /// When to rest.
+            Rest,
+        }
+    }
+
+    fn at(ns: u64) -> Instant {
+        Instant::from_nanos(ns)
+    }
+
+    #[test]
+    fn timers_run_out_in_the_order_of_time_and_then_of_names() {
+        let mut timers = Table::default();
+        assert_eq!((timers.next(), timers.pop_due(at(9))), (None, None));
+        timers.set(Timer::Rest, at(5));
+        timers.set(Timer::Shine, at(7));
+        timers.set(Timer::Rise, at(5));
+        assert_eq!((timers.next(), timers.pop_due(at(4))), (Some(at(5)), None));
+        let due: Vec<Timer> = std::iter::from_fn(|| timers.pop_due(at(7))).collect();
+        assert_eq!(due, [Timer::Rise, Timer::Rest, Timer::Shine]);
+        assert_eq!(timers, Table::default());
+    }
+
+    #[test]
+    fn a_timer_has_one_time() {
+        let mut timers = Table::default();
+        timers.set(Timer::Rise, at(5));
+        timers.set_earlier(Timer::Rise, at(9));
+        assert_eq!(timers.at(Timer::Rise), Some(at(5)));
+        timers.set_earlier(Timer::Rise, at(3));
+        assert!(timers.is_due(Timer::Rise, at(3)) && !timers.is_due(Timer::Rise, at(2)));
+        timers.set(Timer::Rise, at(9));
+        assert!(!timers.take_due(Timer::Rise, at(8)) && timers.take_due(Timer::Rise, at(9)));
+        assert!(!timers.is_set(Timer::Rise));
+        timers.put(Timer::Rest, Some(at(1)));
+        assert_eq!(format!("{timers:?}"), "{Rest: Instant(1)}");
+        timers.put(Timer::Rest, None);
+        timers.set_earlier(Timer::Shine, at(2));
+        timers.clear();
+        assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn a_table_takes_8_bytes_a_timer() {
+        assert_eq!(size_of::<Table>(), 24);
+    }
+}
