@@ -434,7 +434,7 @@ impl<K: SymbolSink> Receiver<K> {
     /// Whether all below are done, as their acknowledgements say, and some have not had their last
     /// words, which follow.
     fn is_about_to_hear_all(&self) -> bool {
-        let all_done = self.totals.values().all(|below| below.done + below.failed >= below.members);
+        let all_done = self.totals.values().all(|below| below.is_settled());
         all_done && self.reports.receiving() > 0
     }
 

@@ -218,7 +218,7 @@ impl Repair {
     }
 
     fn add_fresh(&mut self, count: u16) {
-        self.fresh += count.saturating_sub(self.fresh + self.sent_fresh);
+        self.fresh += count.saturating_sub(self.fresh.saturating_add(self.sent_fresh));
     }
 
     /// The block is found to have `k` source symbols.

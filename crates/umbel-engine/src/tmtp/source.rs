@@ -249,16 +249,16 @@ impl<S: SymbolSource> Source<S> {
             self.told = totals;
             self.events.push_back(SourceEvent::Totals(totals));
         }
-        self.check_complete(now, &totals);
+        self.check_complete(now);
         self.look(now);
     }
 
     /// The feed is complete when it has ended and all receivers in the tree have it or gave up. A
     /// receiver that said once that it receives, and is not in the tree now, may be about to come
     /// back: it is waited for a while.
-    fn check_complete(&mut self, now: Instant, totals: &Totals) {
+    fn check_complete(&mut self, now: Instant) {
         let ended = self.end.as_ref().is_some_and(|end| self.sent() >= end.blocks);
-        let settled = totals.done + totals.failed >= totals.members;
+        let settled = self.totals.values().all(|below| below.is_settled());
         if !ended || !settled || self.domain.acked_below() < self.sent() {
             self.settled = None;
             return;
@@ -312,8 +312,7 @@ impl<S: SymbolSource> Source<S> {
         let (_, step) = self.heartbeat;
         let next = (step * 2).min(self.config.heartbeat_max);
         self.heartbeat = (now + step, next);
-        let totals = self.sum();
-        self.check_complete(now, &totals);
+        self.check_complete(now);
     }
 }
 

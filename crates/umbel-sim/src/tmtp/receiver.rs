@@ -126,7 +126,7 @@ impl Host<tmtp::Receiver<FeedSink>> for Receiver {
                     tell(io, ReceiverCommand::Done { failed: None });
                 }
             }
-            ReceiverEvent::Gone(run) => self.gone += run.count,
+            ReceiverEvent::Gone(run) => self.gone = self.gone.saturating_add(run.count),
             ReceiverEvent::SourceGone => self.source_gone = Some(io.now()),
             ReceiverEvent::Left => {
                 self.left = Some(io.now());

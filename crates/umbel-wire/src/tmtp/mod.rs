@@ -572,10 +572,17 @@ impl Standing {
     }
 }
 
+impl Totals {
+    /// Whether every receiver has it all or has given up.
+    pub fn is_settled(self) -> bool {
+        u64::from(self.done) + u64::from(self.failed) >= u64::from(self.members)
+    }
+}
+
 impl BlockRun {
     /// One beyond the last block.
     pub fn end(self) -> u32 {
-        self.first + self.count
+        self.first.saturating_add(self.count)
     }
 
     /// The blocks.

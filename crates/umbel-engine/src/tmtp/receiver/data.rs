@@ -85,7 +85,8 @@ impl<K: SymbolSink> Receiver<K> {
             }
         }
         let sent = purpose == Purpose::First && self.note_sent(now, &header);
-        self.seen = self.seen.max(header.sbn.saturating_add(1).min(self.reception.known() + 1));
+        let beyond = self.reception.known().saturating_add(1);
+        self.seen = self.seen.max(header.sbn.saturating_add(1).min(beyond));
         match taken {
             Ok(complete) => Ok(complete || sent),
             Err(reason) => {

@@ -24,7 +24,7 @@ fn let_leave(world: &mut World, leaving: &mut [bool]) -> bool {
         ended = false;
         let totals = world.receiver(index).stats().totals;
         let has_all = world.receiver_events(index).contains(&ReceiverEvent::Complete);
-        if has_all && totals.done + totals.failed >= totals.members && !leaving[index] {
+        if has_all && totals.is_settled() && !leaving[index] {
             leaving[index] = true;
             world.command(index, ReceiverCommand::Leave);
         }

@@ -4,6 +4,7 @@ mod catch_up;
 mod content;
 mod delivery;
 mod failures;
+mod hostile;
 mod leaving;
 mod survey;
 mod world;

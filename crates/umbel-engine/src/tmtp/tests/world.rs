@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_wire::tmtp::{Body, JoinConfirm, Message};
 use umbel_wire::{Channel, Tsi};
 
 use super::content::{Blocks, SYMBOL_LEN, Store};
@@ -37,6 +38,7 @@ pub(super) enum Node {
 
 struct Host {
     node: Node,
+    id: NodeId,
     address: SocketAddr,
     subnet: usize,
     up: bool,
@@ -93,6 +95,18 @@ pub(super) struct World {
     /// Everything that was sent, if it is to be looked at.
     pub(super) log: Option<Vec<Sent>>,
     pub(super) seed: u64,
+    /// What becomes of each JOIN_CONFIRM on its way.
+    pub(super) forge_confirm: Option<fn(&mut JoinConfirm)>,
+}
+
+/// A JOIN_CONFIRM as it was not sent.
+fn forged(payload: &[u8], forge: fn(&mut JoinConfirm)) -> Option<Bytes> {
+    let mut message = Message::parse(payload).ok()?.message()?;
+    let Body::JoinConfirm(confirm) = &mut message.body else { return None };
+    forge(confirm);
+    let mut payload = Vec::new();
+    message.emit(&mut payload);
+    Some(payload.into())
 }
 
 /// Hops from one subnet to another, through a binary tree of routers whose root is subnet 0's.
@@ -127,6 +141,7 @@ impl World {
             lengths: Arc::new(lengths),
             log: None,
             seed,
+            forge_confirm: None,
         }
     }
 
@@ -157,10 +172,11 @@ impl World {
         node
     }
 
-    fn add(&mut self, node: Node, address: SocketAddr, subnet: usize, rate: Rate) -> usize {
+    fn add(&mut self, node: Node, config: &NodeConfig, subnet: usize, rate: Rate) -> usize {
         self.hosts.push(Host {
             node,
-            address,
+            id: config.id,
+            address: config.address,
             subnet,
             up: true,
             groups: BTreeSet::new(),
@@ -182,14 +198,14 @@ impl World {
     ) -> usize {
         assert!(self.hosts.is_empty());
         let node = self.node_config(0);
-        let address = node.address;
+        let about = node.clone();
         let config = configure(SourceConfig::new(node, shape, rate));
         config.check().unwrap();
         let pipe = config.history.is_some();
         let head = shape.manifest.map_or(0, |manifest| manifest.blocks);
         let symbols = Blocks::new(self.lengths.clone(), pipe, head);
         let source = Source::new(config, symbols);
-        let index = self.add(Node::Source(Box::new(source)), address, 0, rate);
+        let index = self.add(Node::Source(Box::new(source)), &about, 0, rate);
         self.source_command(SourceCommand::Start);
         index
     }
@@ -202,13 +218,13 @@ impl World {
         configure: impl FnOnce(ReceiverConfig) -> ReceiverConfig,
     ) -> usize {
         let node = self.node_config(subnet);
-        let address = node.address;
+        let about = node.clone();
         let config = configure(ReceiverConfig::new(node, shape));
         config.check().unwrap();
         let sink = Store::new(self.lengths.clone());
         let receiver = Receiver::new(config, sink);
         let rate = Rate::from_bits_per_s(100_000_000).unwrap();
-        let index = self.add(Node::Receiver(Box::new(receiver)), address, subnet, rate);
+        let index = self.add(Node::Receiver(Box::new(receiver)), &about, subnet, rate);
         self.command(index, ReceiverCommand::Join);
         self.command(index, ReceiverCommand::Want { from: 0, skip: Vec::new() });
         index
@@ -226,6 +242,14 @@ impl World {
             Node::Receiver(receiver) => receiver,
             Node::Source(_) => panic!("not a receiver"),
         }
+    }
+
+    pub(super) fn address_of(&self, index: usize) -> SocketAddr {
+        self.hosts[index].address
+    }
+
+    pub(super) fn id(&self, index: usize) -> NodeId {
+        self.hosts[index].id
     }
 
     pub(super) fn receivers(&self) -> Range<usize> {
@@ -477,6 +501,8 @@ impl World {
         if let Some(log) = &mut self.log {
             log.push(Sent { to: transmit.to, payload: payload.clone() });
         }
+        let forged = self.forge_confirm.and_then(|forge| forged(payload, forge));
+        let payload = forged.as_ref().unwrap_or(payload);
         let sender = self.hosts[from].address;
         for to in 0..self.hosts.len() {
             let host = &self.hosts[to];

@@ -187,8 +187,7 @@ impl<S: FeedStore> RecvHost<S> {
 
     /// Whether children still lack something that this manager may be able to give.
     fn is_needed(&self) -> bool {
-        let totals = self.stats.totals;
-        self.has_children() && totals.done.saturating_add(totals.failed) < totals.members
+        self.has_children() && !self.stats.totals.is_settled()
     }
 
     fn snapshot(&self) -> RecvSnapshot {
