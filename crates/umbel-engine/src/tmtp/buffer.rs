@@ -37,18 +37,22 @@ pub(super) struct Buffer {
     blocks: BTreeMap<u32, Kept>,
     bytes: usize,
     spare: Vec<Vec<u8>>,
+    /// The first block that a child lacks.
+    first: u32,
 }
 
 impl Buffer {
     /// An empty buffer for symbols of `symbol_len` bytes.
     pub(super) fn new(symbol_len: usize, max_bytes: usize) -> Buffer {
-        Buffer { symbol_len, max_bytes, blocks: BTreeMap::new(), bytes: 0, spare: Vec::new() }
+        let (blocks, spare) = (BTreeMap::new(), Vec::new());
+        Buffer { symbol_len, max_bytes, blocks, bytes: 0, spare, first: 0 }
     }
 
-    /// Whether a symbol of this block can be kept. The lowest block always can, so that whoever
-    /// has a small buffer gets on.
+    /// Returns whether a symbol of this block can be kept. The first block that a child lacks
+    /// always can: nothing is let go of before it, so later blocks must not keep it out.
     pub(super) fn has_room(&self, block: u32, k: u8) -> bool {
-        self.blocks.contains_key(&block)
+        block <= self.first
+            || self.blocks.contains_key(&block)
             || self.bytes + usize::from(k) * self.symbol_len <= self.max_bytes
             || self.blocks.is_empty()
     }
@@ -105,8 +109,9 @@ impl Buffer {
         self.blocks.keys().next().copied()
     }
 
-    /// Lets go of all blocks before `end`.
+    /// Lets go of all blocks before `end`, the first that a child lacks.
     pub(super) fn release_before(&mut self, end: u32) {
+        self.first = end;
         while let Some(block) = self.lowest().filter(|&block| block < end) {
             self.drop_block(block);
         }
@@ -117,6 +122,7 @@ impl Buffer {
         self.blocks.clear();
         self.spare = Vec::new();
         self.bytes = 0;
+        self.first = 0;
     }
 
     /// Bytes of the blocks that are kept.
@@ -248,6 +254,7 @@ mod tests {
         buffer.release_before(6);
         assert_eq!((buffer.lowest(), buffer.bytes()), (Some(6), 4 * LEN));
         assert!(buffer.store(7, 4, 0, &symbol(7, 0)));
+        assert!(!buffer.has_room(8, 4) && buffer.has_room(5, 4), "what is lacked first fits");
         buffer.clear();
         assert!(buffer.has_room(9, 200), "the only block always fits");
         assert_eq!(buffer.symbol(6, 0), Load::Gone("block 6 is not kept".to_owned()));

@@ -445,6 +445,7 @@ impl<K: SymbolSink> Receiver<K> {
             self.domain.restart(from);
         }
         self.domain.adopt(now, id, from);
+        self.buffer.release_before(self.domain.acked_below());
         self.totals.insert(id, concast::NEW_CHILD);
     }
 

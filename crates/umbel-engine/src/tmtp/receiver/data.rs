@@ -120,7 +120,8 @@ impl<K: SymbolSink> Receiver<K> {
     ) -> Result<bool, DropReason> {
         let SmallBlockHeader { sbn: block, block_symbols: k, esi, .. } = packet.header;
         let esi = u32::from(esi);
-        let keep = self.keeps_from.is_some_and(|from| block >= from);
+        // What all children hold is not kept for them.
+        let keep = self.keeps_from.is_some_and(|from| block >= from.max(self.domain.acked_below()));
         let (sink, buffer) = (&mut self.sink, &mut self.buffer);
         let offered = self.reception.offer((block, k, esi), || {
             let id = BlockId { toi: FEED, sbn: block };
