@@ -8,6 +8,12 @@ use umbel_wire::tmtp::{AckRun, NodeId};
 use super::reception::Lack;
 use crate::Instant;
 
+/// How often a child may fall back and have what it holds again count as progress: what it stored
+/// was damaged, and is received once more.
+const SETBACKS: u8 = 8;
+/// Levels of managers below a child that lengthen its parent's patience.
+const MOST_LEVELS: u32 = 16;
+
 /// What an acknowledgement says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
@@ -17,8 +23,20 @@ pub(super) struct Progress {
     pub(super) runs: Vec<AckRun>,
     /// It has no room for further blocks now.
     pub(super) full: bool,
-    /// How many levels of managers are below it.
-    pub(super) height: u32,
+    /// Levels of managers in its subtree, itself included if it is one with children.
+    pub(super) height: u8,
+}
+
+impl Progress {
+    /// How much the child holds, so that two of its acknowledgements compare: first the blocks
+    /// below, then what it holds beyond. An incomplete block counts by what it lacks of 255, a
+    /// complete one as more than any incomplete one.
+    fn held(&self) -> (u32, u64) {
+        let beyond = self.runs.iter().map(|run| {
+            u64::from(run.run.count) * (u64::from(u8::MAX - run.lacks) + u64::from(run.lacks == 0))
+        });
+        (self.below, beyond.sum())
+    }
 }
 
 /// A child.
@@ -33,6 +51,15 @@ pub(super) struct Child {
     pub(super) heard: Instant,
     /// When it was seen to get on, or lacked nothing.
     pub(super) got_on: Instant,
+    /// Greatest height of its subtree since then: who has just evicted a child of its own needs
+    /// time to get on.
+    height: u8,
+    /// The most that it held, since it fell back for the last time that counted.
+    most: (u32, u64),
+    /// How often it fell back.
+    setbacks: u8,
+    /// Number of its last acknowledgement.
+    round: Option<u32>,
     /// The round trip to it, once it is known.
     pub(super) rtt: Option<Duration>,
     /// The share of packets that it lost lately, 0 to 1.
@@ -55,13 +82,23 @@ impl Child {
         }
     }
 
-    /// Blocks that it holds beyond those before `below`, and symbols lacking of others: whichever
-    /// grows or falls, it gets on.
-    fn held(&self) -> (u32, u32) {
-        let runs = self.progress.runs.iter();
-        let complete = runs.clone().filter(|run| run.lacks == 0).map(|run| run.run.count).sum();
-        let lacking: u32 = runs.map(|run| u32::from(run.lacks)).sum();
-        (complete, lacking)
+    /// Notes what it says that it holds. Only what it never held counts as getting on, so that
+    /// nobody holds up the feed by lacking the same block again and again.
+    fn note_held(&mut self, now: Instant) {
+        let held = self.progress.held();
+        self.height = self.height.max(self.progress.height);
+        if held > self.most {
+            self.most = held;
+            self.get_on(now);
+        } else if held.0 < self.most.0 && self.setbacks < SETBACKS {
+            self.setbacks += 1;
+            self.most = held;
+        }
+    }
+
+    fn get_on(&mut self, now: Instant) {
+        self.got_on = now;
+        self.height = self.progress.height;
     }
 }
 
@@ -78,8 +115,19 @@ impl Children {
     pub(super) fn adopt(&mut self, now: Instant, id: NodeId, from: u32) {
         self.remove(id);
         let progress = Progress { below: from, ..Progress::default() };
-        let child =
-            Child { from, progress, counts: true, heard: now, got_on: now, rtt: None, loss: 0.0 };
+        let child = Child {
+            from,
+            progress,
+            counts: true,
+            heard: now,
+            got_on: now,
+            height: 0,
+            most: (from, 0),
+            setbacks: 0,
+            round: None,
+            rtt: None,
+            loss: 0.0,
+        };
         self.children.insert(id, child);
         self.count(from);
     }
@@ -121,18 +169,27 @@ impl Children {
         self.children.len()
     }
 
-    /// Takes an acknowledgement. Gives `false` if it is no child's.
-    pub(super) fn acknowledge(&mut self, now: Instant, id: NodeId, progress: Progress) -> bool {
+    /// Returns whether an acknowledgement of this number is a child's, and its latest so far.
+    pub(super) fn is_news(&self, id: NodeId, round: u32) -> bool {
+        let Some(child) = self.children.get(&id) else { return false };
+        child.round.is_none_or(|last| round.wrapping_sub(last).cast_signed() > 0)
+    }
+
+    /// Takes an acknowledgement and its number. Returns `false` if it is no child's.
+    pub(super) fn acknowledge(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        round: u32,
+        progress: Progress,
+    ) -> bool {
         let Some(child) = self.children.get_mut(&id) else { return false };
-        let before = (child.progress.below, child.held());
         let below = child.from.max(progress.below);
         let (old, counts) = (child.progress.below, child.counts);
         child.progress = Progress { below, ..progress };
+        child.round = Some(round);
         child.heard = now;
-        let (complete, lacking) = child.held();
-        if below != before.0 || complete != before.1.0 || lacking < before.1.1 {
-            child.got_on = now;
-        }
+        child.note_held(now);
         if counts && below != old {
             self.uncount(old);
             self.count(below);
@@ -170,16 +227,17 @@ impl Children {
     /// The child is seen not to lack what could be sent to it.
     pub(super) fn excuse(&mut self, now: Instant, excused: impl Fn(&Child) -> bool) {
         for child in self.children.values_mut().filter(|child| child.counts && excused(child)) {
-            child.got_on = now;
+            child.get_on(now);
         }
     }
 
-    /// Children that count and have not got on for `patience` times one more than the levels below
-    /// them: a manager waits for its own children first. They no longer count. O(n).
+    /// Children that count and have not got on for `patience`, and once more for each level of
+    /// managers in their subtree: a manager waits for its own children first. They no longer
+    /// count. O(n).
     pub(super) fn evict(&mut self, now: Instant, patience: Duration) -> Vec<NodeId> {
         let slow = |child: &Child| {
-            let levels = child.progress.height.min(16) + 1;
-            child.counts && now.since(child.got_on) >= patience * levels
+            let levels = u32::from(child.height).min(MOST_LEVELS) + 1;
+            child.counts && now.since(child.got_on) >= patience.saturating_mul(levels)
         };
         let evicted: Vec<NodeId> =
             self.children.iter().filter(|(_, child)| slow(child)).map(|(&id, _)| id).collect();
@@ -215,7 +273,7 @@ mod tests {
         children.adopt(at(0), NodeId(1), 5);
         let run = |first, count, lacks| AckRun { run: BlockRun { first, count }, lacks };
         let runs = vec![run(8, 2, 0), run(12, 1, 3)];
-        children.acknowledge(at(1), NodeId(1), Progress { runs, ..below(7) });
+        acknowledge(&mut children, 1, 1, Progress { runs, ..below(7) });
         let child = children.get(NodeId(1)).unwrap();
         let lacks = |block| match child.lack(block) {
             None => 0,
@@ -234,26 +292,33 @@ mod tests {
         for (id, from) in [(1, 0), (2, 10), (3, 0)] {
             children.adopt(at(0), NodeId(id), from);
         }
-        children.acknowledge(at(1), NodeId(1), below(20));
-        children.acknowledge(at(1), NodeId(3), below(15));
+        acknowledge(&mut children, 1, 1, below(20));
+        acknowledge(&mut children, 1, 3, below(15));
         assert_eq!(children.acked_below(), Some(10));
         children.remove(NodeId(2));
         assert_eq!(children.acked_below(), Some(15));
-        assert!(!children.acknowledge(at(1), NodeId(2), below(1)));
+        assert!(!children.acknowledge(at(1), NodeId(2), 1, below(1)));
         // A child that joins anew begins anew.
         children.adopt(at(2), NodeId(3), 18);
         assert_eq!(children.acked_below(), Some(18));
     }
 
+    /// Gives the children acknowledgements of ascending numbers.
+    fn acknowledge(children: &mut Children, ms: u64, id: u64, progress: Progress) {
+        children.acknowledge(at(ms), NodeId(id), ms as u32, progress);
+    }
+
     #[test]
-    fn whoever_does_not_get_on_is_evicted_and_managers_have_more_time() {
+    fn whoever_does_not_get_on_is_evicted_once_its_own_children_would_have_been() {
         let mut children = Children::default();
         for id in 1..=3 {
             children.adopt(at(0), NodeId(id), 0);
         }
-        children.acknowledge(at(10), NodeId(1), below(0));
-        children.acknowledge(at(10), NodeId(2), Progress { height: 1, ..below(0) });
-        children.acknowledge(at(60), NodeId(3), below(1));
+        acknowledge(&mut children, 10, 1, below(0));
+        acknowledge(&mut children, 10, 2, Progress { height: 1, ..below(0) });
+        // It has evicted its last child.
+        acknowledge(&mut children, 98, 2, below(0));
+        acknowledge(&mut children, 60, 3, below(1));
         let patience = Duration::from_millis(100);
         assert_eq!(children.evict(at(99), patience), []);
         assert_eq!(children.evict(at(100), patience), [NodeId(1)]);
@@ -263,6 +328,42 @@ mod tests {
         assert_eq!((children.acked_below(), children.len()), (Some(1), 3));
         children.remove(NodeId(1));
         assert_eq!(children.acked_below(), Some(1));
+    }
+
+    #[test]
+    fn a_child_that_lacks_the_same_again_and_again_does_not_get_on() {
+        let run = |first, count, lacks| AckRun { run: BlockRun { first, count }, lacks };
+        let part = |lacks| Progress { runs: vec![run(0, 1, lacks)], ..below(0) };
+        let toggles: [[Progress; 2]; 3] = [
+            [part(3), part(2)],
+            [Progress { runs: vec![run(5, 3, 0)], ..below(2) }, below(2)],
+            [below(7), below(9)],
+        ];
+        let patience = Duration::from_millis(100);
+        for toggle in toggles {
+            let mut children = Children::default();
+            children.adopt(at(0), NodeId(1), 0);
+            let evicted = (1..10_000).find(|&ms| {
+                acknowledge(&mut children, ms, 1, toggle[ms as usize / 90 % 2].clone());
+                !children.evict(at(ms), patience).is_empty()
+            });
+            assert!(evicted.is_some_and(|ms| ms < 2_000), "{toggle:?}: {evicted:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_damaged_and_is_received_again_counts_as_progress() {
+        let mut children = Children::default();
+        children.adopt(at(0), NodeId(1), 0);
+        let patience = Duration::from_millis(100);
+        let mut ms = 0;
+        for _ in 0..SETBACKS {
+            for block in 0..20 {
+                ms += 90;
+                acknowledge(&mut children, ms, 1, below(block));
+                assert_eq!(children.evict(at(ms), patience), [], "at {ms}");
+            }
+        }
     }
 
     proptest! {
@@ -276,9 +377,7 @@ mod tests {
                     0 => children.adopt(at(at_ms), NodeId(id), block),
                     1 => drop(children.remove(NodeId(id))),
                     2 => drop(children.evict(at(at_ms), Duration::from_millis(20))),
-                    _ => {
-                        children.acknowledge(at(at_ms), NodeId(id), below(block));
-                    }
+                    _ => acknowledge(&mut children, at_ms, id, below(block)),
                 }
                 let least = children.iter().filter(|(_, child)| child.counts);
                 let least = least.map(|(_, child)| child.progress.below).min();

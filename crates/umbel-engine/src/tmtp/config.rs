@@ -143,8 +143,9 @@ pub struct RepairConfig {
     pub hold_down: f64,
     /// Most blocks that wait to be repaired. Default 4096.
     pub queue: usize,
-    /// A child that makes no progress for so long is no longer waited for, times 1 and the levels
-    /// of managers below it. Default 30 s.
+    /// A child that makes no progress for this long is no longer waited for; as much longer for
+    /// each level of managers in its subtree, since these wait for their own children. Default
+    /// 30 s.
     pub evict_after: Duration,
 }
 

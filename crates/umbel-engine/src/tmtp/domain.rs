@@ -23,6 +23,8 @@ use crate::{Instant, RateClass, TransmitBuf};
 pub(super) enum Unfounded {
     /// It speaks of blocks that were never sent.
     NeverSent,
+    /// It came before, or later than one that was sent after it.
+    Old,
     /// The child has acknowledged what it asks for, or nobody here has it any more.
     NotLacking,
     /// So many repairs wait that this one is not noted.
@@ -207,10 +209,17 @@ impl Domain {
         if ack.below.max(last) > limit {
             return Err(Unfounded::NeverSent);
         }
+        if !self.children.is_news(id, ack.round) {
+            return Err(Unfounded::Old);
+        }
         let before = self.timing.rtt;
-        let progress =
-            Progress { below: ack.below, runs: ack.beyond.clone(), full: ack.room == 0, height: 0 };
-        if self.children.acknowledge(now, id, progress) {
+        let progress = Progress {
+            below: ack.below,
+            runs: ack.beyond.clone(),
+            full: ack.room == 0,
+            height: ack.totals.height,
+        };
+        if self.children.acknowledge(now, id, ack.round, progress) {
             self.load.acks += 1;
             self.children.note_loss(id, ack.received, ack.lost);
             self.measure(now, id, ack.echo);
@@ -493,11 +502,12 @@ mod tests {
         (domain, Shelf(blocks))
     }
 
-    fn ack(below: u32, beyond: &[(u32, u32)]) -> Ack {
+    /// The acknowledgement of this number.
+    fn ack(round: u32, below: u32, beyond: &[(u32, u32)]) -> Ack {
         let run = |&(first, count)| AckRun { run: BlockRun { first, count }, lacks: 0 };
         Ack {
             token: 0,
-            round: 0,
+            round,
             below,
             known: below,
             beyond: beyond.iter().map(run).collect(),
@@ -536,15 +546,15 @@ mod tests {
     #[test]
     fn at_t_retrans_all_unacknowledged_blocks_of_the_first_interval_are_sent_again() {
         let (mut domain, mut stock) = domain(33);
-        domain.on_ack(at(2000), NodeId(1), &ack(33, &[]), 33).unwrap();
-        domain.on_ack(at(2000), NodeId(2), &ack(2, &[(5, 3), (9, 20)]), 33).unwrap();
+        domain.on_ack(at(2000), NodeId(1), &ack(0, 33, &[]), 33).unwrap();
+        domain.on_ack(at(2000), NodeId(2), &ack(0, 2, &[(5, 3), (9, 20)]), 33).unwrap();
         domain.on_timeout(at(3299), &stock);
         assert_eq!(repaired(&mut domain, &mut stock, at(3299)), []);
         assert!(domain.may_send(at(3299)) && !domain.may_send(at(3300)));
         domain.on_timeout(at(3300), &stock);
         assert_eq!(repaired(&mut domain, &mut stock, at(3300)), [2, 3, 4, 8]);
         // The window advances by the interval when it is acknowledged.
-        domain.on_ack(at(3400), NodeId(2), &ack(11, &[]), 33).unwrap();
+        domain.on_ack(at(3400), NodeId(2), &ack(1, 11, &[]), 33).unwrap();
         assert_eq!((domain.acked_below(), domain.may_send(at(3400))), (11, true));
         assert_eq!((domain.load().acks, domain.load().timers), (3, 1));
         assert_eq!(domain.load().retransmissions, 4);
@@ -553,7 +563,7 @@ mod tests {
     #[test]
     fn a_nack_is_answered_at_once_and_only_for_what_may_be_lacking() {
         let (mut domain, mut stock) = domain(20);
-        domain.on_ack(at(2000), NodeId(1), &ack(4, &[]), 20).unwrap();
+        domain.on_ack(at(2000), NodeId(1), &ack(0, 4, &[]), 20).unwrap();
         let result = domain.on_nack(at(2000), NodeId(1), &nack(&[3, 5, 25]), &stock);
         assert_eq!(result, Err(Unfounded::NotLacking));
         assert_eq!(repaired(&mut domain, &mut stock, at(2000)), [5]);
@@ -567,10 +577,10 @@ mod tests {
     fn what_was_never_sent_cannot_be_acknowledged() {
         let (mut domain, _) = domain(5);
         let absurd = Err(Unfounded::NeverSent);
-        assert_eq!(domain.on_ack(at(9), NodeId(1), &ack(6, &[]), 5), absurd);
-        assert_eq!(domain.on_ack(at(9), NodeId(1), &ack(3, &[(4, 9)]), 5), absurd);
-        domain.on_ack(at(9), NodeId(3), &ack(5, &[]), 5).unwrap();
-        assert_eq!(domain.acked_below(), 0);
+        assert_eq!(domain.on_ack(at(9), NodeId(1), &ack(0, 6, &[]), 5), absurd);
+        assert_eq!(domain.on_ack(at(9), NodeId(1), &ack(0, 3, &[(4, 9)]), 5), absurd);
+        let stranger = domain.on_ack(at(9), NodeId(3), &ack(0, 5, &[]), 5);
+        assert_eq!((stranger, domain.acked_below()), (Err(Unfounded::Old), 0));
     }
 
     #[test]
@@ -579,11 +589,23 @@ mod tests {
         let evict = |domain: &mut Domain, ms, stock: &Shelf| domain.on_timeout(at(ms), stock);
         // The parent itself has nothing.
         assert_eq!(evict(&mut domain, 40_000, &Shelf(0)), []);
-        domain.on_ack(at(50_000), NodeId(2), &ack(5, &[]), 5).unwrap();
+        domain.on_ack(at(50_000), NodeId(2), &ack(0, 5, &[]), 5).unwrap();
         assert_eq!(evict(&mut domain, 60_000, &Shelf(5)), []);
         assert_eq!(evict(&mut domain, 71_000, &Shelf(5)), [NodeId(1)]);
         assert_eq!(domain.acked_below(), 5);
         assert!(domain.may_send(at(71_000)));
+    }
+
+    #[test]
+    fn an_acknowledgement_that_a_later_one_overtook_takes_nothing_back() {
+        let (mut domain, _) = domain(9);
+        domain.let_go(NodeId(2));
+        domain.on_ack(at(20), NodeId(1), &ack(u32::MAX, 3, &[]), 9).unwrap();
+        domain.on_ack(at(30), NodeId(1), &ack(1, 7, &[]), 9).unwrap();
+        for late in [0, 1, u32::MAX] {
+            let taken = domain.on_ack(at(40), NodeId(1), &ack(late, 5, &[]), 9);
+            assert_eq!((taken, domain.acked_below()), (Err(Unfounded::Old), 7));
+        }
     }
 
     #[test]
@@ -602,7 +624,7 @@ mod tests {
         let mut domain = Domain::new(Tsi(7), false, TimingConfig::default(), repair, 0);
         domain.adopt(at(0), NodeId(0), 0);
         let echo = Echo { stamp_ns: 1_000_000_000, held: Duration::from_millis(100) };
-        let measured = Ack { echo: Some(echo), ..ack(0, &[]) };
+        let measured = Ack { echo: Some(echo), ..ack(0, 0, &[]) };
         domain.on_ack(at(1300), NodeId(0), &measured, 0).unwrap();
         domain.on_timeout(at(1300), &Shelf(0));
         assert_eq!(domain.timing().rtt, Duration::from_millis(200));

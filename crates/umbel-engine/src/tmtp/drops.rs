@@ -36,7 +36,7 @@ drop_reasons! {
     AbsurdAck,
     /// A block or symbol that cannot be.
     AbsurdBlock,
-    /// A symbol that came before, or of a block that is complete.
+    /// A symbol or an acknowledgement that came before, or is of no use after a later one.
     Duplicate,
     /// A symbol of a block that is not wanted.
     Unwanted,
@@ -54,6 +54,7 @@ impl From<Unfounded> for DropReason {
     fn from(unfounded: Unfounded) -> DropReason {
         match unfounded {
             Unfounded::NeverSent => DropReason::AbsurdAck,
+            Unfounded::Old => DropReason::Duplicate,
             Unfounded::NotLacking => DropReason::HeldDown,
             Unfounded::TooMany => DropReason::OverLimit,
         }

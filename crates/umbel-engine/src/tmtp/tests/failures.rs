@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::delivery::{LONG, complete, finish, joined};
+use super::delivery::{LONG, complete, finish, joined, rate};
 use super::world::{Weather, World};
 use crate::tmtp::{ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, TreeView};
 use umbel_wire::tmtp::Role;
@@ -110,11 +110,52 @@ fn a_receiver_that_never_reads_again_is_evicted_and_the_others_go_on() {
         };
         world.run_until(LONG, others);
         world.run_for(Duration::from_mins(1));
-        assert!(world.receiver_events(slow).contains(&ReceiverEvent::Evicted), "seed {seed}");
+        assert!(
+            world.receiver_events(slow).contains(&ReceiverEvent::Evicted),
+            "seed {seed}\n{}",
+            world.state()
+        );
         // It reads again after all: it catches up.
         world.receiver(slow).sink_mut().refuses = false;
         world.command(slow, ReceiverCommand::Room);
         finish(&mut world);
+    }
+}
+
+#[test]
+fn of_three_levels_above_a_receiver_that_never_reads_again_only_the_receiver_is_evicted() {
+    for seed in seeds(6) {
+        let (k, fec) = k_of(seed);
+        let mut world = World::new(seed, vec![k; 160 / usize::from(k)]);
+        let shape = World::shape(k, fec);
+        let small = u64::from(k) * u64::from(shape.symbol_len);
+        world.add_source(shape, rate(1_000_000), |mut config| {
+            config.tree.max_children = 1;
+            config
+        });
+        // Subnets in a row, whose managers keep one block each.
+        let mut slow = 0;
+        for subnet in [1, 3, 7, 7] {
+            slow = world.add_receiver(subnet, shape, |mut config| {
+                (config.tree.max_children, config.repair.buffer) = (1, small);
+                config
+            });
+            world.run_for(Duration::from_secs(2));
+        }
+        assert_eq!(managers(&mut world), [1, 2, 3], "seed {seed}");
+        assert_eq!(world.receiver(slow).tree().path.len(), 5, "seed {seed}");
+        world.receiver(slow).sink_mut().refuses = true;
+        world.extend_all();
+        let others = |world: &mut World| {
+            let all = world.lengths.len();
+            (1..slow).all(|index| world.receiver(index).sink_mut().blocks.len() == all)
+        };
+        world.run_until(LONG, others);
+        let evicted: Vec<usize> = world
+            .receivers()
+            .filter(|&index| world.receiver_events(index).contains(&ReceiverEvent::Evicted))
+            .collect();
+        assert_eq!(evicted, [slow], "seed {seed}\n{}", world.state());
     }
 }
 

@@ -49,7 +49,7 @@ fn totals_that_overflow_neither_panic_nor_end_the_feed() {
     world.extend_all();
     let acks = [1, 2].map(|child| next_ack(&mut world, child));
     for ((child, totals), ack) in [1, 2].into_iter().zip(lies).zip(acks) {
-        let ack = Ack { totals, ..ack };
+        let ack = Ack { totals, round: ack.round + 9, ..ack };
         let from = world.address_of(child);
         tell(&mut world, 0, from, child, Body::Ack(ack));
     }
