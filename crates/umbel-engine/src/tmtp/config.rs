@@ -56,6 +56,8 @@ pub struct TreeConfig {
     pub max_children: u16,
     /// Most local members of a domain. Default 4096: a bound of memory, not of the protocol.
     pub max_members: u16,
+    /// Most children at one IP address, so that no host takes all places. Default 256.
+    pub max_per_host: u16,
     /// Hop limits of an expanding-ring search, ascending; those above the scope are left out and
     /// the scope is the last. Default 2, 3, 4, 6, 8, 12, 16, 24, 32.
     pub rings: Vec<u8>,
@@ -90,13 +92,16 @@ pub struct TreeConfig {
     /// But not sooner than this. Default 5 s.
     pub child_silence_min: Duration,
     /// A node that did not answer a JOIN_REQUEST, failed as a parent or told nonsense is not asked
-    /// again for this long; twice as long each time, until it serves as a parent. Default 1 s.
+    /// again for this long; twice as long each time, until it serves as a parent. No child is taken
+    /// for as long from a host of which one held up the feed. Default 1 s.
     pub bar: Duration,
     /// A node's own hop count is believed if it is at most so many above what was measured in the
     /// other direction. Default 2.
     pub hop_slack: u8,
     /// Most WILLING_TO_BE_PARENT, JOIN_CONFIRM and refusals a second, and at once. Default 200.
     pub answers_per_s: u32,
+    /// Most of these to one IP address. Default 50.
+    pub answers_per_host: u32,
     /// A departing manager waits so long for its children to find new parents. Default 5 s.
     pub leave_wait: Duration,
     /// Least time between two beacons. They are sent every T_ack, but not more often. Default
@@ -242,6 +247,7 @@ impl Default for TreeConfig {
         TreeConfig {
             max_children: 8,
             max_members: 4096,
+            max_per_host: 256,
             rings: vec![2, 3, 4, 6, 8, 12, 16, 24, 32],
             ring_wait: Duration::from_millis(200),
             subnet_tries: 4,
@@ -258,6 +264,7 @@ impl Default for TreeConfig {
             bar: Duration::from_secs(1),
             hop_slack: 2,
             answers_per_s: 200,
+            answers_per_host: 50,
             leave_wait: Duration::from_secs(5),
             beacon_min: Duration::from_millis(50),
             beacon_max: Duration::from_millis(500),

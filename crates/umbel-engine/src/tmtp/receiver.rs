@@ -519,7 +519,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
             self.learn_sent(now, sent);
         }
         for id in self.domain.on_timeout(now, &self.buffer) {
-            self.tree.dismiss(id, umbel_wire::tmtp::Dismissal::Slow);
+            self.tree.evict(now, id);
         }
         self.settle(now);
     }

@@ -284,7 +284,7 @@ impl<S: SymbolSource> Source<S> {
         for id in self.domain.on_timeout(now, &self.shelf) {
             self.stats.evicted += 1;
             self.events.push_back(SourceEvent::Evicted(id));
-            self.tree.dismiss(id, umbel_wire::tmtp::Dismissal::Slow);
+            self.tree.evict(now, id);
         }
         self.fetched.on_timeout(now);
         if self.heartbeat.0 <= now {

@@ -126,7 +126,8 @@ fn who_wants_what_comes_from_now_on_gets_that_and_nothing_before() {
         world.run_until(LONG, complete);
         for index in late {
             let from = first(&world, index).unwrap();
-            assert!((third..=all as u32).contains(&from), "seed {seed}: {from}");
+            // Its parent need not have heard of the last blocks before that.
+            assert!((third * 9 / 10..=all as u32).contains(&from), "seed {seed}: {from}");
             // Some came while it looked for its parent.
             let held = held(&mut world, index);
             assert!(held.is_superset(&blocks(from..all as u32)), "seed {seed}: {held:?}");

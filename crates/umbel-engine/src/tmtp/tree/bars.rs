@@ -1,7 +1,6 @@
-//! Addresses that are not asked for a while.
+//! Who is left alone for a while.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::Instant;
@@ -11,12 +10,11 @@ const MOST: usize = 256;
 /// A bar lasts at most so many times the first one.
 const LONGEST: u32 = 256;
 
-/// Nodes that did not answer, failed as parents or told nonsense. By address, since a node can
-/// call itself anything.
+/// Addresses `A` whose nodes misbehaved: by address, since a node can call itself anything.
 #[derive(Clone, Debug)]
-pub(super) struct Bars {
+pub(super) struct Bars<A> {
     first: Duration,
-    barred: BTreeMap<SocketAddr, Bar>,
+    barred: BTreeMap<A, Bar>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -26,14 +24,14 @@ struct Bar {
     lasted: Duration,
 }
 
-impl Bars {
-    /// The first bar of an address lasts so long.
-    pub(super) fn new(first: Duration) -> Bars {
+impl<A: Copy + Ord> Bars<A> {
+    /// The first bar of an address lasts this long.
+    pub(super) fn new(first: Duration) -> Bars<A> {
         Bars { first, barred: BTreeMap::new() }
     }
 
     /// Bars an address, for twice as long as the last time.
-    pub(super) fn bar(&mut self, now: Instant, address: SocketAddr) {
+    pub(super) fn bar(&mut self, now: Instant, address: A) {
         let before = self.barred.get(&address);
         let lasts = before.map_or(self.first, |bar| bar.lasted * 2).min(self.first * LONGEST);
         if before.is_none() && self.barred.len() >= MOST {
@@ -44,17 +42,19 @@ impl Bars {
     }
 
     /// Forgets what an address did: it has proved itself since.
-    pub(super) fn pardon(&mut self, address: SocketAddr) {
+    pub(super) fn pardon(&mut self, address: A) {
         self.barred.remove(&address);
     }
 
-    pub(super) fn is_barred(&self, now: Instant, address: SocketAddr) -> bool {
+    pub(super) fn is_barred(&self, now: Instant, address: A) -> bool {
         self.barred.get(&address).is_some_and(|bar| bar.until > now)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     #[test]

@@ -1,9 +1,9 @@
 //! A parent's children.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 
-use umbel_wire::tmtp::{NodeId, Role};
+use umbel_wire::tmtp::{Dismissal, NodeId, Role};
 
 use crate::Instant;
 
@@ -31,13 +31,26 @@ pub(in crate::tmtp) struct Child {
     pub(super) heard: Instant,
 }
 
+/// A child that is none any more.
+#[derive(Clone, Copy, Debug)]
+struct Departed {
+    address: SocketAddr,
+    token: u64,
+    /// What it is told if it has not noticed.
+    dismissal: Dismissal,
+}
+
 /// All children of a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Family {
     children: BTreeMap<NodeId, Child>,
     managers: u16,
-    /// Address and token of children that left lately, the last ones last.
-    departed: Vec<(SocketAddr, u64)>,
+    /// How many children are this many hops away.
+    hops: BTreeMap<u8, u16>,
+    /// Every child was heard at this time or later.
+    heard: Instant,
+    /// Children that left lately, the last ones last.
+    departed: VecDeque<Departed>,
 }
 
 impl Family {
@@ -69,30 +82,52 @@ impl Family {
 
     /// Hops to the farthest; at least 1.
     pub(super) fn radius(&self) -> u8 {
-        self.children.values().map(|child| child.hops).max().unwrap_or(1)
+        self.hops.last_key_value().map_or(1, |(&hops, _)| hops)
+    }
+
+    /// How many of them are at one IP address. O(n).
+    pub(super) fn at(&self, host: IpAddr) -> usize {
+        self.children.values().filter(|child| child.address.ip() == host).count()
     }
 
     /// Takes a child, or another state of one.
     pub(super) fn insert(&mut self, id: NodeId, child: Child) {
+        if self.children.is_empty() {
+            self.heard = child.heard;
+        }
         self.managers += u16::from(child.role == Role::Manager);
+        *self.hops.entry(child.hops).or_default() += 1;
         if let Some(before) = self.children.insert(id, child) {
-            self.managers -= u16::from(before.role == Role::Manager);
+            self.uncount(&before);
         }
     }
 
-    pub(super) fn remove(&mut self, id: NodeId) -> Option<Child> {
+    /// Lets a child go. If it has not noticed it is told why.
+    pub(super) fn remove(&mut self, id: NodeId, dismissal: Dismissal) -> Option<Child> {
         let child = self.children.remove(&id)?;
-        self.managers -= u16::from(child.role == Role::Manager);
+        self.uncount(&child);
         if self.departed.len() == DEPARTED {
-            self.departed.remove(0);
+            self.departed.pop_front();
         }
-        self.departed.push((child.address, child.token));
+        let Child { address, token, .. } = child;
+        self.departed.push_back(Departed { address, token, dismissal });
         Some(child)
     }
 
-    /// Whether a child with this token left this address lately.
-    pub(super) fn has_left(&self, address: SocketAddr, token: u64) -> bool {
-        self.departed.contains(&(address, token))
+    fn uncount(&mut self, child: &Child) {
+        self.managers -= u16::from(child.role == Role::Manager);
+        if let Some(count) = self.hops.get_mut(&child.hops) {
+            *count -= 1;
+            if *count == 0 {
+                self.hops.remove(&child.hops);
+            }
+        }
+    }
+
+    /// Why a child with this token at this address is none any more, if it left lately.
+    pub(super) fn departed(&self, address: SocketAddr, token: u64) -> Option<Dismissal> {
+        let is_it = |departed: &&Departed| (departed.address, departed.token) == (address, token);
+        self.departed.iter().find(is_it).map(|departed| departed.dismissal)
     }
 
     /// The child, if the message that says so can be from it.
@@ -105,11 +140,16 @@ impl Family {
         self.children.get_mut(&id).filter(|child| child.address == from && child.token == token)
     }
 
-    /// The child that was silent for longest, and since when.
-    pub(super) fn most_silent(&self) -> Option<(NodeId, Instant)> {
-        self.children
-            .iter()
-            .map(|(&id, child)| (id, child.heard))
-            .min_by_key(|&(id, heard)| (heard, id))
+    /// Every child was heard at this time or later; `None` without children.
+    pub(super) fn all_heard_since(&self) -> Option<Instant> {
+        (!self.is_empty()).then_some(self.heard)
+    }
+
+    /// The child that was silent for longest, and since when. O(n).
+    pub(super) fn most_silent(&mut self) -> Option<(NodeId, Instant)> {
+        let heard = self.children.iter().map(|(&id, child)| (child.heard, id));
+        let (heard, id) = heard.min()?;
+        self.heard = heard;
+        Some((id, heard))
     }
 }

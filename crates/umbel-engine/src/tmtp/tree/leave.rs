@@ -118,7 +118,7 @@ impl Tree {
             if self.family.is_empty() {
                 self.on_dissolving(now);
             }
-        } else if !self.family.has_left(arrival.from, token) {
+        } else if self.family.departed(arrival.from, token).is_none() {
             return Err(DropReason::ForgedChild);
         }
         let confirm = Due::Ready(Way::Host(arrival.from), Body::LeaveConfirm { nonce });
@@ -172,7 +172,7 @@ impl Tree {
             if self.family.is_empty() {
                 self.on_dissolving(now);
             }
-        } else if !self.family.has_left(arrival.from, token) {
+        } else if self.family.departed(arrival.from, token).is_none() {
             return Err(DropReason::ForgedChild);
         }
         Ok(())

@@ -48,6 +48,7 @@
 //! reach as far as its radius, so a child that does not hear them gives the parent up and bars its
 //! address, longer each time. No statement of others makes a radius exceed the scope.
 
+mod answers;
 mod api;
 mod bars;
 mod election;
@@ -59,7 +60,7 @@ mod search;
 mod tests;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rand_core::{Rng, SeedableRng};
@@ -71,6 +72,7 @@ use umbel_wire::tmtp::{
 
 use super::{DropReason, NodeConfig, TreeConfig, TreeView};
 use crate::Instant;
+use answers::Answers;
 pub(super) use api::{Arrival, Outlook, Parting, TreeEvent, Way};
 use bars::Bars;
 pub(super) use family::Child;
@@ -140,7 +142,10 @@ pub(super) struct Tree {
     held: bool,
     /// It was a manager once, so others may still take it for their parent.
     has_managed: bool,
-    bars: Bars,
+    /// Nodes that did not answer, failed as parents or told nonsense.
+    bars: Bars<SocketAddr>,
+    /// Hosts whose receivers held up the feed as children.
+    slow: Bars<IpAddr>,
     timing: Timing,
     beacon_at: Option<Instant>,
     /// When the last beacon was sent.
@@ -153,8 +158,7 @@ pub(super) struct Tree {
     refusal: Option<Refusal>,
     /// The next pause after a search that found nobody.
     backoff: Duration,
-    /// Answers that may still be sent in the second that began then.
-    answers: (Instant, u32),
+    answers: Answers,
     /// The source's number, and its epoch at a time.
     source: Option<(NodeId, u64, Instant)>,
     /// Another source in the same groups.
@@ -190,6 +194,7 @@ impl Tree {
             held: false,
             has_managed: source,
             bars: Bars::new(config.bar),
+            slow: Bars::new(config.bar),
             timing,
             beacon_at: source.then_some(Instant::EPOCH),
             beaconed: None,
@@ -197,7 +202,7 @@ impl Tree {
             former: None,
             refusal: None,
             backoff: config.search_backoff,
-            answers: (Instant::EPOCH, config.answers_per_s),
+            answers: Answers::new(config.answers_per_s, config.answers_per_host),
             source: None,
             rival: None,
             due: VecDeque::new(),
@@ -312,8 +317,11 @@ impl Tree {
             self.stage_timer = None;
             self.on_stage_timer(now);
         }
-        while let Some((id, heard)) = self.family.most_silent()
-            && now.since(heard) >= self.child_patience()
+        let patience = self.child_patience();
+        let late = |heard: Instant| now.since(heard) >= patience;
+        while self.family.all_heard_since().is_some_and(late)
+            && let Some((id, heard)) = self.family.most_silent()
+            && late(heard)
         {
             // It may live and be cut off in one direction only.
             self.dismiss_as(id, Dismissal::Unknown, Parting::Silent);
@@ -323,7 +331,7 @@ impl Tree {
     /// When [`handle_timeout`](Tree::handle_timeout) or [`poll_message`](Tree::poll_message) has
     /// something to do next.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let silent = self.family.most_silent().map(|(_, heard)| heard + self.child_patience());
+        let silent = self.family.all_heard_since().map(|heard| heard + self.child_patience());
         [self.stage_timer, self.beacon_at, silent].into_iter().flatten().min()
     }
 
@@ -409,8 +417,10 @@ impl Tree {
             child.heard = now;
             return Ok(());
         }
-        if self.family.get(id).is_none() && self.may_answer(now) {
-            let body = Body::Dismiss { token, reason: Dismissal::Unknown };
+        if self.family.get(id).is_none() && self.answers.may_leave(now, from.ip()) {
+            // What it was told first may have been lost, or overtaken.
+            let reason = self.family.departed(from, token).unwrap_or(Dismissal::Unknown);
+            let body = Body::Dismiss { token, reason };
             self.due.push_back(Due::Ready(Way::Host(from), body));
         }
         Err(DropReason::ForgedChild)
@@ -461,8 +471,16 @@ impl Tree {
         self.retiring = true;
     }
 
+    /// Gives up a child that holds up the feed, and takes none from its host for a while.
+    pub(super) fn evict(&mut self, now: Instant, id: NodeId) {
+        if let Some(child) = self.family.get(id) {
+            self.slow.bar(now, child.address.ip());
+        }
+        self.dismiss(id, Dismissal::Slow);
+    }
+
     /// Gives up a child and tells it why.
-    pub(super) fn dismiss(&mut self, id: NodeId, reason: Dismissal) {
+    fn dismiss(&mut self, id: NodeId, reason: Dismissal) {
         self.dismiss_as(id, reason, Parting::Dismissed);
     }
 
@@ -470,11 +488,15 @@ impl Tree {
         let Some(child) = self.family.get(id) else { return };
         let (way, body) = (Way::Host(child.address), Body::Dismiss { token: child.token, reason });
         self.due.push_back(Due::Ready(way, body));
-        self.part(id, why);
+        self.part_as(id, reason, why);
     }
 
     fn part(&mut self, id: NodeId, why: Parting) {
-        if self.family.remove(id).is_some() {
+        self.part_as(id, Dismissal::Unknown, why);
+    }
+
+    fn part_as(&mut self, id: NodeId, reason: Dismissal, why: Parting) {
+        if self.family.remove(id, reason).is_some() {
             self.events.push_back(TreeEvent::ChildLeft { id, why });
         }
     }
@@ -511,17 +533,6 @@ impl Tree {
             return Err(DropReason::AbsurdEpoch);
         }
         Ok(())
-    }
-
-    /// Whether an answer may be sent now: whoever makes up addresses gets no more than that.
-    fn may_answer(&mut self, now: Instant) -> bool {
-        let (since, left) = &mut self.answers;
-        if now.since(*since) >= Duration::from_secs(1) {
-            (*since, *left) = (now, self.config.answers_per_s);
-        }
-        let may = *left > 0;
-        *left = left.saturating_sub(1);
-        may
     }
 
     fn beacon_period(&self) -> Duration {

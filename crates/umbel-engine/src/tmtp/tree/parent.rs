@@ -27,10 +27,10 @@ impl Tree {
         if self.refusal_of(sender, search.role, hops).is_some() {
             return Ok(());
         }
-        if self.bars.is_barred(now, address) {
+        if self.bars.is_barred(now, address) || self.slow.is_barred(now, address.ip()) {
             return Err(DropReason::Barred);
         }
-        if !self.may_answer(now) {
+        if !self.answers.may_leave(now, address.ip()) {
             return Err(DropReason::OverLimit);
         }
         let willing = Willing {
@@ -65,6 +65,12 @@ impl Tree {
         }
     }
 
+    /// Whether one host has as many children here as it may.
+    fn is_crowded(&self, arrival: Arrival, child: NodeId) -> bool {
+        self.family.get(child).is_none()
+            && self.family.at(arrival.from.ip()) >= usize::from(self.config.max_per_host)
+    }
+
     pub(super) fn on_request(
         &mut self,
         now: Instant,
@@ -80,7 +86,7 @@ impl Tree {
         if self.bars.is_barred(now, arrival.from) {
             return Err(DropReason::Barred);
         }
-        if !self.may_answer(now) {
+        if !self.answers.may_leave(now, arrival.from.ip()) {
             return Err(DropReason::OverLimit);
         }
         let admitted = self.proof(sender, request.nonce, &request.name);
@@ -88,6 +94,8 @@ impl Tree {
             Some(Refusal::NotAdmitted)
         } else if !self.standing_at(now).may_be_above(request.standing) {
             Some(Refusal::Loop)
+        } else if self.slow.is_barred(now, arrival.from.ip()) || self.is_crowded(arrival, sender) {
+            Some(Refusal::Full)
         } else {
             self.refusal_of(sender, request.role, hops)
         };

@@ -310,3 +310,65 @@ fn a_second_source_in_the_same_groups_is_told_of_once() {
     }
     assert_eq!(world.events(0), [TreeEvent::Rival(address(other))]);
 }
+
+/// A request to become a member, from a node in the subnet.
+fn request(nonce: u64) -> JoinRequest {
+    JoinRequest {
+        nonce,
+        hop_limit: UNICAST_HOPS,
+        hops: 1,
+        role: Role::Member,
+        standing: Standing::default(),
+        name: String::new(),
+        proof: None,
+    }
+}
+
+#[test]
+fn one_host_does_not_take_all_places() {
+    let mut world = World::row(1, TreeConfig { max_per_host: 3, ..TreeConfig::default() });
+    let here = arrival(9, 0);
+    for sybil in 100..110 {
+        let body = Body::JoinRequest(request(sybil));
+        let message = Message { feed: FEED, sender: NodeId(sybil), body };
+        let mut by = here;
+        by.from.set_port(sybil as u16);
+        give(&mut world, 0, by, &message).unwrap();
+    }
+    assert_eq!(world.tree(0).view().members, 3);
+    let body = Body::JoinRequest(request(1));
+    let message = Message { feed: FEED, sender: NodeId(5), body };
+    give(&mut world, 0, arrival(8, 0), &message).unwrap();
+    assert_eq!(world.tree(0).view().members, 4, "another host has its place");
+}
+
+#[test]
+fn a_child_that_held_up_the_feed_is_told_so_whatever_it_hears_first_and_comes_back_later() {
+    let mut world = World::row(2, TreeConfig::default());
+    let child = world.join(1);
+    world.run_acknowledging(seconds(3));
+    let (id, token) = (world.tree(child).id, world.tree(child).parent().unwrap().token);
+    let now = world.now;
+    world.nodes[0].tree.evict(now, id);
+    // The dismissal is lost; an acknowledgement comes.
+    while world.nodes[0].tree.poll_message(now, &outlook()).is_some() {}
+    let taken = world.nodes[0].tree.check_child(now, id, address(child), token);
+    assert_eq!(taken, Err(DropReason::ForgedChild));
+    world.drain(0);
+    world.run(Duration::from_millis(20));
+    assert!(world.events(child).contains(&TreeEvent::Dismissed(Dismissal::Slow)));
+    // It asks to be taken back: not at once, and next time not for twice as long.
+    for pause in [1, 2] {
+        let now = world.now;
+        world.nodes[child].tree.join(now);
+        world.drain(child);
+        world.run_acknowledging(Duration::from_millis(pause * 1000 - 100));
+        assert!(!world.tree(child).is_attached(), "within {pause} s");
+        world.run_acknowledging(seconds(5));
+        assert!(world.tree(child).is_attached(), "after {pause} s");
+        let now = world.now;
+        world.nodes[0].tree.evict(now, id);
+        world.drain(0);
+        world.run(Duration::from_millis(20));
+    }
+}
