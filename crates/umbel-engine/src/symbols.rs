@@ -50,4 +50,19 @@ pub trait SymbolSink {
     /// Says that the block may have to wait: a good time to write what is held of it to the disk
     /// and free its memory.
     fn rest(&mut self, block: BlockId);
+
+    /// Returns how many source symbols a block has, if the sink knows.
+    fn source_symbols(&self, _block: BlockId) -> Option<u8> {
+        None
+    }
+
+    /// Returns whether a symbol of a block of `k` source symbols can be its source's, as far as the
+    /// sink can tell without the others.
+    fn is_genuine(&self, _block: BlockId, _k: u8, _esi: u32, _symbol: &[u8]) -> bool {
+        true
+    }
+
+    /// Drops what is held of a block that was not restored: the block has another length. Nobody
+    /// asks that of a sink that knows all lengths.
+    fn forget(&mut self, _block: BlockId) {}
 }

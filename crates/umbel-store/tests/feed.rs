@@ -284,15 +284,64 @@ fn a_sealed_block_with_a_forged_symbol_is_lost_and_received_again() {
 }
 
 #[test]
-fn a_manifest_that_was_damaged_is_not_believed() {
+fn a_manifest_that_was_damaged_is_not_believed_and_can_come_again() {
     let place = TempDir::new().unwrap();
     files(place.path(), &[("a", 800)]);
     let mut source = Source::cut(&[place.path().to_owned()], SHAPE);
-    let mut sink = Keeper::cut(place.path(), b"another", SHAPE, &keys().0);
-    let id = BlockId { toi: FEED, sbn: 0 };
-    assert!(sink.sink.store(id, 0, &source.symbol(0, 0)));
-    sink.sink.restore(id);
-    assert!(matches!(sink.files.try_recv(), Ok(FileEvent::Unreadable(_))));
+    let lengths = source.lengths();
+    let mut sink = Keeper::of(place.path(), &source);
+    let first = sink.sink.manifest_blocks();
+    for block in 0..first {
+        let id = BlockId { toi: FEED, sbn: block };
+        for esi in 0..lengths[block as usize] {
+            let mut symbol = source.symbol(block, esi).to_vec();
+            symbol[0] ^= 1;
+            assert!(sink.sink.store(id, esi, &symbol));
+        }
+        sink.sink.restore(id);
+    }
+    let told = sink.files.try_recv();
+    assert!(matches!(told, Ok(FileEvent::Unreadable(ManifestError::Digest))), "{told:?}");
+    for block in 0..first {
+        sink.block(&mut source, block, lengths[block as usize]);
+    }
+    assert!(matches!(sink.files.try_recv(), Ok(FileEvent::Manifest(_))));
+}
+
+#[test]
+fn a_sink_of_files_knows_how_long_blocks_are_and_which_symbols_are_forged() {
+    for shape in [SHAPE, SEALED] {
+        let (place, out) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        files(place.path(), &[("a", 1_500), ("b", 90)]);
+        let mut source = Source::cut(&[place.path().to_owned()], shape);
+        let lengths = source.lengths();
+        let mut sink = Keeper::of(out.path(), &source);
+        let first = sink.sink.manifest_blocks();
+        let known = |sink: &Keeper, block: u32| {
+            sink.sink.source_symbols(BlockId { toi: FEED, sbn: block }).map(u32::from)
+        };
+        for (block, &k) in (0..).zip(&lengths) {
+            assert_eq!(known(&sink, block), (block < first).then_some(k), "block {block}");
+        }
+        for block in 0..first {
+            sink.block(&mut source, block, lengths[block as usize]);
+        }
+        sink.begin();
+        for (block, &k) in (0..).zip(&lengths) {
+            assert_eq!(known(&sink, block), Some(k), "block {block}");
+            let id = BlockId { toi: FEED, sbn: block };
+            for esi in 0..=k {
+                let symbol = source.symbol(block, esi);
+                assert!(sink.sink.is_genuine(id, k as u8, esi, &symbol), "{block} {esi}");
+                let mut forged = symbol.to_vec();
+                forged[10] ^= 4;
+                // Nothing tells of others, or of repair symbols.
+                let unknown = !shape.sealed || block < first || esi == k;
+                assert_eq!(sink.sink.is_genuine(id, k as u8, esi, &forged), unknown);
+            }
+        }
+        assert_eq!(known(&sink, lengths.len() as u32), None);
+    }
 }
 
 #[test]

@@ -272,10 +272,11 @@ fn delivery() -> impl Strategy<Value = Body> {
             let runs = runs.into_iter().zip(needs).map(|(run, need)| NackRun { run, need });
             Body::Nack(Nack { parent, hop_limit, runs: runs.collect() })
         }),
+        (any::<u64>(), any::<u64>(), runs(limits::FETCH_RUNS, 100_000))
+            .prop_map(|(nonce, cookie, runs)| Body::Fetch { nonce, cookie, runs }),
+        any::<(u64, u64)>().prop_map(|(nonce, cookie)| Body::FetchCookie { nonce, cookie }),
         (any::<u64>(), runs(limits::FETCH_RUNS, 100_000))
-            .prop_map(|(cookie, runs)| Body::Fetch { cookie, runs }),
-        any::<u64>().prop_map(|cookie| Body::FetchCookie { cookie }),
-        runs(limits::FETCH_RUNS, 100_000).prop_map(|runs| Body::FetchGone { runs }),
+            .prop_map(|(nonce, runs)| Body::FetchGone { nonce, runs }),
         (
             any::<(u64, u32)>(),
             vec(receivers(), 0..=limits::REPORTS),
@@ -444,7 +445,7 @@ fn runs_that_are_empty_too_many_or_too_long_are_refused() {
     let many = (0..=limits::FETCH_RUNS as u32).map(|i| run(2 * i, 1)).collect();
     for runs in [vec![], many, vec![run(u32::MAX, 2)], vec![run(5, 1), run(3, 1)], vec![run(1, 0)]]
     {
-        refused(Body::Fetch { cookie: 0, runs }, "blocks");
+        refused(Body::Fetch { nonce: 0, cookie: 0, runs }, "blocks");
     }
     let need = |count| NackRun { run: run(0, count), need: Need::Whole };
     for runs in [vec![], vec![need(limits::NACK_BLOCKS + 1)]] {

@@ -190,7 +190,7 @@ mod tests {
     fn lacking(blocks: &[u32], known: u32) -> Reception {
         let mut reception = Reception::new(1 << 20, 100);
         for block in (0..known).filter(|block| !blocks.contains(block)) {
-            reception.offer((block, 1, 0), || true);
+            reception.skip(block..block + 1);
         }
         reception.note_sent(known);
         reception
@@ -232,7 +232,7 @@ mod tests {
         let mut reception = lacking(&[1, 3, 4, 6, 8], 10);
         asks.find(&reception, 0..u32::MAX, || at(0));
         assert_eq!(due(&mut asks, 0), [1, 3, 4]);
-        reception.offer((3, 1, 0), || true);
+        reception.skip(3..4);
         asks.done(3);
         asks.find(&reception, 0..u32::MAX, || at(5));
         assert_eq!(due(&mut asks, 5), [6]);

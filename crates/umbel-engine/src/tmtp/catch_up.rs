@@ -3,9 +3,10 @@
 //! A receiver that joins late, or one whose new parent does not hold what the old one did, asks the
 //! source for whole blocks. The source gathers what is asked for, for up to a T_ack, and sends each block
 //! once: to the one that asked, or on the data channel if several did. Nothing is sent to an
-//! address that has not shown, by a cookie, that it receives what is sent to it.
+//! address that has not shown, by a cookie, that it receives what is sent to it. What is sent to a
+//! receiver repeats the nonce of its FETCH, which nobody else knows who does not see the traffic.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
@@ -21,6 +22,8 @@ const FETCH_SYMBOLS: u32 = 4096;
 const FETCH_BLOCKS: u32 = 1024;
 /// The longest wait before a FETCH is repeated.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// Answers to this many of the last FETCHes are taken.
+const LAST_FETCHES: usize = 16;
 
 /// The receiver's side.
 #[derive(Clone, Debug)]
@@ -28,8 +31,8 @@ pub(super) struct Fetching {
     cookie: u64,
     /// The round trip to the source, once it has given a cookie.
     rtt: Option<Duration>,
-    /// When the cookie was first asked for.
-    introduced: Option<Instant>,
+    /// Nonce and time of the last FETCHes.
+    last: VecDeque<(u64, Instant)>,
     asked: Vec<Range<u32>>,
     /// When what was asked for is asked for again.
     again: Option<Instant>,
@@ -47,7 +50,7 @@ impl Fetching {
         Fetching {
             cookie: 0,
             rtt: None,
-            introduced: None,
+            last: VecDeque::new(),
             asked: Vec::new(),
             again: None,
             tries: 0,
@@ -77,8 +80,9 @@ impl Fetching {
         self.others.range(blocks).copied()
     }
 
-    /// The next FETCH of at most `most` blocks, if something of `within` is lacking that was not
-    /// asked for just now, or not answered in time. It is repeated after `wait`, then twice as long.
+    /// The cookie and blocks of the next FETCH, of at most `most` blocks, if something of `within`
+    /// is lacking that was not asked for just now, or not answered in time. It is repeated after
+    /// `wait`, then twice as long.
     pub(super) fn poll(
         &mut self,
         now: Instant,
@@ -110,8 +114,25 @@ impl Fetching {
         let wait = wait.saturating_mul(1 << self.tries.min(10)).min(LONGEST_WAIT);
         self.again = Some(now + wait);
         self.tries += 1;
-        self.introduced.get_or_insert(now);
         Some((self.cookie, runs))
+    }
+
+    /// A FETCH leaves with this nonce.
+    pub(super) fn sent(&mut self, now: Instant, nonce: u64) {
+        if self.last.len() == LAST_FETCHES {
+            self.last.pop_front();
+        }
+        self.last.push_back((nonce, now));
+    }
+
+    /// When the FETCH with this nonce was sent, if it is one of the last.
+    pub(super) fn asked_at(&self, nonce: u64) -> Option<Instant> {
+        self.last.iter().find(|(known, _)| *known == nonce).map(|&(_, at)| at)
+    }
+
+    /// Whether a packet with this index answers one of the last FETCHes.
+    pub(super) fn is_answer(&self, index: u32) -> bool {
+        self.last.iter().any(|&(nonce, _)| index_of(nonce) == index)
     }
 
     /// Whether [`poll`](Fetching::poll) should look.
@@ -153,21 +174,36 @@ impl Fetching {
         }
     }
 
-    /// The source has given a cookie: what waits for it is asked for again.
-    pub(super) fn on_cookie(&mut self, now: Instant, cookie: u64) {
+    /// The source has given a cookie for the FETCH that was sent at this time: what waits for it
+    /// is asked for again.
+    pub(super) fn on_cookie(&mut self, now: Instant, asked_at: Instant, cookie: u64) {
         if self.again.is_some() && cookie != self.cookie {
             self.cookie = cookie;
-            self.rtt = self.rtt.or(self.introduced.map(|at| now.since(at)));
+            self.rtt = Some(now.since(asked_at));
             (self.again, self.tries) = (Some(now), 0);
         }
     }
 }
 
+/// Header's index of packets that answer the FETCH with this nonce.
+pub(super) const fn index_of(nonce: u64) -> u32 {
+    nonce as u32
+}
+
+/// A receiver that fetches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asker {
+    /// Where it is.
+    pub(super) address: SocketAddr,
+    /// The nonce of its last FETCH.
+    pub(super) nonce: u64,
+}
+
 /// Who wants a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// One receiver, here.
-    By(SocketAddr),
+    /// One receiver.
+    By(Asker),
     /// Several.
     BySeveral,
 }
@@ -215,7 +251,7 @@ impl Fetched {
     pub(super) fn ask(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        asker: Asker,
         blocks: Range<u32>,
         gather: Duration,
     ) -> bool {
@@ -226,11 +262,11 @@ impl Fetched {
                 wanted => wanted,
             };
             match wanted {
-                Some(Wanted::By(who)) if *who == from => {}
+                Some(Wanted::By(who)) if who.address == asker.address => *who = asker,
                 Some(wanted) => *wanted = Wanted::BySeveral,
                 None if known >= self.max_blocks => return false,
                 None => {
-                    self.gathering.insert(block, Wanted::By(from));
+                    self.gathering.insert(block, Wanted::By(asker));
                     self.gathered_at.get_or_insert(now + gather);
                 }
             }
@@ -276,8 +312,7 @@ impl Fetched {
 
     /// The symbol that [`peek`](Fetched::peek) gave leaves now. Gives the block if it was its last.
     pub(super) fn sent(&mut self, block: u32, esi: u32) -> Option<u32> {
-        let (next, left) = self.under_way?;
-        let _ = next;
+        let (_, left) = self.under_way?;
         if left > 1 {
             self.under_way = Some((esi + 1, left - 1));
             return None;
@@ -311,6 +346,10 @@ mod tests {
         SocketAddr::from(([10, 0, 0, n], 7705))
     }
 
+    fn asker(n: u8) -> Asker {
+        Asker { address: host(n), nonce: n.into() }
+    }
+
     fn run(first: u32, count: u32) -> BlockRun {
         BlockRun { first, count }
     }
@@ -323,7 +362,12 @@ mod tests {
         let mut fetching = Fetching::new(200);
         let first = fetching.poll(at(0), &reception, 0..100, 99, WAIT).unwrap();
         assert_eq!(first, (0, vec![run(0, 3), run(5, 17)]));
-        fetching.on_cookie(at(1), 77);
+        // The first was lost.
+        fetching.sent(at(0), 5);
+        fetching.sent(at(0), 6);
+        assert_eq!((fetching.asked_at(6), fetching.asked_at(7)), (Some(at(0)), None));
+        assert!(fetching.is_answer(5) && !fetching.is_answer(7));
+        fetching.on_cookie(at(1), at(0), 77);
         assert_eq!(fetching.rtt(), Some(at(1).since(at(0))));
         let again = fetching.poll(at(1), &reception, 0..100, 99, WAIT).unwrap();
         assert_eq!((again.0, again.1.len()), (77, 2));
@@ -358,9 +402,9 @@ mod tests {
     #[test]
     fn each_block_is_sent_once_and_to_everyone_if_several_want_it() {
         let mut fetched = Fetched::new([1; 32], 100);
-        assert!(fetched.ask(at(0), host(1), 4..6, WAIT));
-        assert!(fetched.ask(at(20), host(2), 5..7, WAIT));
-        assert!(fetched.ask(at(20), host(2), 5..7, WAIT));
+        assert!(fetched.ask(at(0), asker(1), 4..6, WAIT));
+        assert!(fetched.ask(at(20), asker(2), 5..7, WAIT));
+        assert!(fetched.ask(at(20), asker(2), 5..7, WAIT));
         fetched.on_timeout(at(99));
         assert!(!fetched.any_due());
         fetched.on_timeout(at(100));
@@ -369,7 +413,7 @@ mod tests {
             sent.push((block, wanted, esi, left));
             fetched.sent(block, esi);
         }
-        let by = |n| Wanted::By(host(n));
+        let by = |n| Wanted::By(asker(n));
         let several = Wanted::BySeveral;
         let all = [(4, by(1), 0, 2), (4, by(1), 1, 1), (5, several, 0, 2), (5, several, 1, 1)];
         assert_eq!(sent[..4], all);
@@ -382,7 +426,7 @@ mod tests {
             let mut fetched = Fetched::new([1; 32], 100);
             let mut sent = Vec::new();
             for round in 0..2 {
-                fetched.ask(at(round), host(1), 9..10, Duration::ZERO);
+                fetched.ask(at(round), asker(1), 9..10, Duration::ZERO);
                 fetched.on_timeout(at(round));
                 while let Some((block, _, esi, _)) = fetched.peek(|_| Some(2), fec) {
                     sent.push(esi);
@@ -404,9 +448,9 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let mut fetched = Fetched::new([1; 32], 10);
-        assert!(!fetched.ask(at(0), host(1), 0..u32::MAX, WAIT));
+        assert!(!fetched.ask(at(0), asker(1), 0..u32::MAX, WAIT));
         fetched.on_timeout(at(100));
-        assert!(!fetched.ask(at(101), host(2), 50..60, WAIT));
-        assert!(fetched.ask(at(101), host(2), 0..10, WAIT), "those are known");
+        assert!(!fetched.ask(at(101), asker(2), 50..60, WAIT));
+        assert!(fetched.ask(at(101), asker(2), 0..10, WAIT), "those are known");
     }
 }

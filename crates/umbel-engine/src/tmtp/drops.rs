@@ -20,6 +20,8 @@ drop_reasons! {
     ForgedParent,
     /// It says it is from the source and contradicts what is known of it.
     ForgedSource,
+    /// A symbol that is not its source's, as its seal shows.
+    ForgedSymbol,
     /// Hops that cannot be, or a path that cannot be.
     AbsurdHops,
     /// An epoch from the future.

@@ -26,6 +26,25 @@ pub(super) fn message(datagram: &Datagram<'_>, node: &NodeConfig) -> Result<Mess
     Ok(message)
 }
 
+/// Returns whether a datagram came by the data channel.
+///
+/// # Errors
+///
+/// It did, and not from the source, whose address was announced.
+pub(super) fn by_data_channel(
+    datagram: &Datagram<'_>,
+    node: &NodeConfig,
+    source: SocketAddr,
+) -> Result<bool, DropReason> {
+    match datagram.by {
+        Address::Channel(by) if (by.group, by.port) == (node.data.group, node.data.port) => {
+            let genuine = by.source == Some(source.ip());
+            if genuine { Ok(true) } else { Err(DropReason::ForgedSource) }
+        }
+        _ => Ok(false),
+    }
+}
+
 /// How a datagram came.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 //! What a member holds of a feed and what it lacks.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use umbel_wire::tmtp::{AckRun, BlockRun, EsiSet};
@@ -9,6 +10,29 @@ use super::runs::Runs;
 
 /// Most symbols of a block, source and repair: those of Reed–Solomon over GF(2^8) [RFC 5510 §5.1].
 pub(super) const MAX_SYMBOLS: u32 = 255;
+
+/// A symbol that came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Symbol {
+    pub(super) block: u32,
+    /// Source symbols of its block, as its packet says.
+    pub(super) k: u8,
+    pub(super) esi: u32,
+    /// It came by the data channel, which tells of no other length than the source.
+    pub(super) sure: bool,
+}
+
+/// Where symbols are kept.
+pub(super) trait Store {
+    /// Source symbols of a block, if they are known.
+    fn source_symbols(&self, block: u32) -> Option<u8>;
+
+    /// Drops what is held of a block: it has another length.
+    fn forget(&mut self, block: u32);
+
+    /// Keeps a symbol, if there is room.
+    fn store(&mut self, symbol: Symbol) -> bool;
+}
 
 /// What became of a symbol that was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +68,27 @@ struct Part {
     /// Source symbols of the block.
     k: u8,
     held: EsiSet,
+    /// The source has said so.
+    sure: bool,
+    /// How many symbols said otherwise.
+    disputed: u8,
 }
 
 impl Part {
+    fn new(symbol: Symbol) -> Part {
+        let held = std::iter::once(symbol.esi).collect();
+        Part { k: symbol.k, held, sure: symbol.sure, disputed: 0 }
+    }
+
+    /// Whether a symbol that says that the block has another length is believed: one of the
+    /// source's, or if more symbols said so than are held. So a forged length is outvoted.
+    fn yields(&mut self, symbol: Symbol, known: Option<u8>) -> bool {
+        self.disputed = self.disputed.saturating_add(1);
+        !self.sure
+            && known != Some(self.k)
+            && (symbol.sure || u32::from(self.disputed) > self.held.len())
+    }
+
     /// Further symbols that restore the block.
     fn lacks(&self) -> u8 {
         self.k - self.held.len() as u8
@@ -87,12 +129,9 @@ impl Reception {
         }
     }
 
-    /// Offers a symbol; `store` keeps it, if it can.
-    pub(super) fn offer(
-        &mut self,
-        (block, k, esi): (u32, u8, u32),
-        store: impl FnOnce() -> bool,
-    ) -> Offered {
+    /// Offers a symbol, which `store` keeps if it can.
+    pub(super) fn offer(&mut self, symbol: Symbol, store: &mut impl Store) -> Offered {
+        let Symbol { block, k, esi, .. } = symbol;
         if k == 0 || esi >= MAX_SYMBOLS {
             return Offered::Nonsense;
         }
@@ -104,15 +143,21 @@ impl Reception {
         }
         let crowded = self.parts.len() >= self.max_parts;
         match self.parts.entry(block) {
-            std::collections::btree_map::Entry::Occupied(mut entry) => {
+            Entry::Occupied(mut entry) => {
                 let part = entry.get_mut();
                 if part.k != k {
-                    return Offered::Nonsense;
+                    if !part.yields(symbol, store.source_symbols(block)) {
+                        return Offered::Nonsense;
+                    }
+                    store.forget(block);
+                    entry.remove();
+                    return self.offer(symbol, store);
                 }
+                part.sure |= symbol.sure;
                 if part.held.contains(esi) {
                     return Offered::Duplicate;
                 }
-                if !store() {
+                if !store.store(symbol) {
                     return Offered::NoRoom;
                 }
                 part.held.insert(esi);
@@ -121,17 +166,18 @@ impl Reception {
                 }
                 entry.remove();
             }
-            std::collections::btree_map::Entry::Vacant(entry) => {
+            Entry::Vacant(entry) => {
+                if store.source_symbols(block).is_some_and(|known| known != k) {
+                    return Offered::Nonsense;
+                }
                 if k > 1 && crowded {
                     return Offered::FarAhead;
                 }
-                if !store() {
+                if !store.store(symbol) {
                     return Offered::NoRoom;
                 }
                 if k > 1 {
-                    let mut held = EsiSet::default();
-                    held.insert(esi);
-                    entry.insert(Part { k, held });
+                    entry.insert(Part::new(symbol));
                     return Offered::Kept;
                 }
             }
@@ -242,8 +288,36 @@ mod tests {
         Reception::new(1000, 16)
     }
 
+    /// Has room, or has not, and knows the length of one block at most.
+    #[derive(Debug, Default)]
+    struct Sink {
+        full: bool,
+        known: Option<(u32, u8)>,
+        stored: u32,
+        forgotten: Vec<u32>,
+    }
+
+    impl Store for Sink {
+        fn source_symbols(&self, block: u32) -> Option<u8> {
+            self.known.filter(|&(known, _)| known == block).map(|(_, k)| k)
+        }
+
+        fn forget(&mut self, block: u32) {
+            self.forgotten.push(block);
+        }
+
+        fn store(&mut self, _: Symbol) -> bool {
+            self.stored += u32::from(!self.full);
+            !self.full
+        }
+    }
+
+    fn symbol(block: u32, k: u8, esi: u32) -> Symbol {
+        Symbol { block, k, esi, sure: false }
+    }
+
     fn offer(reception: &mut Reception, block: u32, k: u8, esi: u32) -> Offered {
-        reception.offer((block, k, esi), || true)
+        reception.offer(symbol(block, k, esi), &mut Sink::default())
     }
 
     #[test]
@@ -262,8 +336,9 @@ mod tests {
     #[test]
     fn a_symbol_that_the_sink_refuses_is_still_lacking() {
         let mut r = reception();
-        assert_eq!(r.offer((0, 1, 0), || false), Offered::NoRoom);
-        assert_eq!(r.offer((1, 2, 0), || false), Offered::NoRoom);
+        let mut full = Sink { full: true, ..Sink::default() };
+        assert_eq!(r.offer(symbol(0, 1, 0), &mut full), Offered::NoRoom);
+        assert_eq!(r.offer(symbol(1, 2, 0), &mut full), Offered::NoRoom);
         r.note_sent(2);
         assert!(r.lacking(0..9).eq(std::iter::once(0..2)));
         assert_eq!(offer(&mut r, 0, 1, 0), Offered::Complete);
@@ -321,6 +396,44 @@ mod tests {
         assert_eq!(r.lack(4, true), Lack::Whole);
     }
 
+    #[test]
+    fn a_length_that_the_sink_knows_or_the_source_tells_is_not_disputed() {
+        let mut r = reception();
+        let mut sink = Sink { known: Some((0, 3)), ..Sink::default() };
+        let mut give = |symbol| r.offer(symbol, &mut sink);
+        for k in [1, 2, 255] {
+            assert_eq!(give(symbol(0, k, 0)), Offered::Nonsense);
+        }
+        assert_eq!(give(symbol(0, 3, 0)), Offered::Kept);
+        let sure = |esi| Symbol { sure: true, ..symbol(1, 3, esi) };
+        assert_eq!(give(symbol(1, 2, 0)), Offered::Kept);
+        assert_eq!(give(sure(0)), Offered::Kept, "the source is believed at once");
+        for esi in 0..200 {
+            assert_eq!(give(symbol(0, 4, esi)), Offered::Nonsense);
+            assert_eq!(give(symbol(1, 2, esi)), Offered::Nonsense);
+        }
+        assert_eq!(give(sure(1)), Offered::Kept);
+        assert_eq!(give(sure(2)), Offered::Complete);
+        assert_eq!(sink.forgotten, [1]);
+    }
+
+    #[test]
+    fn a_forged_length_is_outvoted() {
+        for forged in [2, 3, 17, 200] {
+            let mut r = reception();
+            let mut sink = Sink::default();
+            (0..forged.min(4) - 1).for_each(|esi| {
+                assert_eq!(r.offer(symbol(0, forged, esi.into()), &mut sink), Offered::Kept);
+            });
+            let complete = (0..60).any(|esi| {
+                let offered = r.offer(symbol(0, 16, esi), &mut sink);
+                offered == Offered::Complete
+            });
+            assert!(complete, "{forged}");
+            assert_eq!(sink.forgotten, [0]);
+        }
+    }
+
     proptest! {
         #[test]
         fn each_block_completes_once_with_k_different_symbols(
@@ -332,8 +445,9 @@ mod tests {
                 let k = block as u8 + 1;
                 let model: &mut std::collections::BTreeSet<u32> = &mut held[block as usize];
                 let full = model.len() == usize::from(k);
-                let mut stored = false;
-                let offered = r.offer((block, k, esi), || { stored = room; room });
+                let mut sink = Sink { full: !room, ..Sink::default() };
+                let offered = r.offer(symbol(block, k, esi), &mut sink);
+                let stored = sink.stored == 1;
                 let fresh = !full && !model.contains(&esi);
                 prop_assert_eq!(stored, fresh && room);
                 if stored { model.insert(esi); }

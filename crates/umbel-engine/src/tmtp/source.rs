@@ -88,7 +88,6 @@ pub struct Source<S> {
     next: (u32, u32),
     /// First sendings so far: the index in the header of the next.
     index: u32,
-    fetched_index: u32,
     end: Option<End>,
     waits: Waits,
     /// The application wants no more blocks to begin.
@@ -136,7 +135,6 @@ impl<S: SymbolSource> Source<S> {
             throttle: Throttle::new(config.rate, config.min_rate_share),
             next: (0, 0),
             index: 0,
-            fetched_index: 0,
             end: None,
             waits: Waits::default(),
             paused: false,

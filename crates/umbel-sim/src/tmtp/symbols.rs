@@ -137,6 +137,10 @@ impl SymbolSink for FeedSink {
     }
 
     fn rest(&mut self, _block: BlockId) {}
+
+    fn forget(&mut self, block: BlockId) {
+        self.held.remove(&block.sbn);
+    }
 }
 
 #[cfg(test)]

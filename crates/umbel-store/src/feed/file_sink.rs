@@ -265,6 +265,26 @@ impl SymbolSink for Files {
             self.disk.rest(id);
         }
     }
+
+    fn source_symbols(&self, block: BlockId) -> Option<u8> {
+        if block.sbn < self.head.blocks() {
+            return Some(self.head.source_symbols(block.sbn));
+        }
+        let id = self.layout.as_ref()?.locate(block.sbn)?;
+        self.cut_of(id).map(|cut| cut.block_symbols(id.sbn) as u8)
+    }
+
+    fn is_genuine(&self, block: BlockId, k: u8, esi: u32, symbol: &[u8]) -> bool {
+        let sealed = block.sbn >= self.head.blocks() && esi < k.into();
+        let unsealer = self.unsealer.as_ref().filter(|_| sealed);
+        unsealer.is_none_or(|unsealer| unsealer.is_genuine(block.sbn, esi, symbol))
+    }
+
+    fn forget(&mut self, block: BlockId) {
+        let Pending { symbols, bytes, .. } = &mut self.pending;
+        symbols.retain(|(number, _, _)| *number != block.sbn);
+        *bytes = symbols.iter().map(|(_, _, symbol)| symbol.len()).sum();
+    }
 }
 
 impl SymbolSink for FileSink {
@@ -278,6 +298,18 @@ impl SymbolSink for FileSink {
 
     fn rest(&mut self, block: BlockId) {
         self.files().rest(block);
+    }
+
+    fn source_symbols(&self, block: BlockId) -> Option<u8> {
+        self.files().source_symbols(block)
+    }
+
+    fn is_genuine(&self, block: BlockId, k: u8, esi: u32, symbol: &[u8]) -> bool {
+        self.files().is_genuine(block, k, esi, symbol)
+    }
+
+    fn forget(&mut self, block: BlockId) {
+        self.files().forget(block);
     }
 }
 

@@ -86,6 +86,11 @@ impl HeadSink {
         self.partition.blocks()
     }
 
+    /// Source symbols of one of its blocks.
+    pub(super) fn source_symbols(&self, sbn: u32) -> u8 {
+        self.partition.block_symbols(sbn) as u8
+    }
+
     /// Keeps a symbol of one of its blocks.
     pub(super) fn store(&mut self, sbn: u32, esi: u32, symbol: &[u8]) {
         self.open.entry(sbn).or_default().store(esi, symbol);

@@ -105,6 +105,27 @@ impl SymbolSink for FeedSink {
             FeedSink::Pipe(pipe) => pipe.rest(block),
         }
     }
+
+    fn source_symbols(&self, block: BlockId) -> Option<u8> {
+        match self {
+            FeedSink::Files(files) => files.source_symbols(block),
+            FeedSink::Pipe(pipe) => pipe.source_symbols(block),
+        }
+    }
+
+    fn is_genuine(&self, block: BlockId, k: u8, esi: u32, symbol: &[u8]) -> bool {
+        match self {
+            FeedSink::Files(files) => files.is_genuine(block, k, esi, symbol),
+            FeedSink::Pipe(pipe) => pipe.is_genuine(block, k, esi, symbol),
+        }
+    }
+
+    fn forget(&mut self, block: BlockId) {
+        match self {
+            FeedSink::Files(files) => files.forget(block),
+            FeedSink::Pipe(pipe) => pipe.forget(block),
+        }
+    }
 }
 
 /// An encoding symbol of a block in memory that is filled up with zeros to `k` symbols; `len` bytes

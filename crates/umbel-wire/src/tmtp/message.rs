@@ -212,12 +212,19 @@ impl Body {
                 frame.number(TOKEN, *token);
                 frame.number(REASON, dismissal_number(*reason));
             }
-            Body::Fetch { cookie, runs } => {
+            Body::Fetch { nonce, cookie, runs } => {
+                frame.number(NONCE, *nonce);
                 frame.number(COOKIE, *cookie);
                 frame.field(RUNS, |out| put_runs(out, runs));
             }
-            Body::FetchCookie { cookie } => frame.number(COOKIE, *cookie),
-            Body::FetchGone { runs } => frame.field(RUNS, |out| put_runs(out, runs)),
+            Body::FetchCookie { nonce, cookie } => {
+                frame.number(NONCE, *nonce);
+                frame.number(COOKIE, *cookie);
+            }
+            Body::FetchGone { nonce, runs } => {
+                frame.number(NONCE, *nonce);
+                frame.field(RUNS, |out| put_runs(out, runs));
+            }
             Body::Report(report) => put_report(frame, report),
             Body::ReportAck { token, before } => {
                 frame.number(TOKEN, *token);
@@ -268,11 +275,17 @@ impl Body {
                 reason: dismissal(fields.number(REASON)?)?,
             },
             MessageType::Fetch => Body::Fetch {
+                nonce: fields.number(NONCE)?,
                 cookie: fields.number(COOKIE)?,
                 runs: read_runs(reader(fields, RUNS)?)?,
             },
-            MessageType::FetchCookie => Body::FetchCookie { cookie: fields.number(COOKIE)? },
-            MessageType::FetchGone => Body::FetchGone { runs: read_runs(reader(fields, RUNS)?)? },
+            MessageType::FetchCookie => {
+                Body::FetchCookie { nonce: fields.number(NONCE)?, cookie: fields.number(COOKIE)? }
+            }
+            MessageType::FetchGone => Body::FetchGone {
+                nonce: fields.number(NONCE)?,
+                runs: read_runs(reader(fields, RUNS)?)?,
+            },
             MessageType::Report => Body::Report(read_report(fields)?),
             MessageType::ReportAck => {
                 Body::ReportAck { token: fields.number(TOKEN)?, before: fields.number(FIRST)? }

@@ -120,6 +120,8 @@ pub enum Body {
     },
     /// FETCH: asks for whole blocks that no parent's buffer owes the sender.
     Fetch {
+        /// Names the request, so that nobody else can answer it.
+        nonce: u64,
         /// Shows that the sender is where its address says: from [`FetchCookie`](Body::FetchCookie),
         /// or 0 where it has none yet.
         cookie: u64,
@@ -129,11 +131,15 @@ pub enum Body {
     },
     /// Answers a FETCH without a good cookie: ask again with this one.
     FetchCookie {
+        /// The FETCH's.
+        nonce: u64,
         /// For this address.
         cookie: u64,
     },
     /// Answers a FETCH: these blocks are not to be had any more.
     FetchGone {
+        /// The nonce of the last FETCH that asked for them.
+        nonce: u64,
         /// As in [`Fetch`](Body::Fetch).
         runs: Vec<BlockRun>,
     },

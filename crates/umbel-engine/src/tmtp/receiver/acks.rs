@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use rand_core::Rng;
 use umbel_wire::tmtp::{Ack, BlockRun, Body, Echo, Nack, NackRun, Need, limits};
 
 use super::{Heard, Receiver, Refusing, Stage};
@@ -272,7 +273,9 @@ impl<K: SymbolSink> Receiver<K> {
         let wait = self.fetch_wait();
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         let (cookie, runs) = self.fetching.poll(now, &self.reception, within, most, wait)?;
+        let nonce = self.random.next_u64();
+        self.fetching.sent(now, nonce);
         self.stats.fetches_sent += 1;
-        Some(Body::Fetch { cookie, runs })
+        Some(Body::Fetch { nonce, cookie, runs })
     }
 }

@@ -7,8 +7,11 @@ use umbel_wire::small_block::{SmallBlockHeader, SmallBlockPacket};
 use super::{Numbers, Receiver, Refusing};
 use crate::symbols::{BlockId, SymbolSink};
 use crate::tmtp::api::{FEED, Purpose};
+use crate::tmtp::buffer::Buffer;
 use crate::tmtp::drops::DropReason;
-use crate::tmtp::reception::Offered;
+use crate::tmtp::incoming;
+use crate::tmtp::reception::{Offered, Store, Symbol};
+use crate::tmtp::tree::Arrival;
 use crate::{Datagram, Instant};
 
 /// After so many packets an acknowledgement may leave before T_ack is over.
@@ -20,6 +23,41 @@ const REST_AT_ONCE: usize = 16;
 /// A gap in the numbers of packets that is greater was no loss: the source began anew, or this
 /// receiver was away.
 const GREATEST_LOSS: u32 = 1 << 20;
+
+/// Where a receiver keeps the symbol that came.
+struct Kept<'a, K> {
+    sink: &'a mut K,
+    /// A manager's, if children may need the block.
+    buffer: Option<&'a mut Buffer>,
+    bytes: &'a [u8],
+}
+
+impl<K: SymbolSink> Store for Kept<'_, K> {
+    fn source_symbols(&self, block: u32) -> Option<u8> {
+        self.sink.source_symbols(id_of(block))
+    }
+
+    fn forget(&mut self, block: u32) {
+        self.sink.forget(id_of(block));
+        if let Some(buffer) = &mut self.buffer {
+            buffer.drop_block(block);
+        }
+    }
+
+    fn store(&mut self, symbol: Symbol) -> bool {
+        let Symbol { block, k, esi, .. } = symbol;
+        if self.buffer.as_ref().is_some_and(|buffer| !buffer.has_room(block, k)) {
+            return false;
+        }
+        let stored = self.sink.store(id_of(block), esi, self.bytes);
+        let buffer = self.buffer.as_mut();
+        stored && buffer.is_none_or(|buffer| buffer.store(block, k, esi, self.bytes))
+    }
+}
+
+const fn id_of(block: u32) -> BlockId {
+    BlockId { toi: FEED, sbn: block }
+}
 
 impl Numbers {
     /// Takes a packet's number. Gives how many before it are found to be lost; -1 if it comes late
@@ -54,8 +92,10 @@ impl<K: SymbolSink> Receiver<K> {
         {
             return Err(DropReason::AbsurdBlock);
         }
+        if !data_channel {
+            self.check_origin(datagram, purpose, header.index)?;
+        }
         match purpose {
-            Purpose::First if !data_channel => return Err(DropReason::Unexpected),
             Purpose::First => {
                 self.source_heard = Some(now);
                 let lost = self.numbers.note(header.index);
@@ -77,7 +117,7 @@ impl<K: SymbolSink> Receiver<K> {
             }
             Purpose::Repair => {}
         }
-        let taken = self.take_symbol(now, &packet);
+        let taken = self.take_symbol(now, &packet, purpose);
         if purpose == Purpose::Repair {
             match taken {
                 Ok(_) => self.stats.repairs_received += 1,
@@ -93,6 +133,28 @@ impl<K: SymbolSink> Receiver<K> {
                 self.drops.count(reason);
                 Ok(sent)
             }
+        }
+    }
+
+    /// Whether a packet that did not come by the data channel is from someone who may send it: a
+    /// repair from the parent, and what was fetched from the source.
+    fn check_origin(
+        &self,
+        datagram: &Datagram<'_>,
+        purpose: Purpose,
+        index: u32,
+    ) -> Result<(), DropReason> {
+        let Arrival { from, multicast, .. } = incoming::arrival(datagram, &self.config.node)?;
+        let parent = self.tree.parent().map(|parent| parent.address.ip());
+        match (purpose, multicast) {
+            (Purpose::Repair, true) if parent == Some(from.ip()) => Ok(()),
+            (Purpose::Fetched, false)
+                if from == self.config.shape.source && self.fetching.is_answer(index) =>
+            {
+                Ok(())
+            }
+            (Purpose::Repair, true) | (Purpose::Fetched, false) => Err(DropReason::Unasked),
+            _ => Err(DropReason::Unexpected),
         }
     }
 
@@ -117,18 +179,21 @@ impl<K: SymbolSink> Receiver<K> {
         &mut self,
         now: Instant,
         packet: &SmallBlockPacket<'_>,
+        purpose: Purpose,
     ) -> Result<bool, DropReason> {
         let SmallBlockHeader { sbn: block, block_symbols: k, esi, .. } = packet.header;
-        let esi = u32::from(esi);
         // What all children hold is not kept for them.
         let keep = self.keeps_from.is_some_and(|from| block >= from.max(self.domain.acked_below()));
-        let (sink, buffer) = (&mut self.sink, &mut self.buffer);
-        let offered = self.reception.offer((block, k, esi), || {
-            let id = BlockId { toi: FEED, sbn: block };
-            let room = !keep || buffer.has_room(block, k);
-            let stored = room && sink.store(id, esi, packet.symbol);
-            stored && (!keep || buffer.store(block, k, esi, packet.symbol))
-        });
+        let symbol = Symbol { block, k, esi: esi.into(), sure: purpose == Purpose::First };
+        let buffer = keep.then_some(&mut self.buffer);
+        let mut kept = Kept { sink: &mut self.sink, buffer, bytes: packet.symbol };
+        let genuine = symbol.sure
+            || self.reception.is_complete(block)
+            || kept.sink.is_genuine(id_of(block), k, symbol.esi, packet.symbol);
+        if !genuine {
+            return Err(DropReason::ForgedSymbol);
+        }
+        let offered = self.reception.offer(symbol, &mut kept);
         match offered {
             Offered::Kept => {
                 self.refused = None;
@@ -154,7 +219,7 @@ impl<K: SymbolSink> Receiver<K> {
     }
 
     fn on_complete(&mut self, now: Instant, block: u32, k: u8, keep: bool) {
-        self.sink.restore(BlockId { toi: FEED, sbn: block });
+        self.sink.restore(id_of(block));
         self.stats.blocks = self.stats.blocks.saturating_add(1);
         self.asks.done(block);
         self.refused = None;
@@ -183,7 +248,7 @@ impl<K: SymbolSink> Receiver<K> {
         let oldest: Vec<u32> =
             self.reception.oldest_parts().take_while(|&b| b < block).take(REST_AT_ONCE).collect();
         for sbn in oldest {
-            self.sink.rest(BlockId { toi: FEED, sbn });
+            self.sink.rest(id_of(sbn));
         }
     }
 

@@ -15,7 +15,7 @@ use crate::tmtp::api::ReceiverEvent;
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::incoming;
 use crate::tmtp::tree::Way;
-use crate::{Address, Datagram, Instant};
+use crate::{Datagram, Instant};
 
 /// What control messages may overtake data by, at least.
 const OVERTAKING: Duration = Duration::from_millis(5);
@@ -29,9 +29,8 @@ impl<K: SymbolSink> Receiver<K> {
         now: Instant,
         datagram: Datagram<'_>,
     ) -> Result<bool, DropReason> {
-        let data = self.config.node.data;
-        let by_data = matches!(datagram.by, Address::Channel(by)
-            if (by.group, by.port) == (data.group, data.port));
+        let source = self.config.shape.source;
+        let by_data = incoming::by_data_channel(&datagram, &self.config.node, source)?;
         if SmallBlockPacket::is_one(datagram.payload) {
             return self.on_packet(now, &datagram, by_data);
         }
@@ -51,11 +50,13 @@ impl<K: SymbolSink> Receiver<K> {
             Body::ReportAck { token, before } if !arrival.multicast => {
                 self.on_report_ack(now, id, from, token, before)
             }
-            Body::FetchCookie { cookie } if from == self.config.shape.source => {
-                self.fetching.on_cookie(now, cookie);
+            Body::FetchCookie { nonce, cookie } if from == source => {
+                let asked_at = self.fetching.asked_at(nonce).ok_or(DropReason::Unasked)?;
+                self.fetching.on_cookie(now, asked_at, cookie);
                 Ok(())
             }
-            Body::FetchGone { runs } if from == self.config.shape.source => {
+            Body::FetchGone { nonce, runs } if from == source => {
+                self.fetching.asked_at(nonce).ok_or(DropReason::Unasked)?;
                 self.on_gone(now, &runs);
                 Ok(())
             }

@@ -6,7 +6,7 @@ use umbel_wire::tmtp::BlockRun;
 use super::Source;
 use crate::symbols::{Load, SymbolSource};
 use crate::tmtp::api::{Purpose, SourceEvent};
-use crate::tmtp::catch_up::Wanted;
+use crate::tmtp::catch_up::{Asker, Wanted, index_of};
 use crate::tmtp::domain::{Filled, Stock, push_packet};
 use crate::tmtp::tree::Way;
 use crate::{Address, Instant, RateClass, Transmit, TransmitBuf};
@@ -209,9 +209,11 @@ impl<S: SymbolSource> Source<S> {
             let k = self.shelf.len_of(block).unwrap_or(1);
             batch.note(&symbol);
             let feed = self.config.node.feed;
-            let numbered = (Purpose::Fetched, self.fetched_index);
-            push_packet(batch.buf, feed, numbered, (block, k, esi), symbol);
-            self.fetched_index = self.fetched_index.wrapping_add(1);
+            let index = match wanted {
+                Wanted::By(asker) => index_of(asker.nonce),
+                Wanted::BySeveral => 0,
+            };
+            push_packet(batch.buf, feed, (Purpose::Fetched, index), (block, k, esi), symbol);
             to = Some(wanted);
             if let Some(block) = self.fetched.sent(block, esi) {
                 self.shelf.release_fetched(block);
@@ -224,7 +226,7 @@ impl<S: SymbolSource> Source<S> {
         self.balance = (self.balance - (1.0 - share) * sent as f64).max(-BALANCE);
         let scope = self.config.node.scope;
         Some(match to? {
-            Wanted::By(host) => Transmit::data(Address::Host(host)),
+            Wanted::By(asker) => Transmit::data(Address::Host(asker.address)),
             Wanted::BySeveral => {
                 Transmit::data(Address::Channel(self.config.node.data)).within(Some(scope))
             }
@@ -234,9 +236,9 @@ impl<S: SymbolSource> Source<S> {
     /// A block that was asked for cannot be had any more.
     fn tell_gone(&mut self, block: u32) {
         self.shelf.release_fetched(block);
-        if let Some(Wanted::By(host)) = self.fetched.forget(block) {
+        if let Some(Wanted::By(Asker { address, nonce })) = self.fetched.forget(block) {
             let runs = vec![BlockRun { first: block, count: 1 }];
-            self.outbox.push_back((Way::Host(host), Body::FetchGone { runs }));
+            self.outbox.push_back((Way::Host(address), Body::FetchGone { nonce, runs }));
         }
     }
 }

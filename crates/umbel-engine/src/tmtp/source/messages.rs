@@ -10,6 +10,7 @@ use umbel_wire::tmtp::{Ack, BlockRun, Body, Nack, NodeId, Report, TreePage};
 use super::Source;
 use crate::symbols::SymbolSource;
 use crate::tmtp::api::SourceEvent;
+use crate::tmtp::catch_up::Asker;
 use crate::tmtp::concast::NEW_CHILD;
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::incoming;
@@ -42,8 +43,8 @@ impl<S: SymbolSource> Source<S> {
             Body::Report(report) if !arrival.multicast => {
                 self.on_report(now, message.sender, from, report)
             }
-            Body::Fetch { cookie, runs } if !arrival.multicast => {
-                self.on_fetch(now, from, cookie, &runs)
+            Body::Fetch { nonce, cookie, runs } if !arrival.multicast => {
+                self.on_fetch(now, Asker { address: from, nonce }, cookie, &runs)
             }
             Body::TreeQuery { nonce, cookie, after } if !arrival.multicast => {
                 self.on_query(now, from, (nonce, cookie), after)
@@ -125,16 +126,17 @@ impl<S: SymbolSource> Source<S> {
     fn on_fetch(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        asker: Asker,
         cookie: u64,
         runs: &[BlockRun],
     ) -> Result<(), DropReason> {
         if self.outbox.len() >= MAX_OUTBOX {
             return Err(DropReason::OverLimit);
         }
-        let good = self.fetched.cookie(from);
+        let Asker { address, nonce } = asker;
+        let good = self.fetched.cookie(address);
         if cookie != good {
-            self.outbox.push_back((Way::Host(from), Body::FetchCookie { cookie: good }));
+            self.outbox.push_back((Way::Host(address), Body::FetchCookie { nonce, cookie: good }));
             return Err(DropReason::NoCookie);
         }
         let sent = self.sent();
@@ -155,13 +157,13 @@ impl<S: SymbolSource> Source<S> {
             let rest = run.first.max(lowest)..run.end().min(sent);
             for blocks in [first, rest].into_iter().filter(|blocks| !blocks.is_empty()) {
                 let gather = self.gather(&blocks);
-                if !self.fetched.ask(now, from, blocks, gather) {
+                if !self.fetched.ask(now, asker, blocks, gather) {
                     result = Err(DropReason::OverLimit);
                 }
             }
         }
         if !gone.is_empty() {
-            self.outbox.push_back((Way::Host(from), Body::FetchGone { runs: gone }));
+            self.outbox.push_back((Way::Host(address), Body::FetchGone { nonce, runs: gone }));
         }
         result
     }

@@ -119,4 +119,8 @@ impl SymbolSink for Store {
     }
 
     fn rest(&mut self, _: BlockId) {}
+
+    fn forget(&mut self, block: BlockId) {
+        self.symbols.retain(|(sbn, _), _| *sbn != block.sbn);
+    }
 }

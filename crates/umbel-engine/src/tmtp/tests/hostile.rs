@@ -3,11 +3,15 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use umbel_wire::Channel;
+use umbel_wire::small_block::SmallBlockHeader;
 use umbel_wire::tmtp::{Ack, Body, Message, Totals};
 
+use super::content::SYMBOL_LEN;
 use super::delivery::{LONG, finish, joined, rate};
 use super::world::{FEED, Happening, World};
 use crate::Address;
+use crate::tmtp::Purpose;
 
 /// Has a message of `sender`'s arrive at another node by unicast, from this address.
 fn tell(world: &mut World, to: usize, from: SocketAddr, sender: usize, body: Body) {
@@ -17,6 +21,31 @@ fn tell(world: &mut World, to: usize, from: SocketAddr, sender: usize, body: Bod
     let arrival = Happening::Arrival { to, by, hop_limit: 60, payload: payload.into() };
     world.schedule(world.now, arrival);
     world.run_for(Duration::from_micros(1));
+}
+
+/// Has a data packet arrive at every receiver.
+fn give_all(world: &mut World, by: Address, header: SmallBlockHeader) {
+    let mut packet = [7; SmallBlockHeader::LEN + SYMBOL_LEN];
+    header.emit(&mut packet).unwrap();
+    for to in world.receivers() {
+        let payload = packet.to_vec().into();
+        world.schedule(world.now, Happening::Arrival { to, by, hop_limit: 60, payload });
+    }
+    world.run_for(Duration::from_micros(1));
+}
+
+/// A symbol of a block that is said to have `k`.
+fn header(purpose: Purpose, sbn: u32, block_symbols: u8, esi: u8) -> SmallBlockHeader {
+    SmallBlockHeader {
+        tsi: FEED,
+        toi: crate::tmtp::FEED,
+        transmission: purpose.transmission(),
+        index: 0,
+        sbn,
+        block_symbols,
+        esi,
+        close_session: false,
+    }
 }
 
 /// The next acknowledgement that a node sends.
@@ -66,4 +95,49 @@ fn a_parent_that_says_that_all_blocks_were_sent_is_survived() {
     world.run_until(LONG, |world| world.source().stats().totals.members == 1);
     world.extend_all();
     world.run_until(LONG, World::everyone_has_all);
+}
+
+#[test]
+fn what_strangers_send_instead_of_parent_and_source_is_dropped() {
+    for fec in [true, false] {
+        let mut world = joined(5, vec![16; 10], fec, &[2, 3]);
+        let stranger: SocketAddr = ([10, 9, 9, 9], 7705).into();
+        let domain = World::domain_group();
+        let ways = [
+            Address::Host(stranger),
+            Address::Channel(Channel { source: Some(stranger.ip()), ..domain }),
+            Address::Channel(Channel { source: Some(stranger.ip()), ..World::data_channel() }),
+            // The source's address, but not what it answers.
+            Address::Host(world.address_of(0)),
+        ];
+        for purpose in [Purpose::First, Purpose::Repair, Purpose::Fetched] {
+            for by in ways {
+                for k in [1, 2, 15] {
+                    give_all(&mut world, by, header(purpose, 0, k, 0));
+                }
+            }
+        }
+        for index in world.receivers() {
+            assert_eq!(world.receiver(index).drops().total(), 36, "{}", world.state());
+            assert_eq!(world.receiver(index).progress(), (0, 0));
+        }
+        world.extend_all();
+        finish(&mut world);
+    }
+}
+
+#[test]
+fn a_length_that_is_forged_in_a_parents_name_does_not_stall_its_block() {
+    for fec in [true, false] {
+        let mut world = joined(6, vec![16; 10], fec, &[2, 3]);
+        for index in world.receivers() {
+            let (_, from, _) = world.receiver(index).tree().parent.unwrap();
+            let by = Channel { source: Some(from.ip()), ..World::domain_group() };
+            for esi in 0..3 {
+                give_all(&mut world, Address::Channel(by), header(Purpose::Repair, 0, 15, esi));
+            }
+        }
+        world.extend_all();
+        finish(&mut world);
+    }
 }

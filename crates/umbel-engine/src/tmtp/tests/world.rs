@@ -145,6 +145,14 @@ impl World {
         }
     }
 
+    pub(super) fn data_channel() -> Channel {
+        channel(1, Some(([10, 0, 0, 0]).into()))
+    }
+
+    pub(super) fn domain_group() -> Channel {
+        channel(2, None)
+    }
+
     fn address(&self, subnet: usize) -> SocketAddr {
         let n = self.hosts.len() as u16;
         let [high, low] = n.to_be_bytes();
@@ -163,8 +171,7 @@ impl World {
 
     fn node_config(&mut self, subnet: usize) -> NodeConfig {
         let address = self.address(subnet);
-        let source = SocketAddr::from(([10, 0, 0, 0], 7705));
-        let channels = (channel(1, Some(source.ip())), channel(2, None));
+        let channels = (World::data_channel(), World::domain_group());
         let id = NodeId(self.random.next_u64() | 1);
         let seed = self.random.next_u64();
         let mut node = NodeConfig::new(id, FEED, channels, address, seed);

@@ -301,6 +301,18 @@ impl SymbolSink for PipeSink {
     }
 
     fn rest(&mut self, _block: BlockId) {}
+
+    fn source_symbols(&self, block: BlockId) -> Option<u8> {
+        self.blocks().source_symbols(block)
+    }
+
+    fn is_genuine(&self, block: BlockId, k: u8, esi: u32, symbol: &[u8]) -> bool {
+        self.blocks().is_genuine(block, k, esi, symbol)
+    }
+
+    fn forget(&mut self, block: BlockId) {
+        self.blocks().forget(block);
+    }
 }
 
 impl SymbolSink for Blocks {
@@ -339,6 +351,23 @@ impl SymbolSink for Blocks {
     }
 
     fn rest(&mut self, _block: BlockId) {}
+
+    fn source_symbols(&self, block: BlockId) -> Option<u8> {
+        let seal = self.seal.as_ref().filter(|seal| block.sbn < seal.head.blocks())?;
+        Some(seal.head.source_symbols(block.sbn))
+    }
+
+    fn is_genuine(&self, block: BlockId, k: u8, esi: u32, symbol: &[u8]) -> bool {
+        let sealed = block.sbn >= self.head_blocks() && esi < k.into();
+        let key = self.seal.as_ref().filter(|_| sealed).and_then(|seal| seal.key.as_ref());
+        key.is_none_or(|key| key.open(block.sbn, esi, &mut symbol.to_vec()).is_some())
+    }
+
+    fn forget(&mut self, block: BlockId) {
+        if let Some(open) = self.open.remove(&block.sbn) {
+            self.open_bytes -= open.bytes();
+        }
+    }
 }
 
 /// Gives the bytes of a pipe in order.

@@ -268,3 +268,41 @@ fn a_sealed_pipe_is_nothing_to_a_stranger_and_damage_to_it_is_seen() {
         assert_eq!((events.try_recv(), reader.is_empty()), (Ok(expected), true));
     }
 }
+
+#[test]
+fn a_sealed_pipe_tells_forged_symbols_and_forgets_a_block_of_another_length() {
+    let (mut writer, mut feed, about, opener) = sealed_pipe(&SecretKey([1; 32]));
+    assert_eq!(write(&mut writer, &[vec![7; 30]]), [2]);
+    let head = feed.head_runs();
+    let (mut sink, mut reader) =
+        pipe_sink(Tsi(7), SEALED, 1 << 20, Some((about, opener)), |event| panic!("{event:?}"))
+            .unwrap();
+    let blocks = head.into_iter().flat_map(|(count, k)| std::iter::repeat_n(k, count as usize));
+    let mut first = 0;
+    for k in blocks {
+        assert_eq!(sink.source_symbols(id(first)), Some(k));
+        for esi in 0..k.into() {
+            assert!(sink.store(id(first), esi, &ready(feed.symbol(id(first), esi))));
+        }
+        sink.restore(id(first));
+        first += 1;
+    }
+    sink.begin(first);
+    assert_eq!(sink.source_symbols(id(first)), None);
+    let symbols: Vec<Bytes> = (0..2).map(|esi| ready(feed.symbol(id(first), esi))).collect();
+    let mut forged = symbols[1].to_vec();
+    forged[20] ^= 1;
+    for esi in 0..2 {
+        assert!(sink.is_genuine(id(first), 2, esi, &symbols[esi as usize]));
+    }
+    assert!(!sink.is_genuine(id(first), 2, 1, &forged));
+    for esi in 0..5 {
+        assert!(sink.store(id(first), esi, &forged));
+    }
+    sink.forget(id(first));
+    for (esi, symbol) in (0..).zip(&symbols) {
+        assert!(sink.store(id(first), esi, symbol));
+    }
+    sink.restore(id(first));
+    assert_eq!(reader.read(), Some(vec![7; 30].into()));
+}

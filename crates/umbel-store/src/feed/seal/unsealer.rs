@@ -51,6 +51,11 @@ impl Unsealer {
         Ok(manifest)
     }
 
+    /// Returns whether a source symbol is the sender's; `true` as long as the key lacks.
+    pub(in crate::feed) fn is_genuine(&self, number: u32, esi: u32, symbol: &[u8]) -> bool {
+        self.key.as_ref().is_none_or(|key| key.open(number, esi, &mut symbol.to_vec()).is_some())
+    }
+
     /// Keeps a symbol of a block of `k` source symbols. `has_room` says whether there will be room
     /// for so many bytes of blocks; one that is begun can be finished in any case, and there is
     /// always one.
