@@ -95,6 +95,9 @@ pub struct TreeConfig {
     /// again for this long; twice as long each time, until it serves as a parent. No child is taken
     /// for as long from a host of which one held up the feed. Default 1 s.
     pub bar: Duration,
+    /// Time for which a manager with children hears another one before it gives way. Doubles with
+    /// each time. Default 1 s.
+    pub takeover: Duration,
     /// A node's own hop count is believed if it is at most so many above what was measured in the
     /// other direction. Default 2.
     pub hop_slack: u8,
@@ -262,6 +265,7 @@ impl Default for TreeConfig {
             child_silence: 20,
             child_silence_min: Duration::from_secs(5),
             bar: Duration::from_secs(1),
+            takeover: Duration::from_secs(1),
             hop_slack: 2,
             answers_per_s: 200,
             answers_per_host: 50,

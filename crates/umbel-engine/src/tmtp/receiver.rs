@@ -187,7 +187,13 @@ impl<K: SymbolSink> Receiver<K> {
     pub fn new(config: ReceiverConfig, sink: K) -> Receiver<K> {
         let shape = config.shape;
         let domain = Domain::new(config.node.feed, shape.fec, config.timing, config.repair, 0);
-        let tree = Tree::new(&config.node, config.tree.clone(), Role::Member, domain.timing());
+        let tree = Tree::new(
+            &config.node,
+            shape.source,
+            config.tree.clone(),
+            Role::Member,
+            domain.timing(),
+        );
         let buffer = usize::try_from(config.repair.buffer).unwrap_or(usize::MAX);
         Receiver {
             random: Xoshiro256PlusPlus::seed_from_u64(config.node.seed ^ 0x6465_6c69_7665_7279),

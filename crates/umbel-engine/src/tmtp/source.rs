@@ -120,7 +120,13 @@ impl<S: SymbolSource> Source<S> {
     pub fn new(config: SourceConfig, symbols: S) -> Source<S> {
         let domain =
             Domain::new(config.node.feed, config.shape.fec, config.timing, config.repair, 0);
-        let tree = Tree::new(&config.node, config.tree.clone(), Role::Source, domain.timing());
+        let tree = Tree::new(
+            &config.node,
+            config.shape.source,
+            config.tree.clone(),
+            Role::Source,
+            domain.timing(),
+        );
         let secret =
             blake3::derive_key("umbel tmtp fetch cookies", &config.node.seed.to_be_bytes());
         Source {

@@ -321,7 +321,7 @@ mod tests {
         let address = ([0, 0, 0, 0], 7703).into();
         let node = NodeConfig::new(NodeId(1000), Tsi(1), (channel, channel), address, 1);
         let timing = Timing { t_ack: ROUND, intervals: 3, rtt: ROUND };
-        let tree = Tree::new(&node, TreeConfig::default(), Role::Source, timing);
+        let tree = Tree::new(&node, address, TreeConfig::default(), Role::Source, timing);
         survey.begin_round(now, &node, &tree, 0, 0);
     }
 

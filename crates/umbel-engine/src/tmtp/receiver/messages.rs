@@ -12,6 +12,7 @@ use umbel_wire::tmtp::{
 use super::{Numbers, Receiver, Start, Upstream};
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::ReceiverEvent;
+use crate::tmtp::config::Shape;
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::incoming;
 use crate::tmtp::tree::Way;
@@ -76,6 +77,10 @@ impl<K: SymbolSink> Receiver<K> {
     fn on_heartbeat(&mut self, now: Instant, heartbeat: &Heartbeat) -> Result<(), DropReason> {
         self.tree.note_source(now, heartbeat)?;
         self.source_heard = Some(now);
+        if self.feed.is_some_and(|known| known.source != heartbeat.feed.source) {
+            // The parent knew it otherwise.
+            self.feed = None;
+        }
         self.learn_feed(heartbeat.feed)?;
         self.learn_progress(now, &heartbeat.beacon.progress);
         if heartbeat.beacon.closing {
@@ -96,13 +101,16 @@ impl<K: SymbolSink> Receiver<K> {
             Some(known) if known != feed => Err(DropReason::ForgedSource),
             Some(_) => Ok(()),
             None => {
-                let shape = self.config.shape;
-                if (feed.symbol_len, feed.block_symbols, feed.fec)
-                    != (shape.symbol_len, shape.block_symbols, shape.fec)
-                {
+                let told = Shape {
+                    source: feed.address,
+                    symbol_len: feed.symbol_len,
+                    block_symbols: feed.block_symbols,
+                    fec: feed.fec,
+                    manifest: feed.manifest,
+                };
+                if told != self.config.shape {
                     return Err(DropReason::ForgedSource);
                 }
-                self.config.shape.manifest = feed.manifest;
                 self.feed = Some(feed);
                 self.events.push_back(ReceiverEvent::Feed(feed));
                 Ok(())

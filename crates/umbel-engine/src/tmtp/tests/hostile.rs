@@ -3,15 +3,17 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use umbel_wire::Channel;
 use umbel_wire::small_block::SmallBlockHeader;
-use umbel_wire::tmtp::{Ack, Body, Message, Totals};
+use umbel_wire::tmtp::{Ack, Body, JoinConfirm, Manifest, Message, NodeId, Totals};
+use umbel_wire::{Channel, Digest};
 
 use super::content::SYMBOL_LEN;
 use super::delivery::{LONG, finish, joined, rate};
 use super::world::{FEED, Happening, World};
 use crate::Address;
-use crate::tmtp::Purpose;
+use crate::tmtp::{DropReason, Purpose, ReceiverEvent};
+
+const DIGEST: Digest = Digest([7; 32]);
 
 /// Has a message of `sender`'s arrive at another node by unicast, from this address.
 fn tell(world: &mut World, to: usize, from: SocketAddr, sender: usize, body: Body) {
@@ -95,6 +97,40 @@ fn a_parent_that_says_that_all_blocks_were_sent_is_survived() {
     world.run_until(LONG, |world| world.source().stats().totals.members == 1);
     world.extend_all();
     world.run_until(LONG, World::everyone_has_all);
+}
+
+#[test]
+fn what_a_first_parent_says_of_the_feed_counts_for_less_than_source_and_announcement() {
+    let forgeries: [fn(&mut JoinConfirm); 3] = [
+        |confirm| {
+            confirm.feed.source = NodeId(77);
+            confirm.beacon.path[0] = NodeId(77);
+        },
+        |confirm| confirm.feed.address = ([10, 9, 9, 9], 7705).into(),
+        |confirm| confirm.feed.manifest = Some(Manifest { blocks: 1, len: 1, digest: DIGEST }),
+    ];
+    for forge in forgeries {
+        let mut world = World::new(4, vec![1; 4]);
+        world.add_source(World::shape(1, false), rate(1_000_000), |config| config);
+        world.forge_confirm = Some(forge);
+        world.add_receiver(0, World::shape(1, false), |config| config);
+        world.run_until(LONG, |world| world.source().stats().totals.members == 1);
+        world.extend_all();
+        world.run_for(Duration::from_millis(100));
+        world.forge_confirm = None;
+        finish(&mut world);
+        let drops = world.receiver(1).drops();
+        assert_eq!(drops.of(DropReason::ForgedSource), 0, "a heartbeat is believed");
+        let told = world.receiver_events(1).iter().filter_map(|event| match event {
+            ReceiverEvent::Feed(feed) => Some(*feed),
+            _ => None,
+        });
+        let told = told.last().unwrap();
+        assert_eq!(
+            (told.source, told.address, told.manifest),
+            (world.id(0), world.address_of(0), None)
+        );
+    }
 }
 
 #[test]

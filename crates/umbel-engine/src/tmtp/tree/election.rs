@@ -9,6 +9,16 @@ use super::search::{Candidate, Stage};
 use super::{Due, Parent, Tree, TreeEvent, Way};
 use crate::Instant;
 
+/// Another manager in the subnet, which has the better claim.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rival {
+    id: NodeId,
+    address: SocketAddr,
+    /// Start of the time in which it was heard without a gap.
+    since: Instant,
+    heard: Instant,
+}
+
 impl Tree {
     /// A member hears the manager of its subnet.
     pub(super) fn on_managers_beacon(
@@ -28,7 +38,8 @@ impl Tree {
         if may_join {
             let (children, draw) = (beacon.children, self.random.next_u64());
             let depth = beacon.standing.depth;
-            let candidate = Candidate { id: sender, address, hops: 1, depth, children, draw };
+            let id = Some(sender);
+            let candidate = Candidate { id, address, hops: 1, depth, children, draw };
             self.request(now, candidate, Vec::new());
         }
     }
@@ -52,6 +63,9 @@ impl Tree {
             // The other one learns so from this node's beacon.
             return self.beacon_soon(now);
         }
+        if beacon.role != Role::Source && !self.yields(now, sender, address) {
+            return;
+        }
         if self.parent().is_some_and(|parent| parent.address == address)
             && beacon.role != Role::Source
         {
@@ -60,6 +74,29 @@ impl Tree {
         }
         self.demote(now);
         self.on_managers_beacon(now, sender, address, beacon);
+    }
+
+    /// Returns whether this manager gives way now. One that serves children waits until the other
+    /// was heard for a while, and twice as long each time. Otherwise a host with a low number
+    /// could take the subnet over again and again.
+    fn yields(&mut self, now: Instant, id: NodeId, address: SocketAddr) -> bool {
+        if !self.is_attached() || self.family.is_empty() {
+            return true;
+        }
+        let gap = self.config.beacon_max * self.config.parent_silence;
+        let rival = match self.rival {
+            Some(rival)
+                if (rival.id, rival.address) == (id, address) && now.since(rival.heard) <= gap =>
+            {
+                Rival { heard: now, ..rival }
+            }
+            _ => Rival { id, address, since: now, heard: now },
+        };
+        let wait = self.config.takeover.saturating_mul(1 << self.yielded.min(8));
+        let yields = now.since(rival.since) >= wait;
+        self.yielded += u32::from(yields);
+        self.rival = (!yields).then_some(rival);
+        yields
     }
 
     /// Another one manages the subnet.
@@ -100,7 +137,7 @@ impl Tree {
 
     /// The application is told once of another source in the same groups.
     pub(super) fn on_rival_source(&mut self, address: SocketAddr) {
-        if self.rival.replace(address).is_none() {
+        if self.rival_source.replace(address).is_none() {
             self.events.push_back(TreeEvent::Rival(address));
         }
     }

@@ -47,6 +47,11 @@
 //! of a message. Who lies about the hop limit that it sent with is found out by its beacons: they
 //! reach as far as its radius, so a child that does not hear them gives the parent up and bars its
 //! address, longer each time. No statement of others makes a radius exceed the scope.
+//!
+//! The source was announced with its address. Only from there does a node claim to be the source,
+//! and only from there is a refusal final that would end a receiver (not admitted, leaving). If
+//! another node says so, the source itself is asked. A manager with children gives way only to one
+//! that it heard for a while, longer each time.
 
 mod answers;
 mod api;
@@ -75,6 +80,7 @@ use crate::Instant;
 use answers::Answers;
 pub(super) use api::{Arrival, Outlook, Parting, TreeEvent, Way};
 use bars::Bars;
+use election::Rival;
 pub(super) use family::Child;
 use family::Family;
 use search::Stage;
@@ -124,6 +130,8 @@ pub(super) struct Tree {
     id: NodeId,
     name: String,
     port: u16,
+    /// Announced address of the source.
+    source_address: SocketAddr,
     scope: u8,
     admission: Option<[u8; 32]>,
     random: Xoshiro256PlusPlus,
@@ -161,16 +169,25 @@ pub(super) struct Tree {
     answers: Answers,
     /// The source's number, and its epoch at a time.
     source: Option<(NodeId, u64, Instant)>,
-    /// Another source in the same groups.
-    rival: Option<SocketAddr>,
+    /// Address of another source in the same groups.
+    rival_source: Option<SocketAddr>,
+    rival: Option<Rival>,
+    /// Times that this node gave way to another manager though it had children.
+    yielded: u32,
     due: VecDeque<Due>,
     events: VecDeque<TreeEvent>,
 }
 
 impl Tree {
-    /// A node outside the tree, or the source as its root. `timing` counts until a parent or the
-    /// embedder says better.
-    pub(super) fn new(node: &NodeConfig, config: TreeConfig, role: Role, timing: Timing) -> Tree {
+    /// A node outside the tree, or the source as its root. The source was announced at
+    /// `source_address`. `timing` counts until a parent or the embedder knows better.
+    pub(super) fn new(
+        node: &NodeConfig,
+        source_address: SocketAddr,
+        config: TreeConfig,
+        role: Role,
+        timing: Timing,
+    ) -> Tree {
         let source = role == Role::Source;
         let mut name = node.name.clone();
         while name.len() > limits::NAME_LEN {
@@ -180,6 +197,7 @@ impl Tree {
             id: node.id,
             name,
             port: node.address.port(),
+            source_address,
             scope: node.scope.max(1),
             admission: node.admission,
             // The delivery part has other draws: one more search shifts none of them.
@@ -204,7 +222,9 @@ impl Tree {
             backoff: config.search_backoff,
             answers: Answers::new(config.answers_per_s, config.answers_per_host),
             source: None,
+            rival_source: None,
             rival: None,
+            yielded: 0,
             due: VecDeque::new(),
             events: VecDeque::new(),
             config,

@@ -81,7 +81,8 @@ pub(super) enum Stage {
 /// A node that may become the parent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    pub(super) id: NodeId,
+    /// Its number; `None` for a source that was not heard.
+    pub(super) id: Option<NodeId>,
     pub(super) address: SocketAddr,
     pub(super) hops: u8,
     /// Edges of the tree from the source: of nodes equally far, the one nearest to the root is
@@ -185,7 +186,7 @@ impl Tree {
         }
         self.check_candidate(now, arrival.from, willing.standing)?;
         let candidate = Candidate {
-            id: sender,
+            id: Some(sender),
             address: arrival.from,
             hops,
             depth: willing.standing.depth,
@@ -215,6 +216,9 @@ impl Tree {
     ) -> Result<(), DropReason> {
         if self.bars.is_barred(now, address) {
             return Err(DropReason::Barred);
+        }
+        if standing.depth == 0 && address != self.source_address {
+            return Err(DropReason::ForgedSource);
         }
         self.check_epoch(now, standing.epoch)?;
         if !standing.may_be_above(self.standing) || usize::from(standing.depth) + 1 >= limits::PATH
@@ -270,21 +274,55 @@ impl Tree {
         nonce: u64,
         reason: Refusal,
     ) -> Result<(), DropReason> {
-        let Stage::Joining { candidate, nonce: asked, .. } = &self.stage else {
-            return Err(DropReason::Unasked);
-        };
-        if (candidate.address, candidate.id, *asked) != (arrival.from, sender, nonce) {
-            return Err(DropReason::Unasked);
-        }
-        self.refusal = Some(reason);
-        if reason == Refusal::NotAdmitted {
-            // No other will think otherwise.
-            self.bars.bar(now, arrival.from);
-            self.on_nobody(now);
-        } else {
-            self.request_next(now);
+        let candidate = self.asked(arrival, sender, nonce)?;
+        let by_source = candidate.address == self.source_address;
+        match reason {
+            Refusal::NotAdmitted | Refusal::Leaving if by_source => {
+                self.refusal = Some(reason);
+                self.on_nobody(now);
+            }
+            // Only the source is believed about this.
+            Refusal::NotAdmitted => {
+                self.refusal.get_or_insert(reason);
+                self.bars.bar(now, candidate.address);
+                self.ask_source(now);
+            }
+            Refusal::Leaving => self.ask_source(now),
+            _ => {
+                self.refusal = Some(reason);
+                self.request_next(now);
+            }
         }
         Ok(())
+    }
+
+    /// Returns the node that was asked to be the parent, if this message is its answer.
+    fn asked(&self, arrival: Arrival, sender: NodeId, nonce: u64) -> Result<Candidate, DropReason> {
+        match &self.stage {
+            Stage::Joining { candidate, nonce: asked, .. }
+                if candidate.address == arrival.from
+                    && candidate.id.is_none_or(|id| id == sender)
+                    && *asked == nonce =>
+            {
+                Ok(*candidate)
+            }
+            _ => Err(DropReason::Unasked),
+        }
+    }
+
+    /// Asks the source itself at its announced address, before the others.
+    fn ask_source(&mut self, now: Instant) {
+        let Stage::Joining { others, .. } = &mut self.stage else { return };
+        let others = std::mem::take(others);
+        let source = Candidate {
+            id: self.source.map(|(id, ..)| id),
+            address: self.source_address,
+            hops: self.scope,
+            depth: 0,
+            children: 0,
+            draw: 0,
+        };
+        self.request(now, source, others);
     }
 
     pub(super) fn on_confirm(
@@ -294,13 +332,8 @@ impl Tree {
         sender: NodeId,
         confirm: &JoinConfirm,
     ) -> Result<(), DropReason> {
-        let Stage::Joining { candidate, nonce, .. } = &self.stage else {
-            return Err(DropReason::Unasked);
-        };
-        if (candidate.address, candidate.id, *nonce) != (arrival.from, sender, confirm.nonce) {
-            return Err(DropReason::Unasked);
-        }
-        let (candidate, beacon) = (*candidate, &confirm.beacon);
+        let (candidate, beacon) = (self.asked(arrival, sender, confirm.nonce)?, &confirm.beacon);
+        let hops = Tree::hops(arrival, beacon.hop_limit)?.unwrap_or(candidate.hops);
         let checked = self
             .check_candidate(now, candidate.address, beacon.standing)
             .and_then(|()| self.check_path(&beacon.path));
@@ -316,7 +349,7 @@ impl Tree {
             id: sender,
             address: candidate.address,
             token: confirm.token,
-            hops: candidate.hops,
+            hops: candidate.hops.min(hops),
             radius: beacon.radius.min(self.scope),
             t_ack: beacon.timing.t_ack,
             heard: now,
@@ -357,6 +390,12 @@ impl Tree {
         if self.bars.is_barred(now, address) {
             return Err(DropReason::Barred);
         }
+        if beacon.role == Role::Source && address != self.source_address {
+            if self.role == Role::Source {
+                self.on_rival_source(address);
+            }
+            return Err(DropReason::ForgedSource);
+        }
         if let Stage::Attached(parent) = &self.stage
             && parent.id == sender
         {
@@ -365,9 +404,6 @@ impl Tree {
                 return Err(DropReason::ForgedParent);
             }
             self.on_parents_beacon(now, beacon)?;
-        }
-        if self.role == Role::Source && beacon.role == Role::Source {
-            self.on_rival_source(address);
         }
         if hops > 1 || self.retiring {
             return Ok(());
@@ -508,7 +544,9 @@ impl Tree {
                     self.send_request(now);
                 } else {
                     let address = candidate.address;
-                    self.bars.bar(now, address);
+                    if address != self.source_address {
+                        self.bars.bar(now, address);
+                    }
                     self.request_next(now);
                 }
             }

@@ -306,7 +306,7 @@ fn a_second_source_in_the_same_groups_is_told_of_once() {
     let mut by = Arrival { from: address(other), multicast: true, hops_left: Some(1) };
     by.from.set_port(0);
     for _ in 0..3 {
-        give(&mut world, 0, by, &message).unwrap();
+        assert_eq!(give(&mut world, 0, by, &message), Err(DropReason::ForgedSource));
     }
     assert_eq!(world.events(0), [TreeEvent::Rival(address(other))]);
 }
@@ -371,4 +371,67 @@ fn a_child_that_held_up_the_feed_is_told_so_whatever_it_hears_first_and_comes_ba
         world.drain(0);
         world.run(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn a_refusal_that_is_the_sources_to_say_is_not_believed_of_others() {
+    for reason in [Refusal::NotAdmitted, Refusal::Leaving] {
+        let (mut world, node, nonce) = searching();
+        world.nodes[0].alive = true;
+        let liar = world.add(NodeId(99), 1);
+        let answer = from(&world, liar, willing(nonce, 10));
+        give(&mut world, node, arrival(liar, 0), &answer).unwrap();
+        world.run(Duration::from_millis(250));
+        let Stage::Joining { nonce, .. } = world.tree(node).stage else { panic!("asks nobody") };
+        let refused = from(&world, liar, Body::JoinRefused { nonce, reason });
+        give(&mut world, node, arrival(liar, 0), &refused).unwrap();
+        world.run_acknowledging(seconds(1));
+        assert_eq!(world.parent(node), Some(0), "{reason:?}");
+        let told = world.events(node).into_iter().any(|e| matches!(e, TreeEvent::Refused(_)));
+        assert!(!told, "{reason:?}");
+    }
+}
+
+/// A beacon of a node in the same subnet.
+fn hear(world: &mut World, node: usize, by: usize, beacon: Beacon) -> Result<(), DropReason> {
+    let message = from(world, by, Body::Beacon(Beacon { hop_limit: 1, ..beacon }));
+    let mut arrival = Arrival { from: address(by), multicast: true, hops_left: Some(1) };
+    arrival.from.set_port(0);
+    give(world, node, arrival, &message)
+}
+
+#[test]
+fn nobody_manages_a_subnet_as_the_source_but_from_its_address() {
+    let mut world = World::row(2, TreeConfig::default());
+    let manager = world.join(1);
+    world.run_acknowledging(seconds(3));
+    let liar = world.add(NodeId(0), 1);
+    let lie = Beacon { role: Role::Source, ..beacon(vec![SOURCE], 10) };
+    assert_eq!(hear(&mut world, manager, liar, lie), Err(DropReason::ForgedSource));
+    assert_eq!(world.tree(manager).role(), Role::Manager);
+}
+
+#[test]
+fn a_manager_with_children_gives_way_only_to_one_that_stays() {
+    let mut world = World::row(2, TreeConfig::default());
+    let manager = world.join(1);
+    world.run_acknowledging(seconds(3));
+    let member = world.join(1);
+    world.run_acknowledging(seconds(1));
+    assert_eq!(world.parent(member), Some(manager));
+    let rival = world.add(NodeId(0), 1);
+    let claim = |world: &mut World| {
+        let epoch = world.tree(manager).standing.epoch;
+        hear(world, manager, rival, beacon(vec![SOURCE, NodeId(0)], epoch)).unwrap();
+        world.tree(manager).role() == Role::Manager
+    };
+    assert!(claim(&mut world), "one packet takes no subnet over");
+    world.run_acknowledging(seconds(9));
+    assert!(claim(&mut world), "nor do two that are far apart");
+    for _ in 0..4 {
+        world.run_acknowledging(Duration::from_millis(200));
+        assert!(claim(&mut world), "nor do some within a second");
+    }
+    world.run_acknowledging(Duration::from_millis(200));
+    assert!(!claim(&mut world), "another one that stays is the manager");
 }

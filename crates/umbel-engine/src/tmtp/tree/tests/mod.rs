@@ -63,7 +63,7 @@ fn node_config(id: NodeId, node: usize) -> NodeConfig {
 
 fn tree(id: NodeId, node: usize, config: &TreeConfig) -> Tree {
     let role = if id == SOURCE { Role::Source } else { Role::Member };
-    Tree::new(&node_config(id, node), config.clone(), role, timing())
+    Tree::new(&node_config(id, node), address(0), config.clone(), role, timing())
 }
 
 struct Node {
