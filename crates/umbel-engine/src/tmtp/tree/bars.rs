@@ -46,6 +46,11 @@ impl<A: Copy + Ord> Bars<A> {
         self.barred.remove(&address);
     }
 
+    /// Forgets all bars.
+    pub(super) fn clear(&mut self) {
+        self.barred.clear();
+    }
+
     pub(super) fn is_barred(&self, now: Instant, address: A) -> bool {
         self.barred.get(&address).is_some_and(|bar| bar.until > now)
     }

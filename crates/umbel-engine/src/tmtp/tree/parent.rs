@@ -27,7 +27,8 @@ impl Tree {
         if self.refusal_of(sender, search.role, hops).is_some() {
             return Ok(());
         }
-        if self.bars.is_barred(now, address) || self.slow.is_barred(now, address.ip()) {
+        // One that failed as a parent may be a child.
+        if self.slow.is_barred(now, address.ip()) {
             return Err(DropReason::Barred);
         }
         if !self.answers.may_leave(now, address.ip()) {
@@ -83,9 +84,6 @@ impl Tree {
             Some(hops) => hops.max(request.hops.min(hops.saturating_add(self.config.hop_slack))),
             None => request.hops,
         };
-        if self.bars.is_barred(now, arrival.from) {
-            return Err(DropReason::Barred);
-        }
         if !self.answers.may_leave(now, arrival.from.ip()) {
             return Err(DropReason::OverLimit);
         }

@@ -130,6 +130,8 @@ impl Tree {
     /// count in the next.
     fn search_ring(&mut self, now: Instant, nonce: u64, ring: usize) {
         let Some(hop_limit) = self.ring(ring) else {
+            // A bar prefers others. Where there are none, packets may just have been lost.
+            self.bars.clear();
             return self.on_nobody(now);
         };
         self.send_search(nonce, hop_limit, Role::Manager);

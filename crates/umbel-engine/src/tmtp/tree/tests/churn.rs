@@ -130,3 +130,21 @@ proptest! {
         churn.settle();
     }
 }
+
+#[test]
+fn nobody_is_without_a_parent_for_long_though_every_third_packet_is_lost() {
+    for seed in 0..10 {
+        let routers = vec![vec![0, 2, 2, 2], vec![2, 0, 3, 3], vec![2, 3, 0, 3], vec![2, 3, 3, 0]];
+        let mut world = World::new(routers, TreeConfig::default(), seed);
+        world.loss = 360;
+        let nodes: Vec<usize> = [1, 1, 2, 2, 3, 3].map(|subnet| world.join(subnet)).into();
+        let mut alone = vec![0; nodes.len() + 1];
+        for second in 0..300 {
+            world.run_acknowledging(Duration::from_secs(1));
+            for &node in &nodes {
+                alone[node] = if world.tree(node).is_attached() { 0 } else { alone[node] + 1 };
+                assert!(alone[node] < 60, "seed {seed}: node {node} at {second} s");
+            }
+        }
+    }
+}
