@@ -60,6 +60,11 @@ impl Reports {
         }
     }
 
+    /// How many receivers have said anything.
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
     /// How many receivers said last that they still receive.
     pub(super) fn receiving(&self) -> usize {
         self.receiving

@@ -104,6 +104,8 @@ pub struct Source<S> {
     review: Instant,
     acknowledged: u32,
     told: Totals,
+    /// Most receivers that were in the tree at a time.
+    most: usize,
     /// Since when all that are in the tree have everything.
     settled: Option<Instant>,
     complete: bool,
@@ -152,6 +154,7 @@ impl<S: SymbolSource> Source<S> {
             review: Instant::EPOCH,
             acknowledged: 0,
             told: Totals::default(),
+            most: 0,
             settled: None,
             complete: false,
             memberships: VecDeque::new(),
@@ -249,6 +252,7 @@ impl<S: SymbolSource> Source<S> {
             self.shelf.release_before(acknowledged.saturating_sub(kept));
         }
         let totals = self.sum();
+        self.most = self.most.max(totals.members as usize);
         if totals != self.told {
             self.told = totals;
             self.events.push_back(SourceEvent::Totals(totals));
@@ -257,9 +261,9 @@ impl<S: SymbolSource> Source<S> {
         self.look(now);
     }
 
-    /// The feed is complete when it has ended and all receivers in the tree have it or gave up. A
-    /// receiver that said once that it receives, and is not in the tree now, may be about to come
-    /// back: it is waited for a while.
+    /// Completes the feed when it has ended and all receivers in the tree have it or gave up. A
+    /// receiver that said that it receives, or was counted and never spoke, may be about to come
+    /// back. It is waited for a while.
     fn check_complete(&mut self, now: Instant) {
         let ended = self.end.as_ref().is_some_and(|end| self.sent() >= end.blocks);
         let settled = self.totals.values().all(|below| below.is_settled());
@@ -268,8 +272,8 @@ impl<S: SymbolSource> Source<S> {
             return;
         }
         let since = *self.settled.get_or_insert(now);
-        let all = self.reports.receiving() == 0 || now.since(since) >= ABSENT;
-        if all && !self.complete {
+        let spoken = self.reports.receiving() == 0 && self.reports.len() >= self.most;
+        if (spoken || now.since(since) >= ABSENT) && !self.complete {
             self.complete = true;
             self.events.push_back(SourceEvent::Complete);
         }

@@ -292,7 +292,8 @@ impl<C: Content> SendHost<C> {
     /// words, which may come later than their acknowledgements. A receiver that came late and still
     /// gets on is not cut off.
     fn may_close(&self, now: Instant, complete: Instant) -> bool {
-        let spoken = self.heard().all(|heard| heard.report.state != ReceiverState::Receiving);
+        let spoken = self.stats.totals.is_settled()
+            && self.heard().all(|heard| heard.report.state != ReceiverState::Receiving);
         let (last, _) = self.progress;
         let given_up = if last > complete { last + LATE_WORDS } else { complete + LAST_WORDS };
         now - complete >= self.terms.linger && (spoken || now >= given_up)
