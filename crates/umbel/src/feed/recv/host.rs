@@ -470,8 +470,10 @@ impl<S: FeedStore> RecvHost<S> {
     fn on_source_gone(&mut self, io: &mut Machine<'_, S>) {
         match self.stage {
             Stage::Receiving => {
-                // What has come may just not be written yet.
-                if io.engine().stats().blocks > 0 && self.is_complete(io.engine()) {
+                // What has come may just not be written yet. A receiver that never had a parent
+                // does not know where to begin, and writes nothing.
+                let begun = self.first.is_some() && io.engine().stats().blocks > 0;
+                if begun && self.is_complete(io.engine()) {
                     return;
                 }
                 let failed = self.end.as_ref().and_then(|end| end.failed.clone());

@@ -25,7 +25,7 @@ use super::super::{Nobody, draws};
 use super::files::{Directory, Files, SHAPE};
 use super::pipe::{self, Sink, Writer};
 use crate::feed::recv::host::{About, RecvHost};
-use crate::feed::recv::store::Input;
+use crate::feed::recv::store::{FeedStore, Input};
 use crate::feed::recv::{RecvObserver, RecvSummary};
 use crate::feed::send::host::{Expected, Input as SendInput, SendHost, Terms};
 use crate::feed::send::{SendObserver, SendSummary, WaitFor};
@@ -376,6 +376,17 @@ impl World {
         files.and_then(RecvHost::outcome).or_else(|| pipe.and_then(RecvHost::outcome))
     }
 
+    /// Returns what a failure says of a receiver.
+    fn so_far(&self, node: NodeId) -> String {
+        fn told<S: FeedStore>(
+            app: &EngineHost<tmtp::Receiver<S::Sink>, RecvHost<S>, Downstream>,
+        ) -> String {
+            format!("{:?}, {:?}", app.host().summary(), app.engine().tree())
+        }
+        let files = self.simulation.app::<FileReceiver>(node).map(told);
+        files.or_else(|| self.simulation.app::<PipeReceiver>(node).map(told)).unwrap_or_default()
+    }
+
     /// What came of the feed, if it has ended.
     pub(super) fn sent(&self) -> Option<SendSummary> {
         let files = self.simulation.app::<FileSender>(self.source).map(EngineHost::host);
@@ -414,9 +425,10 @@ impl World {
     fn state(&self) -> String {
         let sent = self.sent();
         let members = self.members.iter().map(|member| {
-            let received = self.received(member.node);
-            let all = self.has_everything(member);
-            format!("\n{:?}: all: {all}, crashes: {}, {received:?}", member.node, member.crashes)
+            let ended = self.received(member.node).is_some();
+            let (received, all) = (self.so_far(member.node), self.has_everything(member));
+            let Member { node, crashes, .. } = member;
+            format!("\n{node:?}: all: {all}, crashes: {crashes}, ended: {ended}, {received}")
         });
         format!("{sent:?}{}", members.collect::<String>())
     }
