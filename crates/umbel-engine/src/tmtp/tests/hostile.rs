@@ -121,11 +121,11 @@ fn what_a_first_parent_says_of_the_feed_counts_for_less_than_source_and_announce
         finish(&mut world);
         let drops = world.receiver(1).drops();
         assert_eq!(drops.of(DropReason::ForgedSource), 0, "a heartbeat is believed");
-        let told = world.receiver_events(1).iter().filter_map(|event| match event {
+        let mut told = world.receiver_events(1).iter().filter_map(|event| match event {
             ReceiverEvent::Feed(feed) => Some(*feed),
             _ => None,
         });
-        let told = told.last().unwrap();
+        let told = told.next_back().unwrap();
         assert_eq!(
             (told.source, told.address, told.manifest),
             (world.id(0), world.address_of(0), None)
