@@ -1,7 +1,6 @@
 //! Data packets: ALC [RFC 5775] over LCT [RFC 5651], one encoding symbol each.
 //!
-//! Umbel emits one layout. Its header has 24 bytes; a packet that carries EXT_FTI
-//! ([`DataHeader::oti`]) has 12 or 16 more between the TOI and the FEC Payload ID:
+//! Umbel emits one layout, of 24 bytes:
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -22,7 +21,8 @@
 //! |                       encoding symbol …                       |
 //! ```
 //!
-//! - `A` closes the session, `B` closes the object.
+//! - `A` closes the session, `B` the object. Umbel sets neither and ignores both: sessions end on
+//!   the control channel.
 //! - The codepoint is the FEC Encoding ID ([`Scheme::encoding_id`]). It decides how many bits of
 //!   the FEC Payload ID are the source block number and how many the encoding symbol ID:
 //!   16 + 16 for no code [RFC 5445 §3], 24 + 8 for Reed–Solomon [RFC 5510 §5.1],
@@ -32,56 +32,30 @@
 //!
 //! [`DataPacket::parse`] takes this layout on a fast path, and every other legal shape of an LCT
 //! header with a TSI and a TOI that fit 32 bits. Of a foreign packet the first 64 bits of the
-//! congestion control information are read like ours (with zeros where it has only 32); header
-//! extensions other than EXT_FTI are skipped, and the protocol-specific and reserved bits are
-//! ignored, as both RFCs demand.
+//! congestion control information are read like ours (with zeros where it has only 32). Header
+//! extensions are skipped; the protocol-specific and reserved bits are ignored, as both RFCs
+//! demand.
 
 use crate::lct::{self, LctHeader};
-use crate::{EmitError, Oti, ParseError, Scheme, Toi, Tsi, fti};
+use crate::{EmitError, ParseError, Scheme, Toi, Tsi};
 
-/// First half of the fixed layout: V = 1, C = 1, S = 1, O = 1, H = 0, A = B = 0.
-const FIRST_HALF: u16 = 0x14A0;
-/// The A flag in the first half word.
-const CLOSE_SESSION: u16 = 2;
-/// The B flag in the first half word.
-const CLOSE_OBJECT: u16 = 1;
-/// Bytes of the LCT header without extensions; also where the first extension stands.
-const LCT_LEN: usize = 20;
-/// The fixed layout's first word without A, B and codepoint.
-const FIXED_WORD: u32 = (FIRST_HALF as u32) << 16 | (LCT_LEN as u32 / 4) << 8;
+/// Bytes of the LCT header without extensions.
+const LCT_LEN: u32 = 20;
+/// The fixed layout's first word without A, B and codepoint: V = 1, C = 1, S = 1, O = 1, H = 0.
+const FIXED_WORD: u32 = 0x14A0_0000 | (LCT_LEN / 4) << 8;
 /// The bits of the first word that [`FIXED_WORD`] says.
 const FIXED_MASK: u32 = 0xFFFC_FF00;
 
 /// A data packet, its symbol borrowed from the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataPacket<'a> {
-    /// The session; unique with the source address.
-    pub tsi: Tsi,
-    /// The object that the symbol belongs to.
-    pub toi: Toi,
-    /// The transmission that the packet belongs to.
-    pub transmission: u32,
-    /// Number of the packet within its transmission, from 0.
-    pub index: u32,
-    /// The code that the symbol comes from.
-    pub scheme: Scheme,
-    /// Source block number; at most [`Scheme::max_sbn`].
-    pub sbn: u32,
-    /// Encoding symbol ID; at most [`Scheme::max_esi`].
-    pub esi: u32,
-    /// The object's transmission information, where the packet carries EXT_FTI. Its
-    /// `max_encoding_symbols` is 0 where the scheme ignores it, and RaptorQ's `max_block_symbols`
-    /// is the smallest that gives the same source blocks.
-    pub oti: Option<Oti>,
-    /// The source sends nothing more in this session.
-    pub close_session: bool,
-    /// The source sends nothing more of this object.
-    pub close_object: bool,
+    /// What stands before the symbol.
+    pub header: DataHeader,
     /// The encoding symbol; the last source symbol of an object may be shorter than the others.
     pub symbol: &'a [u8],
 }
 
-/// Everything of a [`DataPacket`] but its symbol, which is sent from where it lies.
+/// A data packet without its symbol, which is sent from where it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
     /// The session; unique with the source address.
@@ -98,12 +72,6 @@ pub struct DataHeader {
     pub sbn: u32,
     /// Encoding symbol ID; at most [`Scheme::max_esi`].
     pub esi: u32,
-    /// Transmission information of the object to put into EXT_FTI.
-    pub oti: Option<Oti>,
-    /// The source sends nothing more in this session.
-    pub close_session: bool,
-    /// The source sends nothing more of this object.
-    pub close_object: bool,
 }
 
 impl<'a> DataPacket<'a> {
@@ -124,7 +92,7 @@ impl<'a> DataPacket<'a> {
         }
         let scheme = scheme(first as u8)?;
         let (sbn, esi) = split_payload_id(scheme, word(header, 20))?;
-        Ok(DataPacket {
+        let header = DataHeader {
             tsi: Tsi(word(header, 12)),
             toi: Toi(word(header, 16)),
             transmission: word(header, 4),
@@ -132,27 +100,8 @@ impl<'a> DataPacket<'a> {
             scheme,
             sbn,
             esi,
-            oti: None,
-            close_session: first & u32::from(CLOSE_SESSION) << 16 != 0,
-            close_object: first & u32::from(CLOSE_OBJECT) << 16 != 0,
-            symbol,
-        })
-    }
-
-    /// The packet without its symbol.
-    pub fn header(&self) -> DataHeader {
-        DataHeader {
-            tsi: self.tsi,
-            toi: self.toi,
-            transmission: self.transmission,
-            index: self.index,
-            scheme: self.scheme,
-            sbn: self.sbn,
-            esi: self.esi,
-            oti: self.oti,
-            close_session: self.close_session,
-            close_object: self.close_object,
-        }
+        };
+        Ok(DataPacket { header, symbol })
     }
 }
 
@@ -161,18 +110,12 @@ impl<'a> DataPacket<'a> {
 fn parse_any(packet: &[u8]) -> Result<DataPacket<'_>, ParseError> {
     let lct = LctHeader::parse(packet)?;
     let scheme = scheme(lct.codepoint)?;
-    let mut oti = None;
-    let mut rest = lct.extensions;
-    while let Some((het, extension)) = lct::next_extension(&mut rest)? {
-        if het == fti::HET {
-            oti = Some(fti::parse(scheme, extension)?);
-        }
-    }
+    lct::check_extensions(lct.extensions)?;
     let (payload_id, symbol) = lct.payload.split_first_chunk::<4>().ok_or({
         ParseError::Truncated { what: "FEC Payload ID", need: 4, have: lct.payload.len() }
     })?;
     let (sbn, esi) = split_payload_id(scheme, u32::from_be_bytes(*payload_id))?;
-    Ok(DataPacket {
+    let header = DataHeader {
         tsi: Tsi(lct.tsi),
         toi: Toi(lct.toi),
         transmission: lct.cci[0],
@@ -180,11 +123,8 @@ fn parse_any(packet: &[u8]) -> Result<DataPacket<'_>, ParseError> {
         scheme,
         sbn,
         esi,
-        oti,
-        close_session: lct.close_session,
-        close_object: lct.close_object,
-        symbol,
-    })
+    };
+    Ok(DataPacket { header, symbol })
 }
 
 /// The big-endian word at `at`, which is within the header.
@@ -222,49 +162,29 @@ fn split_payload_id(scheme: Scheme, payload_id: u32) -> Result<(u32, u32), Parse
 }
 
 impl DataHeader {
-    /// Bytes of a header without EXT_FTI.
+    /// Bytes of a header.
     pub const LEN: usize = 24;
 
-    /// Bytes of the longest header, with EXT_FTI.
-    pub const MAX_LEN: usize = DataHeader::LEN + fti::MAX_LEN;
-
-    /// Bytes that [`emit`](DataHeader::emit) writes.
-    pub const fn header_len(&self) -> usize {
-        match self.oti {
-            None => DataHeader::LEN,
-            Some(_) => DataHeader::LEN + fti::len(self.scheme),
-        }
-    }
-
-    /// Writes the header to the start of `buf` and gives its length; the symbol follows it in
-    /// the packet. Allocates nothing.
+    /// Returns the header's bytes; the symbol follows them in the packet. Allocates nothing.
     ///
     /// # Errors
     ///
-    /// The buffer is shorter than [`header_len`](DataHeader::header_len), a number is out of the
-    /// scheme's range, or the OTI is not one of this scheme's; `buf` has not changed then.
+    /// A number is out of the scheme's range.
     #[inline]
-    pub fn emit(&self, buf: &mut [u8]) -> Result<usize, EmitError> {
-        let payload_id = self.payload_id()?;
-        self.check_oti()?;
-        let len = self.header_len();
-        let have = buf.len();
-        let out = buf.get_mut(..len).ok_or(EmitError::Buffer { need: len, have })?;
-
-        let flags = u16::from(self.close_session) * CLOSE_SESSION
-            + u16::from(self.close_object) * CLOSE_OBJECT;
-        out[0..2].copy_from_slice(&(FIRST_HALF | flags).to_be_bytes());
-        out[2] = ((len - 4) / 4) as u8;
-        out[3] = self.scheme.encoding_id();
-        out[4..8].copy_from_slice(&self.transmission.to_be_bytes());
-        out[8..12].copy_from_slice(&self.index.to_be_bytes());
-        out[12..16].copy_from_slice(&self.tsi.0.to_be_bytes());
-        out[16..20].copy_from_slice(&self.toi.0.to_be_bytes());
-        if let Some(oti) = &self.oti {
-            out[LCT_LEN..len - 4].copy_from_slice(&fti::emit(oti)[..fti::len(self.scheme)]);
+    pub fn emit(&self) -> Result<[u8; DataHeader::LEN], EmitError> {
+        let words = [
+            FIXED_WORD | u32::from(self.scheme.encoding_id()),
+            self.transmission,
+            self.index,
+            self.tsi.0,
+            self.toi.0,
+            self.payload_id()?,
+        ];
+        let mut bytes = [0; DataHeader::LEN];
+        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_be_bytes());
         }
-        out[len - 4..].copy_from_slice(&payload_id.to_be_bytes());
-        Ok(len)
+        Ok(bytes)
     }
 
     /// The FEC Payload ID.
@@ -281,24 +201,11 @@ impl DataHeader {
         }
         Ok(sbn << esi_bits(scheme) | esi)
     }
-
-    /// Whether the OTI can be sent with this packet.
-    #[inline]
-    fn check_oti(&self) -> Result<(), EmitError> {
-        let Some(oti) = &self.oti else {
-            return Ok(());
-        };
-        if oti.scheme != self.scheme {
-            return Err(EmitError::Scheme { packet: self.scheme, oti: oti.scheme });
-        }
-        Ok(oti.check()?)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::OtiError;
 
     const HEADER: DataHeader = DataHeader {
         tsi: Tsi(0x0A0B_0C0D),
@@ -308,25 +215,10 @@ mod tests {
         scheme: Scheme::ReedSolomon,
         sbn: 0x01_0203,
         esi: 0xFE,
-        oti: None,
-        close_session: false,
-        close_object: false,
-    };
-
-    const OTI: Oti = Oti {
-        scheme: Scheme::ReedSolomon,
-        object_len: 0x0001_0203_0405,
-        symbol_len: 0x0578,
-        max_block_symbols: 0x80,
-        max_encoding_symbols: 0xFF,
     };
 
     fn emitted(header: &DataHeader) -> Vec<u8> {
-        let mut buf = [0xEE; DataHeader::MAX_LEN];
-        let len = header.emit(&mut buf).unwrap();
-        assert_eq!(len, header.header_len());
-        assert!(buf[len..].iter().all(|byte| *byte == 0xEE));
-        buf[..len].to_vec()
+        header.emit().unwrap().to_vec()
     }
 
     /// Emits the header, compares it with the bytes, and parses these with a symbol behind them.
@@ -335,8 +227,7 @@ mod tests {
         assert_eq!(emitted(header), bytes);
         let packet = [bytes, b"symbol"].concat();
         let parsed = DataPacket::parse(&packet).unwrap();
-        assert_eq!(parsed.header(), *header);
-        assert_eq!(parsed.symbol, b"symbol");
+        assert_eq!(parsed, DataPacket { header: *header, symbol: b"symbol" });
     }
 
     #[test]
@@ -370,93 +261,24 @@ mod tests {
     }
 
     #[test]
-    fn the_close_flags_are_the_last_bits_of_the_second_byte() {
-        let session = DataHeader { close_session: true, ..HEADER };
-        let object = DataHeader { close_object: true, ..HEADER };
-        assert_eq!((emitted(&session)[1], emitted(&object)[1]), (0xA2, 0xA1));
-        check(&session, &emitted(&session));
-        check(&object, &emitted(&object));
-    }
-
-    #[test]
-    fn ext_fti_of_reed_solomon_has_three_words() {
-        let header = DataHeader { oti: Some(OTI), ..HEADER };
-        let bytes = emitted(&header);
-        check(&header, &bytes);
-        assert_eq!(bytes[2], 8);
-        assert_eq!(bytes[20..32], [64, 3, 0, 1, 2, 3, 4, 5, 0x05, 0x78, 0x80, 0xFF]);
-        assert_eq!(bytes[32..], [1, 2, 3, 0xFE]);
-    }
-
-    #[test]
-    fn ext_fti_without_a_code_has_four_words() {
-        let scheme = Scheme::NoCode;
-        let oti = Oti { scheme, max_block_symbols: 0x1234, max_encoding_symbols: 0, ..OTI };
-        let header = DataHeader { scheme, sbn: 7, oti: Some(oti), ..HEADER };
-        let bytes = emitted(&header);
-        check(&header, &bytes);
-        assert_eq!(bytes[2], 9);
-        let fti = [64, 4, 0, 1, 2, 3, 4, 5, 0, 0, 0x05, 0x78, 0, 0, 0x12, 0x34];
-        assert_eq!(bytes[20..36], fti);
-    }
-
-    #[test]
-    fn ext_fti_of_raptorq_gives_the_number_of_blocks_instead_of_their_size() {
-        let scheme = Scheme::RaptorQ;
-        // 720 symbols in 8 blocks of 90.
-        let oti = Oti {
-            scheme,
-            object_len: 720 * 1400,
-            symbol_len: 1400,
-            max_block_symbols: 90,
-            max_encoding_symbols: 0,
-        };
-        let header = DataHeader { scheme, sbn: 7, oti: Some(oti), ..HEADER };
-        let bytes = emitted(&header);
-        check(&header, &bytes);
-        // F = 0x0F6180 in 40 bits, T = 0x578, Z = 8, N = 1, Al = 1, padding.
-        let fti = [64, 4, 0, 0, 0x0F, 0x61, 0x80, 0, 0x05, 0x78, 8, 0, 1, 1, 0, 0];
-        assert_eq!(bytes[20..36], fti);
-        // 96 symbols as the block limit also make 8 blocks of 90.
-        let same = DataHeader { oti: Some(Oti { max_block_symbols: 96, ..oti }), ..header };
-        assert_eq!(emitted(&same), bytes);
+    fn the_close_flags_are_ignored() {
+        let mut packet = emitted(&HEADER);
+        packet[1] |= 3;
+        assert_eq!(DataPacket::parse(&packet).unwrap().header, HEADER);
     }
 
     #[test]
     fn a_number_beyond_the_schemes_field_is_not_emitted() {
         use Scheme::{NoCode, RaptorQ, ReedSolomon};
-        let mut buf = [0; DataHeader::MAX_LEN];
         for (scheme, sbn, esi) in
             [(NoCode, 0xFFFF, 0xFFFF), (ReedSolomon, 0xFF_FFFF, 254), (RaptorQ, 0xFF, 0xFF_FFFF)]
         {
             let header = DataHeader { scheme, sbn, esi, ..HEADER };
-            header.emit(&mut buf).unwrap();
-            let error = DataHeader { sbn: sbn + 1, ..header }.emit(&mut buf);
+            header.emit().unwrap();
+            let error = DataHeader { sbn: sbn + 1, ..header }.emit();
             assert_eq!(error, Err(EmitError::Sbn { scheme, sbn: sbn + 1, limit: sbn }));
-            let error = DataHeader { esi: esi + 1, ..header }.emit(&mut buf);
+            let error = DataHeader { esi: esi + 1, ..header }.emit();
             assert_eq!(error, Err(EmitError::Esi { scheme, esi: esi + 1, limit: esi }));
-        }
-    }
-
-    #[test]
-    fn an_oti_of_another_scheme_or_out_of_range_is_not_emitted() {
-        let mut buf = [0; DataHeader::MAX_LEN];
-        let header = DataHeader { scheme: Scheme::NoCode, sbn: 0, oti: Some(OTI), ..HEADER };
-        let error = EmitError::Scheme { packet: Scheme::NoCode, oti: Scheme::ReedSolomon };
-        assert_eq!(header.emit(&mut buf), Err(error));
-        let header = DataHeader { oti: Some(Oti { symbol_len: 0, ..OTI }), ..HEADER };
-        assert_eq!(header.emit(&mut buf), Err(EmitError::Oti(OtiError::EmptySymbol)));
-    }
-
-    #[test]
-    fn a_short_buffer_is_left_alone() {
-        for (oti, need) in [(None, 24), (Some(OTI), 36)] {
-            let header = DataHeader { oti, ..HEADER };
-            let mut buf = vec![0xEE; need - 1];
-            let error = EmitError::Buffer { need, have: need - 1 };
-            assert_eq!(header.emit(&mut buf), Err(error));
-            assert!(buf.iter().all(|byte| *byte == 0xEE));
-            assert_eq!(header.emit(&mut vec![0; need]), Ok(need));
         }
     }
 
@@ -465,9 +287,9 @@ mod tests {
         // C = 0, S = 0, O = 0, H = 1: TSI and TOI of 16 bits.
         let packet = [0x10, 0x10, 3, 5, 9, 8, 7, 6, 0, 1, 0, 2, 0, 0, 3, 4, b'x'];
         let parsed = DataPacket::parse(&packet).unwrap();
-        assert_eq!((parsed.tsi, parsed.toi), (Tsi(1), Toi(2)));
-        assert_eq!((parsed.transmission, parsed.index), (0x0908_0706, 0));
-        assert_eq!((parsed.sbn, parsed.esi, parsed.symbol), (3, 4, &b"x"[..]));
+        assert_eq!((parsed.header.tsi, parsed.header.toi), (Tsi(1), Toi(2)));
+        assert_eq!((parsed.header.transmission, parsed.header.index), (0x0908_0706, 0));
+        assert_eq!((parsed.header.sbn, parsed.header.esi, parsed.symbol), (3, 4, &b"x"[..]));
     }
 
     #[test]
@@ -479,9 +301,9 @@ mod tests {
         packet.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0xBB, 0, 0, 2]);
         packet.extend_from_slice(&[0, 3, 0, 4, b'x']);
         let parsed = DataPacket::parse(&packet).unwrap();
-        assert_eq!((parsed.tsi, parsed.toi), (Tsi(0xAA00_0001), Toi(0xBB00_0002)));
-        assert_eq!((parsed.transmission, parsed.index), (1, 2));
-        assert_eq!((parsed.sbn, parsed.esi, parsed.symbol), (3, 4, &b"x"[..]));
+        assert_eq!((parsed.header.tsi, parsed.header.toi), (Tsi(0xAA00_0001), Toi(0xBB00_0002)));
+        assert_eq!((parsed.header.transmission, parsed.header.index), (1, 2));
+        assert_eq!((parsed.header.sbn, parsed.header.esi, parsed.symbol), (3, 4, &b"x"[..]));
         let mut wide = packet.clone();
         wide[21] = 1;
         assert_eq!(DataPacket::parse(&wide), Err(ParseError::IdTooWide("TSI")));
@@ -498,17 +320,16 @@ mod tests {
     }
 
     #[test]
-    fn other_header_extensions_are_skipped() {
-        let plain = emitted(&DataHeader { oti: Some(OTI), ..HEADER });
+    fn header_extensions_are_skipped() {
+        let plain = emitted(&HEADER);
         let mut packet = plain[..20].to_vec();
-        packet[2] += 4;
+        packet[2] += 7;
         packet.extend_from_slice(&[193, 1, 2, 3]); // EXT_CENC, one word
         packet.extend_from_slice(&[2, 2, 0, 0, 0, 0, 0, 0]); // EXT_TIME, two words
-        packet.extend_from_slice(&plain[20..32]);
+        packet.extend_from_slice(&[64, 3, 0, 1, 2, 3, 4, 5, 5, 0x78, 0x80, 0xFF]); // EXT_FTI
         packet.extend_from_slice(&[0, 1, 0, 0]); // EXT_NOP
-        packet.extend_from_slice(&plain[32..]);
-        let parsed = DataPacket::parse(&packet).unwrap();
-        assert_eq!(parsed.header(), DataHeader { oti: Some(OTI), ..HEADER });
+        packet.extend_from_slice(&plain[20..]);
+        assert_eq!(DataPacket::parse(&packet).unwrap().header, HEADER);
     }
 
     #[test]
@@ -516,25 +337,20 @@ mod tests {
         let mut packet = emitted(&HEADER);
         packet[0] |= 3;
         packet[1] |= 0x0C;
-        assert_eq!(DataPacket::parse(&packet).unwrap().header(), HEADER);
+        assert_eq!(DataPacket::parse(&packet).unwrap().header, HEADER);
     }
 
     #[test]
     fn impossible_extensions_are_refused() {
-        let plain = emitted(&DataHeader { oti: Some(OTI), ..HEADER });
-        for (words, error) in [
-            (0, ParseError::Extension { het: 64, words: 0 }),
-            (2, ParseError::Extension { het: 64, words: 2 }),
-            (4, ParseError::Extension { het: 64, words: 4 }),
-            (255, ParseError::Extension { het: 64, words: 255 }),
-        ] {
-            let mut packet = plain.clone();
-            packet[21] = words;
+        let plain = emitted(&HEADER);
+        for words in [0, 3, 4, 255] {
+            let mut packet = plain[..20].to_vec();
+            packet[2] += 2;
+            packet.extend_from_slice(&[64, words, 0, 0, 0, 0, 0, 0]);
+            packet.extend_from_slice(&plain[20..]);
+            let error = ParseError::Extension { het: 64, words };
             assert_eq!(DataPacket::parse(&packet), Err(error));
         }
-        let mut packet = plain;
-        packet[28..30].fill(0);
-        assert_eq!(DataPacket::parse(&packet), Err(ParseError::Oti(OtiError::EmptySymbol)));
     }
 
     #[test]
@@ -584,13 +400,11 @@ mod tests {
 
     #[test]
     fn a_packet_cut_within_its_header_is_refused_at_every_byte() {
-        for oti in [None, Some(OTI)] {
-            let packet = emitted(&DataHeader { oti, ..HEADER });
-            for len in 0..packet.len() {
-                let error = DataPacket::parse(&packet[..len]).unwrap_err();
-                assert!(matches!(error, ParseError::Truncated { .. }), "{len}: {error}");
-            }
-            assert_eq!(DataPacket::parse(&packet).unwrap().symbol, b"");
+        let packet = emitted(&HEADER);
+        for len in 0..packet.len() {
+            let error = DataPacket::parse(&packet[..len]).unwrap_err();
+            assert!(matches!(error, ParseError::Truncated { .. }), "{len}: {error}");
         }
+        assert_eq!(DataPacket::parse(&packet).unwrap().symbol, b"");
     }
 }

@@ -137,15 +137,4 @@ pub enum EmitError {
         /// The greatest one.
         limit: u32,
     },
-    /// Object transmission information of another scheme than the packet's.
-    #[error("a packet of {packet:?} with the object transmission information of {oti:?}")]
-    Scheme {
-        /// Scheme of the packet.
-        packet: Scheme,
-        /// Scheme of the object transmission information.
-        oti: Scheme,
-    },
-    /// Object transmission information out of range.
-    #[error("bad FEC object transmission information: {0}")]
-    Oti(#[from] OtiError),
 }

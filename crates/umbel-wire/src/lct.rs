@@ -20,8 +20,6 @@ pub(crate) struct LctHeader<'a> {
     pub(crate) tsi: u32,
     pub(crate) toi: u32,
     pub(crate) codepoint: u8,
-    pub(crate) close_session: bool,
-    pub(crate) close_object: bool,
     /// Header extensions, not yet taken apart; whole words.
     pub(crate) extensions: &'a [u8],
     /// What follows the header.
@@ -57,8 +55,6 @@ impl<'a> LctHeader<'a> {
             tsi: id("TSI", tsi)?,
             toi: id("TOI", toi)?,
             codepoint,
-            close_session: flags & 2 != 0,
-            close_object: flags & 1 != 0,
             extensions,
             payload,
         })
@@ -85,19 +81,12 @@ fn id(what: &'static str, bytes: &[u8]) -> Result<u32, ParseError> {
     Ok(low.iter().fold(0, |value, byte| value << 8 | u32::from(*byte)))
 }
 
-/// The next header extension: its type, and all its bytes with type and length.
-pub(crate) fn next_extension<'a>(
-    rest: &mut &'a [u8],
-) -> Result<Option<(u8, &'a [u8])>, ParseError> {
-    let &[het, hel, ..] = *rest else {
-        return Ok(None);
-    };
-    let words = if het >= FIRST_FIXED_EXTENSION { 1 } else { hel };
-    let bad = ParseError::Extension { het, words };
-    if words == 0 {
-        return Err(bad);
+/// Checks that header extensions end where the header does; nothing in them is of use.
+pub(crate) fn check_extensions(mut rest: &[u8]) -> Result<(), ParseError> {
+    while let &[het, hel, ..] = rest {
+        let words = if het >= FIRST_FIXED_EXTENSION { 1 } else { hel };
+        let tail = rest.get(usize::from(words) * 4..).filter(|_| words > 0);
+        rest = tail.ok_or(ParseError::Extension { het, words })?;
     }
-    let (extension, tail) = rest.split_at_checked(usize::from(words) * 4).ok_or(bad)?;
-    *rest = tail;
-    Ok(Some((het, extension)))
+    Ok(())
 }

@@ -2,8 +2,7 @@
 //! nothing else.
 //!
 //! - [`alc`]: data packets, [RFC 5775] over [RFC 5651] with the FEC Payload ID of the scheme.
-//!   The 24-byte header is drawn there; `lct.rs` reads the shapes that other sources send, and
-//!   `fti.rs` the header extension that describes the object.
+//!   The 24-byte header is drawn there; `lct.rs` reads the shapes that other sources send.
 //! - [`basep`]: the messages of the sender-initiated protocol that TMTP is compared with.
 //! - [`control`]: the versioned header and the TLV body that every control message shares.
 //! - [`lms`]: what the end-points and routers of LMS say to each other.
@@ -40,7 +39,6 @@ mod codec;
 pub mod control;
 mod error;
 pub mod feed;
-mod fti;
 pub mod ids;
 mod lct;
 pub mod lms;

@@ -126,17 +126,6 @@ pub enum OtiError {
         /// What the scheme can number.
         limit: u32,
     },
-    /// RaptorQ with a partition that no block limit gives, with sub-blocks, or with an alignment
-    /// that does not divide the symbol.
-    #[error("RaptorQ with Z = {z}, N = {n}, Al = {al}: only even blocks without sub-blocks")]
-    RaptorQ {
-        /// Number of source blocks.
-        z: u8,
-        /// Number of sub-blocks.
-        n: u16,
-        /// Symbol alignment in bytes.
-        al: u8,
-    },
 }
 
 /// FEC Object Transmission Information [RFC 5052 §6.2].
@@ -202,40 +191,6 @@ impl Oti {
     fn blocks(&self) -> u64 {
         self.source_symbols().div_ceil(u64::from(self.max_block_symbols.max(1)))
     }
-
-    /// RaptorQ's number of source blocks Z: that of [RFC 5052 §9.1], but 1 for an empty object.
-    pub(crate) fn raptorq_blocks(&self) -> u8 {
-        self.blocks().clamp(1, 255) as u8
-    }
-
-    /// The OTI of a RaptorQ object whose symbols are cut into Z source blocks, with the smallest
-    /// block limit that gives this very partition.
-    pub(crate) fn raptorq(
-        object_len: u64,
-        symbol_len: u16,
-        (z, n, al): (u8, u16, u8),
-    ) -> Result<Oti, OtiError> {
-        let unsupported = OtiError::RaptorQ { z, n, al };
-        if symbol_len == 0 {
-            return Err(OtiError::EmptySymbol);
-        }
-        if z == 0 || n != 1 || al == 0 || !symbol_len.is_multiple_of(u16::from(al)) {
-            return Err(unsupported);
-        }
-        let scheme = Scheme::RaptorQ;
-        let limit = scheme.max_block_symbols();
-        let mut oti =
-            Oti { scheme, object_len, symbol_len, max_block_symbols: 1, max_encoding_symbols: 0 };
-        let per_block = oti.source_symbols().div_ceil(u64::from(z)).max(1);
-        let blocks = u32::try_from(per_block).unwrap_or(u32::MAX);
-        oti.max_block_symbols = u16::try_from(per_block).map_err(|_| OtiError::BlockSymbols {
-            scheme,
-            blocks,
-            limit,
-        })?;
-        oti.check()?;
-        if oti.raptorq_blocks() == z { Ok(oti) } else { Err(unsupported) }
-    }
 }
 
 #[cfg(test)]
@@ -276,25 +231,5 @@ mod tests {
         ] {
             assert!(oti.check().is_err(), "{oti:?}");
         }
-    }
-
-    #[test]
-    fn a_raptorq_partition_gives_the_smallest_block_limit_and_back() {
-        let oti = Oti::raptorq(10_000, 100, (7, 1, 1)).unwrap();
-        assert_eq!((oti.max_block_symbols, oti.raptorq_blocks()), (15, 7));
-        let empty = Oti::raptorq(0, 100, (1, 1, 4)).unwrap();
-        assert_eq!((empty.max_block_symbols, empty.raptorq_blocks()), (1, 1));
-    }
-
-    #[test]
-    fn a_raptorq_partition_that_we_cannot_express_is_refused() {
-        // 10 symbols in 7 blocks: a block limit of 2 gives 5 blocks, a limit of 1 gives 10.
-        assert!(Oti::raptorq(10, 1, (7, 1, 1)).is_err());
-        for (z, n, al) in [(0, 1, 1), (1, 2, 1), (1, 0, 1), (1, 1, 0), (1, 1, 3)] {
-            assert!(Oti::raptorq(10_000, 100, (z, n, al)).is_err(), "{z} {n} {al}");
-        }
-        assert!(Oti::raptorq(10_000, 0, (1, 1, 1)).is_err());
-        assert!(Oti::raptorq(60_000, 1, (1, 1, 1)).is_err());
-        assert!(Oti::raptorq(600_000, 1, (1, 1, 1)).is_err());
     }
 }

@@ -25,8 +25,6 @@ const ENCODING_ID: u8 = 129;
 const FIRST_HALF: u16 = 0x14A0;
 /// 32-bit words of the LCT header.
 const LCT_WORDS: u8 = 5;
-/// The A flag in the first half word.
-const CLOSE_SESSION: u16 = 2;
 /// Encoding symbol IDs and source block lengths are at most this: the code has no more symbols.
 const MAX_SYMBOLS: u16 = 255;
 
@@ -48,8 +46,6 @@ pub struct SmallBlockHeader {
     pub block_symbols: u8,
     /// Encoding symbol ID; at most 254. Those below `block_symbols` are source symbols.
     pub esi: u8,
-    /// The source sends nothing more in this session.
-    pub close_session: bool,
 }
 
 /// A data packet, its symbol borrowed from the datagram.
@@ -73,8 +69,7 @@ impl SmallBlockHeader {
     pub fn emit(&self, buf: &mut [u8]) -> Result<usize, EmitError> {
         let (need, have) = (SmallBlockHeader::LEN, buf.len());
         let out = buf.get_mut(..need).ok_or(EmitError::Buffer { need, have })?;
-        let flags = u16::from(self.close_session) * CLOSE_SESSION;
-        out[0..2].copy_from_slice(&(FIRST_HALF | flags).to_be_bytes());
+        out[0..2].copy_from_slice(&FIRST_HALF.to_be_bytes());
         out[2..4].copy_from_slice(&[LCT_WORDS, ENCODING_ID]);
         out[4..8].copy_from_slice(&self.transmission.to_be_bytes());
         out[8..12].copy_from_slice(&self.index.to_be_bytes());
@@ -104,8 +99,7 @@ impl<'a> SmallBlockPacket<'a> {
         if lct.codepoint != ENCODING_ID {
             return Err(ParseError::Codepoint(lct.codepoint));
         }
-        let mut extensions = lct.extensions;
-        while lct::next_extension(&mut extensions)?.is_some() {}
+        lct::check_extensions(lct.extensions)?;
         let have = lct.payload.len();
         let truncated = ParseError::Truncated { what: "FEC Payload ID", need: 8, have };
         let (&[s0, s1, s2, s3, k0, k1, e0, e1], symbol) =
@@ -126,7 +120,6 @@ impl<'a> SmallBlockPacket<'a> {
             sbn: u32::from_be_bytes([s0, s1, s2, s3]),
             block_symbols,
             esi: esi as u8,
-            close_session: lct.close_session,
         };
         Ok(SmallBlockPacket { header, symbol })
     }
@@ -148,7 +141,6 @@ mod tests {
         sbn: 0xFEDC_BA98,
         block_symbols: 64,
         esi: 0xFE,
-        close_session: false,
     };
 
     fn packet(header: SmallBlockHeader) -> Vec<u8> {
@@ -172,12 +164,6 @@ mod tests {
         let parsed = SmallBlockPacket::parse(&packet).unwrap();
         assert_eq!(parsed, SmallBlockPacket { header: HEADER, symbol: b"symbol" });
         assert!(SmallBlockPacket::is_one(&packet) && !SmallBlockPacket::is_one(b"Um\x01\x81"));
-    }
-
-    #[test]
-    fn the_close_flag_comes_back() {
-        let header = SmallBlockHeader { close_session: true, ..HEADER };
-        assert_eq!(SmallBlockPacket::parse(&packet(header)).unwrap().header, header);
     }
 
     #[test]

@@ -345,12 +345,11 @@ proptest! {
     #[test]
     fn data_packets_come_back(
         (tsi, transmission, index, sbn) in any::<(u32, u32, u32, u32)>(),
-        (block_symbols, esi, close_session) in (1_u8.., 0_u8..255, any::<bool>()),
+        (block_symbols, esi) in (1_u8.., 0_u8..255),
         symbol in vec(any::<u8>(), 0..100),
     ) {
         let header = SmallBlockHeader {
             tsi: Tsi(tsi), toi: Toi(1), transmission, index, sbn, block_symbols, esi,
-            close_session,
         };
         let mut packet = vec![0; SmallBlockHeader::LEN];
         header.emit(&mut packet).unwrap();

@@ -62,9 +62,6 @@ pub struct SourceConfig {
     /// A transmission whose clients have all finished or gone is cut short. Default true; the
     /// paper's transmissions are not.
     pub cut_short: bool,
-    /// Every data packet carries EXT_FTI, for standard receivers that learn the object
-    /// transmission information from nowhere else. Default false.
-    pub oti_in_packets: bool,
     /// NAKs of one transmission spread over this time for each client that wants the item
     /// [Repository §3.2.3]. Default 20 µs.
     pub nak_spread_per_client: Duration,
@@ -124,7 +121,6 @@ impl SourceConfig {
             gather_fraction: 0.03,
             gather_max: Duration::from_millis(200),
             cut_short: true,
-            oti_in_packets: false,
             nak_spread_per_client: Duration::from_micros(20),
             nak_spread: (Duration::ZERO, Duration::from_millis(200)),
             nak_margin: Duration::from_millis(2),

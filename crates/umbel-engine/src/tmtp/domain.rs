@@ -454,7 +454,6 @@ pub(super) fn push_packet(
         sbn: block,
         block_symbols,
         esi: esi as u8,
-        close_session: false,
     };
     let mut head = [0; SmallBlockHeader::LEN];
     let len = header.emit(&mut head).expect("the buffer has the header's length");

@@ -64,12 +64,12 @@ impl Server {
 
 /// What a datagram of the server is for.
 fn kind(catalog: &Catalog, payload: &[u8]) -> Kind {
-    let Ok(packet) = alc::DataPacket::parse(payload) else { return Kind::Data };
-    let source_symbols = catalog.item(packet.toi).map_or(0, |item| match item.oti.scheme {
+    let Ok(DataPacket { header, .. }) = DataPacket::parse(payload) else { return Kind::Data };
+    let source_symbols = catalog.item(header.toi).map_or(0, |item| match item.oti.scheme {
         Scheme::NoCode => u32::MAX,
         _ => u32::from(item.oti.max_block_symbols),
     });
-    if packet.esi < source_symbols { Kind::Data } else { Kind::Repair }
+    if header.esi < source_symbols { Kind::Data } else { Kind::Repair }
 }
 
 /// Gives the engine a command that it cannot refuse.

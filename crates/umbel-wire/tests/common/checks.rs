@@ -9,16 +9,13 @@ use umbel_wire::lms;
 use umbel_wire::repository::{ClientMessage, ServerMessage, UnicastBlock};
 use umbel_wire::sap::SapPacket;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description, Origin};
-use umbel_wire::{DataHeader, DataPacket, Parsed};
+use umbel_wire::{DataPacket, Parsed};
 use umbel_wire::{SmallBlockHeader, SmallBlockPacket, basep, pgm, srm, tmtp};
 
 /// What is parsed can be emitted, and comes back.
 pub fn data_packet(bytes: &[u8]) {
     let Ok(packet) = DataPacket::parse(bytes) else { return };
-    let mut again = vec![0; DataHeader::MAX_LEN];
-    let len = packet.header().emit(&mut again).unwrap();
-    again.truncate(len);
-    again.extend_from_slice(packet.symbol);
+    let again = [&packet.header.emit().unwrap(), packet.symbol].concat();
     assert_eq!(DataPacket::parse(&again), Ok(packet));
 }
 

@@ -20,55 +20,25 @@ pub fn schemes() -> impl Strategy<Value = Scheme> {
     prop_oneof![Just(Scheme::NoCode), Just(Scheme::ReedSolomon), Just(Scheme::RaptorQ)]
 }
 
-/// OTIs that are the same after EXT_FTI. For RaptorQ that takes the smallest block limit of the
-/// partition.
+/// OTIs within the limits of the scheme.
 pub fn otis(scheme: Scheme) -> impl Strategy<Value = Oti> {
     let object_len = prop_oneof![0..100_000_u64, 0..=scheme.max_object_len()];
     (object_len, 1..=u16::MAX, 1..=scheme.max_block_symbols(), 0..=255_u16)
         .prop_map(move |(object_len, symbol_len, block, more)| {
             let max_encoding_symbols =
                 if scheme == Scheme::ReedSolomon { block.saturating_add(more).min(255) } else { 0 };
-            let oti = Oti {
-                scheme,
-                object_len,
-                symbol_len,
-                max_block_symbols: block,
-                max_encoding_symbols,
-            };
-            if scheme == Scheme::RaptorQ { smallest_block_limit(oti) } else { oti }
+            Oti { scheme, object_len, symbol_len, max_block_symbols: block, max_encoding_symbols }
         })
         .prop_filter("the blocks can be numbered", |oti| oti.check().is_ok())
-}
-
-fn smallest_block_limit(oti: Oti) -> Oti {
-    let symbols = oti.object_len.div_ceil(u64::from(oti.symbol_len));
-    let blocks = symbols.div_ceil(u64::from(oti.max_block_symbols)).max(1);
-    Oti { max_block_symbols: symbols.div_ceil(blocks).max(1) as u16, ..oti }
 }
 
 pub fn data_headers() -> impl Strategy<Value = DataHeader> {
     schemes().prop_flat_map(|scheme| {
         let numbers = (0..=scheme.max_sbn(), 0..=scheme.max_esi());
-        let flags = any::<(bool, bool)>();
-        (any::<(u32, u32, u32, u32)>(), numbers, option::of(otis(scheme)), flags).prop_map(
-            move |(
-                (tsi, toi, transmission, index),
-                (sbn, esi),
-                oti,
-                (close_session, close_object),
-            )| {
-                DataHeader {
-                    tsi: Tsi(tsi),
-                    toi: Toi(toi),
-                    transmission,
-                    index,
-                    scheme,
-                    sbn,
-                    esi,
-                    oti,
-                    close_session,
-                    close_object,
-                }
+        (any::<(u32, u32, u32, u32)>(), numbers).prop_map(
+            move |((tsi, toi, transmission, index), (sbn, esi))| {
+                let (tsi, toi) = (Tsi(tsi), Toi(toi));
+                DataHeader { tsi, toi, transmission, index, scheme, sbn, esi }
             },
         )
     })

@@ -78,26 +78,10 @@ fn find_feeds() -> Vec<(&'static str, Vec<u8>)> {
 fn data_packets() -> Vec<(String, Vec<u8>)> {
     let mut seeds = Vec::new();
     for scheme in [Scheme::NoCode, Scheme::ReedSolomon, Scheme::RaptorQ] {
-        for oti in [None, Some(oti(scheme))] {
-            let header = DataHeader {
-                tsi: Tsi(1),
-                toi: Toi(2),
-                transmission: 3,
-                index: 4,
-                scheme,
-                sbn: 5,
-                esi: 6,
-                oti,
-                close_session: false,
-                close_object: oti.is_some(),
-            };
-            let mut packet = vec![0; DataHeader::MAX_LEN];
-            let len = header.emit(&mut packet).unwrap();
-            packet.truncate(len);
-            packet.extend_from_slice(b"symbol");
-            let fti = if oti.is_some() { "-fti" } else { "" };
-            seeds.push((format!("{}{fti}", scheme.encoding_id()), packet));
-        }
+        let (tsi, toi, transmission, index) = (Tsi(1), Toi(2), 3, 4);
+        let header = DataHeader { tsi, toi, transmission, index, scheme, sbn: 5, esi: 6 };
+        let packet = [&header.emit().unwrap(), &b"symbol"[..]].concat();
+        seeds.push((scheme.encoding_id().to_string(), packet));
     }
     // 16-bit identifiers; EXT_NOP, a fixed extension, and wide identifiers.
     let half_words = [0x10, 0x10, 3, 5, 9, 8, 7, 6, 0, 1, 0, 2, 0, 0, 3, 4, b'x'];

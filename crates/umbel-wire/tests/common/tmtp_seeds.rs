@@ -147,7 +147,6 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
         sbn: 300,
         block_symbols: 16,
         esi: 17,
-        close_session: false,
     };
     let mut packet = vec![0; SmallBlockHeader::LEN];
     header.emit(&mut packet).unwrap();

@@ -132,12 +132,8 @@ fn push(buf: &mut TransmitBuf, to: &ProbeChannel, probe: u32, index: u32, body: 
         scheme: Scheme::NoCode,
         sbn: 0,
         esi: index & 0xffff,
-        oti: None,
-        close_session: false,
-        close_object: false,
     };
-    let mut head = [0; DataHeader::MAX_LEN];
-    if let Ok(len) = header.emit(&mut head) {
-        buf.push(&head[..len], body.clone());
+    if let Ok(head) = header.emit() {
+        buf.push(&head, body.clone());
     }
 }

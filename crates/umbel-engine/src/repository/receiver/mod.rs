@@ -30,7 +30,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use umbel_wire::alc::DataPacket;
+use umbel_wire::alc::{DataHeader, DataPacket};
 use umbel_wire::repository::{ClientMessage, ItemInfo};
 use umbel_wire::{Channel, Digest, Oti, Toi, Tsi};
 
@@ -393,7 +393,8 @@ impl<K: SymbolSink> Receiver<K> {
         let Ok(packet) = DataPacket::parse(bytes) else {
             return self.drops.count(DropReason::Malformed);
         };
-        if Some(packet.tsi) != self.tsi {
+        let DataHeader { tsi, toi, transmission, index, .. } = packet.header;
+        if Some(tsi) != self.tsi {
             return self.drops.count(DropReason::OtherSession);
         }
         self.stats.packets += 1;
@@ -403,45 +404,39 @@ impl<K: SymbolSink> Receiver<K> {
         if self.way != Way::Multicast {
             self.on_multicast_back(now);
         }
-        if packet.toi == Toi::PROBE {
-            let (probe, index) = (packet.transmission, packet.index);
-            let len = bytes.len();
-            return self.events.push_back(ReceiverEvent::ProbePacket {
-                probe,
-                index,
-                at: now,
-                len,
-            });
+        if toi == Toi::PROBE {
+            let (probe, len) = (transmission, bytes.len());
+            let event = ReceiverEvent::ProbePacket { probe, index, at: now, len };
+            return self.events.push_back(event);
         }
         self.take_symbol(now, &packet);
-        self.note_heard(now, packet.transmission, packet.index);
+        self.note_heard(now, transmission, index);
     }
 
     fn take_symbol(&mut self, now: Instant, packet: &DataPacket<'_>) {
-        let Some(item) = self.items.get_mut(&packet.toi) else {
+        let DataPacket { header: DataHeader { toi, scheme, sbn, esi, .. }, symbol } = *packet;
+        let Some(item) = self.items.get_mut(&toi) else {
             return self.drops.count(DropReason::NotWanted);
         };
         item.last_heard = now;
-        if packet.scheme != item.oti.scheme
-            || !item.admits(packet.sbn, packet.esi, packet.symbol.len())
-        {
+        if scheme != item.oti.scheme || !item.admits(sbn, esi, symbol.len()) {
             return self.drops.count(DropReason::OutsideItem);
         }
-        if !item.lacks(packet.sbn, packet.esi) {
+        if !item.lacks(sbn, esi) {
             return self.drops.count(DropReason::Duplicate);
         }
-        let block = BlockId { toi: packet.toi, sbn: packet.sbn };
-        if !self.sink.store(block, packet.esi, packet.symbol) {
+        let block = BlockId { toi, sbn };
+        if !self.sink.store(block, esi, symbol) {
             self.overrun.no_room = self.overrun.no_room.saturating_add(1);
             // The oldest blocks wait for repairs; the disk can hold them meanwhile.
-            for sbn in item.partial_blocks(0..packet.sbn).take(REST_AT_ONCE) {
-                self.sink.rest(BlockId { toi: packet.toi, sbn });
+            for sbn in item.partial_blocks(0..sbn).take(REST_AT_ONCE) {
+                self.sink.rest(BlockId { toi, sbn });
             }
             return self.drops.count(DropReason::NoRoom);
         }
-        if item.take(packet.sbn, packet.esi) == Taken::BlockComplete {
+        if item.take(sbn, esi) == Taken::BlockComplete {
             self.sink.restore(block);
-            self.check_complete(packet.toi);
+            self.check_complete(toi);
         }
     }
 

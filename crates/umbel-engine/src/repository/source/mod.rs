@@ -457,16 +457,12 @@ impl<S: SymbolSource> Source<S> {
             scheme: oti.scheme,
             sbn: block.sbn,
             esi,
-            oti: self.config.oti_in_packets.then_some(oti),
-            close_session: false,
-            close_object: false,
         };
-        let mut head = [0; umbel_wire::alc::DataHeader::MAX_LEN];
-        let len = header
-            .emit(&mut head)
+        let head = header
+            .emit()
             .expect("the partition numbers blocks and symbols within the scheme's fields");
-        let total = len + symbol.len();
-        buf.push(&head[..len], symbol);
+        let total = head.len() + symbol.len();
+        buf.push(&head, symbol);
         total
     }
 }

@@ -265,7 +265,7 @@ impl World {
     }
 
     fn note_order(&mut self, packet: &Bytes) {
-        let toi = umbel_wire::alc::DataPacket::parse(packet).unwrap().toi;
+        let toi = umbel_wire::alc::DataPacket::parse(packet).unwrap().header.toi;
         if self.order.last() != Some(&toi) {
             self.order.push(toi);
         }
@@ -379,13 +379,8 @@ impl World {
                     scheme: Scheme::NoCode,
                     sbn: 0,
                     esi: 0,
-                    oti: None,
-                    close_session: false,
-                    close_object: false,
                 };
-                let mut head = [0; umbel_wire::alc::DataHeader::MAX_LEN];
-                let len = header.emit(&mut head).unwrap();
-                let packet = Bytes::copy_from_slice(&head[..len]);
+                let packet = Bytes::copy_from_slice(&header.emit().unwrap());
                 self.send_to_client(session.0 as usize, &packet, false);
                 let command =
                     SourceCommand::Probed { session: *session, probe: *probe, packets: *packets };

@@ -60,14 +60,10 @@ fn data(index: u32) -> Packet {
         scheme: Scheme::NoCode,
         sbn: 0,
         esi: index,
-        oti: None,
-        close_session: false,
-        close_object: false,
     };
-    let mut payload = [0; DataHeader::LEN + 16];
-    header.emit(&mut payload).unwrap();
+    let payload = [&header.emit().unwrap()[..], &[0; 16]].concat();
     let kind = if index < 2 { Kind::Data } else { Kind::Repair };
-    let payload = Bytes::copy_from_slice(&payload);
+    let payload = Bytes::from(payload);
     Packet::new(SOURCE, Destination::Group(GroupId(0)), kind, payload)
 }
 

@@ -88,7 +88,7 @@ impl Drop for Ear {
 }
 
 fn hear(received: &Received<'_>, at: Instant) -> Option<Heard> {
-    let packet = DataPacket::parse(received.payload).ok()?;
-    let heard = Heard { probe: packet.transmission, index: packet.index, at };
-    (packet.toi == Toi::PROBE).then_some(heard)
+    let header = DataPacket::parse(received.payload).ok()?.header;
+    let heard = Heard { probe: header.transmission, index: header.index, at };
+    (header.toi == Toi::PROBE).then_some(heard)
 }
