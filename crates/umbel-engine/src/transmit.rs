@@ -185,6 +185,26 @@ impl TransmitBuf {
         )
     }
 
+    /// Returns whether another packet of the class may be added: as many are allowed, and the last
+    /// was no shorter than the first.
+    pub fn has_room(&self, class: RateClass) -> bool {
+        let last = self.datagrams.len().saturating_sub(1);
+        self.datagrams.len() < self.allows(class) && self.len_of(last) == self.len_of(0)
+    }
+
+    /// Returns whether a packet of so many bytes may join those that were added: it is no longer
+    /// than the first.
+    pub fn admits(&self, packet_len: usize) -> bool {
+        self.len_of(0).is_none_or(|first| packet_len <= first)
+    }
+
+    /// Bytes of a datagram.
+    fn len_of(&self, index: usize) -> Option<usize> {
+        let (end, body) = self.datagrams.get(index)?;
+        let start = index.checked_sub(1).map_or(0, |before| self.datagrams[before].0);
+        Some(end - start + body.len())
+    }
+
     /// How many datagrams were added.
     pub fn len(&self) -> usize {
         self.datagrams.len()

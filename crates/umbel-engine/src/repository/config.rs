@@ -37,40 +37,114 @@ pub struct SourceConfig {
     /// long as the channel is busy. Default 10 ms. Zero chooses at the last moment, as the paper
     /// does.
     pub lookahead: Duration,
-    /// A large item is sent in transmissions of about this length, with NAKs after each, so that
-    /// repairs travel while the item goes on. Default 100 ms. The paper's items are sent in one:
-    /// [`Duration::MAX`].
-    pub segment: Duration,
-    /// Most bytes in a transmission that is cut by `segment`: clients hold its incomplete blocks
-    /// in memory until the repair comes. Default 8 MiB.
-    pub segment_max_bytes: u64,
-    /// Fewest packets in a transmission that is cut by `segment`. Default 512.
-    pub segment_min_packets: u32,
-    /// How many clients make a segment twice as long, so that announcements and NAKs stay cheap
+    /// How a large item is cut into transmissions.
+    pub segment: SegmentConfig,
+    /// What the first packet on an idle channel waits for.
+    pub start: StartConfig,
+    /// When NAKs come, and how long they are gathered.
+    pub naks: NakConfig,
+    /// How the paper is read, by a policy that is set by hand. `auto` has nothing to do with it.
+    pub reading: PaperReading,
+    /// Share of the packets that `auto` sends for the oldest request, 0 to 1. It bounds how long a
+    /// client can wait. Default 1/16.
+    pub oldest_share: f64,
+    /// Most items that one client may have outstanding. Default 4,000,000.
+    pub max_items_per_client: usize,
+    /// Loss estimates above this do not raise FEC(f·loss): such a client is served by later
+    /// transmissions, so that it does not hold up the others. Default 0.5.
+    pub loss_cap: f64,
+}
+
+/// How a large item is cut into transmissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentConfig {
+    /// Time that a transmission takes, about. NAKs follow each, so that repairs travel while the
+    /// item goes on. Default 100 ms; [`Duration::MAX`] sends each item in one, as the paper does.
+    pub time: Duration,
+    /// Most bytes of a transmission: clients hold its incomplete blocks in memory until the repair
+    /// comes. Default 8 MiB.
+    pub max_bytes: u64,
+    /// Fewest packets of a transmission. Default 512.
+    pub min_packets: u32,
+    /// Number of clients that doubles a transmission, so that announcements and NAKs stay cheap
     /// beside the data. Default 64.
-    pub segment_clients: u32,
-    /// On an idle channel, the first packet waits for the slowest client's round trip and this
-    /// long, so that clients have joined. Default 5 ms.
+    pub clients: u32,
+}
+
+impl Default for SegmentConfig {
+    fn default() -> SegmentConfig {
+        SegmentConfig {
+            time: Duration::from_millis(100),
+            max_bytes: 8 << 20,
+            min_packets: 512,
+            clients: 64,
+        }
+    }
+}
+
+/// What the first packet on an idle channel waits for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StartConfig {
+    /// Time beyond the slowest client's round trip, so that clients have joined. Default 5 ms.
     pub join_lead: Duration,
-    /// On an idle channel, an item waits until nobody else who wants it has come in for this
-    /// long, so that those who are started together get it together. Default 25 ms.
-    pub gather_quiet: Duration,
-    /// But not longer than this share of the item's own channel time. Default 0.03.
-    pub gather_fraction: f64,
-    /// And not longer than this. Default 200 ms.
-    pub gather_max: Duration,
+    /// An item waits until no further client has asked for it for this long, so that those who are
+    /// started together are served together. Default 25 ms.
+    pub quiet: Duration,
+    /// Longest wait as a share of the item's own channel time. Default 0.03.
+    pub fraction: f64,
+    /// Longest wait. Default 200 ms.
+    pub most: Duration,
+}
+
+impl Default for StartConfig {
+    fn default() -> StartConfig {
+        StartConfig {
+            join_lead: Duration::from_millis(5),
+            quiet: Duration::from_millis(25),
+            fraction: 0.03,
+            most: Duration::from_millis(200),
+        }
+    }
+}
+
+/// When NAKs come, and how long they are gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NakConfig {
+    /// NAKs of one transmission spread over this time for each client that wants the item
+    /// [Repository §3.2.3]. Default 20 µs.
+    pub spread_per_client: Duration,
+    /// Limits of the spread. Default 0 to 200 ms.
+    pub spread: (Duration, Duration),
+    /// NAKs are gathered for the spread, the slowest client's round trip and this long before a
+    /// retransmission is planned, so that it serves them all. Default 2 ms.
+    pub margin: Duration,
+}
+
+impl NakConfig {
+    /// Returns over what time the NAKs of so many clients spread.
+    pub(super) fn spread_of(&self, clients: usize) -> Duration {
+        let (least, most) = self.spread;
+        (self.spread_per_client * clients as u32).clamp(least, most)
+    }
+}
+
+impl Default for NakConfig {
+    fn default() -> NakConfig {
+        NakConfig {
+            spread_per_client: Duration::from_micros(20),
+            spread: (Duration::ZERO, Duration::from_millis(200)),
+            margin: Duration::from_millis(2),
+        }
+    }
+}
+
+/// How a policy that is set by hand reads what the paper leaves open (`docs/papers/repository.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PaperReading {
     /// A transmission whose clients have all finished or gone is cut short. Default true; the
     /// paper's transmissions are not.
     pub cut_short: bool,
-    /// NAKs of one transmission spread over this time for each client that wants the item
-    /// [Repository §3.2.3]. Default 20 µs.
-    pub nak_spread_per_client: Duration,
-    /// Limits of the NAK spread. Default 0 to 200 ms.
-    pub nak_spread: (Duration, Duration),
-    /// NAKs are gathered for the spread, the slowest client's round trip and this long before a
-    /// retransmission is planned, so that it serves them all. Default 2 ms.
-    pub nak_margin: Duration,
-    /// NAKs are gathered for all of that time, even when every client has answered. Default
+    /// NAKs are gathered for all of their time, even when every client has answered. Default
     /// false.
     pub gather_fully: bool,
     /// While NAKs are awaited the channel carries nothing else. Default false: it goes on with
@@ -88,14 +162,20 @@ pub struct SourceConfig {
     /// Rescheduled items are sent whole (as in the paper) rather than only what is missing, and
     /// count so in what a client has outstanding. Default false.
     pub reschedule_whole: bool,
-    /// The share of packets that `auto` sends for the oldest request, 0 to 1, which bounds how long
-    /// a client can wait. Default 1/16.
-    pub oldest_share: f64,
-    /// Most items that one client may have outstanding. Default 4,000,000.
-    pub max_items_per_client: usize,
-    /// Loss estimates above this do not raise FEC(f·loss): such a client is served by later
-    /// transmissions, so that it does not hold up the others. Default 0.5.
-    pub loss_cap: f64,
+}
+
+impl Default for PaperReading {
+    fn default() -> PaperReading {
+        PaperReading {
+            cut_short: true,
+            gather_fully: false,
+            wait_for_naks: false,
+            join_repairs: true,
+            open_repairs: false,
+            expand_repairs: true,
+            reschedule_whole: false,
+        }
+    }
 }
 
 impl SourceConfig {
@@ -112,24 +192,10 @@ impl SourceConfig {
             token: None,
             control: None,
             lookahead: Duration::from_millis(10),
-            segment: Duration::from_millis(100),
-            segment_max_bytes: 8 << 20,
-            segment_min_packets: 512,
-            segment_clients: 64,
-            join_lead: Duration::from_millis(5),
-            gather_quiet: Duration::from_millis(25),
-            gather_fraction: 0.03,
-            gather_max: Duration::from_millis(200),
-            cut_short: true,
-            nak_spread_per_client: Duration::from_micros(20),
-            nak_spread: (Duration::ZERO, Duration::from_millis(200)),
-            nak_margin: Duration::from_millis(2),
-            gather_fully: false,
-            wait_for_naks: false,
-            join_repairs: true,
-            open_repairs: false,
-            expand_repairs: true,
-            reschedule_whole: false,
+            segment: SegmentConfig::default(),
+            start: StartConfig::default(),
+            naks: NakConfig::default(),
+            reading: PaperReading::default(),
             oldest_share: 1.0 / 16.0,
             max_items_per_client: 4_000_000,
             loss_cap: 0.5,

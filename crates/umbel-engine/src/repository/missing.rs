@@ -147,6 +147,11 @@ impl Missing {
         }
     }
 
+    /// Returns whether nothing is lacking.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.whole.is_empty() && self.partial.is_empty()
+    }
+
     /// Whether nothing of the block is held.
     pub(crate) fn is_whole(&self, block: u32) -> bool {
         self.whole.range(..=block).next_back().is_some_and(|(_, &end)| block < end)

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use umbel_engine::repository::config::{NakConfig, PaperReading, SegmentConfig, StartConfig};
 use umbel_engine::repository::policy::Policy;
 use umbel_engine::repository::scheduler::SchedulerKind;
 use umbel_engine::repository::{ReceiverConfig, SourceConfig};
@@ -159,26 +160,28 @@ impl Point {
     pub(super) fn source_config(&self, server: NodeId) -> SourceConfig {
         let rate = Rate::from_bits_per_s(RATE_BITS_PER_S).expect("it is not 0");
         let policy = self.policy();
-        // Rescheduling items whole, to their end, is part of the paper's schemes.
-        let auto = policy == Policy::Auto;
         SourceConfig {
             policy,
             scheduler: if self.fill { SchedulerKind::RqFill } else { policy.usual_scheduler() },
             packet_len: PACKET_LEN,
             lookahead: Duration::ZERO,
-            segment: Duration::MAX,
-            cut_short: auto,
-            reschedule_whole: !auto,
-            join_lead: JOIN_TIME,
-            gather_fraction: 0.0,
+            segment: SegmentConfig { time: Duration::MAX, ..SegmentConfig::default() },
+            start: StartConfig { join_lead: JOIN_TIME, fraction: 0.0, ..StartConfig::default() },
+            naks: NakConfig {
+                spread: (NAK_SPREAD, NAK_SPREAD),
+                margin: self.choices.gather.saturating_sub(NAK_SPREAD),
+                ..NakConfig::default()
+            },
+            reading: PaperReading {
+                cut_short: false,
+                reschedule_whole: true,
+                gather_fully: self.choices.gather_fully,
+                wait_for_naks: self.choices.wait,
+                join_repairs: self.choices.join,
+                open_repairs: self.choices.audience == Audience::Everyone,
+                expand_repairs: self.choices.expand_repairs,
+            },
             loss_cap: 1.0,
-            nak_spread: (NAK_SPREAD, NAK_SPREAD),
-            nak_margin: self.choices.gather.saturating_sub(NAK_SPREAD),
-            gather_fully: self.choices.gather_fully,
-            wait_for_naks: self.choices.wait,
-            join_repairs: self.choices.join,
-            open_repairs: self.choices.audience == Audience::Everyone,
-            expand_repairs: self.choices.expand_repairs,
             ..SourceConfig::new(Tsi(1), channel(Some(server), 1), rate)
         }
     }

@@ -8,7 +8,7 @@ use umbel_engine::host::{Host, Io, SessionNews};
 use umbel_engine::repository::{Source, SourceCommand, SourceConfig, SourceEvent};
 use umbel_engine::{RateClass, SessionId};
 use umbel_wire::repository::limits;
-use umbel_wire::{Scheme, alc};
+use umbel_wire::{DataPacket, Scheme};
 
 use super::Catalog;
 use super::symbols::CountingSource;

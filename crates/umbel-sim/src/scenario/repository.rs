@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Spanned;
+use umbel_engine::repository::config::{NakConfig, PaperReading, SegmentConfig, StartConfig};
 use umbel_engine::repository::policy::Policy;
 use umbel_engine::repository::scheduler::SchedulerKind;
 use umbel_engine::repository::{ReceiverConfig, SourceConfig};
@@ -228,7 +229,7 @@ impl RepositoryEntry {
                 }
                 (least, most)
             }
-            None => default.nak_spread,
+            None => default.naks.spread,
         };
         let loss_cap = match &self.loss_cap {
             Some(cap) if !(0.0..1.0).contains(&cap.get_ref().0.0) => {
@@ -244,33 +245,48 @@ impl RepositoryEntry {
                 return Err(text.mistake(share.span(), message));
             }
             Some(share) => *share.get_ref(),
-            None => default.gather_fraction,
+            None => default.start.fraction,
         };
-        let segment = time(self.segment, default.segment);
+        let segment = time(self.segment, default.segment.time);
         let policy = self.policy.map_or(default.policy, |policy| policy.0);
         Ok(SourceConfig {
             packet_len: usize::from(mtu - MTU_RESERVE),
             policy,
             scheduler: self.scheduler.map_or(policy.usual_scheduler(), |scheduler| scheduler.0),
             lookahead: time(self.lookahead, default.lookahead),
-            segment: if self.whole_items { Duration::MAX } else { segment },
-            join_lead: time(self.join_lead, default.join_lead),
-            gather_quiet: time(self.gather_quiet, default.gather_quiet),
-            gather_fraction,
-            gather_max: time(self.gather_max, default.gather_max),
+            segment: SegmentConfig {
+                time: if self.whole_items { Duration::MAX } else { segment },
+                ..default.segment
+            },
+            start: StartConfig {
+                join_lead: time(self.join_lead, default.start.join_lead),
+                quiet: time(self.gather_quiet, default.start.quiet),
+                fraction: gather_fraction,
+                most: time(self.gather_max, default.start.most),
+            },
+            naks: NakConfig {
+                spread_per_client: time(self.nak_spread_per_client, default.naks.spread_per_client),
+                spread: nak_spread,
+                margin: time(self.nak_margin, default.naks.margin),
+            },
+            reading: self.reading(),
+            loss_cap,
+            ..default
+        })
+    }
+
+    /// How a policy that is set by hand reads the paper.
+    fn reading(&self) -> PaperReading {
+        let default = PaperReading::default();
+        PaperReading {
             cut_short: self.cut_short.unwrap_or(default.cut_short),
-            nak_spread_per_client: time(self.nak_spread_per_client, default.nak_spread_per_client),
-            nak_spread,
-            nak_margin: time(self.nak_margin, default.nak_margin),
             gather_fully: self.gather_fully.unwrap_or(default.gather_fully),
             wait_for_naks: self.wait_for_naks.unwrap_or(default.wait_for_naks),
             join_repairs: self.join_repairs.unwrap_or(default.join_repairs),
             open_repairs: self.open_repairs.unwrap_or(default.open_repairs),
             expand_repairs: self.expand_repairs.unwrap_or(default.expand_repairs),
             reschedule_whole: self.reschedule_whole.unwrap_or(default.reschedule_whole),
-            loss_cap,
-            ..default
-        })
+        }
     }
 
     /// What is served: so many alike, or the listed ones.

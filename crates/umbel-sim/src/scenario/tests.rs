@@ -121,11 +121,12 @@ fn keys_of_the_server_change_what_they_name() {
     assert_eq!(oti.scheme, umbel_wire::Scheme::RaptorQ);
     assert_eq!(config.policy.to_string(), "FEC(0.1)+R(10)");
     assert_eq!(config.scheduler, umbel_engine::repository::scheduler::SchedulerKind::RqFill);
-    assert_eq!(config.segment, Duration::MAX);
-    assert!(config.lookahead.is_zero() && config.join_lead.is_zero());
-    assert!(!config.cut_short && config.reschedule_whole);
-    assert!(config.wait_for_naks && !config.join_repairs && config.expand_repairs);
-    assert_eq!(config.nak_spread, (Duration::from_millis(30), Duration::from_millis(210)));
+    assert_eq!(config.segment.time, Duration::MAX);
+    assert!(config.lookahead.is_zero() && config.start.join_lead.is_zero());
+    let reading = &config.reading;
+    assert!(!reading.cut_short && reading.reschedule_whole);
+    assert!(reading.wait_for_naks && !reading.join_repairs && reading.expand_repairs);
+    assert_eq!(config.naks.spread, (Duration::from_millis(30), Duration::from_millis(210)));
     assert!((config.loss_cap - 0.4).abs() < 1e-12);
 }
 

@@ -1,6 +1,6 @@
 //! Emitting and parsing what a client says.
 
-use super::{ClientMessage, Need, field, limits};
+use super::{ClientMessage, Nak, Need, field, limits};
 use crate::codec::{Reader, put_varint};
 use crate::control::{self, Fields, Frame, Parsed};
 use crate::{ParseError, Toi};
@@ -41,7 +41,7 @@ impl ClientMessage {
             ClientMessage::List { .. } => LIST,
             ClientMessage::Request { .. } => REQUEST,
             ClientMessage::Want { .. } => WANT,
-            ClientMessage::Nak { .. } => NAK,
+            ClientMessage::Nak(_) => NAK,
             ClientMessage::Done { .. } => DONE,
             ClientMessage::Cancel { .. } => CANCEL,
             ClientMessage::Unicast { .. } => UNICAST,
@@ -74,14 +74,14 @@ impl ClientMessage {
                 frame.number(field::TOI, toi.0);
                 frame.field(field::NEED, |out| need.put(out));
             }
-            ClientMessage::Nak { transmission, toi, need, received, lost, overrun } => {
-                frame.number(field::TRANSMISSION, *transmission);
-                frame.number(field::TOI, toi.0);
-                frame.field(field::NEED, |out| need.put(out));
-                frame.number(field::RECEIVED, *received);
-                frame.number(field::LOST, *lost);
-                if *overrun > 0 {
-                    frame.number(field::OVERRUN, *overrun);
+            ClientMessage::Nak(nak) => {
+                frame.number(field::TRANSMISSION, nak.transmission);
+                frame.number(field::TOI, nak.toi.0);
+                frame.field(field::NEED, |out| nak.need.put(out));
+                frame.number(field::RECEIVED, nak.received);
+                frame.number(field::LOST, nak.lost);
+                if nak.overrun > 0 {
+                    frame.number(field::OVERRUN, nak.overrun);
                 }
             }
             ClientMessage::Done { tois, received, lost } => {
@@ -125,14 +125,14 @@ impl ClientMessage {
                 hold: fields.optional(field::HOLD)?.is_some(),
             },
             WANT => ClientMessage::Want { toi: read_toi(fields)?, need: read_need(fields)? },
-            NAK => ClientMessage::Nak {
+            NAK => ClientMessage::Nak(Nak {
                 transmission: fields.number(field::TRANSMISSION)?,
                 toi: read_toi(fields)?,
                 need: read_need(fields)?,
                 received: fields.number(field::RECEIVED)?,
                 lost: fields.number(field::LOST)?,
                 overrun: fields.optional_number(field::OVERRUN)?.unwrap_or(0),
-            },
+            }),
             DONE => ClientMessage::Done {
                 tois: read_tois(fields)?,
                 received: fields.optional_number(field::RECEIVED)?.unwrap_or(0),

@@ -125,6 +125,24 @@ impl fmt::Debug for ControlKey {
     }
 }
 
+/// What a transmission left missing, and how it was received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nak {
+    /// The transmission that ended.
+    pub transmission: u32,
+    /// Its item.
+    pub toi: Toi,
+    /// What the client still needs of the blocks that the transmission covered.
+    pub need: Need,
+    /// Data packets of this transmission that came.
+    pub received: u32,
+    /// Data packets of this transmission that did not come after the client was listening.
+    pub lost: u32,
+    /// Data packets since the last NAK that came and could not be kept: more came at once
+    /// than the client can take.
+    pub overrun: u32,
+}
+
 /// From a client to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientMessage {
@@ -165,21 +183,7 @@ pub enum ClientMessage {
         need: Need,
     },
     /// Says, at the end of a transmission, what it left missing [Repository §3.2.3].
-    Nak {
-        /// The transmission that ended.
-        transmission: u32,
-        /// Its item.
-        toi: Toi,
-        /// What the client still needs of the blocks that the transmission covered.
-        need: Need,
-        /// Data packets of this transmission that came.
-        received: u32,
-        /// Data packets of this transmission that did not come after the client was listening.
-        lost: u32,
-        /// Data packets since the last NAK that came and could not be kept: more came at once
-        /// than the client can take.
-        overrun: u32,
-    },
+    Nak(Nak),
     /// The client has these items, verified.
     Done {
         /// The items.

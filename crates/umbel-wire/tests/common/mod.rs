@@ -10,8 +10,8 @@ use proptest::option;
 use proptest::prelude::*;
 use umbel_wire::lms::{self, Message as Lms, Summary, TurningPoint, UnitSet};
 use umbel_wire::repository::{
-    Announcement, ClientMessage, ControlGroup, ControlKey, ItemInfo, Need, NeedRun, ServerMessage,
-    SymbolRun, limits,
+    Announcement, ClientMessage, ControlGroup, ControlKey, ItemInfo, Nak, Need, NeedRun,
+    ServerMessage, SymbolRun, limits,
 };
 use umbel_wire::srm::MemberId;
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
@@ -147,13 +147,8 @@ pub fn client_messages() -> impl Strategy<Value = ClientMessage> {
         }),
         (tois(), needs()).prop_map(|(toi, need)| M::Want { toi, need }),
         (any::<u32>(), tois(), needs(), any::<[u32; 3]>()).prop_map(
-            |(transmission, toi, need, [received, lost, overrun])| M::Nak {
-                transmission,
-                toi,
-                need,
-                received,
-                lost,
-                overrun
+            |(transmission, toi, need, [received, lost, overrun])| {
+                M::Nak(Nak { transmission, toi, need, received, lost, overrun })
             }
         ),
         (toi_lists(), any::<[u32; 2]>()).prop_map(|(tois, [received, lost])| M::Done {

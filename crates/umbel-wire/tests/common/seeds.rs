@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use umbel_wire::feed::{Feed, FeedContent, FindFeeds, Sealed, SealedHead, WrappedKey};
 use umbel_wire::repository::{
-    Announcement, ClientMessage, ControlGroup, ControlKey, ItemInfo, Need, NeedRun, ServerMessage,
-    SymbolRun, UnicastBlock,
+    Announcement, ClientMessage, ControlGroup, ControlKey, ItemInfo, Nak, Need, NeedRun,
+    ServerMessage, SymbolRun, UnicastBlock,
 };
 use umbel_wire::sap::SapPacket;
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
@@ -117,7 +117,14 @@ fn client_messages() -> Vec<(&'static str, Vec<u8>)> {
         ("want", M::Want { toi, need: whole }),
         (
             "nak",
-            M::Nak { transmission: 9, toi, need: symbols, received: 1000, lost: 10, overrun: 3 },
+            M::Nak(Nak {
+                transmission: 9,
+                toi,
+                need: symbols,
+                received: 1000,
+                lost: 10,
+                overrun: 3,
+            }),
         ),
         ("done", M::Done { tois: tois.clone(), received: 120, lost: 7 }),
         ("cancel", M::Cancel { tois }),

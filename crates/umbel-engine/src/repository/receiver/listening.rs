@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand_core::Rng;
 use umbel_wire::Toi;
-use umbel_wire::repository::{Announcement, ClientMessage};
+use umbel_wire::repository::{Announcement, ClientMessage, Nak};
 
 use super::{Overrun, Receiver, ReceiverStats, Way};
 use crate::Instant;
@@ -252,14 +252,14 @@ impl<K: SymbolSink> Receiver<K> {
             self.stats.naks += 1;
             self.interest_until = self.interest_until.max(now + self.config.linger);
             let Overrun { before, no_room } = std::mem::take(&mut self.overrun);
-            self.outbox.push_back(ClientMessage::Nak {
+            self.outbox.push_back(ClientMessage::Nak(Nak {
                 transmission: listening.id,
                 toi: listening.toi,
                 need,
                 received: listening.received.saturating_sub(no_room),
                 lost: listening.lost().saturating_sub(before),
                 overrun: before.saturating_add(no_room),
-            });
+            }));
         }
     }
 

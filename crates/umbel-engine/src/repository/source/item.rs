@@ -22,24 +22,12 @@ pub(super) struct Demand {
     pub(super) unaware: bool,
 }
 
-/// A pass over an item: everything that its clients lack, in block order.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pass {
-    /// The next block to plan.
-    pub(super) next_block: u32,
-    /// Transmissions that are planned and not finished.
-    pub(super) open: u32,
-    /// Every block has been planned.
-    pub(super) planned: bool,
-}
-
 /// An item that at least one client wants.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) oti: Oti,
     pub(super) partition: Partition,
     pub(super) demands: BTreeMap<SessionId, Demand>,
-    pub(super) pass: Option<Pass>,
     sent: Sent,
 }
 
@@ -60,7 +48,7 @@ struct BlockDemand {
 
 impl Item {
     pub(super) fn new(oti: Oti, partition: Partition) -> Item {
-        Item { oti, partition, demands: BTreeMap::new(), pass: None, sent: Sent::default() }
+        Item { oti, partition, demands: BTreeMap::new(), sent: Sent::default() }
     }
 
     /// The first block from `from` on that some client lacks.

@@ -22,6 +22,7 @@ pub(super) enum Purpose {
 /// A planned or running transmission.
 #[derive(Debug)]
 pub(super) struct Transmission {
+    /// Number by which clients know it; the line gives it.
     pub(super) id: u32,
     pub(super) toi: Toi,
     pub(super) oti: Oti,
@@ -43,16 +44,16 @@ pub(super) struct Transmission {
 }
 
 impl Transmission {
+    /// A transmission for these clients that has no number yet.
     pub(super) fn new(
-        id: u32,
         (toi, oti): (Toi, Oti),
         purpose: Purpose,
-        blocks: Range<u32>,
-        plan: Vec<SymbolRun>,
+        (blocks, plan): (Range<u32>, Vec<SymbolRun>),
+        participants: BTreeSet<SessionId>,
     ) -> Transmission {
         let packets = plan.iter().map(|run| run.count).sum();
         Transmission {
-            id,
+            id: 0,
             toi,
             oti,
             purpose,
@@ -60,7 +61,7 @@ impl Transmission {
             not_before: Instant::EPOCH,
             starts_by: Instant::EPOCH,
             nak_spread: Duration::ZERO,
-            participants: BTreeSet::new(),
+            participants,
             nudged: BTreeSet::new(),
             packets,
             plan,
@@ -70,7 +71,8 @@ impl Transmission {
         }
     }
 
-    /// Another client came in: if it has not started, more may follow until this time.
+    /// Waits for clients that may follow one that has come in, until this time, if it has not
+    /// started.
     pub(super) fn await_more(&mut self, until: Instant) {
         if !self.started() {
             self.not_before = self.not_before.max(until.min(self.starts_by));
@@ -100,7 +102,7 @@ impl Transmission {
         Some((block, run.first_esi + self.in_run, self.sent))
     }
 
-    /// Goes on to the next symbol; gives the block that it leaves, if it leaves one.
+    /// Goes on to the next symbol. Returns the block that it leaves, if it leaves one.
     pub(super) fn advance(&mut self) -> Option<BlockId> {
         let run = self.plan.get(self.run)?;
         self.sent += 1;
@@ -126,22 +128,4 @@ impl Transmission {
     pub(super) fn packets_left(&self) -> u32 {
         self.packets - self.sent
     }
-}
-
-/// A transmission whose last packet has left: NAKs about it are welcome.
-#[derive(Debug)]
-pub(super) struct Ended {
-    /// Until when NAKs are gathered.
-    pub(super) gather_until: Instant,
-    /// Clients that listened and have neither sent a NAK nor finished the item.
-    pub(super) unanswered: BTreeSet<SessionId>,
-}
-
-/// NAKs that were accepted and are gathered for one retransmission.
-#[derive(Debug)]
-pub(super) struct Repair {
-    pub(super) missing: crate::repository::missing::Missing,
-    pub(super) participants: BTreeSet<SessionId>,
-    /// When the retransmission may be planned.
-    pub(super) due: Instant,
 }

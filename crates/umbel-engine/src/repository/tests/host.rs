@@ -79,7 +79,7 @@ pub(super) fn config() -> SourceConfig {
     let mut config =
         SourceConfig::new(Tsi(7), channel(), Rate::from_bits_per_s(1_000_000).unwrap());
     config.packet_len = usize::from(SYMBOL) + 24;
-    config.segment_min_packets = 40;
+    config.segment.min_packets = 40;
     config
 }
 

@@ -162,7 +162,7 @@ fn a_start_awaits_those_who_follow_each_other_closely() {
 fn without_notification_a_late_client_waits_for_the_next_transmission() {
     let mut config = config();
     config.policy = "FEC(0)+R(inf)".parse().unwrap();
-    config.segment = Duration::MAX;
+    config.segment.time = Duration::MAX;
     let mut world = World::new(config, objects(1, 400), 6);
     world.add_client(&[1], 0.0);
     world.run_for(Duration::from_millis(150));
@@ -192,7 +192,7 @@ fn a_rescheduling_server_sends_no_repair() {
 fn later_transmissions_send_symbols_that_were_not_sent_before() {
     let mut config = config();
     config.policy = "FEC(0)+R(0)".parse().unwrap();
-    config.reschedule_whole = true;
+    config.reading.reschedule_whole = true;
     let mut world = World::new(config, objects(1, 32), 8);
     world.add_client(&[1], 0.3);
     assert!(world.run(MINUTE));
@@ -207,8 +207,8 @@ fn exact_packets_can_be_rescheduled_whole() {
     let len = 32 * usize::from(SYMBOL);
     let mut config = config();
     config.policy = "R(0)+no-ecc".parse().unwrap();
-    config.reschedule_whole = true;
-    config.cut_short = false;
+    config.reading.reschedule_whole = true;
+    config.reading.cut_short = false;
     let mut world = World::new(config, vec![Object::new(Scheme::NoCode, len, 32, 1)], 8);
     world.add_client(&[1], 0.3);
     assert!(world.run(MINUTE));
@@ -223,10 +223,10 @@ fn exact_packets_can_be_rescheduled_whole() {
 fn late_for_the_pass(change: impl FnOnce(&mut SourceConfig)) -> World {
     let mut config = config();
     config.policy = "FEC(0)+R(inf)".parse().unwrap();
-    config.segment = Duration::MAX;
+    config.segment.time = Duration::MAX;
     config.lookahead = Duration::ZERO;
-    config.gather_fully = true;
-    config.nak_margin = Duration::from_millis(20);
+    config.reading.gather_fully = true;
+    config.naks.margin = Duration::from_millis(20);
     change(&mut config);
     let mut world = World::new(config, objects(2, 100), 6);
     world.add_client(&[1, 2], 0.1);
@@ -238,7 +238,7 @@ fn late_for_the_pass(change: impl FnOnce(&mut SourceConfig)) -> World {
 
 #[test]
 fn an_open_retransmission_makes_a_late_client_ask_for_the_rest() {
-    let mut world = late_for_the_pass(|config| config.open_repairs = true);
+    let mut world = late_for_the_pass(|config| config.reading.open_repairs = true);
     assert!(world.run(MINUTE));
     world.assert_has(1, &[1]);
     let stats = world.source.stats();
@@ -257,13 +257,13 @@ fn a_closed_retransmission_leaves_a_late_client_to_the_scheduler() {
 #[test]
 fn the_channel_is_kept_free_for_naks() {
     let mut world = late_for_the_pass(|config| {
-        config.wait_for_naks = true;
-        config.gather_fully = false;
-        config.nak_margin = Duration::from_millis(50);
+        config.reading.wait_for_naks = true;
+        config.reading.gather_fully = false;
+        config.naks.margin = Duration::from_millis(50);
     });
     assert!(world.run(MINUTE));
     assert_eq!(world.order[..2], [Toi(1), Toi(2)]);
-    let mut eager = late_for_the_pass(|config| config.gather_fully = false);
+    let mut eager = late_for_the_pass(|config| config.reading.gather_fully = false);
     assert!(eager.run(MINUTE));
     assert_eq!(eager.order[..3], [Toi(1), Toi(2), Toi(1)], "item 1 is repaired after item 2");
 }
@@ -443,9 +443,9 @@ proptest! {
         config.policy = policy.parse().unwrap();
         config.scheduler = scheduler.parse().unwrap();
         config.lookahead = Duration::from_millis(lookahead_ms);
-        config.reschedule_whole = whole;
-        (config.gather_fully, config.wait_for_naks, config.join_repairs, ..) = naks;
-        (.., config.open_repairs, config.expand_repairs) = naks;
+        config.reading.reschedule_whole = whole;
+        (config.reading.gather_fully, config.reading.wait_for_naks, config.reading.join_repairs, ..) = naks;
+        (.., config.reading.open_repairs, config.reading.expand_repairs) = naks;
         let mut world = World::new(config, objects(3, 130), seed);
         world.source_loss = source_loss;
         world.duplicate = duplicate;

@@ -1,0 +1,165 @@
+//! The clients: who is admitted, and what is known of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use umbel_wire::Toi;
+
+use super::api::ClientStatus;
+use super::loss::Loss;
+use crate::{Instant, SessionId};
+
+/// A client's session.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) rtt: Duration,
+    pub(super) admitted: bool,
+    /// Loss on the data channel.
+    loss: Loss,
+    /// Items that it wants and does not have.
+    pub(super) wanted: BTreeSet<Toi>,
+    /// Items that it gets on the session.
+    pub(super) unicast: BTreeSet<Toi>,
+    pub(super) first_request: Option<Instant>,
+    /// It hears of transmissions in the control group.
+    pub(super) hears_control: bool,
+    /// It has joined the data channel and stays so until then.
+    listening_until: Instant,
+}
+
+/// All clients, by their sessions.
+#[derive(Debug)]
+pub(super) struct Clients {
+    clients: BTreeMap<SessionId, Client>,
+    /// Loss of all together, supposed of new ones.
+    usual_loss: Loss,
+    /// Estimates above this are left out of [`worst_loss`](Clients::worst_loss).
+    loss_cap: f64,
+}
+
+impl Clients {
+    pub(super) fn new(loss_cap: f64) -> Clients {
+        Clients { clients: BTreeMap::new(), usual_loss: Loss::supposed(0.0), loss_cap }
+    }
+
+    /// Adds a client, and returns the share of packets that it is supposed to lose.
+    pub(super) fn open(&mut self, session: SessionId, rtt: Duration) -> f64 {
+        let loss = Loss::supposed(self.usual_loss.share());
+        let client = Client {
+            rtt,
+            admitted: false,
+            loss,
+            wanted: BTreeSet::new(),
+            unicast: BTreeSet::new(),
+            first_request: None,
+            hears_control: false,
+            listening_until: Instant::EPOCH,
+        };
+        self.clients.insert(session, client);
+        loss.share()
+    }
+
+    pub(super) fn remove(&mut self, session: SessionId) -> Option<Client> {
+        self.clients.remove(&session)
+    }
+
+    pub(super) fn get(&self, session: SessionId) -> Option<&Client> {
+        self.clients.get(&session)
+    }
+
+    pub(super) fn get_mut(&mut self, session: SessionId) -> Option<&mut Client> {
+        self.clients.get_mut(&session)
+    }
+
+    /// Returns whether the client hears of transmissions in the control group.
+    pub(super) fn hears_control(&self, session: SessionId) -> bool {
+        self.get(session).is_some_and(|client| client.hears_control)
+    }
+
+    /// Returns how many clients hear of transmissions in the control group.
+    pub(super) fn on_control(&self) -> usize {
+        self.clients.values().filter(|client| client.hears_control).count()
+    }
+
+    /// Returns how many clients the channel serves.
+    pub(super) fn served(&self) -> usize {
+        self.clients.values().filter(|c| c.unicast.len() < c.wanted.len()).count()
+    }
+
+    /// Returns the clients that want an item.
+    pub(super) fn wanting(&self, toi: Toi) -> Vec<SessionId> {
+        let wanting = self.clients.iter().filter(|(_, client)| client.wanted.contains(&toi));
+        wanting.map(|(&session, _)| session).collect()
+    }
+
+    /// Returns what an operator sees of each client.
+    pub(super) fn statuses(&self) -> impl Iterator<Item = (SessionId, ClientStatus)> {
+        self.clients.iter().map(|(&session, client)| {
+            let status = ClientStatus {
+                wanted: client.wanted.len(),
+                by_unicast: client.unicast.len(),
+                loss: client.loss.share(),
+                rtt: client.rtt,
+            };
+            (session, status)
+        })
+    }
+
+    /// Returns the longest round trip of these clients.
+    pub(super) fn slowest(&self, sessions: &BTreeSet<SessionId>) -> Duration {
+        let rtts = sessions.iter().filter_map(|&session| self.get(session)).map(|c| c.rtt);
+        rtts.max().unwrap_or_default()
+    }
+
+    /// Returns the longest round trip of those of these clients that have not joined the channel.
+    pub(super) fn slowest_to_join(
+        &self,
+        now: Instant,
+        sessions: &BTreeSet<SessionId>,
+    ) -> Option<Duration> {
+        let clients = sessions.iter().filter_map(|&session| self.get(session));
+        clients.filter(|client| client.listening_until < now).map(|client| client.rtt).max()
+    }
+
+    /// Notes that these clients listen until this time, or longer.
+    pub(super) fn listen(&mut self, sessions: &BTreeSet<SessionId>, until: Instant) {
+        for &session in sessions {
+            if let Some(client) = self.get_mut(session) {
+                client.listening_until = client.listening_until.max(until);
+            }
+        }
+    }
+
+    /// Returns the greatest loss estimate of these clients that is not above the cap.
+    pub(super) fn worst_loss<'a>(&self, sessions: impl Iterator<Item = &'a SessionId>) -> f64 {
+        sessions
+            .filter_map(|&session| self.get(session))
+            .map(|client| client.loss.share())
+            .filter(|&loss| loss <= self.loss_cap)
+            .fold(0.0, f64::max)
+    }
+
+    /// Estimates a client's loss from what it tells [Repository §3.1]. Returns the new share if it
+    /// has changed.
+    pub(super) fn hear_loss(
+        &mut self,
+        session: SessionId,
+        received: u32,
+        lost: u32,
+    ) -> Option<f64> {
+        self.usual_loss.hear(received, lost);
+        self.change_loss(session, |loss| loss.hear(received, lost))
+    }
+
+    /// Changes what is known of a client's loss. Returns the new share if it has changed.
+    pub(super) fn change_loss(
+        &mut self,
+        session: SessionId,
+        change: impl FnOnce(&mut Loss),
+    ) -> Option<f64> {
+        let client = self.clients.get_mut(&session)?;
+        let before = client.loss;
+        change(&mut client.loss);
+        (client.loss != before).then_some(client.loss.share())
+    }
+}
