@@ -3,19 +3,24 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use umbel_wire::repository::{Announcement, ClientMessage, ControlGroup, ServerMessage};
+use umbel_wire::repository::{Announcement, ControlGroup, ServerMessage};
 use umbel_wire::{Channel, Toi};
 
-use super::Receiver;
-use super::fallback::ASK_AGAIN_AT_ONCE;
 use crate::repository::control::{Control, SILENCE};
-use crate::symbols::SymbolSink;
 use crate::{Instant, Membership, Transmit, TransmitBuf};
 
 /// Announcements in the group may overtake the page that names their item by so much.
 const EARLY: Duration = Duration::from_secs(2);
 /// Most of these.
 const MOST_EARLY: usize = 1024;
+
+/// An announcement of an item that the client does not know or want yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Early {
+    pub(super) starts: Instant,
+    pub(super) nak_spread: Duration,
+    pub(super) announcement: Announcement,
+}
 
 /// What the client has of the control channel.
 #[derive(Debug, Default)]
@@ -29,58 +34,95 @@ pub(super) struct ControlEnd {
     welcomed_after: Duration,
     /// The server was told that it is heard.
     hears: bool,
-    /// Announcements of items that the client does not know or want yet: when they start, the
-    /// spread of NAKs, what is announced.
-    early: VecDeque<(Instant, Duration, Announcement)>,
+    early: VecDeque<Early>,
 }
 
 impl ControlEnd {
+    /// Notes that the session is open.
     pub(super) fn connected(&mut self, now: Instant) {
         self.asked = now;
     }
 
-    /// The server names its group, if it has one, and the data channel's rate.
+    /// Notes the server's group, if it has one, and the data channel's rate. Returns the group.
     pub(super) fn offer(
         &mut self,
         now: Instant,
         group: Option<ControlGroup>,
         data_bits_per_s: u64,
-    ) {
+    ) -> Option<Channel> {
         self.welcomed_after = now - self.asked;
         self.data_bits_per_s = data_bits_per_s;
         self.offer = group;
+        group.map(|group| group.channel)
     }
 
-    pub(super) fn offered(&self) -> Option<Channel> {
-        self.offer.map(|group| group.channel)
+    /// Joins the group that was offered.
+    pub(super) fn join(&mut self, now: Instant, seed: u64) {
+        let Some(group) = &self.offer else { return };
+        let distance = self.welcomed_after / 2;
+        self.control = Some(Control::client(now, group, seed, distance, self.data_bits_per_s));
     }
 
+    /// Returns whether a datagram came by the group.
     pub(super) fn owns(&self, channel: &Channel) -> bool {
         self.control.as_ref().is_some_and(|control| control.owns(channel))
     }
 
-    /// The session is over, and with it the membership. Gives what to leave.
+    /// Ends the membership with the session. Returns what to leave.
     pub(super) fn close(&mut self) -> Option<Channel> {
         let control = std::mem::take(self).control?;
         Some(control.channel())
     }
 
-    /// Keeps an announcement of an item that is not known, in case its page is on the way. Gives
+    /// Returns whether the client hears of transmissions in the group.
+    pub(super) fn hears(&self) -> bool {
+        self.hears
+    }
+
+    /// Takes a datagram of the group. Returns whether the server is heard there from now on.
+    pub(super) fn handle_datagram(&mut self, now: Instant, by: Channel, payload: &[u8]) -> bool {
+        let Some(control) = &mut self.control else { return false };
+        control.handle_datagram(now, by, payload);
+        let heard = !self.hears && control.server_heard() == Some(now);
+        self.hears |= heard;
+        heard
+    }
+
+    /// Returns the next message of the server.
+    pub(super) fn poll_message(&mut self) -> Option<ServerMessage> {
+        self.control.as_mut()?.poll_message()
+    }
+
+    /// Does what is due in the group. Returns whether the server has fallen silent there.
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
+        let Some(control) = &mut self.control else { return false };
+        control.handle_timeout(now);
+        let silent = self.hears && control.server_heard().is_none_or(|at| at + SILENCE <= now);
+        self.hears &= !silent;
+        silent
+    }
+
+    /// Keeps an announcement of an item that is not known, in case its page is on the way. Returns
     /// whether it may be: on the session pages come first.
-    pub(super) fn remember(
-        &mut self,
-        starts: Instant,
-        nak_spread: Duration,
-        announcement: &Announcement,
-    ) -> bool {
+    pub(super) fn remember(&mut self, early: Early) -> bool {
         if self.control.is_none() {
             return false;
         }
         if self.early.len() == MOST_EARLY {
             self.early.pop_front();
         }
-        self.early.push_back((starts, nak_spread, *announcement));
+        self.early.push_back(early);
         true
+    }
+
+    /// Takes out announcements of an item that came before its page did.
+    pub(super) fn take_early(&mut self, now: Instant, toi: Toi) -> VecDeque<Early> {
+        while self.early.pop_front_if(|early| early.starts + EARLY <= now).is_some() {}
+        let (of_item, others) = std::mem::take(&mut self.early)
+            .into_iter()
+            .partition(|early| early.announcement.toi == toi);
+        self.early = others;
+        of_item
     }
 
     pub(super) fn poll_membership(&mut self) -> Option<Membership> {
@@ -99,68 +141,5 @@ impl ControlEnd {
         let control = self.control.as_ref()?;
         let silent = control.server_heard().filter(|_| self.hears).map(|at| at + SILENCE);
         [control.poll_timeout(), silent].into_iter().flatten().min()
-    }
-}
-
-impl<K: SymbolSink> Receiver<K> {
-    pub(super) fn join_control(&mut self, now: Instant) {
-        let Some(group) = &self.control.offer else { return };
-        let distance = self.control.welcomed_after / 2;
-        let rate = self.control.data_bits_per_s;
-        let control = Control::client(now, group, self.config.seed, distance, rate);
-        self.control.control = Some(control);
-    }
-
-    /// Takes a datagram of the control group.
-    pub(super) fn on_control(&mut self, now: Instant, by: Channel, payload: &[u8]) {
-        let Some(control) = &mut self.control.control else { return };
-        control.handle_datagram(now, by, payload);
-        if !self.control.hears && control.server_heard() == Some(now) {
-            self.control.hears = true;
-            self.outbox.push_back(ClientMessage::Control { hears: true });
-        }
-        while let Some(message) = self.control.control.as_mut().and_then(Control::poll_message) {
-            match message {
-                ServerMessage::Announce { starts_in, nak_spread, announcements } => {
-                    self.on_announce(now, starts_in, nak_spread, &announcements);
-                }
-                ServerMessage::End { transmission } => self.on_end(now, transmission),
-                // Nothing else is for everyone.
-                _ => {}
-            }
-        }
-    }
-
-    /// Does what is due in the group, and wants announcements on the session when the server has
-    /// fallen silent there.
-    pub(super) fn drive_control(&mut self, now: Instant) {
-        let Some(control) = &mut self.control.control else { return };
-        control.handle_timeout(now);
-        if self.control.hears && control.server_heard().is_none_or(|at| at + SILENCE <= now) {
-            self.control.hears = false;
-            self.outbox.push_back(ClientMessage::Control { hears: false });
-            // What was announced meanwhile was missed, and is asked for again.
-            for (&toi, item) in self.items.iter().take(ASK_AGAIN_AT_ONCE) {
-                let need = item.whole_need();
-                self.outbox.push_back(ClientMessage::Want { toi, need });
-            }
-        }
-    }
-
-    /// Announcements of an item may have come before its page did.
-    pub(super) fn hear_again(&mut self, now: Instant, toi: Toi) {
-        while self.control.early.pop_front_if(|(starts, ..)| *starts + EARLY <= now).is_some() {}
-        let (of_item, others): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.control.early)
-            .into_iter()
-            .partition(|(_, _, announcement)| announcement.toi == toi);
-        self.control.early = others;
-        for (starts, nak_spread, announcement) in of_item {
-            self.on_announce(now, starts - now, nak_spread, &[announcement]);
-        }
-    }
-
-    /// Whether the client hears of transmissions in the control group.
-    pub fn hears_control(&self) -> bool {
-        self.control.hears
     }
 }

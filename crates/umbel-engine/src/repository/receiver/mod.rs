@@ -18,309 +18,70 @@
 //! [`ReceiverConfig::fallback_after`], the client asks for its items on the session
 //! (*unicast*), and goes back as soon as a probe or any data packet arrives.
 
+mod api;
 mod control;
 mod fallback;
 mod item;
-mod listening;
-mod messages;
+mod items;
+mod listener;
+mod outbox;
+mod tuner;
 
-use std::collections::{BTreeMap, VecDeque};
+pub use self::api::{ReceiverCommand, ReceiverCommandError, ReceiverEvent, ReceiverStats};
+pub use self::item::Held;
+
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use bytes::Bytes;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_fec::Partition;
 use umbel_wire::alc::{DataHeader, DataPacket};
-use umbel_wire::repository::{ClientMessage, ItemInfo};
-use umbel_wire::{Channel, Digest, Oti, Toi, Tsi};
+use umbel_wire::control::Parsed;
+use umbel_wire::repository::{Announcement, ClientMessage, Need, ServerMessage};
+use umbel_wire::{Channel, Oti, Toi, Tsi};
 
-use self::control::ControlEnd;
-pub use self::item::Held;
-use self::item::{Item, Taken};
-use self::listening::{Listening, Reception};
+use self::control::{ControlEnd, Early};
+use self::fallback::Fallback;
+use self::item::Item;
+use self::items::Items;
+use self::listener::{Listener, Outlook};
+use self::outbox::Outbox;
+use self::tuner::Tuner;
 use super::config::ReceiverConfig;
 use super::drops::{DropReason, Drops};
-use crate::symbols::{BlockId, SymbolSink};
+use crate::symbols::SymbolSink;
+use crate::units::Rate;
 use crate::{Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf};
 
-/// What the client's application asks for or reports.
-#[derive(Clone, Debug)]
-pub enum ReceiverCommand {
-    /// The session to the server is open.
-    Connected {
-        /// The session.
-        session: SessionId,
-    },
-    /// The session is lost; every item is forgotten and may be asked for again.
-    Disconnected,
-    /// Ask for a page of the catalog.
-    List {
-        /// Comes back with the answer.
-        query: u32,
-        /// Glob patterns; empty for all.
-        patterns: Vec<String>,
-        /// 0, or what the page before said.
-        cursor: u64,
-        /// Most items.
-        limit: u32,
-    },
-    /// Ask for all items that match, and have them transmitted.
-    Request {
-        /// Comes back with the answers.
-        query: u32,
-        /// Glob patterns; empty for all.
-        patterns: Vec<String>,
-        /// Transmit nothing before the client says what it lacks of each item.
-        hold: bool,
-    },
-    /// Receive an item of a page.
-    Accept {
-        /// The item.
-        toi: Toi,
-        /// How it is cut into symbols.
-        oti: Oti,
-        /// What is already held of it.
-        held: Held,
-        /// The server has been asked for all of it, by [`ReceiverCommand::Request`].
-        requested: bool,
-    },
-    /// Join the control group that the server named: its channel can be received.
-    JoinControl,
-    /// The item is verified, or was there all along: tell the server.
-    Done {
-        /// The item.
-        toi: Toi,
-    },
-    /// No longer receive the item.
-    Cancel {
-        /// The item.
-        toi: Toi,
-    },
-    /// A block could not be restored: more symbols are needed.
-    RestoreFailed {
-        /// The block.
-        block: BlockId,
-    },
-    /// Blocks were found wrong and dropped.
-    BadBlocks {
-        /// The item.
-        toi: Toi,
-        /// Source block numbers.
-        blocks: Vec<u32>,
-    },
-    /// Ask for the digest of each block of an item.
-    AskDigests {
-        /// The item.
-        toi: Toi,
-    },
-    /// So many packets reached this machine and were lost in it, since they came too fast.
-    Overrun {
-        /// Packets.
-        packets: u32,
-    },
-    /// A whole source block came on the session.
-    UnicastBlock {
-        /// The block.
-        block: BlockId,
-        /// Its content, without padding.
-        content: Bytes,
-    },
-    /// Ask for a burst of probe packets and listen to it.
-    Probe {
-        /// Comes back with packets and answer.
-        probe: u32,
-        /// Packets.
-        packets: u32,
-        /// UDP payload bytes of each.
-        packet_len: u16,
-        /// Bits of UDP payload per second.
-        rate_bits_per_s: u64,
-    },
-}
+/// UDP payload size assumed when computing announced durations.
+const NOMINAL_PACKET: u64 = 1_400;
+/// Items asked for again in one go: a client with many that wait for their turn is no flood.
+const ASK_AGAIN_AT_ONCE: usize = 256;
 
-/// Why a command was not carried out.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReceiverCommandError {
-    /// The command needs a session and there is none.
-    #[error("not connected")]
-    NotConnected,
-    /// The command names an item that is not being received.
-    #[error("item {item} is not being received", item = .0.0)]
-    UnknownItem(Toi),
-    /// The object transmission information of an item makes no sense.
-    #[error("the server describes item {item} wrongly: {1}", item = .0.0)]
-    BadItem(Toi, String),
-    /// The sink has no room for a block now; the same command may be given again later.
-    #[error("no room for a block of item {item} now", item = .0.0)]
-    NoRoom(Toi),
-}
-
-/// What the client's application should do or know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReceiverEvent {
-    /// The server admitted this client.
-    Welcome {
-        /// Name and version of the server program.
-        agent: String,
-        /// The data channel.
-        channel: Channel,
-        /// Rate of the data channel in bits of UDP payload per second.
-        rate_bits_per_s: u64,
-        /// The multicast control channel, if the server has one: see
-        /// [`ReceiverCommand::JoinControl`].
-        control: Option<Channel>,
-    },
-    /// The server does not admit this client.
-    Refused {
-        /// One line for the user.
-        reason: String,
-    },
-    /// A page of the catalog.
-    Page {
-        /// The query that it answers.
-        query: u32,
-        /// The items.
-        items: Vec<ItemInfo>,
-        /// Items on all pages.
-        total: u64,
-        /// The cursor of the next page.
-        next: Option<u64>,
-    },
-    /// A query has no answer.
-    Failed {
-        /// The query.
-        query: u32,
-        /// One line for the user.
-        reason: String,
-    },
-    /// The item can no longer be had.
-    Gone {
-        /// The item.
-        toi: Toi,
-        /// One line for the user.
-        reason: String,
-    },
-    /// Digests of blocks that were asked for.
-    Digests {
-        /// The item.
-        toi: Toi,
-        /// Block of the first digest.
-        first_block: u32,
-        /// A digest of each block from there.
-        digests: Vec<Digest>,
-        /// Whether more follow.
-        more: bool,
-    },
-    /// A probe packet arrived.
-    ProbePacket {
-        /// The probe.
-        probe: u32,
-        /// The packet's number in the burst.
-        index: u32,
-        /// When it arrived.
-        at: Instant,
-        /// UDP payload bytes.
-        len: usize,
-    },
-    /// The server has sent a probe burst.
-    Probed {
-        /// The probe.
-        probe: u32,
-        /// Packets sent.
-        packets: u32,
-    },
-    /// Multicast brings nothing: the client goes on by unicast.
-    Fallback {
-        /// For how long nothing came.
-        silent: Duration,
-    },
-    /// Multicast works (again); the client goes on with it.
-    MulticastBack,
-}
-
-/// Counters of the data channel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverStats {
-    /// Data packets of this session.
-    pub packets: u64,
-    /// Bytes of UDP payload in them.
-    pub bytes: u64,
-    /// Packets that came of transmissions that were announced to this client.
-    pub heard: u64,
-    /// Packets of those transmissions that did not come.
-    pub lost: u64,
-    /// Packets that came after a later one.
-    pub reordered: u64,
-    /// Transmissions of wanted items that were announced.
-    pub announced: u64,
-    /// Of these, those whose packets, or those of a later one, came before the announcement did.
-    pub announced_late: u64,
-    /// NAKs sent.
-    pub naks: u64,
-    /// Source blocks that came by unicast.
-    pub unicast_blocks: u64,
-}
-
-impl ReceiverStats {
-    /// Share of the packets announced to this client that did not come, 0 to 1.
-    pub fn loss(&self) -> f64 {
-        self.lost as f64 / (self.heard + self.lost).max(1) as f64
-    }
-}
-
-/// Blocks that are put to rest when the sink has no room.
-const REST_AT_ONCE: usize = 16;
-
-/// Packets that came too fast since the last NAK.
-#[derive(Clone, Copy, Debug, Default)]
-struct Overrun {
-    /// They never reached the engine.
-    before: u32,
-    /// The sink had no room for them.
-    no_room: u32,
-}
-
-/// How the client gets its items.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Multicast,
-    /// On the session; multicast is probed at this time.
-    Unicast {
-        next_probe: Instant,
-    },
-}
+/// The burst that looks whether multicast works again. It is slow enough for any path.
+const PROBE: ClientMessage = ClientMessage::Probe {
+    probe: 0,
+    channel: 0,
+    packets: 8,
+    packet_len: 1_400,
+    rate_bits_per_s: 1_000_000,
+};
 
 /// The client's engine.
 #[derive(Debug)]
 pub struct Receiver<K> {
     config: ReceiverConfig,
     sink: K,
-    random: Xoshiro256PlusPlus,
     session: Option<SessionId>,
     tsi: Option<Tsi>,
-    channel: Option<Channel>,
-    packet_time: Duration,
-    items: BTreeMap<Toi, Item>,
-    /// Items whose blocks are all complete and whose digest is being checked.
-    verifying: BTreeMap<Toi, Item>,
-    listening: BTreeMap<u64, Listening>,
-    naks: BTreeMap<(Instant, u64), Listening>,
-    highest_transmission: u64,
-    way: Way,
-    last_packet: Instant,
-    /// Since when an announced transmission runs and nothing came.
-    silent_since: Option<Instant>,
-    probing: bool,
-    joined: bool,
-    interest_until: Instant,
-    overrun: Overrun,
-    /// Of transmissions that ended without a NAK.
-    untold: Reception,
+    items: Items,
+    listener: Listener,
+    tuner: Tuner,
+    fallback: Fallback,
     next_ask_again: Option<Instant>,
     control: ControlEnd,
-    memberships: VecDeque<Membership>,
-    outbox: VecDeque<ClientMessage>,
-    done: Vec<Toi>,
+    outbox: Outbox,
     events: VecDeque<ReceiverEvent>,
     drops: Drops,
     stats: ReceiverStats,
@@ -329,35 +90,22 @@ pub struct Receiver<K> {
 impl<K: SymbolSink> Receiver<K> {
     /// A client that keeps symbols in `sink`.
     pub fn new(config: ReceiverConfig, sink: K) -> Receiver<K> {
+        let random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
         Receiver {
-            random: Xoshiro256PlusPlus::seed_from_u64(config.seed),
-            config,
             sink,
             session: None,
             tsi: None,
-            channel: None,
-            packet_time: Duration::ZERO,
-            items: BTreeMap::new(),
-            verifying: BTreeMap::new(),
-            listening: BTreeMap::new(),
-            naks: BTreeMap::new(),
-            highest_transmission: 1 << 32,
-            way: Way::Multicast,
-            last_packet: Instant::EPOCH,
-            silent_since: None,
-            probing: false,
-            joined: false,
-            interest_until: Instant::EPOCH,
-            overrun: Overrun::default(),
-            untold: Reception::default(),
+            items: Items::default(),
+            listener: Listener::new(&config, random),
+            tuner: Tuner::new(),
+            fallback: Fallback::new(&config),
             next_ask_again: None,
             control: ControlEnd::default(),
-            memberships: VecDeque::new(),
-            outbox: VecDeque::new(),
-            done: Vec::new(),
+            outbox: Outbox::default(),
             events: VecDeque::new(),
             drops: Drops::default(),
             stats: ReceiverStats::default(),
+            config,
         }
     }
 
@@ -368,9 +116,8 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// Counters of the data channel.
     pub fn stats(&self) -> ReceiverStats {
-        let mut stats = self.stats;
-        self.add_running(&mut stats);
-        stats
+        let ReceiverStats { packets, bytes, unicast_blocks, .. } = self.stats;
+        ReceiverStats { packets, bytes, unicast_blocks, ..self.listener.stats() }
     }
 
     /// Where symbols are kept.
@@ -380,12 +127,257 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// Items that are wanted and not verified yet.
     pub fn outstanding(&self) -> usize {
-        self.items.len() + self.verifying.len()
+        self.items.len()
     }
 
     /// Complete blocks and all blocks of an item that is being received.
     pub fn progress(&self, toi: Toi) -> Option<(u32, u32)> {
-        self.items.get(&toi).or_else(|| self.verifying.get(&toi)).map(Item::progress)
+        self.items.progress(toi)
+    }
+
+    /// Whether the client hears of transmissions in the control group.
+    pub fn hears_control(&self) -> bool {
+        self.control.hears()
+    }
+
+    fn on_command(
+        &mut self,
+        now: Instant,
+        command: ReceiverCommand,
+    ) -> Result<(), ReceiverCommandError> {
+        match command {
+            ReceiverCommand::Connected { session } => self.on_connected(now, session),
+            ReceiverCommand::JoinControl => self.control.join(now, self.config.seed),
+            ReceiverCommand::Disconnected => self.on_disconnected(),
+            ReceiverCommand::List { query, patterns, cursor, limit } => {
+                self.say(ClientMessage::List { query, patterns, cursor, limit })?;
+            }
+            ReceiverCommand::Request { query, patterns, hold } => {
+                self.say(ClientMessage::Request { query, patterns, hold })?;
+            }
+            ReceiverCommand::Accept { toi, oti, held, requested } => {
+                self.accept(now, (toi, oti), &held, requested)?;
+            }
+            ReceiverCommand::Done { toi } => {
+                self.items.remove(toi);
+                self.outbox.done(toi);
+                self.leave_if_idle(now);
+            }
+            ReceiverCommand::Cancel { toi } => {
+                self.items.remove(toi);
+                self.say(ClientMessage::Cancel { tois: vec![toi] })?;
+            }
+            ReceiverCommand::RestoreFailed { block } => {
+                self.receive_again(now, block.toi, |item| item.restore_failed(block.sbn))?;
+            }
+            ReceiverCommand::BadBlocks { toi, blocks } => {
+                self.receive_again(now, toi, |item| {
+                    for &block in &blocks {
+                        item.forget_block(block);
+                    }
+                })?;
+            }
+            ReceiverCommand::AskDigests { toi } => self.say(ClientMessage::Digests { toi })?,
+            ReceiverCommand::Overrun { packets } => self.listener.overrun.note_before(packets),
+            ReceiverCommand::UnicastBlock { block, content } => {
+                match self.items.take_block(now, block, &content, &mut self.sink) {
+                    Ok(()) => self.stats.unicast_blocks += 1,
+                    Err(DropReason::NoRoom) => {
+                        return Err(ReceiverCommandError::NoRoom(block.toi));
+                    }
+                    Err(reason) => self.drops.count(reason),
+                }
+            }
+            ReceiverCommand::Probe { probe, packets, packet_len, rate_bits_per_s } => {
+                self.tuner.probing = true;
+                self.tuner.join();
+                self.say(ClientMessage::Probe {
+                    probe,
+                    channel: 0,
+                    packets,
+                    packet_len,
+                    rate_bits_per_s,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, message: ClientMessage) -> Result<(), ReceiverCommandError> {
+        if self.session.is_none() {
+            return Err(ReceiverCommandError::NotConnected);
+        }
+        self.outbox.say(message);
+        Ok(())
+    }
+
+    fn on_connected(&mut self, now: Instant, session: SessionId) {
+        self.control.connected(now);
+        self.session = Some(session);
+        let agent = self.config.agent.clone();
+        let token = self.config.token.clone();
+        self.outbox.say(ClientMessage::Hello { agent, token });
+    }
+
+    fn on_disconnected(&mut self) {
+        self.tuner.leave();
+        if let Some(channel) = self.control.close() {
+            self.tuner.leave_also(channel);
+        }
+        self.session = None;
+        self.tsi = None;
+        self.items.clear();
+        self.listener.reset();
+        self.outbox.clear();
+        self.fallback.reset();
+        self.tuner.probing = false;
+    }
+
+    fn accept(
+        &mut self,
+        now: Instant,
+        (toi, oti): (Toi, Oti),
+        held: &Held,
+        requested: bool,
+    ) -> Result<(), ReceiverCommandError> {
+        let partition = Partition::new(&oti)
+            .map_err(|error| ReceiverCommandError::BadItem(toi, error.to_string()))?;
+        let item = Item::new(oti, partition, held, now);
+        let need = item.whole_need();
+        self.items.insert(toi, item);
+        // Announcements of it may have come before its page did.
+        for Early { starts, nak_spread, announcement } in self.control.take_early(now, toi) {
+            self.on_announce(now, starts - now, nak_spread, &[announcement]);
+        }
+        self.next_ask_again.get_or_insert(now + self.config.ask_again_after);
+        if self.items.verify_if_complete(toi) {
+            return Ok(());
+        }
+        if !self.fallback.is_multicast() {
+            return self.say(ClientMessage::Unicast { toi, need });
+        }
+        if !requested || need != Need::Whole {
+            self.say(ClientMessage::Want { toi, need })?;
+        }
+        Ok(())
+    }
+
+    /// Receives more of an item: something that was complete is not.
+    fn receive_again(
+        &mut self,
+        now: Instant,
+        toi: Toi,
+        change: impl FnOnce(&mut Item),
+    ) -> Result<(), ReceiverCommandError> {
+        let item = self.items.remove(toi);
+        let mut item = item.ok_or(ReceiverCommandError::UnknownItem(toi))?;
+        change(&mut item);
+        item.last_heard = now;
+        let need = item.whole_need();
+        self.items.insert(toi, item);
+        if self.fallback.is_multicast() {
+            self.say(ClientMessage::Want { toi, need })
+        } else {
+            self.say(ClientMessage::Unicast { toi, need })
+        }
+    }
+
+    fn on_server_message(&mut self, now: Instant, bytes: &[u8]) {
+        let Some(message) = ServerMessage::parse(bytes).ok().and_then(Parsed::message) else {
+            return self.drops.count(DropReason::Malformed);
+        };
+        match message {
+            ServerMessage::Welcome { agent, tsi, channels, rate_bits_per_s, control } => {
+                let control = self.control.offer(now, control, rate_bits_per_s);
+                let Some(&channel) = channels.first() else {
+                    return self.drops.count(DropReason::Malformed);
+                };
+                self.on_welcome(tsi, channel, rate_bits_per_s);
+                let event = ReceiverEvent::Welcome { agent, channel, rate_bits_per_s, control };
+                self.events.push_back(event);
+            }
+            ServerMessage::Refused { reason } => {
+                self.events.push_back(ReceiverEvent::Refused { reason });
+            }
+            ServerMessage::Page { query, items, total, next } => {
+                self.events.push_back(ReceiverEvent::Page { query, items, total, next });
+            }
+            ServerMessage::Failed { query, reason } => {
+                self.events.push_back(ReceiverEvent::Failed { query, reason });
+            }
+            ServerMessage::Announce { starts_in, nak_spread, announcements } => {
+                self.on_announce(now, starts_in, nak_spread, &announcements);
+            }
+            ServerMessage::End { transmission } => self.listener.hear_end(now, transmission),
+            ServerMessage::Gone { toi, reason } => {
+                self.items.remove(toi);
+                self.events.push_back(ReceiverEvent::Gone { toi, reason });
+            }
+            ServerMessage::Digests { toi, first_block, digests, more } => {
+                self.events.push_back(ReceiverEvent::Digests { toi, first_block, digests, more });
+            }
+            ServerMessage::Probed { probe, packets } => {
+                self.tuner.probing = false;
+                self.events.push_back(ReceiverEvent::Probed { probe, packets });
+            }
+        }
+    }
+
+    fn on_welcome(&mut self, tsi: Tsi, channel: Channel, rate_bits_per_s: u64) {
+        self.tsi = Some(tsi);
+        self.tuner.tune(channel);
+        let rate = Rate::from_bits_per_s(rate_bits_per_s);
+        let packet_time = rate.map_or(Duration::ZERO, |rate| rate.time_for(NOMINAL_PACKET));
+        self.listener.set_packet_time(packet_time);
+    }
+
+    fn on_announce(
+        &mut self,
+        now: Instant,
+        starts_in: Duration,
+        nak_spread: Duration,
+        announcements: &[Announcement],
+    ) {
+        let starts = now + starts_in;
+        let outlook = Outlook { nak_spread, joined: self.tuner.is_joined() };
+        let mut expected_end = self.listener.busy_until(starts);
+        let mut wanted = false;
+        for &announcement in announcements {
+            let Some(item) = self.items.get_mut(announcement.toi) else {
+                if !self.control.remember(Early { starts, nak_spread, announcement }) {
+                    self.drops.count(DropReason::NotWanted);
+                }
+                continue;
+            };
+            wanted = true;
+            item.last_heard = now;
+            let blocks = item.partition.blocks();
+            expected_end = self.listener.listen(&announcement, &outlook, expected_end, blocks);
+        }
+        if wanted && self.fallback.is_multicast() {
+            self.tuner.set_interest(expected_end.max(now) + self.config.linger);
+            self.fallback.expect(starts);
+            self.tuner.join();
+        }
+    }
+
+    /// Takes a datagram of the control group.
+    fn on_control(&mut self, now: Instant, by: Channel, payload: &[u8]) {
+        if self.control.handle_datagram(now, by, payload) {
+            self.outbox.say(ClientMessage::Control { hears: true });
+        }
+        while let Some(message) = self.control.poll_message() {
+            match message {
+                ServerMessage::Announce { starts_in, nak_spread, announcements } => {
+                    self.on_announce(now, starts_in, nak_spread, &announcements);
+                }
+                ServerMessage::End { transmission } => {
+                    self.listener.hear_end(now, transmission);
+                }
+                // Nothing else is for everyone.
+                _ => {}
+            }
+        }
     }
 
     /// Takes a packet of the data channel.
@@ -399,10 +391,9 @@ impl<K: SymbolSink> Receiver<K> {
         }
         self.stats.packets += 1;
         self.stats.bytes += bytes.len() as u64;
-        self.last_packet = now;
-        self.silent_since = None;
-        if self.way != Way::Multicast {
-            self.on_multicast_back(now);
+        self.listener.note_packet(now);
+        if self.fallback.hear() {
+            self.go_back_to_multicast(now);
         }
         if toi == Toi::PROBE {
             let (probe, len) = (transmission, bytes.len());
@@ -410,108 +401,114 @@ impl<K: SymbolSink> Receiver<K> {
             return self.events.push_back(event);
         }
         self.take_symbol(now, &packet);
-        self.note_heard(now, transmission, index);
+        if self.listener.hear(now, &self.items, (transmission, index)) {
+            self.tuner.extend_interest(now + self.config.linger);
+        }
     }
 
     fn take_symbol(&mut self, now: Instant, packet: &DataPacket<'_>) {
-        let DataPacket { header: DataHeader { toi, scheme, sbn, esi, .. }, symbol } = *packet;
-        let Some(item) = self.items.get_mut(&toi) else {
-            return self.drops.count(DropReason::NotWanted);
-        };
-        item.last_heard = now;
-        if scheme != item.oti.scheme || !item.admits(sbn, esi, symbol.len()) {
-            return self.drops.count(DropReason::OutsideItem);
-        }
-        if !item.lacks(sbn, esi) {
-            return self.drops.count(DropReason::Duplicate);
-        }
-        let block = BlockId { toi, sbn };
-        if !self.sink.store(block, esi, symbol) {
-            self.overrun.no_room = self.overrun.no_room.saturating_add(1);
-            // The oldest blocks wait for repairs; the disk can hold them meanwhile.
-            for sbn in item.partial_blocks(0..sbn).take(REST_AT_ONCE) {
-                self.sink.rest(BlockId { toi, sbn });
+        match self.items.take_symbol(now, packet, &mut self.sink) {
+            Ok(()) => {}
+            Err(reason) => {
+                if reason == DropReason::NoRoom {
+                    self.listener.overrun.note_no_room();
+                }
+                self.drops.count(reason);
             }
-            return self.drops.count(DropReason::NoRoom);
-        }
-        if item.take(sbn, esi) == Taken::BlockComplete {
-            self.sink.restore(block);
-            self.check_complete(toi);
         }
     }
 
-    /// Asks for nothing more of an item whose last block is complete. The sink says whether it is
-    /// right.
-    fn check_complete(&mut self, toi: Toi) {
-        if self.items.get(&toi).is_some_and(Item::is_complete)
-            && let Some(item) = self.items.remove(&toi)
-        {
-            self.verifying.insert(toi, item);
+    /// Does what is due in the control group, and wants announcements on the session when the
+    /// server has fallen silent there.
+    fn drive_control(&mut self, now: Instant) {
+        if self.control.handle_timeout(now) {
+            self.outbox.say(ClientMessage::Control { hears: false });
+            // What was announced meanwhile was missed, and is asked for again.
+            for (toi, need) in self.items.needs().take(ASK_AGAIN_AT_ONCE) {
+                self.outbox.say(ClientMessage::Want { toi, need });
+            }
         }
     }
 
-    /// Keeps a block that came on the session, as if its source symbols had come one by one.
-    fn take_block(
-        &mut self,
-        now: Instant,
-        block: BlockId,
-        content: &[u8],
-    ) -> Result<(), ReceiverCommandError> {
-        let Some(item) = self.items.get_mut(&block.toi) else { return Ok(()) };
-        item.last_heard = now;
-        if !item.is_block(block.sbn, content.len()) {
-            self.drops.count(DropReason::OutsideItem);
-            return Ok(());
-        }
-        for (esi, symbol) in (0..).zip(content.chunks(item.oti.symbol_len.into())) {
-            if !item.lacks(block.sbn, esi) {
-                continue;
-            }
-            if !self.sink.store(block, esi, symbol) {
-                return Err(ReceiverCommandError::NoRoom(block.toi));
-            }
-            if item.take(block.sbn, esi) == Taken::BlockComplete {
-                self.sink.restore(block);
-            }
-        }
-        self.stats.unicast_blocks += 1;
-        self.check_complete(block.toi);
-        Ok(())
-    }
-
-    fn join(&mut self) {
-        if let Some(channel) = self.channel.filter(|_| !self.joined) {
-            self.joined = true;
-            self.memberships.push_back(Membership::Join(channel));
+    fn send_due_naks(&mut self, now: Instant) {
+        let may = self.fallback.is_multicast();
+        while let Some(nak) = self.listener.next_nak(now, &mut self.items, may) {
+            self.tuner.extend_interest(now + self.config.linger);
+            self.outbox.say(ClientMessage::Nak(nak));
         }
     }
 
-    fn leave(&mut self) {
-        if let Some(channel) = self.channel.filter(|_| self.joined) {
-            self.joined = false;
-            self.memberships.push_back(Membership::Leave(channel));
+    /// Returns when the client gives multicast up, unless a packet comes.
+    fn fallback_time(&self) -> Option<Instant> {
+        self.fallback.gives_up_at().filter(|_| !self.items.is_idle())
+    }
+
+    /// Goes on by unicast when announced transmissions bring nothing.
+    fn check_silence(&mut self, now: Instant) {
+        if self.fallback_time().is_none_or(|time| time > now) {
+            return;
         }
+        let silent = self.fallback.give_up(now);
+        self.listener.stop();
+        for (toi, need) in self.items.needs() {
+            self.outbox.say(ClientMessage::Unicast { toi, need });
+        }
+        self.events.push_back(ReceiverEvent::Fallback { silent });
+    }
+
+    /// While on unicast, asks now and then for a burst that would show that multicast works.
+    fn probe_if_due(&mut self, now: Instant) {
+        if self.fallback.next_probe().is_none_or(|time| time > now) {
+            return;
+        }
+        self.fallback.probe_later(now);
+        if !self.items.is_idle() {
+            self.tuner.join();
+            self.outbox.say(PROBE);
+        }
+    }
+
+    /// Goes on by multicast: a packet came while the client was on unicast.
+    fn go_back_to_multicast(&mut self, now: Instant) {
+        self.tuner.set_interest(now + self.config.linger);
+        for (toi, need) in self.items.needs() {
+            self.outbox.say(ClientMessage::Want { toi, need });
+        }
+        self.events.push_back(ReceiverEvent::MulticastBack);
+    }
+
+    /// Asks again for items of which nothing has been heard for long.
+    fn ask_again_if_due(&mut self, now: Instant) {
+        if self.next_ask_again.is_none_or(|at| at > now) {
+            return;
+        }
+        if self.items.is_idle() {
+            self.next_ask_again = None;
+            return;
+        }
+        let long = self.config.ask_again_after;
+        if self.fallback.is_multicast() {
+            // A client that waits for its turn is not forgotten: asking again changes nothing
+            // on the server then. It matters where the two disagree about what was sent.
+            let forgotten = self.items.forgotten(now, |heard| heard + long <= now);
+            for (toi, need) in forgotten.take(ASK_AGAIN_AT_ONCE) {
+                self.outbox.say(ClientMessage::Want { toi, need });
+            }
+        }
+        self.next_ask_again = Some(now + long);
+    }
+
+    /// Returns whether nothing is listened to, answered or probed by multicast.
+    fn is_idle(&self) -> bool {
+        self.listener.is_idle() && !self.tuner.probing && self.fallback.is_multicast()
     }
 
     /// Leaves the channel when nothing on it has been of interest for a while.
-    fn leave_if_bored(&mut self, now: Instant) {
-        let idle = self.listening.is_empty() && self.naks.is_empty() && !self.probing;
-        let bored = self.items.is_empty() || now >= self.interest_until;
-        if idle && bored && self.way == Way::Multicast {
-            self.leave();
+    fn leave_if_idle(&mut self, now: Instant) {
+        let bored = self.items.is_idle() || now >= self.tuner.interest_until();
+        if self.is_idle() && bored {
+            self.tuner.leave();
         }
-    }
-
-    fn next_message(&mut self) -> Option<ClientMessage> {
-        if let Some(message) = self.outbox.pop_front() {
-            return Some(message);
-        }
-        if self.done.is_empty() {
-            return None;
-        }
-        let most = self.done.len().min(4096);
-        let Reception { received, lost } = self.take_reception();
-        Some(ClientMessage::Done { tois: self.done.drain(..most).collect(), received, lost })
     }
 }
 
@@ -543,16 +540,18 @@ impl<K: SymbolSink> Engine for Receiver<K> {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.drive_control(now);
-        self.end_silent_transmissions(now);
+        if self.listener.end_silent(now, &self.items) {
+            self.tuner.extend_interest(now + self.config.linger);
+        }
         self.send_due_naks(now);
         self.check_silence(now);
         self.probe_if_due(now);
         self.ask_again_if_due(now);
-        self.leave_if_bored(now);
+        self.leave_if_idle(now);
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
-        self.memberships.pop_front().or_else(|| self.control.poll_membership())
+        self.tuner.poll_membership().or_else(|| self.control.poll_membership())
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
@@ -560,7 +559,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         if let Some(transmit) = self.control.poll_transmit(now, buf) {
             return Some(transmit);
         }
-        let message = self.next_message()?;
+        let message = self.outbox.next(&mut self.listener, &self.items)?;
         let mut bytes = Vec::new();
         message.emit(&mut bytes);
         buf.push_message(bytes);
@@ -572,20 +571,18 @@ impl<K: SymbolSink> Engine for Receiver<K> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let ends = self.next_silent_end();
-        let naks = self.naks.keys().next().map(|&(at, _)| at);
-        let silence = self.fallback_time();
-        let probe = match self.way {
-            Way::Unicast { next_probe } => Some(next_probe),
-            Way::Multicast => None,
-        };
-        let idle = self.listening.is_empty() && self.naks.is_empty() && !self.probing;
-        let bored =
-            (self.joined && idle && self.way == Way::Multicast).then_some(self.interest_until);
-        let control = self.control.poll_timeout();
-        [ends, naks, silence, probe, bored, self.next_ask_again, control]
-            .into_iter()
-            .flatten()
-            .min()
+        let bored = self.is_idle() && self.tuner.is_joined();
+        [
+            self.control.poll_timeout(),
+            self.listener.next_silent_end(),
+            self.listener.next_nak_due(),
+            self.fallback_time(),
+            self.fallback.next_probe(),
+            self.next_ask_again,
+            bored.then(|| self.tuner.interest_until()),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 }

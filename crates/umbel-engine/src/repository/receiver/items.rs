@@ -1,0 +1,153 @@
+//! The items that a client wants.
+
+use std::collections::BTreeMap;
+
+use umbel_wire::Toi;
+use umbel_wire::alc::{DataHeader, DataPacket};
+use umbel_wire::repository::Need;
+
+use super::item::{Item, Taken};
+use crate::Instant;
+use crate::repository::drops::DropReason;
+use crate::symbols::{BlockId, SymbolSink};
+
+/// Blocks that are put to rest when the sink has no room.
+const REST_AT_ONCE: usize = 16;
+
+/// Items that are received, and items whose blocks are all complete and whose digest is being
+/// checked.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    received: BTreeMap<Toi, Item>,
+    verifying: BTreeMap<Toi, Item>,
+}
+
+impl Items {
+    /// Returns how many items are not verified yet.
+    pub(super) fn len(&self) -> usize {
+        self.received.len() + self.verifying.len()
+    }
+
+    /// Returns whether no item is being received.
+    pub(super) fn is_idle(&self) -> bool {
+        self.received.is_empty()
+    }
+
+    /// Returns an item that is being received.
+    pub(super) fn get(&self, toi: Toi) -> Option<&Item> {
+        self.received.get(&toi)
+    }
+
+    /// Returns an item that is being received.
+    pub(super) fn get_mut(&mut self, toi: Toi) -> Option<&mut Item> {
+        self.received.get_mut(&toi)
+    }
+
+    pub(super) fn insert(&mut self, toi: Toi, item: Item) {
+        self.received.insert(toi, item);
+    }
+
+    /// Takes an item out, whether it is being received or verified.
+    pub(super) fn remove(&mut self, toi: Toi) -> Option<Item> {
+        let received = self.received.remove(&toi);
+        self.verifying.remove(&toi).or(received)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.received.clear();
+        self.verifying.clear();
+    }
+
+    /// Stores a symbol of an item that is being received.
+    pub(super) fn take_symbol(
+        &mut self,
+        now: Instant,
+        packet: &DataPacket<'_>,
+        sink: &mut impl SymbolSink,
+    ) -> Result<(), DropReason> {
+        let DataPacket { header: DataHeader { toi, scheme, sbn, esi, .. }, symbol } = *packet;
+        let item = self.received.get_mut(&toi).ok_or(DropReason::NotWanted)?;
+        item.last_heard = now;
+        if scheme != item.oti.scheme || !item.admits(sbn, esi, symbol.len()) {
+            return Err(DropReason::OutsideItem);
+        }
+        if !item.lacks(sbn, esi) {
+            return Err(DropReason::Duplicate);
+        }
+        let block = BlockId { toi, sbn };
+        if !sink.store(block, esi, symbol) {
+            // The oldest blocks wait for repairs; the disk can hold them meanwhile.
+            for sbn in item.partial_blocks(0..sbn).take(REST_AT_ONCE) {
+                sink.rest(BlockId { toi, sbn });
+            }
+            return Err(DropReason::NoRoom);
+        }
+        if item.take(sbn, esi) == Taken::BlockComplete {
+            sink.restore(block);
+            self.verify_if_complete(toi);
+        }
+        Ok(())
+    }
+
+    /// Stores a block that came on the session, as if its source symbols had come one by one.
+    pub(super) fn take_block(
+        &mut self,
+        now: Instant,
+        block: BlockId,
+        content: &[u8],
+        sink: &mut impl SymbolSink,
+    ) -> Result<(), DropReason> {
+        let item = self.received.get_mut(&block.toi).ok_or(DropReason::NotWanted)?;
+        item.last_heard = now;
+        if !item.is_block(block.sbn, content.len()) {
+            return Err(DropReason::OutsideItem);
+        }
+        for (esi, symbol) in (0..).zip(content.chunks(item.oti.symbol_len.into())) {
+            if !item.lacks(block.sbn, esi) {
+                continue;
+            }
+            if !sink.store(block, esi, symbol) {
+                return Err(DropReason::NoRoom);
+            }
+            if item.take(block.sbn, esi) == Taken::BlockComplete {
+                sink.restore(block);
+            }
+        }
+        self.verify_if_complete(block.toi);
+        Ok(())
+    }
+
+    /// Asks for nothing more of an item whose blocks are all complete: the sink says whether it is
+    /// right. Returns whether they are.
+    pub(super) fn verify_if_complete(&mut self, toi: Toi) -> bool {
+        let complete = self.get(toi).is_some_and(Item::is_complete);
+        if complete && let Some(item) = self.received.remove(&toi) {
+            self.verifying.insert(toi, item);
+        }
+        complete
+    }
+
+    /// Returns complete blocks and all blocks of an item.
+    pub(super) fn progress(&self, toi: Toi) -> Option<(u32, u32)> {
+        self.get(toi).or_else(|| self.verifying.get(&toi)).map(Item::progress)
+    }
+
+    /// Returns what each item that is being received needs.
+    pub(super) fn needs(&self) -> impl Iterator<Item = (Toi, Need)> {
+        self.received.iter().map(|(&toi, item)| (toi, item.whole_need()))
+    }
+
+    /// Returns what items need of which nothing was heard since this time, and notes that they are
+    /// asked for now.
+    pub(super) fn forgotten(
+        &mut self,
+        now: Instant,
+        since: impl Fn(Instant) -> bool,
+    ) -> impl Iterator<Item = (Toi, Need)> {
+        let forgotten = self.received.iter_mut().filter(move |(_, item)| since(item.last_heard));
+        forgotten.map(move |(&toi, item)| {
+            item.last_heard = now;
+            (toi, item.whole_need())
+        })
+    }
+}

@@ -1,0 +1,356 @@
+//! Announced transmissions: listening to them, noticing their end, and answering with a NAK.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use rand_core::Rng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_wire::Toi;
+use umbel_wire::repository::{Announcement, Nak};
+
+use super::ReceiverStats;
+use super::items::Items;
+use crate::Instant;
+use crate::repository::config::ReceiverConfig;
+
+/// A packet may be overtaken by others for this long before its transmission counts as over.
+const REORDER_GUARD: Duration = Duration::from_millis(1);
+
+/// After the server has said that the channel is idle, silence of this long means that the last
+/// packet has come: packets may still wait in the socket when that message is read.
+const QUIET: Duration = Duration::from_millis(2);
+
+/// Number of the first transmission of a session, as if numbers did not wrap.
+const FIRST: u64 = 1 << 32;
+
+/// A transmission that was announced and is not answered yet.
+#[derive(Clone, Debug)]
+struct Listening {
+    id: u32,
+    toi: Toi,
+    blocks: Range<u32>,
+    packets: u32,
+    /// When its last packet should have come.
+    expected_end: Instant,
+    /// How long nothing must have come after that for it to count as over.
+    slack: Duration,
+    nak_spread: Duration,
+    /// The client had joined before it was announced, so that silence is loss. One that joins for
+    /// it may come late, above all if the announcement was delayed on a lossy session.
+    from_start: bool,
+    received: u32,
+    /// Number of the first packet that was heard, and of the highest.
+    heard: Option<(u32, u32)>,
+    /// The server was told how much of it came.
+    told: bool,
+}
+
+/// Packets that came, and that did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reception {
+    pub(super) received: u32,
+    pub(super) lost: u32,
+}
+
+impl Reception {
+    fn add(&mut self, other: Reception) {
+        self.received = self.received.saturating_add(other.received);
+        self.lost = self.lost.saturating_add(other.lost);
+    }
+}
+
+/// Packets that came too fast since the last NAK.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Overrun {
+    /// They never reached the engine.
+    before: u32,
+    /// The sink had no room for them.
+    no_room: u32,
+}
+
+impl Overrun {
+    /// Notes packets that never reached the engine.
+    pub(super) fn note_before(&mut self, packets: u32) {
+        self.before = self.before.saturating_add(packets);
+    }
+
+    /// Notes a packet for which the sink had no room.
+    pub(super) fn note_no_room(&mut self) {
+        self.no_room = self.no_room.saturating_add(1);
+    }
+}
+
+/// What is said of transmissions that are announced together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outlook {
+    pub(super) nak_spread: Duration,
+    /// The client has joined the channel.
+    pub(super) joined: bool,
+}
+
+impl Listening {
+    /// Returns how many packets did not come since the client listened.
+    fn lost(&self) -> u32 {
+        let first = match self.heard {
+            _ if self.from_start => 0,
+            Some((first, _)) => first,
+            None => self.packets,
+        };
+        (self.packets.saturating_sub(first)).saturating_sub(self.received)
+    }
+
+    /// Returns what has not been told.
+    fn reception(&self) -> Reception {
+        if self.told { Reception::default() } else { self.so_far() }
+    }
+
+    /// Only what is before the last packet that came counts as lost: the transmission may be cut
+    /// short where nobody needs the rest.
+    fn so_far(&self) -> Reception {
+        let Some((first, highest)) = self.heard else { return Reception::default() };
+        let first = if self.from_start { 0 } else { first };
+        let sent = u64::from(highest - first) + 1;
+        let lost = u32::try_from(sent.saturating_sub(self.received.into())).unwrap_or(u32::MAX);
+        Reception { received: self.received, lost }
+    }
+}
+
+/// Listens to announced transmissions.
+#[derive(Debug)]
+pub(super) struct Listener {
+    end_slack: Duration,
+    nak_delay_min: Duration,
+    random: Xoshiro256PlusPlus,
+    /// Channel time of a full packet.
+    packet_time: Duration,
+    listening: BTreeMap<u64, Listening>,
+    /// Transmissions that are over and left something missing, by the time of their NAKs.
+    naks: BTreeMap<(Instant, u64), Listening>,
+    highest: u64,
+    last_packet: Instant,
+    pub(super) overrun: Overrun,
+    /// Of transmissions that ended without a NAK.
+    untold: Reception,
+    stats: ReceiverStats,
+}
+
+impl Listener {
+    pub(super) fn new(config: &ReceiverConfig, random: Xoshiro256PlusPlus) -> Listener {
+        Listener {
+            end_slack: config.end_slack,
+            nak_delay_min: config.nak_delay_min,
+            random,
+            packet_time: Duration::ZERO,
+            listening: BTreeMap::new(),
+            naks: BTreeMap::new(),
+            highest: FIRST,
+            last_packet: Instant::EPOCH,
+            overrun: Overrun::default(),
+            untold: Reception::default(),
+            stats: ReceiverStats::default(),
+        }
+    }
+
+    /// Sets the channel time of a full packet.
+    pub(super) fn set_packet_time(&mut self, time: Duration) {
+        self.packet_time = time;
+    }
+
+    /// Forgets all transmissions.
+    pub(super) fn stop(&mut self) {
+        self.listening.clear();
+        self.naks.clear();
+    }
+
+    /// Forgets all of a session.
+    pub(super) fn reset(&mut self) {
+        self.stop();
+        self.untold = Reception::default();
+        self.highest = FIRST;
+    }
+
+    /// Returns whether no transmission is listened to or answered.
+    pub(super) fn is_idle(&self) -> bool {
+        self.listening.is_empty() && self.naks.is_empty()
+    }
+
+    /// Returns transmission numbers as they would be if they did not wrap.
+    fn unwrap(&self, id: u32) -> u64 {
+        let near = self.highest;
+        let candidate = (near & !0xffff_ffff) | u64::from(id);
+        if candidate + (1 << 31) < near {
+            candidate + (1 << 32)
+        } else if candidate > near + (1 << 31) {
+            candidate - (1 << 32)
+        } else {
+            candidate
+        }
+    }
+
+    /// Returns when the last of the transmissions ends that start at `starts` or before.
+    pub(super) fn busy_until(&self, starts: Instant) -> Instant {
+        let last = self.listening.values().next_back();
+        last.map_or(starts, |last| last.expected_end.max(starts))
+    }
+
+    /// Listens to a transmission that follows what ends at `after`. Returns when it ends.
+    pub(super) fn listen(
+        &mut self,
+        announcement: &Announcement,
+        outlook: &Outlook,
+        after: Instant,
+        blocks: u32,
+    ) -> Instant {
+        let expected_end = after + self.packet_time.saturating_mul(announcement.packets);
+        let end = announcement.first_block.saturating_add(announcement.blocks);
+        let listening = Listening {
+            id: announcement.transmission,
+            toi: announcement.toi,
+            blocks: announcement.first_block..end.min(blocks),
+            packets: announcement.packets,
+            expected_end,
+            slack: self.end_slack,
+            nak_spread: outlook.nak_spread,
+            from_start: outlook.joined,
+            received: 0,
+            heard: None,
+            told: false,
+        };
+        let number = self.unwrap(announcement.transmission);
+        self.stats.announced += 1;
+        self.stats.announced_late += u64::from(number <= self.highest);
+        self.listening.entry(number).or_insert(listening);
+        expected_end
+    }
+
+    /// Notes that a packet came, of whatever transmission.
+    pub(super) fn note_packet(&mut self, now: Instant) {
+        self.last_packet = now;
+    }
+
+    /// Notes that a packet of a transmission came; those before it are over. Returns whether any
+    /// that was listened to is.
+    pub(super) fn hear(&mut self, now: Instant, items: &Items, packet: (u32, u32)) -> bool {
+        let (transmission, index) = packet;
+        let number = self.unwrap(transmission);
+        self.highest = self.highest.max(number);
+        let mut over = false;
+        while let Some(first) = self.first().filter(|&first| first < number) {
+            self.end(now, items, first);
+            over = true;
+        }
+        let Some(listening) = self.listening.get_mut(&number) else { return over };
+        listening.received += 1;
+        let (first, highest) = listening.heard.unwrap_or((index, index));
+        self.stats.reordered += u64::from(index < highest);
+        listening.heard = Some((first.min(index), highest.max(index)));
+        if index + 1 >= listening.packets {
+            self.end(now, items, number);
+            over = true;
+        }
+        over
+    }
+
+    fn first(&self) -> Option<u64> {
+        self.listening.first_key_value().map(|(&first, _)| first)
+    }
+
+    /// Takes the server's word that a transmission is over, and those before it.
+    pub(super) fn hear_end(&mut self, now: Instant, transmission: u32) {
+        let number = self.unwrap(transmission);
+        for (_, listening) in self.listening.range_mut(..=number) {
+            listening.expected_end = listening.expected_end.min(now);
+            listening.slack = QUIET;
+        }
+    }
+
+    /// Puts a NAK into the line if the transmission left something missing.
+    fn end(&mut self, now: Instant, items: &Items, number: u64) {
+        let Some(listening) = self.listening.remove(&number) else { return };
+        self.stats.heard += u64::from(listening.received);
+        self.stats.lost += u64::from(listening.lost());
+        let item = items.get(listening.toi);
+        if item.is_none_or(|item| item.need(listening.blocks.clone()).is_empty()) {
+            return self.untold.add(listening.reception());
+        }
+        let spread = listening.nak_spread.as_nanos() as u64;
+        let delay = if spread == 0 { 0 } else { self.random.next_u64() % spread };
+        let least = REORDER_GUARD + self.nak_delay_min;
+        let due = now + least + Duration::from_nanos(delay);
+        self.naks.insert((due, number), listening);
+    }
+
+    /// Ends transmissions that fell silent. Returns whether there were any.
+    pub(super) fn end_silent(&mut self, now: Instant, items: &Items) -> bool {
+        let mut over = false;
+        while let Some(first) =
+            self.first().filter(|_| self.next_silent_end().is_some_and(|end| end <= now))
+        {
+            self.end(now, items, first);
+            over = true;
+        }
+        over
+    }
+
+    /// Returns when the first transmission in line counts as over though nothing says so.
+    pub(super) fn next_silent_end(&self) -> Option<Instant> {
+        let first = self.listening.values().next()?;
+        Some(first.expected_end.max(self.last_packet) + first.slack)
+    }
+
+    /// Returns the next NAK that is due, if the client still lacks anything and `may` say so.
+    pub(super) fn next_nak(&mut self, now: Instant, items: &mut Items, may: bool) -> Option<Nak> {
+        while let Some((&(due, number), _)) = self.naks.first_key_value()
+            && due <= now
+        {
+            let listening = self.naks.remove(&(due, number))?;
+            let need = items.get_mut(listening.toi).map(|item| {
+                item.last_heard = now;
+                item.need(listening.blocks.clone())
+            });
+            let Some(need) = need.filter(|need| may && !need.is_empty()) else {
+                self.untold.add(listening.reception());
+                continue;
+            };
+            self.stats.naks += 1;
+            let Overrun { before, no_room } = std::mem::take(&mut self.overrun);
+            return Some(Nak {
+                transmission: listening.id,
+                toi: listening.toi,
+                need,
+                received: listening.received.saturating_sub(no_room),
+                lost: listening.lost().saturating_sub(before),
+                overrun: before.saturating_add(no_room),
+            });
+        }
+        None
+    }
+
+    /// Returns when the next NAK is due.
+    pub(super) fn next_nak_due(&self) -> Option<Instant> {
+        self.naks.keys().next().map(|&(at, _)| at)
+    }
+
+    /// Returns what came and what did not of transmissions of which no NAK tells, so far.
+    pub(super) fn take_reception(&mut self, items: &Items) -> Reception {
+        for listening in self.listening.values_mut() {
+            if items.get(listening.toi).is_none() {
+                self.untold.add(listening.reception());
+                listening.told = true;
+            }
+        }
+        std::mem::take(&mut self.untold)
+    }
+
+    /// Returns the counters of transmissions, with those that are not over.
+    pub(super) fn stats(&self) -> ReceiverStats {
+        let mut stats = self.stats;
+        for listening in self.listening.range(..=self.highest).map(|(_, one)| one) {
+            let Reception { received, lost } = listening.so_far();
+            stats.heard += u64::from(received);
+            stats.lost += u64::from(lost);
+        }
+        stats
+    }
+}
