@@ -2,8 +2,19 @@
 
 use std::time::Duration;
 
+use umbel_wire::repository::ClientMessage;
+
 use crate::Instant;
 use crate::repository::config::ReceiverConfig;
+
+/// The burst that looks whether multicast works again. It is slow enough for any path.
+pub(super) const PROBE: ClientMessage = ClientMessage::Probe {
+    probe: 0,
+    channel: 0,
+    packets: 8,
+    packet_len: 1_400,
+    rate_bits_per_s: 1_000_000,
+};
 
 /// How the client gets its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

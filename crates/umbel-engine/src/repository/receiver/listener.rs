@@ -13,6 +13,7 @@ use super::ReceiverStats;
 use super::items::Items;
 use crate::Instant;
 use crate::repository::config::ReceiverConfig;
+use crate::units::Rate;
 
 /// A packet may be overtaken by others for this long before its transmission counts as over.
 const REORDER_GUARD: Duration = Duration::from_millis(1);
@@ -20,6 +21,9 @@ const REORDER_GUARD: Duration = Duration::from_millis(1);
 /// After the server has said that the channel is idle, silence of this long means that the last
 /// packet has come: packets may still wait in the socket when that message is read.
 const QUIET: Duration = Duration::from_millis(2);
+
+/// UDP payload size assumed when computing announced durations.
+const NOMINAL_PACKET: u64 = 1_400;
 
 /// Number of the first transmission of a session, as if numbers did not wrap.
 const FIRST: u64 = 1 << 32;
@@ -152,9 +156,10 @@ impl Listener {
         }
     }
 
-    /// Sets the channel time of a full packet.
-    pub(super) fn set_packet_time(&mut self, time: Duration) {
-        self.packet_time = time;
+    /// Sets the rate of the channel.
+    pub(super) fn set_rate(&mut self, bits_per_s: u64) {
+        let rate = Rate::from_bits_per_s(bits_per_s);
+        self.packet_time = rate.map_or(Duration::ZERO, |rate| rate.time_for(NOMINAL_PACKET));
     }
 
     /// Forgets all transmissions.

@@ -42,7 +42,7 @@ use umbel_wire::repository::{Announcement, ClientMessage, Need, ServerMessage};
 use umbel_wire::{Channel, Oti, Toi, Tsi};
 
 use self::control::{ControlEnd, Early};
-use self::fallback::Fallback;
+use self::fallback::{Fallback, PROBE};
 use self::item::Item;
 use self::items::Items;
 use self::listener::{Listener, Outlook};
@@ -51,22 +51,31 @@ use self::tuner::Tuner;
 use super::config::ReceiverConfig;
 use super::drops::{DropReason, Drops};
 use crate::symbols::SymbolSink;
-use crate::units::Rate;
+use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf};
 
-/// UDP payload size assumed when computing announced durations.
-const NOMINAL_PACKET: u64 = 1_400;
+timers! {
+    /// What is to happen.
+    enum Timer, Timers {
+        /// When to do what is due in the control group.
+        Control,
+        /// When to take it that a transmission is over, though nothing says so.
+        End,
+        /// When to say what a transmission left missing.
+        Nak,
+        /// When to go on by unicast.
+        Fallback,
+        /// When to look whether multicast works again.
+        Probe,
+        /// When to ask again for items of which nothing was heard.
+        AskAgain,
+        /// When to leave the channel.
+        Leave,
+    }
+}
+
 /// Items asked for again in one go: a client with many that wait for their turn is no flood.
 const ASK_AGAIN_AT_ONCE: usize = 256;
-
-/// The burst that looks whether multicast works again. It is slow enough for any path.
-const PROBE: ClientMessage = ClientMessage::Probe {
-    probe: 0,
-    channel: 0,
-    packets: 8,
-    packet_len: 1_400,
-    rate_bits_per_s: 1_000_000,
-};
 
 /// The client's engine.
 #[derive(Debug)]
@@ -79,7 +88,7 @@ pub struct Receiver<K> {
     listener: Listener,
     tuner: Tuner,
     fallback: Fallback,
-    next_ask_again: Option<Instant>,
+    timers: Timers,
     control: ControlEnd,
     outbox: Outbox,
     events: VecDeque<ReceiverEvent>,
@@ -99,7 +108,7 @@ impl<K: SymbolSink> Receiver<K> {
             listener: Listener::new(&config, random),
             tuner: Tuner::new(),
             fallback: Fallback::new(&config),
-            next_ask_again: None,
+            timers: Timers::default(),
             control: ControlEnd::default(),
             outbox: Outbox::default(),
             events: VecDeque::new(),
@@ -249,7 +258,9 @@ impl<K: SymbolSink> Receiver<K> {
         for Early { starts, nak_spread, announcement } in self.control.take_early(now, toi) {
             self.on_announce(now, starts - now, nak_spread, &[announcement]);
         }
-        self.next_ask_again.get_or_insert(now + self.config.ask_again_after);
+        if !self.timers.is_set(Timer::AskAgain) {
+            self.timers.set(Timer::AskAgain, now + self.config.ask_again_after);
+        }
         if self.items.verify_if_complete(toi) {
             return Ok(());
         }
@@ -292,7 +303,9 @@ impl<K: SymbolSink> Receiver<K> {
                 let Some(&channel) = channels.first() else {
                     return self.drops.count(DropReason::Malformed);
                 };
-                self.on_welcome(tsi, channel, rate_bits_per_s);
+                self.tsi = Some(tsi);
+                self.tuner.tune(channel);
+                self.listener.set_rate(rate_bits_per_s);
                 let event = ReceiverEvent::Welcome { agent, channel, rate_bits_per_s, control };
                 self.events.push_back(event);
             }
@@ -321,14 +334,6 @@ impl<K: SymbolSink> Receiver<K> {
                 self.events.push_back(ReceiverEvent::Probed { probe, packets });
             }
         }
-    }
-
-    fn on_welcome(&mut self, tsi: Tsi, channel: Channel, rate_bits_per_s: u64) {
-        self.tsi = Some(tsi);
-        self.tuner.tune(channel);
-        let rate = Rate::from_bits_per_s(rate_bits_per_s);
-        let packet_time = rate.map_or(Duration::ZERO, |rate| rate.time_for(NOMINAL_PACKET));
-        self.listener.set_packet_time(packet_time);
     }
 
     fn on_announce(
@@ -430,6 +435,18 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
+    fn set_timers(&mut self) {
+        let timers = &mut self.timers;
+        timers.put(Timer::Control, self.control.poll_timeout());
+        timers.put(Timer::End, self.listener.next_silent_end());
+        timers.put(Timer::Nak, self.listener.next_nak_due());
+        let silence = self.fallback.gives_up_at().filter(|_| !self.items.is_idle());
+        timers.put(Timer::Fallback, silence);
+        timers.put(Timer::Probe, self.fallback.next_probe());
+        let leaves = self.tuner.is_joined() && self.is_idle();
+        self.timers.put(Timer::Leave, leaves.then(|| self.tuner.interest_until()));
+    }
+
     fn send_due_naks(&mut self, now: Instant) {
         let may = self.fallback.is_multicast();
         while let Some(nak) = self.listener.next_nak(now, &mut self.items, may) {
@@ -438,16 +455,8 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// Returns when the client gives multicast up, unless a packet comes.
-    fn fallback_time(&self) -> Option<Instant> {
-        self.fallback.gives_up_at().filter(|_| !self.items.is_idle())
-    }
-
-    /// Goes on by unicast when announced transmissions bring nothing.
-    fn check_silence(&mut self, now: Instant) {
-        if self.fallback_time().is_none_or(|time| time > now) {
-            return;
-        }
+    /// Goes on by unicast: announced transmissions bring nothing.
+    fn fall_back(&mut self, now: Instant) {
         let silent = self.fallback.give_up(now);
         self.listener.stop();
         for (toi, need) in self.items.needs() {
@@ -456,11 +465,8 @@ impl<K: SymbolSink> Receiver<K> {
         self.events.push_back(ReceiverEvent::Fallback { silent });
     }
 
-    /// While on unicast, asks now and then for a burst that would show that multicast works.
-    fn probe_if_due(&mut self, now: Instant) {
-        if self.fallback.next_probe().is_none_or(|time| time > now) {
-            return;
-        }
+    /// Asks for a burst that would show that multicast works.
+    fn probe(&mut self, now: Instant) {
         self.fallback.probe_later(now);
         if !self.items.is_idle() {
             self.tuner.join();
@@ -478,12 +484,8 @@ impl<K: SymbolSink> Receiver<K> {
     }
 
     /// Asks again for items of which nothing has been heard for long.
-    fn ask_again_if_due(&mut self, now: Instant) {
-        if self.next_ask_again.is_none_or(|at| at > now) {
-            return;
-        }
+    fn ask_again(&mut self, now: Instant) {
         if self.items.is_idle() {
-            self.next_ask_again = None;
             return;
         }
         let long = self.config.ask_again_after;
@@ -495,7 +497,7 @@ impl<K: SymbolSink> Receiver<K> {
                 self.outbox.say(ClientMessage::Want { toi, need });
             }
         }
-        self.next_ask_again = Some(now + long);
+        self.timers.set(Timer::AskAgain, now + long);
     }
 
     /// Returns whether nothing is listened to, answered or probed by multicast.
@@ -528,6 +530,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
             }
             Address::Session(_) | Address::Host(_) => self.drops.count(DropReason::Unexpected),
         }
+        self.set_timers();
     }
 
     fn handle_command(
@@ -535,19 +538,28 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         now: Instant,
         command: ReceiverCommand,
     ) -> Result<(), ReceiverCommandError> {
-        self.on_command(now, command)
+        let result = self.on_command(now, command);
+        self.set_timers();
+        result
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.drive_control(now);
-        if self.listener.end_silent(now, &self.items) {
-            self.tuner.extend_interest(now + self.config.linger);
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Control => self.drive_control(now),
+                Timer::End if self.listener.end_silent(now, &self.items) => {
+                    self.tuner.extend_interest(now + self.config.linger);
+                }
+                Timer::End => {}
+                Timer::Nak => self.send_due_naks(now),
+                Timer::Fallback => self.fall_back(now),
+                Timer::Probe => self.probe(now),
+                Timer::AskAgain => self.ask_again(now),
+                Timer::Leave => {}
+            }
         }
-        self.send_due_naks(now);
-        self.check_silence(now);
-        self.probe_if_due(now);
-        self.ask_again_if_due(now);
         self.leave_if_idle(now);
+        self.set_timers();
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
@@ -557,6 +569,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
     fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         let session = self.session?;
         if let Some(transmit) = self.control.poll_transmit(now, buf) {
+            self.timers.put(Timer::Control, self.control.poll_timeout());
             return Some(transmit);
         }
         let message = self.outbox.next(&mut self.listener, &self.items)?;
@@ -571,18 +584,6 @@ impl<K: SymbolSink> Engine for Receiver<K> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let bored = self.is_idle() && self.tuner.is_joined();
-        [
-            self.control.poll_timeout(),
-            self.listener.next_silent_end(),
-            self.listener.next_nak_due(),
-            self.fallback_time(),
-            self.fallback.next_probe(),
-            self.next_ask_again,
-            bored.then(|| self.tuner.interest_until()),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        self.timers.next()
     }
 }

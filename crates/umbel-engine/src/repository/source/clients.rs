@@ -20,9 +20,9 @@ pub(super) struct Client {
     pub(super) wanted: BTreeSet<Toi>,
     /// Items that it gets on the session.
     pub(super) unicast: BTreeSet<Toi>,
-    pub(super) first_request: Option<Instant>,
+    first_request: Option<Instant>,
     /// It hears of transmissions in the control group.
-    pub(super) hears_control: bool,
+    hears_control: bool,
     /// It has joined the data channel and stays so until then.
     listening_until: Instant,
 }
@@ -139,16 +139,38 @@ impl Clients {
             .fold(0.0, f64::max)
     }
 
-    /// Estimates a client's loss from what it tells [Repository §3.1]. Returns the new share if it
-    /// has changed.
-    pub(super) fn hear_loss(
-        &mut self,
-        session: SessionId,
-        received: u32,
-        lost: u32,
-    ) -> Option<f64> {
+    /// Notes that a client asks for something, if it was satisfied.
+    pub(super) fn note_request(&mut self, session: SessionId, now: Instant) {
+        if let Some(client) = self.get_mut(session) {
+            client.first_request.get_or_insert(now);
+        }
+    }
+
+    /// Returns how long a client that has all that it wants has waited for it, once.
+    pub(super) fn take_satisfied(&mut self, session: SessionId, now: Instant) -> Option<Duration> {
+        let client = self.get_mut(session).filter(|client| client.wanted.is_empty())?;
+        client.first_request.take().map(|first| now - first)
+    }
+
+    /// Notes that a client gets an item on its session. Returns whether it wants it.
+    pub(super) fn begin_unicast(&mut self, session: SessionId, toi: Toi) -> bool {
+        let client = self.get_mut(session).filter(|client| client.wanted.contains(&toi));
+        client.is_some_and(|client| {
+            client.unicast.insert(toi);
+            true
+        })
+    }
+
+    /// Sets whether a client hears of transmissions in the control group.
+    pub(super) fn set_hears_control(&mut self, session: SessionId, hears: bool) {
+        if let Some(client) = self.get_mut(session) {
+            client.hears_control = hears;
+        }
+    }
+
+    /// Learns from any client what all together lose [Repository §3.1].
+    pub(super) fn hear_usual_loss(&mut self, received: u32, lost: u32) {
         self.usual_loss.hear(received, lost);
-        self.change_loss(session, |loss| loss.hear(received, lost))
     }
 
     /// Changes what is known of a client's loss. Returns the new share if it has changed.

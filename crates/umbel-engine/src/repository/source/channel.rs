@@ -1,0 +1,402 @@
+//! The data channel: what clients want from it, what is planned, and what leaves.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use umbel_fec::Partition;
+use umbel_wire::alc::DataHeader;
+use umbel_wire::repository::{Nak, Need, ServerMessage};
+use umbel_wire::{Oti, Toi};
+
+use super::announcer::{Announcements, Announcer};
+use super::answers::Answers;
+use super::api::{SourceEvent, SourceStats};
+use super::clients::Clients;
+use super::item::Demand;
+use super::line::{Line, Next};
+use super::loss::Loss;
+use super::planner::{Desk, Lack, Planner, Segments};
+use super::throttle::Throttle;
+use super::transmission::{Purpose, Transmission};
+use super::wanted::Wanted;
+use crate::repository::config::{SourceConfig, StartConfig};
+use crate::repository::drops::DropReason;
+use crate::repository::missing::Missing;
+use crate::repository::scheduler::Scheduler;
+use crate::symbols::{BlockId, Load, SymbolSource};
+use crate::units::Rate;
+use crate::{Address, Instant, RateClass, SessionId, Transmit, TransmitBuf};
+
+/// A client that took part in a transmission stays joined at least this long after it.
+const LISTENS_ON: Duration = Duration::from_millis(300);
+
+/// A call to the engine: when it came, and who may hear of what it does.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    pub(super) now: Instant,
+    pub(super) clients: &'a mut Clients,
+    pub(super) announcer: &'a mut Announcer,
+    pub(super) events: &'a mut VecDeque<SourceEvent>,
+}
+
+/// The data channel.
+#[derive(Debug)]
+pub(super) struct DataChannel<S> {
+    config: SourceConfig,
+    pub(super) symbols: S,
+    pub(super) wanted: Wanted,
+    planner: Planner,
+    pub(super) line: Line,
+    pub(super) answers: Answers,
+    throttle: Throttle,
+    pub(super) stats: SourceStats,
+}
+
+impl<S: SymbolSource> DataChannel<S> {
+    pub(super) fn new(config: SourceConfig, symbols: S) -> DataChannel<S> {
+        DataChannel {
+            symbols,
+            wanted: Wanted::new(Scheduler::new(config.scheduler)),
+            planner: Planner::new(&config),
+            line: Line::new(),
+            answers: Answers::default(),
+            throttle: Throttle::new(config.rate),
+            stats: SourceStats::default(),
+            config,
+        }
+    }
+
+    /// Returns the rate at which packets leave.
+    pub(super) fn rate(&self) -> Rate {
+        self.throttle.rate()
+    }
+
+    /// Returns when something may be planned that waits for NAKs. While the channel is busy, that
+    /// is looked at between packets.
+    pub(super) fn next_plan(&self) -> Option<Instant> {
+        self.planner.next_due().filter(|_| self.line.is_empty())
+    }
+
+    /// Takes it that a client lacks exactly `need` of the item from now on.
+    pub(super) fn want(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: SessionId,
+        (toi, oti): (Toi, Oti),
+        need: &Need,
+    ) -> Result<(), DropReason> {
+        let Some(client) = turn.clients.get_mut(session) else { return Ok(()) };
+        if client.wanted.len() >= self.config.max_items_per_client && !client.wanted.contains(&toi)
+        {
+            return Err(DropReason::OverLimit);
+        }
+        let partition = Partition::new(&oti).map_err(|_| DropReason::OutsideItem)?;
+        let missing = Missing::from_need(need, &partition);
+        if client.unicast.remove(&toi) {
+            turn.events.push_back(SourceEvent::StopUnicast { session, toi });
+        }
+        client.wanted.insert(toi);
+        let running = self.line.running(toi);
+        let unaware = !self.config.policy.notifies()
+            && running.is_some_and(|running| !running.participants.contains(&session));
+        let item = self.wanted.enter(toi, oti, partition);
+        item.demands.insert(session, Demand { missing, unaware });
+        self.planner.on_want(session, toi);
+        self.wanted.rank(turn.now, session, toi, self.planner.sends_whole());
+        self.notify_late(turn, session, toi);
+        Ok(())
+    }
+
+    /// Tells a client that came late about transmissions of its item that are planned and, if
+    /// the policy says so, running [Repository §5.3].
+    fn notify_late(&mut self, turn: &mut Turn<'_>, session: SessionId, toi: Toi) {
+        let mut announcements = Announcements::default();
+        let mut coming = Vec::new();
+        for transmission in self.line.of_item(toi) {
+            let open = !transmission.started() || self.config.policy.notifies();
+            if open && transmission.participants.insert(session) {
+                transmission.await_more(turn.now + self.config.start.quiet);
+                announcements.add_for(session, transmission);
+                coming.extend(transmission.plan().iter().map(|run| run.block));
+            }
+        }
+        self.planner.on_late(turn.now, &mut self.wanted, (session, toi), &coming);
+        turn.announcer.announce_on_sessions(turn.clients, announcements);
+    }
+
+    /// Takes what a client says at the end of a transmission [Repository §3.2.3].
+    pub(super) fn on_nak(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: SessionId,
+        nak: &Nak,
+    ) -> Result<(), DropReason> {
+        let Nak { transmission, toi, ref need, received, lost, overrun } = *nak;
+        self.stats.naks += 1;
+        self.throttle.on_nak(turn.now, session, transmission, (received, overrun));
+        self.review_rate(turn);
+        self.hear_loss(turn, session, (received, lost));
+        if self.line.nudge(transmission, session) {
+            // Too early: the client thinks that the transmission is over. It hears when it is.
+            return Err(DropReason::StaleNak);
+        }
+        let missing = self.wanted.missing(session, toi, need).ok_or(DropReason::NotWanted)?;
+        if !missing.is_empty() {
+            let gather_until = self.answers.gather_until(toi, transmission);
+            let lack = Lack { session, toi, missing, gather_until };
+            self.planner.on_nak(turn.now, &mut self.wanted, lack);
+        }
+        self.on_answer(turn.now, session, toi);
+        Ok(())
+    }
+
+    /// Notes that a client has said what it lacks of an item, or that it lacks nothing.
+    fn on_answer(&mut self, now: Instant, session: SessionId, toi: Toi) {
+        if !self.answers.hear(now, session, toi) {
+            self.planner.on_all_answered(now, &mut self.wanted, toi);
+        }
+    }
+
+    /// Changes the channel's rate if clients cannot take it, or can again.
+    fn review_rate(&mut self, turn: &mut Turn<'_>) {
+        if !self.throttle.is_due(turn.now) {
+            return;
+        }
+        let (served, sent) = (turn.clients.served(), self.stats.packets);
+        if let Some(rate) = self.throttle.review(turn.now, served, sent, self.line.next_id()) {
+            turn.events.push_back(SourceEvent::Rate { rate });
+        }
+    }
+
+    /// Learns how many packets a client got and lost.
+    pub(super) fn hear_loss(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: SessionId,
+        (received, lost): (u32, u32),
+    ) {
+        turn.clients.hear_usual_loss(received, lost);
+        self.change_loss(turn.clients, session, |loss| loss.hear(received, lost));
+    }
+
+    /// Changes what is known of a client's loss.
+    pub(super) fn change_loss(
+        &mut self,
+        clients: &mut Clients,
+        session: SessionId,
+        change: impl FnOnce(&mut Loss),
+    ) {
+        if let Some(loss) = clients.change_loss(session, change) {
+            self.wanted.scheduler.set_fill(session, 1.0 - loss);
+        }
+    }
+
+    /// Drops what a client wanted: it has the item, or no longer wants it. Returns whether it
+    /// wanted it.
+    pub(super) fn drop_demand(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: SessionId,
+        toi: Toi,
+    ) -> bool {
+        let Some(client) = turn.clients.get_mut(session) else { return false };
+        if !client.wanted.remove(&toi) {
+            return false;
+        }
+        if client.unicast.remove(&toi) {
+            turn.events.push_back(SourceEvent::StopUnicast { session, toi });
+        }
+        self.release(turn, session, toi);
+        true
+    }
+
+    /// Sends a client no more of an item on the channel.
+    pub(super) fn release(&mut self, turn: &mut Turn<'_>, session: SessionId, toi: Toi) {
+        self.wanted.scheduler.remove(session, toi);
+        let Some(item) = self.wanted.get_mut(toi) else { return };
+        item.demands.remove(&session);
+        let cut_short = self.planner.cuts_short();
+        if item.demands.is_empty() {
+            return self.abandon(turn, toi, cut_short);
+        }
+        self.planner.on_client_gone(session, toi);
+        self.on_answer(turn.now, session, toi);
+        let cancelled = self.cancel(turn, |transmission| {
+            transmission.toi == toi
+                && transmission.participants.remove(&session)
+                && transmission.participants.is_empty()
+                && (cut_short || !transmission.started())
+        });
+        for purpose in cancelled {
+            self.planner.on_cancelled(&mut self.wanted, toi, purpose);
+        }
+    }
+
+    /// Tells everyone who wants an item that it cannot be read.
+    pub(super) fn lose_item(&mut self, turn: &mut Turn<'_>, toi: Toi, reason: &str) {
+        for session in turn.clients.wanting(toi) {
+            self.drop_demand(turn, session, toi);
+            let gone = ServerMessage::Gone { toi, reason: reason.to_owned() };
+            turn.announcer.say(turn.clients, session, gone);
+        }
+        self.abandon(turn, toi, true);
+        turn.events.push_back(SourceEvent::ItemLost { toi, reason: reason.to_owned() });
+    }
+
+    /// Forgets an item that nobody wants any more, or nobody can have.
+    fn abandon(&mut self, turn: &mut Turn<'_>, toi: Toi, cut_short: bool) {
+        self.wanted.remove(toi);
+        self.planner.on_item_gone(toi);
+        self.answers.forget(toi);
+        self.cancel(turn, |transmission| {
+            transmission.toi == toi && (cut_short || !transmission.started())
+        });
+    }
+
+    /// Takes transmissions out of the line. Returns what they were for.
+    fn cancel(
+        &mut self,
+        turn: &mut Turn<'_>,
+        which: impl FnMut(&mut Transmission) -> bool,
+    ) -> Vec<Purpose> {
+        let cancelled = self.line.drop_where(&mut self.symbols, which);
+        if !cancelled.is_empty() {
+            turn.announcer.announce_unseen_end(turn.now, turn.clients);
+        }
+        cancelled
+    }
+
+    /// Plans and announces transmissions until the line is as long as the lookahead.
+    pub(super) fn fill_line(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
+        let mut announcements = Announcements::default();
+        while self.line.is_empty() || self.time_for(self.line.packets()) < self.config.lookahead {
+            let mut desk = Desk {
+                now,
+                wanted: &mut self.wanted,
+                clients: turn.clients,
+                answers: &self.answers,
+                segments: Segments {
+                    config: self.config.segment,
+                    packet_len: self.config.packet_len,
+                    rate: self.throttle.rate(),
+                },
+            };
+            let Some(mut transmission) = self.planner.plan(&mut desk) else { break };
+            (transmission.not_before, transmission.starts_by) = self.start(turn, &transmission);
+            transmission.nak_spread = self.config.naks.spread_of(transmission.participants.len());
+            for run in transmission.plan() {
+                let block = BlockId { toi: transmission.toi, sbn: run.block };
+                self.symbols.prefetch(block, run.first_esi..run.first_esi + run.count);
+            }
+            let busy = self.time_for(self.line.packets() + u64::from(transmission.packets));
+            let until = transmission.not_before.max(now) + busy + LISTENS_ON;
+            turn.clients.listen(&transmission.participants, until);
+            let starts_in = transmission.starts_by - now;
+            announcements.add(self.line.push(transmission), starts_in);
+        }
+        turn.announcer.announce(now, turn.clients, announcements);
+    }
+
+    /// Returns how long so many packets keep the channel busy.
+    fn time_for(&self, packets: u64) -> Duration {
+        self.throttle.rate().time_for(packets * self.config.packet_len as u64)
+    }
+
+    /// Returns when a transmission starts: as soon as its clients can have joined and, where the
+    /// channel was idle, as nobody else who wants the item has come in for a while; and when it
+    /// does at the latest.
+    fn start(&self, turn: &Turn<'_>, transmission: &Transmission) -> (Instant, Instant) {
+        let now = turn.now;
+        let StartConfig { join_lead, quiet, fraction, most } = self.config.start;
+        let join = turn.clients.slowest_to_join(now, &transmission.participants);
+        let Some(join) = join.map(|rtt| rtt + join_lead) else { return (now, now) };
+        let gathers = self.line.is_empty() && transmission.purpose == Purpose::Pass;
+        let gather = match self.wanted.get(transmission.toi).filter(|_| gathers) {
+            Some(item) => {
+                let time = self.throttle.rate().time_for(item.oti.object_len);
+                time.mul_f64(fraction).min(most)
+            }
+            None => Duration::ZERO,
+        };
+        (now + join.max(gather.min(quiet)), now + join.max(gather))
+    }
+
+    /// Ends the first transmission in line if its last packet has left. Returns whether it has.
+    fn finish_front(&mut self, turn: &mut Turn<'_>) -> bool {
+        let Some(transmission) = self.line.pop_finished() else { return false };
+        let now = turn.now;
+        self.stats.transmissions += 1;
+        self.stats.repairs += u64::from(transmission.purpose == Purpose::Repair);
+        if self.planner.on_finished(&mut self.wanted, &transmission) {
+            // What clients then lack raises the estimates again.
+            for &session in &transmission.participants {
+                self.change_loss(turn.clients, session, |loss| loss.doubt(transmission.packets));
+            }
+        }
+        self.review_rate(turn);
+        let Transmission { id, toi, nak_spread, participants, nudged, .. } = transmission;
+        let gather = nak_spread + turn.clients.slowest(&participants) + self.config.naks.margin;
+        self.answers.await_from(participants.clone(), (toi, id), now + gather);
+        self.fill_line(turn);
+        turn.announcer.announce_end(now, turn.clients, (id, nudged));
+        turn.announcer.note_end(id, participants);
+        if self.line.front().is_none_or(|next| next.not_before > now) {
+            turn.announcer.announce_unseen_end(now, turn.clients);
+        }
+        true
+    }
+
+    /// Fills `buf` from the transmissions in line.
+    pub(super) fn poll_transmit(
+        &mut self,
+        turn: &mut Turn<'_>,
+        buf: &mut TransmitBuf,
+    ) -> Option<Transmit> {
+        while buf.has_room(RateClass::Data) {
+            if self.finish_front(turn) {
+                continue;
+            }
+            let Some(next) = self.line.next(turn.now) else { break };
+            match self.symbols.symbol(next.block, next.esi) {
+                Load::Ready(symbol) => {
+                    if !buf.admits(DataHeader::LEN + symbol.len()) {
+                        break;
+                    }
+                    self.push_packet(buf, &next, symbol);
+                    turn.announcer.end_is_seen();
+                }
+                Load::Pending => {
+                    self.line.wait_for_symbols();
+                    break;
+                }
+                Load::Gone(reason) => self.lose_item(turn, next.block.toi, &reason),
+            }
+        }
+        self.finish_front(turn);
+        (!buf.is_empty()).then_some(Transmit::data(Address::Channel(self.config.channel)))
+    }
+
+    /// Writes a data packet.
+    fn push_packet(&mut self, buf: &mut TransmitBuf, next: &Next, symbol: Bytes) {
+        let header = DataHeader {
+            tsi: self.config.tsi,
+            toi: next.block.toi,
+            transmission: next.transmission,
+            index: next.index,
+            scheme: next.oti.scheme,
+            sbn: next.block.sbn,
+            esi: next.esi,
+        };
+        let head = header
+            .emit()
+            .expect("the partition numbers blocks and symbols within the scheme's fields");
+        self.stats.packets += 1;
+        self.stats.bytes += (head.len() + symbol.len()) as u64;
+        buf.push(&head, symbol);
+        if let Some(block) = self.line.sent() {
+            self.symbols.release(block);
+        }
+    }
+}
