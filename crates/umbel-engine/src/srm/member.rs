@@ -20,7 +20,7 @@ use super::peers::Peers;
 use super::repairs::{Asked, Heard, Repairs};
 use super::requests::Requests;
 use super::session::Session;
-use super::timers::{Timer, Timers};
+use super::timers::{Timer, Timers, UnitTimer, UnitTimers};
 use crate::stream::{History, ReceiveWindow, Refused};
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
@@ -81,7 +81,8 @@ pub struct Member {
     pub(super) history: History<MemberId>,
     pub(super) requests: Requests,
     pub(super) repairs: Repairs,
-    pub(super) timers: Timers,
+    pub(super) unit_timers: UnitTimers,
+    timers: Timers,
     pub(super) session_due: bool,
     pub(super) heartbeat_due: bool,
     /// When the next heartbeat is due, and the time to the one after it.
@@ -120,6 +121,7 @@ impl Member {
             history: History::new(units, bytes),
             requests: Requests::new(Interval::new(config.request_timer, config.adaptive)),
             repairs: Repairs::new(Interval::new(repair_timer, config.adaptive)),
+            unit_timers: UnitTimers::default(),
             timers: Timers::default(),
             session_due: false,
             heartbeat_due: false,
@@ -342,10 +344,46 @@ impl Member {
 
     fn on_timer(&mut self, now: Instant, timer: Timer) {
         match timer {
-            Timer::Request(unit) => self.on_request_timer(now, unit),
-            Timer::Repair(unit) => self.on_repair_timer(unit),
-            Timer::HoldDown(unit) => self.on_hold_down_over(unit),
+            Timer::Unit => {
+                while let Some(timer) = self.unit_timers.pop_due(now) {
+                    self.on_unit_timer(now, timer);
+                }
+            }
+            // What waits for it leaves when it is polled.
+            Timer::Recovery => {}
+            Timer::Heartbeat => {
+                self.heartbeat_due = true;
+                self.heartbeat = self.heartbeat.and_then(|(_, step)| {
+                    let follows = step < self.pacer.interval(self.group());
+                    follows.then_some((now + step, step * 2))
+                });
+            }
+            Timer::Session => {
+                let (group, uniform) = (self.group(), self.uniform());
+                self.session_due |= self.pacer.is_due(now, group, uniform);
+            }
         }
+    }
+
+    fn on_unit_timer(&mut self, now: Instant, timer: UnitTimer) {
+        match timer {
+            UnitTimer::Request(unit) => self.on_request_timer(now, unit),
+            UnitTimer::Repair(unit) => self.on_repair_timer(unit),
+            UnitTimer::HoldDown(unit) => self.on_hold_down_over(unit),
+        }
+    }
+
+    fn set_timers(&mut self) {
+        self.timers.clear();
+        if self.stage != Stage::Inside {
+            return;
+        }
+        self.timers.put(Timer::Unit, self.unit_timers.next());
+        if self.requests.any_due() || self.repairs.any_due() {
+            self.timers.set(Timer::Recovery, self.bucket.ready_at());
+        }
+        self.timers.put(Timer::Heartbeat, self.heartbeat.map(|(at, _)| at));
+        self.timers.set(Timer::Session, self.pacer.next());
     }
 
     fn on_message(&mut self, now: Instant, len: usize, message: Message<'_>) {
@@ -406,6 +444,7 @@ impl Engine for Member {
             }
             Ok(Parsed::UnknownType(_)) | Err(_) => self.drops.count(DropReason::Malformed),
         }
+        self.set_timers();
     }
 
     fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
@@ -441,26 +480,15 @@ impl Engine for Member {
                 self.own.next += 1;
             }
         }
+        self.set_timers();
         Ok(())
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if self.stage != Stage::Inside {
-            return;
-        }
         while let Some(timer) = self.timers.pop_due(now) {
             self.on_timer(now, timer);
         }
-        if let Some((_, step)) = self.heartbeat.take_if(|(at, _)| *at <= now) {
-            self.heartbeat_due = true;
-            if step < self.pacer.interval(self.group()) {
-                self.heartbeat = Some((now + step, step * 2));
-            }
-        }
-        if self.pacer.next() <= now {
-            let (group, uniform) = (self.group(), self.uniform());
-            self.session_due |= self.pacer.is_due(now, group, uniform);
-        }
+        self.set_timers();
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
@@ -477,6 +505,7 @@ impl Engine for Member {
             }
             Stage::Inside => self.next_message(now)?,
         };
+        self.set_timers();
         buf.push(&[], message.into());
         Some(Transmit::control(Address::Channel(self.config.channel)).within(hop_limit))
     }
@@ -486,16 +515,7 @@ impl Engine for Member {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        if self.stage != Stage::Inside {
-            return None;
-        }
-        let waits = self.requests.any_due() || self.repairs.any_due();
-        let recovery = waits.then(|| self.bucket.ready_at());
-        let heartbeat = self.heartbeat.map(|(at, _)| at);
-        [self.timers.next(), recovery, heartbeat, Some(self.pacer.next())]
-            .into_iter()
-            .flatten()
-            .min()
+        self.timers.next()
     }
 }
 

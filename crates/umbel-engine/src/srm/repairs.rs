@@ -8,7 +8,7 @@ use umbel_wire::srm::{MemberId, Message};
 
 use super::adaptive::Interval;
 use super::drops::DropReason;
-use super::timers::Timer;
+use super::timers::UnitTimer;
 use super::{Member, Step, Unit};
 use crate::Instant;
 
@@ -101,7 +101,7 @@ impl Member {
         let Asked { requester, scope, .. } = asked;
         let waiting = Waiting { requester, distance, scope, asked: now, timer };
         self.repairs.waiting.insert(unit, waiting);
-        self.timers.set(timer, Timer::Repair(unit));
+        self.unit_timers.set(timer, UnitTimer::Repair(unit));
     }
 
     /// As measured; else what the requester says, if it asks for a unit from here; else the way
@@ -175,11 +175,11 @@ impl Member {
             repairs: 0,
             sent: false,
         });
-        self.timers.cancel(held.until, Timer::HoldDown(unit));
+        self.unit_timers.cancel(held.until, UnitTimer::HoldDown(unit));
         held.until = held.until.max(until);
         held.repairs += 1;
         held.sent |= sent;
-        self.timers.set(held.until, Timer::HoldDown(unit));
+        self.unit_timers.set(held.until, UnitTimer::HoldDown(unit));
     }
 
     pub(super) fn on_hold_down_over(&mut self, unit: Unit) {
@@ -200,7 +200,7 @@ impl Member {
             }
             self.repairs.waiting.remove(&unit);
             self.repairs.due.remove(&unit);
-            self.timers.cancel(waiting.timer, Timer::Repair(unit));
+            self.unit_timers.cancel(waiting.timer, UnitTimer::Repair(unit));
             self.note_repair_delay(now - waiting.asked, waiting.distance);
         }
         let distance = self.distance_to(repair.requester);

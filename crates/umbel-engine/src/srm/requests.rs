@@ -6,7 +6,7 @@ use std::time::Duration;
 use umbel_wire::srm::{MemberId, Message, UnitRun, limits};
 
 use super::adaptive::Interval;
-use super::timers::Timer;
+use super::timers::UnitTimer;
 use super::{Event, Member, Step, Unit};
 use crate::Instant;
 
@@ -79,7 +79,7 @@ impl Member {
                         heard: 0,
                     },
                 );
-                self.timers.set(timer, Timer::Request(unit));
+                self.unit_timers.set(timer, UnitTimer::Request(unit));
                 self.step(unit, Step::Missing);
             }
         }
@@ -135,18 +135,18 @@ impl Member {
         };
         let delay = self.request_delay(distance, backoff);
         let Some(pending) = self.requests.pending.get_mut(&unit) else { return };
-        self.timers.cancel(pending.timer, Timer::Request(unit));
+        self.unit_timers.cancel(pending.timer, UnitTimer::Request(unit));
         pending.backoff = backoff;
         pending.timer = now + delay;
         pending.ignore_until = now + delay / 2;
-        self.timers.set(pending.timer, Timer::Request(unit));
+        self.unit_timers.set(pending.timer, UnitTimer::Request(unit));
         self.requests.due.remove(&unit);
     }
 
     /// A unit came: nobody need be asked for it. Gives how long it was missing, if it was.
     pub(super) fn stop_asking(&mut self, now: Instant, unit: Unit) -> Option<Duration> {
         let pending = self.requests.pending.remove(&unit)?;
-        self.timers.cancel(pending.timer, Timer::Request(unit));
+        self.unit_timers.cancel(pending.timer, UnitTimer::Request(unit));
         self.requests.due.remove(&unit);
         if pending.sent + pending.heard > 0 {
             // Each round has one request that is none too many.
@@ -224,7 +224,7 @@ impl Member {
             .collect();
         for unit in given_up {
             if let Some(pending) = self.requests.pending.remove(&unit) {
-                self.timers.cancel(pending.timer, Timer::Request(unit));
+                self.unit_timers.cancel(pending.timer, UnitTimer::Request(unit));
                 self.requests.due.remove(&unit);
             }
         }
@@ -242,7 +242,7 @@ impl Member {
         let units: Vec<Unit> = self.requests.pending.range(range).map(|(&unit, _)| unit).collect();
         for unit in units {
             if let Some(pending) = self.requests.pending.remove(&unit) {
-                self.timers.cancel(pending.timer, Timer::Request(unit));
+                self.unit_timers.cancel(pending.timer, UnitTimer::Request(unit));
                 self.requests.due.remove(&unit);
             }
         }

@@ -1,13 +1,28 @@
-//! The timers of recovery.
+//! A member's timers: those of units, and its own.
 
 use std::collections::BTreeSet;
 
 use super::Unit;
 use crate::Instant;
+use crate::timers::timers;
 
-/// What is to happen.
+timers! {
+    /// What is to happen.
+    pub(super) enum Timer, Timers {
+        /// When the first timer of a unit runs out.
+        Unit,
+        /// When the next request or repair may leave.
+        Recovery,
+        /// When to send an extra session message, so that the loss of a last unit is found.
+        Heartbeat,
+        /// When a session message may leave.
+        Session,
+    }
+}
+
+/// What is to happen to a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Timer {
+pub(super) enum UnitTimer {
     /// When to ask for a unit, unless someone else does before.
     Request(Unit),
     /// When to repair a unit, unless someone else does before.
@@ -16,17 +31,17 @@ pub(super) enum Timer {
     HoldDown(Unit),
 }
 
-/// Timers in the order in which they run out.
+/// The timers of units, in the order in which they run out.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Timers(BTreeSet<(Instant, Timer)>);
+pub(super) struct UnitTimers(BTreeSet<(Instant, UnitTimer)>);
 
-impl Timers {
-    pub(super) fn set(&mut self, at: Instant, timer: Timer) {
+impl UnitTimers {
+    pub(super) fn set(&mut self, at: Instant, timer: UnitTimer) {
         self.0.insert((at, timer));
     }
 
     /// Does nothing if there is no such timer.
-    pub(super) fn cancel(&mut self, at: Instant, timer: Timer) {
+    pub(super) fn cancel(&mut self, at: Instant, timer: UnitTimer) {
         self.0.remove(&(at, timer));
     }
 
@@ -34,7 +49,7 @@ impl Timers {
         self.0.first().map(|&(at, _)| at)
     }
 
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Timer> {
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<UnitTimer> {
         if self.next()? > now {
             return None;
         }

@@ -47,7 +47,24 @@ use super::lan::Lan;
 use super::replier::{Repair, RepairTo, Replier};
 use super::rtt::Rtt;
 use crate::stream::{ReceiveWindow, Refused};
+use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
+
+timers! {
+    /// What is to happen.
+    enum Timer, Timers {
+        /// When to measure the round trip to the source.
+        Ping,
+        /// When to do what the election on the LAN asks for.
+        Lan,
+        /// When to offer this receiver to the routers.
+        Advertise,
+        /// When to ask for what is missing.
+        Request,
+        /// When to report the answers that were collected.
+        Report,
+    }
+}
 
 /// A message to be sent.
 #[derive(Clone, Debug)]
@@ -81,10 +98,9 @@ pub struct Receiver {
     rtt: Rtt,
     /// Share of units that did not come in the first place.
     loss: f64,
-    ping_at: Option<Instant>,
+    timers: Timers,
     /// The latest ping.
     pinged: Option<(u64, Instant)>,
-    advertise_at: Option<Instant>,
     /// The routers were offered a replier.
     is_advertised: bool,
     memberships: VecDeque<Membership>,
@@ -111,9 +127,8 @@ impl Receiver {
             lan: None,
             rtt: Rtt::new(config.initial_rtt),
             loss: 0.0,
-            ping_at: None,
+            timers: Timers::default(),
             pinged: None,
-            advertise_at: None,
             is_advertised: false,
             memberships: VecDeque::new(),
             due: VecDeque::new(),
@@ -181,7 +196,9 @@ impl Receiver {
             let share = self.share();
             self.lan = Some(Lan::new(now, lan, share));
         }
-        self.ping_at = self.tsi.is_some().then_some(now);
+        if self.tsi.is_some() {
+            self.ping(now);
+        }
     }
 
     fn leave(&mut self) {
@@ -203,7 +220,33 @@ impl Receiver {
         (self.tsi, self.window, self.losses) = (fresh.tsi, fresh.window, fresh.losses);
         (self.replier, self.waiting) = (fresh.replier, fresh.waiting);
         (self.collecting, self.lan, self.pinged) = (fresh.collecting, fresh.lan, None);
-        (self.ping_at, self.advertise_at, self.is_advertised) = (None, None, false);
+        self.timers.clear();
+        self.is_advertised = false;
+    }
+
+    fn on_message(&mut self, now: Instant, by: Address, message: &Message<'_>) {
+        let ours = self.config.channel;
+        match by {
+            Address::Channel(channel) if channel == ours => {
+                self.on_multicast(now, message, false);
+            }
+            Address::Channel(channel) => {
+                let lan = self.config.lan.map(|lan| lan.channel);
+                let is_lan = lan.is_some_and(|lan| channel.destination() == lan.destination());
+                match (channel.source, message) {
+                    (Some(from), &Message::Election { channel, cost })
+                        if is_lan && channel == ours =>
+                    {
+                        let from = SocketAddr::new(from, ours.port);
+                        self.on_election(now, from, cost);
+                    }
+                    _ if is_lan => self.on_multicast(now, message, true),
+                    _ => self.drops.count(DropReason::OtherSession),
+                }
+            }
+            Address::Host(from) => self.on_unicast(now, message, from),
+            Address::Session(_) => self.drops.count(DropReason::Unexpected),
+        }
     }
 
     /// Whether a message is of the session that this receiver follows, or of the first that it
@@ -261,9 +304,9 @@ impl Receiver {
                 if let Some((_, at)) = self.pinged.take_if(|(sent, _)| *sent == nonce) {
                     let is_first = self.rtt.measured().is_none();
                     self.rtt.on_sample(now - at);
-                    self.ping_at = Some(now + self.config.ping_every);
+                    self.timers.set(Timer::Ping, now + self.config.ping_every);
                     if is_first {
-                        self.advertise_soon(now);
+                        self.advertise(now);
                     }
                 } else {
                     self.drops.count(DropReason::Unexpected);
@@ -271,7 +314,7 @@ impl Receiver {
             }
             Message::Solicit { channel } if channel == self.config.channel => {
                 if self.is_advertised {
-                    self.advertise_soon(now);
+                    self.advertise(now);
                 }
             }
             Message::Report { channel, tsi, round, summary, .. }
@@ -370,30 +413,21 @@ impl Receiver {
 
     /// The session is known, and the tree reaches this receiver.
     fn on_first(&mut self, now: Instant) {
-        self.advertise_soon(now);
+        self.advertise(now);
         if self.rtt.measured().is_none() && self.pinged.is_none() {
-            self.ping_at = Some(now);
             self.ping(now);
         }
-    }
-
-    fn advertise_soon(&mut self, now: Instant) {
-        self.advertise_at = Some(now);
-        self.advertise(now);
     }
 
     /// Offers this receiver to the routers, if it has something to offer; on a LAN, if it is the
     /// LAN's replier.
     fn advertise(&mut self, now: Instant) {
-        if self.advertise_at.take_if(|at| *at <= now).is_none() {
-            return;
-        }
         let stands = self.lan.as_ref().is_none_or(Lan::is_replier);
         if let Some(cost) = self.cost().filter(|_| stands && self.is_member) {
             self.due.push_back(Due::Advertise(Some(cost)));
             self.is_advertised = true;
         }
-        self.advertise_at = Some(now + self.config.advertise_every);
+        self.timers.set(Timer::Advertise, now + self.config.advertise_every);
     }
 
     fn on_election(&mut self, now: Instant, from: SocketAddr, cost: Option<u32>) {
@@ -413,20 +447,23 @@ impl Receiver {
         if lan.on_timeout(now, own) {
             self.due.push_back(Due::Announce(own));
             if !self.is_advertised {
-                self.advertise_soon(now);
+                self.advertise(now);
             }
         }
     }
 
     fn ping(&mut self, now: Instant) {
-        if self.ping_at.take_if(|at| *at <= now).is_none() {
-            return;
-        }
         let nonce = self.random.next_u64();
         self.pinged = Some((nonce, now));
         self.due.push_back(Due::Ping(nonce));
         // Until the answer comes.
-        self.ping_at = Some(now + self.config.initial_rtt * 2);
+        self.timers.set(Timer::Ping, now + self.config.initial_rtt * 2);
+    }
+
+    fn set_timers(&mut self) {
+        self.timers.put(Timer::Lan, self.lan.as_ref().and_then(Lan::next_timeout));
+        self.timers.put(Timer::Request, self.losses.next_timeout());
+        self.timers.put(Timer::Report, self.collecting.next_timeout());
     }
 
     fn build(&mut self, due: Due) -> (Address, Vec<u8>) {
@@ -474,28 +511,8 @@ impl Engine for Receiver {
         if !self.is_member {
             return self.drops.count(DropReason::Unexpected);
         }
-        let ours = self.config.channel;
-        match datagram.by {
-            Address::Channel(channel) if channel == ours => {
-                self.on_multicast(now, &message, false);
-            }
-            Address::Channel(channel) => {
-                let lan = self.config.lan.map(|lan| lan.channel);
-                let is_lan = lan.is_some_and(|lan| channel.destination() == lan.destination());
-                match (channel.source, message) {
-                    (Some(from), Message::Election { channel, cost })
-                        if is_lan && channel == ours =>
-                    {
-                        let from = SocketAddr::new(from, ours.port);
-                        self.on_election(now, from, cost);
-                    }
-                    _ if is_lan => self.on_multicast(now, &message, true),
-                    _ => self.drops.count(DropReason::OtherSession),
-                }
-            }
-            Address::Host(from) => self.on_unicast(now, &message, from),
-            Address::Session(_) => self.drops.count(DropReason::Unexpected),
-        }
+        self.on_message(now, datagram.by, &message);
+        self.set_timers();
     }
 
     fn handle_command(
@@ -504,10 +521,7 @@ impl Engine for Receiver {
         command: ReceiverCommand,
     ) -> Result<(), std::convert::Infallible> {
         match command {
-            ReceiverCommand::Join => {
-                self.join(now);
-                self.ping(now);
-            }
+            ReceiverCommand::Join => self.join(now),
             ReceiverCommand::Leave => self.leave(),
             ReceiverCommand::Answer { round, value } => {
                 let share = self.share();
@@ -516,17 +530,24 @@ impl Engine for Receiver {
                 }
             }
         }
+        self.set_timers();
         Ok(())
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.ping(now);
-        self.tend_lan(now);
-        self.advertise(now);
-        self.send_due_requests(now);
-        if let Some((round, summary)) = self.collecting.due(now) {
-            self.due.push_back(Due::Report(round, summary));
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Ping => self.ping(now),
+                Timer::Lan => self.tend_lan(now),
+                Timer::Advertise => self.advertise(now),
+                Timer::Request => self.send_due_requests(now),
+                Timer::Report => {
+                    let report = self.collecting.due(now);
+                    self.due.extend(report.map(|(round, summary)| Due::Report(round, summary)));
+                }
+            }
         }
+        self.set_timers();
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
@@ -548,14 +569,6 @@ impl Engine for Receiver {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let lan = self.lan.as_ref().and_then(Lan::next_timeout);
-        let times = [
-            self.ping_at,
-            self.advertise_at,
-            lan,
-            self.losses.next_timeout(),
-            self.collecting.next_timeout(),
-        ];
-        times.into_iter().flatten().min()
+        self.timers.next()
     }
 }
