@@ -10,6 +10,7 @@ use std::time::{Duration, Instant as Clock};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use umbel_engine::chance::uniform;
 use umbel_engine::repository::scheduler::{Scheduler, SchedulerKind};
 use umbel_engine::{Instant, SessionId};
 use umbel_wire::Toi;
@@ -65,7 +66,7 @@ impl Draw<'_> {
             Popularity::Uniform => self.below(CATALOG),
             Popularity::Zipf => {
                 let total = self.zipf[self.zipf.len() - 1];
-                let at = (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64 * total;
+                let at = uniform(&mut self.rng) * total;
                 self.zipf.partition_point(|&sum| sum < at) as u32
             }
         };

@@ -6,6 +6,8 @@
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
+pub use umbel_engine::chance::uniform;
+
 /// What a stream is used for. Streams of different purposes or numbers are independent, so that
 /// one more receiver changes nobody else's draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +36,6 @@ pub fn key(seed: u64, purpose: Purpose, number: u64) -> u64 {
 
 fn mix(x: u64) -> u64 {
     SplitMix64::seed_from_u64(x).next_u64()
-}
-
-/// Uniform in [0, 1) with 53 bits.
-pub fn uniform(random: &mut impl Rng) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// Uniform among `0..bound`; 0 for a bound of 0.

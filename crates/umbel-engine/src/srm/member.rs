@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rand_core::{Rng, SeedableRng};
+use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_wire::Parsed;
 use umbel_wire::srm::{MemberId, Message, UnitRun, limits};
@@ -21,6 +21,7 @@ use super::repairs::{Asked, Heard, Repairs};
 use super::requests::Requests;
 use super::session::Session;
 use super::timers::{Timer, Timers, UnitTimer, UnitTimers};
+use crate::chance::uniform;
 use crate::stream::{History, ReceiveWindow, Refused};
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
@@ -190,7 +191,7 @@ impl Member {
 
     /// Uniform in [0, 1).
     pub(super) fn uniform(&mut self) -> f64 {
-        (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+        uniform(&mut self.random)
     }
 
     /// The distance that timers take.

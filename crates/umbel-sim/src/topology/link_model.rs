@@ -12,6 +12,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_engine::Instant;
 
 use super::{Impairment, Queue};
+use crate::random::uniform;
 
 /// Why a frame was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +175,7 @@ impl LinkModel {
         let spread = if jitter.is_zero() {
             delay
         } else {
-            (delay + jitter.mul_f64(2.0 * self.uniform())).saturating_sub(jitter)
+            (delay + jitter.mul_f64(2.0 * uniform(&mut self.generator))).saturating_sub(jitter)
         };
         let in_order = (sent + spread).max(self.last_arrival);
         let reordered = self.happens(self.impairment.reorder);
@@ -197,12 +198,7 @@ impl LinkModel {
 
     /// Draws only where the outcome is open, so that an impairment that is off costs nothing.
     fn happens(&mut self, probability: f64) -> bool {
-        probability > 0.0 && (probability >= 1.0 || self.uniform() < probability)
-    }
-
-    /// Uniform in [0, 1) with 53 bits.
-    fn uniform(&mut self) -> f64 {
-        (self.generator.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+        probability > 0.0 && (probability >= 1.0 || uniform(&mut self.generator) < probability)
     }
 }
 

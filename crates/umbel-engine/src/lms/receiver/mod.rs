@@ -46,6 +46,7 @@ use super::drops::{DropReason, Drops};
 use super::lan::Lan;
 use super::replier::{Repair, RepairTo, Replier};
 use super::rtt::Rtt;
+use crate::chance::uniform;
 use crate::stream::{ReceiveWindow, Refused};
 use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
@@ -182,7 +183,7 @@ impl Receiver {
 
     /// Uniform in [0, 1).
     fn share(&mut self) -> f64 {
-        (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+        uniform(&mut self.random)
     }
 
     fn join(&mut self, now: Instant) {

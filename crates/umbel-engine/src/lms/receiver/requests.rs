@@ -6,6 +6,7 @@ use umbel_wire::lms::{Request, UnitSet, limits};
 
 use super::{Due, Receiver};
 use crate::Instant;
+use crate::chance::uniform;
 use crate::lms::drops::DropReason;
 use crate::lms::lan::Lan;
 use crate::lms::replier::{RepairTo, reply_to};
@@ -108,8 +109,4 @@ impl Receiver {
         };
         self.due.push_back(Due::Request(self.source, request));
     }
-}
-
-fn uniform(random: &mut impl rand_core::Rng) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -114,7 +114,7 @@ impl World {
     }
 
     fn chance(&mut self, p: f64) -> bool {
-        ((self.random.next_u64() >> 11) as f64) / ((1_u64 << 53) as f64) < p
+        crate::chance::uniform(&mut self.random) < p
     }
 
     /// A client that connects and requests items by number.

@@ -2,7 +2,11 @@
 //! square of how much each distance on the page differs from the number of links in between, the
 //! less important the more links there are.
 
+use rand_core::SeedableRng;
+use rand_xoshiro::SplitMix64;
+
 use super::{Neighbours, distances};
+use crate::random::uniform;
 
 /// Sweeps over all pairs of nodes. The picture hardly changes any more after them.
 const SWEEPS: usize = 80;
@@ -20,11 +24,12 @@ pub(super) fn layout(neighbours: &Neighbours) -> Vec<Point> {
     let wanted = wanted(neighbours);
     let starts = (PAIRS / (nodes * nodes).max(1)).clamp(1, MAX_STARTS);
     let mut best = (f64::INFINITY, Vec::new());
-    let mut generator = Generator(1);
+    let mut generator = SplitMix64::seed_from_u64(1);
     for _ in 0..starts {
         let side = (nodes as f64).sqrt();
-        let mut points: Vec<Point> =
-            (0..nodes).map(|_| (generator.next() * side, generator.next() * side)).collect();
+        let mut points: Vec<Point> = (0..nodes)
+            .map(|_| (uniform(&mut generator) * side, uniform(&mut generator) * side))
+            .collect();
         (0..SWEEPS).for_each(|_| sweep(&mut points, &wanted));
         let stress = stress(&points, &wanted);
         if best.1.is_empty() || stress < best.0 {
@@ -101,19 +106,5 @@ fn upright(points: &mut [Point]) {
     let (sin, cos) = angle.sin_cos();
     for point in points {
         *point = (point.0 * cos + point.1 * sin, point.1 * cos - point.0 * sin);
-    }
-}
-
-/// Where a start scatters the points: a sequence of numbers in [0, 1) that is always the same
-/// [Steele, Lea, Flood 2014].
-struct Generator(u64);
-
-impl Generator {
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
