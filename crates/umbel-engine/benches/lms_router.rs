@@ -11,8 +11,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant as Clock;
 
 use bytes::Bytes;
+use umbel_engine::bucket::Limit;
 use umbel_engine::lms::Router;
-use umbel_engine::lms::config::{Allowance, RouterConfig};
+use umbel_engine::lms::config::RouterConfig;
 use umbel_engine::router::{
     InterfaceId, PassingDatagram, RouterDestination, RouterTransmit, Routes, Upstream, Verdict,
 };
@@ -96,7 +97,7 @@ struct Bench {
 impl Bench {
     /// A router whose replier is below interface 1.
     fn new(fan_out: u32) -> Bench {
-        let endless = Allowance { per_s: u32::MAX, burst: u32::MAX };
+        let endless = Limit { per_s: u32::MAX, burst: u32::MAX };
         let mut config = RouterConfig::new(me(), [1; 32]);
         (config.requests, config.dmcasts) = (endless, endless);
         let interfaces = (1..=fan_out).map(InterfaceId).collect();

@@ -18,6 +18,7 @@
 )]
 
 pub mod basep;
+pub mod bucket;
 pub mod chance;
 pub mod drops;
 mod engine;

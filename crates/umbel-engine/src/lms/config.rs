@@ -5,17 +5,8 @@ use std::time::Duration;
 
 use umbel_wire::{Channel, Tsi};
 
+use crate::bucket::Limit;
 use crate::stream::WindowLimits;
-
-/// How often something may happen: at most `burst` times at once, and `per_s` times a second in
-/// the long run. Both are at least 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
-    /// Times a second.
-    pub per_s: u32,
-    /// Times at once.
-    pub burst: u32,
-}
 
 /// Units that an end-point keeps to answer requests from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +38,7 @@ pub struct ReplierConfig {
     /// Replies that are remembered for that. Default 1024.
     pub remembered_replies: usize,
     /// Most repairs. Default 20,000 a second, 1,000 at once.
-    pub repairs: Allowance,
+    pub repairs: Limit,
     /// A request for a unit so many beyond the last one known makes no sense. Default 1024.
     pub far_ahead: u64,
 }
@@ -59,7 +50,7 @@ impl Default for ReplierConfig {
             ignore_period: None,
             ignore_first: Duration::from_secs(1),
             remembered_replies: 1024,
-            repairs: Allowance { per_s: 20_000, burst: 1_000 },
+            repairs: Limit { per_s: 20_000, burst: 1_000 },
             far_ahead: 1024,
         }
     }
@@ -87,7 +78,7 @@ pub struct SourceConfig {
     /// for one unit came within the ignore period, the next answer is multicast to all. Default 3.
     pub multicast_after: u32,
     /// Most pings that are answered. Default 1,000 a second, 1,000 at once.
-    pub pongs: Allowance,
+    pub pongs: Limit,
 }
 
 impl SourceConfig {
@@ -102,7 +93,7 @@ impl SourceConfig {
             heartbeat_max: Duration::from_secs(1),
             rtt: Duration::from_millis(200),
             multicast_after: 3,
-            pongs: Allowance { per_s: 1_000, burst: 1_000 },
+            pongs: Limit { per_s: 1_000, burst: 1_000 },
         }
     }
 }
@@ -171,7 +162,7 @@ pub struct ReceiverConfig {
     /// replier failed [LMS §III-C]. Default 2.
     pub failed_after: u8,
     /// Most requests. Default 2,000 a second, 200 at once; what is beyond waits.
-    pub requests: Allowance,
+    pub requests: Limit,
     /// Most units that one request asks for, 1 to 33. With 1, no request makes more than one
     /// DMCAST. Default 1.
     pub units_per_request: u8,
@@ -205,7 +196,7 @@ impl ReceiverConfig {
             request_jitter: 0.25,
             request_backoff: 4,
             failed_after: 2,
-            requests: Allowance { per_s: 2_000, burst: 200 },
+            requests: Limit { per_s: 2_000, burst: 200 },
             units_per_request: 1,
             initial_rtt: Duration::from_millis(200),
             ping_every: Duration::from_secs(10),
@@ -267,9 +258,9 @@ pub struct RouterConfig {
     pub tag_lifetime: Duration,
     /// Most requests and reports by one interface for one channel. Default 10,000 a second,
     /// 2,000 at once.
-    pub requests: Allowance,
+    pub requests: Limit,
     /// Most DMCASTs for one channel. Default 20,000 a second, 2,000 at once.
-    pub dmcasts: Allowance,
+    pub dmcasts: Limit,
     /// Most channels, and most services, that it keeps state for. Default 4096.
     pub channels: usize,
     /// What a hop adds to the cost of an anycast server. Default 1.
@@ -293,8 +284,8 @@ impl RouterConfig {
             solicits: 3,
             solicit_gap: Duration::from_secs(1),
             tag_lifetime: Duration::from_secs(30),
-            requests: Allowance { per_s: 10_000, burst: 2_000 },
-            dmcasts: Allowance { per_s: 20_000, burst: 2_000 },
+            requests: Limit { per_s: 10_000, burst: 2_000 },
+            dmcasts: Limit { per_s: 20_000, burst: 2_000 },
             channels: 4096,
             anycast_hop_cost: 1,
             secret,

@@ -51,7 +51,6 @@
 //! `umbel-repro`'s `lms` compares with Figures 11 to 13 and Table I.
 
 pub mod anycast;
-mod bucket;
 pub mod config;
 pub mod drops;
 mod lan;

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use umbel_wire::lms::{Message, Request, TurningPoint};
 use umbel_wire::{Channel, Tsi};
 
-use super::bucket::Bucket;
 use super::config::ReplierConfig;
 use super::drops::DropReason;
 use super::late::{IgnorePeriods, LateRequests, Place};
+use crate::bucket::Limiter;
 use crate::stream::History;
 use crate::{Address, Instant};
 
@@ -20,7 +20,7 @@ pub(super) struct Replier {
     config: ReplierConfig,
     history: History<()>,
     late: LateRequests,
-    repairs: Bucket,
+    repairs: Limiter,
 }
 
 /// A repair to be sent.
@@ -60,7 +60,7 @@ impl Replier {
             config,
             history: History::new(config.history.units, config.history.bytes),
             late: LateRequests::new(config.remembered_replies),
-            repairs: Bucket::new(config.repairs),
+            repairs: Limiter::new(config.repairs),
         }
     }
 

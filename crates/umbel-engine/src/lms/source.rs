@@ -22,10 +22,10 @@ use bytes::Bytes;
 use umbel_wire::Parsed;
 use umbel_wire::lms::{Message, Request, Summary, limits};
 
-use super::bucket::Bucket;
 use super::config::SourceConfig;
 use super::drops::{DropReason, Drops};
 use super::replier::{Repair, RepairTo, Replier, reply_to};
+use crate::bucket::Limiter;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
 /// Unstamped requests that are counted at once.
@@ -96,7 +96,7 @@ pub struct Source {
     next: u64,
     repairs: VecDeque<Repair>,
     pongs: VecDeque<(SocketAddr, u64)>,
-    pong_bucket: Bucket,
+    pong_bucket: Limiter,
     heartbeat_at: Option<Instant>,
     heartbeat_every: Duration,
     last_heartbeat: Option<Instant>,
@@ -119,7 +119,7 @@ impl Source {
             next: 0,
             repairs: VecDeque::new(),
             pongs: VecDeque::new(),
-            pong_bucket: Bucket::new(config.pongs),
+            pong_bucket: Limiter::new(config.pongs),
             heartbeat_at: Some(Instant::EPOCH),
             heartbeat_every: config.heartbeat_min,
             last_heartbeat: None,

@@ -15,12 +15,13 @@ use super::api::{Command, CommandError, Event, Footprint, Stats, Step, Unit, Uni
 use super::census::Census;
 use super::config::Config;
 use super::drops::{DropReason, Drops};
-use super::pacing::{Bucket, SessionPacer};
+use super::pacing::SessionPacer;
 use super::peers::Peers;
 use super::repairs::{Asked, Heard, Repairs};
 use super::requests::Requests;
 use super::session::Session;
 use super::timers::{Timer, Timers, UnitTimer, UnitTimers};
+use crate::bucket::Bucket;
 use crate::chance::uniform;
 use crate::stream::{History, ReceiveWindow, Refused};
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
@@ -110,7 +111,7 @@ impl Member {
             census: Census::default(),
             peers: Peers::new(config.max_peers),
             pacer: SessionPacer::new(config.session),
-            bucket: Bucket::new(config.recovery_rate, config.recovery_burst),
+            bucket: Bucket::new(config.recovery_rate.time_for(config.recovery_burst)),
             own: Own {
                 next: 0,
                 sent: 0,
@@ -530,7 +531,8 @@ impl Member {
             let recovery = self.next_repair(now);
             let recovery = if recovery.is_some() { recovery } else { self.next_request(now) };
             if let Some((message, scope)) = recovery {
-                self.bucket.take(now, message.len());
+                let cost = self.config.recovery_rate.time_for(message.len() as u64);
+                self.bucket.spend(now, cost);
                 return Some((message, scope));
             }
         }

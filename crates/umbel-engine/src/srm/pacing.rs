@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::Instant;
-use crate::units::Rate;
+use crate::bucket::Bucket;
 
 use super::config::SessionConfig;
 
@@ -47,7 +47,7 @@ impl SessionPacer {
     /// A pacer that has sent nothing yet.
     pub(super) fn new(config: SessionConfig) -> SessionPacer {
         let (last, next) = (Instant::EPOCH, Instant::EPOCH);
-        let crowd = Bucket::new(config.rate, 0);
+        let crowd = Bucket::new(Duration::ZERO);
         SessionPacer { config, first: true, last, next, average_len: 100.0, crowd }
     }
 
@@ -64,7 +64,7 @@ impl SessionPacer {
 
     /// A session message of so many bytes was sent or came.
     pub(super) fn count(&mut self, now: Instant, len: usize) {
-        self.crowd.take(now, len + HEADERS);
+        self.crowd.spend(now, self.config.rate.time_for((len + HEADERS) as u64));
     }
 
     /// It was of the usual kind, which has echoes.
@@ -114,33 +114,6 @@ impl SessionPacer {
 
     fn randomized(&self, group: Group, uniform: f64) -> Duration {
         self.interval(group).mul_f64((0.5 + uniform) / COMPENSATION)
-    }
-}
-
-/// A token bucket: what leaves is at most a rate, and at most so much at once.
-#[derive(Clone, Debug)]
-pub(super) struct Bucket {
-    rate: Rate,
-    burst: u64,
-    /// When it was full, or will be, if nothing more is taken.
-    full_at: Instant,
-}
-
-impl Bucket {
-    /// A full bucket.
-    pub(super) fn new(rate: Rate, burst: u64) -> Bucket {
-        Bucket { rate, burst, full_at: Instant::EPOCH }
-    }
-
-    /// When something may leave: as soon as the bucket is not empty.
-    pub(super) fn ready_at(&self) -> Instant {
-        let fill = self.rate.time_for(self.burst);
-        Instant::EPOCH + (self.full_at - Instant::EPOCH).saturating_sub(fill)
-    }
-
-    /// So much left.
-    pub(super) fn take(&mut self, now: Instant, bytes: usize) {
-        self.full_at = self.full_at.max(now) + self.rate.time_for(bytes as u64);
     }
 }
 
@@ -209,19 +182,5 @@ mod tests {
         }
         let rate = f64::from(bytes) * 8.0 / 30.0;
         assert!((20_000.0..70_000.0).contains(&rate), "{rate} bit/s");
-    }
-
-    #[test]
-    fn a_bucket_lets_a_burst_through_and_then_its_rate() {
-        let mut bucket = Bucket::new(Rate::from_bits_per_s(8_000).unwrap(), 100);
-        let mut left = 0;
-        for ms in 1_000..2_000 {
-            while bucket.ready_at() <= at(ms) {
-                bucket.take(at(ms), 10);
-                left += 10;
-            }
-        }
-        // A second of 1,000 bytes and the burst, to within a unit.
-        assert!((1_090..=1_120).contains(&left), "{left}");
     }
 }

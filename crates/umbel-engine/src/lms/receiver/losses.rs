@@ -6,7 +6,7 @@ use std::time::Duration;
 use umbel_wire::lms::UnitSet;
 
 use crate::Instant;
-use crate::lms::bucket::Bucket;
+use crate::bucket::Limiter;
 use crate::lms::config::ReceiverConfig;
 use crate::lms::rtt::Rtt;
 
@@ -32,7 +32,7 @@ pub(super) struct DueRequest {
 #[derive(Clone, Debug)]
 pub(super) struct Losses {
     units: BTreeMap<u64, Loss>,
-    bucket: Bucket,
+    bucket: Limiter,
     /// Not after the earliest request that is due.
     next: Option<Instant>,
 }
@@ -41,7 +41,7 @@ pub(super) struct Losses {
 const WAIT: Duration = Duration::from_millis(5);
 
 impl Losses {
-    pub(super) fn new(bucket: Bucket) -> Losses {
+    pub(super) fn new(bucket: Limiter) -> Losses {
         Losses { units: BTreeMap::new(), bucket, next: None }
     }
 

@@ -40,12 +40,12 @@ pub use self::api::{ReceiverCommand, ReceiverEvent, ReceiverStats};
 use self::collect::Collecting;
 use self::losses::Losses;
 use self::waiting::Waiting;
-use super::bucket::Bucket;
 use super::config::{Cost, Horizon, ReceiverConfig};
 use super::drops::{DropReason, Drops};
 use super::lan::Lan;
 use super::replier::{Repair, RepairTo, Replier};
 use super::rtt::Rtt;
+use crate::bucket::Limiter;
 use crate::chance::uniform;
 use crate::stream::{ReceiveWindow, Refused};
 use crate::timers::timers;
@@ -121,7 +121,7 @@ impl Receiver {
             is_member: false,
             tsi: config.tsi,
             window: None,
-            losses: Losses::new(Bucket::new(config.requests)),
+            losses: Losses::new(Limiter::new(config.requests)),
             replier: Replier::new(config.replier),
             waiting: Waiting::new(config.remembered_requests),
             collecting: Collecting::default(),

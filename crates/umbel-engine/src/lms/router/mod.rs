@@ -32,9 +32,9 @@ use umbel_wire::{Channel, Parsed};
 
 use self::anycast::Services;
 use self::offers::{Offers, Replier, Step};
-use super::bucket::Bucket;
 use super::config::RouterConfig;
 use super::drops::{DropReason, Drops};
+use crate::bucket::Limiter;
 use crate::router::{
     InterfaceId, PassingDatagram, RouterDestination, RouterEngine, RouterTransmit, Routes,
     Upstream, Verdict,
@@ -84,8 +84,8 @@ struct Group {
     check: Option<Check>,
     /// The replier answered, and is not asked again before this.
     checked_until: Instant,
-    dmcasts: Bucket,
-    requests: BTreeMap<InterfaceId, Bucket>,
+    dmcasts: Limiter,
+    requests: BTreeMap<InterfaceId, Limiter>,
     /// Without offers it is forgotten then.
     expires: Instant,
 }
@@ -187,7 +187,7 @@ impl Router {
                     advertise_at: None,
                     check: None,
                     checked_until: Instant::EPOCH,
-                    dmcasts: Bucket::new(dmcasts),
+                    dmcasts: Limiter::new(dmcasts),
                     requests: BTreeMap::new(),
                     expires,
                 },
@@ -306,7 +306,7 @@ impl Router {
             return Err(self.drop(DropReason::TooMany));
         };
         let bucket =
-            group.requests.entry(datagram.arrived_on).or_insert_with(|| Bucket::new(allowance));
+            group.requests.entry(datagram.arrived_on).or_insert_with(|| Limiter::new(allowance));
         if !bucket.take(now) {
             return Err(self.drop(DropReason::Flood));
         }
@@ -373,7 +373,7 @@ impl Router {
         let Some(group) = self.group(now, &channel) else {
             return self.drop(DropReason::TooMany);
         };
-        let bucket = group.requests.entry(interface).or_insert_with(|| Bucket::new(allowance));
+        let bucket = group.requests.entry(interface).or_insert_with(|| Limiter::new(allowance));
         if !bucket.take(now) {
             return self.drop(DropReason::Flood);
         }

@@ -1,5 +1,6 @@
 use super::*;
-use crate::lms::config::{Allowance, Cost, Horizon, ReceiverConfig};
+use crate::bucket::Limit;
+use crate::lms::config::{Cost, Horizon, ReceiverConfig};
 use crate::lms::drops::DropReason;
 use crate::lms::receiver::{Receiver, ReceiverCommand, ReceiverEvent};
 
@@ -126,7 +127,7 @@ fn several_losses_can_share_a_request() {
 
 #[test]
 fn a_flood_of_losses_does_not_become_a_flood_of_requests() {
-    let mut receiver = receiver(1, |config| config.requests = Allowance { per_s: 100, burst: 10 });
+    let mut receiver = receiver(1, |config| config.requests = Limit { per_s: 100, burst: 10 });
     data(&mut receiver, 10, 900);
     assert_eq!(requests(&mut receiver, 10).len(), 10);
     let mut later = 0;
@@ -236,7 +237,7 @@ fn absurd_requests_are_dropped_and_counted() {
 #[test]
 fn a_flood_of_requests_is_answered_only_so_often() {
     let mut receiver =
-        receiver(5, |config| config.replier.repairs = Allowance { per_s: 10, burst: 20 });
+        receiver(5, |config| config.replier.repairs = Limit { per_s: 10, burst: 20 });
     // As many places as one can invent.
     let answers: usize = (0..10_000).map(|n| asked(&mut receiver, 10, stamped(3, n)).len()).sum();
     assert_eq!(answers, 20);

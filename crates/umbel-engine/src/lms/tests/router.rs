@@ -1,5 +1,6 @@
 use super::*;
-use crate::lms::config::{Allowance, RouterConfig};
+use crate::bucket::Limit;
+use crate::lms::config::RouterConfig;
 use crate::lms::drops::DropReason;
 use crate::lms::router::Router;
 use crate::router::{
@@ -249,7 +250,7 @@ fn a_flood_of_requests_is_cut_off_and_keeps_no_state() {
 
 #[test]
 fn dmcasts_are_bounded_too() {
-    let allowance = Allowance { per_s: 10, burst: 20 };
+    let allowance = Limit { per_s: 10, burst: 20 };
     let mut bench = Bench::new(|config| config.dmcasts = allowance);
     bench.advertise(1, 11, Some(100));
     let turning_point = bench.steer(3, 13, 1, request(5)).1.turning_point.unwrap();

@@ -116,7 +116,7 @@ fn a_replier_that_hardly_ever_answers_holds_nobody_up() {
         let lazy = |number, config: &mut ReceiverConfig, _: &mut Receiver| {
             if number == 0 {
                 config.cost = lms::config::Cost::Fixed(Some(0));
-                config.replier.repairs = lms::config::Allowance { per_s: 1, burst: 1 };
+                config.replier.repairs = umbel_engine::bucket::Limit { per_s: 1, burst: 1 };
             }
         };
         let mut run = Run::new(&net, seed, UNITS, |_| true, lazy);

@@ -1,0 +1,102 @@
+//! Token buckets: how often, or how much, something may happen.
+
+use std::time::Duration;
+
+use crate::Instant;
+
+/// How often something may happen: at most `burst` times at once, and `per_s` times a second in
+/// the long run. Both are at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Times a second.
+    pub per_s: u32,
+    /// Times at once.
+    pub burst: u32,
+}
+
+/// A token bucket whose tokens are time: what leaves costs the time in which it is earned again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bucket {
+    /// What the bucket holds.
+    depth: Duration,
+    /// When it was full, or will be, if nothing more is taken.
+    full_at: Instant,
+}
+
+impl Bucket {
+    /// A full bucket.
+    pub(crate) fn new(depth: Duration) -> Bucket {
+        Bucket { depth, full_at: Instant::EPOCH }
+    }
+
+    /// Returns when the bucket is not empty.
+    pub(crate) fn ready_at(&self) -> Instant {
+        Instant::EPOCH + (self.full_at - Instant::EPOCH).saturating_sub(self.depth)
+    }
+
+    /// Takes tokens, whether the bucket holds them or not.
+    pub(crate) fn spend(&mut self, now: Instant, cost: Duration) {
+        self.full_at = self.full_at.max(now) + cost;
+    }
+
+    /// Takes tokens if the bucket holds them. Returns whether it did.
+    pub(crate) fn take(&mut self, now: Instant, cost: Duration) -> bool {
+        let full_at = self.full_at.max(now) + cost;
+        let holds = full_at - now <= self.depth;
+        if holds {
+            self.full_at = full_at;
+        }
+        holds
+    }
+}
+
+/// Lets through what a [`Limit`] permits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limiter {
+    bucket: Bucket,
+    per_event: Duration,
+}
+
+impl Limiter {
+    pub(crate) fn new(limit: Limit) -> Limiter {
+        let per_event = Duration::from_secs(1) / limit.per_s.max(1);
+        Limiter { bucket: Bucket::new(per_event * limit.burst.max(1)), per_event }
+    }
+
+    /// Returns whether an event is let through, which then counts.
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
+        self.bucket.take(now, self.per_event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn a_burst_passes_and_then_the_rate() {
+        let mut limiter = Limiter::new(Limit { per_s: 10, burst: 3 });
+        let taken = |limiter: &mut Limiter, at| (0..10).filter(|_| limiter.take(at)).count();
+        assert_eq!(taken(&mut limiter, at(0)), 3);
+        assert_eq!(taken(&mut limiter, at(200)), 2);
+        assert_eq!(taken(&mut limiter, at(60_000)), 3);
+    }
+
+    #[test]
+    fn a_bucket_that_is_not_empty_lets_more_through_than_it_holds() {
+        let mut bucket = Bucket::new(Duration::from_millis(100));
+        let mut left = 0;
+        for ms in 1_000..2_000 {
+            while bucket.ready_at() <= at(ms) {
+                bucket.spend(at(ms), Duration::from_millis(10));
+                left += 10;
+            }
+        }
+        // A second and the burst, to within a unit.
+        assert!((1_090..=1_120).contains(&left), "{left}");
+    }
+}
