@@ -220,15 +220,15 @@ impl Member {
             return self.drops.count(DropReason::Forged);
         }
         let from = if self.config.recover_from_horizon { horizon } else { sequence };
-        if self.inflow(now, source, from).is_none() {
-            return;
-        }
-        self.note_heard(now, source);
-        self.take_unit(now, unit, payload);
+        let Some(inflow) = self.inflow(now, source, from) else { return };
         // What lies far ahead says nothing about the horizon either.
-        if self.sources.get(&source).is_some_and(|inflow| inflow.window.known() > sequence) {
+        let is_plausible = inflow.window.note_sent(sequence).is_ok();
+        self.note_heard(now, source);
+        if is_plausible {
+            // What is given up makes room for what came.
             self.on_horizon(source, horizon);
         }
+        self.take_unit(now, unit, payload);
         self.find_gaps(now, source);
     }
 
