@@ -33,9 +33,9 @@ pub struct SourceConfig {
     /// Transmissions are announced to everyone at once in this group, to clients who hear it.
     /// Default none: on the sessions.
     pub control: Option<ControlConfig>,
-    /// Transmissions are chosen and announced this long before their first packet leaves, as
-    /// long as the channel is busy. Default 10 ms. Zero chooses at the last moment, as the paper
-    /// does.
+    /// Transmissions are chosen and announced this long before their first packet leaves, or up to
+    /// half as long again, as long as the channel is busy. Default 10 ms. Zero chooses at the last
+    /// moment, as the paper does.
     pub lookahead: Duration,
     /// How a large item is cut into transmissions.
     pub segment: SegmentConfig,

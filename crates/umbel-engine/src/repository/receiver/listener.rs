@@ -40,8 +40,9 @@ struct Listening {
     /// How long nothing must have come after that for it to count as over.
     slack: Duration,
     nak_spread: Duration,
-    /// The client had joined before it was announced, so that silence is loss. One that joins for
-    /// it may come late, above all if the announcement was delayed on a lossy session.
+    /// The client had joined and heard nothing of it or of a later one before it was announced, so
+    /// that silence is loss. One that joins for it may come late; of one that is announced late
+    /// nobody counted what came.
     from_start: bool,
     received: u32,
     /// Number of the first packet that was heard, and of the highest.
@@ -209,6 +210,8 @@ impl Listener {
     ) -> Instant {
         let expected_end = after + self.packet_time.saturating_mul(announcement.packets);
         let end = announcement.first_block.saturating_add(announcement.blocks);
+        let number = self.unwrap(announcement.transmission);
+        let late = number <= self.highest;
         let listening = Listening {
             id: announcement.transmission,
             toi: announcement.toi,
@@ -217,14 +220,13 @@ impl Listener {
             expected_end,
             slack: self.end_slack,
             nak_spread: outlook.nak_spread,
-            from_start: outlook.joined,
+            from_start: outlook.joined && !late,
             received: 0,
             heard: None,
             told: false,
         };
-        let number = self.unwrap(announcement.transmission);
         self.stats.announced += 1;
-        self.stats.announced_late += u64::from(number <= self.highest);
+        self.stats.announced_late += u64::from(late);
         self.listening.entry(number).or_insert(listening);
         expected_end
     }
@@ -357,5 +359,68 @@ impl Listener {
             stats.lost += u64::from(lost);
         }
         stats
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_core::SeedableRng;
+    use umbel_fec::Partition;
+    use umbel_wire::{Oti, Scheme};
+
+    use super::*;
+    use crate::repository::receiver::item::{Held, Item};
+
+    const TOI: Toi = Toi(3);
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    fn items() -> Items {
+        let oti = Oti {
+            scheme: Scheme::ReedSolomon,
+            object_len: 100 * 10,
+            symbol_len: 10,
+            max_block_symbols: 20,
+            max_encoding_symbols: 255,
+        };
+        let item = Item::new(oti, Partition::new(&oti).unwrap(), &Held::default(), at(0));
+        let mut items = Items::default();
+        items.insert(TOI, item);
+        items
+    }
+
+    /// Hears packets 0 to 5 and 9 of 10, and the announcement before the packet of this number.
+    fn nak(announced_before: u32) -> Nak {
+        let random = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut listener = Listener::new(&ReceiverConfig::default(), random);
+        let mut items = items();
+        let announcement = Announcement {
+            transmission: 7,
+            toi: TOI,
+            channel: 0,
+            first_block: 0,
+            blocks: 5,
+            packets: 10,
+        };
+        for index in [0, 1, 2, 3, 4, 5, 9] {
+            if index == announced_before {
+                let outlook = Outlook { nak_spread: Duration::ZERO, joined: true };
+                listener.listen(&announcement, &outlook, at(1), 5);
+            }
+            listener.hear(at(1), &items, (7, index));
+        }
+        listener.next_nak(at(10), &mut items, true).unwrap()
+    }
+
+    #[test]
+    fn what_came_before_its_announcement_does_not_count_as_lost() {
+        let in_time = nak(0);
+        assert_eq!((in_time.received, in_time.lost), (7, 3));
+        let late = nak(4);
+        assert_eq!((late.received, late.lost), (3, 3));
+        let last = nak(9);
+        assert_eq!((last.received, last.lost), (1, 0));
     }
 }

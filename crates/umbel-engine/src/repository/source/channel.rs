@@ -267,11 +267,16 @@ impl<S: SymbolSource> DataChannel<S> {
         cancelled
     }
 
-    /// Plans and announces transmissions until the line is as long as the lookahead.
+    /// Plans and announces transmissions when the line is shorter than the lookahead, until it is
+    /// longer by half: so many short ones are announced together.
     pub(super) fn fill_line(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now;
+        let lookahead = self.config.lookahead;
+        if !self.is_shorter(lookahead) {
+            return;
+        }
         let mut announcements = Announcements::default();
-        while self.line.is_empty() || self.time_for(self.line.packets()) < self.config.lookahead {
+        while self.is_shorter(lookahead * 3 / 2) {
             let mut desk = Desk {
                 now,
                 wanted: &mut self.wanted,
@@ -297,6 +302,11 @@ impl<S: SymbolSource> DataChannel<S> {
             announcements.add(self.line.push(transmission), starts_in);
         }
         turn.announcer.announce(now, turn.clients, announcements);
+    }
+
+    /// Returns whether the channel is done with what is planned before this time has passed.
+    fn is_shorter(&self, time: Duration) -> bool {
+        self.line.is_empty() || self.time_for(self.line.packets()) < time
     }
 
     /// Returns how long so many packets keep the channel busy.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_fec::Partition;
-use umbel_wire::repository::ItemInfo;
+use umbel_wire::repository::{ItemInfo, ServerMessage};
 use umbel_wire::{Channel, Digest, Scheme, Toi, Tsi};
 
 use super::content::{MemorySink, MemorySource, Object, SYMBOL};
@@ -69,6 +69,8 @@ pub(super) struct World {
     pub(super) sent_packets: u64,
     /// Items in the order in which their first packets left.
     pub(super) order: Vec<Toi>,
+    /// Messages that announced transmissions to clients.
+    pub(super) announcements: u64,
 }
 
 pub(super) fn channel() -> Channel {
@@ -110,6 +112,7 @@ impl World {
             buf: TransmitBuf::default(),
             sent_packets: 0,
             order: Vec::new(),
+            announcements: 0,
         }
     }
 
@@ -286,6 +289,9 @@ impl World {
                 self.drain_source();
             }
             Arrival::AtClient(index, bytes) if !self.clients[index].closed => {
+                let message = ServerMessage::parse(&bytes).unwrap().message();
+                self.announcements +=
+                    u64::from(matches!(message, Some(ServerMessage::Announce { .. })));
                 let by = Address::Session(SessionId(index as u64));
                 self.clients[index]
                     .engine

@@ -47,6 +47,17 @@ fn an_empty_item_needs_no_packet() {
 }
 
 #[test]
+fn short_transmissions_are_announced_together() {
+    let mut world = World::new(config(), objects(200, 1), 1);
+    let all: Vec<u32> = (1..=200).collect();
+    world.add_client(&all, 0.0);
+    assert!(world.run(MINUTE));
+    world.assert_has(0, &all);
+    // The lookahead has 14 of them.
+    assert!(world.announcements < 40, "{} messages", world.announcements);
+}
+
+#[test]
 fn the_example_of_the_paper_is_sent_in_its_order() {
     // [Repository §2.2]: A wants 1, 2, 3; B wants 2, 4; C wants 2, 3.
     let mut config = config();
