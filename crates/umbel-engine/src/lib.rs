@@ -29,6 +29,7 @@ mod overrun;
 pub mod pgm;
 pub mod repository;
 pub mod router;
+mod runs;
 pub mod srm;
 pub mod stream;
 pub mod symbols;

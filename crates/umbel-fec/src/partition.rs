@@ -137,6 +137,16 @@ impl Partition {
         self.symbols
     }
 
+    /// How many blocks, from the first, have one source symbol more than the others.
+    pub const fn large_blocks(&self) -> u32 {
+        self.large_blocks
+    }
+
+    /// Source symbols of these blocks together.
+    pub const fn symbols_of(&self, blocks: Range<u32>) -> u64 {
+        self.first_symbol(blocks.end).saturating_sub(self.first_symbol(blocks.start))
+    }
+
     /// Number within the object of the block's first source symbol.
     const fn first_symbol(&self, sbn: u32) -> u64 {
         let sbn = if sbn < self.blocks { sbn } else { self.blocks };
@@ -195,6 +205,8 @@ mod tests {
         assert_eq!(partition.symbol_range(2, 2), 90..98);
         assert_eq!(partition.symbol_range(2, 3), 98..98);
         assert_eq!(partition.symbol_range(3, 0), 98..98);
+        assert_eq!(partition.large_blocks(), 1);
+        assert_eq!([0..3, 1..2, 0..9, 2..1].map(|run| partition.symbols_of(run)), [10, 3, 10, 0]);
     }
 
     #[test]

@@ -4,32 +4,50 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use umbel_fec::Partition;
-use umbel_wire::repository::{Need, NeedRun, SymbolRun, limits};
+use umbel_wire::repository::{Need, NeedRun, SymbolRun};
+
+use crate::runs::Runs;
+
+/// Most runs of a need that a client tells. What is beyond that is told in a later one.
+const MOST_TOLD: usize = 1 << 16;
 
 /// What is lacking of one source block of which something is held.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum BlockNeed {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockNeed<'a> {
     /// So many further symbols, whichever.
     Count(u16),
-    /// These symbols: ascending, not overlapping ranges of encoding symbol IDs.
-    Exact(Vec<Range<u32>>),
+    /// These encoding symbol IDs.
+    Exact(&'a Runs),
 }
 
-/// The blocks of an item that a client, or several clients together, still lack.
+impl BlockNeed<'_> {
+    /// Returns how many symbols are lacking.
+    pub(crate) fn symbols(&self) -> u64 {
+        match self {
+            BlockNeed::Count(n) => u64::from(*n),
+            BlockNeed::Exact(esis) => count(esis),
+        }
+    }
+}
+
+/// The blocks of an item that a client, or several clients together, still lack. What it takes in
+/// memory and time depends on the number of runs, not on that of blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missing {
-    /// Runs of blocks of which nothing is held: start to end, ascending, not touching.
-    whole: BTreeMap<u32, u32>,
-    partial: BTreeMap<u32, BlockNeed>,
+    /// Blocks of which nothing is held.
+    whole: Runs,
+    /// Runs of blocks that lack so many symbols each: start to end, and symbols. They do not
+    /// overlap, neither among themselves nor with the others.
+    counted: BTreeMap<u32, (u32, u16)>,
+    /// Encoding symbol IDs that are lacking, by block.
+    exact: BTreeMap<u32, Runs>,
 }
 
 impl Missing {
     /// All of an item.
     pub(crate) fn everything(partition: &Partition) -> Missing {
         let mut missing = Missing::default();
-        if partition.blocks() > 0 {
-            missing.whole.insert(0, partition.blocks());
-        }
+        missing.whole.insert(0..partition.blocks());
         missing
     }
 
@@ -42,195 +60,208 @@ impl Missing {
             Need::Symbols(runs) => {
                 for run in runs {
                     let end = run.first_block.saturating_add(run.blocks).min(blocks);
-                    missing.add_counted(run.first_block..end, run.symbols, partition);
+                    for alike in alike(partition, run.first_block..end) {
+                        if u32::from(run.symbols) >= partition.block_symbols(alike.start) {
+                            missing.add_whole(alike);
+                        } else {
+                            missing.add_count(alike, run.symbols);
+                        }
+                    }
                 }
             }
             Need::Exact(runs) => {
                 for run in runs.iter().filter(|run| run.block < blocks) {
                     let k = partition.block_symbols(run.block);
                     let end = run.first_esi.saturating_add(run.count).min(k);
-                    if run.first_esi < end {
-                        missing.add(run.block, &BlockNeed::exactly(run.first_esi..end));
-                    }
+                    missing.add_exact(run.block, run.first_esi..end);
                 }
             }
         }
         missing
     }
 
-    fn add_counted(&mut self, blocks: Range<u32>, symbols: u16, partition: &Partition) {
-        let mut whole_from = None;
-        for block in blocks.clone() {
-            if u32::from(symbols) >= partition.block_symbols(block) {
-                whole_from.get_or_insert(block);
-                continue;
-            }
-            if let Some(start) = whole_from.take() {
-                self.add_whole(start..block);
-            }
-            self.add(block, &BlockNeed::Count(symbols));
-        }
-        if let Some(start) = whole_from {
-            self.add_whole(start..blocks.end);
-        }
-    }
-
     /// Adds blocks of which nothing is held.
     pub(crate) fn add_whole(&mut self, blocks: Range<u32>) {
-        if blocks.is_empty() {
-            return;
-        }
-        self.clear(blocks.clone());
-        let mut start = blocks.start;
-        let mut end = blocks.end;
-        if let Some((&before, &before_end)) = self.whole.range(..start).next_back()
-            && before_end == start
-        {
-            start = before;
-        }
-        if let Some(after_end) = self.whole.remove(&end) {
-            end = after_end;
-        }
-        self.whole.insert(start, end);
+        self.clear_partial(&blocks);
+        self.whole.insert(blocks);
     }
 
-    /// Adds to what is lacking of a block, so that both what was lacking and `need` are met.
-    pub(crate) fn add(&mut self, block: u32, need: &BlockNeed) {
-        if self.is_whole(block) {
+    /// Adds that so many symbols are lacking of each of these blocks. Where more were lacking,
+    /// that holds.
+    fn add_count(&mut self, blocks: Range<u32>, symbols: u16) {
+        if blocks.is_empty() || symbols == 0 {
             return;
         }
-        match self.partial.entry(block) {
-            std::collections::btree_map::Entry::Vacant(entry) => {
-                entry.insert(need.clone());
+        let mut taken: Vec<Range<u32>> = self.whole.runs(blocks.clone()).collect();
+        // One item has one scheme, and the scheme decides how needs are told. Should a client mix
+        // them, the greater need wins.
+        let exact = self.exact.range(blocks.clone());
+        let (more, less): (Vec<_>, Vec<_>) =
+            exact.partition(|(_, esis)| count(esis) >= u64::from(symbols));
+        taken.extend(more.into_iter().map(|(&block, _)| block..block + 1));
+        let less: Vec<u32> = less.into_iter().map(|(&block, _)| block).collect();
+        less.iter().for_each(|block| drop(self.exact.remove(block)));
+        for (run, held) in self.take_counted(&blocks) {
+            if held > symbols {
+                taken.push(run.clone());
+                self.put_counted(run, held);
             }
-            std::collections::btree_map::Entry::Occupied(mut entry) => {
-                let held = entry.get_mut();
-                *held = held.union(need);
+        }
+        taken.sort_unstable_by_key(|run| run.start);
+        let mut at = blocks.start;
+        for run in taken.into_iter().chain(std::iter::once(blocks.end..blocks.end)) {
+            if at < run.start {
+                self.put_counted(at..run.start, symbols);
             }
+            at = at.max(run.end);
+        }
+    }
+
+    /// Adds symbols that are lacking of a block.
+    fn add_exact(&mut self, block: u32, esis: Range<u32>) {
+        if esis.is_empty() || self.whole.contains(block) {
+            return;
+        }
+        let counted = self.take_counted(&(block..block + 1)).pop().map(|(_, symbols)| symbols);
+        let exact = self.exact.entry(block).or_default();
+        exact.insert(esis);
+        if let Some(symbols) = counted.filter(|&symbols| u64::from(symbols) > count(exact)) {
+            self.exact.remove(&block);
+            self.put_counted(block..block + 1, symbols);
         }
     }
 
     /// Adds all that `other` lacks.
     pub(crate) fn merge(&mut self, other: &Missing) {
-        for (&start, &end) in &other.whole {
-            self.add_whole(start..end);
+        for run in other.whole.iter() {
+            self.add_whole(run);
         }
-        for (&block, need) in &other.partial {
-            self.add(block, need);
+        for (&start, &(end, symbols)) in &other.counted {
+            self.add_count(start..end, symbols);
+        }
+        for (&block, esis) in &other.exact {
+            for run in esis.iter() {
+                self.add_exact(block, run);
+            }
         }
     }
 
     /// Forgets what is lacking of these blocks.
     pub(crate) fn clear(&mut self, blocks: Range<u32>) {
+        self.clear_partial(&blocks);
+        self.whole.remove(blocks);
+    }
+
+    fn clear_partial(&mut self, blocks: &Range<u32>) {
+        self.take_counted(blocks);
+        let exact: Vec<u32> = self.exact.range(blocks.clone()).map(|(&block, _)| block).collect();
+        for block in exact {
+            self.exact.remove(&block);
+        }
+    }
+
+    /// Takes out the counts of these blocks.
+    fn take_counted(&mut self, blocks: &Range<u32>) -> Vec<(Range<u32>, u16)> {
+        let mut taken = Vec::new();
         if blocks.is_empty() {
-            return;
+            return taken;
         }
-        let overlapping: Vec<(u32, u32)> = self
-            .whole
-            .range(..blocks.end)
-            .rev()
-            .take_while(|&(_, &end)| end > blocks.start)
-            .map(|(&start, &end)| (start, end))
-            .collect();
-        for (start, end) in overlapping {
-            self.whole.remove(&start);
-            if start < blocks.start {
-                self.whole.insert(start, blocks.start);
-            }
+        while let Some((&start, &(end, symbols))) = self.counted.range(..blocks.end).next_back()
+            && end > blocks.start
+        {
+            self.counted.remove(&start);
             if end > blocks.end {
-                self.whole.insert(blocks.end, end);
+                self.counted.insert(blocks.end, (end, symbols));
             }
+            if start < blocks.start {
+                self.counted.insert(start, (blocks.start, symbols));
+            }
+            taken.push((start.max(blocks.start)..end.min(blocks.end), symbols));
         }
-        let inside: Vec<u32> = self.partial.range(blocks).map(|(&block, _)| block).collect();
-        for block in inside {
-            self.partial.remove(&block);
+        taken
+    }
+
+    /// Puts in the count of blocks that have none; neighbours with the same become one run.
+    fn put_counted(&mut self, blocks: Range<u32>, symbols: u16) {
+        let Range { mut start, mut end } = blocks;
+        if let Some((&before, &(past, same))) = self.counted.range(..start).next_back()
+            && (past, same) == (start, symbols)
+        {
+            start = before;
         }
+        if let Some(&(past, same)) = self.counted.get(&end)
+            && same == symbols
+        {
+            self.counted.remove(&end);
+            end = past;
+        }
+        self.counted.insert(start, (end, symbols));
+    }
+
+    /// Keeps only what is lacking of these blocks.
+    pub(crate) fn keep_only(&mut self, blocks: Range<u32>) {
+        self.clear(0..blocks.start);
+        self.clear(blocks.end..u32::MAX);
     }
 
     /// Returns whether nothing is lacking.
     pub(crate) fn is_empty(&self) -> bool {
-        self.whole.is_empty() && self.partial.is_empty()
+        self.whole.is_empty() && self.counted.is_empty() && self.exact.is_empty()
     }
 
-    /// Whether nothing of the block is held.
+    /// Returns how many runs it consists of: what it takes in memory.
+    pub(crate) fn runs(&self) -> usize {
+        let exact: usize = self.exact.values().map(Runs::len).sum();
+        self.whole.len() + self.counted.len() + exact
+    }
+
+    /// Returns whether nothing of the block is held.
     pub(crate) fn is_whole(&self, block: u32) -> bool {
-        self.whole.range(..=block).next_back().is_some_and(|(_, &end)| block < end)
+        self.whole.contains(block)
     }
 
-    /// What is lacking of a block of which something is held.
-    pub(crate) fn partial(&self, block: u32) -> Option<&BlockNeed> {
-        self.partial.get(&block)
+    /// Returns what is lacking of a block of which something is held.
+    pub(crate) fn partial(&self, block: u32) -> Option<BlockNeed<'_>> {
+        if let Some((_, &(end, symbols))) = self.counted.range(..=block).next_back()
+            && block < end
+        {
+            return Some(BlockNeed::Count(symbols));
+        }
+        self.exact.get(&block).map(BlockNeed::Exact)
     }
 
-    /// The first block from `from` on of which anything is lacking.
+    /// Returns the first block from `from` on of which anything is lacking.
     pub(crate) fn next_block(&self, from: u32) -> Option<u32> {
-        if self.is_whole(from) {
+        if self.is_whole(from) || self.partial(from).is_some() {
             return Some(from);
         }
-        let whole = self.whole.range(from..).next().map(|(&start, _)| start);
-        let partial = self.partial.range(from..).next().map(|(&block, _)| block);
-        match (whole, partial) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let whole = self.whole.runs(from..u32::MAX).next().map(|run| run.start);
+        let counted = self.counted.range(from..).next().map(|(&start, _)| start);
+        let exact = self.exact.range(from..).next().map(|(&block, _)| block);
+        [whole, counted, exact].into_iter().flatten().min()
     }
 
-    /// How many symbols are lacking.
+    /// Returns how many symbols are lacking.
     pub(crate) fn symbols(&self, partition: &Partition) -> u64 {
-        let whole: u64 = self
-            .whole
+        let whole = self.whole.iter().map(|run| partition.symbols_of(run));
+        let counted = self
+            .counted
             .iter()
-            .map(|(&start, &end)| {
-                let first = u64::from(partition.block_symbols(start));
-                let last = u64::from(partition.block_symbols(end - 1));
-                // Larger blocks come first and all blocks but these two sizes are alike
-                // [RFC 5052 §9.1], so a run is uniform unless it spans the step.
-                if first == last {
-                    first * u64::from(end - start)
-                } else {
-                    (start..end).map(|block| u64::from(partition.block_symbols(block))).sum()
-                }
-            })
-            .sum();
-        whole + self.partial.values().map(BlockNeed::symbols).sum::<u64>()
+            .map(|(&start, &(end, symbols))| u64::from(end - start) * u64::from(symbols));
+        whole.sum::<u64>() + counted.sum::<u64>() + self.exact.values().map(count).sum::<u64>()
     }
 }
 
-impl BlockNeed {
-    fn exactly(esis: Range<u32>) -> BlockNeed {
-        BlockNeed::Exact(std::iter::once(esis).collect())
-    }
-
-    /// How many symbols are lacking.
-    pub(crate) fn symbols(&self) -> u64 {
-        match self {
-            BlockNeed::Count(n) => u64::from(*n),
-            BlockNeed::Exact(ranges) => ranges.iter().map(|r| u64::from(r.end - r.start)).sum(),
-        }
-    }
-
-    fn union(&self, other: &BlockNeed) -> BlockNeed {
-        match (self, other) {
-            (BlockNeed::Count(a), BlockNeed::Count(b)) => BlockNeed::Count(*a.max(b)),
-            (BlockNeed::Exact(a), BlockNeed::Exact(b)) => BlockNeed::Exact(merge_ranges(a, b)),
-            // One item has one scheme, and the scheme decides how needs are told; should a
-            // client mix them, the greater need wins.
-            (a, b) => if a.symbols() >= b.symbols() { a } else { b }.clone(),
-        }
-    }
+/// Returns how many numbers a set has.
+fn count(set: &Runs) -> u64 {
+    u64::from(set.count(0..u32::MAX))
 }
 
-fn merge_ranges(a: &[Range<u32>], b: &[Range<u32>]) -> Vec<Range<u32>> {
-    let mut all: Vec<Range<u32>> = a.iter().chain(b).cloned().collect();
-    all.sort_by_key(|range| (range.start, range.end));
-    let mut merged: Vec<Range<u32>> = Vec::with_capacity(all.len());
-    for range in all {
-        match merged.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => merged.push(range),
-        }
-    }
-    merged
+/// Returns the runs of blocks with equally many symbols: larger blocks come first [RFC 5052 §9.1].
+pub(crate) fn alike(partition: &Partition, blocks: Range<u32>) -> [Range<u32>; 2] {
+    let Range { start, end } = blocks;
+    let step = partition.large_blocks().clamp(start, end.max(start));
+    [start..step, step..end.max(step)]
 }
 
 /// Builds the [`Need`] of a message from the blocks in ascending order.
@@ -241,26 +272,30 @@ pub(crate) struct NeedBuilder {
 }
 
 impl NeedBuilder {
-    /// Adds a block that needs `symbols` further symbols.
-    pub(crate) fn count(&mut self, block: u32, symbols: u16) {
-        let full = self.runs.len() >= limits::RUNS;
+    /// Returns whether a message holds no more. What follows is told in a later one.
+    pub(crate) fn is_full(&self) -> bool {
+        self.runs.len().max(self.exact.len()) >= MOST_TOLD
+    }
+
+    /// Adds blocks that need `symbols` further symbols each.
+    pub(crate) fn count(&mut self, blocks: Range<u32>, symbols: u16) {
+        let many = blocks.end.saturating_sub(blocks.start);
+        let full = self.is_full();
         match self.runs.last_mut() {
-            Some(run) if run.symbols == symbols && run.first_block + run.blocks == block => {
-                run.blocks += 1;
+            _ if many == 0 => {}
+            Some(run) if run.symbols == symbols && run.first_block + run.blocks == blocks.start => {
+                run.blocks += many;
             }
-            // What a message cannot hold is told in a later one.
             _ if full => {}
-            _ => self.runs.push(NeedRun { first_block: block, blocks: 1, symbols }),
+            _ => self.runs.push(NeedRun { first_block: blocks.start, blocks: many, symbols }),
         }
     }
 
-    /// Adds a block that needs one certain symbol.
-    pub(crate) fn exact(&mut self, block: u32, esi: u32) {
-        let full = self.exact.len() >= limits::RUNS;
-        match self.exact.last_mut() {
-            Some(run) if run.block == block && run.first_esi + run.count == esi => run.count += 1,
-            _ if full => {}
-            _ => self.exact.push(SymbolRun { block, first_esi: esi, count: 1 }),
+    /// Adds a block that needs certain symbols.
+    pub(crate) fn exact(&mut self, block: u32, esis: Range<u32>) {
+        let count = esis.end.saturating_sub(esis.start);
+        if count > 0 && !self.is_full() {
+            self.exact.push(SymbolRun { block, first_esi: esis.start, count });
         }
     }
 
@@ -287,6 +322,12 @@ mod tests {
         .unwrap()
     }
 
+    fn exact(esis: &[Range<u32>]) -> Runs {
+        let mut runs = Runs::default();
+        esis.iter().for_each(|run| runs.insert(run.clone()));
+        runs
+    }
+
     #[test]
     fn everything_lacks_every_symbol() {
         let p = partition(30);
@@ -305,47 +346,98 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_all_blocks_of_a_huge_item_is_one_run() {
+        let p = partition((1 << 24) * 8 - 5);
+        assert_eq!(p.blocks(), 1 << 24);
+        let run = NeedRun { first_block: 0, blocks: 1 << 24, symbols: 1 };
+        let mut missing = Missing::from_need(&Need::Symbols(vec![run]), &p);
+        assert_eq!((missing.runs(), missing.symbols(&p)), (1, 1 << 24));
+        let run = NeedRun { symbols: 7, ..run };
+        missing.merge(&Missing::from_need(&Need::Symbols(vec![run]), &p));
+        assert_eq!(missing.symbols(&p), 7 << 24);
+        // The last five blocks have seven symbols, the others eight.
+        assert!(missing.is_whole((1 << 24) - 1) && !missing.is_whole((1 << 24) - 6));
+        missing.clear(5..1 << 23);
+        assert_eq!((missing.runs(), missing.next_block(5)), (3, Some(1 << 23)));
+        missing.keep_only(1 << 23..(1 << 23) + 2);
+        assert_eq!(missing.symbols(&p), 14);
+    }
+
+    #[test]
     fn the_greater_count_wins_and_exact_needs_unite() {
         let mut missing = Missing::default();
-        missing.add(0, &BlockNeed::Count(2));
-        missing.add(0, &BlockNeed::Count(5));
-        missing.add(0, &BlockNeed::Count(1));
-        missing.add(1, &BlockNeed::Exact(vec![0..2, 4..5]));
-        missing.add(1, &BlockNeed::exactly(1..3));
-        assert_eq!(missing.partial(0), Some(&BlockNeed::Count(5)));
-        assert_eq!(missing.partial(1), Some(&BlockNeed::Exact(vec![0..3, 4..5])));
+        missing.add_count(0..1, 2);
+        missing.add_count(0..1, 5);
+        missing.add_count(0..1, 1);
+        missing.add_exact(1, 0..2);
+        missing.add_exact(1, 4..5);
+        missing.add_exact(1, 1..3);
+        assert_eq!(missing.partial(0), Some(BlockNeed::Count(5)));
+        assert_eq!(missing.partial(1), Some(BlockNeed::Exact(&exact(&[0..3, 4..5]))));
+        // A client that mixes them.
+        missing.add_count(0..2, 3);
+        assert_eq!(missing.partial(1), Some(BlockNeed::Exact(&exact(&[0..3, 4..5]))));
+        missing.add_count(1..2, 9);
+        missing.add_exact(1, 0..7);
+        assert_eq!(missing.partial(1), Some(BlockNeed::Count(9)));
+    }
+
+    #[test]
+    fn a_need_is_told_up_to_its_limit() {
+        let mut need = NeedBuilder::default();
+        for block in 0..200_000 {
+            need.count(block..block + 1, 1 + (block % 2) as u16);
+        }
+        assert!(need.is_full());
+        need.count(200_000..200_001, 9);
+        let Need::Symbols(runs) = need.finish() else { panic!() };
+        assert_eq!(runs.len(), MOST_TOLD);
     }
 
     proptest! {
         #[test]
-        fn behaves_like_a_set_of_blocks(
-            operations in prop::collection::vec((0_u8..3, 0_u32..40, 1_u32..20), 1..60)
+        fn behaves_like_a_map_of_blocks(
+            operations in prop::collection::vec((0_u8..4, 0_u32..40, 1_u32..20, 1_u16..5), 1..60)
         ) {
+            let p = partition(64 * 8);
             let mut missing = Missing::default();
-            let mut model = vec![0_u16; 64]; // 0 nothing, 1 partial, 2 whole
-            for (kind, start, len) in operations {
+            let mut model = vec![0_u16; 64]; // Symbols that are lacking; 8 is all.
+            for (kind, start, len, symbols) in operations {
                 let blocks = start..start + len;
+                let cells = &mut model[start as usize..(start + len) as usize];
                 match kind {
                     0 => {
                         missing.add_whole(blocks.clone());
-                        blocks.for_each(|b| model[b as usize] = 2);
+                        cells.fill(8);
                     }
                     1 => {
                         missing.clear(blocks.clone());
-                        blocks.for_each(|b| model[b as usize] = 0);
+                        cells.fill(0);
+                    }
+                    2 => {
+                        missing.add_count(blocks.clone(), symbols);
+                        cells.iter_mut().for_each(|cell| *cell = symbols.max(*cell));
                     }
                     _ => {
-                        missing.add(start, &BlockNeed::Count(1));
-                        let block = &mut model[start as usize];
-                        *block = (*block).max(1);
+                        let mut other = Missing::default();
+                        other.add_count(blocks.clone(), symbols);
+                        other.add_whole(start..start + 1);
+                        missing.merge(&other);
+                        cells.iter_mut().for_each(|cell| *cell = symbols.max(*cell));
+                        cells[0] = 8;
                     }
                 }
                 for (block, &state) in (0_u32..).zip(&model) {
-                    prop_assert_eq!(missing.is_whole(block), state == 2);
-                    prop_assert_eq!(missing.partial(block).is_some(), state == 1);
+                    prop_assert_eq!(missing.is_whole(block), state == 8);
+                    let need = (1..8).contains(&state).then_some(BlockNeed::Count(state));
+                    prop_assert_eq!(missing.partial(block), need);
+                    let next = model[block as usize..].iter().position(|&s| s > 0);
+                    prop_assert_eq!(missing.next_block(block), next.map(|at| block + at as u32));
                 }
-                let next = model.iter().position(|&s| s > 0).map(|b| b as u32);
-                prop_assert_eq!(missing.next_block(0), next);
+                let symbols: u64 = model.iter().map(|&s| u64::from(s)).sum();
+                prop_assert_eq!(missing.symbols(&p), symbols);
+                let runs = model.chunk_by(|a, b| a == b).filter(|run| run[0] > 0).count();
+                prop_assert_eq!(missing.runs(), runs);
             }
         }
     }

@@ -81,7 +81,6 @@ mod intervals;
 mod receiver;
 mod reception;
 mod repairs;
-mod runs;
 mod shelf;
 mod source;
 mod survey;

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 
+use crate::runs::Runs;
 use umbel_wire::tmtp::{AckRun, BlockRun, EsiSet};
-
-use super::runs::Runs;
 
 /// Most symbols of a block, source and repair: those of Reed–Solomon over GF(2^8) [RFC 5510 §5.1].
 pub(super) const MAX_SYMBOLS: u32 = 255;

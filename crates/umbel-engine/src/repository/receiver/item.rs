@@ -8,7 +8,8 @@ use umbel_wire::repository::Need;
 use umbel_wire::{Oti, Scheme};
 
 use crate::Instant;
-use crate::repository::missing::NeedBuilder;
+use crate::repository::missing::{NeedBuilder, alike};
+use crate::runs::Runs;
 
 /// A set of small numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,13 +29,6 @@ impl NumberSet {
         self.words[word] |= bit;
         self.len += u32::from(new);
         new
-    }
-
-    pub(super) fn remove(&mut self, n: u32) {
-        if self.contains(n) {
-            self.words[n as usize / 64] &= !(1 << (n % 64));
-            self.len -= 1;
-        }
     }
 
     pub(super) fn contains(&self, n: u32) -> bool {
@@ -70,7 +64,7 @@ pub(super) struct Item {
     pub(super) oti: Oti,
     pub(super) partition: Partition,
     /// Blocks that can be restored.
-    complete: NumberSet,
+    complete: Runs,
     partial: BTreeMap<u32, NumberSet>,
     /// Further symbols that a block needs because its restoration failed (RaptorQ).
     extra: BTreeMap<u32, u32>,
@@ -86,14 +80,14 @@ impl Item {
         let mut item = Item {
             oti,
             partition,
-            complete: NumberSet::default(),
+            complete: Runs::default(),
             partial: BTreeMap::new(),
             extra: BTreeMap::new(),
             last_heard: now,
         };
         let blocks = item.partition.blocks();
-        for block in held.complete.iter().cloned().flatten().filter(|&block| block < blocks) {
-            item.complete.insert(block);
+        for run in &held.complete {
+            item.complete.insert(run.start..run.end.min(blocks));
         }
         for (&block, esis) in held.partial.iter().filter(|&(&block, _)| block < blocks) {
             for &esi in esis.iter().filter(|&&esi| esi < MAX_ESI) {
@@ -105,12 +99,12 @@ impl Item {
 
     /// Whether every block can be restored.
     pub(super) fn is_complete(&self) -> bool {
-        self.complete.len() == self.partition.blocks()
+        self.complete.first_gap(0) >= self.partition.blocks()
     }
 
     /// Whether nothing is held yet.
     pub(super) fn is_untouched(&self) -> bool {
-        self.complete.len() == 0 && self.partial.is_empty()
+        self.complete.is_empty() && self.partial.is_empty()
     }
 
     /// Symbols that must be held of a block.
@@ -164,12 +158,12 @@ impl Item {
         if self.oti.scheme != Scheme::RaptorQ {
             self.partial.remove(&block);
         }
-        self.complete.insert(block);
+        self.complete.insert(block..block + 1);
     }
 
     /// The block could not be restored from what is held of it.
     pub(super) fn restore_failed(&mut self, block: u32) {
-        self.complete.remove(block);
+        self.complete.remove(block..block + 1);
         let held = self.partial.get(&block).map_or(0, NumberSet::len);
         let k = self.partition.block_symbols(block);
         self.extra.insert(block, (held + 2).saturating_sub(k).max(2));
@@ -177,8 +171,9 @@ impl Item {
 
     /// Nothing of the block is held any more.
     pub(super) fn forget_block(&mut self, block: u32) {
-        self.complete.remove(block);
+        self.complete.remove(block..block + 1);
         self.partial.remove(&block);
+        self.extra.remove(&block);
     }
 
     /// Blocks of the run of which some symbols, but not enough, are held.
@@ -189,24 +184,64 @@ impl Item {
             .filter(|&block| !self.complete.contains(block))
     }
 
-    /// What these blocks still need.
+    /// What these blocks still need, as far as a message holds it. O(blocks of which something is
+    /// held).
     pub(super) fn need(&self, blocks: Range<u32>) -> Need {
         let mut need = NeedBuilder::default();
-        for block in blocks.start..blocks.end.min(self.partition.blocks()) {
-            if self.complete.contains(block) {
-                continue;
+        let end = blocks.end.min(self.partition.blocks());
+        for gap in self.complete.gaps(blocks.start.min(end)..end) {
+            let mut at = gap.start;
+            for (&block, held) in self.partial.range(gap.clone()) {
+                self.need_untouched(&mut need, at..block);
+                self.need_partial(&mut need, block, held);
+                at = block + 1;
+                if need.is_full() {
+                    return need.finish();
+                }
             }
-            let held = self.partial.get(&block);
-            if self.oti.scheme == Scheme::NoCode {
-                (0..self.partition.block_symbols(block))
-                    .filter(|&esi| !held.is_some_and(|held| held.contains(esi)))
-                    .for_each(|esi| need.exact(block, esi));
-            } else {
-                let lacking = self.enough(block).saturating_sub(held.map_or(0, NumberSet::len));
-                need.count(block, u16::try_from(lacking).unwrap_or(u16::MAX).max(1));
+            self.need_untouched(&mut need, at..gap.end);
+            if need.is_full() {
+                break;
             }
         }
         need.finish()
+    }
+
+    /// Adds blocks of which nothing is held.
+    fn need_untouched(&self, need: &mut NeedBuilder, blocks: Range<u32>) {
+        for alike in alike(&self.partition, blocks) {
+            let symbols = self.partition.block_symbols(alike.start);
+            if self.oti.scheme != Scheme::NoCode {
+                need.count(alike, u16::try_from(symbols).unwrap_or(u16::MAX));
+                continue;
+            }
+            for block in alike {
+                if need.is_full() {
+                    return;
+                }
+                need.exact(block, 0..symbols);
+            }
+        }
+    }
+
+    fn need_partial(&self, need: &mut NeedBuilder, block: u32, held: &NumberSet) {
+        if self.oti.scheme == Scheme::NoCode {
+            let mut first = None;
+            for esi in 0..=self.partition.block_symbols(block) {
+                let lacks = esi < self.partition.block_symbols(block) && !held.contains(esi);
+                match first {
+                    None if lacks => first = Some(esi),
+                    Some(start) if !lacks => {
+                        need.exact(block, start..esi);
+                        first = None;
+                    }
+                    _ => {}
+                }
+            }
+        } else {
+            let lacking = self.enough(block).saturating_sub(held.len());
+            need.count(block..block + 1, u16::try_from(lacking).unwrap_or(u16::MAX).max(1));
+        }
     }
 
     /// What the whole item still needs.
@@ -216,6 +251,65 @@ impl Item {
 
     /// Blocks that are complete, and blocks of the item.
     pub(super) fn progress(&self) -> (u32, u32) {
-        (self.complete.len(), self.partition.blocks())
+        let blocks = self.partition.blocks();
+        (self.complete.count(0..blocks), blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_wire::repository::{NeedRun, SymbolRun};
+
+    use super::*;
+
+    fn item(scheme: Scheme, symbols: u64, max_block_symbols: u16, held: &Held) -> Item {
+        let oti = Oti {
+            scheme,
+            object_len: symbols * 10,
+            symbol_len: 10,
+            max_block_symbols,
+            max_encoding_symbols: 255,
+        };
+        Item::new(oti, Partition::new(&oti).unwrap(), held, Instant::EPOCH)
+    }
+
+    fn run(first_block: u32, blocks: u32, symbols: u16) -> NeedRun {
+        NeedRun { first_block, blocks, symbols }
+    }
+
+    #[test]
+    fn what_a_huge_item_needs_is_told_by_runs() {
+        // 2^24 blocks; the last three have 7 symbols, the others 8.
+        let held = Held {
+            complete: vec![5..1 << 20, 4_000_000_000..u32::MAX],
+            partial: [(2, vec![0, 1, 2]), (u32::MAX, vec![0])].into(),
+        };
+        let mut item = item(Scheme::ReedSolomon, (1 << 27) - 3, 8, &held);
+        assert_eq!(item.progress(), ((1 << 20) - 5, 1 << 24));
+        let rest = (1 << 24) - (1 << 20) - 3;
+        let runs = [
+            run(0, 2, 8),
+            run(2, 1, 5),
+            run(3, 2, 8),
+            run(1 << 20, rest, 8),
+            run((1 << 24) - 3, 3, 7),
+        ];
+        assert_eq!(item.whole_need(), Need::Symbols(runs.to_vec()));
+        assert_eq!(item.need(5..1 << 20), Need::Symbols(vec![]));
+        for esi in 3..8 {
+            item.take(2, esi);
+        }
+        assert_eq!(item.need(2..3), Need::Symbols(vec![]));
+    }
+
+    #[test]
+    fn symbols_without_a_code_are_told_by_runs_up_to_the_limit_of_a_message() {
+        let held = Held { complete: vec![0..1], partial: [(1, vec![0, 3])].into() };
+        let item = item(Scheme::NoCode, (1 << 32) - (1 << 16), u16::MAX, &held);
+        let Need::Exact(runs) = item.whole_need() else { panic!() };
+        assert_eq!((runs.len(), item.partition.blocks()), (1 << 16, 1 << 16));
+        let last = item.partition.block_symbols(1) - 4;
+        assert_eq!(runs[0], SymbolRun { block: 1, first_esi: 1, count: 2 });
+        assert_eq!(runs[1], SymbolRun { block: 1, first_esi: 4, count: last });
     }
 }

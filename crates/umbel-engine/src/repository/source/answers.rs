@@ -1,10 +1,12 @@
 //! Transmissions that are over, and who has answered to them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 use umbel_wire::Toi;
 
+use super::transmission::Transmission;
 use crate::{Instant, SessionId};
 
 /// NAKs about a transmission are understood for this long after they were gathered.
@@ -13,6 +15,7 @@ const REMEMBERED: Duration = Duration::from_mins(1);
 /// A transmission whose last packet has left.
 #[derive(Debug)]
 struct Ended {
+    blocks: Range<u32>,
     /// Until when NAKs are gathered.
     gather_until: Instant,
     /// Clients that listened and have neither sent a NAK nor finished the item.
@@ -32,17 +35,20 @@ impl Answers {
     pub(super) fn await_from(
         &mut self,
         listeners: BTreeSet<SessionId>,
-        (toi, transmission): (Toi, u32),
+        transmission: &Transmission,
         gather_until: Instant,
     ) {
-        let ended = Ended { gather_until, unanswered: listeners };
-        self.ended.insert((toi, transmission), ended);
-        self.order.push_back((gather_until + REMEMBERED, toi, transmission));
+        let &Transmission { toi, id, ref blocks, .. } = transmission;
+        let ended = Ended { blocks: blocks.clone(), gather_until, unanswered: listeners };
+        self.ended.insert((toi, id), ended);
+        self.order.push_back((gather_until + REMEMBERED, toi, id));
     }
 
-    /// Returns until when NAKs about a transmission are gathered, if it is known.
-    pub(super) fn gather_until(&self, toi: Toi, transmission: u32) -> Option<Instant> {
-        self.ended.get(&(toi, transmission)).map(|ended| ended.gather_until)
+    /// Returns the blocks of a transmission and until when NAKs about it are gathered, if it is
+    /// known.
+    pub(super) fn about(&self, toi: Toi, transmission: u32) -> Option<(Range<u32>, Instant)> {
+        let ended = self.ended.get(&(toi, transmission))?;
+        Some((ended.blocks.clone(), ended.gather_until))
     }
 
     /// Notes that a client has said what it lacks of an item, or that it lacks nothing. Returns

@@ -31,6 +31,11 @@ use crate::{Address, Instant, RateClass, SessionId, Transmit, TransmitBuf};
 /// A client that took part in a transmission stays joined at least this long after it.
 const LISTENS_ON: Duration = Duration::from_millis(300);
 
+/// Most runs of blocks or symbols that a client may lack of all items, beyond one for each.
+const MOST_RUNS: usize = 1 << 17;
+/// Most runs of a NAK about a transmission that is not known any more.
+const MOST_STRAY_RUNS: usize = 64;
+
 /// A call to the engine: when it came, and who may hear of what it does.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
@@ -93,6 +98,12 @@ impl<S: SymbolSource> DataChannel<S> {
         }
         let partition = Partition::new(&oti).map_err(|_| DropReason::OutsideItem)?;
         let missing = Missing::from_need(need, &partition);
+        let charged = missing.runs().saturating_sub(1);
+        let before = self.wanted.charged(session, toi);
+        if client.charged - before + charged > MOST_RUNS {
+            return Err(DropReason::OverLimit);
+        }
+        client.charged = client.charged - before + charged;
         if client.unicast.remove(&toi) {
             turn.events.push_back(SourceEvent::StopUnicast { session, toi });
         }
@@ -101,7 +112,7 @@ impl<S: SymbolSource> DataChannel<S> {
         let unaware = !self.config.policy.notifies()
             && running.is_some_and(|running| !running.participants.contains(&session));
         let item = self.wanted.enter(toi, oti, partition);
-        item.demands.insert(session, Demand { missing, unaware });
+        item.demands.insert(session, Demand { missing, unaware, charged });
         self.planner.on_want(session, toi);
         self.wanted.rank(turn.now, session, toi, self.planner.sends_whole());
         self.notify_late(turn, session, toi);
@@ -141,9 +152,15 @@ impl<S: SymbolSource> DataChannel<S> {
             // Too early: the client thinks that the transmission is over. It hears when it is.
             return Err(DropReason::StaleNak);
         }
-        let missing = self.wanted.missing(session, toi, need).ok_or(DropReason::NotWanted)?;
+        let mut missing = self.wanted.missing(session, toi, need).ok_or(DropReason::NotWanted)?;
+        let about = self.answers.about(toi, transmission);
+        let gather_until = about.as_ref().map(|&(_, until)| until);
+        match about {
+            Some((blocks, _)) => missing.keep_only(blocks),
+            None if missing.runs() > MOST_STRAY_RUNS => return Err(DropReason::OverLimit),
+            None => {}
+        }
         if !missing.is_empty() {
-            let gather_until = self.answers.gather_until(toi, transmission);
             let lack = Lack { session, toi, missing, gather_until };
             self.planner.on_nak(turn.now, &mut self.wanted, lack);
         }
@@ -215,7 +232,10 @@ impl<S: SymbolSource> DataChannel<S> {
     pub(super) fn release(&mut self, turn: &mut Turn<'_>, session: SessionId, toi: Toi) {
         self.wanted.scheduler.remove(session, toi);
         let Some(item) = self.wanted.get_mut(toi) else { return };
-        item.demands.remove(&session);
+        let demand = item.demands.remove(&session);
+        if let (Some(demand), Some(client)) = (demand, turn.clients.get_mut(session)) {
+            client.charged -= demand.charged;
+        }
         let cut_short = self.planner.cuts_short();
         if item.demands.is_empty() {
             return self.abandon(turn, toi, cut_short);
@@ -346,9 +366,11 @@ impl<S: SymbolSource> DataChannel<S> {
             }
         }
         self.review_rate(turn);
-        let Transmission { id, toi, nak_spread, participants, nudged, .. } = transmission;
-        let gather = nak_spread + turn.clients.slowest(&participants) + self.config.naks.margin;
-        self.answers.await_from(participants.clone(), (toi, id), now + gather);
+        let slowest = turn.clients.slowest(&transmission.participants);
+        let gather = transmission.nak_spread + slowest + self.config.naks.margin;
+        let listeners = transmission.participants.clone();
+        self.answers.await_from(listeners, &transmission, now + gather);
+        let Transmission { id, participants, nudged, .. } = transmission;
         self.fill_line(turn);
         turn.announcer.announce_end(now, turn.clients, (id, nudged));
         turn.announcer.note_end(id, participants);

@@ -20,6 +20,8 @@ pub(super) struct Client {
     pub(super) wanted: BTreeSet<Toi>,
     /// Items that it gets on the session.
     pub(super) unicast: BTreeSet<Toi>,
+    /// Runs of what it lacks, beyond one for each item: what it costs in memory.
+    pub(super) charged: usize,
     first_request: Option<Instant>,
     /// It hears of transmissions in the control group.
     hears_control: bool,
@@ -51,6 +53,7 @@ impl Clients {
             loss,
             wanted: BTreeSet::new(),
             unicast: BTreeSet::new(),
+            charged: 0,
             first_request: None,
             hears_control: false,
             listening_until: Instant::EPOCH,

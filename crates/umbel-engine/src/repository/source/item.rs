@@ -11,6 +11,7 @@ use crate::SessionId;
 use crate::repository::missing::{BlockNeed, Missing};
 use crate::repository::policy::HandSet;
 use crate::repository::scheduler::Target;
+use crate::runs::Runs;
 
 /// One client's demand for an item.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +21,8 @@ pub(super) struct Demand {
     /// It came while the item was being sent and was not told: it knows of the item again with
     /// the next pass.
     pub(super) unaware: bool,
+    /// Runs that it counts as in what the client may have outstanding.
+    pub(super) charged: usize,
 }
 
 /// An item that at least one client wants.
@@ -111,8 +114,8 @@ impl Item {
         expand: &Expand<'_>,
         plan: &mut Vec<SymbolRun>,
     ) -> u32 {
-        if let Some(BlockNeed::Exact(ranges)) = missing.partial(block) {
-            return push_ranges(block, ranges, plan);
+        if let Some(BlockNeed::Exact(esis)) = missing.partial(block) {
+            return push_exact(block, esis, plan);
         }
         let wanted = match missing.partial(block) {
             Some(need) => BlockDemand { symbols: need.symbols() as u32, fresh: true },
@@ -187,7 +190,7 @@ fn plan_exact_block(
     lacking: &[&Missing],
     plan: &mut Vec<SymbolRun>,
 ) -> u32 {
-    let mut union = Missing::default();
+    let mut union = Runs::default();
     for missing in lacking {
         let wanted = missing.partial(block).is_some();
         if missing.is_whole(block) || (whole && wanted) {
@@ -195,14 +198,11 @@ fn plan_exact_block(
             plan.push(SymbolRun { block, first_esi: 0, count: k });
             return k;
         }
-        if let Some(need) = missing.partial(block) {
-            union.add(block, need);
+        if let Some(BlockNeed::Exact(esis)) = missing.partial(block) {
+            esis.iter().for_each(|run| union.insert(run));
         }
     }
-    match union.partial(block) {
-        Some(BlockNeed::Exact(ranges)) => push_ranges(block, ranges, plan),
-        _ => 0,
-    }
+    push_exact(block, &union, plan)
 }
 
 /// Clients for whom a burst of an item is planned.
@@ -249,13 +249,14 @@ impl Audience<'_> {
     }
 }
 
-fn push_ranges(block: u32, ranges: &[Range<u32>], plan: &mut Vec<SymbolRun>) -> u32 {
-    plan.extend(ranges.iter().map(|range| SymbolRun {
+fn push_exact(block: u32, esis: &Runs, plan: &mut Vec<SymbolRun>) -> u32 {
+    let runs = esis.iter().map(|run| SymbolRun {
         block,
-        first_esi: range.start,
-        count: range.end - range.start,
-    }));
-    ranges.iter().map(|range| range.end - range.start).sum()
+        first_esi: run.start,
+        count: run.end - run.start,
+    });
+    plan.extend(runs);
+    esis.count(0..u32::MAX)
 }
 
 /// How many symbols are sent for so many wanted ones [Repository §3.1].

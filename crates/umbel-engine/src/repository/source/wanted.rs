@@ -111,6 +111,12 @@ impl Wanted {
         }
     }
 
+    /// Returns how many runs count as what a client has outstanding of an item.
+    pub(super) fn charged(&self, session: SessionId, toi: Toi) -> usize {
+        let demand = self.items.get(&toi).and_then(|item| item.demands.get(&session));
+        demand.map_or(0, |demand| demand.charged)
+    }
+
     fn demand(&mut self, session: SessionId, toi: Toi) -> Option<&mut Demand> {
         self.items.get_mut(&toi)?.demands.get_mut(&session)
     }

@@ -7,16 +7,18 @@ mod host;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use umbel_wire::{Scheme, Toi};
+use umbel_wire::alc::DataHeader;
+use umbel_wire::repository::{ClientMessage, Nak, Need, NeedRun};
+use umbel_wire::{Oti, Scheme, Toi, Tsi};
 
-use self::content::{Object, SYMBOL};
+use self::content::{MemorySource, Object, SYMBOL};
 use self::host::{World, config};
-use crate::Engine;
 use crate::repository::config::SourceConfig;
 use crate::repository::drops::DropReason;
 use crate::repository::receiver::ReceiverEvent;
 use crate::repository::scheduler::SchedulerKind;
-use crate::repository::source::{SourceCommand, SourceEvent};
+use crate::repository::source::{Source, SourceCommand, SourceEvent};
+use crate::{Address, Datagram, Engine, Instant, SessionId};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -426,6 +428,86 @@ fn symbols_that_are_not_ready_are_waited_for() {
     world.add_client(&[1], 0.0);
     world.source.handle_command(world.now, SourceCommand::SymbolsReady).unwrap();
     assert!(world.run(MINUTE));
+}
+
+/// A server to which one admitted client speaks, without a network.
+fn server_with_a_client() -> (Source<MemorySource>, SessionId) {
+    let mut source = Source::new(config(), MemorySource::default());
+    let session = SessionId(1);
+    let opened = SourceCommand::SessionOpened { session, rtt: Duration::from_millis(1) };
+    source.handle_command(Instant::EPOCH, opened).unwrap();
+    say(&mut source, session, &ClientMessage::Hello { agent: String::new(), token: None });
+    (source, session)
+}
+
+fn say(source: &mut Source<MemorySource>, session: SessionId, message: &ClientMessage) {
+    let mut payload = Vec::new();
+    message.emit(&mut payload);
+    let by = Address::Session(session);
+    let datagram = Datagram { by, hop_limit: None, payload: &payload };
+    source.handle_datagram(Instant::EPOCH, datagram);
+}
+
+/// An item of 2²⁴ blocks of eight symbols.
+fn huge() -> Oti {
+    Oti {
+        scheme: Scheme::ReedSolomon,
+        object_len: (1 << 27) * u64::from(SYMBOL),
+        symbol_len: SYMBOL,
+        max_block_symbols: 8,
+        max_encoding_symbols: 255,
+    }
+}
+
+/// Every other block lacks a symbol.
+fn scattered(runs: u32) -> Need {
+    let run = |n| NeedRun { first_block: 2 * n, blocks: 1, symbols: 1 };
+    Need::Symbols((0..runs).map(run).collect())
+}
+
+#[test]
+fn what_a_client_can_make_the_server_remember_is_bounded() {
+    let (mut source, session) = server_with_a_client();
+    let want = |toi, need| SourceCommand::Want { session, toi: Toi(toi), oti: huge(), need };
+    for (toi, runs) in [(1, 100_000), (2, 30_000), (3, 1), (4, 30_000)] {
+        source.handle_command(Instant::EPOCH, want(toi, scattered(runs))).unwrap();
+    }
+    assert_eq!((source.pending_items(), source.drops().of(DropReason::OverLimit)), (3, 1));
+    // What it has is no longer in the way.
+    let done = ClientMessage::Done { tois: vec![Toi(1)], received: 0, lost: 0 };
+    say(&mut source, session, &done);
+    source.handle_command(Instant::EPOCH, want(4, scattered(30_000))).unwrap();
+    assert_eq!((source.pending_items(), source.drops().total()), (3, 1));
+    let nak = |need| Nak { transmission: 77, toi: Toi(2), need, received: 0, lost: 0, overrun: 0 };
+    say(&mut source, session, &ClientMessage::Nak(nak(scattered(65))));
+    assert_eq!(source.drops().of(DropReason::OverLimit), 2);
+    let all = NeedRun { first_block: 0, blocks: 1 << 24, symbols: 1 };
+    say(&mut source, session, &ClientMessage::Nak(nak(Need::Symbols(vec![all]))));
+    assert_eq!(source.drops().total(), 2);
+}
+
+#[test]
+fn packets_of_a_server_that_was_started_again_are_not_taken() {
+    let mut world = World::new(config(), objects(1, 100), 1);
+    world.add_client(&[1], 0.0);
+    world.run_for(Duration::from_millis(50));
+    let header = DataHeader {
+        tsi: Tsi(8),
+        toi: Toi(1),
+        transmission: 1,
+        index: 99,
+        scheme: Scheme::ReedSolomon,
+        sbn: 3,
+        esi: 0,
+    };
+    let payload = [&header.emit().unwrap()[..], &[0xEE; SYMBOL as usize]].concat();
+    let by = Address::Channel(config().channel);
+    let datagram = Datagram { by, hop_limit: None, payload: &payload };
+    world.clients[0].engine.handle_datagram(world.now, datagram);
+    assert_eq!(world.clients[0].engine.drops().of(DropReason::OtherSession), 1);
+    assert!(world.run(MINUTE));
+    world.assert_has(0, &[1]);
+    assert_eq!(world.clients[0].engine.drops().total(), 1);
 }
 
 proptest! {

@@ -1,16 +1,16 @@
-//! A set of blocks, kept as runs.
+//! Sets of numbers, such as those of blocks, kept as runs.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Block numbers in ascending runs that do not touch. Every operation costs O(log runs) and, where
+/// Numbers in ascending runs that do not touch. Every operation costs O(log runs) and, where
 /// it takes a range, O(1) for each run that the range swallows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Runs(BTreeMap<u32, u32>);
+pub(crate) struct Runs(BTreeMap<u32, u32>);
 
 impl Runs {
-    /// Adds blocks.
-    pub(super) fn insert(&mut self, blocks: Range<u32>) {
+    /// Adds numbers.
+    pub(crate) fn insert(&mut self, blocks: Range<u32>) {
         let Range { mut start, mut end } = blocks;
         if start >= end {
             return;
@@ -32,8 +32,8 @@ impl Runs {
         self.0.insert(start, end);
     }
 
-    /// Takes blocks out.
-    pub(super) fn remove(&mut self, blocks: Range<u32>) {
+    /// Takes numbers out.
+    pub(crate) fn remove(&mut self, blocks: Range<u32>) {
         if blocks.is_empty() {
             return;
         }
@@ -50,21 +50,36 @@ impl Runs {
         }
     }
 
-    /// Whether the block is in the set.
-    pub(super) fn contains(&self, block: u32) -> bool {
+    /// Returns whether the set is empty.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns how many runs the set has.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns all runs.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u32>> + '_ {
+        self.0.iter().map(|(&start, &end)| start..end)
+    }
+
+    /// Returns whether the number is in the set.
+    pub(crate) fn contains(&self, block: u32) -> bool {
         self.0.range(..=block).next_back().is_some_and(|(_, &past)| block < past)
     }
 
-    /// The first block from `from` on that is not in the set.
-    pub(super) fn first_gap(&self, from: u32) -> u32 {
+    /// Returns the first number from `from` on that is not in the set.
+    pub(crate) fn first_gap(&self, from: u32) -> u32 {
         match self.0.range(..=from).next_back() {
             Some((_, &past)) if past > from => past,
             _ => from,
         }
     }
 
-    /// The runs that have blocks in `within`, cut to it.
-    pub(super) fn runs(&self, within: Range<u32>) -> impl Iterator<Item = Range<u32>> + '_ {
+    /// Returns the runs that have numbers in `within`, cut to it.
+    pub(crate) fn runs(&self, within: Range<u32>) -> impl Iterator<Item = Range<u32>> + '_ {
         let first = self.0.range(..=within.start).next_back().map_or(within.start, |(&at, _)| at);
         self.0
             .range(first..within.end.max(first))
@@ -72,8 +87,8 @@ impl Runs {
             .filter(|run| !run.is_empty())
     }
 
-    /// The runs of blocks in `within` that are not in the set.
-    pub(super) fn gaps(&self, within: Range<u32>) -> impl Iterator<Item = Range<u32>> + '_ {
+    /// Returns the runs of numbers in `within` that are not in the set.
+    pub(crate) fn gaps(&self, within: Range<u32>) -> impl Iterator<Item = Range<u32>> + '_ {
         let mut at = within.start;
         let end = within.end;
         let ends = std::iter::once(end..end);
@@ -84,8 +99,8 @@ impl Runs {
         })
     }
 
-    /// How many blocks of `within` are in the set.
-    pub(super) fn count(&self, within: Range<u32>) -> u32 {
+    /// Returns how many numbers of `within` are in the set.
+    pub(crate) fn count(&self, within: Range<u32>) -> u32 {
         self.runs(within).map(|run| run.end - run.start).sum()
     }
 }
