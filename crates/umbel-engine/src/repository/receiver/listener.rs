@@ -105,6 +105,20 @@ impl Listening {
         (self.packets.saturating_sub(first)).saturating_sub(self.received)
     }
 
+    /// Returns how many packets did not come while the client could tell, for its user. Where it
+    /// needs nothing more, those behind the last that came may never have been sent.
+    fn missed(&self, settled: bool) -> u32 {
+        let (first, end) = match self.heard {
+            None if self.from_start && !settled => (0, self.packets),
+            None => return 0,
+            Some((first, highest)) => (
+                if self.from_start { 0 } else { first },
+                if settled { highest.saturating_add(1) } else { self.packets },
+            ),
+        };
+        end.saturating_sub(first).saturating_sub(self.received)
+    }
+
     /// Returns what has not been told.
     fn reception(&self) -> Reception {
         if self.told { Reception::default() } else { self.so_far() }
@@ -275,10 +289,11 @@ impl Listener {
     /// Puts a NAK into the line if the transmission left something missing.
     fn end(&mut self, now: Instant, items: &Items, number: u64) {
         let Some(listening) = self.listening.remove(&number) else { return };
-        self.stats.heard += u64::from(listening.received);
-        self.stats.lost += u64::from(listening.lost());
         let item = items.get(listening.toi);
-        if item.is_none_or(|item| item.need(listening.blocks.clone()).is_empty()) {
+        let settled = item.is_none_or(|item| item.need(listening.blocks.clone()).is_empty());
+        self.stats.heard += u64::from(listening.received);
+        self.stats.lost += u64::from(listening.missed(settled));
+        if settled {
             return self.untold.add(listening.reception());
         }
         let spread = listening.nak_spread.as_nanos() as u64;
@@ -354,9 +369,8 @@ impl Listener {
     pub(super) fn stats(&self) -> ReceiverStats {
         let mut stats = self.stats;
         for listening in self.listening.range(..=self.highest).map(|(_, one)| one) {
-            let Reception { received, lost } = listening.so_far();
-            stats.heard += u64::from(received);
-            stats.lost += u64::from(lost);
+            stats.heard += u64::from(listening.received);
+            stats.lost += u64::from(listening.missed(true));
         }
         stats
     }
@@ -391,23 +405,28 @@ mod tests {
         items
     }
 
+    const ANNOUNCEMENT: Announcement = Announcement {
+        transmission: 7,
+        toi: TOI,
+        channel: 0,
+        first_block: 0,
+        blocks: 5,
+        packets: 10,
+    };
+    const JOINED: Outlook = Outlook { nak_spread: Duration::ZERO, joined: true };
+
+    fn listener() -> Listener {
+        let random = Xoshiro256PlusPlus::seed_from_u64(1);
+        Listener::new(&ReceiverConfig::default(), random)
+    }
+
     /// Hears packets 0 to 5 and 9 of 10, and the announcement before the packet of this number.
     fn nak(announced_before: u32) -> Nak {
-        let random = Xoshiro256PlusPlus::seed_from_u64(1);
-        let mut listener = Listener::new(&ReceiverConfig::default(), random);
+        let mut listener = listener();
         let mut items = items();
-        let announcement = Announcement {
-            transmission: 7,
-            toi: TOI,
-            channel: 0,
-            first_block: 0,
-            blocks: 5,
-            packets: 10,
-        };
         for index in [0, 1, 2, 3, 4, 5, 9] {
             if index == announced_before {
-                let outlook = Outlook { nak_spread: Duration::ZERO, joined: true };
-                listener.listen(&announcement, &outlook, at(1), 5);
+                listener.listen(&ANNOUNCEMENT, &JOINED, at(1), 5);
             }
             listener.hear(at(1), &items, (7, index));
         }
@@ -422,5 +441,18 @@ mod tests {
         assert_eq!((late.received, late.lost), (3, 3));
         let last = nak(9);
         assert_eq!((last.received, last.lost), (1, 0));
+    }
+
+    #[test]
+    fn the_rest_of_a_transmission_that_nobody_needs_does_not_count_as_lost() {
+        for (items, lost) in [(items(), 5), (Items::default(), 1)] {
+            let mut listener = listener();
+            listener.listen(&ANNOUNCEMENT, &JOINED, at(1), 5);
+            for (transmission, index) in [(7, 0), (7, 1), (7, 3), (7, 4), (7, 5), (8, 0)] {
+                listener.hear(at(1), &items, (transmission, index));
+            }
+            let stats = listener.stats();
+            assert_eq!((stats.heard, stats.lost), (5, lost));
+        }
     }
 }

@@ -211,13 +211,9 @@ impl Around {
                 scheme: Scheme::NoCode,
                 sbn: 0,
                 esi: index,
-                oti: None,
-                close_session: false,
-                close_object: false,
             };
-            let mut head = [0; DataHeader::MAX_LEN];
-            let len = header.emit(&mut head).unwrap();
-            let payload = Bytes::copy_from_slice(&[&head[..len], &[0; 32]].concat());
+            let head = header.emit().unwrap();
+            let payload = Bytes::from([&head[..], &[0; 32]].concat());
             context.send(Packet::new(node, Destination::Group(group), Kind::Data, payload));
         }
         let Burst { session, probe, packets, .. } = burst;
