@@ -13,7 +13,7 @@ drop_reasons! {
     /// An ACK from a host that is none of the receivers.
     Stranger,
     /// An ACK of a packet that was not sent yet, or data absurdly far ahead.
-    Ahead,
+    FarAhead,
     /// It came before.
     Duplicate,
     /// There was no room for it.

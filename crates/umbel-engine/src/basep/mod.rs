@@ -44,5 +44,5 @@ mod tests;
 
 pub use config::{ReceiverConfig, SourceConfig};
 pub use drops::{DropReason, Drops};
-pub use receiver::{Receiver, ReceiverCounts, ReceiverEvent};
-pub use source::{Source, SourceCommand, SourceCounts, SourceError, SourceEvent};
+pub use receiver::{Receiver, ReceiverEvent, ReceiverStats};
+pub use source::{Source, SourceCommand, SourceCommandError, SourceEvent, SourceStats};

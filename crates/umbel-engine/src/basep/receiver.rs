@@ -26,15 +26,13 @@ pub enum ReceiverEvent {
 
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverCounts {
+pub struct ReceiverStats {
     /// Packets taken.
     pub packets: u64,
     /// Of these, such that came as a retransmission.
     pub repaired: u64,
     /// Acknowledgements sent, `GOT_IT`s among them.
     pub acks: u64,
-    /// Input that was discarded.
-    pub drops: Drops,
 }
 
 /// Most acknowledgements that wait to be sent; packets beyond are not acknowledged, and come again.
@@ -50,7 +48,8 @@ pub struct Receiver {
     acks: VecDeque<u64>,
     membership: Option<Membership>,
     events: VecDeque<ReceiverEvent>,
-    counts: ReceiverCounts,
+    stats: ReceiverStats,
+    drops: Drops,
 }
 
 impl Receiver {
@@ -63,13 +62,19 @@ impl Receiver {
             acks: VecDeque::new(),
             membership: Some(Membership::Join(config.channel)),
             events: VecDeque::new(),
-            counts: ReceiverCounts::default(),
+            stats: ReceiverStats::default(),
+            drops: Drops::default(),
         }
     }
 
-    /// What has happened so far.
-    pub fn counts(&self) -> &ReceiverCounts {
-        &self.counts
+    /// Returns what has happened so far.
+    pub fn stats(&self) -> ReceiverStats {
+        self.stats
+    }
+
+    /// Returns how much input was discarded, by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
     }
 
     /// Whether everything was delivered.
@@ -83,22 +88,22 @@ impl Receiver {
             None => last && sequence + 1 < self.window.known(),
         };
         if contradicts {
-            return self.counts.drops.count(DropReason::Contradiction);
+            return self.drops.count(DropReason::Contradiction);
         }
         if self.acks.len() >= ACKS {
-            return self.counts.drops.count(DropReason::OverLimit);
+            return self.drops.count(DropReason::OverLimit);
         }
         match self.window.insert(sequence, Bytes::copy_from_slice(payload)) {
             Ok(()) => {
-                self.counts.packets += 1;
-                self.counts.repaired += u64::from(again);
+                self.stats.packets += 1;
+                self.stats.repaired += u64::from(again);
             }
             // Its ACK may have been lost.
             Err(Refused::Duplicate(_) | Refused::BeforeHorizon { .. }) => {
-                self.counts.drops.count(DropReason::Duplicate);
+                self.drops.count(DropReason::Duplicate);
             }
-            Err(Refused::NoRoom(_)) => return self.counts.drops.count(DropReason::OverLimit),
-            Err(Refused::FarAhead { .. }) => return self.counts.drops.count(DropReason::Ahead),
+            Err(Refused::NoRoom(_)) => return self.drops.count(DropReason::OverLimit),
+            Err(Refused::FarAhead { .. }) => return self.drops.count(DropReason::FarAhead),
         }
         if last {
             self.last = Some(sequence);
@@ -121,17 +126,17 @@ impl Engine for Receiver {
 
     fn handle_datagram(&mut self, _now: Instant, datagram: Datagram<'_>) {
         if datagram.by != Address::Channel(self.config.channel) {
-            return self.counts.drops.count(DropReason::Unexpected);
+            return self.drops.count(DropReason::Unexpected);
         }
         match Message::parse(datagram.payload) {
             Ok(Parsed::Message { message, .. }) => match message {
                 Message::Data { sequence, last, again, payload } => {
                     self.on_data(sequence, last, again, payload);
                 }
-                _ => self.counts.drops.count(DropReason::Unexpected),
+                _ => self.drops.count(DropReason::Unexpected),
             },
-            Ok(Parsed::UnknownType(_)) => self.counts.drops.count(DropReason::Unexpected),
-            Err(_) => self.counts.drops.count(DropReason::Malformed),
+            Ok(Parsed::UnknownType(_)) => self.drops.count(DropReason::Unexpected),
+            Err(_) => self.drops.count(DropReason::Malformed),
         }
     }
 
@@ -161,7 +166,7 @@ impl Engine for Receiver {
         let mut head = Vec::new();
         message.emit(&mut head);
         buf.push(&head, Bytes::new());
-        self.counts.acks += 1;
+        self.stats.acks += 1;
         Some(Transmit::control(Address::Host((source, channel.port).into())))
     }
 

@@ -25,7 +25,7 @@ pub enum SourceCommand {
 
 /// Why a packet cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SourceError {
+pub enum SourceCommandError {
     /// It does not fit a datagram.
     #[error("a packet of {len} bytes; at most {MAX_PAYLOAD} fit a datagram")]
     TooLong {
@@ -65,13 +65,11 @@ pub enum SourceEvent {
 
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SourceCounts {
+pub struct SourceStats {
     /// Packets sent for the first time.
     pub sent: u64,
     /// Events that cost processing time.
     pub load: ProcessingLoad,
-    /// Input that was discarded.
-    pub drops: Drops,
 }
 
 /// Which of the receivers have a packet: a bit for each.
@@ -135,7 +133,8 @@ pub struct Source {
     /// Packets to be sent again.
     due: BTreeSet<u64>,
     events: VecDeque<SourceEvent>,
-    counts: SourceCounts,
+    stats: SourceStats,
+    drops: Drops,
 }
 
 impl Source {
@@ -153,13 +152,19 @@ impl Source {
             timeouts: BTreeSet::new(),
             due: BTreeSet::new(),
             events: VecDeque::new(),
-            counts: SourceCounts::default(),
+            stats: SourceStats::default(),
+            drops: Drops::default(),
         }
     }
 
-    /// What has happened so far.
-    pub fn counts(&self) -> &SourceCounts {
-        &self.counts
+    /// Returns what has happened so far.
+    pub fn stats(&self) -> SourceStats {
+        self.stats
+    }
+
+    /// Returns how much input was discarded, by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
     }
 
     /// Whether a new packet may leave.
@@ -176,15 +181,15 @@ impl Source {
 
     fn on_ack(&mut self, channel: Channel, from: SocketAddr, sequence: u64, got_it: bool) {
         if channel != self.config.channel {
-            return self.counts.drops.count(DropReason::OtherChannel);
+            return self.drops.count(DropReason::OtherChannel);
         }
         let Some(&receiver) = self.receivers.get(&from) else {
-            return self.counts.drops.count(DropReason::Stranger);
+            return self.drops.count(DropReason::Stranger);
         };
         if sequence >= self.next || got_it && self.last.is_none_or(|last| self.next <= last) {
-            return self.counts.drops.count(DropReason::Ahead);
+            return self.drops.count(DropReason::FarAhead);
         }
-        self.counts.load.acks += 1;
+        self.stats.load.acks += 1;
         if got_it {
             self.on_got_it(from, receiver);
         } else {
@@ -229,7 +234,7 @@ impl Source {
         let Some(packet) = self.packet(sequence) else { return };
         packet.timeout = None;
         let is_over = packet.retransmissions >= limit;
-        self.counts.load.timers += 1;
+        self.stats.load.timers += 1;
         if is_over {
             self.give_up_missing(sequence);
         } else {
@@ -277,21 +282,21 @@ impl Source {
             self.timeouts.insert((at, sequence));
         }
         if again {
-            self.counts.load.retransmissions += 1;
+            self.stats.load.retransmissions += 1;
         } else {
-            self.counts.sent += 1;
+            self.stats.sent += 1;
         }
     }
 }
 
 impl Engine for Source {
     type Command = SourceCommand;
-    type CommandError = SourceError;
+    type CommandError = SourceCommandError;
     type Event = SourceEvent;
 
     fn handle_datagram(&mut self, _now: Instant, datagram: Datagram<'_>) {
         let Address::Host(from) = datagram.by else {
-            return self.counts.drops.count(DropReason::Unexpected);
+            return self.drops.count(DropReason::Unexpected);
         };
         match Message::parse(datagram.payload) {
             Ok(Parsed::Message { message: Message::Ack { channel, sequence }, .. }) => {
@@ -300,8 +305,8 @@ impl Engine for Source {
             Ok(Parsed::Message { message: Message::GotIt { channel, sequence }, .. }) => {
                 self.on_ack(channel, from, sequence, true);
             }
-            Ok(_) => self.counts.drops.count(DropReason::Unexpected),
-            Err(_) => self.counts.drops.count(DropReason::Malformed),
+            Ok(_) => self.drops.count(DropReason::Unexpected),
+            Err(_) => self.drops.count(DropReason::Malformed),
         }
     }
 
@@ -309,15 +314,15 @@ impl Engine for Source {
         &mut self,
         _now: Instant,
         SourceCommand::Send { payload, last }: SourceCommand,
-    ) -> Result<(), SourceError> {
+    ) -> Result<(), SourceCommandError> {
         if payload.len() > MAX_PAYLOAD {
-            return Err(SourceError::TooLong { len: payload.len() });
+            return Err(SourceCommandError::TooLong { len: payload.len() });
         }
         if let Some(last) = self.last {
-            return Err(SourceError::Ended { last });
+            return Err(SourceCommandError::Ended { last });
         }
         if self.packets.len() >= self.config.queue_packets {
-            return Err(SourceError::Full { held: self.packets.len() });
+            return Err(SourceCommandError::Full { held: self.packets.len() });
         }
         if last {
             self.last = Some(self.trail + self.packets.len() as u64);

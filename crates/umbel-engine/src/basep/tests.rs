@@ -88,7 +88,7 @@ fn source(packets: u64, change: impl FnOnce(&mut SourceConfig)) -> Source {
     source
 }
 
-fn send(source: &mut Source, last: bool) -> Result<(), SourceError> {
+fn send(source: &mut Source, last: bool) -> Result<(), SourceCommandError> {
     let payload = Bytes::from_static(b"content");
     source.handle_command(ms(0), SourceCommand::Send { payload, last })
 }
@@ -125,9 +125,9 @@ fn a_packet_that_one_did_not_acknowledge_is_sent_again_to_all_after_the_timeout(
     assert_eq!(sent(&mut source, ms(4_000)), ["again 0"]);
     ack(&mut source, BOB, 0);
     assert_eq!(source.poll_timeout(), None);
-    let load = source.counts().load;
+    let load = source.stats().load;
     assert_eq!((load.acks, load.nacks, load.timers, load.retransmissions), (4, 0, 2, 2));
-    assert_eq!(source.counts().sent, 2);
+    assert_eq!(source.stats().sent, 2);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn it_is_finished_when_all_have_everything_however_they_say_so() {
     // Late ones cost time, and nothing else.
     ack(&mut source, BOB, 0);
     assert_eq!(events(&mut source), []);
-    assert_eq!(source.counts().load.acks, 5);
+    assert_eq!(source.stats().load.acks, 5);
 }
 
 #[test]
@@ -212,12 +212,12 @@ fn acks_that_make_no_sense_are_dropped_and_counted() {
     give(&mut source, Address::Host(host(ALICE)), &message);
     let by = Address::Host(host(ALICE));
     source.handle_datagram(ms(0), Datagram { by, hop_limit: None, payload: b"garbage" });
-    let counts = source.counts();
+    let stats = source.stats();
     assert_eq!(
-        counts.drops.to_string(),
-        "Unexpected 2, Malformed 1, OtherChannel 1, Stranger 1, Ahead 3"
+        source.drops().to_string(),
+        "Unexpected 2, Malformed 1, OtherChannel 1, Stranger 1, FarAhead 3"
     );
-    assert_eq!(counts.load.total(), 0);
+    assert_eq!(stats.load.total(), 0);
     assert_eq!(events(&mut source), []);
 }
 
@@ -226,10 +226,10 @@ fn commands_that_cannot_be_carried_out_change_nothing() {
     let mut source = source(0, |config| config.queue_packets = 2);
     let len = umbel_wire::basep::MAX_PAYLOAD + 1;
     let long = SourceCommand::Send { payload: vec![0; len].into(), last: false };
-    assert_eq!(source.handle_command(ms(0), long), Err(SourceError::TooLong { len }));
+    assert_eq!(source.handle_command(ms(0), long), Err(SourceCommandError::TooLong { len }));
     send(&mut source, false).unwrap();
     send(&mut source, false).unwrap();
-    assert_eq!(send(&mut source, true), Err(SourceError::Full { held: 2 }));
+    assert_eq!(send(&mut source, true), Err(SourceCommandError::Full { held: 2 }));
     assert_eq!(sent(&mut source, ms(0)), ["data 0", "data 1"]);
     for (from, sequence) in [(ALICE, 0), (BOB, 0)] {
         ack(&mut source, from, sequence);
@@ -237,7 +237,7 @@ fn commands_that_cannot_be_carried_out_change_nothing() {
     send(&mut source, true).unwrap();
     ack(&mut source, ALICE, 1);
     ack(&mut source, BOB, 1);
-    assert_eq!(send(&mut source, false), Err(SourceError::Ended { last: 2 }));
+    assert_eq!(send(&mut source, false), Err(SourceCommandError::Ended { last: 2 }));
 }
 
 fn receiver() -> Receiver {
@@ -256,7 +256,7 @@ fn each_packet_is_acknowledged_and_delivered_in_order() {
     assert_eq!(sent(&mut receiver, ms(0)), ["got it 0"]);
     let packet = |sequence| ReceiverEvent::Packet { sequence, payload: "content".into() };
     assert_eq!(events(&mut receiver), [packet(0), packet(1), ReceiverEvent::Complete]);
-    assert_eq!((receiver.counts().packets, receiver.counts().repaired), (2, 1));
+    assert_eq!((receiver.stats().packets, receiver.stats().repaired), (2, 1));
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn what_comes_again_is_acknowledged_again_and_not_delivered() {
     data(&mut receiver, 0, true, true);
     assert_eq!(sent(&mut receiver, ms(0)), ["got it 0"]);
     assert_eq!(events(&mut receiver), []);
-    assert_eq!(receiver.counts().drops.of(DropReason::Duplicate), 1);
+    assert_eq!(receiver.drops().of(DropReason::Duplicate), 1);
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn what_has_no_room_is_not_acknowledged() {
     }
     data(&mut receiver, u64::MAX, false, false);
     assert_eq!(sent(&mut receiver, ms(0)), ["ack 1"]);
-    assert_eq!(receiver.counts().drops.to_string(), "Ahead 1, OverLimit 1");
+    assert_eq!(receiver.drops().to_string(), "FarAhead 1, OverLimit 1");
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn a_second_end_and_what_lies_beyond_the_end_are_refused() {
     data(&mut late, 2, true, false);
     assert_eq!(sent(&mut late, ms(0)), ["ack 3"]);
     for receiver in [receiver, late] {
-        let drops = receiver.counts().drops;
+        let drops = receiver.drops();
         assert_eq!(drops.total(), drops.of(DropReason::Contradiction));
         assert!(drops.total() > 0);
     }
@@ -313,5 +313,5 @@ fn only_data_of_the_source_is_taken() {
     let by = Address::Channel(channel());
     receiver.handle_datagram(ms(0), Datagram { by, hop_limit: None, payload: b"garbage" });
     assert_eq!(sent(&mut receiver, ms(0)), [""; 0]);
-    assert_eq!(receiver.counts().drops.to_string(), "Unexpected 3, Malformed 1");
+    assert_eq!(receiver.drops().to_string(), "Unexpected 3, Malformed 1");
 }

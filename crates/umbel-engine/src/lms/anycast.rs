@@ -139,7 +139,7 @@ impl AnycastHost {
         if self.owed.len() >= MAX_OWED {
             // The oldest is the least likely to be waited for.
             self.owed.pop_first();
-            self.drops.count(DropReason::TooMany);
+            self.drops.count(DropReason::OverLimit);
         }
         let id = QueryId(self.next_query);
         self.next_query += 1;

@@ -28,7 +28,7 @@ drop_reasons! {
     /// A DMCAST of something else than a repair.
     NotARepair,
     /// More channels, services or rounds than there is memory for.
-    TooMany,
+    OverLimit,
     /// It was passed on too often: it goes round in circles.
     Hops,
     /// A request that crossed the reply [LMS §III-A].
@@ -36,5 +36,5 @@ drop_reasons! {
     /// A request for what the replier lacks itself and has asked for [LMS §II-F].
     AlreadyAsked,
     /// A request for what nobody keeps any more.
-    Purged,
+    Expired,
 }

@@ -102,7 +102,7 @@ impl Replier {
         to: RepairTo,
         rtt: Duration,
     ) -> Result<Repair, DropReason> {
-        let payload = self.history.get((), sequence).ok_or(DropReason::Purged)?.clone();
+        let payload = self.history.get((), sequence).ok_or(DropReason::Expired)?.clone();
         let place = to.place();
         let ignore =
             IgnorePeriods { any: self.ignore_period(rtt), first: self.config.ignore_first };

@@ -11,7 +11,7 @@ drop_reasons! {
     /// It is about another channel.
     OtherChannel,
     /// The unit was not sent yet, or is absurdly far ahead.
-    Ahead,
+    FarAhead,
     /// The unit is no longer kept.
     Expired,
     /// It came before.

@@ -68,6 +68,6 @@ mod tests;
 
 pub use config::{ReceiverConfig, RouterConfig, SourceConfig};
 pub use drops::{DropReason, Drops};
-pub use receiver::{Receiver, ReceiverCounts, ReceiverEvent};
-pub use router::{Router, RouterCounts};
-pub use source::{Source, SourceCommand, SourceCounts, SourceError};
+pub use receiver::{Receiver, ReceiverEvent, ReceiverStats};
+pub use router::{Router, RouterStats};
+pub use source::{Source, SourceCommand, SourceCommandError, SourceStats};

@@ -32,7 +32,7 @@ pub enum ReceiverEvent {
 
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverCounts {
+pub struct ReceiverStats {
     /// Units taken.
     pub units: u64,
     /// Of these, retransmissions.
@@ -43,8 +43,6 @@ pub struct ReceiverCounts {
     pub suppressed: u64,
     /// Retransmissions sent as a designated local repairer.
     pub repairs: u64,
-    /// Input that was discarded.
-    pub drops: Drops,
 }
 
 /// How far the recovery of a missing unit is [RFC 3208 §6.3].
@@ -99,7 +97,8 @@ pub struct Receiver<R> {
     answers: BTreeSet<Answer>,
     membership: Option<Membership>,
     events: VecDeque<ReceiverEvent>,
-    counts: ReceiverCounts,
+    stats: ReceiverStats,
+    drops: Drops,
 }
 
 impl<R: Rng> Receiver<R> {
@@ -119,13 +118,19 @@ impl<R: Rng> Receiver<R> {
             answers: BTreeSet::new(),
             membership: Some(Membership::Join(config.channel)),
             events: VecDeque::new(),
-            counts: ReceiverCounts::default(),
+            stats: ReceiverStats::default(),
+            drops: Drops::default(),
         }
     }
 
-    /// What has happened so far.
-    pub fn counts(&self) -> &ReceiverCounts {
-        &self.counts
+    /// Returns what has happened so far.
+    pub fn stats(&self) -> ReceiverStats {
+        self.stats
+    }
+
+    /// Returns how much input was discarded, by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
     }
 
     /// Units that are missing.
@@ -140,7 +145,7 @@ impl<R: Rng> Receiver<R> {
 
     fn on_spm(&mut self, now: Instant, number: u64, (trail, next): (u64, u64), path: SocketAddr) {
         if self.spm_number.is_some_and(|last| number < last) {
-            return self.counts.drops.count(DropReason::Duplicate);
+            return self.drops.count(DropReason::Duplicate);
         }
         if !self.note_trail(trail, next) {
             return;
@@ -152,7 +157,7 @@ impl<R: Rng> Receiver<R> {
             && last >= window.next()
             && window.note_sent(last).is_err()
         {
-            self.counts.drops.count(DropReason::Ahead);
+            self.drops.count(DropReason::FarAhead);
         }
         self.follow_window(now);
     }
@@ -165,18 +170,18 @@ impl<R: Rng> Receiver<R> {
         let payload = Bytes::copy_from_slice(payload);
         match window.insert(sequence, payload.clone()) {
             Ok(()) => {
-                self.counts.units += 1;
-                self.counts.repaired += u64::from(repair);
+                self.stats.units += 1;
+                self.stats.repaired += u64::from(repair);
                 if let Some(history) = &mut self.history {
                     history.insert((), sequence, payload);
                 }
                 self.on_recovered(sequence);
             }
-            Err(refused) => self.counts.drops.count(match refused {
+            Err(refused) => self.drops.count(match refused {
                 Refused::Duplicate(_) => DropReason::Duplicate,
                 Refused::BeforeHorizon { .. } => DropReason::Expired,
                 Refused::NoRoom(_) => DropReason::OverLimit,
-                Refused::FarAhead { .. } => DropReason::Ahead,
+                Refused::FarAhead { .. } => DropReason::FarAhead,
             }),
         }
         self.follow_window(now);
@@ -189,7 +194,7 @@ impl<R: Rng> Receiver<R> {
         let first = self.config.first.unwrap_or(first);
         let window = self.window.get_or_insert_with(|| ReceiveWindow::new(first, limits));
         if trail >= window.next().saturating_add(limits.far_ahead) {
-            self.counts.drops.count(DropReason::Ahead);
+            self.drops.count(DropReason::FarAhead);
             return false;
         }
         let lost = window.give_up_before(trail);
@@ -249,10 +254,10 @@ impl<R: Rng> Receiver<R> {
 
     fn on_ncf(&mut self, now: Instant, sequence: u64) {
         let Some(missing) = self.missing.get(&sequence).copied() else {
-            return self.counts.drops.count(DropReason::NotAsked);
+            return self.drops.count(DropReason::NotAsked);
         };
         let suppressed = missing.state == State::BackOff || self.naks.remove(&sequence);
-        self.counts.suppressed += u64::from(suppressed);
+        self.stats.suppressed += u64::from(suppressed);
         if missing.state != State::Abandoned {
             self.enter(sequence, State::WaitData, now + self.config.nak_rdata);
         }
@@ -315,7 +320,7 @@ impl<R: Rng> Receiver<R> {
                 return;
             }
         };
-        self.counts.drops.count(reason);
+        self.drops.count(reason);
     }
 
     /// Where NAKs go.
@@ -331,7 +336,7 @@ impl<R: Rng> Receiver<R> {
         let mut head = Vec::with_capacity(64);
         Message::Rdata { channel, sequence, trail: 0, payload: &payload }.emit_head(&mut head);
         buf.push(&head, payload);
-        self.counts.repairs += 1;
+        self.stats.repairs += 1;
         Transmit::data(Address::Host(to))
     }
 }
@@ -349,14 +354,14 @@ impl<R: Rng> Engine for Receiver<R> {
 
     fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
         let Ok(Parsed::Message { message, .. }) = Message::parse(datagram.payload) else {
-            return self.counts.drops.count(DropReason::Malformed);
+            return self.drops.count(DropReason::Malformed);
         };
         match (datagram.by, message) {
             (Address::Host(from), Message::Nak { channel, sequence }) => {
                 self.on_nak(from, &channel, sequence);
             }
             (Address::Channel(by), _) if by != self.config.channel => {
-                self.counts.drops.count(DropReason::OtherChannel);
+                self.drops.count(DropReason::OtherChannel);
             }
             (Address::Channel(_), Message::Spm { number, trail, next, path }) => {
                 self.on_spm(now, number, (trail, next), path);
@@ -368,7 +373,7 @@ impl<R: Rng> Engine for Receiver<R> {
                 self.on_data(now, sequence, trail, payload, true);
             }
             (Address::Channel(_), Message::Ncf { sequence, .. }) => self.on_ncf(now, sequence),
-            _ => self.counts.drops.count(DropReason::Unexpected),
+            _ => self.drops.count(DropReason::Unexpected),
         }
     }
 
@@ -392,7 +397,7 @@ impl<R: Rng> Engine for Receiver<R> {
         let mut head = Vec::new();
         if let Some(sequence) = self.naks.pop_first() {
             let to = self.upstream()?;
-            self.counts.naks += 1;
+            self.stats.naks += 1;
             Message::Nak { channel: self.config.channel, sequence }.emit(&mut head);
             buf.push(&head, Bytes::new());
             return Some(Transmit::control(Address::Host(to)));

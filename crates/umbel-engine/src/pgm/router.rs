@@ -15,7 +15,7 @@ use crate::{Address, Instant, RouterEngine};
 
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RouterCounts {
+pub struct RouterStats {
     /// NAKs accepted.
     pub naks: u64,
     /// NAKs sent upstream, repeated ones included.
@@ -26,8 +26,6 @@ pub struct RouterCounts {
     pub copies: u64,
     /// States dropped without a retransmission.
     pub expired: u64,
-    /// Input that was discarded.
-    pub drops: Drops,
 }
 
 /// A unit of a channel.
@@ -73,7 +71,8 @@ pub struct Router {
     /// How many states each interface is noted in.
     load: BTreeMap<InterfaceId, usize>,
     out: VecDeque<RouterTransmit>,
-    counts: RouterCounts,
+    stats: RouterStats,
+    drops: Drops,
     /// Kept for its memory.
     downstream: Vec<InterfaceId>,
 }
@@ -88,14 +87,20 @@ impl Router {
             due: BTreeSet::new(),
             load: BTreeMap::new(),
             out: VecDeque::new(),
-            counts: RouterCounts::default(),
+            stats: RouterStats::default(),
+            drops: Drops::default(),
             downstream: Vec::new(),
         }
     }
 
-    /// What has happened so far.
-    pub fn counts(&self) -> &RouterCounts {
-        &self.counts
+    /// Returns what has happened so far.
+    pub fn stats(&self) -> RouterStats {
+        self.stats
+    }
+
+    /// Returns how much input was discarded, by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
     }
 
     /// Units that NAKs have set up state for.
@@ -104,7 +109,7 @@ impl Router {
     }
 
     fn drop(&mut self, reason: DropReason) -> Verdict {
-        self.counts.drops.count(reason);
+        self.drops.count(reason);
         Verdict::Take
     }
 
@@ -128,7 +133,7 @@ impl Router {
             None if self.sessions.len() >= self.config.sessions => {
                 self.sessions.retain(|_, session| session.expires > now);
                 if self.sessions.len() >= self.config.sessions {
-                    self.counts.drops.count(DropReason::OverLimit);
+                    self.drops.count(DropReason::OverLimit);
                     return Verdict::Forward;
                 }
             }
@@ -166,7 +171,7 @@ impl Router {
             }
             *load += 1;
         }
-        self.counts.naks += 1;
+        self.stats.naks += 1;
         let ncf = Message::Ncf { channel: None, sequence };
         self.send(RouterDestination::Branch { channel, interface }, &ncf);
         if let (Some(state), Some(noted)) = (self.states.get_mut(&unit), noted) {
@@ -211,7 +216,7 @@ impl Router {
         state.confirmed = false;
         self.due.insert((state.until, unit));
         if let Some(to) = to {
-            self.counts.naks_up += 1;
+            self.stats.naks_up += 1;
             self.send(RouterDestination::Host(to), &Message::Nak { channel, sequence });
         }
     }
@@ -230,9 +235,9 @@ impl Router {
     /// A retransmission goes where it is wanted, and its state is forgotten.
     fn on_rdata(&mut self, unit: Unit, payload: &Bytes) -> Verdict {
         let Some(state) = self.forget(&unit) else { return self.drop(DropReason::NotAsked) };
-        self.counts.repairs += 1;
+        self.stats.repairs += 1;
         for interface in state.interfaces {
-            self.counts.copies += 1;
+            self.stats.copies += 1;
             self.out.push_back(RouterTransmit {
                 to: RouterDestination::Branch { channel: unit.0, interface },
                 alert: false,
@@ -351,7 +356,7 @@ impl RouterEngine for Router {
                 state.asked = Asked::Upstream;
                 self.ask(now, unit);
             } else if state.confirmed || state.unconfirmed >= retries {
-                self.counts.expired += 1;
+                self.stats.expired += 1;
                 self.forget(&unit);
             } else {
                 self.ask(now, unit);

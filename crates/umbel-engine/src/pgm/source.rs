@@ -19,7 +19,7 @@ pub enum SourceCommand {
 
 /// Why a unit cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SourceError {
+pub enum SourceCommandError {
     /// It does not fit a datagram.
     #[error("a unit of {len} bytes; at most {MAX_PAYLOAD} fit a datagram")]
     TooLong {
@@ -36,7 +36,7 @@ pub enum SourceError {
 
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SourceCounts {
+pub struct SourceStats {
     /// Units sent.
     pub sent: u64,
     /// Retransmissions sent.
@@ -45,8 +45,6 @@ pub struct SourceCounts {
     pub naks: u64,
     /// SPMs sent.
     pub spms: u64,
-    /// Input that was discarded.
-    pub drops: Drops,
 }
 
 /// Multicasts units, and again those that are asked for.
@@ -71,7 +69,8 @@ pub struct Source {
     spm_number: u64,
     spm_at: Instant,
     spm_interval: Duration,
-    counts: SourceCounts,
+    stats: SourceStats,
+    drops: Drops,
 }
 
 impl Source {
@@ -90,13 +89,19 @@ impl Source {
             spm_number: 0,
             spm_at: Instant::EPOCH,
             spm_interval: config.heartbeat,
-            counts: SourceCounts::default(),
+            stats: SourceStats::default(),
+            drops: Drops::default(),
         }
     }
 
-    /// What has happened so far.
-    pub fn counts(&self) -> &SourceCounts {
-        &self.counts
+    /// Returns what has happened so far.
+    pub fn stats(&self) -> SourceStats {
+        self.stats
+    }
+
+    /// Returns how much input was discarded, by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
     }
 
     /// The number of the next unit that will leave.
@@ -114,12 +119,12 @@ impl Source {
 
     fn on_nak(&mut self, now: Instant, sequence: u64) {
         if sequence >= self.next {
-            return self.counts.drops.count(DropReason::Ahead);
+            return self.drops.count(DropReason::FarAhead);
         }
         if sequence < self.trail {
-            return self.counts.drops.count(DropReason::Expired);
+            return self.drops.count(DropReason::Expired);
         }
-        self.counts.naks += 1;
+        self.stats.naks += 1;
         self.confirm.insert(sequence);
         if self.config.wait.is_zero() {
             self.ready.insert(sequence);
@@ -156,10 +161,10 @@ impl Source {
         let payload = self.unit(sequence).cloned().unwrap_or_default();
         let mut head = Vec::with_capacity(64);
         let message = if repair {
-            self.counts.repairs += 1;
+            self.stats.repairs += 1;
             Message::Rdata { channel: None, sequence, trail, payload: &payload }
         } else {
-            self.counts.sent += 1;
+            self.stats.sent += 1;
             Message::Odata { sequence, trail, payload: &payload }
         };
         message.emit_head(&mut head);
@@ -176,7 +181,7 @@ impl Source {
         spm.emit(&mut head);
         buf.push(&head, Bytes::new());
         self.spm_number += 1;
-        self.counts.spms += 1;
+        self.stats.spms += 1;
         self.spm_at = now + self.spm_interval;
         self.spm_interval = (self.spm_interval * 2).min(ambient);
         self.to_channel()
@@ -189,23 +194,23 @@ impl Source {
 
 impl Engine for Source {
     type Command = SourceCommand;
-    type CommandError = SourceError;
+    type CommandError = SourceCommandError;
     type Event = std::convert::Infallible;
 
     fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
         if !matches!(datagram.by, Address::Host(_)) {
-            return self.counts.drops.count(DropReason::Unexpected);
+            return self.drops.count(DropReason::Unexpected);
         }
         match Message::parse(datagram.payload) {
             Ok(Parsed::Message { message: Message::Nak { channel, sequence }, .. }) => {
                 if channel == self.config.channel {
                     self.on_nak(now, sequence);
                 } else {
-                    self.counts.drops.count(DropReason::OtherChannel);
+                    self.drops.count(DropReason::OtherChannel);
                 }
             }
-            Ok(_) => self.counts.drops.count(DropReason::Unexpected),
-            Err(_) => self.counts.drops.count(DropReason::Malformed),
+            Ok(_) => self.drops.count(DropReason::Unexpected),
+            Err(_) => self.drops.count(DropReason::Malformed),
         }
     }
 
@@ -213,12 +218,12 @@ impl Engine for Source {
         &mut self,
         _now: Instant,
         SourceCommand::Send(unit): SourceCommand,
-    ) -> Result<(), SourceError> {
+    ) -> Result<(), SourceCommandError> {
         if unit.len() > MAX_PAYLOAD {
-            return Err(SourceError::TooLong { len: unit.len() });
+            return Err(SourceCommandError::TooLong { len: unit.len() });
         }
         if self.queued() >= self.config.queue_units {
-            return Err(SourceError::Full { waiting: self.queued() });
+            return Err(SourceCommandError::Full { waiting: self.queued() });
         }
         self.bytes += unit.len();
         self.units.push_back(unit);

@@ -197,7 +197,7 @@ impl Transfer {
         let source = |simulation: &Simulation| -> (bool, ProcessingLoad) {
             let host = simulation.app::<basep::SourceHost>(mbone.sender);
             let host = host.expect("it was put there");
-            (host.host().finished().is_some(), host.engine().counts().load)
+            (host.host().finished().is_some(), host.engine().stats().load)
         };
         let repairs = run_to_the_end(simulation, |simulation, _| source(simulation).0);
         let completed = |node| {

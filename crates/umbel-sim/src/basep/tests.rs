@@ -69,7 +69,7 @@ fn without_loss_a_burst_takes_one_round_trip_and_a_window_one_for_each_five_pack
         let expected = Duration::from_millis(200 * round_trips);
         let took = finished.since(START);
         assert!(took >= expected && took < expected + Duration::from_millis(1), "{took:?}");
-        let load = world.source().engine().counts().load;
+        let load = world.source().engine().stats().load;
         // One from each for each packet; what is counted of the last includes GOT_IT.
         assert_eq!(load.acks, PACKETS * u64::from(RECEIVERS));
         assert_eq!((load.nacks, load.timers, load.retransmissions), (0, 0, 0));
@@ -86,7 +86,7 @@ fn everyone_gets_everything_although_data_and_acks_are_lost() {
             let application = world.source().host();
             assert!(application.finished().is_some(), "seed {seed}, window {window:?}");
             assert_eq!(application.given_up(), 0);
-            let load = world.source().engine().counts().load;
+            let load = world.source().engine().stats().load;
             assert!(load.retransmissions > 0);
             assert!(load.timers >= load.retransmissions, "{load:?}");
         }

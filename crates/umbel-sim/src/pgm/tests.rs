@@ -66,7 +66,7 @@ impl World {
 
     fn repairs(&self) -> u64 {
         let source: &SourceHost = self.simulation.app(self.source).unwrap();
-        source.engine().counts().repairs
+        source.engine().stats().repairs
     }
 
     fn everyone_has_everything(&self) {
@@ -100,9 +100,9 @@ fn a_loss_at_a_receiver_is_repaired_for_it_alone() {
     world.everyone_has_everything();
     assert_eq!(world.repairs(), 1);
     for n in 0..8 {
-        let counts = *world.receiver(n).engine().counts();
-        assert_eq!(counts.repaired, u64::from(n == 1));
-        assert_eq!(counts.drops.total(), 0, "h{}: {}", n + 1, counts.drops);
+        let engine = world.receiver(n).engine();
+        assert_eq!(engine.stats().repaired, u64::from(n == 1));
+        assert_eq!(engine.drops().total(), 0, "h{}: {}", n + 1, engine.drops());
     }
 }
 
@@ -113,9 +113,9 @@ fn a_loss_at_the_source_is_repaired_by_one_retransmission_where_all_are_equally_
     world.everyone_has_everything();
     assert_eq!(world.repairs(), 1);
     let root: &RouterHook = world.simulation.router_hook(world.routers[0]).unwrap();
-    let counts = root.engine().counts();
+    let stats = root.engine().stats();
     // One NAK from each side, of which one goes up.
-    assert_eq!((counts.naks, counts.naks_up, counts.copies), (2, 1, 2));
+    assert_eq!((stats.naks, stats.naks_up, stats.copies), (2, 1, 2));
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl Receiver {
             if let Some(place) = request.turning_point
                 && !self.waiting.remember(sequence, place, request.number)
             {
-                return self.drops.count(DropReason::TooMany);
+                return self.drops.count(DropReason::OverLimit);
             }
             self.drops.count(DropReason::AlreadyAsked);
         } else if self.replier.is_far_ahead(sequence, known) && self.window.is_some() {

@@ -72,7 +72,8 @@ impl Router {
         if !services.contains_key(&channel)
             && (cost.is_none() || services.len() >= self.config.channels)
         {
-            let reason = if cost.is_none() { DropReason::Unexpected } else { DropReason::TooMany };
+            let reason =
+                if cost.is_none() { DropReason::Unexpected } else { DropReason::OverLimit };
             return self.drop(reason);
         }
         let service = services.entry(channel).or_default();

@@ -303,7 +303,7 @@ impl Router {
         }
         let allowance = self.config.requests;
         let Some(group) = self.group(now, channel) else {
-            return Err(self.drop(DropReason::TooMany));
+            return Err(self.drop(DropReason::OverLimit));
         };
         let bucket =
             group.requests.entry(datagram.arrived_on).or_insert_with(|| Limiter::new(allowance));
@@ -371,7 +371,7 @@ impl Router {
         let expires = now + self.config.offer_lifetime;
         let (allowance, gap) = (self.config.requests, self.config.solicit_gap);
         let Some(group) = self.group(now, &channel) else {
-            return self.drop(DropReason::TooMany);
+            return self.drop(DropReason::OverLimit);
         };
         let bucket = group.requests.entry(interface).or_insert_with(|| Limiter::new(allowance));
         if !bucket.take(now) {

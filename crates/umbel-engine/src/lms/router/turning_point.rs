@@ -67,7 +67,7 @@ impl Router {
             return self.drop(DropReason::NotARepair);
         }
         let Some(group) = self.group(now, &channel) else {
-            return self.drop(DropReason::TooMany);
+            return self.drop(DropReason::OverLimit);
         };
         if !group.dmcasts.take(now) {
             return self.drop(DropReason::Flood);

@@ -414,7 +414,7 @@ fn channels_are_bounded() {
             Message::Advertisement { channel: Channel { group, ..channel() }, cost: Some(1) };
         bench.give(1, 11, 1, &message);
     }
-    assert_eq!(bench.drops(DropReason::TooMany), 90);
+    assert_eq!(bench.drops(DropReason::OverLimit), 90);
 }
 
 #[test]

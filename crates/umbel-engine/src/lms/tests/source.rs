@@ -76,7 +76,7 @@ fn absurd_requests_are_dropped_and_counted() {
         assert_eq!(source.drops().of(reason), 1, "{reason:?}");
     };
     refused(request(3), DropReason::FarAhead);
-    refused(request(0), DropReason::Purged);
+    refused(request(0), DropReason::Expired);
     refused(Request { tsi: Tsi(9), ..request(1) }, DropReason::OtherSession);
 }
 

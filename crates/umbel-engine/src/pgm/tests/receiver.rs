@@ -46,7 +46,7 @@ fn asks_the_source_until_an_spm_names_a_router() {
     hear(&mut receiver, ms(3), &rdata(5));
     hear(&mut receiver, ms(3), &rdata(7));
     assert_eq!(got(&mut receiver), [5, 6, 7]);
-    assert_eq!((receiver.counts().repaired, receiver.is_complete()), (2, true));
+    assert_eq!((receiver.stats().repaired, receiver.is_complete()), (2, true));
     assert_eq!(receiver.poll_timeout(), None);
 }
 
@@ -66,7 +66,7 @@ fn a_confirmation_in_the_back_off_takes_the_place_of_a_nak() {
     assert!(receiver.poll_timeout().is_some_and(|at| at > ms(0) && at <= ms(100)));
     hear(&mut receiver, ms(0), &ncf(1));
     assert!(sent(&mut receiver, ms(200)).is_empty());
-    assert_eq!((receiver.counts().suppressed, receiver.counts().naks), (1, 0));
+    assert_eq!((receiver.stats().suppressed, receiver.stats().naks), (1, 0));
     // Without data it asks after all.
     assert_eq!(receiver.poll_timeout(), Some(ms(2_000)));
     receiver.handle_timeout(ms(2_000));
@@ -87,7 +87,7 @@ fn asks_again_without_confirmation_and_gives_up_in_the_end() {
     assert_eq!(got(&mut receiver), [0, -1, -1, 3]);
     // What comes then is too late.
     hear(&mut receiver, ms(2_000), &rdata(1));
-    assert_eq!(receiver.counts().drops.of(DropReason::Expired), 1);
+    assert_eq!(receiver.drops().of(DropReason::Expired), 1);
     assert!(got(&mut receiver).is_empty());
 }
 
@@ -107,12 +107,12 @@ fn gives_up_what_the_source_no_longer_has() {
 fn absurd_numbers_and_strangers_are_dropped_and_counted() {
     let mut receiver = receiver(|_| {});
     hear(&mut receiver, ms(0), &odata(0));
-    let drops = |receiver: &Under, reason| receiver.counts().drops.of(reason);
+    let drops = |receiver: &Under, reason| receiver.drops().of(reason);
     hear(&mut receiver, ms(0), &odata(u64::MAX));
     hear(&mut receiver, ms(0), &spm(0, u64::MAX));
     let far = Message::Odata { sequence: u64::MAX, trail: u64::MAX, payload: b"" };
     hear(&mut receiver, ms(0), &far);
-    assert_eq!(drops(&receiver, DropReason::Ahead), 3);
+    assert_eq!(drops(&receiver, DropReason::FarAhead), 3);
     hear(&mut receiver, ms(0), &ncf(77));
     assert_eq!(drops(&receiver, DropReason::NotAsked), 1);
     let by = Address::Channel(other_channel());
@@ -137,11 +137,11 @@ fn a_designated_repairer_answers_what_it_holds_and_within_bounds() {
     told(&mut receiver, ms(1), ROUTER, &nak(1));
     let answers = [format!("ncf 0 to {ROUTER}"), format!("rdata 0 to {ROUTER}")];
     assert_eq!(sent(&mut receiver, ms(1)), answers);
-    assert_eq!(receiver.counts().drops.of(DropReason::Expired), 1);
+    assert_eq!(receiver.drops().of(DropReason::Expired), 1);
     // A flood of many requesters.
     for port in 1..2_000 {
         told(&mut receiver, ms(2), &format!("10.0.0.9:{port}"), &nak(0));
     }
-    assert!(receiver.counts().drops.of(DropReason::OverLimit) > 1_000);
+    assert!(receiver.drops().of(DropReason::OverLimit) > 1_000);
     assert!(sent(&mut receiver, ms(2)).len() <= 1_024);
 }

@@ -104,8 +104,8 @@ fn an_spm_goes_on_with_the_routers_address_and_tells_where_naks_go() {
     give(&mut router, ms(2), 1, (SOURCE, Address::Channel(channel())), &forged);
     up(&mut router, ms(2), 2, &nak(4));
     assert_eq!(out(&mut router, ms(2)), ["ncf 4 on 2", "nak 4 to 10.0.0.7:9"]);
-    assert_eq!(router.counts().drops.of(DropReason::Duplicate), 1);
-    assert_eq!(router.counts().drops.of(DropReason::Unexpected), 1);
+    assert_eq!(router.drops().of(DropReason::Duplicate), 1);
+    assert_eq!(router.drops().of(DropReason::Unexpected), 1);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_retransmission_that_nobody_asked_for_stays_out() {
     assert_eq!(down(&mut router, ms(0), &rdata(7)), Verdict::Take);
     assert_eq!(down(&mut router, ms(0), &ncf(7)), Verdict::Take);
     assert!(out(&mut router, ms(0)).is_empty());
-    assert_eq!(router.counts().drops.of(DropReason::NotAsked), 2);
+    assert_eq!(router.drops().of(DropReason::NotAsked), 2);
     assert_eq!(down(&mut router, ms(0), &odata(7)), Verdict::Forward);
 }
 
@@ -145,7 +145,7 @@ fn a_nak_without_confirmation_is_repeated_and_then_forgotten() {
         let next = router.poll_timeout().unwrap_or(ms(0));
         naks += out(&mut router, next).len();
     }
-    assert_eq!((naks, router.counts().naks_up, router.counts().expired), (2 + 2, 3, 1));
+    assert_eq!((naks, router.stats().naks_up, router.stats().expired), (2 + 2, 3, 1));
     assert_eq!(router.poll_timeout(), None);
 }
 
@@ -169,7 +169,7 @@ fn state_without_data_expires() {
     out(&mut router, ms(1));
     assert_eq!(router.poll_timeout(), Some(ms(5_001)));
     assert!(out(&mut router, ms(5_001)).is_empty());
-    assert_eq!((router.states(), router.counts().expired), (0, 1));
+    assert_eq!((router.states(), router.stats().expired), (0, 1));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn the_state_of_one_interface_is_bounded_and_does_not_hurt_others() {
         up(&mut router, ms(0), 1, &nak(sequence));
     }
     assert_eq!(router.states(), 100);
-    assert_eq!(router.counts().drops.of(DropReason::OverLimit), 9_900);
+    assert_eq!(router.drops().of(DropReason::OverLimit), 9_900);
     // Two datagrams for each NAK that is accepted, none for the others.
     assert_eq!(out(&mut router, ms(0)).len(), 200);
     up(&mut router, ms(1), 2, &nak(5_000));
@@ -201,7 +201,7 @@ fn naks_by_ways_that_no_data_go_are_dropped() {
     up(&mut router, ms(0), 1, &Message::Nak { channel: other_channel(), sequence: 7 });
     up(&mut router, ms(0), 1, &rdata(7));
     up(&mut router, ms(0), 1, &Message::Ncf { channel: Some(channel()), sequence: 7 });
-    assert_eq!(router.counts().drops.of(DropReason::Unexpected), 5);
+    assert_eq!(router.drops().of(DropReason::Unexpected), 5);
     assert!(out(&mut router, ms(0)).is_empty() && router.states() == 0);
     // What is not for it goes on: to another host, or not PGM's at all.
     let elsewhere = Address::Host(host("10.0.0.60:7702"));
@@ -213,7 +213,7 @@ fn naks_by_ways_that_no_data_go_are_dropped() {
         payload: b"Um\x01\x84\0\0\0\x09",
     };
     assert_eq!(router.handle_datagram(ms(0), &mut Tree { fan_out: 3 }, junk), Verdict::Take);
-    assert_eq!(router.counts().drops.of(DropReason::Malformed), 1);
+    assert_eq!(router.drops().of(DropReason::Malformed), 1);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_nak_on_its_way_to_the_source_is_taken() {
 fn the_number_of_sessions_is_bounded() {
     let mut router = router(|config| config.sessions = 0);
     assert_eq!(down(&mut router, ms(0), &spm(0, 4)), Verdict::Forward);
-    assert_eq!(router.counts().drops.of(DropReason::OverLimit), 1);
+    assert_eq!(router.drops().of(DropReason::OverLimit), 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@ use crate::{Allowance, RateClass};
 use bytes::Bytes;
 
 use super::*;
-use crate::pgm::{DropReason, Source, SourceCommand, SourceConfig, SourceError};
+use crate::pgm::{DropReason, Source, SourceCommand, SourceCommandError, SourceConfig};
 
 fn source(wait_ms: u64) -> Source {
     let config = SourceConfig {
@@ -32,7 +32,7 @@ fn without_a_wait_each_nak_makes_a_retransmission() {
         told(&mut source, ms(at), ROUTER, &nak(0));
         assert_eq!(sent(&mut source, ms(at)), ["ncf 0", "rdata 0"]);
     }
-    assert_eq!((source.counts().naks, source.counts().repairs), (2, 2));
+    assert_eq!((source.stats().naks, source.stats().repairs), (2, 2));
 }
 
 #[test]
@@ -58,9 +58,9 @@ fn what_waits_for_the_pacer_is_bounded_and_naks_are_answered_first() {
         source.handle_command(ms(2), SourceCommand::Send(Bytes::new())).unwrap();
     }
     let full = source.handle_command(ms(2), SourceCommand::Send(Bytes::new()));
-    assert_eq!(full, Err(SourceError::Full { waiting: 8 }));
+    assert_eq!(full, Err(SourceCommandError::Full { waiting: 8 }));
     let long = source.handle_command(ms(2), SourceCommand::Send(vec![0; 65_001].into()));
-    assert_eq!(long, Err(SourceError::TooLong { len: 65_001 }));
+    assert_eq!(long, Err(SourceCommandError::TooLong { len: 65_001 }));
     told(&mut source, ms(2), ROUTER, &nak(0));
     let mut buf = TransmitBuf::new(Allowance::data(0));
     assert!(source.poll_transmit(ms(2), &mut buf).is_some(), "confirmations are not paced");
@@ -82,8 +82,8 @@ fn naks_out_of_the_window_are_counted_and_cost_nothing() {
     let by = Address::Host(host(ROUTER));
     source.handle_datagram(ms(2), Datagram { by, hop_limit: None, payload: b"garbage" });
     assert!(sent(&mut source, ms(2)).is_empty());
-    let drops = source.counts().drops;
-    assert_eq!(drops.of(DropReason::Ahead), 2);
+    let drops = source.drops();
+    assert_eq!(drops.of(DropReason::FarAhead), 2);
     assert_eq!(drops.of(DropReason::Expired), 1);
     assert_eq!(drops.of(DropReason::OtherChannel), 1);
     assert_eq!(drops.of(DropReason::Unexpected), 2);
