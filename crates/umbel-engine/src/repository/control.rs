@@ -381,7 +381,7 @@ mod tests {
             server.handle_timeout(now);
             client.handle_timeout(now);
             server.say(now, &end(number));
-            let lost = number % 50 == 0 || (5_000..6_000).contains(&number);
+            let lost = number.is_multiple_of(50) || (5_000..6_000).contains(&number);
             for datagram in sent(now, &mut server).into_iter().filter(|_| !lost) {
                 client.handle_datagram(now, CHANNEL, &datagram);
             }

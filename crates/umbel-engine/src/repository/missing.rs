@@ -100,7 +100,9 @@ impl Missing {
             exact.partition(|(_, esis)| count(esis) >= u64::from(symbols));
         taken.extend(more.into_iter().map(|(&block, _)| block..block + 1));
         let less: Vec<u32> = less.into_iter().map(|(&block, _)| block).collect();
-        less.iter().for_each(|block| drop(self.exact.remove(block)));
+        for block in &less {
+            self.exact.remove(block);
+        }
         for (run, held) in self.take_counted(&blocks) {
             if held > symbols {
                 taken.push(run.clone());
@@ -324,7 +326,9 @@ mod tests {
 
     fn exact(esis: &[Range<u32>]) -> Runs {
         let mut runs = Runs::default();
-        esis.iter().for_each(|run| runs.insert(run.clone()));
+        for run in esis {
+            runs.insert(run.clone());
+        }
         runs
     }
 
@@ -416,14 +420,18 @@ mod tests {
                     }
                     2 => {
                         missing.add_count(blocks.clone(), symbols);
-                        cells.iter_mut().for_each(|cell| *cell = symbols.max(*cell));
+                        for cell in cells.iter_mut() {
+                            *cell = symbols.max(*cell);
+                        }
                     }
                     _ => {
                         let mut other = Missing::default();
                         other.add_count(blocks.clone(), symbols);
                         other.add_whole(start..start + 1);
                         missing.merge(&other);
-                        cells.iter_mut().for_each(|cell| *cell = symbols.max(*cell));
+                        for cell in cells.iter_mut() {
+                            *cell = symbols.max(*cell);
+                        }
                         cells[0] = 8;
                     }
                 }

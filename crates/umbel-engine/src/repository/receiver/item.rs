@@ -304,7 +304,8 @@ mod tests {
 
     #[test]
     fn symbols_without_a_code_are_told_by_runs_up_to_the_limit_of_a_message() {
-        let held = Held { complete: vec![0..1], partial: [(1, vec![0, 3])].into() };
+        let held =
+            Held { complete: std::iter::once(0..1).collect(), partial: [(1, vec![0, 3])].into() };
         let item = item(Scheme::NoCode, (1 << 32) - (1 << 16), u16::MAX, &held);
         let Need::Exact(runs) = item.whole_need() else { panic!() };
         assert_eq!((runs.len(), item.partition.blocks()), (1 << 16, 1 << 16));

@@ -550,12 +550,11 @@ impl<K: SymbolSink> Engine for Receiver<K> {
                 Timer::End if self.listener.end_silent(now, &self.items) => {
                     self.tuner.extend_interest(now + self.config.linger);
                 }
-                Timer::End => {}
                 Timer::Nak => self.send_due_naks(now),
                 Timer::Fallback => self.fall_back(now),
                 Timer::Probe => self.probe(now),
                 Timer::AskAgain => self.ask_again(now),
-                Timer::Leave => {}
+                Timer::End | Timer::Leave => {}
             }
         }
         self.leave_if_idle(now);

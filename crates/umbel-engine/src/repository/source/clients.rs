@@ -32,7 +32,7 @@ pub(super) struct Client {
 /// All clients, by their sessions.
 #[derive(Debug)]
 pub(super) struct Clients {
-    clients: BTreeMap<SessionId, Client>,
+    by_session: BTreeMap<SessionId, Client>,
     /// Loss of all together, supposed of new ones.
     usual_loss: Loss,
     /// Estimates above this are left out of [`worst_loss`](Clients::worst_loss).
@@ -41,7 +41,7 @@ pub(super) struct Clients {
 
 impl Clients {
     pub(super) fn new(loss_cap: f64) -> Clients {
-        Clients { clients: BTreeMap::new(), usual_loss: Loss::supposed(0.0), loss_cap }
+        Clients { by_session: BTreeMap::new(), usual_loss: Loss::supposed(0.0), loss_cap }
     }
 
     /// Adds a client, and returns the share of packets that it is supposed to lose.
@@ -58,20 +58,20 @@ impl Clients {
             hears_control: false,
             listening_until: Instant::EPOCH,
         };
-        self.clients.insert(session, client);
+        self.by_session.insert(session, client);
         loss.share()
     }
 
     pub(super) fn remove(&mut self, session: SessionId) -> Option<Client> {
-        self.clients.remove(&session)
+        self.by_session.remove(&session)
     }
 
     pub(super) fn get(&self, session: SessionId) -> Option<&Client> {
-        self.clients.get(&session)
+        self.by_session.get(&session)
     }
 
     pub(super) fn get_mut(&mut self, session: SessionId) -> Option<&mut Client> {
-        self.clients.get_mut(&session)
+        self.by_session.get_mut(&session)
     }
 
     /// Returns whether the client hears of transmissions in the control group.
@@ -81,23 +81,23 @@ impl Clients {
 
     /// Returns how many clients hear of transmissions in the control group.
     pub(super) fn on_control(&self) -> usize {
-        self.clients.values().filter(|client| client.hears_control).count()
+        self.by_session.values().filter(|client| client.hears_control).count()
     }
 
     /// Returns how many clients the channel serves.
     pub(super) fn served(&self) -> usize {
-        self.clients.values().filter(|c| c.unicast.len() < c.wanted.len()).count()
+        self.by_session.values().filter(|c| c.unicast.len() < c.wanted.len()).count()
     }
 
     /// Returns the clients that want an item.
     pub(super) fn wanting(&self, toi: Toi) -> Vec<SessionId> {
-        let wanting = self.clients.iter().filter(|(_, client)| client.wanted.contains(&toi));
+        let wanting = self.by_session.iter().filter(|(_, client)| client.wanted.contains(&toi));
         wanting.map(|(&session, _)| session).collect()
     }
 
     /// Returns what an operator sees of each client.
     pub(super) fn statuses(&self) -> impl Iterator<Item = (SessionId, ClientStatus)> {
-        self.clients.iter().map(|(&session, client)| {
+        self.by_session.iter().map(|(&session, client)| {
             let status = ClientStatus {
                 wanted: client.wanted.len(),
                 by_unicast: client.unicast.len(),
@@ -182,7 +182,7 @@ impl Clients {
         session: SessionId,
         change: impl FnOnce(&mut Loss),
     ) -> Option<f64> {
-        let client = self.clients.get_mut(&session)?;
+        let client = self.by_session.get_mut(&session)?;
         let before = client.loss;
         change(&mut client.loss);
         (client.loss != before).then_some(client.loss.share())
