@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(partition.symbol_range(2, 3), 98..98);
         assert_eq!(partition.symbol_range(3, 0), 98..98);
         assert_eq!(partition.large_blocks(), 1);
-        assert_eq!([0..3, 1..2, 0..9, 2..1].map(|run| partition.symbols_of(run)), [10, 3, 10, 0]);
+        assert_eq!([0..3, 1..2, 0..9, 2..2].map(|run| partition.symbols_of(run)), [10, 3, 10, 0]);
     }
 
     #[test]
