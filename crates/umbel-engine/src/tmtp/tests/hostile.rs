@@ -46,7 +46,6 @@ fn header(purpose: Purpose, sbn: u32, block_symbols: u8, esi: u8) -> SmallBlockH
         sbn,
         block_symbols,
         esi,
-        close_session: false,
     }
 }
 
