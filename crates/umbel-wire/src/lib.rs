@@ -4,6 +4,7 @@
 //! - [`alc`]: data packets, [RFC 5775] over [RFC 5651] with the FEC Payload ID of the scheme.
 //!   The 24-byte header is drawn there; `lct.rs` reads the shapes that other sources send.
 //! - [`basep`]: the messages of the sender-initiated protocol that TMTP is compared with.
+//! - [`checksum`], [`ip`], [`igmp`]: what is around the packets, for programs below sockets.
 //! - [`control`]: the versioned header and the TLV body that every control message shares.
 //! - [`lms`]: what the end-points and routers of LMS say to each other.
 //! - [`pgm`]: the messages of the subset of PGM.
@@ -35,11 +36,14 @@
 pub mod alc;
 pub mod basep;
 mod channel;
+pub mod checksum;
 mod codec;
 pub mod control;
 mod error;
 pub mod feed;
 pub mod ids;
+pub mod igmp;
+pub mod ip;
 mod lct;
 pub mod lms;
 pub mod oti;

@@ -1,103 +1,70 @@
 //! Damages frames the way links do.
 
+use umbel_wire::checksum;
+use umbel_wire::ip::{Segment, UDP, be16};
+
 /// Length of an Ethernet header without tags.
 const ETHERNET: usize = 14;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-
-/// Where a frame's transport header is, and how long the IP packet says that it is.
-struct Transport {
-    protocol: u8,
-    header: usize,
-    end: usize,
-}
 
 /// Flips one bit of the frame, selected by `draw`: of the UDP or TCP payload if there is one,
 /// else of whatever follows the Ethernet header. With `repair_checksum` the transport checksum
 /// is made to fit again [RFC 1624 §3]; a frame without payload then stays as it is, since every
 /// bit of it would be noticed.
 pub fn corrupt(frame: &mut [u8], draw: u64, repair_checksum: bool) {
-    let found = transport(frame).and_then(|t| {
-        let (payload, checksum) = payload_and_checksum(frame, &t)?;
-        (payload < t.end).then_some((t, payload, checksum))
+    let kind = be16(frame, 12);
+    let Some(packet) = frame.get_mut(ETHERNET..).filter(|packet| !packet.is_empty()) else {
+        return;
+    };
+    let found = ip_segment(kind, packet).and_then(|segment| {
+        let (payload, checksum) = segment.payload_and_checksum(packet)?;
+        (payload < segment.place.end).then_some((segment, payload, checksum))
     });
     match found {
-        Some((t, payload, checksum)) => {
-            let bit = draw % ((t.end - payload) as u64 * 8);
+        Some((segment, payload, checksum)) => {
+            let bit = draw % ((segment.place.end - payload) as u64 * 8);
             let index = payload + (bit / 8) as usize;
-            let before = frame[index];
-            frame[index] ^= 1 << (bit % 8);
+            let before = packet[index];
+            packet[index] ^= 1 << (bit % 8);
             if repair_checksum {
-                repair(frame, checksum, t.header, index, before, t.protocol == UDP);
+                repair(packet, checksum, &segment, index, before);
             }
         }
-        None if !repair_checksum && frame.len() > ETHERNET => {
-            let bit = draw % ((frame.len() - ETHERNET) as u64 * 8);
-            frame[ETHERNET + (bit / 8) as usize] ^= 1 << (bit % 8);
+        None if !repair_checksum => {
+            let bit = draw % (packet.len() as u64 * 8);
+            packet[(bit / 8) as usize] ^= 1 << (bit % 8);
         }
         None => {}
     }
 }
 
-/// The transport header of a whole, unfragmented IPv4 or IPv6 packet without options that hide it.
-fn transport(frame: &[u8]) -> Option<Transport> {
-    let ip = frame.get(ETHERNET..)?;
-    let (protocol, header, length) = match (be16(frame, 12)?, ip.first()? >> 4) {
-        (0x0800, 4) => {
-            let more_fragments_or_offset = be16(ip, 6)? & 0x3fff;
-            if more_fragments_or_offset != 0 {
-                return None;
-            }
-            (*ip.get(9)?, usize::from(ip[0] & 15) * 4, usize::from(be16(ip, 2)?))
-        }
-        (0x86dd, 6) => (*ip.get(6)?, 40, 40 + usize::from(be16(ip, 4)?)),
-        _ => return None,
-    };
-    let end = ETHERNET + length;
-    (end <= frame.len()).then_some(Transport { protocol, header: ETHERNET + header, end })
-}
-
-/// Where the payload begins and where the checksum stands.
-fn payload_and_checksum(frame: &[u8], t: &Transport) -> Option<(usize, usize)> {
-    match t.protocol {
-        UDP => Some((t.header + 8, t.header + 6)),
-        TCP => {
-            let words = frame.get(t.header + 12)? >> 4;
-            Some((t.header + usize::from(words) * 4, t.header + 16))
-        }
+/// The segment of an IP packet in a frame of this kind.
+fn ip_segment(kind: Option<u16>, packet: &[u8]) -> Option<Segment> {
+    match (kind?, packet.first()? >> 4) {
+        (0x0800, 4) | (0x86dd, 6) => Segment::find(packet),
         _ => None,
     }
 }
 
-/// Makes the checksum at `checksum` of the segment that begins at `header` fit after the byte at
-/// `index` changed from `before`.
-fn repair(frame: &mut [u8], checksum: usize, header: usize, index: usize, before: u8, udp: bool) {
-    let Some(old) = be16(frame, checksum) else { return };
+/// Makes the checksum at `checksum` of the segment fit after the byte at `index` changed from
+/// `before`.
+fn repair(packet: &mut [u8], checksum: usize, segment: &Segment, index: usize, before: u8) {
+    let udp = segment.protocol == UDP;
+    let Some(old) = be16(packet, checksum) else { return };
     if udp && old == 0 {
         // IPv4 UDP without a checksum.
         return;
     }
-    let shift = if (index - header).is_multiple_of(2) { 8 } else { 0 };
-    let (was, is) = (u16::from(before) << shift, u16::from(frame[index]) << shift);
-    let mut sum = u32::from(!old) + u32::from(!was) + u32::from(is);
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    let new = match !(sum as u16) {
-        // Zero would mean "no checksum".
-        0 if udp => 0xffff,
-        new => new,
-    };
-    frame[checksum..checksum + 2].copy_from_slice(&new.to_be_bytes());
-}
-
-fn be16(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
+    let shift = if (index - segment.place.start).is_multiple_of(2) { 8 } else { 0 };
+    let (was, is) = (u16::from(before) << shift, u16::from(packet[index]) << shift);
+    let sum = checksum::updated(old, was, is);
+    let new = if udp { sum.udp_checksum() } else { sum.checksum() };
+    packet[checksum..checksum + 2].copy_from_slice(&new.to_be_bytes());
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use umbel_wire::ip::TCP;
 
     use super::*;
 

@@ -24,7 +24,6 @@ use crate::network::Network;
 
 pub mod columns;
 mod csv;
-mod datagram;
 mod error;
 mod fan_out;
 mod hash;

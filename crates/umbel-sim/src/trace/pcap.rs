@@ -23,8 +23,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 
 use umbel_engine::Instant;
+use umbel_wire::ip::UdpV4;
 
-use super::datagram::{HEADERS_LEN, Headers, MAX_PAYLOAD};
 use super::output::Output;
 use super::{Hop, MessageRecord, NoteRecord, PacketRecord, TraceError, Tracer};
 use crate::address::{PORT, address_of, channel};
@@ -64,7 +64,7 @@ struct Capture<'a> {
     interface: u32,
     /// `Some(true)`: went out of the first end of the link.
     outbound: Option<bool>,
-    headers: Headers,
+    headers: UdpV4,
     payload: &'a [u8],
     wire_len: u32,
     comment: Option<String>,
@@ -148,9 +148,9 @@ impl Tracer for PcapTracer {
 
     fn message(&mut self, record: &MessageRecord<'_>) {
         let session_end = |node| SocketAddrV4::new(address_of(node), SESSION_PORT);
-        for payload in record.message.chunks(MAX_PAYLOAD) {
+        for payload in record.message.chunks(UdpV4::MAX_PAYLOAD) {
             self.messages = self.messages.wrapping_add(1);
-            let headers = Headers {
+            let headers = UdpV4 {
                 source: session_end(record.from),
                 destination: session_end(record.to),
                 ttl: 64,
@@ -180,7 +180,7 @@ impl Tracer for PcapTracer {
 
 /// The headers of a packet. The source port is that of the destination, since packets of the
 /// simulation name none.
-fn headers(record: &PacketRecord<'_>) -> Headers {
+fn headers(record: &PacketRecord<'_>) -> UdpV4 {
     let packet = record.packet;
     let port = match packet.kind {
         Kind::Data | Kind::Repair => PORT,
@@ -191,7 +191,7 @@ fn headers(record: &PacketRecord<'_>) -> Headers {
         (Destination::Group(_), Some(parts)) => group_address(parts.source, parts.group),
         (Destination::Group(id), None) => group_address(None, id.0),
     };
-    Headers {
+    UdpV4 {
         source: SocketAddrV4::new(address_of(packet.source), port),
         destination: SocketAddrV4::new(destination, port),
         ttl: packet.hop_limit,
@@ -208,13 +208,16 @@ fn group_address(source: Option<NodeId>, group: u32) -> Ipv4Addr {
 
 impl Capture<'_> {
     /// The captured bytes: headers and what of the payload fits a datagram.
-    fn bytes(&self) -> ([u8; HEADERS_LEN], &[u8]) {
-        (self.headers.emit(self.payload), &self.payload[..self.payload.len().min(MAX_PAYLOAD)])
+    fn bytes(&self) -> ([u8; UdpV4::LEN], &[u8]) {
+        (
+            self.headers.emit(self.payload),
+            &self.payload[..self.payload.len().min(UdpV4::MAX_PAYLOAD)],
+        )
     }
 
     /// Bytes captured and bytes on the wire, which are never fewer.
     fn lengths(&self, payload: &[u8]) -> (u32, u32) {
-        let captured = (HEADERS_LEN + payload.len()) as u32;
+        let captured = (UdpV4::LEN + payload.len()) as u32;
         (captured, captured.max(self.wire_len))
     }
 }

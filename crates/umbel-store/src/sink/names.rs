@@ -146,7 +146,7 @@ impl RelativePath {
             return format!(".{name}{PART_SUFFIX}");
         }
         let tag = tag(name);
-        let kept = floor_char_boundary(name, MAX_PART_LEN - DECORATION_LEN - tag.len());
+        let kept = name.floor_char_boundary(MAX_PART_LEN - DECORATION_LEN - tag.len());
         format!(".{}{tag}{PART_SUFFIX}", &name[..kept])
     }
 }
@@ -198,7 +198,7 @@ fn safe_part(part: &str) -> String {
     }
     if safe.len() > MAX_PART_LEN {
         let tag = tag(part);
-        safe.truncate(floor_char_boundary(&safe, MAX_PART_LEN - tag.len()));
+        safe.truncate(safe.floor_char_boundary(MAX_PART_LEN - tag.len()));
         safe.push_str(&tag);
     }
     safe
@@ -212,11 +212,6 @@ fn percent(byte: u8) -> String {
 fn tag(text: &str) -> String {
     let digest = blake3::hash(text.as_bytes());
     format!("~{}", &digest.to_hex()[..8])
-}
-
-/// The greatest character boundary not above `at`.
-fn floor_char_boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
 fn check(name: &str, parts: &[String]) -> Result<(), NameError> {
@@ -386,7 +381,7 @@ impl Names {
 /// Ends a part with a tag made from `text`, within the length allowed.
 fn push_tag(part: &mut String, text: &str) {
     let tag = tag(text);
-    part.truncate(floor_char_boundary(part, MAX_PART_LEN - tag.len()));
+    part.truncate(part.floor_char_boundary(MAX_PART_LEN - tag.len()));
     part.push_str(&tag);
 }
 

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 use umbel_net::interface::{Family, Interface};
 use umbel_net::udp::{Receiver, ReceiverOptions};
-use umbel_wire::Channel;
+use umbel_wire::igmp::{is_igmp_query, is_mld_query};
+use umbel_wire::{Channel, ip};
 
 use super::bridge::Bridge;
 use super::{Finding, delivery};
@@ -29,12 +30,6 @@ const LISTEN: Duration = Duration::from_millis(2_600);
 
 /// How long the kernel takes to send a report, and a querier to answer it.
 const REPORT: Duration = Duration::from_millis(120);
-
-/// Protocol number of IGMP, and its membership query [RFC 3376 §4].
-const IGMP: i32 = 2;
-const IGMP_QUERY: u8 = 0x11;
-/// MLD multicast listener query [RFC 3810 §5].
-const MLD_QUERY: u8 = 130;
 
 /// What came of listening.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,7 +56,9 @@ pub(super) fn listen(interface: &Interface, family: Family) -> Heard {
 
 fn listen_raw(interface: &Interface, family: Family) -> std::io::Result<bool> {
     let socket = match family {
-        Family::V4 => Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(IGMP)))?,
+        Family::V4 => {
+            Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(i32::from(ip::IGMP))))?
+        }
         Family::V6 => Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?,
     };
     socket.bind_device(Some(interface.name.as_bytes()))?;
@@ -101,11 +98,8 @@ fn hears_query(mut socket: &Socket, family: Family) -> std::io::Result<bool> {
 /// A raw IPv4 socket hands packets over with their IP header, an IPv6 one without.
 fn is_query(packet: &[u8], family: Family) -> bool {
     match family {
-        Family::V4 => {
-            let header = packet.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
-            packet.get(header) == Some(&IGMP_QUERY)
-        }
-        Family::V6 => packet.first() == Some(&MLD_QUERY),
+        Family::V4 => is_igmp_query(packet),
+        Family::V6 => is_mld_query(packet),
     }
 }
 
@@ -212,19 +206,6 @@ pub(super) fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_query_is_told_from_other_packets() {
-        let mut igmp = [0; 32];
-        // A header with router alert: six words.
-        igmp[0] = 0x46;
-        igmp[24] = IGMP_QUERY;
-        assert!(is_query(&igmp, Family::V4));
-        igmp[24] = 0x22;
-        assert!(!is_query(&igmp, Family::V4));
-        assert!(!is_query(&[], Family::V4) && !is_query(&[0x4f], Family::V4));
-        assert!(is_query(&[130, 0], Family::V6) && !is_query(&[143, 0], Family::V6));
-    }
 
     #[test]
     fn without_the_capability_it_says_so() {
