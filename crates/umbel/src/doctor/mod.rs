@@ -174,9 +174,7 @@ mod tests {
             group: [232, 7, 7, 7].into(),
             port: 40_000 + (std::process::id() % 20_000) as u16,
         };
-        let started = std::time::Instant::now();
         let found = quick(&interface, &channel).filter(|found| found.verdict == Verdict::Problem);
         assert_eq!(found, None);
-        assert!(started.elapsed() < std::time::Duration::from_millis(1500));
     }
 }
