@@ -11,6 +11,7 @@ use crate::namespace::Namespace;
 
 // `linux/mroute.h` and `linux/mroute6.h`; both families use the same numbers.
 const MRT_INIT: i32 = 200;
+const MRT_DONE: i32 = 201;
 const MRT_ADD_VIF: i32 = 202;
 const MRT_ADD_MFC: i32 = 204;
 const VIFF_USE_IFINDEX: u8 = 8;
@@ -157,6 +158,16 @@ impl MulticastRouter {
             entry.outputs[output / 32] |= 1 << (output % 32);
         }
         set_option(&self.v6, libc::IPPROTO_IPV6, MRT_ADD_MFC, &entry)
+    }
+}
+
+impl Drop for MulticastRouter {
+    /// Stops forwarding now. Closing alone would not do: a child process that is being started holds
+    /// copies of the sockets until it runs its program.
+    fn drop(&mut self) {
+        let nothing = 0_i32;
+        let _ = set_option(&self.v4, libc::IPPROTO_IP, MRT_DONE, &nothing);
+        let _ = set_option(&self.v6, libc::IPPROTO_IPV6, MRT_DONE, &nothing);
     }
 }
 

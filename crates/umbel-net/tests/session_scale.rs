@@ -4,6 +4,7 @@
 mod session_support;
 
 use std::fs;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use session_support::{Client, Server, message};
@@ -12,15 +13,27 @@ use umbel_net::session::{ClientEvent, ConnectOptions, ServerOptions};
 /// No crowd takes so long to get in.
 const LAST_RESORT: Duration = Duration::from_mins(5);
 
+/// Each test fills the machine or measures it: one at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits as long for an answer as a crowd may keep a busy machine from giving it.
+fn patient() -> ConnectOptions {
+    ConnectOptions { timeout: LAST_RESORT, ..ConnectOptions::default() }
+}
+
 #[test]
 fn two_hundred_clients_at_once_are_all_answered() {
+    let _turn = alone();
     let (server, url) = Server::echo(ServerOptions::default());
     let start = Instant::now();
     let threads: Vec<_> = (0..200)
         .map(|_| {
             let url = url.clone();
             std::thread::spawn(move || {
-                let client = Client::start(&url, &ConnectOptions::default());
+                let client = Client::start(&url, &patient());
                 client.session.send(message(1, 500)).unwrap();
                 assert_eq!(client.message(), message(1, 500));
                 client
@@ -36,10 +49,10 @@ fn two_hundred_clients_at_once_are_all_answered() {
 
 #[test]
 fn a_crowd_beyond_the_limit_of_handshakes_gets_in_by_and_by() {
+    let _turn = alone();
     let options = ServerOptions { max_handshakes: 8, ..ServerOptions::default() };
     let (server, url) = Server::echo(options);
-    let clients: Vec<Client> =
-        (0..60).map(|_| Client::start(&url, &ConnectOptions::default())).collect();
+    let clients: Vec<Client> = (0..60).map(|_| Client::start(&url, &patient())).collect();
     for client in &clients {
         client.session.send(message(1, 500)).unwrap();
     }
@@ -58,6 +71,7 @@ fn resident() -> u64 {
 #[test]
 fn a_thousand_sessions_fit_into_the_servers_memory() {
     const SESSIONS: usize = 1_000;
+    let _turn = alone();
     let server = Server::start(ServerOptions::default());
     let before = resident();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -79,6 +93,7 @@ fn a_thousand_sessions_fit_into_the_servers_memory() {
 
 #[test]
 fn an_answer_does_not_wait_for_other_sessions_bulk_data() {
+    let _turn = alone();
     let server = Server::start(ServerOptions::default());
     let mut busy = Vec::new();
     for _ in 0..4 {

@@ -50,7 +50,7 @@ fn in_the_lab(scenario: &Scenario) -> Option<Outcome> {
     let files: Vec<_> =
         repository.items.iter().map(|item| (item.name.as_str(), item.oti.object_len)).collect();
     let bench = Bench::new(&lab, &files);
-    let rate = repository.config.rate.bits_per_s().to_string();
+    let rate = format!("{}bit/s", repository.config.rate.bits_per_s());
     let mut server = bench.serve(&["--rate", &rate]);
     let channel = group(&server.process.events("serving")[0]["channel"]);
     lab.route_multicast("h1", channel).unwrap();
