@@ -1,8 +1,8 @@
-//! Prints how fast the codes are: GB of source a second of this thread's CPU time, so that other
-//! load on the machine counts as little as it can. Takes about ten seconds.
+//! Prints the speed of the codes in GB of source per second. Measures this thread's CPU time, so
+//! that other load on the machine counts as little as possible. Takes about ten seconds.
 //!
-//! `repair` is the number of repair symbols made per source symbol; decoding computes as many lost
-//! source symbols. Symbols have 1,376 bytes.
+//! `repair` is the number of repair symbols made per source symbol. Decoding computes the same
+//! number of lost source symbols. Symbols have 1,376 bytes.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use umbel_wire::Scheme;
 
 /// Bytes of an encoding symbol.
 const SYMBOL_LEN: usize = 1_376;
-/// How long one cell is measured.
+/// Duration of the measurement of one cell.
 const CELL: Duration = Duration::from_millis(90);
 
 fn main() {
@@ -40,7 +40,7 @@ fn row(name: &str, k: u32, percent: u32, measure: impl Fn(&Case) -> (f64, f64)) 
     println!("{name:10} {k:>6} {percent:>6}% {encode:>12.2} {decode:>12.2}");
 }
 
-/// A block and what is lost of it.
+/// A block and the symbols that it lost.
 struct Case {
     k: u32,
     lost: u32,
@@ -69,7 +69,7 @@ impl Case {
         )
     }
 
-    /// Two symbols more than needed, so that `RaptorQ` does not fail.
+    /// Measures any code with two symbols more than needed, so that `RaptorQ` does not fail.
     fn any(&self, code: Code) -> (f64, f64) {
         self.measure(
             |out| code.encode(self.k, SYMBOL_LEN, &self.source, self.esis(2), out).is_ok(),
@@ -102,7 +102,7 @@ impl Case {
         (encode_rate, decode_rate)
     }
 
-    /// GB of source a second: the median over samples of a few calls each.
+    /// Returns GB of source per second, as the median over samples of a few calls each.
     fn rate(&self, mut call: impl FnMut()) -> f64 {
         call();
         let once = time(&mut call).as_secs_f64().max(1e-7);
@@ -115,7 +115,7 @@ impl Case {
     }
 }
 
-/// CPU time of this thread that the call takes.
+/// Returns the CPU time of this thread that the call takes.
 fn time(mut call: impl FnMut()) -> Duration {
     let now = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
     let start = now();

@@ -1,10 +1,10 @@
-//! What all codes check of the buffers and IDs that they are given.
+//! Checks of buffers and IDs that all codes share.
 
 use std::ops::Range;
 
 use crate::{FecError, SymbolSet};
 
-/// Checks that the IDs asked for are below `end`.
+/// Checks that the requested IDs are below `end`.
 pub(crate) fn check_esis(esis: &Range<u32>, end: u32) -> Result<(), FecError> {
     match esis.end {
         last if last > end && !esis.is_empty() => {
@@ -14,8 +14,8 @@ pub(crate) fn check_esis(esis: &Range<u32>, end: u32) -> Result<(), FecError> {
     }
 }
 
-/// Checks the buffers of an encoding, copies the source symbols asked for, and gives the room for
-/// the repair symbols after them.
+/// Checks the buffers of an encoding and copies the requested source symbols. Returns the rest of
+/// `out`, which the repair symbols fill.
 pub(crate) fn copy_source<'a>(
     k: u32,
     symbol_len: usize,
@@ -33,7 +33,7 @@ pub(crate) fn copy_source<'a>(
     Ok(repair)
 }
 
-/// Checks what is handed to a restoration; `end` is one more than the last ID.
+/// Checks the arguments of a restoration; `end` is one more than the last ID.
 pub(crate) fn check_restore(
     k: u32,
     symbol_len: usize,
@@ -57,7 +57,7 @@ pub(crate) fn check_restore(
     Ok(())
 }
 
-/// Checks that a buffer has room for exactly so many symbols.
+/// Checks that a buffer has room for exactly `symbols` symbols.
 fn check_len(len: usize, symbols: u32, symbol_len: usize) -> Result<(), FecError> {
     if symbol_len == 0 {
         return Err(FecError::NoSymbolLen);

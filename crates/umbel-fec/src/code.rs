@@ -1,4 +1,4 @@
-//! The one interface over the codes.
+//! The common interface of the codes.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use umbel_wire::Scheme;
 
 use crate::{FecError, Points, ReedSolomon, SymbolSet, no_code, raptorq};
 
-/// Makes repair symbols of source blocks and restores blocks, in one scheme.
+/// An erasure code that makes repair symbols of source blocks and restores blocks.
 ///
-/// A block of k source symbols is one buffer of `k * symbol_len` bytes, where the last symbol of
-/// an object is filled up with zeros. Its encoding symbols have the IDs 0..k (the source symbols
-/// themselves) and from k on (repair symbols). The value is small, can be copied, and can be
-/// used from many threads at once.
+/// A block of k source symbols is one buffer of `k * symbol_len` bytes, where the last symbol of an
+/// object is padded with zeros. Its encoding symbols have the IDs 0..k (the source symbols
+/// themselves) and from k on (repair symbols). The value is small and `Copy`, and many threads can
+/// use it at once.
 ///
 /// ```
 /// use umbel_fec::{Code, SymbolSet};
@@ -44,20 +44,20 @@ enum Inner {
     RaptorQ,
 }
 
-/// A block is complete.
+/// Result of a successful restoration. The block is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// Source symbols that were computed; 0 if none was missing.
+    /// Number of source symbols that were computed; 0 if none was missing.
     pub symbols: u32,
 }
 
 impl Code {
-    /// The code of the scheme; Reed–Solomon with the points of [`Points::default`].
+    /// Creates the code of the scheme. Reed–Solomon uses the points of [`Points::default`].
     pub fn new(scheme: Scheme) -> Code {
         Code::with_points(scheme, Points::default())
     }
 
-    /// The code of the scheme; Reed–Solomon with these points.
+    /// Creates the code of the scheme. Reed–Solomon uses these points.
     pub fn with_points(scheme: Scheme, points: Points) -> Code {
         Code(match scheme {
             Scheme::NoCode => Inner::NoCode,
@@ -66,7 +66,7 @@ impl Code {
         })
     }
 
-    /// The scheme.
+    /// Returns the scheme of the code.
     pub fn scheme(&self) -> Scheme {
         match self.0 {
             Inner::NoCode => Scheme::NoCode,
@@ -75,19 +75,19 @@ impl Code {
         }
     }
 
-    /// Makes the encoding symbols `esis` of a block, one after the other in `out`, which has
-    /// exactly the room for them. Source symbols may be among them; they are copied.
+    /// Writes the encoding symbols `esis` of a block to `out`, one after the other. `out` must have
+    /// exactly the right length. Source symbols may be among them; they are copied.
     ///
-    /// Any range may be asked for at any time; what it gives depends on nothing asked before.
-    /// Few long ranges cost less than many short ones. Reed–Solomon takes `esis.len() * k` symbol
-    /// multiplications. RaptorQ prepares the whole block in each call, then takes about the
-    /// same for each symbol whatever k is.
+    /// Any range may be requested at any time; the result does not depend on earlier calls. A few
+    /// long ranges cost less than many short ones. Reed–Solomon takes `esis.len() * k` symbol
+    /// multiplications. RaptorQ prepares the whole block in each call, then takes about the same
+    /// time for each symbol, independent of k.
     ///
     /// # Errors
     ///
-    /// If k is not in the scheme's range, a buffer has the wrong length, or the scheme has no
-    /// encoding symbol with one of the IDs: no code ends at k, Reed–Solomon at 255, RaptorQ at
-    /// 2^24.
+    /// Returns an error if k is not in the scheme's range, or if a buffer has the wrong length.
+    /// Returns an error if the scheme has no encoding symbol with one of the IDs. IDs end at k
+    /// without a code, at 255 in Reed–Solomon, at 2^24 in RaptorQ.
     pub fn encode(
         &self,
         k: u32,
@@ -105,16 +105,16 @@ impl Code {
 
     /// Computes the source symbols that are not `present`, each in its place in `block`.
     ///
-    /// What stands in the places of the missing symbols before does not matter. If none is
-    /// missing, nothing is done but checks. Repair symbols (ID, bytes) may come in any order; one
-    /// that comes twice counts once.
+    /// The previous bytes in the places of the missing symbols do not matter. If no symbol is
+    /// missing, the arguments are only checked. Repair symbols (ID, bytes) may come in any order; a
+    /// duplicate counts once.
     ///
     /// # Errors
     ///
-    /// [`FecError::NotEnough`] if the block cannot be restored from these symbols: fewer than k
-    /// different ones, or, in RaptorQ and in about one of 200 cases, exactly k. Other errors if
-    /// k, an ID or a length is not in its range; all repair symbols are checked. `block` is
-    /// unchanged after any error.
+    /// Returns [`FecError::NotEnough`] if the block cannot be restored from these symbols. This
+    /// happens with fewer than k different symbols and, in RaptorQ, in about one of 200 cases with
+    /// exactly k. Returns other errors if k, an ID or a length is not in its range; all repair
+    /// symbols are checked. `block` is unchanged after any error.
     pub fn restore(
         &self,
         k: u32,

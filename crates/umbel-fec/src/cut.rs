@@ -1,11 +1,11 @@
-//! Chooses how objects are split.
+//! The parameters by which a source splits its objects.
 
 use umbel_wire::{Oti, Scheme};
 
 use crate::partition::REED_SOLOMON_MAX_SYMBOLS;
 use crate::{FecError, Partition};
 
-/// How a source splits its objects.
+/// Parameters by which a source splits its objects.
 ///
 /// ```
 /// use umbel_fec::Cut;
@@ -19,21 +19,22 @@ use crate::{FecError, Partition};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The erasure code.
+    /// Erasure code of the objects.
     pub scheme: Scheme,
     /// Bytes of an encoding symbol; at least 1.
     pub symbol_len: u16,
-    /// Most source symbols of a source block. An object for which the scheme's block numbers would
-    /// not suffice gets larger blocks, where the scheme allows them.
+    /// Maximum number of source symbols in a source block. An object that would exceed the scheme's
+    /// block numbers gets larger blocks, if the scheme allows them.
     pub max_block_symbols: u16,
 }
 
 impl Cut {
-    /// How an object of `object_len` bytes is split.
+    /// Returns the object transmission information of an object of `object_len` bytes.
     ///
     /// # Errors
     ///
-    /// When a length is not in the range of the scheme, or it cannot carry so long an object.
+    /// Returns an error if a length is not in the range of the scheme, or if the object is too long
+    /// for the scheme.
     pub fn oti(self, object_len: u64) -> Result<Oti, FecError> {
         let oti = self.by_blocks(object_len, self.max_block_symbols);
         match Partition::new(&oti) {

@@ -1,17 +1,17 @@
-//! Why a partition or a code refuses what it was given.
+//! Errors of partitions and codes.
 
 use umbel_wire::{OtiError, Scheme};
 
-/// What is wrong with the parameters or the symbols handed to this crate.
+/// An invalid parameter or symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FecError {
     /// The object transmission information describes no object.
     #[error(transparent)]
     Oti(OtiError),
-    /// The scheme's source block number cannot number all blocks; more symbols a block help.
+    /// The scheme's source block number cannot number all blocks. More symbols per block help.
     #[error("{blocks} source blocks are more than {scheme:?} can number ({max})")]
     TooManyBlocks {
-        /// The scheme.
+        /// Scheme of the object.
         scheme: Scheme,
         /// Source blocks that the object would have.
         blocks: u64,
@@ -21,43 +21,44 @@ pub enum FecError {
     /// The encoding symbol length is 0.
     #[error("the encoding symbol length is 0")]
     NoSymbolLen,
-    /// The number of source symbols of a block is 0 or more than the scheme allows.
+    /// The number of source symbols of a block is 0 or exceeds the scheme's maximum.
     #[error("{symbols} source symbols a block are not in 1..={max} of {scheme:?}")]
     BlockSymbols {
-        /// The scheme.
+        /// Scheme of the block.
         scheme: Scheme,
-        /// Source symbols asked for.
+        /// Requested number of source symbols.
         symbols: u32,
-        /// Most source symbols that the scheme allows.
+        /// Maximum number of source symbols in the scheme.
         max: u32,
     },
-    /// A buffer that must hold a source block, or the symbols asked for, has another length.
+    /// A buffer for a source block or for the requested symbols has the wrong length.
     #[error("a buffer of {len} bytes where {expected} are needed")]
     BufferLen {
         /// Bytes of the buffer.
         len: usize,
-        /// Bytes needed.
+        /// Bytes required.
         expected: usize,
     },
-    /// The set of present symbols is about another number of source symbols.
+    /// The set of present symbols has a length other than the number of source symbols.
     #[error("a set over {len} symbols for a block of {expected}")]
     SetLen {
-        /// Symbols that the set is about.
+        /// Length of the set.
         len: u32,
         /// Source symbols of the block.
         expected: u32,
     },
-    /// No symbol of the block has this encoding symbol ID, or it is not that of a repair symbol.
+    /// The block has no symbol with this encoding symbol ID, or the ID must be that of a repair
+    /// symbol and is not.
     #[error("encoding symbol {esi} is not in {start}..{end}")]
     Esi {
-        /// The encoding symbol ID.
+        /// Encoding symbol ID.
         esi: u32,
-        /// The first ID allowed.
+        /// First ID allowed.
         start: u32,
         /// One more than the last ID allowed.
         end: u32,
     },
-    /// A repair symbol does not have the length of the others.
+    /// A repair symbol has a length other than the encoding symbol length.
     #[error("repair symbol {esi} has {len} bytes instead of {expected}")]
     SymbolLen {
         /// Encoding symbol ID.
@@ -70,17 +71,17 @@ pub enum FecError {
     /// The encoding symbols are longer than the scheme allows.
     #[error("an encoding symbol length of {len} bytes is more than {max}")]
     SymbolTooLong {
-        /// Bytes of an encoding symbol.
+        /// Requested bytes of an encoding symbol.
         len: usize,
-        /// Most bytes allowed.
+        /// Maximum allowed, in bytes.
         max: usize,
     },
-    /// The block cannot be restored from these symbols; nothing of it was changed.
+    /// The block cannot be restored from these symbols. It is unchanged.
     #[error("{held} different symbols do not restore the block: at least {wanted} are needed")]
     NotEnough {
-        /// Different symbols held, source and repair.
+        /// Number of different symbols held, source and repair.
         held: u32,
-        /// How many to hold before trying again.
+        /// Number of different symbols to collect before a retry.
         wanted: u32,
     },
 }

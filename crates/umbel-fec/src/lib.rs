@@ -1,8 +1,8 @@
-//! Erasure codes behind one interface, and the splitting of an object into source blocks.
+//! Erasure codes behind one interface, and the partition of an object into source blocks.
 //!
-//! [`Partition`] says which bytes of an object make which source symbol [RFC 5052 §9.1]. [`Code`]
-//! makes repair symbols of a source block and restores a block from any sufficient set of its
-//! symbols, whichever of the three schemes is in use:
+//! [`Partition`] maps the bytes of an object to source symbols [RFC 5052 §9.1]. [`Code`] makes
+//! repair symbols of a source block and restores a block from any sufficient set of its symbols.
+//! There are three schemes:
 //!
 //! | scheme | symbols a block | symbols needed | fresh symbols later |
 //! |---|---|---|---|
@@ -10,18 +10,17 @@
 //! | Reed–Solomon over GF(2^8) [RFC 5510] | 255 | any k | until 255 in all |
 //! | RaptorQ [RFC 6330] | 56,403 source | k, rarely one or two more | 2^24 in all |
 //!
-//! Reed–Solomon is our own: the kernels of [`gf256`] combine many symbols at once with what the
-//! processor has, and decoding computes the lost symbols alone. RaptorQ is the `raptorq` crate,
-//! behind checks of everything that would make it panic.
+//! Reed–Solomon is our own implementation. The kernels of [`gf256`] combine many symbols at once
+//! with the processor's vector instructions, and decoding computes only the lost symbols. RaptorQ
+//! is the `raptorq` crate, behind checks of all input that would make it panic.
 //!
-//! Nothing here reads a clock, does I/O, starts a thread or panics on input. All types can be
-//! shared between threads; what is cached (generator matrices, encoding plans) is shared by the
-//! whole process.
+//! Nothing here reads a clock, does I/O, starts a thread or panics on input. Threads can share all
+//! types. The whole process shares the caches (generator matrices, encoding plans).
 //!
 //! # Validation
 //!
-//! The kernels are tested against the scalar one, Reed–Solomon against a naive transcription of
-//! the RFC's matrix formula, and both codes against implementations by others;
+//! The kernels are tested against the scalar one, and Reed–Solomon against a naive transcription of
+//! the RFC's matrix formula. Both codes are tested against implementations by others;
 //! `docs/interop-fec.md` has the findings.
 
 #![cfg_attr(

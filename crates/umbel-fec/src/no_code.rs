@@ -7,7 +7,8 @@ use umbel_wire::Scheme;
 use crate::checks::{check_esis, check_restore, copy_source};
 use crate::{FecError, SymbolSet};
 
-/// Most source symbols of a block: what a 16-bit encoding symbol ID and our `Oti` can say.
+/// Maximum number of source symbols in a block, limited by the 16-bit encoding symbol ID and our
+/// `Oti`.
 const MAX_SYMBOLS: u32 = 65_535;
 
 /// Copies the source symbols `esis`.
@@ -23,7 +24,7 @@ pub(crate) fn encode(
     copy_source(k, symbol_len, source, esis, out).map(|_| ())
 }
 
-/// Says whether the block is complete, for nothing can be computed.
+/// Checks that the block is complete, because this scheme cannot compute symbols.
 pub(crate) fn restore(
     k: u32,
     symbol_len: usize,

@@ -1,4 +1,4 @@
-//! Splits an object into source blocks and symbols.
+//! The partition of an object into source blocks and symbols.
 
 use std::ops::Range;
 
@@ -6,21 +6,22 @@ use umbel_wire::{Oti, Scheme};
 
 use crate::FecError;
 
-/// Most source symbols in a RaptorQ block, K'_max [RFC 6330 §5.1.2].
+/// Maximum number of source symbols in a RaptorQ block, K'_max [RFC 6330 §5.1.2].
 pub(crate) const RAPTORQ_MAX_SYMBOLS: u32 = 56_403;
-/// Encoding symbols of a RaptorQ block that its 24-bit ESI can number [RFC 6330 §3.2].
+/// Number of encoding symbols that the 24-bit ESI of a RaptorQ block can number [RFC 6330 §3.2].
 pub(crate) const RAPTORQ_MAX_ENCODING_SYMBOLS: u32 = 1 << 24;
-/// Encoding symbols in a Reed–Solomon block: n of the code over GF(2^8) [RFC 5510 §8.2.1].
+/// Number of encoding symbols in a Reed–Solomon block: n of the code over GF(2^8)
+/// [RFC 5510 §8.2.1].
 pub(crate) const REED_SOLOMON_MAX_SYMBOLS: u32 = 255;
 
-/// Which bytes of an object make which source symbol of which block [RFC 5052 §9.1].
+/// Mapping between the bytes of an object and the source symbols of its blocks [RFC 5052 §9.1].
 ///
-/// All blocks have the same number of symbols, or the first ones have one more than the others,
-/// so that nothing depends on where in the object a block is. RaptorQ's own rule
-/// [RFC 6330 §4.4.1.2] comes to the same; its blocks are not split into sub-blocks (N = 1).
+/// Either all blocks have the same number of symbols, or the first ones have one more than the
+/// others. All blocks are thus protected equally, wherever they are in the object. RaptorQ's own
+/// rule [RFC 6330 §4.4.1.2] is equivalent; its blocks are not split into sub-blocks (N = 1).
 ///
-/// Every method takes constant time. A block number or symbol ID that the object does not have
-/// gives 0 or an empty range at the object's end.
+/// Every method takes constant time. For a block number or symbol ID that the object does not have,
+/// methods return 0 or an empty range at the object's end.
 ///
 /// ```
 /// use umbel_fec::Partition;
@@ -44,21 +45,22 @@ pub struct Partition {
     symbols: u64,
     symbol_len: u16,
     blocks: u32,
-    /// How many blocks, from the first, have `small_symbols + 1` symbols (I).
+    /// Number of blocks, from the first, that have `small_symbols + 1` symbols (I).
     large_blocks: u32,
     /// Symbols of the other blocks (A_small).
     small_symbols: u32,
-    /// Encoding symbols of a block, or 0 where it has no more than source symbols.
+    /// Encoding symbols of a block; 0 if it has only source symbols.
     encoding_symbols: u32,
 }
 
 impl Partition {
-    /// Splits the object that `oti` describes.
+    /// Creates the partition of the object that `oti` describes.
     ///
     /// # Errors
     ///
-    /// When the symbol length, the symbols of a block, the object's length or the number of blocks
-    /// that results is not in the range of the scheme ([`Oti::check`]).
+    /// Returns an error if a parameter is not in the range of the scheme ([`Oti::check`]). The
+    /// parameters are the symbol length, the symbols of a block, the object's length and the
+    /// resulting number of blocks.
     pub fn new(oti: &Oti) -> Result<Partition, FecError> {
         oti.check()?;
         let symbols = oti.object_len.div_ceil(u64::from(oti.symbol_len));
@@ -82,12 +84,12 @@ impl Partition {
         })
     }
 
-    /// Source blocks of the object; 0 for an empty one.
+    /// Returns the number of source blocks of the object; 0 for an empty object.
     pub const fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// Source symbols of the block (k).
+    /// Returns the number of source symbols of the block (k).
     pub const fn block_symbols(&self, sbn: u32) -> u32 {
         if sbn < self.large_blocks {
             self.small_symbols + 1
@@ -98,15 +100,15 @@ impl Partition {
         }
     }
 
-    /// The bytes of the object that the block holds. Only the last block can end with a symbol
-    /// that is not full.
+    /// Returns the range of the object's bytes that the block holds. Only the last block can end
+    /// with a partly filled symbol.
     pub const fn block_range(&self, sbn: u32) -> Range<u64> {
         let first = self.first_symbol(sbn);
         self.bytes(first, first + self.block_symbols(sbn) as u64)
     }
 
-    /// The bytes of the object that the source symbol holds; fewer than
-    /// [`symbol_len`](Self::symbol_len) in the last symbol of the object.
+    /// Returns the range of the object's bytes that the source symbol holds. It is shorter than
+    /// [`symbol_len`](Self::symbol_len) only for the last symbol of the object.
     pub const fn symbol_range(&self, sbn: u32, esi: u32) -> Range<u64> {
         if esi >= self.block_symbols(sbn) {
             return self.object_len..self.object_len;
@@ -115,51 +117,52 @@ impl Partition {
         self.bytes(symbol, symbol + 1)
     }
 
-    /// Bytes of an encoding symbol.
+    /// Returns the number of bytes of an encoding symbol.
     pub const fn symbol_len(&self) -> u16 {
         self.symbol_len
     }
 
-    /// Bytes of the object.
+    /// Returns the number of bytes of the object.
     pub const fn object_len(&self) -> u64 {
         self.object_len
     }
 
-    /// Different encoding symbols that can be made of the block, its source symbols among them.
-    /// Never fewer than those.
+    /// Returns the number of different encoding symbols of the block, including its source symbols.
+    /// It is never less than the number of source symbols.
     pub const fn max_encoding_symbols(&self, sbn: u32) -> u32 {
         let k = self.block_symbols(sbn);
         if k != 0 && k < self.encoding_symbols { self.encoding_symbols } else { k }
     }
 
-    /// Source symbols of all blocks together.
+    /// Returns the number of source symbols of all blocks together.
     pub const fn total_source_symbols(&self) -> u64 {
         self.symbols
     }
 
-    /// How many blocks, from the first, have one source symbol more than the others.
+    /// Returns the number of blocks, from the first, that have one source symbol more than the
+    /// others.
     pub const fn large_blocks(&self) -> u32 {
         self.large_blocks
     }
 
-    /// Source symbols of these blocks together.
+    /// Returns the number of source symbols of these blocks together.
     pub const fn symbols_of(&self, blocks: Range<u32>) -> u64 {
         self.first_symbol(blocks.end).saturating_sub(self.first_symbol(blocks.start))
     }
 
-    /// Number within the object of the block's first source symbol.
+    /// Returns the index within the object of the block's first source symbol.
     const fn first_symbol(&self, sbn: u32) -> u64 {
         let sbn = if sbn < self.blocks { sbn } else { self.blocks };
         let large = if sbn < self.large_blocks { sbn } else { self.large_blocks };
         sbn as u64 * self.small_symbols as u64 + large as u64
     }
 
-    /// The bytes from one symbol of the object to another.
+    /// Returns the byte range from one symbol of the object to another.
     const fn bytes(&self, first: u64, end: u64) -> Range<u64> {
         self.offset(first)..self.offset(end)
     }
 
-    /// Where in the object a symbol starts, or the object ends.
+    /// Returns the offset in the object at which a symbol starts, at most the object's length.
     const fn offset(&self, symbol: u64) -> u64 {
         let offset = symbol * self.symbol_len as u64;
         if offset < self.object_len { offset } else { self.object_len }
@@ -282,7 +285,7 @@ mod tests {
         fn blocks_cover_the_object_exactly(oti in any_object()) {
             let Ok(partition) = Partition::new(&oti) else { return Ok(()) };
             let blocks = partition.blocks();
-            // Every block of small objects, the ends and the middle of large ones.
+            // Every block of small objects; the first, middle and last blocks of large ones.
             let middle = [partition.large_blocks, blocks / 2].map(|b| b.saturating_sub(2)..b + 2);
             let some = (0..blocks.min(300)).chain(middle.into_iter().flatten());
             for sbn in some.chain(blocks.saturating_sub(2)..blocks).filter(|&sbn| sbn < blocks) {

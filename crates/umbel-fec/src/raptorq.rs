@@ -1,7 +1,7 @@
-//! RaptorQ, FEC Encoding ID 6 [RFC 6330], by the `raptorq` crate.
+//! RaptorQ, FEC Encoding ID 6 [RFC 6330], implemented by the `raptorq` crate.
 //!
 //! The crate panics on symbols of the wrong length, on too many symbols and on IDs out of range, so
-//! everything is checked before. A block is one sub-block (N = 1) of symbols aligned to one byte
+//! all arguments are checked first. A block is one sub-block (N = 1) of symbols aligned to one byte
 //! (Al = 1).
 
 use std::ops::Range;
@@ -16,10 +16,10 @@ use crate::checks::{check_esis, check_restore, copy_source};
 use crate::partition::{RAPTORQ_MAX_ENCODING_SYMBOLS, RAPTORQ_MAX_SYMBOLS};
 use crate::{FecError, SymbolSet};
 
-/// Makes the encoding symbols `esis`, one after the other in `out`.
+/// Writes the encoding symbols `esis` to `out`, one after the other.
 ///
-/// The crate keeps the encoding plans of the last 64 different k. The intermediate symbols of
-/// the block are computed anew in each call, so few long ranges are cheaper than many short ones.
+/// The crate keeps the encoding plans of the last 64 different k. The intermediate symbols of the
+/// block are computed anew in each call, so a few long ranges are cheaper than many short ones.
 pub(crate) fn encode(
     k: u32,
     symbol_len: usize,
@@ -42,7 +42,7 @@ pub(crate) fn encode(
     Ok(())
 }
 
-/// Computes the source symbols that are not `present`, in their places in `block`. Gives the
+/// Computes the source symbols that are not `present`, in their places in `block`. Returns the
 /// number of symbols computed.
 pub(crate) fn restore(
     k: u32,
@@ -95,7 +95,8 @@ fn check_parameters(k: u32, symbol_len: usize) -> Result<(), FecError> {
     }
 }
 
-/// The parameters of an object of this one block; both were checked.
+/// Returns the parameters of an object that consists of this one block. `k` and `symbol_len` have
+/// been checked.
 fn information(k: u32, symbol_len: usize) -> ObjectTransmissionInformation {
     ObjectTransmissionInformation::new(k as u64 * symbol_len as u64, symbol_len as u16, 1, 1, 1)
 }

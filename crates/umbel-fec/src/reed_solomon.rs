@@ -1,10 +1,10 @@
 //! Reed–Solomon over GF(2^8), FEC Encoding ID 5 [RFC 5510].
 //!
-//! The code is polynomial interpolation. To each encoding symbol ID j belongs a point x_j of the
-//! field; byte for byte, the k source symbols are the values of a polynomial of degree below k at
-//! x_0 … x_{k−1}, and every other symbol is its value at another point. That is what the generator
-//! matrix (V_{k,k})^−1 · V_{k,n} of [RFC 5510 §8.2.1] computes, where V_{k,n} has the powers of
-//! the points. So any k symbols give any other one, by Lagrange's formula:
+//! The code is polynomial interpolation. Each encoding symbol ID j has a point x_j of the field.
+//! Byte for byte, the k source symbols are the values of a polynomial of degree below k at x_0 …
+//! x_{k−1}. Every other symbol is the polynomial's value at another point. The generator matrix
+//! (V_{k,k})^−1 · V_{k,n} of [RFC 5510 §8.2.1] computes the same, where V_{k,n} has the powers of
+//! the points. Any k symbols therefore determine any other one, by Lagrange's formula:
 //!
 //! ```text
 //!              N(x_t)                               1
@@ -13,13 +13,13 @@
 //!                                            q≠p
 //! ```
 //!
-//! with sums and products over the symbols held. Encoding takes the source symbols for them,
-//! and its coefficients are cached for each k. Decoding takes the source symbols that came and as
-//! many repair symbols as are lost, and computes the lost ones alone: the coefficients come from
-//! the cached w_p by multiplying in what differs, so that no matrix is inverted and a block that
-//! lost e of its symbols costs e·k coefficients and e·k multiplications of a symbol.
+//! with sums and products over the symbols held. For encoding these are the source symbols, and the
+//! coefficients are cached for each k. For decoding they are the source symbols received and one
+//! repair symbol for each lost symbol. Decoding computes only the lost symbols. Its coefficients
+//! come from the cached w_p, multiplied by the factors that differ, so no matrix is inverted. A
+//! block that lost e of its symbols costs e·k coefficients and e·k multiplications of a symbol.
 //!
-//! Which points, see [`Points`].
+//! [`Points`] chooses the points.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -32,25 +32,25 @@ use crate::partition::REED_SOLOMON_MAX_SYMBOLS;
 use crate::symbol_set::SymbolSet;
 use crate::{FecError, Kernel};
 
-/// The field's points that the encoding symbols of a block belong to. Sender and receiver must
-/// agree on them.
+/// The field's points of the encoding symbols of a block. Sender and receiver must use the same
+/// points.
 ///
-/// [RFC 5510] contradicts itself here. Its §8.2.1 defines v_{i,j} = α^(i·j), so that symbol j
-/// belongs to α^j; its abstract says that the code is that of Luigi Rizzo's implementation,
-/// where symbol 0 belongs to 0 and symbol j to α^(j−1). For k > 1 the repair symbols differ.
-/// `docs/interop-fec.md` says which implementation does what.
+/// [RFC 5510] contradicts itself here. Its §8.2.1 defines v_{i,j} = α^(i·j), so that symbol j has
+/// the point α^j. Its abstract says that the code is that of Luigi Rizzo's implementation, where
+/// symbol 0 has the point 0 and symbol j the point α^(j−1). For k > 1 the repair symbols differ.
+/// `docs/interop-fec.md` lists the choice of each implementation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Points {
     /// 1, α, α², …: the formula of [RFC 5510 §8.2.1].
     Formula,
-    /// 0, 1, α, α², …: Rizzo's `fec.c`, and every receiver that was found. The default, so that
-    /// they can be served.
+    /// 0, 1, α, α², …: Rizzo's `fec.c` and every receiver that was found. The default, for
+    /// interoperability with those receivers.
     #[default]
     Rizzo,
 }
 
 impl Points {
-    /// The point of an encoding symbol.
+    /// Returns the point of an encoding symbol.
     const fn of(self, esi: u32) -> u8 {
         match (self, esi) {
             (Points::Formula, _) => alpha_power(esi),
@@ -60,7 +60,7 @@ impl Points {
     }
 }
 
-/// Encodes and restores blocks of 1 to 255 source symbols.
+/// The Reed–Solomon code, for blocks of 1 to 255 source symbols.
 ///
 /// Encoding symbols have IDs below 255: the source symbols first, then repair symbols. Any k
 /// different ones restore a block of k.
@@ -77,25 +77,25 @@ impl Default for ReedSolomon {
 }
 
 impl ReedSolomon {
-    /// The code with these points, by the fastest kernel.
+    /// Creates the code with these points and the fastest kernel.
     pub fn new(points: Points) -> ReedSolomon {
         ReedSolomon::with_kernel(points, Kernel::best())
     }
 
-    /// The code by a certain kernel, for tests and measurements.
+    /// Creates the code with the given kernel, for tests and measurements.
     pub fn with_kernel(points: Points, kernel: Kernel) -> ReedSolomon {
         ReedSolomon { kernel, points }
     }
 
-    /// Makes the encoding symbols `esis`, one after the other in `out`. `source` is the block:
-    /// k symbols of `symbol_len` bytes, the last one filled up with zeros.
+    /// Writes the encoding symbols `esis` to `out`, one after the other. `source` is the block: k
+    /// symbols of `symbol_len` bytes, the last one padded with zeros.
     ///
-    /// Any range of IDs below 255 may be asked for at any time, source symbols (copied) among
-    /// them. Symbols made in one call cost about half of what they cost one at a time.
+    /// Any range of IDs below 255 may be requested at any time, including source symbols, which are
+    /// copied. Symbols made in one call cost about half as much as symbols made one at a time.
     ///
     /// # Errors
     ///
-    /// If k, an ID or a length is not as said above.
+    /// Returns an error if k, an ID or a length is out of the range given above.
     pub fn encode(
         &self,
         k: u32,
@@ -120,16 +120,16 @@ impl ReedSolomon {
         Ok(())
     }
 
-    /// Computes the source symbols that are not `present`, in their places in `block`, from those
-    /// that are and from repair symbols. Gives the number of symbols computed.
+    /// Computes the source symbols that are not `present`, in their places in `block`, from the
+    /// present ones and from repair symbols. Returns the number of symbols computed.
     ///
-    /// Repair symbols beyond those needed are not looked at further than their ID and length; one
-    /// that comes twice counts once.
+    /// Of repair symbols beyond those needed, only ID and length are checked. A duplicate counts
+    /// once.
     ///
     /// # Errors
     ///
-    /// If fewer than k different symbols are held in all, or k, an ID or a length is out of range.
-    /// `block` is then as before.
+    /// Returns an error if fewer than k different symbols are held in all, or if k, an ID or a
+    /// length is out of range. `block` is then unchanged.
     pub fn restore(
         &self,
         k: u32,
@@ -166,8 +166,9 @@ impl ReedSolomon {
         Ok(lost.len() as u32)
     }
 
-    /// The coefficients of each lost symbol: of the source symbols present, ascending, then of the
-    /// repair symbols, which are as many as the lost ones.
+    /// Returns the coefficients of each lost symbol. A row has those of the source symbols present,
+    /// ascending, then those of the repair symbols. There is one repair symbol for each lost
+    /// symbol.
     fn decoding_rows(self, k: u32, lost: &[u32], repairs: &[u32]) -> Vec<u8> {
         let block = Block::of(self.points, k);
         let points: Vec<u8> = (0..REED_SOLOMON_MAX_SYMBOLS).map(|j| self.points.of(j)).collect();
@@ -175,8 +176,8 @@ impl ReedSolomon {
         let lost_points: Vec<u8> = lost.iter().map(|&esi| point(esi)).collect();
         let repair_points: Vec<u8> = repairs.iter().map(|&esi| point(esi)).collect();
 
-        // The w_p of the symbols held. Where a cached product over all source symbols is at hand,
-        // the lost ones are divided out and the repair symbols multiplied in.
+        // The w_p of the symbols held. They derive from the cached products over all source
+        // symbols, with the lost symbols divided out and the repair symbols multiplied in.
         let mut held = Vec::with_capacity(k as usize);
         let mut next_lost = lost.iter().copied().peekable();
         for esi in 0..k {
@@ -211,7 +212,7 @@ impl ReedSolomon {
     }
 }
 
-/// What is cached of the code with k source symbols.
+/// Cached coefficients of the code with k source symbols.
 struct Block {
     /// Logarithm of w_i over the source symbols, for each source symbol i.
     weights: Box<[u8]>,
@@ -222,7 +223,7 @@ struct Block {
 }
 
 impl Block {
-    /// The block of k symbols, made when it is first asked for. At most 17 KB each.
+    /// Returns the cache for k symbols, computed on first use. At most 17 KB each.
     fn of(points: Points, k: u32) -> &'static Block {
         static FORMULA: [OnceLock<Block>; 256] = [const { OnceLock::new() }; 256];
         static RIZZO: [OnceLock<Block>; 256] = [const { OnceLock::new() }; 256];
@@ -256,24 +257,24 @@ impl Block {
     }
 }
 
-/// The logarithm of `a − b`; the two differ.
+/// Returns the logarithm of `a − b`, where `a` and `b` differ.
 fn log_of_difference(a: u8, b: u8) -> u32 {
     LOG[(a ^ b) as usize] as u32
 }
 
-/// The logarithm of the product of `x − p` over all `points` but x itself, not reduced: below
-/// 255².
+/// Returns the logarithm of the product of `x − p` over all `points` except x itself, not reduced:
+/// below 255².
 fn log_of_product(x: u8, points: &[u8]) -> u32 {
     // `LOG[0]` is 0, so that x adds nothing.
     points.iter().map(|&p| log_of_difference(x, p)).sum()
 }
 
-/// The logarithm of the inverse, in 1..=255.
+/// Returns the logarithm of the inverse, in 1..=255.
 fn inverse(log: u32) -> u32 {
     255 - log % 255
 }
 
-/// The first `most` repair symbols with different IDs.
+/// Returns the first `most` repair symbols with different IDs.
 fn different<'a>(repairs: &[(u32, &'a [u8])], most: usize) -> Vec<(u32, &'a [u8])> {
     let mut seen = SymbolSet::new(REED_SOLOMON_MAX_SYMBOLS);
     repairs.iter().copied().filter(|&(esi, _)| seen.insert(esi)).take(most).collect()

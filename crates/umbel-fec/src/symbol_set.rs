@@ -1,4 +1,4 @@
-//! Which source symbols of a block are there.
+//! The set of the source symbols of a block.
 
 /// A set of the source symbols of one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,12 +9,13 @@ pub struct SymbolSet {
 }
 
 impl SymbolSet {
-    /// None of `len` symbols. Allocates `len / 8` bytes: check a `len` from the network first.
+    /// Creates a set with none of `len` symbols. Allocates `len / 8` bytes: check a `len` from the
+    /// network first.
     pub fn new(len: u32) -> SymbolSet {
         SymbolSet { words: vec![0; len.div_ceil(64) as usize], len, count: 0 }
     }
 
-    /// All of `len` symbols.
+    /// Creates a set with all of `len` symbols.
     pub fn full(len: u32) -> SymbolSet {
         let mut set =
             SymbolSet { words: vec![u64::MAX; len.div_ceil(64) as usize], len, count: len };
@@ -26,7 +27,7 @@ impl SymbolSet {
         set
     }
 
-    /// Adds a symbol; `false` if it was there or is not one of the block's.
+    /// Adds a symbol. Returns `false` if it is already in the set or is not one of the block's.
     pub fn insert(&mut self, esi: u32) -> bool {
         let fresh = esi < self.len && !self.contains(esi);
         if fresh {
@@ -36,7 +37,7 @@ impl SymbolSet {
         fresh
     }
 
-    /// Takes a symbol out; `false` if it was not there.
+    /// Removes a symbol. Returns `false` if it is not in the set.
     pub fn remove(&mut self, esi: u32) -> bool {
         let there = self.contains(esi);
         if there {
@@ -46,32 +47,32 @@ impl SymbolSet {
         there
     }
 
-    /// Whether the symbol is there; `false` for one that is not of the block.
+    /// Returns whether the symbol is in the set; `false` for one that is not of the block.
     pub fn contains(&self, esi: u32) -> bool {
         esi < self.len && self.words[(esi / 64) as usize] >> (esi % 64) & 1 == 1
     }
 
-    /// Source symbols of the block, there or not.
+    /// Returns the number of source symbols of the block, in the set or not.
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// Whether the block has no symbols at all.
+    /// Returns whether the block has no symbols at all.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Symbols that are there.
+    /// Returns the number of symbols in the set.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Whether every symbol is there.
+    /// Returns whether every symbol is in the set.
     pub fn is_full(&self) -> bool {
         self.count == self.len
     }
 
-    /// The symbols that are not there, ascending.
+    /// Returns the symbols that are not in the set, ascending.
     pub fn missing(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.len).filter(|&esi| !self.contains(esi))
     }

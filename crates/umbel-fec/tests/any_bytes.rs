@@ -1,4 +1,4 @@
-//! The checks that the fuzz targets make, on random bytes.
+//! The checks of the fuzz targets, on random bytes.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

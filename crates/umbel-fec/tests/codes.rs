@@ -1,4 +1,4 @@
-//! Any sufficient set of symbols restores a block, in every scheme; bad input is an error.
+//! Any sufficient set of symbols restores a block, in every scheme. Bad input is an error.
 
 #![allow(clippy::unwrap_used, reason = "a failure of a helper is one of the test")]
 
@@ -7,12 +7,12 @@ use proptest::sample::subsequence;
 use umbel_fec::{Code, FecError, Kernel, Points, ReedSolomon, Restored, SymbolSet};
 use umbel_wire::Scheme;
 
-/// Bytes without a pattern, the same every time.
+/// Returns pseudo-random bytes, the same every time.
 fn noise(len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 37) as u8).collect()
 }
 
-/// Damages a block: what stands in the places of symbols that are not there must not matter.
+/// Damages the places of missing symbols in a block, because their content must not matter.
 fn damage(source: &[u8], present: &SymbolSet, symbol_len: usize) -> Vec<u8> {
     let mut block = source.to_vec();
     for esi in present.missing() {
@@ -21,7 +21,7 @@ fn damage(source: &[u8], present: &SymbolSet, symbol_len: usize) -> Vec<u8> {
     block
 }
 
-/// Restores a block of `k` symbols of which only `held` came.
+/// Restores a block of `k` symbols of which only `held` were received.
 fn restore(
     code: Code,
     k: u32,
@@ -160,8 +160,8 @@ fn raptorq_symbols_far_into_the_pool_restore_a_block() {
 
 #[test]
 fn raptorq_asks_for_another_symbol_when_k_do_not_do() {
-    // About one of 200 sets of exactly k symbols does not; the crate's choices are fixed, so
-    // that these either do or do not for ever.
+    // About one of 200 sets of exactly k symbols is not enough. The crate's choices are fixed, so
+    // the result for each set never changes.
     let code = Code::new(Scheme::RaptorQ);
     let failed = (0..400).find_map(|i| {
         let held: Vec<u32> = (1000 + 10 * i..1010 + 10 * i).collect();
@@ -260,7 +260,7 @@ proptest! {
         }),
         symbol_len in 1usize..50,
     ) {
-        // One failure in some ten million.
+        // This fails about once in ten million times.
         prop_assert!(restore(Code::new(Scheme::RaptorQ), k, symbol_len, &held).unwrap().1);
     }
 }

@@ -1,9 +1,10 @@
-//! Repair symbols that other implementations made, recorded as FNV-1a digests.
+//! Repair symbols of other implementations, recorded as FNV-1a digests.
 //!
 //! - NORM: `NormEncoderRS8` of Debian's libnorm 1.5.9, the codec that NORM uses with FEC Encoding
-//!   ID 5. `pgm_rs_encode` of OpenPGM (revision cf6cebe) gave the same for those that were tried.
-//! - The crate `flute` 1.11.7, all symbols of a small object. It runs against our code itself in
-//!   `bench/peers/flute-copy/tests/codes.rs`.
+//!   ID 5. `pgm_rs_encode` of OpenPGM (revision cf6cebe) returned the same for the vectors that
+//!   were tested.
+//! - The crate `flute` 1.11.7: all symbols of a small object.
+//!   `bench/peers/flute-copy/tests/codes.rs` runs the crate itself against our code.
 //! - nanorq, a RaptorQ codec in C (revision b622dfa), with T = 16, Z = N = Al = 1.
 //!
 //! `docs/interop-fec.md` says how they were made.
@@ -13,12 +14,12 @@
 use umbel_fec::{Code, Partition, Points};
 use umbel_wire::{Oti, Scheme};
 
-/// The source block of all vectors.
+/// Returns the source block of all vectors.
 fn source(len: usize) -> Vec<u8> {
     (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
-/// FNV-1a, 64 bits.
+/// Returns the 64-bit FNV-1a digest.
 fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -66,7 +67,7 @@ fn norm_makes_the_symbols_of_rizzos_points() {
 fn norm_makes_the_symbols_of_the_formula_only_where_all_codes_agree() {
     let code = Code::with_points(Scheme::ReedSolomon, Points::Formula);
     for (k, count, len, theirs) in NORM {
-        // A block of one symbol is repeated, whatever the points.
+        // A block of one symbol is only repeated, whatever the points.
         assert_eq!(digest(&repair(code, k, count, len)) == theirs, k == 1, "k = {k}");
     }
 }
@@ -79,8 +80,8 @@ fn nanorq_makes_the_same_raptorq_symbols() {
     }
 }
 
-/// A digest of all symbols of an object of 4,219 bytes, in symbols of 64: four blocks of at most 20,
-/// each with 8 repair symbols.
+/// Returns a digest of all symbols of an object of 4,219 bytes, in symbols of 64. It has four
+/// blocks of at most 20 symbols, each with `repairs` repair symbols.
 fn symbols_of_an_object(scheme: Scheme, points: Points, repairs: u32) -> u64 {
     const LEN: usize = 4_219;
     let object: Vec<u8> = (0..LEN).map(|i| (i * 167 + i / 251) as u8).collect();

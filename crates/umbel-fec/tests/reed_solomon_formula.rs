@@ -1,6 +1,6 @@
-//! The repair symbols are those of the generator matrix of RFC 5510, computed here anew and naively:
-//! bit by bit multiplication, a Vandermonde matrix of powers, Gauss–Jordan elimination, matrix
-//! products.
+//! The repair symbols are those of the generator matrix of RFC 5510. This test computes the matrix
+//! again with naive methods: bit by bit multiplication, a Vandermonde matrix of powers,
+//! Gauss–Jordan elimination and matrix products.
 
 #![allow(clippy::unwrap_used, reason = "a failure of a helper is one of the test")]
 
@@ -8,7 +8,7 @@ use umbel_fec::{Points, ReedSolomon};
 
 type Matrix = Vec<Vec<u8>>;
 
-/// a · b modulo x^8 + x^4 + x^3 + x^2 + 1 [RFC 5510 §8.1].
+/// Returns a · b modulo x^8 + x^4 + x^3 + x^2 + 1 [RFC 5510 §8.1].
 fn multiply(mut a: u8, b: u8) -> u8 {
     let mut product = 0;
     for bit in 0..8 {
@@ -28,7 +28,7 @@ fn inverse(a: u8) -> u8 {
     (1..=255).find(|&b| multiply(a, b) == 1).expect("only 0 has none")
 }
 
-/// v_{i,j} = x_j^i for i in 0..k, j in 0..n.
+/// Returns v_{i,j} = x_j^i for i in 0..k, j in 0..n.
 fn vandermonde(k: usize, points: &[u8]) -> Matrix {
     (0..k).map(|i| points.iter().map(|&x| power(x, i)).collect()).collect()
 }
@@ -64,7 +64,7 @@ fn inverted(mut a: Matrix) -> Matrix {
     b
 }
 
-/// GM = (V_{k,k})^−1 · V_{k,n} [RFC 5510 §8.2.1].
+/// Returns GM = (V_{k,k})^−1 · V_{k,n} [RFC 5510 §8.2.1].
 fn generator(k: usize, points: &[u8]) -> Matrix {
     product(&inverted(vandermonde(k, &points[..k])), &vandermonde(k, points))
 }
@@ -94,7 +94,7 @@ fn symbols_are_those_of_the_formula() {
 
 #[test]
 fn symbols_with_rizzos_points_are_those_of_his_matrix() {
-    // His first point is 0, and j − 1 takes the place of j.
+    // His first point is 0, and j − 1 replaces j in the others.
     let points: Vec<u8> = [0].into_iter().chain((0..254).map(|j| power(2, j))).collect();
     for k in [1, 2, 5, 20, 128, 255] {
         assert_encodes_by(k, ReedSolomon::new(Points::Rizzo), &points);

@@ -52,8 +52,8 @@ const fn nibble_tables() -> [[u8; 32]; 256] {
     tables
 }
 
-/// For each factor c the 8×8 bit matrix that maps x to c·x, as `gf2p8affineqb` wants it: the row of
-/// result bit b in byte 7 − b.
+/// For each factor c the 8×8 bit matrix that maps x to c·x, in the layout of `gf2p8affineqb`. The
+/// row of result bit b is in byte 7 − b.
 #[cfg(target_arch = "x86_64")]
 pub(crate) static MATRICES: [u64; 256] = {
     let nibbles = nibble_tables();
@@ -78,7 +78,7 @@ pub(crate) static MATRICES: [u64; 256] = {
     matrices
 };
 
-/// The product of two elements.
+/// Returns the product of two elements.
 pub fn multiply(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 {
         return 0;
@@ -86,7 +86,7 @@ pub fn multiply(a: u8, b: u8) -> u8 {
     EXP[LOG[a as usize] as usize + LOG[b as usize] as usize]
 }
 
-/// α^`exponent`, where α = 2 is the field's generator; any exponent.
+/// Returns α^`exponent`, where α = 2 is the field's generator. Any exponent is valid.
 pub const fn alpha_power(exponent: u32) -> u8 {
     EXP[(exponent % 255) as usize]
 }
@@ -95,7 +95,7 @@ pub const fn alpha_power(exponent: u32) -> u8 {
 mod tests {
     use super::*;
 
-    /// Polynomial multiplication and reduction, bit by bit.
+    /// Returns the product by polynomial multiplication and reduction, bit by bit.
     fn by_hand(a: u8, b: u8) -> u8 {
         let product = (0..8).filter(|i| b >> i & 1 == 1).fold(0u16, |p, i| p ^ u16::from(a) << i);
         (8..16)

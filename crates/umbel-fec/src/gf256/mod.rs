@@ -1,10 +1,10 @@
-//! GF(2^8) as [RFC 5510 §8.1] has it, and kernels that combine many symbols at once.
+//! GF(2^8) as defined in [RFC 5510 §8.1], and kernels that combine many symbols at once.
 //!
-//! Both encoding and decoding come down to one operation: some *outputs*, each the sum of the same
-//! *sources* times coefficients of its own. A kernel takes a strip of a few vectors of every
-//! source and holds the sums of several outputs for that strip in registers, so that each byte of
-//! the sources is loaded once for several outputs, from the first-level cache after the first
-//! time, and the outputs are written once.
+//! Both encoding and decoding reduce to one operation. It computes several *outputs*, each the sum
+//! of the same *sources* times coefficients of its own. A kernel takes a strip of a few vectors of
+//! every source and holds the sums of several outputs for that strip in registers. Each byte of the
+//! sources is therefore loaded once for several outputs, from the first-level cache after the first
+//! time. The outputs are written once.
 
 mod field;
 #[cfg(target_arch = "aarch64")]
@@ -19,9 +19,9 @@ use std::sync::OnceLock;
 pub(crate) use field::{EXP, LOG};
 pub use field::{alpha_power, multiply};
 
-/// A way of combining symbols that this processor can do.
+/// A way of combining symbols that this processor supports.
 ///
-/// There is no way to get one that it cannot do.
+/// Values come only from [`Kernel::available`] and [`Kernel::best`], so no value is unsupported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Kernel(Isa);
 
@@ -36,14 +36,14 @@ enum Isa {
     /// `pshufb` on 32 bytes at a time: a look-up for each half of a byte.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// `tbl` on 16 bytes at a time: likewise.
+    /// `tbl` on 16 bytes at a time: a look-up for each half of a byte.
     #[cfg(target_arch = "aarch64")]
     Neon,
     Scalar,
 }
 
 impl Kernel {
-    /// The kernels that this processor can do, the fastest first, the scalar one last.
+    /// Returns the kernels that this processor supports, the fastest first and the scalar one last.
     pub fn available() -> Vec<Kernel> {
         let mut kernels = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -68,13 +68,13 @@ impl Kernel {
         kernels
     }
 
-    /// The fastest kernel that this processor can do. The processor is asked once.
+    /// Returns the fastest kernel that this processor supports. Features are detected once.
     pub fn best() -> Kernel {
         static BEST: OnceLock<Kernel> = OnceLock::new();
         *BEST.get_or_init(|| Kernel::available()[0])
     }
 
-    /// Its name, for tables and logs.
+    /// Returns the name of the kernel, for tables and logs.
     pub fn name(self) -> &'static str {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
@@ -89,13 +89,13 @@ impl Kernel {
         }
     }
 
-    /// Makes each output the sum of the sources, each times its coefficient. The coefficients of
-    /// an output stand together, one for each source.
+    /// Sets each output to the sum of the sources, each times its coefficient. The coefficients of
+    /// an output are contiguous, one for each source.
     ///
     /// # Panics
     ///
-    /// If not all sources and outputs have the same length, or the number of coefficients is not
-    /// that of outputs times sources: callers have checked both.
+    /// Panics if the sources and outputs differ in length, or if the number of coefficients is not
+    /// that of outputs times sources. Callers have checked both.
     pub(crate) fn combine(self, coefficients: &[u8], sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
         let Some(len) = outputs.first().map(|output| output.len()) else { return };
         assert_eq!(coefficients.len(), sources.len() * outputs.len());
@@ -105,8 +105,8 @@ impl Kernel {
             return outputs.iter_mut().for_each(|output| output.fill(0));
         }
         match self.0 {
-            // SAFETY (all three): `available` gave this kernel after asking the processor for
-            // the features, and the lengths were checked above.
+            // SAFETY (all three): `available` returned this kernel after detecting the processor's
+            // features, and the lengths were checked above.
             #[cfg(target_arch = "x86_64")]
             Isa::Gfni512 if len >= x86::GFNI512_BYTES => {
                 #[allow(unsafe_code)]
@@ -153,8 +153,9 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// Covers `len` bytes with strips: of `wide` vectors while they fit, then of one vector. The last
-/// one may reach back over bytes already covered, which are then computed again.
+/// Covers `len` bytes with strips of `wide` vectors while they fit, then of one vector. Yields the
+/// start of each strip and its number of vectors. The last strip may overlap bytes already covered,
+/// which are then computed again.
 ///
 /// `len` must be at least one vector.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -171,8 +172,9 @@ fn strips(len: usize, vector: usize, wide: usize) -> impl Iterator<Item = (usize
         .chain(tail)
 }
 
-/// Divides `count` outputs into groups of at most `most`, as equal as can be: a kernel that holds
-/// 13 sums as 5 + 4 + 4 loads the sources as often as with 6 + 6 + 1, but each time for less.
+/// Divides `count` outputs into groups of at most `most`, as equal as possible. For 13 outputs, 5 +
+/// 4 + 4 loads the sources as often as 6 + 6 + 1. Unlike that, it never loads them for a single
+/// output.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn groups(count: usize, most: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let groups = count.div_ceil(most);
@@ -183,7 +185,7 @@ fn groups(count: usize, most: usize) -> impl Iterator<Item = std::ops::Range<usi
 mod tests {
     use super::*;
 
-    /// Bytes without a pattern, the same every time.
+    /// Returns pseudo-random bytes, the same for the same seed.
     fn noise(len: usize, seed: u64) -> Vec<u8> {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         (0..len)

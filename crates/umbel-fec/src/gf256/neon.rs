@@ -1,4 +1,4 @@
-//! The kernel for 64-bit ARM: as the AVX2 one, with 16-byte vectors and more registers.
+//! The kernel for 64-bit ARM: like the AVX2 one, with 16-byte vectors and more registers.
 
 use std::arch::aarch64::{
     uint8x16_t, vandq_u8, vdupq_n_u8, veorq_u8, vld1q_u8, vqtbl1q_u8, vshrq_n_u8, vst1q_u8,
@@ -8,14 +8,14 @@ use std::array;
 use super::field::NIBBLES;
 use super::{groups, strips};
 
-/// Bytes of a vector, and the least length of a symbol.
+/// Bytes of a vector, and the minimum length of a symbol.
 pub(super) const BYTES: usize = 16;
 /// Vectors of a wide strip.
 const WIDE: usize = 4;
-/// Most outputs of a tile.
+/// Maximum number of outputs of a tile.
 const MOST_ROWS: usize = 4;
 
-/// Makes each output the sum of the sources, each times its coefficient.
+/// Sets each output to the sum of the sources, each times its coefficient.
 ///
 /// # Safety
 ///

@@ -2,7 +2,7 @@
 
 use super::field::NIBBLES;
 
-/// Makes each output the sum of the sources, each times its coefficient.
+/// Sets each output to the sum of the sources, each times its coefficient.
 pub(super) fn combine(coefficients: &[u8], sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
     for (row, output) in coefficients.chunks_exact(sources.len()).zip(outputs) {
         output.fill(0);

@@ -1,7 +1,7 @@
 //! Kernels for x86-64.
 //!
-//! Each has a *tile*: `ROWS` outputs times `VECTORS` vectors of a strip, all of whose sums stay in
-//! registers while the sources go by. `combine` chooses the tiles.
+//! Each kernel has a *tile* of `ROWS` outputs times `VECTORS` vectors of a strip. All sums of a
+//! tile stay in registers while the kernel reads the sources. `combine` chooses the tiles.
 
 use std::arch::x86_64::{
     __m256i, __m512i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256,
@@ -15,10 +15,10 @@ use std::array;
 use super::field::{MATRICES, NIBBLES};
 use super::{groups, strips};
 
-/// Makes `combine_*` for a tile function: the tiles that cover all outputs, strip by strip.
+/// Defines `combine_*` for a tile function. It covers all outputs with tiles, strip by strip.
 macro_rules! combine {
     ($name:ident, $tile:ident, $features:literal, $bytes:expr, $wide:literal, $($rows:literal)*) => {
-        /// Makes each output the sum of the sources, each times its coefficient.
+        /// Sets each output to the sum of the sources, each times its coefficient.
         ///
         /// # Safety
         ///
@@ -54,11 +54,11 @@ macro_rules! combine {
     };
 }
 
-/// Bytes of a vector, and the least length of a symbol.
+/// Bytes of a vector, and the minimum length of a symbol.
 pub(super) const GFNI512_BYTES: usize = 64;
-/// Bytes of a vector, and the least length of a symbol.
+/// Bytes of a vector, and the minimum length of a symbol.
 pub(super) const GFNI256_BYTES: usize = 32;
-/// Bytes of a vector, and the least length of a symbol.
+/// Bytes of a vector, and the minimum length of a symbol.
 pub(super) const AVX2_BYTES: usize = 32;
 
 combine!(combine_gfni512, tile_gfni512, "avx512f,avx512bw,gfni", GFNI512_BYTES, 4, 1 2 3 4 5 6);

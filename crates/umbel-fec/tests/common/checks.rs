@@ -1,4 +1,4 @@
-//! What must hold for any bytes whatever; fuzz targets and ordinary tests share it.
+//! Checks that must hold for any bytes. Fuzz targets and ordinary tests share them.
 
 #![allow(dead_code, unreachable_pub, reason = "shared by test binaries")]
 
@@ -9,8 +9,8 @@ fn scheme(byte: u8) -> Scheme {
     [Scheme::NoCode, Scheme::ReedSolomon, Scheme::RaptorQ][usize::from(byte % 3)]
 }
 
-/// Splits an object with any parameters: the ends of it fit together, or the parameters are
-/// refused.
+/// Splits an object with any parameters. Either the ends of its parts fit together, or the
+/// parameters are refused.
 pub fn partition(bytes: &[u8]) {
     let Some((fields, rest)) = bytes.split_first_chunk::<15>() else { return };
     let field = |at: usize| u16::from_be_bytes([fields[at], fields[at + 1]]);
@@ -39,8 +39,8 @@ pub fn partition(bytes: &[u8]) {
     }
 }
 
-/// Restores a block from any choice of its symbols, with any parameters: it comes out right, or
-/// there is an error and the block is as it was.
+/// Restores a block from any choice of its symbols, with any parameters. Either the block is right,
+/// or there is an error and the block is unchanged.
 pub fn restore(bytes: &[u8]) {
     let Some((&[which, k, symbol_len, lost], choices)) = bytes.split_first_chunk() else { return };
     let code = Code::new(scheme(which));
@@ -51,8 +51,8 @@ pub fn restore(bytes: &[u8]) {
     for esi in (0..k).filter(|esi| esi * 37 % 256 >= u32::from(lost)) {
         present.insert(esi);
     }
-    // Each pair of bytes is the distance of a repair symbol from the source symbols. A code that
-    // has no such symbols, or a block that it does not have, is tried all the same.
+    // Each pair of bytes is the distance of a repair symbol from the source symbols. Codes without
+    // such symbols, or without such a block, are tested too.
     let mut made = vec![0; 506 * symbol_len];
     let most = if code.scheme() == Scheme::RaptorQ { 506 } else { 255_u32.saturating_sub(k) };
     let esis = k..k + most;
