@@ -1,20 +1,20 @@
-//! A directory as a repository: every regular file below it is an item.
+//! A directory as a repository. Every regular file below it is an item.
 //!
-//! Nothing outside the directory is ever read: files are opened beneath it by `openat2`, and a
-//! symbolic link counts only if it is relative and leads to a regular file inside. Names that are
-//! not UTF-8, special files, empty directories, unreadable files and umbel's own keys are left out,
-//! counted and named.
+//! Nothing outside the directory is ever read. Files are opened beneath it by `openat2`. A symbolic
+//! link counts only if it is relative and leads to a regular file inside. Names that are not UTF-8,
+//! special files, empty directories, unreadable files and umbel's own keys are skipped; the scan
+//! counts and names them.
 //!
-//! A file is served in the version that the scan saw. It is opened once and the descriptor kept,
-//! so that a file that is replaced (a new one renamed over it) or removed goes on from the old
-//! version; one that is modified in place is noticed after the read, by size and times.
+//! A file is served in the version that the scan saw. It is opened once and the descriptor kept. A
+//! file that is replaced (a new one renamed over it) or removed is therefore still served in the
+//! old version. A modification in place is detected after the read, by size and times.
 //!
 //! # Scope and limitations
 //!
-//! A modification that leaves size, modification time and change time as they were (within one
-//! tick of the file system's clock, or through a mapping that is not written back yet) is not
-//! noticed here; the receivers' digest check notices it. Where the kernel has no `openat2`
-//! (before Linux 5.6), symbolic links are left out.
+//! This module does not detect a modification that leaves size, modification time and change time
+//! unchanged. That can happen within one tick of the file system's clock, or through a mapping that
+//! is not written back yet. The receivers' digest check detects it. If the kernel has no `openat2`
+//! (before Linux 5.6), symbolic links are skipped.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -37,7 +37,7 @@ use crate::origin::{Body, Found, Origin, Place, Scan, SkipReason, Skipped};
 use crate::own::{self, Own};
 use crate::{Fault, OpenError};
 
-/// Which version of a file: what tells it from the one before it under the same name.
+/// The version of a file, which distinguishes it from earlier files or contents of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileVersion {
     device: u64,
@@ -60,15 +60,15 @@ impl FileVersion {
         }
     }
 
-    /// Whether `later` was taken of the same file, changed or not.
+    /// Returns whether `later` describes the same file, changed or not.
     pub(crate) fn is_same_file(&self, later: &FileVersion) -> bool {
         (self.device, self.inode) == (later.device, later.inode)
     }
 
-    /// Whether the content that `later` was taken of is still this version's.
+    /// Returns whether the content is the same in `later`.
     ///
-    /// Making or removing a link moves the change time, as a replacement by renaming does, and
-    /// is no change of content.
+    /// Creating or removing a link moves the change time, as a replacement by renaming does, and
+    /// does not change the content.
     pub(crate) fn is_same_content(&self, later: &FileVersion) -> bool {
         (self.device, self.inode, self.size, self.modified_ns)
             == (later.device, later.inode, later.size, later.modified_ns)
@@ -80,26 +80,26 @@ fn nanoseconds(seconds: i64, rest: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
-/// A directory, or a single file of it.
+/// A directory, or a single file in one.
 #[derive(Debug)]
 pub(crate) struct Directory {
     root: PathBuf,
-    /// The only file that is served, where the repository is a single file.
+    /// Name of the only file that is served, if the repository is a single file.
     only: Option<OsString>,
-    /// Files and directories of umbel's own.
+    /// Umbel's own files and directories.
     own: Vec<PathBuf>,
-    /// The directory itself, as of the last scan.
+    /// Descriptor of the directory, as of the last scan.
     descriptor: RwLock<Arc<OwnedFd>>,
     has_openat2: bool,
 }
 
 impl Directory {
-    /// Serves everything below `root`, but not what is `own`.
+    /// Creates a repository of all files below `root` except those of `own`.
     pub(crate) fn new(root: &Path, own: &[PathBuf]) -> Result<Directory, OpenError> {
         Directory::open(root, None, own)
     }
 
-    /// Serves one file, under its own name.
+    /// Creates a repository of one file, under its own name.
     pub(crate) fn of_file(path: &Path, own: &[PathBuf]) -> Result<Directory, OpenError> {
         let Some(name) = path.file_name() else { return Err(OpenError::Kind(path.to_owned())) };
         let parent = match path.parent() {
@@ -121,14 +121,14 @@ impl Directory {
         })
     }
 
-    /// Opens a file below the root for reading, never waiting for a pipe's writer.
+    /// Opens a file below the root for reading. Never waits for a pipe's writer.
     fn open_beneath(&self, path: &Path) -> Result<File, Errno> {
         let root = Arc::clone(&self.descriptor.read());
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         if !self.has_openat2 {
             return open_by_steps(&root, path, flags);
         }
-        // EAGAIN: something was renamed while the kernel looked whether the path stays inside.
+        // EAGAIN: something was renamed while the kernel checked that the path stays inside.
         for _ in 0..16 {
             match openat2(&*root, path, how(flags)) {
                 Err(Errno::EAGAIN) => {}
@@ -138,7 +138,8 @@ impl Directory {
         Err(Errno::EAGAIN)
     }
 
-    /// What is at `path` (relative), or why it is left out. `None`: vanished meanwhile.
+    /// Returns the metadata of the file at `path` (relative), or the reason to skip it. Returns
+    /// `None` if the file has vanished meanwhile.
     fn look_at(
         &self,
         path: &Path,
@@ -173,7 +174,7 @@ impl Directory {
         if metadata.is_file() { Ok(Some(metadata)) } else { Err(SkipReason::LinkToOther) }
     }
 
-    /// Opens an item's file: one that the user named, or one below the root.
+    /// Opens an item's file, either the one that the user named or one below the root.
     fn open_item(&self, path: &Path) -> io::Result<File> {
         match self.only {
             Some(_) => open_named(&self.root.join(path)),
@@ -219,7 +220,7 @@ impl Directory {
     fn scan_only(&self, name: &Path) -> Result<Scan, OpenError> {
         let mut scan = Scan::default();
         let path = self.root.join(name);
-        // The user named this file, so that a link is what it leads to, wherever that is.
+        // The user named this file, so a link is followed wherever it leads.
         let metadata = fs::metadata(&path).map_err(|error| OpenError::Io { path, error })?;
         self.add(&mut scan, &Own::find(&self.own), name, metadata.file_type(), || Ok(metadata));
         Ok(scan)
@@ -239,7 +240,8 @@ impl Origin for Directory {
             !own.is_empty() && entry.file_type().is_dir() && metadata()
         };
         let mut walk = WalkDir::new(&self.root).into_iter();
-        // The last entry, if it was a directory: empty, unless the next one is deeper.
+        // The last entry, if it was a directory. The directory is empty unless the next entry is
+        // deeper.
         let mut last: Option<DirEntry> = None;
         while let Some(entry) = walk.next() {
             let deeper = entry.as_ref().map_or_else(walkdir::Error::depth, DirEntry::depth);
@@ -302,12 +304,12 @@ impl Origin for Directory {
 }
 
 impl Directory {
-    /// A path below the root, as seen from there.
+    /// Returns a path relative to the root.
     fn relative<'a>(&self, path: &'a Path) -> &'a Path {
         path.strip_prefix(&self.root).unwrap_or(path)
     }
 
-    /// Notes a directory with nothing in it. An empty root is an empty repository.
+    /// Records a directory without entries. An empty root is an empty repository.
     fn add_empty(&self, skipped: &mut Skipped, directory: &DirEntry) {
         if directory.depth() > 0 {
             let name = self.relative(directory.path()).to_string_lossy();
@@ -315,7 +317,7 @@ impl Directory {
         }
     }
 
-    /// Notes what the walk could not enter. Failing to enter the root itself fails the scan.
+    /// Records an entry that the walk could not read. If this is the root itself, the scan fails.
     fn add_failure(&self, skipped: &mut Skipped, error: walkdir::Error) -> Result<(), OpenError> {
         let depth = error.depth();
         let path = error.path().unwrap_or(&self.root).to_owned();
@@ -331,7 +333,7 @@ impl Directory {
     }
 }
 
-/// An open file, of which only one version counts.
+/// An open file, valid only in one version.
 struct OpenFile {
     file: File,
     version: FileVersion,
@@ -350,14 +352,14 @@ impl Body for OpenFile {
         match self.file.read_exact_at(buf, offset) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Fault::Changed),
             Err(error) => Err(error.into()),
-            // The kernel moves the times before it writes: if they are still what the catalog
-            // has, then no write began before the read ended.
+            // The kernel updates the times before it writes. If they still match the catalog, no
+            // write began before the read ended.
             Ok(()) => self.check(),
         }
     }
 }
 
-/// Opens a file that the user named, wherever links lead, never waiting for a pipe's writer.
+/// Opens a file that the user named and follows links anywhere. Never waits for a pipe's writer.
 pub(crate) fn open_named(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     File::options().read(true).custom_flags(flags.bits()).open(path)
@@ -374,7 +376,7 @@ fn open_root(root: &Path) -> Result<OwnedFd, OpenError> {
         .map_err(|error| OpenError::Io { path: root.to_owned(), error: error.into() })
 }
 
-/// Opens a path one part at a time and follows no link.
+/// Opens a path one part at a time. Follows no link.
 fn open_by_steps(root: &OwnedFd, path: &Path, flags: OFlag) -> Result<File, Errno> {
     let mut parts = path.components().peekable();
     let mut directory: Option<OwnedFd> = None;
@@ -390,13 +392,13 @@ fn open_by_steps(root: &OwnedFd, path: &Path, flags: OFlag) -> Result<File, Errn
     Err(Errno::ENOENT)
 }
 
-/// Whether the name is that of an item that a client has not received whole yet.
+/// Returns whether the name is that of a client's incomplete item.
 fn is_partial(name: &[u8]) -> bool {
     const MARK: &[u8] = b".umbel-part";
     name.first() == Some(&b'.') && name.windows(MARK.len()).any(|part| part == MARK)
 }
 
-/// The media type that goes with the extension of a name; empty if none is known.
+/// Returns the media type for the extension of a name; empty if none is known.
 pub(crate) fn media_type(name: &str) -> Cow<'static, str> {
     Cow::Borrowed(mime_guess2::from_path(name).first_raw().unwrap_or_default())
 }

@@ -1,74 +1,75 @@
-//! What can go wrong between a path and the bytes of an item.
+//! Errors between a path and the bytes of an item.
 
 use std::io;
 use std::path::PathBuf;
 
 use umbel_wire::Toi;
 
-/// A repository that cannot be opened or scanned.
+/// Error of opening or scanning a repository.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The path, or what must be read below it to begin with, cannot be read.
+    /// The path, or a file below it that the scan cannot do without, cannot be read.
     #[error("{}: {error}", path.display())]
     Io {
-        /// The path that was given.
+        /// Path that cannot be read.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Neither a directory nor a regular file.
+    /// The path is neither a directory nor a regular file.
     #[error("{}: is neither a directory nor a file", .0.display())]
     Kind(PathBuf),
-    /// Two paths of the same name.
+    /// Two paths have the same name.
     #[error("two of the paths are named {0}: items would have the same names")]
     Twice(String),
-    /// The options do not go together.
+    /// The options contradict each other.
     #[error("{0}")]
     Options(String),
-    /// All object identifiers of this run are used up; a restart begins again.
+    /// All object identifiers of this run are used up. A restart begins again.
     #[error("2^32 item versions have been on offer: restart the server")]
     Exhausted,
 }
 
-/// A pattern that cannot be used.
+/// An invalid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// Not a glob.
+    /// The pattern is not a glob.
     #[error("`{pattern}` is not a pattern: {reason}")]
     Syntax {
-        /// As it was given.
+        /// Pattern as given.
         pattern: String,
-        /// What is wrong with it.
+        /// Reason why it is not a glob.
         reason: String,
     },
-    /// Longer than a pattern may be.
+    /// The pattern is too long.
     #[error("a pattern of {len} bytes: at most {max} are allowed")]
     Length {
         /// Bytes of the pattern.
         len: usize,
-        /// Most bytes allowed.
+        /// Maximum number of bytes.
         max: usize,
     },
-    /// More patterns with wildcards than one query may have.
+    /// The query has too many patterns with wildcards.
     #[error("{count} patterns with wildcards in one query: at most {max} are allowed")]
     Count {
-        /// Patterns with wildcards.
+        /// Number of patterns with wildcards.
         count: usize,
-        /// Most allowed.
+        /// Maximum number allowed.
         max: usize,
     },
 }
 
-/// Why bytes of an item cannot be had.
+/// Reason why bytes of an item cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// Removed, or another item now has its name.
+    /// The item was removed, or another item now has its name.
     #[error("it is no longer there")]
     Vanished,
-    /// Modified in place since the catalog listed it, or replaced before it was opened.
+    /// The item was modified in place since the catalog listed it, or replaced before it was
+    /// opened.
     #[error("it changed while it was on offer")]
     Changed,
-    /// What is stored does not make sense.
+    /// The stored data is invalid.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
     /// The system cannot read it.
@@ -76,26 +77,26 @@ pub enum Fault {
     Io(#[from] io::Error),
 }
 
-/// An item, or a part of it, that cannot be read.
+/// Error of reading an item or a part of it.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The catalog has no such object, and had none lately.
+    /// The catalog does not have this object and did not have it recently.
     #[error("there is no item {}", .0.0)]
     Unknown(Toi),
-    /// The item can no longer be had.
+    /// The item can no longer be read.
     #[error("{name}: {fault}")]
     Gone {
-        /// Its name.
+        /// Name of the item.
         name: String,
-        /// Why not.
+        /// Reason of the failure.
         fault: Fault,
     },
-    /// A part was asked for that the item does not have.
+    /// The item does not have the requested part.
     #[error("{name} has no {part}")]
     Range {
-        /// The item's name.
+        /// Name of the item.
         name: String,
-        /// The part that was asked for.
+        /// The requested part.
         part: String,
     },
 }

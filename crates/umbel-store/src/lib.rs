@@ -1,13 +1,13 @@
-//! What a repository serves, and where a client keeps what it received.
+//! The content that a repository serves, and the storage of a client's received items.
 //!
-//! On the server, a [`Repository`] ties together where items come from (a directory, or a WARC
-//! file), the [`Catalog`] of the versions now on offer, and the [`BlockReader`] that reads source
-//! blocks and makes repair symbols on other threads, ahead of the paced sender.
+//! On the server, a [`Repository`] connects the origin of items (a directory, or a WARC file) with
+//! the [`Catalog`] of the versions now on offer. The [`BlockReader`] reads source blocks and makes
+//! repair symbols on other threads, ahead of the paced sender.
 //!
-//! On a client, a [`DiskSink`](sink::DiskSink) keeps what is received: resumable, verified, and never
-//! outside its directory.
+//! On a client, a [`DiskSink`](sink::DiskSink) stores received items. It resumes after
+//! interruptions, verifies every item, and never writes outside its directory.
 //!
-//! [`feed`] makes one sequence of blocks out of items, or of a pipe, and back.
+//! [`feed`] converts items, or a pipe, to one sequence of blocks and back.
 
 mod catalog;
 mod directory;

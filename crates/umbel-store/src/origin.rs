@@ -1,4 +1,4 @@
-//! What the catalog needs of a place that items come from.
+//! The interface between the catalog and the places that items come from.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,9 +9,9 @@ use crate::sink::NameError;
 use crate::warc::{Archive, Record};
 use crate::{Fault, OpenError};
 
-/// Where items come from.
+/// A place that items come from.
 pub(crate) trait Origin: Send + Sync + fmt::Debug {
-    /// Looks at everything that can be served now. No two items have the same name. `None` if
+    /// Returns all items that can be served now. No two items have the same name. Returns `None` if
     /// nothing changed since the last scan.
     fn scan(&self) -> Result<Option<Scan>, OpenError>;
 
@@ -19,25 +19,25 @@ pub(crate) trait Origin: Send + Sync + fmt::Debug {
     fn open(&self, item: &Found) -> Result<Arc<dyn Body>, Fault>;
 }
 
-/// The content of one version of an item. It stays readable when the item is removed or replaced.
+/// The content of one version of an item. It stays readable after the item is removed or replaced.
 pub(crate) trait Body: Send + Sync {
     /// Fills `buf` with the bytes from `offset` on, all of which must exist.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Fault>;
 }
 
-/// An item as a scan found it.
+/// An item found by a scan.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) name: String,
     pub(crate) size: u64,
     pub(crate) modified_ns: Option<i64>,
-    /// Permissions, of a file.
+    /// Permissions of a file.
     pub(crate) mode: Option<u16>,
     pub(crate) media_type: Cow<'static, str>,
     pub(crate) place: Place,
 }
 
-/// Where exactly an item's content is, and of which version.
+/// The exact place of an item's content, with its version.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     /// A file in a directory.
@@ -47,7 +47,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// Whether `later`, found under the same name, is the same version.
+    /// Returns whether `later`, found under the same name, is the same version.
     pub(crate) fn is_same_version(&self, later: &Place) -> bool {
         match (self, later) {
             (Place::File(a), Place::File(b)) => a.is_same_content(b),
@@ -59,48 +59,48 @@ impl Place {
     }
 }
 
-/// What a scan found.
+/// Result of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub(crate) items: Vec<Found>,
     pub(crate) skipped: Skipped,
-    /// Items that are answers of HTTP with another status than 200.
+    /// Number of items that are HTTP responses with a status other than 200.
     pub(crate) other_status: u64,
 }
 
-/// Why something is not served.
+/// Reason why an item is not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SkipReason {
-    /// Its name is not UTF-8, so that clients could not be told it.
+    /// Its name is not UTF-8, so clients could not be told the name.
     NameNotUtf8,
-    /// Its name is one that clients refuse.
+    /// Clients refuse its name.
     Name(NameError),
-    /// A symbolic link that leads out of the repository, is absolute, or leads nowhere.
+    /// It is a symbolic link that leads out of the repository, is absolute, or leads nowhere.
     LinkOutside,
-    /// A symbolic link to something that is not a regular file.
+    /// It is a symbolic link to something other than a regular file.
     LinkToOther,
-    /// A socket, a pipe or a device.
+    /// It is a socket, a pipe or a device.
     SpecialFile,
-    /// A directory with nothing in it.
+    /// It is a directory without entries.
     EmptyDirectory,
-    /// A key or another file of umbel's own.
+    /// It is a key or another file of umbel's own.
     Own,
-    /// The system does not let it be read; what it said.
+    /// The system refuses to read it, with this error.
     Unreadable(String),
-    /// Larger than the erasure code can carry.
+    /// It is larger than the erasure code can carry.
     TooLarge,
-    /// A record of an archive that cannot be understood; what is wrong with it.
+    /// It is an invalid record of an archive, with this defect.
     Corrupt(String),
-    /// A record of an archive that has a later one of the same URL.
+    /// It is a record of an archive that has a later one of the same URL.
     OlderCapture,
-    /// A record of an archive that only says that the content was captured before, where this
-    /// archive has no record of its URL.
+    /// It is a record of an archive that only refers to an earlier capture, and this archive has no
+    /// record of its URL.
     Revisit,
 }
 
 impl SkipReason {
-    /// Whether content is missing that a user expects to be there: nothing about what stands there
-    /// says that it is not sent.
+    /// Returns whether a user would miss the content, because nothing about the entry itself
+    /// indicates that it is not sent.
     pub fn is_failure(&self) -> bool {
         match self {
             SkipReason::NameNotUtf8
@@ -138,16 +138,16 @@ impl fmt::Display for SkipReason {
     }
 }
 
-/// Something that is not served.
+/// An entry that is not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedItem {
-    /// Its path, URI or position, as well as it can be written.
+    /// Its path, URI or position, as far as it can be written.
     pub name: String,
-    /// Why it is not served.
+    /// Reason why it is not served.
     pub reason: SkipReason,
 }
 
-/// What a scan left out: all of it counted, the first of it named.
+/// Entries that a scan skipped. All of them are counted, and the first of them named.
 #[derive(Clone, Debug, Default)]
 pub struct Skipped {
     total: u64,
@@ -156,25 +156,25 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// How many are named at most.
+    /// Maximum number of named entries.
     const NAMED: usize = 1_000;
 
-    /// How many were left out.
+    /// Returns the number of skipped entries.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// How many of them are failures; see [`SkipReason::is_failure`].
+    /// Returns the number of failures among them; see [`SkipReason::is_failure`].
     pub fn failures(&self) -> u64 {
         self.failures
     }
 
-    /// The first thousand of them, in the order of the scan, failures first.
+    /// Returns the first thousand of them, failures first, otherwise in the order of the scan.
     pub fn named(&self) -> &[SkippedItem] {
         &self.named
     }
 
-    /// Adds what another scan left out, with `prefix` before its names.
+    /// Adds the skipped entries of another scan, with `prefix` before their names.
     pub(crate) fn add_all(&mut self, prefix: &str, other: &Skipped) {
         for SkippedItem { name, reason } in other.named() {
             self.add(format!("{prefix}{name}"), reason.clone());

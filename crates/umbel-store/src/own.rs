@@ -1,4 +1,4 @@
-//! Files of umbel's own, which are never served: keys, and the state directory.
+//! Umbel's own files, which are never served: keys, and the state directory.
 
 use std::collections::HashSet;
 use std::fs::{self, File, Metadata};
@@ -10,21 +10,21 @@ use walkdir::WalkDir;
 
 use crate::feed::seal::SecretKey;
 
-/// Most files of a state directory that are looked at.
+/// Maximum number of files of a state directory that are examined.
 const FILES: usize = 4_096;
-/// Bytes of a receiver's key in a file: 64 digits and the end of the line.
+/// Bytes of a receiver's key in a file: 64 digits and a newline.
 const RECEIVER_KEY_LEN: u64 = 65;
-/// Name of the file with a server's key, and the longest that is looked into.
+/// Name of the file with a server's key, and the maximum length of such a file.
 const SERVER_KEY: &str = "identity.pem";
 const SERVER_KEY_LEN: u64 = 256 << 10;
 
-/// The files and directories that are umbel's own at one moment, by device and inode: links lead to
-/// the same file.
+/// Umbel's own files and directories at one moment. They are identified by device and inode, so
+/// that links to them count too.
 #[derive(Debug, Default)]
 pub(crate) struct Own(HashSet<(u64, u64)>);
 
 impl Own {
-    /// Finds these paths, as far as they exist, and what is below them.
+    /// Finds those of these paths that exist, and the files below them.
     pub(crate) fn find(paths: &[PathBuf]) -> Own {
         let below = |path: &PathBuf| WalkDir::new(path).min_depth(1).into_iter().take(FILES);
         let below = paths.iter().flat_map(below).filter_map(|entry| entry.ok()?.metadata().ok());
@@ -32,19 +32,19 @@ impl Own {
         Own(named.chain(below).map(|metadata| (metadata.dev(), metadata.ino())).collect())
     }
 
-    /// Whether a file or directory is one of them.
+    /// Returns whether a file or directory is one of them.
     pub(crate) fn holds(&self, metadata: &Metadata) -> bool {
         self.0.contains(&(metadata.dev(), metadata.ino()))
     }
 
-    /// Whether any of them could be met.
+    /// Returns whether none of them exists.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Whether a file is a key that umbel made, wherever it was put by `--key` or `--state-dir`. Looks
-/// into files only that nobody but their owner can read.
+/// Returns whether a file is a key that umbel made, wherever `--key` or `--state-dir` put it. Opens
+/// only files that no user but their owner can read.
 pub(crate) fn is_key(
     path: &Path,
     metadata: &Metadata,

@@ -1,4 +1,4 @@
-//! What a server opens: a path, with the catalog of what is there and the way to its bytes.
+//! The repository that a server opens: a path, with its catalog and access to its bytes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::several::Several;
 use crate::warc::WarcFile;
 use crate::{OpenError, ReadError};
 
-/// How items are cut into symbols, and what serving them may use.
+/// Parameters by which items are split into symbols, and limits of serving them.
 #[derive(Clone, Debug)]
 pub struct RepositoryOptions {
-    /// The erasure code. Default: Reed–Solomon.
+    /// Erasure code. Default: Reed–Solomon.
     pub scheme: Scheme,
     /// Bytes of an encoding symbol; at least 1. Default: 1,364, which makes datagrams of 1,400
     /// bytes with the header of [RFC 5775] and an authentication tag.
     pub symbol_len: u16,
-    /// Most source symbols of a source block. Default: 128. An object for which the scheme's
-    /// block numbers would not suffice gets larger blocks, where the scheme allows them.
+    /// Maximum number of source symbols in a source block. Default: 128. An object that would
+    /// exceed the scheme's block numbers gets larger blocks, if the scheme allows them.
     pub max_block_symbols: u16,
-    /// Most descriptors kept open for items. Default: 256.
+    /// Maximum number of descriptors kept open for items. Default: 256.
     pub open_files: usize,
-    /// Whether a path named `*.warc` or `*.warc.gz` is served by what is in it, instead of as a
-    /// file. Default: yes. WARC files within a directory are files.
+    /// Whether the records of a path named `*.warc` or `*.warc.gz` are served, instead of the file
+    /// itself. Default: yes. WARC files within a directory are served as files.
     pub warc: bool,
-    /// Files and directories of umbel's own, such as keys, which are never served, by whatever name.
+    /// Umbel's own files and directories, such as keys, which are never served under any name.
     /// Default: none.
     pub own: Vec<PathBuf>,
 }
@@ -54,7 +54,8 @@ impl RepositoryOptions {
         Ok(())
     }
 
-    /// How an object of `object_len` bytes is cut, or `None` if the scheme cannot carry it.
+    /// Returns the object transmission information of an object of `object_len` bytes. Returns
+    /// `None` if the object is too long for the scheme.
     pub fn oti(&self, object_len: u64) -> Option<Oti> {
         self.cut().oti(object_len).ok()
     }
@@ -65,7 +66,7 @@ impl RepositoryOptions {
     }
 }
 
-/// What a server offers.
+/// The items that a server offers.
 #[derive(Clone, Debug)]
 pub struct Repository {
     catalog: Arc<Catalog>,
@@ -76,8 +77,9 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// If the path cannot be read, or the options do not go together. What cannot be served
-    /// below the path is no error: see [`Catalog::skipped`].
+    /// Returns an error if the path cannot be read, is neither a directory nor a regular file, or
+    /// if the options contradict each other. Entries below the path that cannot be served are not
+    /// errors; see [`Catalog::skipped`].
     pub fn open(
         path: impl AsRef<Path>,
         options: RepositoryOptions,
@@ -87,13 +89,14 @@ impl Repository {
         Ok(Repository { catalog: Arc::new(Catalog::new(origin, options)?) })
     }
 
-    /// Opens several paths, of which each file is an item of its own name, and the files of each
-    /// directory are items below the directory's name. A single path is opened as
-    /// [`open`](Repository::open) does.
+    /// Opens several paths. Each file is an item of its own name, and the files of each directory
+    /// are items below the directory's name. A single path is opened as by
+    /// [`open`](Repository::open).
     ///
     /// # Errors
     ///
-    /// As [`open`](Repository::open); or two of the paths have the same name.
+    /// Returns the errors of [`open`](Repository::open), or an error if two of the paths have the
+    /// same name.
     pub fn open_all(
         paths: &[PathBuf],
         options: RepositoryOptions,
@@ -106,27 +109,28 @@ impl Repository {
         Ok(Repository { catalog: Arc::new(Catalog::new(origin, options)?) })
     }
 
-    /// What is on offer.
+    /// Returns the catalog of the items on offer.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
 
-    /// The bytes of what is on offer.
+    /// Returns access to the bytes of the items on offer.
     pub fn content(&self) -> Content {
         Content { catalog: Arc::clone(&self.catalog) }
     }
 
-    /// Scans again: see [`Catalog::refresh`].
+    /// Scans again; see [`Catalog::refresh`].
     ///
     /// # Errors
     ///
-    /// If the path cannot be read any more. The catalog stays as it was.
+    /// Returns an error if the path cannot be read any more or no object identifier is left. The
+    /// catalog is then unchanged.
     pub fn refresh(&self) -> Result<Changes, OpenError> {
         self.catalog.refresh()
     }
 
-    /// Starts a thread that computes the digests of all items, and of those that later
-    /// refreshes bring, until the repository is dropped.
+    /// Starts a thread that computes the digests of all items, including those of later refreshes,
+    /// until the catalog is dropped.
     pub fn start_hashing(&self) {
         Catalog::start_hashing(&self.catalog);
     }
@@ -154,21 +158,22 @@ pub struct Content {
 }
 
 impl Content {
-    /// The catalog whose items these are.
+    /// Returns the catalog of these items.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
 
-    /// Fills `buf` with the item's bytes from `offset` on. Blocks while they are read.
+    /// Fills `buf` with the item's bytes from `offset` on. Blocks until they are read.
     ///
     /// # Errors
     ///
-    /// If the item is unknown, is shorter than `offset + buf.len()`, or is gone.
+    /// Returns an error if the item is unknown, is shorter than `offset + buf.len()`, or can no
+    /// longer be read.
     pub fn read_at(&self, toi: Toi, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
         self.catalog.read_at(toi, offset, buf)
     }
 
-    /// Like [`read_at`](Self::read_at), of a part that is known to exist.
+    /// Like [`read_at`](Self::read_at), for a part that is known to exist.
     pub(crate) fn read_item(
         &self,
         item: &Item,

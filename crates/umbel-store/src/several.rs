@@ -8,7 +8,7 @@ use crate::directory::Directory;
 use crate::origin::{Body, Found, Origin, Scan};
 use crate::{Fault, OpenError};
 
-/// Several paths.
+/// Several paths, each with its items.
 #[derive(Debug)]
 pub(crate) struct Several {
     parts: Vec<Part>,
@@ -16,9 +16,9 @@ pub(crate) struct Several {
 
 #[derive(Debug)]
 struct Part {
-    /// What stands before the names of its items: `name/` of a directory, nothing of a file.
+    /// Prefix of the names of its items: `name/` for a directory, empty for a file.
     prefix: String,
-    /// The first part of the names of its items.
+    /// First part of the names of its items.
     name: String,
     origin: Directory,
 }
@@ -34,7 +34,7 @@ impl Several {
         }
     }
 
-    /// The part that an item of this name is of, and the item's name there.
+    /// Returns the part that an item of this name belongs to, and the item's name there.
     fn part<'a>(&self, name: &'a str) -> Option<(&Part, &'a str)> {
         self.parts.iter().find_map(|part| {
             let inner = name.strip_prefix(&part.prefix)?;
@@ -50,7 +50,7 @@ impl Part {
         let named = if let Some(name) = path.file_name() {
             name.to_owned()
         } else {
-            // Such as `..`, whose name the system knows.
+            // A path such as `..`, whose name only the system knows.
             let whole = path.canonicalize().map_err(io)?;
             whole.file_name().unwrap_or("root".as_ref()).to_owned()
         };

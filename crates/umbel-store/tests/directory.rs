@@ -19,7 +19,7 @@ fn digest_of(content: &[u8]) -> Digest {
     Digest(blake3::hash(content).into())
 }
 
-/// File systems keep times in ticks of a few milliseconds.
+/// Waits until times differ, since file systems keep them in ticks of a few milliseconds.
 fn let_the_clock_tick() {
     std::thread::sleep(Duration::from_millis(20));
 }
@@ -195,7 +195,7 @@ fn keys_and_state_of_umbel_are_never_served() {
     private(".local/state/umbel/deep/other", "state");
     private("keys/mine", &secret);
     private("server/identity.pem", pem);
-    // Neither a key nor private.
+    // These files are not a key or not private.
     private("notes/plan", &"x".repeat(65));
     private("notes/identity.pem", "another program's");
     write(home.path(), "notes/sum", &secret);
@@ -211,7 +211,7 @@ fn keys_and_state_of_umbel_are_never_served() {
     let expected =
         [".local/state/umbel", "keys/mine", "notes/hard", "notes/link", "server/identity.pem"];
     assert_eq!(named, expected);
-    // Nor when it is all that is named, alone or with others.
+    // Nor are they served when such a path is given itself, alone or with others.
     for path in [state.clone(), state.join("identity.pem"), home.path().join("keys/mine")] {
         let alone = Repository::open(&path, options()).unwrap();
         assert!(alone.catalog().is_empty(), "{}", path.display());
@@ -495,7 +495,7 @@ fn twenty_thousand_small_files_are_scanned_in_less_than_a_second() {
     }
     let repository = open(dir.path());
     assert_eq!(repository.catalog().len(), 20_000);
-    // The best of a few: other tests may have the processors.
+    // The best of a few runs counts, since other tests may use the processors.
     let best = (0..5)
         .map(|_| {
             let start = Instant::now();

@@ -1,4 +1,4 @@
-//! A feed of files from the disk of the source to that of a receiver.
+//! A feed of files from the disk of a source to that of a receiver.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -30,7 +30,7 @@ fn noise(seed: u8, len: usize) -> Vec<u8> {
 const SEALED: BlockShape = BlockShape { symbol_len: 100 + SEAL_LEN as u16, sealed: true, ..SHAPE };
 const TSI: Tsi = Tsi(7);
 
-/// The secret keys of a receiver that is admitted to sealed feeds, and of the feed.
+/// Returns the secret keys of a receiver that is admitted to sealed feeds, and of the feed.
 fn keys() -> (SecretKey, SecretKey) {
     (SecretKey([1; 32]), SecretKey([2; 32]))
 }
@@ -85,7 +85,7 @@ impl Source {
         }
     }
 
-    /// Source symbols of each block.
+    /// Returns the number of source symbols of each block.
     fn lengths(&self) -> Vec<u32> {
         let runs = self.feed.layout().runs();
         let lengths = |(count, k)| std::iter::repeat_n(u32::from(k), count as usize);
@@ -119,7 +119,7 @@ impl Keeper {
         Keeper { sink: sink.unwrap(), files, disk }
     }
 
-    /// Stores as many symbols as the block needs, the last of them repair symbols.
+    /// Stores as many symbols as the block needs, about half of them repair symbols.
     fn block(&mut self, source: &mut Source, block: u32, k: u32) {
         let id = BlockId { toi: FEED, sbn: block };
         let lost = k / 2;
@@ -129,7 +129,7 @@ impl Keeper {
         self.sink.restore(id);
     }
 
-    /// Begins with what the manifest lists; gives the blocks that need not be received.
+    /// Begins with the items of the manifest. Returns the blocks that need not be received.
     fn begin(&mut self) -> Vec<std::ops::Range<u32>> {
         let FileEvent::Manifest(Manifest { items, .. }) = self.files.try_recv().unwrap() else {
             panic!()
@@ -223,7 +223,7 @@ fn resume(shape: BlockShape) {
     for block in 0..first {
         sink.block(&mut source, block, lengths[block as usize]);
     }
-    // `a`, which is complete, and half of `b`.
+    // The blocks of `a`, which is complete, and half of `b`.
     assert_eq!(
         sink.begin().into_iter().flatten().collect::<Vec<_>>(),
         (first..first + 51).collect::<Vec<_>>()
@@ -335,7 +335,7 @@ fn a_sink_of_files_knows_how_long_blocks_are_and_which_symbols_are_forged() {
                 assert!(sink.sink.is_genuine(id, k as u8, esi, &symbol), "{block} {esi}");
                 let mut forged = symbol.to_vec();
                 forged[10] ^= 4;
-                // Nothing tells of others, or of repair symbols.
+                // A forged symbol is undetected in other blocks, and among repair symbols.
                 let unknown = !shape.sealed || block < first || esi == k;
                 assert_eq!(sink.sink.is_genuine(id, k as u8, esi, &forged), unknown);
             }

@@ -1,4 +1,5 @@
-//! Not tests: they print what this machine does. Run with `--release --ignored --nocapture`.
+//! Not tests but measurements, which print the speed of this machine. Run with `--release --ignored
+//! --nocapture`.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
@@ -150,7 +151,7 @@ fn compressed_records() {
     use std::io::Write;
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("large.warc.gz");
-    // As compressible as pages are.
+    // About as compressible as pages.
     let body: Vec<u8> = pattern(8 << 20, 1).iter().map(|byte| byte % 16 + b'a').collect();
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     let len = body.len() * 16;

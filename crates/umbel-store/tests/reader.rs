@@ -1,4 +1,4 @@
-//! Symbols, ahead of the sender.
+//! Symbols that are read and computed ahead of the sender.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
@@ -14,7 +14,8 @@ use umbel_fec::{Code, SymbolSet};
 use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions};
 use umbel_wire::{Scheme, Toi};
 
-/// 34 symbols of 64 bytes, the last one with 60: blocks of 12, 11 and 11.
+/// Returns an item of 34 symbols of 64 bytes, the last one with 60. Its blocks have 12, 11 and 11
+/// symbols.
 fn item() -> (TempDir, Repository, Toi, Vec<u8>) {
     let dir = TempDir::new().unwrap();
     let content = pattern(34 * 64 - 4, 1);

@@ -1,4 +1,4 @@
-//! Receives items into a directory and looks at what is there afterwards.
+//! Receives items into a directory and checks its content afterwards.
 
 mod sink_support;
 
@@ -101,7 +101,7 @@ fn a_wrong_symbol_is_found_and_only_its_block_received_again() {
 fn permissions_travel_as_far_as_the_umask_allows() {
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode();
     let mut client = Client::new();
-    // What this process gives to new files.
+    // Its permissions show the umask of this process.
     let usual = client.path().join("usual");
     std::fs::write(&usual, b"").unwrap();
     let umask = 0o666 & !mode(&usual);

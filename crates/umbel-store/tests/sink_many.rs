@@ -1,4 +1,4 @@
-//! Many items, and little memory.
+//! Tests with many items, and with little memory.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
@@ -12,7 +12,7 @@ use umbel_engine::symbols::SymbolSink;
 use umbel_store::sink::{SinkEvent, SinkOptions};
 use umbel_wire::Scheme;
 
-/// Files below the directory that this process has open.
+/// Returns the number of files below the directory that this process has open.
 fn open_files(directory: &Path) -> usize {
     let open = std::fs::read_dir("/proc/self/fd").unwrap();
     let paths = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
@@ -65,7 +65,7 @@ fn many_incomplete_items_keep_few_files_open() {
             client.sink.rest(served.block(sbn));
         }
     }
-    // Events come in order: once this one is done, all the others are on the disk.
+    // Events come in order. Once this item is done, all the others are on the disk.
     let last = Served::new(1_000, "last", 10, Scheme::ReedSolomon);
     let held = client.add_parts(&last);
     client.complete(&last, &held);
@@ -86,7 +86,7 @@ fn memory_is_bounded_and_what_is_refused_comes_later() {
     let mut client = Client::with(options);
     let served = Served::new(1, "a", 100_000, Scheme::ReedSolomon);
     client.add(&served);
-    // Nothing is ever put to rest: blocks that wait have to make room by themselves.
+    // The test never calls `rest`, so the sink must make room on its own.
     let mut wanted: Vec<(u32, u32)> = (0..served.partition.blocks())
         .flat_map(|sbn| (0..served.partition.block_symbols(sbn)).map(move |esi| (sbn, esi)))
         .collect();

@@ -1,5 +1,5 @@
-//! What cannot be kept is refused with one clear line, nothing is written outside of the
-//! directory, and other items go on.
+//! An item that cannot be kept is refused with one clear line. Nothing is written outside the
+//! directory, and other items continue.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
@@ -20,7 +20,7 @@ fn item(toi: u32, name: &str) -> Served {
     Served::new(toi, name, 3_000, Scheme::ReedSolomon)
 }
 
-/// Receives an item as a whole.
+/// Receives an item completely.
 fn receive(client: &mut Client, served: &Served) {
     let held = client.add_parts(served);
     client.complete(served, &held);
@@ -104,7 +104,7 @@ fn symbolic_links_are_not_followed() {
         let error = refused(&mut client, &item(toi, name));
         assert!(matches!(error, SinkError::NotDirectory { .. }), "{error}");
     }
-    // In the place of the target, the part file and the journal.
+    // Links at the paths of the target, the part file and the journal.
     let victim = outside.path().join("victim");
     symlink(&victim, client.path().join("target")).unwrap();
     symlink(&victim, client.path().join(".part.umbel-part")).unwrap();
@@ -115,7 +115,7 @@ fn symbolic_links_are_not_followed() {
     client.add(&served);
     assert!(client.sink.store_block(served.block(0), served.block_bytes(0)));
     client.sink.cancel(served.info.toi);
-    // And put in the place of the part file later.
+    // A link that replaces the part file later.
     let served = item(6, "later");
     client.add(&served);
     symlink(&victim, client.path().join(".later.umbel-part")).unwrap();
@@ -202,8 +202,8 @@ proptest! {
     }
 }
 
-/// Runs one of the tests below, in namespaces of its own, as the command does that `script` ends
-/// with. `false` if this system does not permit that.
+/// Runs one of the tests below in namespaces of its own, after the commands of `script`. Returns
+/// `false` if this system does not permit namespaces.
 fn run_in_namespaces(test: &str, script: &str) -> bool {
     let permitted = Command::new("unshare").args(["-Urm", "true"]).output();
     if !permitted.is_ok_and(|output| output.status.success()) {
@@ -248,7 +248,7 @@ mod in_namespaces {
     #[test]
     #[ignore = "run by the test above"]
     fn full_disk() {
-        // What cannot fit is refused at once.
+        // An item that cannot fit is refused at once.
         let checkpoint_interval = Duration::from_millis(5);
         let mut one = client(SinkOptions { checkpoint_interval, ..SinkOptions::default() });
         let large = Served::new(1, "large", 2 << 20, Scheme::ReedSolomon);
@@ -261,7 +261,7 @@ mod in_namespaces {
         assert!(matches!(error, SinkError::NoSpace { .. }), "room is set aside: {error}");
         receive(&mut one, &item(4, "small"));
 
-        // Somebody else fills the disk while an item is being received.
+        // Another program fills the disk while an item is being received.
         let fill = one.path().join("fill");
         let mut kept = 0;
         let error = loop {
@@ -280,12 +280,12 @@ mod in_namespaces {
         let line = error.to_string();
         assert!(line.starts_with("cannot write ") && line.contains("No space left"), "{line}");
         assert!(!line.contains('\n'));
-        // With room again, the item goes on.
+        // With room again, the item continues.
         std::fs::remove_file(fill).unwrap();
         let held = one.add_parts(&halves[0]);
         assert!(held.restored_blocks() >= kept && kept >= 100, "{kept}");
         one.complete(&halves[0], &held);
-        // Nothing is left over but the room that "half 3" never got.
+        // Nothing is left over, and "half 3" was never received.
         assert_eq!(one.files(), ["half 2", "small"]);
     }
 

@@ -1,5 +1,5 @@
-//! Ends clients in every way and starts them again: nothing that was recorded is received twice,
-//! and the result is right.
+//! Ends clients in every way and starts them again. Recorded symbols are never received twice, and
+//! the result is right.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
@@ -18,10 +18,10 @@ use umbel_store::sink::{DiskSink, Held, HeldParts, SinkEvent, SinkOptions};
 use umbel_wire::repository::{Need, NeedRun};
 use umbel_wire::{Scheme, Toi};
 
-/// Where the child finds its directory and its seed.
+/// Environment variable with the child's seed and directory.
 const CHILD: &str = "UMBEL_TEST_SINK_CHILD";
 
-/// What the child receives.
+/// Returns the items that the child receives.
 fn items() -> Vec<Served> {
     vec![
         Served::new(1, "large", 300_007, Scheme::ReedSolomon),
@@ -30,7 +30,7 @@ fn items() -> Vec<Served> {
     ]
 }
 
-/// Held symbols as (block, symbol); all symbols up to k of a restored block.
+/// Returns the held symbols as (block, symbol). A restored block counts as its k source symbols.
 fn held_symbols(served: &Served, held: &HeldParts) -> BTreeSet<(u32, u32)> {
     let mut symbols = BTreeSet::new();
     for sbn in 0..served.partition.blocks() {
@@ -43,7 +43,8 @@ fn held_symbols(served: &Served, held: &HeldParts) -> BTreeSet<(u32, u32)> {
     symbols
 }
 
-/// The blocks and symbols that the journal says are held, read while the child may be writing.
+/// Reads the blocks and symbols that the journal records as held. The child may be writing
+/// meanwhile.
 fn recorded(directory: &Path, served: &Served) -> Option<journal::Replay> {
     let (parent, name) = served.info.name.rsplit_once('/').unwrap_or(("", &served.info.name));
     let path = directory.join(parent).join(format!(".{name}.umbel-part.journal"));
@@ -53,7 +54,7 @@ fn recorded(directory: &Path, served: &Served) -> Option<journal::Replay> {
     journal::replay(&mut File::open(path).ok()?, &key, &served.partition, Some(boot)).ok()?
 }
 
-/// The child of the next test: receives symbols in random order until it is killed.
+/// The child of the next test. It receives symbols in random order until it is killed.
 #[test]
 #[ignore = "run by the test below"]
 fn child_receives_in_random_order() {
@@ -99,7 +100,7 @@ fn child_receives_in_random_order() {
     std::thread::sleep(Duration::from_secs(30));
 }
 
-/// Ends the process with the test.
+/// A child process that is killed when the test ends.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -126,7 +127,8 @@ fn a_killed_client_goes_on_where_its_journal_says() {
             .spawn()
             .unwrap();
         let child = Killed(child);
-        // In most rounds, the clock starts once there is a journal; in the others, at once.
+        // In most rounds, the time to kill starts once there is a journal. In the others, it starts
+        // at once.
         let mut kill_at = (round % 4 == 0).then(|| Instant::now() + millis(random.below(80)));
         let give_up_at = Instant::now() + Duration::from_secs(20);
         let mut seen = vec![None; 3];
@@ -192,7 +194,7 @@ fn a_closed_client_keeps_every_symbol() {
     }
     assert!(client.sink.store_block(served.block(20), served.block_bytes(20)));
     let mut client = client.restart();
-    // The server was restarted as well, and gives another TOI.
+    // The server was restarted as well and assigns another TOI.
     let served = served.renamed(77, "a");
     let held = client.add_parts(&served);
     for sbn in 0..10 {
@@ -217,7 +219,7 @@ fn a_changed_item_starts_anew() {
     client.add(&old);
     assert!(client.sink.store_block(old.block(3), old.block_bytes(3)));
     client.sink.rest(old.block(3));
-    // Both within one sink, and over a restart.
+    // The item changes within one sink.
     client.sink.cancel(old.info.toi);
     let new = Served::new(2, "a", 50_000, Scheme::ReedSolomon);
     let held = client.add_parts(&new);
@@ -292,7 +294,7 @@ fn a_part_that_was_complete_needs_nothing_more() {
     let held = client.add_parts(&served);
     assert_eq!(held.need(), Need::Symbols(Vec::new()));
     client.wait_done(&served);
-    // Killed after the last block, before the name.
+    // As if killed after the last block, before the rename.
     let held = client.add_parts(&large);
     client.complete(&large, &held);
     std::fs::rename(client.path().join("b"), client.path().join(".b.umbel-part")).unwrap();

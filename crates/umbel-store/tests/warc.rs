@@ -15,7 +15,7 @@ use support::{Sender, names, open, pattern, read, select};
 use tempfile::TempDir;
 use umbel_store::{ReaderOptions, Repository, RepositoryOptions, WarcContents, read_warc};
 
-/// A record with a correct digest.
+/// Returns a record with a correct digest.
 fn record(kind: &str, uri: &str, date: &str, media_type: &str, block: &[u8]) -> Vec<u8> {
     let digest = BASE32.encode(&Sha1::digest(block));
     let mut record = format!(
@@ -50,7 +50,7 @@ fn gzip(record: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Both forms of an archive.
+/// Returns both forms of an archive.
 fn both(records: &[Vec<u8>]) -> [Vec<u8>; 2] {
     [records.concat(), records.iter().flat_map(|record| gzip(record)).collect()]
 }
@@ -206,7 +206,7 @@ fn a_repository_of_a_warc_file_is_served_like_any_other() {
             assert!(sender.transmit(&item).unwrap() == body);
             let digest = repository.catalog().digest(item.toi()).unwrap();
             assert_eq!(digest.0, *blake3::hash(&body).as_bytes());
-            // Backwards, and in parts that no buffer ends with.
+            // Backwards, and in parts that do not end with a buffer.
             let content = repository.content();
             for start in (0..body.len() - 7_000).rev().step_by(99_991) {
                 let mut part = vec![0; 7_000];
@@ -258,7 +258,7 @@ fn a_file_that_grows_keeps_the_objects_of_what_it_had() {
         let changes = repository.refresh().unwrap();
         assert_eq!((changes.added.len(), changes.replaced.len()), (1, 0));
         assert_eq!(support::toi(&repository, "u:1"), before);
-        // A new file under the name: the old one is still served from.
+        // A new file replaces the old one. The old one is still served.
         let other = dir.path().join("other");
         fs::write(&other, pack(page("u:1", b"new"))).unwrap();
         fs::rename(&other, &path).unwrap();
@@ -306,7 +306,7 @@ fn a_damaged_record_is_left_out_and_the_rest_is_served() {
         let pack = |record: &Vec<u8>| if gz == 1 { gzip(record) } else { record.clone() };
         let start: usize = records[..2].iter().map(|record| pack(record).len()).sum();
         let len = pack(&records[2]).len();
-        // Anywhere in the record but its last line ends, flipped bytes are found out.
+        // Flipped bytes anywhere in the record are detected, except in its last line ends.
         for at in (start..start + len - 4).step_by(7) {
             let mut file = file.clone();
             file[at] ^= 0x55;
@@ -315,8 +315,8 @@ fn a_damaged_record_is_left_out_and_the_rest_is_served() {
             let found: Vec<_> = found.iter().map(|(name, _)| &name[..]).collect();
             let left_out = left_out(&file);
             if found.len() == 5 || left_out.is_empty() {
-                // What does not matter: the time in the member's header; or, unprotected, the
-                // record's own identity, its name or its kind.
+                // Undetected bytes: the time in the member's header or, in the plain form, the
+                // header of the record, which no digest protects.
                 let unprotected = [400, 10][gz];
                 assert!(at < start + unprotected, "at {} of {len}", at - start);
                 continue;
@@ -376,7 +376,7 @@ fn what_is_no_warc_file_serves_nothing() {
     );
 }
 
-/// What the fuzz target asserts as well.
+/// Checks that all items found can be read, as the fuzz target does.
 fn serves_what_it_found(file: Vec<u8>) -> WarcContents {
     let contents = read_warc(file);
     for (name, content) in &contents.items {

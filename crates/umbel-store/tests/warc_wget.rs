@@ -1,4 +1,4 @@
-//! What `wget --warc-file` writes, as a repository.
+//! The archives of `wget --warc-file` as repositories.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
@@ -13,12 +13,12 @@ use support::{Sender, names, open, pattern, read};
 use tempfile::TempDir;
 use umbel_store::ReaderOptions;
 
-/// What the server below serves.
+/// A page of the server below.
 struct Page {
     path: &'static str,
     status: &'static str,
     media_type: &'static str,
-    /// The last of the header.
+    /// Last line of the HTTP header.
     framing: String,
     sent: Vec<u8>,
     content: Vec<u8>,
@@ -71,7 +71,7 @@ fn answer(mut stream: TcpStream) {
     }
 }
 
-/// Serves the site as long as the test runs. Gives where.
+/// Serves the site as long as the test runs. Returns its address.
 fn serve() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -79,7 +79,7 @@ fn serve() -> String {
     format!("http://{address}")
 }
 
-/// Lets `wget` crawl the site; `None` where there is no `wget`.
+/// Crawls the site with `wget`. Returns `None` if there is no `wget`.
 fn crawl(base: &str, dir: &Path, options: &[&str]) -> Option<()> {
     let status = Command::new("wget")
         .args(["--quiet", "--no-config", "--no-proxy", "--tries=1", "--timeout=10"])
@@ -123,7 +123,8 @@ fn what_wget_wrote_is_served_as_it_is() {
             assert!(sender.transmit(&item).unwrap() == content, "{uri}");
             assert_eq!(item.media_type(), media_type);
         }
-        // One byte of the picture flipped: left out and named, and all else is served.
+        // After one byte of the picture is flipped, it is skipped and named, and all other items
+        // are served.
         let mut file = fs::read(&path).unwrap();
         let middle = file.len() * 2 / 3;
         file[middle] ^= 1;

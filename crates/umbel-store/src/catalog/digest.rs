@@ -1,4 +1,4 @@
-//! Digests of contents, on demand and ahead of it.
+//! Digests of contents, on demand and in the background.
 
 use std::ops::Range;
 use std::sync::Weak;
@@ -10,15 +10,15 @@ use super::Catalog;
 use crate::Fault;
 use crate::origin::Body;
 
-/// Bytes read at a time.
+/// Maximum number of bytes per read.
 const CHUNK: u64 = 256 * 1024;
 
-/// The digest of a whole content.
+/// Computes the digest of a whole content.
 pub(super) fn of_item(body: &dyn Body, size: u64) -> Result<Digest, Fault> {
     of_range(body, 0..size)
 }
 
-/// The digest of a part of a content.
+/// Computes the digest of a part of a content.
 pub(super) fn of_range(body: &dyn Body, range: Range<u64>) -> Result<Digest, Fault> {
     let mut hasher = blake3::Hasher::new();
     let mut chunk = vec![0; (range.end - range.start).min(CHUNK) as usize];
@@ -32,8 +32,8 @@ pub(super) fn of_range(body: &dyn Body, range: Range<u64>) -> Result<Digest, Fau
     Ok(Digest(hasher.finalize().into()))
 }
 
-/// Computes the digests of everything on offer, again after each refresh, while the catalog is
-/// there.
+/// Computes the digests of all items on offer, again after each refresh, until the catalog is
+/// dropped.
 pub(super) fn run(catalog: &Weak<Catalog>, refreshed: &Receiver<()>) {
     loop {
         let Some(snapshot) = catalog.upgrade().map(|catalog| catalog.snapshot()) else { return };

@@ -1,4 +1,4 @@
-//! The descriptors kept open, so that a version outlives its name.
+//! A cache of open descriptors, so that a version outlives its name.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use umbel_wire::Toi;
 use crate::Fault;
 use crate::origin::Body;
 
-/// The contents used last, open.
+/// The most recently used contents, open.
 pub(super) struct Handles(Mutex<LruCache<Toi, Arc<dyn Body>>>);
 
 impl Handles {
-    /// Keeps at most `capacity` contents open.
+    /// Creates a cache that keeps at most `capacity` contents open.
     pub(super) fn new(capacity: NonZeroUsize) -> Handles {
         Handles(Mutex::new(LruCache::new(capacity)))
     }
 
-    /// The content of an object, opened by `open` if it is not open already.
+    /// Returns the content of an object. Calls `open` if it is not open already.
     pub(super) fn get_or_open(
         &self,
         toi: Toi,
@@ -30,12 +30,12 @@ impl Handles {
         }
         let body = open()?;
         let evicted = self.0.lock().push(toi, Arc::clone(&body));
-        // Closing can take time: not under the lock.
+        // Closing can take time, so it happens outside the lock.
         drop(evicted);
         Ok(body)
     }
 
-    /// The content of an object if it is open, without counting as a use.
+    /// Returns the content of an object if it is open. Does not count as a use.
     pub(super) fn peek(&self, toi: Toi) -> Option<Arc<dyn Body>> {
         self.0.lock().peek(&toi).cloned()
     }

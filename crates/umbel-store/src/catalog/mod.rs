@@ -1,4 +1,5 @@
-//! The items now on offer, and the versions of them that transmissions in progress still use.
+//! The catalog: the items now on offer, and older versions that transmissions in progress still
+//! use.
 
 mod digest;
 mod handles;
@@ -31,7 +32,7 @@ pub struct Item {
     oti: Oti,
     found: Found,
     digest: OnceLock<Digest>,
-    /// Held by the thread that computes the digest, so that none does it twice.
+    /// Lock of the thread that computes the digest, so that no digest is computed twice.
     hashing: Mutex<()>,
 }
 
@@ -40,42 +41,44 @@ impl Item {
         Item { toi, oti, found, digest: OnceLock::new(), hashing: Mutex::new(()) }
     }
 
-    /// The object that carries this version and no other.
+    /// Returns the object that carries this version and no other.
     pub fn toi(&self) -> Toi {
         self.toi
     }
 
-    /// Path relative to the repository's root with `/` between its parts, or a URI.
+    /// Returns the name: a path relative to the repository's root with `/` between its parts, or a
+    /// URI.
     pub fn name(&self) -> &str {
         &self.found.name
     }
 
-    /// Bytes of the content.
+    /// Returns the number of bytes of the content.
     pub fn size(&self) -> u64 {
         self.found.size
     }
 
-    /// When it was modified: nanoseconds since the Unix epoch.
+    /// Returns the modification time in nanoseconds since the Unix epoch, if it is known.
     pub fn modified_ns(&self) -> Option<i64> {
         self.found.modified_ns
     }
 
-    /// Media type; empty if it is not known.
+    /// Returns the media type; empty if it is not known.
     pub fn media_type(&self) -> &str {
         &self.found.media_type
     }
 
-    /// How the content is cut into symbols.
+    /// Returns the object transmission information, which says how the content is split into
+    /// symbols.
     pub fn oti(&self) -> Oti {
         self.oti
     }
 
-    /// The digest, if it was computed already; see [`Catalog::digest`].
+    /// Returns the digest if it was computed already; see [`Catalog::digest`].
     pub fn known_digest(&self) -> Option<Digest> {
         self.digest.get().copied()
     }
 
-    /// What clients are told about the item; its digest is zero until it is known.
+    /// Returns the item's description for clients. Its digest is zero until it is known.
     pub fn info(&self) -> ItemInfo {
         ItemInfo {
             toi: self.toi,
@@ -107,48 +110,48 @@ impl fmt::Debug for Item {
     }
 }
 
-/// What a refresh changed, in the order of the names.
+/// Changes that a refresh found, in the order of the names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Items that were not there before.
+    /// Items that are new.
     pub added: Vec<Toi>,
-    /// Items with a new version: the old object and the new one.
+    /// Items with a new version, as pairs of the old object and the new one.
     pub replaced: Vec<(Toi, Toi)>,
-    /// Items that are no longer there.
+    /// Items that no longer exist.
     pub removed: Vec<Toi>,
 }
 
 impl Changes {
-    /// Whether nothing changed.
+    /// Returns whether nothing changed.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.replaced.is_empty() && self.removed.is_empty()
     }
 }
 
-/// The set of items on offer. All methods can be called from any thread at any time; those that
-/// read content block while they do.
+/// The set of items on offer. All methods can be called from any thread at any time. Methods that
+/// read content block until it is read.
 pub struct Catalog {
     origin: Box<dyn Origin>,
     options: RepositoryOptions,
     state: RwLock<State>,
-    /// The next identifier; held while a refresh runs, so that one comes after the other.
+    /// The next identifier. Locked while a refresh runs, so that refreshes do not overlap.
     next_toi: Mutex<u32>,
     handles: Handles,
     selector: Selector,
-    /// Wakes the hashing thread after a refresh; its end is the thread's end.
+    /// Wakes the hashing thread after a refresh. Dropping it ends the thread.
     hasher: OnceLock<Sender<()>>,
 }
 
 struct State {
     snapshot: Arc<Snapshot>,
     by_toi: HashMap<Toi, Arc<Item>>,
-    /// Versions no longer on offer that can still be read, oldest first.
+    /// Versions that are no longer on offer but can still be read, oldest first.
     withdrawn: VecDeque<Toi>,
     skipped: Skipped,
     other_status: u64,
 }
 
-/// How many withdrawn versions are kept for transmissions in progress.
+/// Number of withdrawn versions that are kept for transmissions in progress.
 const WITHDRAWN: usize = 4_096;
 
 impl Catalog {
@@ -176,13 +179,14 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Scans again, and gives every item that is new or has changed a new object. Versions that
-    /// are withdrawn by this can still be read while they exist: a transmission in progress goes
-    /// on from the version that it began with.
+    /// Scans the origin again and assigns a new object to every item that is new or has changed.
+    /// Withdrawn versions can still be read while they exist. A transmission in progress continues
+    /// with the version with which it began.
     ///
     /// # Errors
     ///
-    /// If the repository's path cannot be read. The catalog stays as it was.
+    /// Returns an error if the repository's path cannot be read or no object identifier is left.
+    /// The catalog is then unchanged.
     pub fn refresh(&self) -> Result<Changes, OpenError> {
         let mut next_toi = self.next_toi.lock();
         let Some(Scan { mut items, mut skipped, other_status }) = self.origin.scan()? else {
@@ -211,63 +215,66 @@ impl Catalog {
             Snapshot { generation: before.generation.wrapping_add(1), items: update.items };
         self.state.write().apply(snapshot, update.fresh, &changes, (skipped, other_status));
         if let Some(hasher) = self.hasher.get() {
-            // Full means that the thread is going to look anyway.
+            // A full channel has already woken the thread.
             let _ = hasher.try_send(());
         }
         Ok(changes)
     }
 
-    /// How many items are on offer.
+    /// Returns the number of items on offer.
     pub fn len(&self) -> usize {
         self.snapshot().items.len()
     }
 
-    /// Whether nothing is on offer.
+    /// Returns whether no item is on offer.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What the last scan left out.
+    /// Returns the paths and records that the last scan left out.
     pub fn skipped(&self) -> Skipped {
         self.state.read().skipped.clone()
     }
 
-    /// How many items of an archive are answers of HTTP with another status than 200, such as
-    /// redirections and error pages. Clients get their content as that of any other.
+    /// Returns the number of items of an archive that are HTTP responses with a status other than
+    /// 200, such as redirections and error pages. Clients receive their content like that of any
+    /// other item.
     pub fn other_status(&self) -> u64 {
         self.state.read().other_status
     }
 
-    /// The item that an object carries: also one that was replaced or removed lately.
+    /// Returns the item that an object carries, including one that was recently replaced or
+    /// removed.
     pub fn get(&self, toi: Toi) -> Option<Arc<Item>> {
         self.state.read().by_toi.get(&toi).cloned()
     }
 
-    /// The item now on offer under a name.
+    /// Returns the item now on offer under a name.
     pub fn lookup(&self, name: &str) -> Option<Arc<Item>> {
         let snapshot = self.snapshot();
         snapshot.position(name).map(|index| Arc::clone(&snapshot.items[index]))
     }
 
-    /// A page of the items that match any of `patterns`, sorted by name; with no pattern, of all
-    /// items.
+    /// Returns a page of the items that match any of `patterns`, sorted by name. Without patterns,
+    /// all items match.
     ///
-    /// A pattern that is the name of an item means that item, and one without wildcards that
-    /// names a directory means everything below it. Otherwise `*` matches anything and `?` one
-    /// byte within one part of a path, `**` any number of parts, `[a-z]` one ASCII character of a
-    /// set, `{a,b}` either alternative; `\` takes the meaning off the next character.
+    /// A pattern that is the name of an item matches only that item. A pattern without wildcards
+    /// that names a directory matches all items below it. Otherwise `*` matches any bytes and `?`
+    /// one byte within one part of a path. `**` matches any number of parts, `[a-z]` one ASCII
+    /// character of a set, and `{a,b}` either alternative. `\` escapes the next character.
     ///
-    /// `cursor` is 0, or [`Selection::next`] of the page before; the pages of one selection are
-    /// of one state of the catalog, unless many other queries come between. At least one item is
-    /// given where there are any, and at most `limit`.
+    /// `cursor` is 0, or [`Selection::next`] of the previous page. The pages of one selection show
+    /// one state of the catalog, unless many other queries come between. A page has at least one
+    /// item if any are left, and at most `limit`.
     ///
-    /// Costs a binary search for each pattern without wildcards; one with wildcards is matched
-    /// against the items that begin with what stands before its first wildcard. Later pages cost
-    /// nothing of this.
+    /// Costs a binary search for each pattern without wildcards. A pattern with wildcards is
+    /// matched against the items that share the prefix before its first wildcard. Later pages reuse
+    /// the result.
     ///
     /// # Errors
     ///
-    /// If a pattern is not a glob, is too long, or there are too many with wildcards.
+    /// Returns an error if a pattern is not a glob or is too long, or if too many patterns have
+    /// wildcards.
     pub fn select(
         &self,
         patterns: &[String],
@@ -277,11 +284,11 @@ impl Catalog {
         self.selector.select(&self.snapshot(), patterns, cursor, limit)
     }
 
-    /// The digest of an item's content, computed now if it is not known.
+    /// Returns the digest of an item's content. Computes it now if it is not known.
     ///
     /// # Errors
     ///
-    /// If the item is unknown or gone.
+    /// Returns an error if the item is unknown or can no longer be read.
     pub fn digest(&self, toi: Toi) -> Result<Digest, ReadError> {
         let item = self.item(toi)?;
         if let Some(digest) = item.digest.get() {
@@ -296,11 +303,12 @@ impl Catalog {
         Ok(*item.digest.get_or_init(|| digest))
     }
 
-    /// The digests of some of an item's source blocks, computed anew each time.
+    /// Computes the digests of some of an item's source blocks. The result is not cached.
     ///
     /// # Errors
     ///
-    /// If the item is unknown or gone, or does not have these blocks.
+    /// Returns an error if the item is unknown, can no longer be read, or does not have these
+    /// blocks.
     pub fn block_digests(&self, toi: Toi, blocks: Range<u32>) -> Result<Vec<Digest>, ReadError> {
         let item = self.item(toi)?;
         let no_such = || item.no_part(format!("source blocks {blocks:?}"));
@@ -337,7 +345,7 @@ impl Catalog {
         self.read_item(&item, offset, buf)
     }
 
-    /// Like `read_at` of a part that is known to exist.
+    /// Like `read_at`, for a part that is known to exist.
     pub(crate) fn read_item(
         &self,
         item: &Item,
@@ -358,8 +366,8 @@ impl Catalog {
         self.get(toi).ok_or(ReadError::Unknown(toi))
     }
 
-    /// The content of an item for one pass over it, which leaves the open descriptors as they
-    /// are.
+    /// Returns the content of an item for one pass over it. Leaves the cache of open descriptors
+    /// unchanged.
     fn peek(&self, item: &Item) -> Result<Arc<dyn Body>, ReadError> {
         match self.handles.peek(item.toi) {
             Some(body) => Ok(body),
@@ -399,7 +407,7 @@ impl State {
     }
 }
 
-/// The way from one snapshot to the next, both sorted by name.
+/// The transition from one snapshot to the next, both sorted by name.
 struct Update<'a> {
     next_toi: u32,
     old: std::iter::Peekable<std::slice::Iter<'a, Arc<Item>>>,

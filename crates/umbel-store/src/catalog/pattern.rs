@@ -1,35 +1,35 @@
-//! Patterns of names, as a user writes them.
+//! Patterns of item names, as users write them.
 
 use globset::{GlobBuilder, GlobMatcher};
 
 use crate::PatternError;
 
-/// Most bytes of a pattern.
+/// Maximum length of a pattern in bytes.
 const MAX_LEN: usize = 4_096;
-/// What makes a pattern more than a name.
+/// Characters that make a pattern more than a name.
 const WILDCARDS: [char; 5] = ['*', '?', '[', '{', '\\'];
 
-/// What a pattern asks for.
+/// A parsed pattern.
 #[derive(Clone, Debug)]
 pub(super) enum Pattern {
-    /// Everything.
+    /// Matches all items.
     All,
-    /// What has this name, or else what is below it.
+    /// Matches the item with this name, or if there is none, the items below this directory.
     Literal(String),
-    /// What begins with this.
+    /// Matches the items whose names begin with this prefix.
     Below(String),
-    /// What matches.
+    /// Matches the items whose names the glob matches.
     Glob {
-        /// As it was given: it may be the very name of an item.
+        /// The pattern as given, which may itself be the name of an item.
         text: String,
-        /// Every name that matches begins with this.
+        /// Prefix of every name that matches.
         prefix: String,
         matcher: Box<GlobMatcher>,
     },
 }
 
-/// The name of an item, or of a directory with items, that a pattern without wildcards means; `None`
-/// if the pattern may mean any number of items.
+/// Returns the name of an item, or of a directory with items, that a pattern without wildcards
+/// denotes. Returns `None` if the pattern can match any number of items.
 pub fn name_of(pattern: &str) -> Option<&str> {
     let mut text = pattern;
     while let Some(rest) = text.strip_prefix("./").or_else(|| text.strip_prefix('/')) {
@@ -77,7 +77,8 @@ impl Pattern {
     }
 }
 
-/// What every match begins with. `a/**` also matches `a`: the separator before `**` does not count.
+/// Returns the prefix that every match has. `a/**` also matches `a`, so the separator before `**`
+/// does not count.
 fn prefix_before(text: &str, wildcard: usize) -> &str {
     let prefix = &text[..wildcard];
     match prefix.strip_suffix('/') {

@@ -10,19 +10,20 @@ use super::Item;
 use super::pattern::Pattern;
 use crate::PatternError;
 
-/// Most patterns with wildcards in one query.
+/// Maximum number of patterns with wildcards in one query.
 const MAX_GLOBS: usize = 256;
-/// How many selections are remembered for their later pages.
+/// Number of selections that are remembered for their later pages.
 const REMEMBERED: usize = 16;
-/// A cursor is the position in the selection, and above it the snapshot that it is a position in.
+/// A cursor is the position in the selection in its low bits, and the generation of its snapshot
+/// above.
 const POSITION_BITS: u32 = 40;
 
 /// One state of the catalog.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    /// Which state: the first has 1.
+    /// Number of the state; the first is 1.
     pub(crate) generation: u32,
-    /// Sorted by name.
+    /// Items, sorted by name.
     pub(crate) items: Vec<Arc<Item>>,
 }
 
@@ -31,7 +32,7 @@ impl Snapshot {
         self.items.binary_search_by(|item| item.name().cmp(name)).ok()
     }
 
-    /// The items whose names begin with `prefix`.
+    /// Returns the items whose names begin with `prefix`.
     fn below(&self, prefix: &str) -> Range<usize> {
         let start = self.items.partition_point(|item| item.name() < prefix);
         let len = self.items[start..].partition_point(|item| item.name().starts_with(prefix));
@@ -48,15 +49,15 @@ impl Snapshot {
 pub struct Selection {
     /// The items of this page, sorted by name.
     pub items: Vec<Arc<Item>>,
-    /// How many items match, on all pages.
+    /// Number of matching items on all pages.
     pub total: u64,
-    /// The cursor of the next page; `None` on the last one.
+    /// The cursor of the next page; `None` on the last page.
     pub next: Option<u64>,
-    /// The patterns that match nothing at all.
+    /// The patterns that match no item.
     pub unmatched: Vec<String>,
 }
 
-/// Selects, and remembers what it selected lately.
+/// Selects items and remembers recent selections.
 #[derive(Debug, Default)]
 pub(super) struct Selector {
     lately: Mutex<VecDeque<Arc<Matches>>>,
@@ -67,7 +68,8 @@ pub(super) struct Selector {
 struct Matches {
     snapshot: Arc<Snapshot>,
     patterns: Vec<String>,
-    /// Ascending, apart from each other: first item, one after the last, matches before.
+    /// Runs in ascending order, separate from each other: first item, one after the last, matches
+    /// before.
     runs: Vec<(usize, usize, usize)>,
     total: usize,
     unmatched: Vec<String>,
@@ -160,7 +162,7 @@ impl Matches {
     }
 }
 
-/// The items that a pattern matches, ascending.
+/// Returns the items that a pattern matches, ascending.
 fn runs_of(snapshot: &Snapshot, pattern: &Pattern) -> Vec<Range<usize>> {
     let one = |index| Range { start: index, end: index + 1 };
     match pattern {
@@ -187,7 +189,7 @@ fn runs_of(snapshot: &Snapshot, pattern: &Pattern) -> Vec<Range<usize>> {
     }
 }
 
-/// Sorts runs and makes one of those that meet; counts what they hold.
+/// Sorts runs and merges those that touch or overlap. Returns them and the number of items in them.
 fn union(mut runs: Vec<Range<usize>>) -> (Vec<(usize, usize, usize)>, usize) {
     runs.retain(|run| !run.is_empty());
     runs.sort_unstable_by_key(|run| run.start);

@@ -3,7 +3,7 @@
 use umbel_fec::{Code, SymbolSet};
 use umbel_wire::Scheme;
 
-/// Symbols of one block, as they came.
+/// Symbols of one block, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct MemoryBlock {
     symbols: Vec<(u32, Box<[u8]>)>,
@@ -11,7 +11,7 @@ pub(super) struct MemoryBlock {
 }
 
 impl MemoryBlock {
-    /// Keeps a symbol, unless it is there.
+    /// Stores a symbol. Ignores a duplicate.
     pub(super) fn store(&mut self, esi: u32, symbol: &[u8]) {
         if self.symbols.iter().all(|(held, _)| *held != esi) {
             self.bytes += symbol.len();
@@ -19,18 +19,18 @@ impl MemoryBlock {
         }
     }
 
-    /// Bytes of the symbols.
+    /// Returns the number of bytes of the symbols.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Different symbols held.
+    /// Returns the number of different symbols held.
     pub(super) fn count(&self) -> u32 {
         self.symbols.len() as u32
     }
 
-    /// The block of `k` source symbols, filled up with zeros; `None` if the symbols do not make
-    /// one.
+    /// Restores the block of `k` source symbols, padded with zeros. Returns `None` if the symbols
+    /// do not suffice or do not fit.
     pub(super) fn restore(&self, k: u32, symbol_len: usize) -> Option<Vec<u8>> {
         let mut data = vec![0; k as usize * symbol_len];
         let mut present = SymbolSet::new(k);

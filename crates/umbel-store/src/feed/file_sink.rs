@@ -1,4 +1,4 @@
-//! Where a receiver keeps the files of a feed.
+//! The store of a feed's files in a receiver.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -16,11 +16,12 @@ use super::seal::{Opener, Unsealer};
 use super::{BlockShape, FeedPrepared, FileEvent, Layout, LayoutError, Manifest};
 use crate::sink::{DiskSink, Held};
 
-/// Bytes of symbols that may wait for the manifest.
+/// Maximum number of bytes of symbols that wait for the manifest.
 const PENDING: usize = 16 << 20;
 
-/// Keeps the files of a feed. The manifest's blocks and what comes before they are complete are kept
-/// in memory; all else goes to a [`DiskSink`]. Clones are the same sink.
+/// A sink for the files of a feed. Keeps the manifest's blocks in memory, and all symbols that
+/// arrive before they are complete. All other symbols go to a [`DiskSink`]. Clones are the same
+/// sink.
 #[derive(Clone)]
 pub struct FileSink {
     files: Arc<Mutex<Files>>,
@@ -28,16 +29,16 @@ pub struct FileSink {
     manifest_blocks: u32,
 }
 
-/// What a sink of files knows.
+/// State of a sink of files.
 struct Files {
     shape: BlockShape,
     head: HeadSink,
-    /// Opens what is sealed.
+    /// Opens sealed blocks.
     unsealer: Option<Unsealer>,
-    /// What came before it was known what it is.
+    /// Symbols that arrived before the manifest was known.
     pending: Pending,
     layout: Option<Layout>,
-    /// Items that are received.
+    /// Items that are being received.
     wanted: BTreeSet<Toi>,
     disk: DiskSink,
     on_event: Box<dyn Fn(FileEvent) + Send>,
@@ -51,13 +52,13 @@ struct Pending {
 }
 
 impl FileSink {
-    /// A sink for a feed with a manifest, or head, of this length and digest. `opener` opens it, if
-    /// `shape` says that it is sealed. `on_event` is called on the thread that stores symbols, and
-    /// must not call the sink.
+    /// Creates a sink for a feed with a manifest, or head, of this length and digest. `opener`
+    /// opens it, if `shape` says that it is sealed. `on_event` is called on the thread that stores
+    /// symbols, and must not call the sink.
     ///
     /// # Errors
     ///
-    /// A manifest of such a length cannot be cut.
+    /// Returns an error if a manifest of this length cannot be split.
     pub fn new(
         shape: BlockShape,
         head: (u64, Digest),
@@ -84,43 +85,43 @@ impl FileSink {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks of the manifest, or head.
+    /// Returns the number of blocks of the manifest, or head.
     pub fn manifest_blocks(&self) -> u32 {
         self.manifest_blocks
     }
 
-    /// Where the files go.
+    /// Returns the sink that stores the files.
     pub fn disk(&self) -> &DiskSink {
         &self.disk
     }
 
-    /// The block of the feed that an item's block is, once the layout is known.
+    /// Returns the feed's number of an item's block, once the layout is known.
     pub fn block_of(&self, id: BlockId) -> Option<u32> {
         self.files().layout.as_ref()?.block_of(id)
     }
 
-    /// The blocks of an item, once the layout is known.
+    /// Returns the blocks of an item, once the layout is known.
     pub fn item_blocks(&self, toi: Toi) -> Option<BlockRun> {
         let files = self.files();
         let (first, partition) = files.layout.as_ref()?.item(toi)?;
         Some(BlockRun { first, count: partition.blocks() })
     }
 
-    /// The items that a run of blocks touches; `None` if it touches the manifest, or the layout is
-    /// not known.
+    /// Returns the items that a run of blocks touches. Returns `None` if the run touches the
+    /// manifest, or if the layout is not known.
     pub fn items_in(&self, run: BlockRun) -> Option<BTreeSet<Toi>> {
         let files = self.files();
         let layout = files.layout.as_ref().filter(|_| run.first >= self.manifest_blocks)?;
         Some(layout.items_in(run))
     }
 
-    /// Takes the items in that were looked up: all items of the manifest, in its order. Returns
-    /// the blocks after the manifest that need not be received: those that are held, and those of
-    /// items that are not prepared.
+    /// Accepts the items that were looked up on the disk: all items of the manifest, in its order.
+    /// Returns the blocks after the manifest that need not be received. These are the blocks that
+    /// are already held, and those of items that are not prepared.
     ///
     /// # Errors
     ///
-    /// The items do not make a feed of this shape.
+    /// Returns an error if the items do not make a feed of this shape.
     pub fn begin(&self, items: Vec<FeedPrepared>) -> Result<Vec<BlockRun>, LayoutError> {
         self.files().begin(items)
     }
@@ -139,7 +140,7 @@ impl Files {
             }
             let Some((first, partition)) = place else { continue };
             let Some(Held::Parts(parts)) = held else {
-                // None of them, however many a hostile list has.
+                // One run for the whole item, no matter how many blocks a hostile list declares.
                 push_run(&mut skip, BlockRun { first, count: partition.blocks() });
                 continue;
             };
@@ -166,13 +167,13 @@ impl Files {
         Ok(skip)
     }
 
-    /// The item's block that a block of the feed is, if that item is received.
+    /// Returns the item's block that corresponds to a block of the feed, if that item is received.
     fn locate(&self, block: u32) -> Option<BlockId> {
         let id = self.layout.as_ref()?.locate(block)?;
         self.wanted.contains(&id.toi).then_some(id)
     }
 
-    /// How the item's block that a block is, is cut; if that item is received.
+    /// Returns the partition of the item to which a block belongs.
     fn cut_of(&self, id: BlockId) -> Option<Partition> {
         self.layout.as_ref()?.item(id.toi).map(|(_, partition)| *partition)
     }
@@ -192,14 +193,14 @@ impl Files {
         });
     }
 
-    /// Opens a sealed block, and gives it to the disk.
+    /// Opens a sealed block and passes it to the disk.
     fn restore_sealed(&mut self, block: u32, id: BlockId) {
         let (Some(partition), Some(unsealer)) = (self.cut_of(id), &mut self.unsealer) else {
             return;
         };
         let opened = unsealer.open(block, (&partition, id.sbn));
         let mut store = |(esi, symbol): (u32, &[u8])| self.disk.store(id, esi, symbol);
-        // There is room, unless the disk's has just filled up.
+        // The sink had room when the symbols came. It may have filled up since.
         if opened.is_some_and(|opened| (0..).zip(opened.symbols()).all(&mut store)) {
             self.disk.restore(id);
         } else {
@@ -208,7 +209,7 @@ impl Files {
     }
 }
 
-/// Appends a run to ascending runs, or to the last of them.
+/// Appends a run to ascending runs. Extends the last run if the new one follows it directly.
 fn push_run(runs: &mut Vec<BlockRun>, run: BlockRun) {
     match runs.last_mut() {
         Some(last) if last.end() == run.first => last.count += run.count,

@@ -13,7 +13,7 @@ use super::{BlockShape, Layout, LayoutError, Manifest, ManifestError};
 use crate::BlockReader;
 use crate::sink::Prepared;
 
-/// The symbols of a feed of files, for its source.
+/// The source of the symbols of a feed of files.
 #[derive(Debug)]
 pub struct FileFeed {
     layout: Layout,
@@ -23,12 +23,12 @@ pub struct FileFeed {
 }
 
 impl FileFeed {
-    /// The feed of these items, whose contents `reader` has. `key` seals it, if `shape` says that
-    /// it is sealed: then `manifest` is the head.
+    /// Creates the feed of these items. `reader` reads their contents. `key` seals the feed, if
+    /// `shape` says that it is sealed; `manifest` is then the head.
     ///
     /// # Errors
     ///
-    /// The items are too many, or are cut in another way than `shape` says.
+    /// Returns an error if there are too many items, or if an item is not split as `shape` says.
     pub fn new(
         shape: BlockShape,
         items: &[ItemInfo],
@@ -42,7 +42,7 @@ impl FileFeed {
         Ok(FileFeed { layout, head, reader, sealer })
     }
 
-    /// Which block is what.
+    /// Returns the layout of the feed's blocks.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -57,7 +57,7 @@ impl FileFeed {
 impl SymbolSource for FileFeed {
     fn prefetch(&mut self, block: BlockId, esis: Range<u32>) {
         let Some(block) = self.locate(block.sbn) else { return };
-        // Repair symbols of a sealed block are made of its sealed source symbols.
+        // Repair symbols of a sealed block are computed from its sealed source symbols.
         let whole = self.sealer.is_some() && esis.end > block.symbols;
         self.reader.prefetch(block.id, if whole { 0..block.symbols } else { esis });
     }
@@ -83,19 +83,19 @@ impl SymbolSource for FileFeed {
     }
 }
 
-/// What a [`FileSink`](super::FileSink) tells, besides what its disk sink does.
+/// An event of a [`FileSink`](super::FileSink), in addition to those of its disk sink.
 #[derive(Clone, Debug)]
 pub enum FileEvent {
-    /// The list of what is sent is there.
+    /// The manifest is complete.
     Manifest(Manifest),
-    /// The list cannot be read: the feed cannot be received.
+    /// The manifest cannot be read, so the feed cannot be received.
     Unreadable(ManifestError),
-    /// A sealed block that was received cannot be kept: what came is not what was sent, there is no
-    /// room, or its item takes no more.
+    /// A sealed block that was received cannot be kept. Either the block is not the one that was
+    /// sent, or there is no room, or its item accepts no more symbols.
     Lost {
-        /// The block.
+        /// Number of the block in the feed.
         block: u32,
-        /// Its item.
+        /// Object identifier of the block's item.
         toi: Toi,
     },
 }
@@ -103,8 +103,8 @@ pub enum FileEvent {
 /// An item that was looked up on the disk.
 #[derive(Debug)]
 pub struct FeedPrepared {
-    /// The item.
+    /// Description of the item.
     pub info: ItemInfo,
-    /// What was found; `None` if it is not wanted or cannot be kept.
+    /// State found on the disk; `None` if the item is not wanted or cannot be kept.
     pub prepared: Option<Prepared>,
 }

@@ -1,5 +1,5 @@
-//! What a feed begins with, and what is announced by its digest: the manifest, or the head of a
-//! sealed feed. Both ends keep all of it in memory.
+//! The beginning of a feed, announced by its digest: the manifest, or the head of a sealed feed.
+//! Source and receiver keep all of it in memory.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::block::MemoryBlock;
 use super::layout::runs_of;
 use super::{BlockShape, ManifestError, encoding_symbol};
 
-/// The head in its source.
+/// The head in a source.
 #[derive(Debug)]
 pub(super) struct HeadFeed {
     bytes: Bytes,
@@ -25,22 +25,22 @@ impl HeadFeed {
         Ok(HeadFeed { bytes, partition })
     }
 
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     pub(super) fn len(&self) -> u64 {
         self.partition.object_len()
     }
 
-    /// How many blocks it has.
+    /// Returns its number of blocks.
     pub(super) fn blocks(&self) -> u32 {
         self.partition.blocks()
     }
 
-    /// Runs of its blocks: how many, and their source symbols.
+    /// Returns runs of its blocks: number of blocks, and their source symbols.
     pub(super) fn runs(&self) -> Vec<(u32, u8)> {
         runs_of(std::iter::once(&self.partition))
     }
 
-    /// A symbol of one of its blocks.
+    /// Returns a symbol of one of its blocks.
     pub(super) fn symbol(&self, sbn: u32, esi: u32) -> Load {
         let range = self.partition.block_range(sbn);
         let symbol_len = usize::from(self.partition.symbol_len());
@@ -60,14 +60,14 @@ impl HeadFeed {
 pub(super) struct HeadSink {
     partition: Partition,
     digest: Digest,
-    /// Blocks that are not restored.
+    /// Blocks that are not restored yet.
     open: BTreeMap<u32, MemoryBlock>,
-    /// Blocks that are.
+    /// Blocks that are restored.
     restored: BTreeMap<u32, Vec<u8>>,
 }
 
 impl HeadSink {
-    /// For a head of this length and digest.
+    /// Creates the sink for a head of this length and digest.
     pub(super) fn new(
         shape: BlockShape,
         (len, digest): (u64, Digest),
@@ -76,27 +76,28 @@ impl HeadSink {
         Ok(HeadSink { partition, digest, open: BTreeMap::new(), restored: BTreeMap::new() })
     }
 
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     pub(super) fn len(&self) -> u64 {
         self.partition.object_len()
     }
 
-    /// How many blocks it has.
+    /// Returns its number of blocks.
     pub(super) fn blocks(&self) -> u32 {
         self.partition.blocks()
     }
 
-    /// Source symbols of one of its blocks.
+    /// Returns the number of source symbols of one of its blocks.
     pub(super) fn source_symbols(&self, sbn: u32) -> u8 {
         self.partition.block_symbols(sbn) as u8
     }
 
-    /// Keeps a symbol of one of its blocks.
+    /// Stores a symbol of one of its blocks.
     pub(super) fn store(&mut self, sbn: u32, esi: u32, symbol: &[u8]) {
         self.open.entry(sbn).or_default().store(esi, symbol);
     }
 
-    /// Enough symbols of the block are there. Gives the head if it is complete now, and whole.
+    /// Restores a block from its symbols. Returns the head after the last block. Returns an error
+    /// if the symbols do not restore the block or the head's digest is wrong.
     pub(super) fn restore(&mut self, sbn: u32) -> Option<Result<Vec<u8>, ManifestError>> {
         let block = self.open.remove(&sbn)?;
         let k = self.partition.block_symbols(sbn);
@@ -131,7 +132,7 @@ mod tests {
             for sbn in (0..feed.blocks()).rev() {
                 assert!(result.is_none());
                 let k = feed.partition.block_symbols(sbn);
-                // One is lost, and repaired.
+                // One symbol is lost and repaired.
                 for esi in 1..=k {
                     let Load::Ready(symbol) = feed.symbol(sbn, esi) else { panic!() };
                     let mut symbol = symbol.to_vec();

@@ -1,4 +1,4 @@
-//! Which block of a feed is which block of what.
+//! The layout of a feed: the mapping between its blocks and those of its items.
 
 use std::collections::BTreeSet;
 
@@ -10,30 +10,30 @@ use umbel_wire::{Oti, Scheme, Toi};
 
 use super::seal::SEAL_LEN;
 
-/// How everything in a feed is cut.
+/// Parameters by which a feed's contents are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockShape {
     /// Bytes of a symbol; at least 1.
     pub symbol_len: u16,
-    /// Most source symbols of a block; 1 to 255.
+    /// Maximum number of source symbols in a block; 1 to 255.
     pub block_symbols: u8,
-    /// Whether source symbols are [sealed](super::seal). Those of the head are not.
+    /// Whether source symbols are [sealed](super::seal). Those of the head never are.
     pub sealed: bool,
 }
 
 impl BlockShape {
-    /// Bytes of content in a full symbol after the head; 0 if sealed symbols of this length have no
-    /// room for any.
+    /// Returns the number of content bytes in a full symbol after the head. Returns 0 if sealed
+    /// symbols of this length have no room for content.
     pub fn content_len(&self) -> u16 {
         let seal = if self.sealed { SEAL_LEN as u16 } else { 0 };
         self.symbol_len.saturating_sub(seal)
     }
 
-    /// How a head of so many bytes is cut.
+    /// Returns the partition of a head of `object_len` bytes.
     ///
     /// # Errors
     ///
-    /// The code cannot carry it: it would have too many blocks.
+    /// Returns an error if the head would have more blocks than the code can number.
     pub fn partition(&self, object_len: u64) -> Result<Partition, FecError> {
         Partition::new(&Oti {
             scheme: Scheme::ReedSolomon,
@@ -45,16 +45,16 @@ impl BlockShape {
     }
 }
 
-/// Why items do not make a feed.
+/// Reason why items do not make a feed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// All of them together have too many blocks.
+    /// All items together have too many blocks.
     #[error("more than 4,294,967,295 blocks: send less, or take larger blocks")]
     TooManyBlocks,
-    /// An item that is cut in another way than the feed.
+    /// An item is not split like the feed.
     #[error("item {0:?} is cut in another way than its feed")]
     Shape(String),
-    /// An item or the manifest that cannot be cut.
+    /// An item or the manifest cannot be split.
     #[error(transparent)]
     Cut(#[from] FecError),
 }
@@ -76,11 +76,12 @@ struct Slot {
 }
 
 impl Layout {
-    /// The feed of a manifest, or head, of so many bytes and the items in it.
+    /// Creates the layout of a feed with a manifest, or head, of `manifest_len` bytes and these
+    /// items.
     ///
     /// # Errors
     ///
-    /// The items do not fit the shape, or are too many.
+    /// Returns an error if the items do not fit the shape or there are too many.
     pub fn new(
         shape: BlockShape,
         manifest_len: u64,
@@ -106,24 +107,24 @@ impl Layout {
         Ok(layout)
     }
 
-    /// How the manifest is cut.
+    /// Returns the partition of the manifest.
     pub fn manifest(&self) -> &Partition {
         &self.manifest
     }
 
-    /// All blocks, those of the manifest included.
+    /// Returns the number of all blocks, including those of the manifest.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// Runs of equally long blocks: how many, and their source symbols.
+    /// Returns runs of equally long blocks: number of blocks, and their source symbols.
     pub fn runs(&self) -> Vec<(u32, u8)> {
         let partitions = self.slots.iter().map(|slot| &slot.partition);
         runs_of(std::iter::once(&self.manifest).chain(partitions))
     }
 
-    /// The item and its block that a block of the feed is; `None` for the manifest's and those
-    /// after the end.
+    /// Returns the item's block that corresponds to a block of the feed. Returns `None` for blocks
+    /// of the manifest and after the end.
     pub fn locate(&self, block: u32) -> Option<BlockId> {
         let after = self.slots.partition_point(|slot| slot.first <= block);
         let slot = &self.slots[after.checked_sub(1)?];
@@ -131,7 +132,7 @@ impl Layout {
         (sbn < slot.partition.blocks()).then_some(BlockId { toi: slot.toi, sbn })
     }
 
-    /// The items that a run of blocks touches.
+    /// Returns the items that a run of blocks touches.
     pub fn items_in(&self, run: BlockRun) -> BTreeSet<Toi> {
         let from = self.slots.partition_point(|slot| slot.first <= run.first).saturating_sub(1);
         let slots = self.slots[from..].iter().take_while(|slot| slot.first < run.end());
@@ -139,16 +140,16 @@ impl Layout {
         touched.map(|slot| slot.toi).collect()
     }
 
-    /// The block of the feed that an item's block is.
+    /// Returns the feed's number of an item's block.
     pub fn block_of(&self, id: BlockId) -> Option<u32> {
         let (first, partition) = self.item(id.toi)?;
         (id.sbn < partition.blocks()).then_some(first + id.sbn)
     }
 
-    /// The first block of an item in the feed, and how it is cut; `None` for an item without
-    /// blocks.
+    /// Returns the number of an item's first block in the feed, and its partition. Returns `None`
+    /// for an item without blocks.
     pub fn item(&self, toi: Toi) -> Option<(u32, &Partition)> {
-        // Manifests have their items in ascending order; any other is only slower.
+        // Manifests list their items in ascending order. Any other order is only slower.
         let guess = self.slots.binary_search_by_key(&toi, |slot| slot.toi);
         let slot = match guess {
             Ok(place) => &self.slots[place],
@@ -158,7 +159,7 @@ impl Layout {
     }
 }
 
-/// Runs of equally long blocks of what is cut like this, one after the other.
+/// Returns runs of equally long blocks of these partitions, one after the other.
 pub(super) fn runs_of<'a>(partitions: impl Iterator<Item = &'a Partition>) -> Vec<(u32, u8)> {
     let mut runs: Vec<(u32, u8)> = Vec::new();
     for partition in partitions {

@@ -1,4 +1,4 @@
-//! The list of a feed's items: pages of a catalog, one after the other.
+//! The manifest: the list of a feed's items, as consecutive pages of a catalog.
 
 use umbel_wire::ParseError;
 use umbel_wire::control;
@@ -7,52 +7,52 @@ use umbel_wire::repository::{ItemInfo, ServerMessage, limits};
 
 use super::seal::OpenError;
 
-/// Most items of a manifest: what bounds the memory that parsing takes.
+/// Maximum number of items in a manifest. Bounds the memory that parsing takes.
 const ITEMS: usize = 1 << 20;
-/// Bytes of a page, more or less.
+/// Approximate number of bytes per page.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Why bytes are no manifest.
+/// Reason why a manifest is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
-    /// Its digest is another than was announced.
+    /// The digest differs from the announced one.
     #[error("the list of what is sent was damaged on the way")]
     Digest,
-    /// It is sealed, and cannot be opened.
+    /// The manifest is sealed and cannot be opened.
     #[error(transparent)]
     Sealed(#[from] OpenError),
-    /// It is no list of items.
+    /// The bytes are not a list of items.
     #[error("the list of what is sent cannot be read: {0}")]
     Parse(#[from] ParseError),
-    /// Two items with one number.
+    /// Two items have the same number.
     #[error("the list of what is sent has item {0} twice")]
     Twice(u32),
-    /// It is longer than a manifest may be.
+    /// The manifest exceeds the maximum length.
     #[error(
         "too many items: a list of {len} bytes; {MANIFEST_LEN} bytes or a million items can be sent"
     )]
     TooLong {
-        /// Its bytes.
+        /// Length in bytes.
         len: u64,
     },
 }
 
-/// What a feed has.
+/// The contents of a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     /// The items, in the order in which they are sent.
     pub items: Vec<ItemInfo>,
-    /// How many more there are at the source, which it cannot send. On the wire the pages say how many
-    /// items there are in all.
+    /// Number of further items at the source that it cannot send. On the wire, the pages carry the
+    /// total number of items.
     pub left_out: u64,
 }
 
 impl Manifest {
-    /// The bytes that are sent; never none.
+    /// Returns the bytes to send; never empty.
     ///
     /// # Errors
     ///
-    /// There are too many items.
+    /// Returns an error if there are too many items.
     pub fn emit(&self) -> Result<Vec<u8>, ManifestError> {
         let mut out = Vec::new();
         let mut rest = &self.items[..];
@@ -82,11 +82,11 @@ impl Manifest {
         }
     }
 
-    /// Parses what was received. Takes memory in proportion to its length.
+    /// Parses received bytes. Takes memory in proportion to their length.
     ///
     /// # Errors
     ///
-    /// The bytes are no list of items.
+    /// Returns an error if the bytes are not a list of items.
     pub fn parse(bytes: &[u8]) -> Result<Manifest, ManifestError> {
         let (mut items, mut all) = (Vec::new(), 0);
         let mut rest = bytes;

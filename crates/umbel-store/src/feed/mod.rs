@@ -1,6 +1,6 @@
-//! What a feed contains: files behind a manifest, or a pipe.
+//! The contents of a feed: files after a manifest, or a pipe.
 //!
-//! A feed's protocol knows blocks 0, 1, 2 … only. Here is what they mean:
+//! A feed's protocol knows only blocks 0, 1, 2 …. They have these contents:
 //!
 //! ```text
 //! files   block 0 … m−1   the manifest: every item's name, size, digest, times
@@ -8,17 +8,18 @@
 //! pipe    every block     digest (32 bytes), length (4 bytes), that many bytes of the pipe
 //! ```
 //!
-//! A feed that only admitted receivers can read is [sealed](seal): the head, with the feed's key for each
-//! of them, stands in the place of the manifest, before a pipe too; all symbols after it are sealed.
+//! A feed that only admitted receivers can read is [sealed](seal). Its head, with the feed's key
+//! for each admitted receiver, replaces the manifest, and also precedes a pipe. All symbols after
+//! the head are sealed.
 //!
-//! | | gives symbols to the source | takes symbols from the receiver |
+//! | | produces the source's symbols | stores the receiver's symbols |
 //! |---|---|---|
-//! | files | [`FileFeed`]: reads blocks by [`BlockReader`](crate::BlockReader) | [`FileSink`]: keeps them by [`DiskSink`](crate::sink::DiskSink) |
+//! | files | [`FileFeed`]: reads blocks with [`BlockReader`](crate::BlockReader) | [`FileSink`]: stores them with [`DiskSink`](crate::sink::DiskSink) |
 //! | pipe | [`PipeFeed`]: blocks in memory, cut by a [`PipeWriter`] | [`PipeSink`]: blocks in memory, read in order by a [`PipeReader`] |
 //!
-//! [`FeedSource`] and [`FeedSink`] are one of the two. Nothing here is unbounded: a manifest has at
-//! most 64 MiB, and what comes before it is known waits in 16 MiB; a pipe's blocks have a budget on
-//! both sides, and a reader that does not read makes the sink refuse symbols.
+//! [`FeedSource`] and [`FeedSink`] are one of the two. Memory is bounded everywhere. A manifest has
+//! at most 64 MiB, and symbols that arrive before it is known have 16 MiB to wait in. A pipe's
+//! blocks have a budget on both sides. If the pipe's reader is too slow, the sink refuses symbols.
 
 mod block;
 mod file_sink;
@@ -42,10 +43,10 @@ pub use pipe::{
     PipeEvent, PipeFeed, PipeKeeper, PipeReader, PipeSink, PipeWriter, pipe, pipe_sink,
 };
 
-/// What a feed's source sends.
+/// The contents that a feed's source sends.
 #[derive(Debug)]
 pub enum FeedSource {
-    /// Files.
+    /// Files after a manifest.
     Files(Box<FileFeed>),
     /// A pipe.
     Pipe(PipeFeed),
@@ -74,11 +75,11 @@ impl SymbolSource for FeedSource {
     }
 }
 
-/// Where a feed's receiver keeps it. Clones are the same sink: an engine stores symbols by one, its
-/// host manages files and pipe by another.
+/// The store of a feed in a receiver. Clones are the same sink. An engine stores symbols through
+/// one, and its host manages files and pipe through another.
 #[derive(Clone, Debug)]
 pub enum FeedSink {
-    /// Files.
+    /// Files after a manifest.
     Files(FileSink),
     /// A pipe.
     Pipe(PipeSink),
@@ -128,8 +129,8 @@ impl SymbolSink for FeedSink {
     }
 }
 
-/// An encoding symbol of a block in memory that is filled up with zeros to `k` symbols; `len` bytes
-/// of it count.
+/// Returns an encoding symbol of a block in memory that is padded with zeros to `k` symbols. `len`
+/// is the length of the block without padding.
 fn encoding_symbol(block: &Bytes, len: usize, symbol_len: usize, k: u32, esi: u32) -> Load {
     use umbel_fec::Code;
     use umbel_wire::Scheme;

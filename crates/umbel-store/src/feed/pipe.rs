@@ -1,8 +1,8 @@
-//! A pipe in a feed: its bytes as they come, in blocks that stand for themselves.
+//! A pipe in a feed: a stream of bytes in self-contained blocks.
 //!
-//! A block is the BLAKE3 digest of (feed, block number, content), the content's length, and the
-//! content, so that a block of another feed or place, or one that was damaged, is never taken for
-//! it. The symbols of a sealed pipe are all full, so that they can be opened one by one.
+//! A block consists of the BLAKE3 digest of (feed, block number, content), the content's length,
+//! and the content. A damaged block, or one of another feed or place, is therefore never mistaken
+//! for it. The symbols of a sealed pipe are all full, so that they can be opened one by one.
 
 mod sink;
 #[cfg(test)]
@@ -32,13 +32,14 @@ fn digest(feed: Tsi, number: u32, content: &[u8]) -> blake3::Hash {
     hasher.finalize()
 }
 
-/// The two ends of a pipe in a source. `memory` is how many bytes of blocks it holds; it holds one
-/// block in any case. `seal` seals it, if `shape` says that it is sealed: then the pipe's blocks
-/// come after those of the head.
+/// Creates the two ends of a pipe in a source. `memory` is the maximum number of bytes of the
+/// blocks held; at least one block is held in any case. `seal` seals the pipe, if `shape` says that
+/// it is sealed. The pipe's blocks then come after those of the head.
 ///
 /// # Errors
 ///
-/// A block of this shape has no room for anything but its head.
+/// Returns an error if a block of this shape has no room for content, or if the head cannot be
+/// split.
 pub fn pipe(
     feed: Tsi,
     shape: BlockShape,
@@ -69,19 +70,19 @@ pub fn pipe(
 #[derive(Debug)]
 struct Ring {
     state: Mutex<Blocks>,
-    /// There is room, or nobody reads any more.
+    /// Notified when there is room, or when the reading end is dropped.
     moved: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Blocks {
-    /// Number of the first block that is held.
+    /// Number of the first block held.
     first: u32,
     held: VecDeque<PipeBlock>,
     closed: bool,
 }
 
-/// A block, filled up with zeros to whole symbols.
+/// A block, padded with zeros to whole symbols.
 #[derive(Clone, Debug)]
 struct PipeBlock {
     bytes: Bytes,
@@ -95,30 +96,31 @@ impl Ring {
     }
 }
 
-/// Cuts what is written into blocks.
+/// Divides the bytes written into blocks.
 #[derive(Debug)]
 pub struct PipeWriter {
     shared: Arc<Ring>,
     feed: Tsi,
     shape: BlockShape,
-    /// What symbols are sealed with.
+    /// Key that seals the symbols.
     key: Option<Box<FeedKey>>,
-    /// Most blocks that are held.
+    /// Maximum number of blocks held.
     most: usize,
     buffer: Vec<u8>,
 }
 
 impl PipeWriter {
-    /// Bytes of content of a full block.
+    /// Returns the number of content bytes of a full block.
     fn room(&self) -> usize {
         usize::from(self.shape.content_len()) * usize::from(self.shape.block_symbols) - HEAD
     }
 
-    /// Reads a part of a block; gives how many bytes there were, 0 at the end.
+    /// Reads a part of a block from `input`. Returns the number of bytes read, 0 at the end of the
+    /// input or if the block is full.
     ///
     /// # Errors
     ///
-    /// What the input says.
+    /// Returns the error of `input`.
     pub fn read_from(&mut self, input: &mut impl Read) -> io::Result<usize> {
         let (start, room) = (self.buffer.len(), self.room());
         self.buffer.resize(room, 0);
@@ -127,18 +129,18 @@ impl PipeWriter {
         read
     }
 
-    /// Whether the block that is being filled is full.
+    /// Returns whether the block that is being filled is full.
     pub fn is_full(&self) -> bool {
         self.buffer.len() == self.room()
     }
 
-    /// Whether nothing is in the block that is being filled.
+    /// Returns whether the block that is being filled is empty.
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// Ends the block that is being filled, and waits for room for it. Gives its source symbols;
-    /// `None` if it is empty, or the other end is gone.
+    /// Ends the block that is being filled and waits for room for it. Returns the number of its
+    /// source symbols. Returns `None` if the block is empty or the other end is dropped.
     pub fn cut(&mut self) -> Option<u8> {
         if self.buffer.is_empty() {
             return None;
@@ -176,35 +178,36 @@ impl PipeWriter {
     }
 }
 
-/// The symbols of a pipe, for its source.
+/// The source of the symbols of a pipe.
 #[derive(Debug)]
 pub struct PipeFeed {
     shared: Arc<Ring>,
     symbol_len: usize,
-    /// What comes before a sealed pipe.
+    /// Head before a sealed pipe.
     head: Option<HeadFeed>,
 }
 
 impl PipeFeed {
-    /// Blocks of the head of a sealed pipe: how many, and their source symbols.
+    /// Returns runs of blocks of a sealed pipe's head: number of blocks, and their source symbols.
     pub fn head_runs(&self) -> Vec<(u32, u8)> {
         self.head.as_ref().map(HeadFeed::runs).unwrap_or_default()
     }
 
-    /// What lets blocks be forgotten.
+    /// Returns a handle that can drop blocks.
     pub fn keeper(&self) -> PipeKeeper {
         PipeKeeper { shared: self.shared.clone() }
     }
 }
 
-/// Forgets blocks of a pipe that need not be sent any more.
+/// Drops blocks of a pipe that need not be sent any more.
 #[derive(Clone, Debug)]
 pub struct PipeKeeper {
     shared: Arc<Ring>,
 }
 
 impl PipeKeeper {
-    /// Lets the writer have the room of the blocks before this one: they cannot be sent any more.
+    /// Drops the blocks before `below`, which frees their room for the writer. They can no longer
+    /// be sent.
     pub fn forget(&self, below: u32) {
         let mut state = self.shared.lock();
         while state.first < below && state.held.pop_front().is_some() {

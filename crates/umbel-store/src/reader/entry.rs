@@ -1,4 +1,4 @@
-//! A block between prefetch and release.
+//! State of a block between prefetch and release.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use umbel_fec::{Code, Partition};
 use super::pool::Pool;
 use crate::{Content, Item};
 
-/// Where a block is in its object, and what symbols it has.
+/// Position of a block in its object, and its symbols.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shape {
-    /// Source symbols.
+    /// Number of source symbols.
     k: u32,
-    /// Encoding symbols that can be made.
+    /// Number of encoding symbols that can be made.
     symbols: u32,
     symbol_len: usize,
-    /// First byte in the object.
+    /// Offset of its first byte in the object.
     offset: u64,
-    /// Bytes of the object; the last source symbol ends here.
+    /// Bytes of the object in the block. The last source symbol ends here.
     len: usize,
 }
 
@@ -48,17 +48,17 @@ impl Shape {
     }
 }
 
-/// What is there of a block.
+/// The loaded symbols of a block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Loaded {
-    /// The whole block, filled up with zeros.
+    /// The whole block, padded with zeros.
     source: Option<Bytes>,
-    /// Repair symbols: the first ID, and the symbols one after the other.
+    /// Runs of repair symbols: the first ID, and the symbols one after the other.
     repairs: Vec<(u32, Bytes)>,
 }
 
 impl Loaded {
-    /// A symbol, if it is there.
+    /// Returns a symbol if it is loaded.
     pub(super) fn symbol(&self, shape: &Shape, esi: u32) -> Option<Bytes> {
         if esi < shape.k {
             let start = esi as usize * shape.symbol_len;
@@ -73,7 +73,7 @@ impl Loaded {
     }
 }
 
-/// A block that was prefetched or asked for, and not released since.
+/// A block that was prefetched or requested, and not released since.
 pub(super) struct Entry {
     pub(super) block: BlockId,
     pub(super) shape: Shape,
@@ -84,26 +84,26 @@ pub(super) struct Entry {
 #[derive(Default)]
 struct State {
     loaded: Loaded,
-    /// Source symbols are wanted.
+    /// Whether source symbols are wanted.
     source_wanted: bool,
     /// Repair symbols that are wanted and not made yet.
     repairs_wanted: Vec<Range<u32>>,
     gone: Option<String>,
     phase: Phase,
-    /// Bytes that count for this block.
+    /// Bytes of memory that this block accounts for.
     charged: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// Nothing is to be done.
+    /// No work is due.
     #[default]
     Idle,
-    /// Waits for a worker.
+    /// The block waits for a worker.
     Queued,
-    /// A worker has it.
+    /// A worker has the block.
     Running,
-    /// Nobody wants it any more.
+    /// The sender does not want the block any more.
     Released,
 }
 
@@ -123,13 +123,13 @@ impl Entry {
         }
     }
 
-    /// Notes that these symbols are wanted. Gives whether a worker must be told.
+    /// Records that these symbols are wanted. Returns whether a worker must be notified.
     pub(super) fn want(&self, esis: Range<u32>) -> bool {
         self.state.lock().want(&self.shape, esis)
     }
 
-    /// What is there, and what the symbol is. If it is not there, it is wanted from now on and
-    /// `sleeping` is set before a worker can publish it.
+    /// Returns the loaded symbols and the requested one. If that is not loaded, records that it is
+    /// wanted and sets `sleeping` before a worker can publish it.
     pub(super) fn look(&self, esi: u32, sleeping: &AtomicBool) -> (Loaded, Load) {
         let mut state = self.state.lock();
         if let Some(reason) = &state.gone {
@@ -149,13 +149,15 @@ impl Entry {
         (state.loaded.clone(), load)
     }
 
-    /// Bytes that a worker needs room for before it does what is wanted; 0 if nothing is.
+    /// Returns the bytes of memory that a worker needs for the wanted symbols; 0 if none are
+    /// wanted.
     pub(super) fn cost(&self) -> usize {
         let state = self.state.lock();
         if state.phase == Phase::Queued { state.cost(&self.shape) } else { 0 }
     }
 
-    /// Hands what is wanted to the worker that calls, with its room; `None` if nothing is.
+    /// Passes the wanted symbols to the calling worker, with their memory. Returns `None` if none
+    /// are wanted.
     pub(super) fn take(&self) -> Option<Task> {
         let mut state = self.state.lock();
         (state.phase == Phase::Queued).then(|| {
@@ -164,8 +166,8 @@ impl Entry {
         })
     }
 
-    /// Does a task: reads the block if it is not there, and makes repair symbols. Calls `publish`
-    /// as soon as something can be asked for. Gives the bytes that no longer count.
+    /// Executes a task: reads the block if it is not loaded, and makes repair symbols. Calls
+    /// `publish` as soon as a symbol is ready. Returns the bytes that no longer count.
     pub(super) fn run(
         &self,
         task: &Task,
@@ -226,8 +228,8 @@ impl Entry {
         })
     }
 
-    /// Forgets the block. Gives the bytes that no longer count; those of a task that is running
-    /// no longer count when it ends.
+    /// Drops the block. Returns the bytes that no longer count. Bytes of a running task count until
+    /// it ends.
     pub(super) fn release(&self) -> usize {
         let mut state = self.state.lock();
         let running = state.phase == Phase::Running;
@@ -239,14 +241,15 @@ impl Entry {
         std::mem::take(&mut state.charged)
     }
 
-    /// Puts the entry back in line if more became wanted while a worker had it.
+    /// Queues the entry again if more symbols became wanted while a worker had it. Returns whether
+    /// it did.
     pub(super) fn requeue(&self) -> bool {
         self.state.lock().queue()
     }
 }
 
 impl State {
-    /// Gives whether the entry must be put in line.
+    /// Records that symbols are wanted. Returns whether the entry must be queued.
     fn want(&mut self, shape: &Shape, esis: Range<u32>) -> bool {
         if self.gone.is_some() {
             return false;
@@ -259,7 +262,7 @@ impl State {
         self.queue()
     }
 
-    /// Adds what is neither there nor wanted of some repair symbols.
+    /// Adds those of some repair symbols that are neither loaded nor wanted yet.
     fn want_repairs(&mut self, shape: &Shape, mut esis: Range<u32>) {
         while !esis.is_empty() {
             let Some(known) = self.known_repairs(shape, &esis) else {
@@ -273,7 +276,7 @@ impl State {
         }
     }
 
-    /// The first run that is there or wanted, of those that meet `esis`.
+    /// Returns the first run of loaded or wanted repair symbols that overlaps `esis`.
     fn known_repairs(&self, shape: &Shape, esis: &Range<u32>) -> Option<Range<u32>> {
         let made = self
             .loaded
@@ -311,11 +314,11 @@ impl State {
     }
 }
 
-/// What a worker is to do for a block.
+/// Work of a worker for a block.
 pub(super) struct Task {
-    /// Bytes that count for it.
+    /// Bytes of memory that count for it.
     pub(super) cost: usize,
-    /// The block, where it is there already.
+    /// The source block, if it is loaded already.
     source: Option<Bytes>,
     /// Repair symbols to make.
     repairs: Vec<Range<u32>>,

@@ -1,18 +1,18 @@
-//! Encoding symbols, read and made on other threads ahead of the paced sender.
+//! Encoding symbols, read and computed on other threads ahead of the paced sender.
 //!
-//! [`BlockReader`] belongs to the sending thread. It hands the blocks that will be sent soon to a
-//! few workers, which read each with one call into a buffer that the symbols are slices of, and
-//! make the repair symbols. Asking for a symbol of the block in hand takes no lock once the
-//! block is there.
+//! [`BlockReader`] belongs to the sending thread. It passes the blocks that will be sent soon to a
+//! few workers. A worker reads each block with one call into a buffer, of which the symbols are
+//! slices, and makes the repair symbols. Returning a symbol of the current block takes no lock once
+//! the block is loaded.
 //!
 //! ```text
 //! prefetch ──▶ waiting ──(room in memory)──▶ read ──▶ encode ──▶ there ──▶ release
 //! symbol that is not there ──▶ urgent ────────▲
 //! ```
 //!
-//! Memory is bounded: a block counts from when a worker takes it until it is released, and
-//! prefetches beyond the bound wait in line. A block whose symbol is asked for goes first and
-//! does not wait for room, so that the sender always gets on.
+//! Memory is bounded. A block counts from the time a worker takes it until it is released, and
+//! prefetches beyond the bound wait in the queue. A block with a requested symbol goes first and
+//! does not wait for room, so that the sender never stalls.
 
 mod entry;
 mod pool;
@@ -30,13 +30,13 @@ use crate::Content;
 use entry::{Entry, Loaded};
 use worker::Shared;
 
-/// What a reader may use.
+/// Limits of a reader.
 #[derive(Clone, Debug)]
 pub struct ReaderOptions {
-    /// Bytes of blocks and repair symbols held at a time. One block is always held, whatever its
-    /// size. Default: 64 MiB.
+    /// Maximum bytes of blocks and repair symbols held at a time. One block is always held,
+    /// whatever its size. Default: 64 MiB.
     pub memory: usize,
-    /// Worker threads; at least 1. Default: 2, or 1 on a machine with one processor.
+    /// Number of worker threads; at least 1. Default: 2, or 1 on a machine with one processor.
     pub threads: usize,
 }
 
@@ -47,21 +47,21 @@ impl Default for ReaderOptions {
     }
 }
 
-/// Gives the encoding symbols of a repository's items to an engine.
+/// Provides the encoding symbols of a repository's items to an engine.
 pub struct BlockReader {
     shared: Arc<Shared>,
     blocks: HashMap<BlockId, Arc<Entry>>,
-    /// The block that a symbol was asked of last, with what was there of it then.
+    /// The block of the last requested symbol, with its symbols that were loaded then.
     current: Option<(Arc<Entry>, Loaded)>,
 }
 
 impl BlockReader {
-    /// Starts the workers. They call `wake` from their threads when [`SymbolSource::symbol`] has
-    /// answered [`Load::Pending`] and something has become ready since.
+    /// Creates a reader and starts its workers. They call `wake` from their threads when
+    /// [`SymbolSource::symbol`] has returned [`Load::Pending`] and a symbol has become ready since.
     ///
     /// # Errors
     ///
-    /// If the system refuses the threads.
+    /// Returns an error if the system refuses to start the threads.
     pub fn new(
         content: Content,
         options: &ReaderOptions,
@@ -77,7 +77,7 @@ impl BlockReader {
         Ok(BlockReader { shared, blocks: HashMap::new(), current: None })
     }
 
-    /// Bytes of blocks and repair symbols that are held or being made.
+    /// Returns the bytes of blocks and repair symbols that are held or being made.
     pub fn memory_in_use(&self) -> usize {
         self.shared.memory_in_use()
     }
@@ -89,7 +89,7 @@ impl BlockReader {
             .or_insert_with(|| Arc::new(Entry::new(block, catalog.get(block.toi))))
     }
 
-    /// What a symbol that is not in hand is: now there, on its way, or not to be had.
+    /// Looks up a symbol that was not loaded at the last look-up.
     fn look_again(&mut self, block: BlockId, esi: u32) -> Load {
         let entry = Arc::clone(self.entry(block));
         let (loaded, load) = entry.look(esi, &self.shared.sleeping);
@@ -134,7 +134,7 @@ impl SymbolSource for BlockReader {
 }
 
 impl Drop for BlockReader {
-    /// Lets the workers end, each after what it is at, without waiting for them.
+    /// Stops the workers, each after its current task. Does not wait for them.
     fn drop(&mut self) {
         self.shared.stop();
     }

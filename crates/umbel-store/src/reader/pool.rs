@@ -1,28 +1,28 @@
-//! Block buffers that are used again, so that the kernel need not give each block fresh pages.
+//! A pool of block buffers, so that the kernel need not provide fresh pages for each block.
 
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Buffers are kept in sizes that are multiples of this; shorter ones are not kept at all.
+/// Sizes of pooled buffers are multiples of this number of bytes. Shorter buffers are not pooled.
 const GRAIN: usize = 64 * 1024;
 
-/// Buffers that wait to be used again.
+/// Buffers that wait for reuse.
 #[derive(Debug)]
 pub(super) struct Pool {
     free: Mutex<Vec<Vec<u8>>>,
-    /// Most buffers that wait.
+    /// Maximum number of buffers that wait.
     capacity: usize,
 }
 
 impl Pool {
-    /// Keeps at most `capacity` buffers.
+    /// Creates a pool of at most `capacity` buffers.
     pub(super) fn new(capacity: usize) -> Pool {
         Pool { free: Mutex::new(Vec::new()), capacity }
     }
 
-    /// `len` bytes as `write` leaves them; what stands there before is anything.
+    /// Returns `len` bytes as `write` leaves them. Their content before is arbitrary.
     pub(super) fn fill<E>(
         self: &Arc<Pool>,
         len: usize,
@@ -51,7 +51,7 @@ impl Pool {
     fn give(&self, buffer: Vec<u8>) {
         let mut free = self.free.lock();
         if free.len() >= self.capacity {
-            // Sizes change from item to item: those that were not used for longest go.
+            // Sizes change from item to item, so a waiting buffer is dropped for the new one.
             free.swap_remove(0);
         }
         free.push(buffer);

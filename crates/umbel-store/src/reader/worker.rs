@@ -1,4 +1,4 @@
-//! The line of blocks to be read, and the threads that read them.
+//! The queue of blocks to be read, and the threads that read them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use super::entry::{Entry, Task};
 use super::pool::Pool;
 use crate::Content;
 
-/// Most buffers that wait to be used again.
+/// Maximum number of buffers that wait for reuse.
 const SPARE_BUFFERS: usize = 32;
 
-/// What the sending thread and the workers share.
+/// State shared by the sending thread and the workers.
 pub(super) struct Shared {
     pub(super) content: Content,
-    /// The sender was told to wait, and nothing was published since.
+    /// Whether the sender waits for a symbol and none was published since.
     pub(super) sleeping: AtomicBool,
     line: Mutex<Line>,
-    /// The line got longer, or there is more room.
+    /// Notified when the queue becomes longer or there is more room.
     moved: Condvar,
     memory: usize,
     pool: Arc<Pool>,
@@ -28,17 +28,17 @@ pub(super) struct Shared {
 
 #[derive(Default)]
 struct Line {
-    /// In the order in which they will be asked for.
+    /// Blocks in the order in which they will be requested.
     waiting: VecDeque<Arc<Entry>>,
-    /// Asked for already.
+    /// Blocks with a requested symbol.
     urgent: VecDeque<Arc<Entry>>,
-    /// Bytes in use.
+    /// Bytes of memory in use.
     used: usize,
     stopped: bool,
 }
 
 impl Line {
-    /// The next block to work on, once there is room for it.
+    /// Returns the next block to work on, once there is room for it.
     fn next(&mut self, memory: usize) -> Option<(Arc<Entry>, Task)> {
         while let Some(entry) = self.urgent.pop_front() {
             if let Some(task) = entry.take() {
@@ -77,7 +77,7 @@ impl Shared {
         }
     }
 
-    /// Works until told to stop.
+    /// Executes tasks until told to stop.
     pub(super) fn run(&self) {
         while let Some((entry, task)) = self.next() {
             let freed = entry.run(&task, &self.content, &self.pool, || self.publish());
@@ -103,13 +103,13 @@ impl Shared {
         }
     }
 
-    /// Puts a block at the end of the line.
+    /// Appends a block to the queue.
     pub(super) fn enqueue(&self, entry: Arc<Entry>) {
         self.line.lock().waiting.push_back(entry);
         self.moved.notify_one();
     }
 
-    /// Puts a block before all that nobody has asked for yet.
+    /// Queues a block before all those that are only prefetched.
     pub(super) fn hurry(&self, entry: Arc<Entry>) {
         let mut line = self.line.lock();
         if !line.urgent.iter().any(|other| Arc::ptr_eq(other, &entry)) {
@@ -119,7 +119,7 @@ impl Shared {
         }
     }
 
-    /// Takes note that bytes are no longer in use.
+    /// Records that bytes are no longer in use.
     pub(super) fn give_back(&self, bytes: usize) {
         if bytes > 0 {
             self.line.lock().used -= bytes;
@@ -140,8 +140,8 @@ impl Shared {
         self.moved.notify_all();
     }
 
-    /// Wakes the sender if it waits. What it waits for was published under the entry's lock, and
-    /// it began to wait under the same lock.
+    /// Wakes the sender if it waits. The symbol was published under the entry's lock, and the
+    /// sender began to wait under the same lock.
     fn publish(&self) {
         if self.sleeping.swap(false, Ordering::Relaxed) {
             (self.wake)();

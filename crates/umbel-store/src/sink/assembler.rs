@@ -1,4 +1,4 @@
-//! Puts the blocks of one item together: decodes, writes, hashes.
+//! Assembles one item from its blocks: decodes, writes and hashes them.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use super::journal::Replay;
 use super::part::{BlockBuffer, Part};
 use super::tree::Role;
 
-/// Blocks that are read back at once to go on with the digest; the rest waits for the end.
+/// Number of blocks that are read back at once to continue the digest. The rest waits for the end.
 const CATCH_UP_BLOCKS: u32 = 8;
 
-/// What became of a block.
+/// Result of restoring a block.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// It was restored before.
+    /// The block was restored before.
     Known,
-    /// It is restored now.
+    /// The block is restored now.
     Restored,
-    /// It cannot be restored from what is held of it, which is this.
+    /// The held symbols do not restore the block. These symbols are held.
     NotEnough(HeldBlock),
 }
 
-/// How far an item is.
+/// Progress of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Blocks are missing.
     Receiving,
-    /// All blocks are there; the digest is being computed, or the file put in its place.
+    /// All blocks are restored. The digest is being computed, or the file renamed to its place.
     Finishing,
-    /// All blocks are there, but the digest does not match.
+    /// All blocks are restored, but the digest does not match.
     Suspect,
 }
 
-/// One item, as the disk thread sees it.
+/// State of one item on the disk thread.
 #[derive(Debug)]
 pub(super) struct Assembler {
     pub(super) item: Arc<Item>,
@@ -50,9 +50,9 @@ pub(super) struct Assembler {
     pub(super) listed: bool,
     shelf: Arc<Shelf>,
     hasher: blake3::Hasher,
-    /// Blocks that the hasher has seen.
+    /// Number of blocks that the hasher has seen.
     hashed: u32,
-    /// The only block of an item, restored and never written.
+    /// The only block of an item, restored but not written yet.
     whole: Option<Vec<u8>>,
     restored_len: u64,
 }
@@ -77,17 +77,17 @@ impl Assembler {
         }
     }
 
-    /// Whether every block is restored.
+    /// Returns whether every block is restored.
     pub(super) fn is_whole(&self) -> bool {
         self.whole.is_some() || self.part.restored().is_full()
     }
 
-    /// Bytes of restored blocks.
+    /// Returns the bytes of restored blocks.
     pub(super) fn restored_len(&self) -> u64 {
         self.restored_len
     }
 
-    /// Keeps the symbols on the disk until more come.
+    /// Saves the symbols on the disk until more arrive.
     pub(super) fn rest(&mut self, sbn: u32, block: &BlockBuffer) -> Result<(), SinkError> {
         if self.is_restored(sbn) {
             return Ok(());
@@ -95,7 +95,7 @@ impl Assembler {
         self.part.save_symbols(sbn, block)
     }
 
-    /// Restores the block from the symbols given and those on the disk.
+    /// Restores the block from the given symbols and those on the disk.
     pub(super) fn restore(
         &mut self,
         sbn: u32,
@@ -134,7 +134,8 @@ impl Assembler {
         Ok(Outcome::Restored)
     }
 
-    /// The only block of an item whose digest matches; the digest is told otherwise.
+    /// Returns the content of an empty item or of an item with only one block, or the actual digest
+    /// if it does not match.
     pub(super) fn take_whole(&mut self) -> Option<Result<Vec<u8>, Digest>> {
         let whole = match self.item.partition.blocks() {
             0 => Vec::new(),
@@ -148,7 +149,7 @@ impl Assembler {
         Some(Err(digest))
     }
 
-    /// Writes a small item's part file, all at once.
+    /// Writes a small item's part file at once.
     pub(super) fn write_whole(&mut self, content: &[u8]) -> Result<Finished, SinkError> {
         let written = self.part.data().and_then(|file| {
             file.write_all_at(content, 0)
@@ -163,7 +164,7 @@ impl Assembler {
         written
     }
 
-    /// What another thread needs to verify and finish the item.
+    /// Returns the state that another thread needs to verify and finish the item.
     pub(super) fn verification(&mut self) -> Result<Verification, SinkError> {
         Ok(Verification {
             item: self.item.clone(),
@@ -173,8 +174,8 @@ impl Assembler {
         })
     }
 
-    /// Compares each block with its digest, drops those that do not match, and gives their
-    /// numbers.
+    /// Compares each block with its digest and drops those that do not match. Returns the numbers
+    /// of the blocks that are missing then.
     pub(super) fn check_blocks(&mut self, digests: &[Digest]) -> Result<Vec<u32>, SinkError> {
         self.whole = None;
         let mut bad = Vec::new();
@@ -199,12 +200,12 @@ impl Assembler {
         Ok(bad)
     }
 
-    /// Whether it is time to make durable what is on the disk.
+    /// Returns whether it is time to make the written data durable.
     pub(super) fn checkpoint_due(&self, now: Instant) -> bool {
         self.phase != Phase::Finishing && self.part.next_checkpoint().is_some_and(|due| due <= now)
     }
 
-    /// Whether something on the disk was not made durable yet.
+    /// Returns whether written data was not made durable yet.
     pub(super) fn awaits_checkpoint(&self) -> bool {
         self.phase != Phase::Finishing && self.part.next_checkpoint().is_some()
     }
@@ -227,8 +228,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Goes on with the digest if this block is the next one, and with a few after it that are on
-    /// the disk.
+    /// Continues the digest if this block is the next one, and with a few subsequent blocks that
+    /// are on the disk.
     fn hash_restored(&mut self, sbn: u32, block: &[u8]) -> Result<(), SinkError> {
         if sbn != self.hashed {
             return Ok(());
@@ -248,7 +249,7 @@ impl Assembler {
     }
 
     fn hashed_len(&self) -> u64 {
-        // A block number past the last one gives an empty range at the end.
+        // For a block number past the last one, the range is empty and at the end.
         self.item.partition.block_range(self.hashed).start
     }
 }

@@ -1,4 +1,4 @@
-//! The blocks that are being received, in bounded memory.
+//! The open blocks, which are being received, in bounded memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use umbel_fec::SymbolSet;
 use super::item::Item;
 use super::part::BlockBuffer;
 
-/// Memory of open blocks and of those on their way to the disk.
+/// Memory budget of open blocks and of those on their way to the disk.
 #[derive(Debug)]
 pub(super) struct Budget {
     used: AtomicUsize,
@@ -23,8 +23,8 @@ impl Budget {
         Arc::new(Budget { used: AtomicUsize::new(0), limit })
     }
 
-    /// Takes so many bytes, if they are left. The first one gets what it asks for in any case, so
-    /// that a block larger than the whole budget can be received.
+    /// Takes `bytes` from the budget if they are left. A lease on an unused budget always succeeds,
+    /// so that a block larger than the whole budget can be received.
     fn take(self: &Arc<Self>, bytes: usize) -> Option<Lease> {
         let fits = |used: usize| (used == 0 || used + bytes <= self.limit).then_some(used + bytes);
         self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).ok()?;
@@ -40,7 +40,7 @@ impl Budget {
     }
 }
 
-/// Bytes of a budget, given back when dropped.
+/// Bytes of a budget, returned to it when dropped.
 #[derive(Debug)]
 pub(super) struct Lease {
     budget: Arc<Budget>,
@@ -74,10 +74,10 @@ pub(super) struct Filled {
 }
 
 impl Filled {
-    /// Gives the memory back.
+    /// Returns the memory to the pool and the budget.
     pub(super) fn recycle(self) {
         let Filled { buffer, lease, pool } = self;
-        // If nobody receives any more, the buffer is simply freed.
+        // If the receiver of the pool is gone, the buffer is simply freed.
         let _ = pool.send(buffer.data);
         drop(lease);
     }
@@ -91,11 +91,11 @@ struct Open {
     touched: u64,
 }
 
-/// The blocks that symbols are stored in now.
+/// The blocks in which symbols are stored now.
 #[derive(Debug)]
 pub(super) struct OpenBlocks {
-    /// The block of the last symbol: most often the next one is of it, too, and is spared a look
-    /// into the map.
+    /// The block of the last symbol. The next symbol most often belongs to it too, which saves a
+    /// look-up in the map.
     current: Option<Open>,
     others: HashMap<BlockId, Open>,
     budget: Arc<Budget>,
@@ -104,14 +104,14 @@ pub(super) struct OpenBlocks {
     free: Receiver<Vec<u8>>,
 }
 
-/// Whether a symbol could be stored.
+/// Result of storing a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// It is held.
+    /// The symbol is held.
     Yes,
-    /// It does not belong to the item, or the item takes no more.
+    /// The symbol does not belong to the item, or the item accepts no more.
     Unfit,
-    /// There is no memory for it.
+    /// There is no memory for the symbol.
     NoRoom,
 }
 
@@ -121,7 +121,7 @@ impl OpenBlocks {
         OpenBlocks { current: None, others: HashMap::new(), budget, clock: 0, pool, free }
     }
 
-    /// Keeps a symbol. `item` is asked for the block's item if the block is not open yet.
+    /// Stores a symbol. Calls `item` for the block's item if the block is not open yet.
     pub(super) fn store<'a>(
         &mut self,
         id: BlockId,
@@ -142,7 +142,7 @@ impl OpenBlocks {
         open.store(esi, symbol)
     }
 
-    /// Makes an open block the current one. `false` if it is not open.
+    /// Makes an open block the current one. Returns `false` if it is not open.
     fn turn_to(&mut self, id: BlockId) -> bool {
         if self.current.as_ref().is_some_and(|open| open.id == id) {
             return true;
@@ -158,26 +158,26 @@ impl OpenBlocks {
         }
     }
 
-    /// Whether so many bytes of blocks can be opened now.
+    /// Returns whether blocks of this number of bytes can be opened now.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.budget.has_room(bytes)
     }
 
-    /// Takes the block out.
+    /// Removes the block and returns it.
     pub(super) fn take(&mut self, block: BlockId) -> Option<Filled> {
         let current = self.current.take_if(|open| open.id == block);
         current.or_else(|| self.others.remove(&block)).map(|open| open.filled)
     }
 
-    /// The blocks of an item, or all.
+    /// Returns the open blocks for which `of` is true, in ascending order.
     pub(super) fn ids(&self, of: impl Fn(BlockId) -> bool) -> Vec<BlockId> {
         let mut ids: Vec<BlockId> = self.open().map(|open| open.id).filter(|&id| of(id)).collect();
         ids.sort_unstable();
         ids
     }
 
-    /// The block that nothing was stored in for the longest time, if open blocks rather than the
-    /// disk use up the memory.
+    /// Returns the least recently used block, if open blocks rather than the disk use up the
+    /// memory.
     pub(super) fn stalest(&self) -> Option<BlockId> {
         let bytes: usize = self.open().map(|open| open.filled.lease.bytes).sum();
         let stalest = self.open().min_by_key(|open| open.touched);
@@ -188,13 +188,13 @@ impl OpenBlocks {
         self.current.iter().chain(self.others.values())
     }
 
-    /// An empty buffer for the block.
+    /// Returns an empty buffer for the block.
     fn empty(&self, item: &Item, sbn: u32) -> Option<Filled> {
         let k = item.partition.block_symbols(sbn);
         let len = k as usize * item.symbol_len();
         let lease = self.budget.take(len)?;
-        // One buffer out of the pool for each that is needed, whether it fits or not: so the pool
-        // and the blocks together stay within the budget.
+        // Each new buffer takes one out of the pool, whether that one fits or not. The pool and the
+        // blocks together thus stay within the budget.
         let reused =
             self.free.try_recv().ok().filter(|data| (len..=len * 2).contains(&data.capacity()));
         let mut data = reused.unwrap_or_default();
@@ -236,13 +236,14 @@ impl Open {
     }
 }
 
-/// Bytes of the object in a source symbol.
+/// Returns the bytes of the object in a source symbol.
 fn source_len(item: &Item, sbn: u32, esi: u32) -> usize {
     let range = item.partition.symbol_range(sbn, esi);
     (range.end - range.start) as usize
 }
 
-/// Whether the item has such a symbol: of full length, or as long as its part of the object.
+/// Returns whether the symbol belongs to the item and has either full length or the length of its
+/// part of the object.
 fn fits(item: &Item, sbn: u32, esi: u32, symbol: &[u8]) -> bool {
     let source = esi < item.partition.block_symbols(sbn);
     esi < item.partition.max_encoding_symbols(sbn)

@@ -1,4 +1,4 @@
-//! The disk thread: everything that waits for the disk, one job after the other.
+//! The disk thread, which executes all jobs that wait for the disk, one after the other.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,29 +19,29 @@ use super::journal::Replay;
 use super::part::BlockBuffer;
 use super::{EventHandler, SinkEvent};
 
-/// Items whose files are open at the same time.
+/// Maximum number of items whose files are open at the same time.
 const MAX_OPEN_PARTS: usize = 64;
-/// How often checkpoints are looked for.
+/// Maximum interval between checks for due checkpoints.
 const MAX_TICK: Duration = Duration::from_millis(200);
-/// Least time between two reports of progress.
+/// Minimum interval between two progress events.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the disk thread does.
+/// Jobs of the disk thread.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Takes an item in.
+    /// Adds an item.
     Add(Arc<Item>, Option<Box<Replay>>),
-    /// Restores a block from these symbols and what is on the disk.
+    /// Restores a block from these symbols and those on the disk.
     Restore(BlockId, Option<Filled>),
-    /// Keeps symbols until more come.
+    /// Saves symbols on the disk until more arrive.
     Rest(BlockId, Filled),
     /// Compares the blocks of an item with their digests.
     CheckBlocks(Toi, Vec<Digest>),
-    /// Lets go of an item; what is held of it stays on the disk.
+    /// Drops an item. Its data stays on the disk.
     Cancel(Toi),
-    /// A checkpoint is on the disk, or one of many; or it failed.
+    /// Result of a checkpoint, either of one item or of many together.
     Synced { toi: Toi, up_to: u64, alone: bool, result: Result<(), SinkError> },
-    /// An item's end.
+    /// Result of finishing an item.
     Finished { toi: Toi, end: Finish },
     /// Makes everything durable and ends the thread.
     Close,
@@ -58,16 +58,16 @@ pub(super) struct Disk {
     pub(super) on_event: EventHandler,
     pub(super) helpers: Vec<JoinHandle<()>>,
     pub(super) items: HashMap<Toi, Assembler>,
-    /// Items with open files, the longest open first.
+    /// Items with open files, in the order of opening.
     pub(super) open: VecDeque<Toi>,
     pub(super) progress_at: Instant,
 }
 
 impl Disk {
-    /// Works until it is told to close.
+    /// Executes jobs until it is told to close.
     pub(super) fn run(mut self) {
         let tick = self.checkpoint_interval.min(MAX_TICK);
-        // When checkpoints are looked for next; never while nothing new is on the disk.
+        // Time of the next check for due checkpoints; `None` while nothing new is on the disk.
         let mut tick_at = None;
         loop {
             let job = match tick_at {
@@ -151,7 +151,7 @@ impl Disk {
         self.limit_open(block.toi);
     }
 
-    /// Passes an item with all its blocks on to be finished.
+    /// Starts to finish an item if all its blocks are restored.
     fn finish_if_whole(&mut self, toi: Toi) {
         let Some(assembler) = self.items.get_mut(&toi) else { return };
         if assembler.phase != Phase::Receiving || !assembler.is_whole() {
@@ -167,7 +167,7 @@ impl Disk {
             return;
         }
         match assembler.verification() {
-            // The verifying thread receives until this one drops its sender.
+            // The verifying thread receives until this thread drops its sender.
             Ok(verification) => drop(self.verify.send(verification)),
             Err(error) => self.fail(toi, error),
         }
@@ -225,7 +225,7 @@ impl Disk {
         }
     }
 
-    /// Starts checkpoints of many items, for which the file system is synced once.
+    /// Starts checkpoints of many items with one sync of the file system.
     fn checkpoint_together(&mut self, due: Vec<Toi>) {
         let mut ends = Vec::with_capacity(due.len());
         for toi in due {
@@ -251,10 +251,10 @@ impl Disk {
         self.limit_open(toi);
     }
 
-    /// Ends an item that cannot go on. What is on the disk stays there.
+    /// Ends an item that has failed. Its data stays on the disk.
     fn fail(&mut self, toi: Toi, error: SinkError) {
         if let Some(assembler) = self.items.get_mut(&toi) {
-            // What cannot be noted is received again, if the item is ever added again.
+            // Symbols without a record are received again, if the item is ever added again.
             let _ = assembler.part.flush();
         }
         self.forget(toi);
@@ -265,7 +265,7 @@ impl Disk {
         if let Some(assembler) = self.items.get_mut(&toi)
             && assembler.phase != Phase::Finishing
         {
-            // What cannot be kept is received again.
+            // Data that cannot be made durable is received again.
             let _ = assembler.part.sync(self.durable);
         }
         self.forget(toi);
@@ -281,7 +281,7 @@ impl Disk {
         }
     }
 
-    /// Closes the files that have been open for longest when there are too many.
+    /// Closes the files of the item that has been open for longest, if too many are open.
     fn limit_open(&mut self, toi: Toi) {
         if let Some(assembler) = self.items.get_mut(&toi)
             && assembler.part.is_open()
@@ -312,7 +312,7 @@ impl Disk {
         let Disk { sync, verify, helpers, jobs, on_event, items, .. } = self;
         drop((sync, verify));
         for helper in helpers {
-            // A helper that panicked has told why already.
+            // A helper that panicked has reported the reason already.
             let _ = helper.join();
         }
         for job in jobs.try_iter() {
@@ -324,8 +324,8 @@ impl Disk {
         }
     }
 
-    /// Makes what is held of all items durable. The files of those that are being finished are
-    /// in other hands; their records are written.
+    /// Makes the data of all items durable. Other threads own the files of items that are being
+    /// finished, so only their records are written.
     fn sync_parts(&mut self) -> Result<(), SinkError> {
         let mut parts = Vec::new();
         for assembler in self.items.values_mut() {
@@ -352,7 +352,7 @@ impl Disk {
     }
 
     fn pass(&self, task: SyncTask) {
-        // The sync thread receives until this one drops its sender.
+        // The sync thread receives until this thread drops its sender.
         let _ = self.sync.send(task);
     }
 
@@ -382,7 +382,7 @@ fn done(item: &Item) -> SinkEvent {
     }
 }
 
-/// The blocks that the journal has enough symbols of.
+/// Returns the blocks of which the journal has enough symbols.
 fn enough(item: &Item, replay: &Replay) -> Vec<u32> {
     let blocks = replay.partial.iter();
     blocks

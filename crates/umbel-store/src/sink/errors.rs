@@ -1,4 +1,4 @@
-//! Why the sink cannot keep an item.
+//! Errors of the sink.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,95 +8,96 @@ use umbel_fec::FecError;
 
 use super::names::NameError;
 
-/// Why an item, or the whole sink, cannot go on. Each says in one line what is wrong.
+/// Reason why an item, or the whole sink, has failed. Each message says in one line what is wrong.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SinkError {
-    /// The name cannot be a file here.
+    /// The name cannot be that of a file here.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The item's transmission information makes no sense.
+    /// The item's transmission information is invalid.
     #[error("item {name:?} cannot be received: {source}")]
     Oti {
-        /// The item.
+        /// Name of the item.
         name: String,
-        /// What is wrong with it.
+        /// Reason why it is invalid.
         source: FecError,
     },
-    /// A source block of the item does not fit in memory.
+    /// A source block of the item exceeds the memory limit.
     #[error(
         "item {name:?} cannot be received: its blocks have {len} bytes, at most {max} are allowed"
     )]
     BlockTooLong {
-        /// The item.
+        /// Name of the item.
         name: String,
         /// Bytes of the longest block.
         len: u64,
-        /// Most bytes allowed.
+        /// Maximum number of bytes.
         max: u64,
     },
-    /// The server did not say the item's digest, so that nothing could be verified.
+    /// The server did not send the item's digest, so the item could not be verified.
     #[error("item {name:?} came without a digest")]
     NoDigest {
-        /// The item.
+        /// Name of the item.
         name: String,
     },
-    /// The file system has no room for what is missing of the item.
+    /// The file system has no room for the missing part of the item.
     #[error("no room for {}: {needed} bytes needed, {available} available", path.display())]
     NoSpace {
-        /// The target.
+        /// Target path.
         path: PathBuf,
-        /// Bytes that are still to be written.
+        /// Bytes still to be written.
         needed: u64,
-        /// Bytes that are available and not set aside for other items.
+        /// Bytes that are available and not reserved for other items.
         available: u64,
     },
-    /// A directory stands where the item's file should go.
+    /// The item's target is a directory.
     #[error("{} is a directory", path.display())]
     IsDirectory {
-        /// The target.
+        /// Target path.
         path: PathBuf,
     },
-    /// What should be a directory is a file or a symbolic link, which is not followed.
+    /// A file or a symbolic link is in the place of a directory. Symbolic links are not followed.
     #[error("{} is not a directory (symbolic links are not followed)", path.display())]
     NotDirectory {
-        /// The path in the way.
+        /// Path of the file or link.
         path: PathBuf,
     },
-    /// Another process receives the same item into the same place.
+    /// Another process receives the same item to the same target.
     #[error("{} is being received by another process", path.display())]
     InUse {
-        /// The target.
+        /// Target path.
         path: PathBuf,
     },
-    /// Somebody removed or replaced the part file while the item was being received.
+    /// Another process removed or replaced the part file while the item was being received.
     #[error("{} was removed or replaced while it was written", path.display())]
     Replaced {
-        /// The part file.
+        /// Path of the part file.
         path: PathBuf,
     },
     /// An operation on a file failed.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
-        /// What was attempted: "write", "open".
+        /// The operation: "write", "open".
         doing: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: Arc<io::Error>,
     },
-    /// The digests of all source blocks match, that of the whole item does not.
+    /// The digests of all source blocks match, but that of the whole item does not.
     #[error("item {name:?} is inconsistent on the server: its blocks match, its digest does not")]
     Inconsistent {
-        /// The item.
+        /// Name of the item.
         name: String,
     },
-    /// The threads of the sink are gone.
+    /// The threads of the sink have ended.
     #[error("the sink is closed")]
     Closed,
 }
 
 impl SinkError {
-    /// For `map_err`: an error of the operating system while `doing` something with `path`.
+    /// Returns a closure for `map_err` that wraps an error of the operating system while `doing`
+    /// something with `path`.
     pub(super) fn io<E: Into<io::Error>>(
         doing: &'static str,
         path: &Path,

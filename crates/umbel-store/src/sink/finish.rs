@@ -1,4 +1,4 @@
-//! Makes things durable and puts finished items in their places, away from the disk thread.
+//! Makes data durable and renames finished items to their targets, away from the disk thread.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
@@ -16,21 +16,21 @@ use super::item::{Item, READ_LEN, Shelf};
 use super::part::Checkpoint;
 use super::tree::{FileId, Role, Tree, sync_directory};
 
-/// Most small items that become durable together.
+/// Maximum number of tasks that are taken at once, so that small items become durable together.
 const BATCH: usize = 4096;
-/// From so many items on, syncing the whole file system is cheaper than syncing each file.
+/// Number of items from which syncing the whole file system is cheaper than syncing each file.
 pub(super) const SYNC_ALL_FROM: usize = 5;
 
-/// What the sync thread does.
+/// Tasks of the sync thread.
 #[derive(Debug)]
 pub(super) enum SyncTask {
     /// Makes a checkpoint durable.
     Checkpoint(Arc<Item>, Checkpoint),
-    /// Makes many checkpoints durable: those of these items, up to these offsets.
+    /// Makes the checkpoints of these items durable, up to these offsets.
     Checkpoints(Vec<(Toi, u64)>),
     /// Makes a journal durable.
     Journal(Arc<File>),
-    /// Makes a verified part file durable and puts it in its place.
+    /// Makes a verified part file durable and renames it to its target.
     Finish(Finished),
 }
 
@@ -39,12 +39,13 @@ pub(super) enum SyncTask {
 pub(super) struct Finished {
     item: Arc<Item>,
     id: FileId,
-    /// Kept open, and locked, for large items; there may be thousands of small ones.
+    /// Kept open and locked for large items; `None` for small ones, of which there may be
+    /// thousands.
     file: Option<Arc<File>>,
 }
 
 impl Finished {
-    /// A small item, whose file is closed now.
+    /// Creates the task for a small item, whose file may be closed now.
     pub(super) fn small(item: Arc<Item>, file: &File) -> Result<Finished, SinkError> {
         set_modified(&item, file);
         set_mode(&item, file).map_err(SinkError::io("change", &item.place.path(Role::Part)))?;
@@ -53,7 +54,7 @@ impl Finished {
         Ok(Finished { item, id, file: None })
     }
 
-    /// A large item.
+    /// Creates the task for a large item.
     fn large(item: Arc<Item>, file: Arc<File>) -> Result<Finished, SinkError> {
         let finished = Finished::small(item, &file)?;
         Ok(Finished { file: Some(file), ..finished })
@@ -82,26 +83,26 @@ impl Finished {
     }
 }
 
-/// An item all blocks of which are in the part file.
+/// An item whose blocks are all in the part file.
 #[derive(Debug)]
 pub(super) struct Verification {
     pub(super) item: Arc<Item>,
     pub(super) data: Arc<File>,
     pub(super) hasher: blake3::Hasher,
-    /// Bytes from the beginning that the hasher has seen.
+    /// Number of bytes from the beginning that the hasher has seen.
     pub(super) hashed_len: u64,
 }
 
-/// How finishing an item ended.
+/// Result of finishing an item.
 #[derive(Debug)]
 pub(super) enum Finish {
-    /// It is in its place.
+    /// The item is at its target.
     Done,
-    /// Its digest is another.
+    /// The digest does not match.
     Mismatch,
-    /// The file system refused something.
+    /// An operation of the file system failed.
     Failed(SinkError),
-    /// The sink is closing, or the item is not wanted any more.
+    /// The sink is closing, or the item is no longer wanted.
     Aborted,
 }
 
@@ -114,9 +115,9 @@ pub(super) struct Syncer {
 }
 
 impl Syncer {
-    /// Works until the disk thread is gone.
+    /// Executes tasks until the disk thread ends.
     pub(super) fn run(self) {
-        // Directories with new names, each with an item in it.
+        // Directories with new names, each with one of its items.
         let mut renamed = BTreeMap::new();
         while let Ok(first) = self.tasks.recv() {
             let mut finished = Vec::new();
@@ -170,7 +171,7 @@ impl Syncer {
         }
     }
 
-    /// Makes the new names durable. The items are done in any case; if the machine dies before,
+    /// Makes the new names durable. The items are done in any case. If the machine crashes before,
     /// their part files are found again.
     fn sync_names(&self, items: impl ExactSizeIterator<Item = Arc<Item>>) {
         if !self.durable {
@@ -182,7 +183,7 @@ impl Syncer {
         if items.len() >= SYNC_ALL_FROM {
             let _ = self.shelf.tree.sync_all();
         }
-        // Directories above the output directory may be of another file system.
+        // Directories above the output directory may be on another file system.
         self.shelf.tree.sync_new_directories();
         if items.len() >= SYNC_ALL_FROM {
             return;
@@ -195,12 +196,13 @@ impl Syncer {
     }
 
     fn report(&self, job: Job) {
-        // The disk thread receives until this thread is done.
+        // The disk thread receives until this thread ends.
         let _ = self.reports.send(job);
     }
 }
 
-/// Gives the file the item's modification time. If it cannot be set, the item is no worse.
+/// Sets the file's modification time to the item's. Errors are ignored, since the content is valid
+/// without it.
 fn set_modified(item: &Item, file: &File) {
     let Some(ns) = item.modified_ns else { return };
     let distance = Duration::from_nanos(ns.unsigned_abs());
@@ -213,13 +215,13 @@ fn set_modified(item: &Item, file: &File) {
     }
 }
 
-/// Gives the file the item's permissions. The umask has left its mark on those that the file was
-/// created with: whoever cannot read it shall not execute it.
+/// Sets the file's permissions to the item's, within the umask with which the file was created. A
+/// class of users that cannot read the file must not execute it.
 fn set_mode(item: &Item, file: &File) -> std::io::Result<()> {
     let Some(mode) = item.mode.map(u32::from) else { return Ok(()) };
     let before = file.metadata()?.permissions().mode() & 0o777;
     let readable = before & 0o444;
-    // Its owner must be able to go on with it after an interruption.
+    // The owner must be able to continue with the file after an interruption.
     let after = mode & before & 0o666 | mode & readable >> 2 & 0o111 | 0o600;
     if after == before {
         return Ok(());
@@ -236,7 +238,7 @@ pub(super) struct Verifier {
 }
 
 impl Verifier {
-    /// Works until the disk thread is gone.
+    /// Executes tasks until the disk thread ends.
     pub(super) fn run(self) {
         while let Ok(task) = self.tasks.recv() {
             let toi = task.item.toi;
@@ -254,7 +256,7 @@ impl Verifier {
         }
     }
 
-    /// The digest of the part file; `None` if it is not wanted any more.
+    /// Computes the digest of the part file. Returns `None` if the item is no longer wanted.
     fn digest(&self, task: &Verification) -> Result<Option<Digest>, SinkError> {
         let mut hasher = task.hasher.clone();
         let mut offset = task.hashed_len;

@@ -1,4 +1,4 @@
-//! What is held of an item.
+//! The blocks and symbols held of an item.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use umbel_engine::repository::receiver;
 use umbel_fec::{Partition, SymbolSet};
 use umbel_wire::repository::{Need, NeedRun};
 
-/// What a sink holds of an item when it is added.
+/// State of an item in a sink when it is added.
 #[derive(Clone, Debug)]
 pub enum Held {
-    /// The target is there, with the right length and digest: there is nothing to receive, and no
+    /// The target exists with the right length and digest. There is nothing to receive, and no
     /// event follows.
     AlreadyThere,
-    /// These parts. If nothing is needed, the sink goes on by itself and tells the end by an
-    /// event.
+    /// These parts are held. If they suffice, the sink finishes the item without further symbols
+    /// and reports the end by an event.
     Parts(HeldParts),
 }
 
-/// What is held of an item that is not complete.
+/// The parts held of an incomplete item.
 #[derive(Clone, Debug)]
 pub struct HeldParts {
     partition: Partition,
@@ -26,13 +26,13 @@ pub struct HeldParts {
 }
 
 impl HeldParts {
-    /// Nothing of an item that is cut as `partition` says.
+    /// Creates the state of an item with this partition of which nothing is held.
     pub fn nothing(partition: Partition) -> HeldParts {
         let restored = SymbolSet::new(partition.blocks());
         HeldParts { partition, restored, partial: BTreeMap::new() }
     }
 
-    /// Restored blocks, and symbols of others.
+    /// Creates the state from restored blocks and symbols of others.
     pub(super) fn new(
         partition: Partition,
         restored: SymbolSet,
@@ -41,38 +41,39 @@ impl HeldParts {
         HeldParts { partition, restored, partial }
     }
 
-    /// How the item is cut into blocks and symbols.
+    /// Returns the partition of the item into blocks and symbols.
     pub fn partition(&self) -> &Partition {
         &self.partition
     }
 
-    /// Whether the block is restored.
+    /// Returns whether the block is restored.
     pub fn is_restored(&self, sbn: u32) -> bool {
         self.restored.contains(sbn)
     }
 
-    /// Number of restored blocks.
+    /// Returns the number of restored blocks.
     pub fn restored_blocks(&self) -> u32 {
         self.restored.count()
     }
 
-    /// Bytes of the blocks that are restored.
+    /// Returns the bytes of the restored blocks.
     pub fn restored_bytes(&self) -> u64 {
         let blocks = (0..self.partition.blocks()).filter(|&sbn| self.is_restored(sbn));
         blocks.map(|sbn| self.partition.block_range(sbn)).map(|range| range.end - range.start).sum()
     }
 
-    /// The symbols held of a block that is not restored; `None` if there are none.
+    /// Returns the symbols held of a block that is not restored; `None` if there are none.
     pub fn block(&self, sbn: u32) -> Option<&HeldBlock> {
         self.partial.get(&sbn)
     }
 
-    /// The blocks of which something, but not all, is held; ascending.
+    /// Returns the blocks of which some symbols are held but which are not restored, ascending.
     pub fn partial_blocks(&self) -> impl Iterator<Item = (u32, &HeldBlock)> {
         self.partial.iter().map(|(&sbn, block)| (sbn, block))
     }
 
-    /// Symbols that the block still needs, whichever: 0 when it is restored or about to be.
+    /// Returns the number of symbols that the block still needs. It is 0 when the block is restored
+    /// or about to be.
     pub fn missing_symbols(&self, sbn: u32) -> u32 {
         if self.is_restored(sbn) {
             return 0;
@@ -81,14 +82,14 @@ impl HeldParts {
         self.partition.block_symbols(sbn).saturating_sub(held)
     }
 
-    /// What to ask the server for.
+    /// Returns the need to send to the server.
     pub fn need(&self) -> Need {
         if self.restored.count() == 0 && self.partial.is_empty() {
             return Need::Whole;
         }
         let mut runs: Vec<NeedRun> = Vec::new();
         for sbn in 0..self.partition.blocks() {
-            // A block has at most 65,535 source symbols, in every scheme.
+            // A block has at most 65,535 source symbols, in any scheme.
             let symbols = self.missing_symbols(sbn) as u16;
             match runs.last_mut() {
                 Some(run) if run.symbols == symbols && run.first_block + run.blocks == sbn => {
@@ -102,8 +103,8 @@ impl HeldParts {
     }
 }
 
-/// For the receiving engine. A block of which enough symbols are held counts as complete: the
-/// sink restores it by itself.
+/// Converts the parts for the receiving engine. A block of which enough symbols are held counts as
+/// complete, since the sink restores it by itself.
 impl From<&HeldParts> for receiver::Held {
     fn from(parts: &HeldParts) -> receiver::Held {
         let mut held = receiver::Held::default();
@@ -128,39 +129,39 @@ pub struct HeldBlock {
 }
 
 impl HeldBlock {
-    /// No symbols of a block of `k` source symbols.
+    /// Creates the state of a block of `k` source symbols of which none is held.
     pub fn none(k: u32) -> HeldBlock {
         HeldBlock { source: SymbolSet::new(k), repairs: Vec::new() }
     }
 
-    /// These symbols.
+    /// Creates the state from these symbols.
     pub(super) fn new(source: SymbolSet, mut repairs: Vec<u32>) -> HeldBlock {
         repairs.sort_unstable();
         repairs.dedup();
         HeldBlock { source, repairs }
     }
 
-    /// Different symbols held.
+    /// Returns the number of different symbols held.
     pub fn count(&self) -> u32 {
         self.source.count() + self.repairs.len() as u32
     }
 
-    /// Whether the symbol is held.
+    /// Returns whether the symbol is held.
     pub fn contains(&self, esi: u32) -> bool {
         self.source.contains(esi) || self.repairs.binary_search(&esi).is_ok()
     }
 
-    /// The source symbols held.
+    /// Returns the source symbols held.
     pub fn source(&self) -> &SymbolSet {
         &self.source
     }
 
-    /// The repair symbols held, ascending.
+    /// Returns the IDs of the repair symbols held, ascending.
     pub fn repairs(&self) -> &[u32] {
         &self.repairs
     }
 
-    /// All symbols held, ascending.
+    /// Returns the IDs of all symbols held, ascending.
     pub fn esis(&self) -> impl Iterator<Item = u32> + '_ {
         let source = (0..self.source.len()).filter(|&esi| self.source.contains(esi));
         source.chain(self.repairs.iter().copied())

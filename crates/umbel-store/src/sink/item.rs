@@ -1,4 +1,4 @@
-//! An item as the threads of the sink share it, and how one is added.
+//! An item as the threads of the sink share it, and the preparation of new items.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,13 +16,13 @@ use super::journal::{self, JournalKey, Replay};
 use super::names::Names;
 use super::tree::{Place, Role, Tree, is_directory, is_regular};
 
-/// An item of one block, or up to this length, is looked at without a journal: its part file may
-/// have been complete already.
+/// Maximum length of a small item. An item of one block, or up to this length, is examined even
+/// without a journal, because its part file may be complete already.
 pub(super) const SMALL_LEN: u64 = 4 << 20;
-/// Most bytes of a source block, which has to be in memory to be restored: 56,403 symbols of
+/// Maximum bytes of a source block, which must be in memory to be restored. 56,403 symbols of
 /// RaptorQ of 1,500 bytes fit.
 const MAX_BLOCK_LEN: u64 = 96 << 20;
-/// Bytes read at once to compute a digest.
+/// Number of bytes read at once to compute a digest.
 pub(super) const READ_LEN: usize = 1 << 20;
 
 /// An item that is being received.
@@ -34,13 +34,13 @@ pub(super) struct Item {
     pub(super) key: JournalKey,
     pub(super) partition: Partition,
     pub(super) code: Code,
-    /// The modification time that the file is to have.
+    /// Modification time to set on the file.
     pub(super) modified_ns: Option<i64>,
-    /// The permissions that the file is to have, as far as the umask allows.
+    /// Permissions to set on the file, as far as the umask allows.
     pub(super) mode: Option<u16>,
-    /// Nothing more is to be received: the item is done, failed, or not wanted any more.
+    /// Whether no more symbols are accepted, because the item is done, failed, or no longer wanted.
     pub(super) closed: AtomicBool,
-    /// Bytes set aside on the file system and not written yet.
+    /// Bytes reserved on the file system and not written yet.
     pub(super) reserved: AtomicU64,
 }
 
@@ -53,24 +53,24 @@ impl Item {
         usize::from(self.partition.symbol_len())
     }
 
-    /// Bytes of the object.
+    /// Returns the number of bytes of the object.
     pub(super) fn len(&self) -> u64 {
         self.partition.object_len()
     }
 }
 
-/// What is shared by whoever adds items.
+/// State shared by all threads that add items.
 #[derive(Debug)]
 pub(super) struct Shelf {
     pub(super) tree: Arc<Tree>,
     pub(super) names: Mutex<Names>,
     pub(super) check_space: bool,
     pub(super) preserve_times: bool,
-    /// Bytes set aside for all items together.
+    /// Bytes reserved for all items together.
     pub(super) reserved: AtomicU64,
 }
 
-/// An item that was looked up on the disk, ready to be handed to its sink.
+/// An item that was looked up on the disk, ready to be passed to its sink.
 #[derive(Debug)]
 pub struct Prepared {
     pub(super) item: Arc<Item>,
@@ -79,14 +79,14 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// What is held of the item.
+    /// Returns the state of the item on the disk.
     pub fn held(&self) -> &Held {
         &self.held
     }
 }
 
 impl Shelf {
-    /// Finds out where the item goes and what is there of it.
+    /// Determines the item's place and looks up its state on the disk.
     pub(super) fn prepare(&self, info: &ItemInfo) -> Result<Prepared, SinkError> {
         let name = || info.name.clone();
         let partition =
@@ -143,7 +143,7 @@ impl Shelf {
         Ok(Prepared { item: item.clone(), replay, held: Held::Parts(held) })
     }
 
-    /// Whether the finished item stands in its place.
+    /// Returns whether the finished item is at its target.
     fn target_is_there(&self, item: &Item) -> Result<bool, SinkError> {
         let Some(stat) = self.tree.stat(&item.place, Role::Target)? else { return Ok(false) };
         if is_directory(&stat) {
@@ -158,14 +158,14 @@ impl Shelf {
         if Shelf::digest(item, &file, Role::Target)? != item.key.item {
             return Ok(false);
         }
-        // Left over if a process ended between renaming and tidying up.
+        // A journal remains if a process ended between renaming and cleaning up.
         if self.tree.stat(&item.place, Role::Journal)?.is_some() {
             self.tree.remove(&item.place, Role::Journal)?;
         }
         Ok(true)
     }
 
-    /// What the journal says. Files of another version of the item are removed.
+    /// Reads the journal. Removes files of another version of the item.
     fn replay(&self, item: &Item) -> Result<Option<Replay>, SinkError> {
         let Some(stat) = self.tree.stat(&item.place, Role::Part)? else { return Ok(None) };
         if is_directory(&stat) {
@@ -214,7 +214,7 @@ impl Shelf {
         }
     }
 
-    /// Sets room aside for what is missing.
+    /// Reserves room for the missing blocks.
     fn reserve(&self, item: &Item, held: &HeldParts) -> Result<(), SinkError> {
         if !self.check_space {
             return Ok(());
@@ -237,7 +237,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// Notes that so many bytes of what was set aside for the item are written, or not needed.
+    /// Releases `bytes` of the item's reservation, which are written or not needed.
     pub(super) fn unreserve(&self, item: &Item, bytes: u64) {
         let before = item
             .reserved

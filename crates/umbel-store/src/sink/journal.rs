@@ -1,23 +1,24 @@
-//! The journal of an incomplete item: which of its blocks and symbols are held.
+//! The journal of an incomplete item, which records the blocks and symbols held.
 //!
-//! A header names the version of the item, then records follow; numbers are little-endian.
+//! A header names the version of the item. Records follow it. Numbers are little-endian.
 //!
 //! | bytes | header | | bytes | record |
 //! |---|---|---|---|---|
-//! | 8 | `UMBELJ1\n` | | 4 | CRC-32 of what follows |
+//! | 8 | `UMBELJ1\n` | | 4 | CRC-32 of the rest of the record |
 //! | 32 | BLAKE3 digest of the item's name | | 1 | kind |
 //! | 32 | BLAKE3 digest of the item | | 4 | length of the body |
 //! | 15 | scheme, lengths and limits of its [`Oti`] | | … | body |
 //! | 4 | CRC-32 of the header | | | |
 //!
-//! Data comes first, then the record that says so. Records reach the file at once, their data in
-//! the part file may still be in the kernel's memory; a process that dies loses nothing by that, a
-//! machine that dies may. So a [`Record::Durable`] says up to where everything is known to be on
-//! the disk, and each process that writes begins with the [`Record::Session`] of the kernel it
-//! runs on. Records count up to the last `Durable`, or all of them if the kernel is still the same.
-//! What follows the first record that is torn or makes no sense does not count.
+//! Data is written first, then the record about it. When a record reaches the file, its data in the
+//! part file may still be in the kernel's memory. A crash of the process loses nothing by that, but
+//! a crash of the machine may. A [`Record::Durable`] therefore states the offset before which
+//! everything is known to be on the disk. Each process that writes begins with the
+//! [`Record::Session`] of the kernel on which it runs. Records are valid up to the last `Durable`,
+//! or all of them if the kernel is still the same. Records after the first torn or invalid one are
+//! ignored.
 //!
-//! The TOI is not in the journal: a server gives other ones after a restart.
+//! The journal does not contain the TOI, since a server assigns other ones after a restart.
 
 mod record;
 
@@ -32,7 +33,7 @@ pub(super) use record::{MAX_REPAIRS_LEN, read_record};
 pub use record::{Record, Symbols};
 
 const MAGIC: &[u8; 8] = b"UMBELJ1\n";
-/// Bytes of the header.
+/// Number of bytes of the header.
 pub(super) const HEADER_LEN: usize = 8 + 32 + 32 + 15 + 4;
 
 /// Identifies a version of an item.
@@ -42,17 +43,17 @@ pub struct JournalKey {
     pub name: Digest,
     /// BLAKE3 digest of the item.
     pub item: Digest,
-    /// How it is cut.
+    /// Object transmission information of the item.
     pub oti: Oti,
 }
 
 impl JournalKey {
-    /// The key of this version of the item called `name`.
+    /// Creates the key of this version of the item called `name`.
     pub fn new(name: &str, item: Digest, oti: Oti) -> JournalKey {
         JournalKey { name: Digest(*blake3::hash(name.as_bytes()).as_bytes()), item, oti }
     }
 
-    /// The header of the item's journal.
+    /// Returns the header of the item's journal.
     pub fn header(&self) -> [u8; HEADER_LEN] {
         let mut bytes = Vec::with_capacity(HEADER_LEN);
         bytes.extend_from_slice(MAGIC);
@@ -68,7 +69,7 @@ impl JournalKey {
     }
 }
 
-/// What a journal says.
+/// Content of a journal.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// The restored blocks.
@@ -77,18 +78,18 @@ pub struct Replay {
     pub partial: BTreeMap<u32, HeldBlock>,
     /// For each block with symbols, the offset of the last record about it.
     pub last_records: BTreeMap<u32, u64>,
-    /// Bytes of the journal that count; writing goes on here.
+    /// Bytes of the journal that are valid. Writing continues here.
     pub trusted_len: u64,
     /// Bytes of records that no longer matter.
     pub dead_len: u64,
 }
 
-/// Reads a journal; `None` if it is of another version of the item, or none at all. `boot` is the
-/// ID of the running kernel. The whole journal is read, in pieces of at most a few MiB.
+/// Reads a journal. Returns `None` if it is not a journal or is one of another version of the item.
+/// `boot` is the ID of the running kernel. Reads the whole journal in pieces of at most a few MiB.
 ///
 /// # Errors
 ///
-/// When the reader fails. Damage is no error: what follows it does not count.
+/// Returns the error of the reader. Damage is not an error; records after it are ignored.
 pub fn replay(
     reader: &mut (impl Read + Seek),
     key: &JournalKey,
@@ -127,7 +128,7 @@ pub fn replay(
     Ok(Some(state))
 }
 
-/// Up to where the records count.
+/// Returns the offset up to which the records are valid.
 fn trusted_len(
     reader: &mut impl Read,
     len: u64,
@@ -151,7 +152,7 @@ fn trusted_len(
 }
 
 impl Replay {
-    /// Takes the next record into account; `false` if it contradicts those before.
+    /// Applies the next record. Returns `false` if it contradicts earlier ones.
     fn apply(&mut self, record: &Record<'_>, len: u64, sizes: &mut BTreeMap<u32, u64>) -> bool {
         match record {
             Record::Session { .. } | Record::Durable { .. } => self.dead_len += len,
@@ -191,7 +192,7 @@ impl Replay {
     }
 }
 
-/// The ID of the running kernel, where the system has one.
+/// Returns the ID of the running kernel, if the system has one.
 pub(super) fn boot_id() -> Option<[u8; 16]> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
@@ -230,7 +231,7 @@ mod tests {
         replay(&mut Cursor::new(bytes), &key(), &partition(), Some(boot)).unwrap()
     }
 
-    /// Writes a journal and notes the offset after each record.
+    /// Writes a journal and records the offset after each record.
     struct Writer {
         bytes: Vec<u8>,
         ends: Vec<usize>,
@@ -263,7 +264,7 @@ mod tests {
         }
     }
 
-    /// A journal with a record of every kind, the last two of which are not durable.
+    /// Returns a journal with a record of every kind, the last two of which are not durable.
     fn sample() -> Writer {
         let mut writer = Writer::new();
         writer.write(&Record::Session { boot: BOOT });

@@ -7,7 +7,7 @@ use umbel_fec::{Code, FecError, Partition, SymbolSet};
 use umbel_wire::Toi;
 use umbel_wire::repository::ItemInfo;
 
-/// Keeps items in memory and restores each block at once. Nothing is bounded.
+/// A sink that keeps items in memory and restores each block at once. Its memory is unbounded.
 #[derive(Debug, Default)]
 pub struct MemorySink {
     items: HashMap<Toi, MemoryItem>,
@@ -31,16 +31,16 @@ struct MemoryBlock {
 }
 
 impl MemorySink {
-    /// An empty sink.
+    /// Creates an empty sink.
     pub fn new() -> MemorySink {
         MemorySink::default()
     }
 
-    /// Takes in an item that is to be received.
+    /// Adds an item to be received.
     ///
     /// # Errors
     ///
-    /// When its transmission information makes no sense.
+    /// Returns an error if its transmission information is invalid.
     pub fn add(&mut self, info: ItemInfo) -> Result<(), FecError> {
         let partition = Partition::new(&info.oti)?;
         let content = vec![0; partition.object_len() as usize];
@@ -50,14 +50,14 @@ impl MemorySink {
         Ok(())
     }
 
-    /// The content of an item, if all blocks are restored and its digest matches.
+    /// Returns the content of an item, if all blocks are restored and its digest matches.
     pub fn verified(&self, toi: Toi) -> Option<&[u8]> {
         let item = self.items.get(&toi).filter(|item| item.restored.is_full())?;
         let matches = *blake3::hash(&item.content).as_bytes() == item.info.digest.0;
         matches.then_some(&item.content)
     }
 
-    /// Blocks that could not be restored when they should have been, in that order.
+    /// Returns the blocks whose restoration failed, in the order of the attempts.
     pub fn failed_blocks(&self) -> &[BlockId] {
         &self.failed
     }

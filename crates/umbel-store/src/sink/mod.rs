@@ -1,8 +1,8 @@
-//! Where a client keeps what it receives.
+//! The storage of items that a client receives.
 //!
-//! The receiving engine hands symbols to a [`DiskSink`] as a
-//! [`SymbolSink`]. Storing one is a copy into the buffer of its
-//! block; everything that waits for a disk happens on threads of the sink's own:
+//! The receiving engine passes symbols to a [`DiskSink`] as a [`SymbolSink`]. Storing a symbol
+//! copies it into the buffer of its block. All operations that wait for a disk run on the sink's
+//! own threads:
 //!
 //! ```text
 //! receiving thread      disk thread               sync thread           verifying thread
@@ -11,20 +11,20 @@
 //!                       events ◄──────────────────┘
 //! ```
 //!
-//! An incomplete item lives beside its target as `.NAME.umbel-part`, with a [`journal`] of what is
-//! held of it, so that a client killed at any instant goes on where it was. An item is verified
+//! An incomplete item is stored beside its target as `.NAME.umbel-part`. A [`journal`] records the
+//! parts held, so that a client killed at any instant resumes where it was. An item is verified
 //! against its digest, made durable, and only then renamed. Items of one block are written once,
 //! when they are complete, and many of them become durable together.
 //!
-//! Memory is bounded: open blocks and those on their way to the disk share one budget; when it is
-//! used up, `store` gives `false`. Per block of an incomplete item a bit is kept, and 8 bytes for
-//! one of which symbols are on the disk.
+//! Memory is bounded. Open blocks and those on their way to the disk share one budget. When it is
+//! used up, `store` returns `false`. Each block of an incomplete item takes one bit, and 8 bytes
+//! more if some of its symbols are on the disk.
 //!
 //! # Scope and limitations
 //!
-//! No symbolic link below the output directory is followed. An item whose directory or file
-//! system fails is reported and dropped, and the others go on; its part file stays, so that it
-//! can be resumed.
+//! No symbolic link below the output directory is followed. An item whose directory or file system
+//! fails is reported and dropped, and the other items continue. Its part file stays, so that it can
+//! be resumed.
 
 mod assembler;
 mod buffers;
@@ -64,32 +64,34 @@ use finish::{Syncer, Verifier};
 use item::{Item, Shelf};
 use tree::Tree;
 
-/// Tasks of the sync thread that may wait.
+/// Maximum number of waiting tasks of the sync thread.
 const SYNC_QUEUE: usize = 4096;
 
-/// Least number of items among which to look for closed ones.
+/// Minimum number of items at which closed items are removed.
 const TIDY_FROM: usize = 1024;
 
-/// Called for each event, on a thread of the sink: it must not wait for anything.
+/// Called for each event, on a thread of the sink. It must not block.
 type EventHandler = Arc<dyn Fn(SinkEvent) + Send + Sync>;
 
-/// How a [`DiskSink`] works.
+/// Options of a [`DiskSink`].
 #[derive(Clone, Copy, Debug)]
 pub struct SinkOptions {
-    /// Bytes of memory for open blocks and those on their way to the disk. A block that is larger
-    /// is received alone. Default 32 MiB.
+    /// Maximum bytes of memory for open blocks and those on their way to the disk. A block that is
+    /// larger is received alone. Default 32 MiB.
     pub memory: usize,
-    /// Whether names that differ only in case are the same file; `None` (the default) finds out.
+    /// Whether names that differ only in case are the same file; `None` (the default) tests the
+    /// file system.
     pub folds_case: Option<bool>,
-    /// Whether items and journals are synced to the disk; without, a crash of the machine (not of
+    /// Whether items and journals are synced to the disk. If not, a crash of the machine (not of
     /// the process) may lose items that were reported as done. Default true.
     pub durable: bool,
-    /// Time between two checkpoints of an incomplete item: when what is held of it is written to
-    /// the journal and made durable. Large items have more of them. Default 1 s.
+    /// Interval between two checkpoints of an incomplete item. A checkpoint writes its state to the
+    /// journal and makes it durable. Checkpoints are more frequent when data arrives fast. Default
+    /// 1 s.
     pub checkpoint_interval: Duration,
     /// Whether a file gets the item's modification time. Default true.
     pub preserve_times: bool,
-    /// Whether an item that the file system has no room for is refused at once. Default true.
+    /// Whether an item is refused at once if the file system has no room for it. Default true.
     pub check_space: bool,
 }
 
@@ -106,68 +108,68 @@ impl Default for SinkOptions {
     }
 }
 
-/// What happens in a sink.
+/// Event of a sink.
 #[derive(Clone, Debug)]
 pub enum SinkEvent {
     /// The block is restored and written.
     BlockRestored {
-        /// The block.
+        /// Identifier of the block.
         block: BlockId,
     },
-    /// The block could not be restored: RaptorQ needs a few more symbols, or some that were on
-    /// the disk are damaged. Restore it again when more are held.
+    /// The block could not be restored. Either RaptorQ needs a few more symbols, or some that were
+    /// on the disk are damaged. Restore it again when more are held.
     RestoreFailed {
-        /// The block.
+        /// Identifier of the block.
         block: BlockId,
-        /// What is held of it now.
+        /// Symbols held of the block now.
         held: HeldBlock,
     },
-    /// How far an item is; not more often than ten times a second.
+    /// Progress of an item, at most ten times a second.
     Progress {
-        /// The item.
+        /// Object identifier of the item.
         toi: Toi,
         /// Bytes of restored blocks.
         restored: u64,
         /// Bytes of the item.
         size: u64,
     },
-    /// The item is verified and in its place. Nothing follows about it.
+    /// The item is verified and at its target. No further event about it follows.
     ItemDone {
-        /// The item.
+        /// Object identifier of the item.
         toi: Toi,
-        /// Its name.
+        /// Name of the item.
         name: String,
-        /// Where it is.
+        /// Path of the item's file.
         path: PathBuf,
-        /// Its size in bytes.
+        /// Bytes of the item.
         size: u64,
     },
-    /// All blocks are there, but the item's digest is another: get the digests of its blocks and
-    /// call [`DiskSink::check_blocks`].
+    /// All blocks are restored, but the item's digest does not match. Get the digests of its blocks
+    /// and call [`DiskSink::check_blocks`].
     DigestMismatch {
-        /// The item.
+        /// Object identifier of the item.
         toi: Toi,
     },
-    /// Nothing is held of these blocks any more, or ever was; they are to be received again.
+    /// Nothing is held of these blocks. They must be received again.
     BlocksDropped {
-        /// The item.
+        /// Object identifier of the item.
         toi: Toi,
         /// Source block numbers, ascending; at least one.
         blocks: Vec<u32>,
     },
-    /// The item cannot be kept. Nothing follows about it; other items go on.
+    /// The item cannot be kept. No further event about it follows; other items continue.
     ItemFailed {
-        /// The item.
+        /// Object identifier of the item.
         toi: Toi,
-        /// Why: one line for the user.
+        /// Reason, as one line for the user.
         error: SinkError,
     },
 }
 
-/// Keeps items below an output directory. Clones are the same sink: an engine stores symbols by
-/// one, its host adds and cancels items by another.
+/// Stores items below an output directory. Clones are the same sink. An engine stores symbols
+/// through one, and its host adds and cancels items through another.
 ///
-/// Dropping the last one is closing it.
+/// Dropping the last clone closes the sink.
 #[derive(Clone)]
 pub struct DiskSink {
     shared: Arc<Shared>,
@@ -181,42 +183,43 @@ struct Shared {
     disk: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Items that are received, and blocks of them in memory.
+/// Items that are being received, and blocks of them in memory.
 struct Open {
     items: HashMap<Toi, Arc<Item>>,
-    /// How many items there are when those that are closed are let go of.
+    /// Number of items at which closed ones are removed.
     tidy_at: usize,
     blocks: OpenBlocks,
 }
 
-/// Looks items up on the disk for a sink, on any thread: verifying a large file that is already
-/// there takes a while.
+/// Looks items up on the disk for a sink. Any thread may use it, since verifying a large file that
+/// already exists takes a while.
 #[derive(Clone, Debug)]
 pub struct Preparer {
     shelf: Arc<Shelf>,
 }
 
 impl Preparer {
-    /// Finds out where the item goes and what is there of it. Hand the answer to
-    /// [`DiskSink::admit`]. Reads the whole target if one of the right size is there, and the
-    /// journal if there is one.
+    /// Determines the item's place and looks up its state on the disk. Pass the result to
+    /// [`DiskSink::admit`]. Reads the whole target if one of the right size exists, and the journal
+    /// if there is one.
     ///
     /// # Errors
     ///
-    /// When the item cannot be kept: its name is refused or taken, there is no room, or the file
-    /// system says no. Other items are not affected.
+    /// Returns an error if the item cannot be kept. Its name is refused or taken, there is no room,
+    /// or an operation of the file system fails. Other items are not affected.
     pub fn prepare(&self, info: &ItemInfo) -> Result<Prepared, SinkError> {
         self.shelf.prepare(info)
     }
 }
 
 impl DiskSink {
-    /// Opens the output directory, makes it if need be, and starts the sink's threads. Each event
-    /// is given to `on_event` on one of them.
+    /// Opens the output directory, creates it if necessary, and starts the sink's threads.
+    /// `on_event` is called for each event on one of them.
     ///
     /// # Errors
     ///
-    /// When the directory cannot be made, opened or written to, or no thread can be started.
+    /// Returns an error if the directory cannot be created, opened or written to, or if a thread
+    /// cannot be started.
     pub fn open(
         directory: &Path,
         options: SinkOptions,
@@ -249,23 +252,22 @@ impl DiskSink {
         Ok(DiskSink { shared: Arc::new(shared) })
     }
 
-    /// Looks items up for this sink, on other threads if that is better.
+    /// Returns a handle that looks items up for this sink, on other threads if desired.
     pub fn preparer(&self) -> Preparer {
         self.shared.preparer.clone()
     }
 
-    /// Takes in an item that is to be received: [`Preparer::prepare`] and
-    /// [`admit`](Self::admit) in one.
+    /// Adds an item to be received. Combines [`Preparer::prepare`] and [`admit`](Self::admit).
     ///
     /// # Errors
     ///
-    /// As [`Preparer::prepare`].
+    /// Returns the errors of [`Preparer::prepare`].
     pub fn add(&self, info: &ItemInfo) -> Result<Held, SinkError> {
         let prepared = self.shared.preparer.prepare(info)?;
         Ok(self.admit(prepared))
     }
 
-    /// Takes in an item that was looked up, and gives what is held of it.
+    /// Adds an item that was looked up. Returns the state of the item.
     pub fn admit(&self, prepared: Prepared) -> Held {
         let Prepared { item, replay, held } = prepared;
         if matches!(held, Held::Parts(_)) {
@@ -275,19 +277,19 @@ impl DiskSink {
         held
     }
 
-    /// Whether blocks of so many bytes together can be stored now.
+    /// Returns whether blocks of `bytes` together can be stored now.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.shared.open().blocks.has_room(bytes)
     }
 
-    /// Compares the blocks of an item with these digests, one of each block in order, after
-    /// [`SinkEvent::DigestMismatch`]. Those that do not match are dropped and told in
+    /// Compares the blocks of an item with these digests, one for each block in order, after
+    /// [`SinkEvent::DigestMismatch`]. Blocks that do not match are dropped and reported by
     /// [`SinkEvent::BlocksDropped`]. If all match, the item fails.
     pub fn check_blocks(&self, toi: Toi, digests: Vec<Digest>) {
         self.shared.send(Job::CheckBlocks(toi, digests));
     }
 
-    /// Lets go of an item that is not wanted any more. What is held of it stays on the disk.
+    /// Drops an item that is no longer wanted. Its data stays on the disk.
     pub fn cancel(&self, toi: Toi) {
         let mut open = self.shared.open();
         for block in open.blocks.ids(|block| block.toi == toi) {
@@ -300,9 +302,9 @@ impl DiskSink {
         }
     }
 
-    /// Writes everything that is held to the disk, makes it durable, and ends the threads; the
-    /// other clones keep nothing more. Items that are being verified are left as they are: all is
-    /// there when they are added again.
+    /// Writes all held symbols to the disk, makes them durable, and ends the threads. Other clones
+    /// store nothing more. Items that are being verified are left as they are. All their blocks are
+    /// held when they are added again.
     pub fn close(self) {
         self.shared.shut_down();
     }
@@ -324,7 +326,7 @@ impl Shared {
     }
 
     fn send(&self, job: Job) {
-        // If the disk thread is gone, nothing can be kept any more, and `store` says so.
+        // If the disk thread has ended, nothing can be kept any more, and the job is dropped.
         let _ = self.jobs.send(job);
     }
 
@@ -358,7 +360,7 @@ impl SymbolSink for DiskSink {
             Stored::Yes => true,
             Stored::Unfit => false,
             Stored::NoRoom => {
-                // A block that nobody has touched for long makes room.
+                // The least recently used block makes room.
                 if let Some(stalest) = blocks.stalest() {
                     self.shared.rest(&mut open, stalest);
                 }
@@ -392,7 +394,7 @@ impl fmt::Debug for DiskSink {
     }
 }
 
-/// Starts the threads; gives the way to the disk thread.
+/// Starts the threads. Returns the channel to the disk thread and its handle.
 fn start(
     shelf: &Arc<Shelf>,
     options: SinkOptions,

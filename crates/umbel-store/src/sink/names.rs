@@ -1,97 +1,98 @@
-//! Where an item goes below the output directory.
+//! The mapping of item names to paths below the output directory.
 //!
-//! A name from the network is a path relative to the repository's root, or a URI. What comes out
-//! of here is a list of plain parts: none is empty, `.` or `..`, none holds a `/`, a NUL or another
-//! control character, and none can be taken for a file of the sink's own. Joining them to a
-//! directory cannot leave it. The server checks names by the same rules, and leaves out what
-//! clients would refuse. Names that only Windows cannot have, such as `aux.c`, are names here.
+//! A name from the network is a path relative to the repository's root, or a URI. This module maps
+//! it to a list of plain parts. No part is empty, `.` or `..`, or has a `/`, a NUL or another
+//! control character. No part can be mistaken for one of the sink's own files. A path joined from
+//! the parts cannot leave its directory. The server checks names by the same rules, and skips items
+//! that clients would refuse. Names that are invalid only on Windows, such as `aux.c`, are allowed
+//! here.
 
 use std::collections::HashMap;
 
-/// Most bytes of one part of a path.
+/// Maximum bytes of one part of a path.
 const MAX_PART_LEN: usize = 255;
-/// Most bytes of a whole path: Linux refuses 4,096 with the final NUL; the output directory is
+/// Maximum bytes of a whole path. Linux refuses 4,096 with the final NUL. The output directory is
 /// opened first and does not count.
 const MAX_PATH_LEN: usize = 4_000;
-/// Longest of what the sink adds to a name: `.NAME.umbel-part.journal`.
+/// Length of the longest addition to a name: `.NAME.umbel-part.journal`.
 const DECORATION_LEN: usize = ".".len() + PART_SUFFIX.len() + ".journal".len();
-/// Marks a file that is still incomplete: `.NAME.umbel-part`.
+/// Suffix of an incomplete file: `.NAME.umbel-part`.
 pub(super) const PART_SUFFIX: &str = ".umbel-part";
-/// Names that some system takes for a device, whatever extension follows.
+/// Names that some systems take for a device, whatever extension follows.
 const DEVICES: [&str; 8] = ["con", "prn", "aux", "nul", "conin$", "conout$", "com", "lpt"];
 
-/// Why an item's name cannot be a file below the output directory.
+/// Reason why an item's name cannot be that of a file below the output directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The name is empty, or has an empty part.
     #[error("item name {name:?} has an empty part")]
     Empty {
-        /// The name.
+        /// Name of the item.
         name: String,
     },
     /// The name starts at the root of a file system.
     #[error("item name {name:?} is an absolute path")]
     Absolute {
-        /// The name.
+        /// Name of the item.
         name: String,
     },
     /// A part is `.` or `..`.
     #[error("item name {name:?} leaves its directory with {part:?}")]
     Dots {
-        /// The name.
+        /// Name of the item.
         name: String,
-        /// The part.
+        /// The invalid part.
         part: String,
     },
-    /// The name holds a NUL or another control character.
+    /// The name has a NUL or another control character.
     #[error("item name {name:?} holds a control character")]
     Control {
-        /// The name.
+        /// Name of the item.
         name: String,
     },
-    /// A part or the whole is longer than file systems take.
+    /// A part or the whole exceeds the length that file systems allow.
     #[error("item name {name:?} is too long: {len} bytes where {max} are allowed")]
     TooLong {
-        /// The name.
+        /// Name of the item.
         name: String,
         /// Bytes of the part or the path.
         len: usize,
-        /// Most bytes allowed.
+        /// Maximum number of bytes.
         max: usize,
     },
     /// A part looks like one of the sink's own files.
     #[error("item name {name:?} is kept for incomplete items")]
     Reserved {
-        /// The name.
+        /// Name of the item.
         name: String,
     },
-    /// Another item has the name already.
+    /// Another item already has the name.
     #[error("item name {name:?} is taken by another item")]
     Taken {
-        /// The name.
+        /// Name of the item.
         name: String,
     },
-    /// Another item's name differs only in case, and the output directory does not tell them
-    /// apart.
+    /// Another item's name differs only in case, and the output directory does not distinguish
+    /// them.
     #[error("item names {name:?} and {other:?} are the same file here: case is not told apart")]
     Case {
-        /// The name.
+        /// Name of the item.
         name: String,
-        /// The name that was there first.
+        /// Name of the earlier item.
         other: String,
     },
-    /// One item is a file where another needs a directory.
+    /// One item is a file with the path of another's directory.
     #[error("item {name:?} cannot be stored: {path:?} would have to be a file and a directory")]
     FileAndDirectory {
-        /// The name.
+        /// Name of the item.
         name: String,
-        /// The path that is both.
+        /// Path that would be both.
         path: String,
     },
 }
 
 impl NameError {
-    /// Says what is wrong without the name.
+    /// Returns the error as text without the name.
     pub fn brief(&self) -> &'static str {
         match self {
             NameError::Empty { .. } => "its name has an empty part",
@@ -113,12 +114,12 @@ pub struct RelativePath {
 }
 
 impl RelativePath {
-    /// Where an item of this name goes if nothing else is in the way.
+    /// Returns the path of an item of this name if no other item has that path.
     ///
     /// # Errors
     ///
-    /// When the name is one that no item may have. A URI is never refused for what it holds, only
-    /// for its length; what cannot stand in a file name is percent-encoded.
+    /// Returns an error if no item may have this name. A URI is never refused for its characters,
+    /// only for its length. Characters that a file name cannot have are percent-encoded.
     pub fn of_item(name: &str) -> Result<RelativePath, NameError> {
         let parts = match uri_rest(name) {
             Some(rest) => uri_parts(rest),
@@ -128,18 +129,18 @@ impl RelativePath {
         Ok(RelativePath { parts })
     }
 
-    /// The names of the directories from the output directory on, and the name of the file.
+    /// Returns the names of the directories below the output directory, and the name of the file.
     pub fn split(&self) -> (&[String], &str) {
         let (file, directories) = self.parts.split_last().expect("a path has at least one part");
         (directories, file)
     }
 
-    /// All parts, joined by `/`.
+    /// Returns all parts, joined by `/`.
     pub fn joined(&self) -> String {
         self.parts.join("/")
     }
 
-    /// The name of the partial file beside the target.
+    /// Returns the name of the part file beside the target.
     pub(super) fn part_name(&self) -> String {
         let name = self.split().1;
         if name.len() + DECORATION_LEN <= MAX_PART_LEN {
@@ -151,7 +152,7 @@ impl RelativePath {
     }
 }
 
-/// What follows `scheme://`, if the name is a URI.
+/// Returns the text after `scheme://`, if the name is a URI.
 fn uri_rest(name: &str) -> Option<&str> {
     let (scheme, rest) = name.split_once("://")?;
     let mut letters = scheme.chars();
@@ -160,7 +161,7 @@ fn uri_rest(name: &str) -> Option<&str> {
     (starts && goes_on).then_some(rest)
 }
 
-/// `host/path?query` as safe parts; a path that ends in `/` names its `index.html`.
+/// Converts `host/path?query` to safe parts. A path that ends in `/` names its `index.html`.
 fn uri_parts(rest: &str) -> Vec<String> {
     let (path, query) = match rest.find(['?', '#']) {
         Some(at) => rest.split_at(at),
@@ -178,7 +179,7 @@ fn uri_parts(rest: &str) -> Vec<String> {
     parts.iter().map(|part| safe_part(part)).collect()
 }
 
-/// A part of a URI as one part of a path that [`check`] lets pass.
+/// Converts a part of a URI to a part of a path that passes [`check`].
 fn safe_part(part: &str) -> String {
     let mut safe = String::with_capacity(part.len());
     for c in part.chars() {
@@ -208,7 +209,7 @@ fn percent(byte: u8) -> String {
     format!("%{byte:02X}")
 }
 
-/// Tells apart what has the same beginning.
+/// Returns a tag that distinguishes texts with the same beginning.
 fn tag(text: &str) -> String {
     let digest = blake3::hash(text.as_bytes());
     format!("~{}", &digest.to_hex()[..8])
@@ -248,7 +249,7 @@ fn check_part(name: &str, part: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Whether some system takes the part for a device: `con`, `NUL.txt`, `com1`, `lpt9.log`.
+/// Returns whether some system takes the part for a device: `con`, `NUL.txt`, `com1`, `lpt9.log`.
 fn is_device(part: &str) -> bool {
     let stem = part.split('.').next().unwrap_or(part).trim_end().to_lowercase();
     DEVICES.iter().any(|&device| match stem.strip_prefix(device) {
@@ -260,7 +261,7 @@ fn is_device(part: &str) -> bool {
     })
 }
 
-/// Whether the part looks like an incomplete item or its journal.
+/// Returns whether the part looks like an incomplete item or its journal.
 fn is_reserved(part: &str) -> bool {
     let lower = part.to_lowercase();
     lower.strip_prefix('.').is_some_and(|rest| {
@@ -272,24 +273,26 @@ fn is_reserved(part: &str) -> bool {
 #[derive(Debug, Default)]
 pub struct Names {
     folds_case: bool,
-    /// Key of each file, to the name of its item.
+    /// Maps the key of each file to the name of its item.
     files: HashMap<String, String>,
-    /// Key of each directory that a file is in, to its spelling.
+    /// Maps the key of each directory that contains a file to its spelling.
     directories: HashMap<String, String>,
 }
 
 impl Names {
-    /// No names yet. `folds_case` says that names which differ only in case are the same file.
+    /// Creates an empty set of names. If `folds_case` is true, names that differ only in case are
+    /// the same file.
     pub fn new(folds_case: bool) -> Names {
         Names { folds_case, ..Names::default() }
     }
 
-    /// Chooses where the item goes, and keeps the place for it. The same item gets the same place
-    /// again. A URI that collides with another item gets a suffix made from its digest.
+    /// Chooses the item's path and reserves it. The same item gets the same path again. A URI that
+    /// collides with another item gets a suffix made from its digest.
     ///
     /// # Errors
     ///
-    /// When the name cannot be a file, or collides with that of another item.
+    /// Returns an error if the name cannot be that of a file, or collides with that of another
+    /// item.
     pub fn place(&mut self, name: &str) -> Result<RelativePath, NameError> {
         let path = RelativePath::of_item(name)?;
         match self.claim(name, &path) {
@@ -299,7 +302,7 @@ impl Names {
         }
     }
 
-    /// Gives back the place of an item that is not wanted after all.
+    /// Releases the path of an item that is no longer wanted.
     pub fn release(&mut self, name: &str, path: &RelativePath) {
         let key = self.key(&path.joined());
         if self.files.get(&key).is_some_and(|holder| holder == name) {
@@ -327,7 +330,7 @@ impl Names {
         Ok(path)
     }
 
-    /// Takes the path for the item, or says what is in the way.
+    /// Reserves the path for the item, or returns the collision.
     fn claim(&mut self, name: &str, path: &RelativePath) -> Result<(), NameError> {
         let joined = path.joined();
         let key = self.key(&joined);
@@ -378,7 +381,7 @@ impl Names {
     }
 }
 
-/// Ends a part with a tag made from `text`, within the length allowed.
+/// Appends a tag made from `text` to a part, which is truncated to keep the maximum length.
 fn push_tag(part: &mut String, text: &str) {
     let tag = tag(text);
     part.truncate(part.floor_char_boundary(MAX_PART_LEN - tag.len()));

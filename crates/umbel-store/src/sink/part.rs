@@ -18,31 +18,32 @@ use super::journal::{self, MAX_REPAIRS_LEN, Record, Replay, Symbols, read_record
 use super::tree::{Role, Tree};
 use offsets::Offsets;
 
-/// Records are kept back until there are this many bytes of them, or a checkpoint is due.
+/// Number of bytes of records from which they are written. A due checkpoint writes fewer.
 const JOURNAL_BUFFER_LEN: usize = 256 << 10;
-/// Bytes set aside for the next records, so that they can be written even when the disk is full.
+/// Bytes reserved for the next records, so that they can be written even when the disk is full.
 const JOURNAL_ROOM: i64 = 4096;
-/// A journal is written anew when this many of its bytes no longer matter, and they are most.
+/// A journal is compacted when more than this number of its bytes are obsolete, and these are more
+/// than half.
 const MAX_DEAD_LEN: u64 = 64 << 20;
-/// Bytes of data between two checkpoints, if they come faster.
+/// Number of bytes of data after which a checkpoint is due at once.
 const CHECKPOINT_LEN: u64 = 64 << 20;
 
-/// The encoding symbols that one buffer holds of a block.
+/// The encoding symbols of a block in one buffer.
 #[derive(Debug)]
 pub(super) struct BlockBuffer {
-    /// `k * symbol_len` bytes: the source symbols in their places; what is not there has any
-    /// content.
+    /// `k * symbol_len` bytes: the source symbols in their places. The bytes of missing symbols are
+    /// arbitrary.
     pub(super) data: Vec<u8>,
-    /// The source symbols that are there.
+    /// The source symbols present.
     pub(super) source: SymbolSet,
-    /// IDs of the repair symbols that are there.
+    /// IDs of the repair symbols present.
     pub(super) repair_esis: Vec<u32>,
     /// The repair symbols, in the order of their IDs.
     pub(super) repairs: Vec<u8>,
 }
 
 impl BlockBuffer {
-    /// No symbols of the block.
+    /// Creates a buffer without symbols of the block.
     pub(super) fn empty(partition: &Partition, sbn: u32) -> BlockBuffer {
         let k = partition.block_symbols(sbn);
         BlockBuffer {
@@ -54,12 +55,12 @@ impl BlockBuffer {
     }
 }
 
-/// What a checkpoint makes durable, on another thread.
+/// The files that another thread makes durable in a checkpoint.
 #[derive(Debug)]
 pub(super) struct Checkpoint {
     pub(super) data: Arc<File>,
     pub(super) journal: Arc<File>,
-    /// Records before this offset tell of data that is in the kernel's hands.
+    /// The data of all records before this offset has been passed to the kernel.
     pub(super) up_to: u64,
 }
 
@@ -70,17 +71,17 @@ struct Files {
     journal: Option<Arc<File>>,
 }
 
-/// An incomplete item on the disk. No file is made before something is to be kept.
+/// An incomplete item on the disk. No file is created before there is data to keep.
 #[derive(Debug)]
 pub(super) struct Part {
     tree: Arc<Tree>,
     item: Arc<Item>,
     files: Option<Files>,
-    /// Bytes of the journal that are written.
+    /// Number of written bytes of the journal.
     written_len: u64,
-    /// Records that are not written yet.
+    /// Records not written yet.
     pending: Vec<u8>,
-    /// The last run of restored blocks, not yet made a record.
+    /// Last run of restored blocks, not recorded yet: the first block and the number of blocks.
     restored_run: Option<(u32, u32)>,
     restored: SymbolSet,
     /// Offset of the last record about the symbols of a block.
@@ -92,12 +93,12 @@ pub(super) struct Part {
     changed: bool,
     checkpoint_at: Instant,
     checkpoint_running: bool,
-    /// Whether another thread has the open files for a checkpoint.
+    /// Whether another thread uses the open files for a checkpoint.
     lent: bool,
 }
 
 impl Part {
-    /// Goes on from what the journal said, or starts with nothing.
+    /// Creates the state from the journal, or an empty one.
     pub(super) fn new(tree: Arc<Tree>, item: Arc<Item>, replay: Option<&Replay>) -> Part {
         let blocks = item.partition.blocks();
         let mut symbols = Offsets::default();
@@ -124,27 +125,27 @@ impl Part {
         }
     }
 
-    /// The restored blocks.
+    /// Returns the restored blocks.
     pub(super) fn restored(&self) -> &SymbolSet {
         &self.restored
     }
 
-    /// Whether anything of the item may be on the disk.
+    /// Returns whether any data of the item may be on the disk.
     pub(super) fn is_on_disk(&self) -> bool {
         self.files.is_some() || self.written_len > 0
     }
 
-    /// Whether symbols of the block are on the disk.
+    /// Returns whether symbols of the block are on the disk.
     pub(super) fn has_symbols(&self, sbn: u32) -> bool {
         self.symbols.get(sbn) != 0
     }
 
-    /// Whether files are open.
+    /// Returns whether files are open.
     pub(super) fn is_open(&self) -> bool {
         self.files.is_some()
     }
 
-    /// The part file, opened and locked.
+    /// Returns the part file, opened and locked.
     pub(super) fn data(&mut self) -> Result<Arc<File>, SinkError> {
         if let Some(files) = &self.files {
             return Ok(files.data.clone());
@@ -166,7 +167,7 @@ impl Part {
         Ok(())
     }
 
-    /// Notes that the block is in the part file.
+    /// Records that the block is in the part file.
     pub(super) fn set_restored(&mut self, sbn: u32) {
         self.symbols.set(sbn, 0);
         self.restored.insert(sbn);
@@ -180,7 +181,7 @@ impl Part {
         }
     }
 
-    /// Keeps symbols of a block that cannot be restored yet.
+    /// Saves symbols of a block that cannot be restored yet.
     pub(super) fn save_symbols(&mut self, sbn: u32, block: &BlockBuffer) -> Result<(), SinkError> {
         let symbol_len = usize::from(self.item.partition.symbol_len());
         for (first, count) in runs(&block.source) {
@@ -219,8 +220,8 @@ impl Part {
         }
     }
 
-    /// Adds what the disk holds of a block to what the buffer holds. `false` if the journal is
-    /// damaged: then nothing of the block that was on the disk counts any more.
+    /// Loads the symbols of a block from the disk into the buffer. Returns `false` if the journal
+    /// is damaged. The block's data on the disk is then dropped.
     pub(super) fn load_symbols(
         &mut self,
         sbn: u32,
@@ -267,7 +268,7 @@ impl Part {
         Ok(true)
     }
 
-    /// Notes that nothing of the block is held.
+    /// Records that nothing of the block is held.
     pub(super) fn drop_block(&mut self, sbn: u32) -> Result<(), SinkError> {
         self.end_run();
         self.symbols.set(sbn, 0);
@@ -285,7 +286,7 @@ impl Part {
             .map_err(SinkError::io("read", &self.item.place.path(Role::Part)))
     }
 
-    /// Writes all records out.
+    /// Writes all pending records.
     pub(super) fn flush(&mut self) -> Result<(), SinkError> {
         self.end_run();
         if self.pending.is_empty() {
@@ -297,29 +298,30 @@ impl Part {
             .map_err(SinkError::io("write", &self.item.place.path(Role::Journal)))?;
         self.written_len += self.pending.len() as u64;
         self.pending.clear();
-        // On a file system without this, the next record may find no room; that is all.
+        // On a file system without this operation, the next record may find no room. There is no
+        // other effect.
         let (offset, len) = (self.written_len as i64, JOURNAL_ROOM);
         let _ = fallocate(&*journal, FallocateFlags::FALLOC_FL_KEEP_SIZE, offset, len);
         Ok(())
     }
 
-    /// When the next checkpoint is due, if there is anything to be made durable.
+    /// Returns the time of the next checkpoint, if any data is not durable yet.
     pub(super) fn next_checkpoint(&self) -> Option<Instant> {
         (self.changed && !self.checkpoint_running).then(|| {
             if self.dirty_len >= CHECKPOINT_LEN { Instant::now() } else { self.checkpoint_at }
         })
     }
 
-    /// Starts a checkpoint of its own: another thread is to sync these files.
+    /// Starts a checkpoint of this item alone. Another thread must sync the files returned.
     pub(super) fn start_checkpoint(&mut self) -> Result<Checkpoint, SinkError> {
         let up_to = self.start_common_checkpoint()?;
         self.lent = true;
         Ok(Checkpoint { data: self.data()?, journal: self.journal()?, up_to })
     }
 
-    /// Starts a checkpoint together with others, for which the whole file system is synced: writes
-    /// all records out, or the journal anew if too much of it is of no use. Gives the end of the
-    /// records.
+    /// Starts a checkpoint together with others, for which the whole file system is synced. Writes
+    /// all pending records, and compacts the journal if too much of it is obsolete. Returns the end
+    /// of the records.
     pub(super) fn start_common_checkpoint(&mut self) -> Result<u64, SinkError> {
         self.flush()?;
         if self.dead_len > MAX_DEAD_LEN && self.dead_len > self.written_len / 2 {
@@ -331,8 +333,8 @@ impl Part {
         Ok(self.written_len)
     }
 
-    /// Notes that everything that records before `up_to` tell of is on the disk. The next
-    /// checkpoint is due after `interval`.
+    /// Records that the data of all records before `up_to` is on the disk. The next checkpoint is
+    /// due after `interval`.
     pub(super) fn end_checkpoint(
         &mut self,
         up_to: u64,
@@ -345,8 +347,7 @@ impl Part {
         self.flush()
     }
 
-    /// Makes everything durable, here and now; or only writes it, if `durable` does not ask for
-    /// more.
+    /// Makes all data durable on this thread. If `durable` is false, only writes it.
     pub(super) fn sync(&mut self, durable: bool) -> Result<(), SinkError> {
         if !self.is_changed() {
             return Ok(());
@@ -366,34 +367,34 @@ impl Part {
             .map_err(SinkError::io("sync", &self.item.place.path(Role::Journal)))
     }
 
-    /// Closes the files, which are opened again when needed, and gives up the lock.
+    /// Closes the files, which are opened again when needed, and releases the lock.
     pub(super) fn close(&mut self) -> Result<(), SinkError> {
         self.flush()?;
         self.files = None;
         Ok(())
     }
 
-    /// Whether the files may be closed now: no other thread has them.
+    /// Returns whether the files may be closed now because no other thread uses them.
     pub(super) fn can_close(&self) -> bool {
         !self.lent
     }
 
-    /// Whether something is not durable yet.
+    /// Returns whether any data is not durable yet.
     pub(super) fn is_changed(&self) -> bool {
         self.changed || self.restored_run.is_some() || !self.pending.is_empty()
     }
 
-    /// Closes the files without another thought: the item is in other hands.
+    /// Closes the files without writing pending records, since another thread finishes the item.
     pub(super) fn release(&mut self) {
         self.files = None;
     }
 
-    /// The journal, if it is open.
+    /// Returns the journal, if it is open.
     pub(super) fn open_journal(&self) -> Option<Arc<File>> {
         self.files.as_ref().and_then(|files| files.journal.clone())
     }
 
-    /// Writes a journal that holds only what still matters, and puts it in place of the old one.
+    /// Replaces the journal with one that has only the records still needed.
     fn compact(&mut self) -> Result<(), SinkError> {
         let data = self.data()?;
         data.sync_data().map_err(SinkError::io("sync", &self.item.place.path(Role::Part)))?;
@@ -456,7 +457,7 @@ impl Part {
         Ok(())
     }
 
-    /// The source symbols of the block that are in the part file.
+    /// Returns the source symbols of the block that are in the part file.
     fn last_source(&mut self, sbn: u32) -> Result<SymbolSet, SinkError> {
         let mut body = Vec::new();
         let offset = self.symbols.get(sbn);
@@ -465,7 +466,7 @@ impl Part {
         Ok(source.unwrap_or_else(|| SymbolSet::new(self.item.partition.block_symbols(sbn))))
     }
 
-    /// The record about symbols of the block at this offset, and its length.
+    /// Returns the record about symbols of the block at this offset, and its length.
     fn read_symbols<'a>(
         &mut self,
         sbn: u32,
@@ -499,7 +500,7 @@ impl Part {
         Ok(())
     }
 
-    /// The journal, opened, with what does not count cut off.
+    /// Opens and returns the journal. Cuts its invalid end off.
     fn journal(&mut self) -> Result<Arc<File>, SinkError> {
         self.data()?;
         let files = self.files.as_mut().expect("data() has just opened the files");
@@ -513,7 +514,7 @@ impl Part {
         Ok(files.journal.insert(Arc::new(journal)).clone())
     }
 
-    /// Begins the journal, or this process's part of it.
+    /// Begins the journal, or this process's session in it.
     fn begin(&mut self) {
         if std::mem::replace(&mut self.begun, true) {
             return;
@@ -530,7 +531,7 @@ impl Part {
         self.written_len + self.pending.len() as u64
     }
 
-    /// Makes a record of the run of restored blocks.
+    /// Appends a record of the run of restored blocks.
     fn end_run(&mut self) {
         if let Some((first, count)) = self.restored_run.take() {
             self.begin();
@@ -543,7 +544,7 @@ impl Part {
         self.append_quietly(record)
     }
 
-    /// Appends a record that by itself is no reason for a checkpoint.
+    /// Appends a record that does not by itself require a checkpoint.
     fn append_quietly(&mut self, record: &Record<'_>) -> Result<(), SinkError> {
         record.emit(&mut self.pending);
         if self.pending.len() >= JOURNAL_BUFFER_LEN { self.flush() } else { Ok(()) }
@@ -565,13 +566,13 @@ impl Appender<'_> {
         Ok(())
     }
 
-    /// Writes if much is waiting.
+    /// Writes if many bytes are pending.
     fn relieve(&mut self) -> io::Result<()> {
         if self.pending.len() >= JOURNAL_BUFFER_LEN { self.write() } else { Ok(()) }
     }
 }
 
-/// The runs of neighbouring members of a set: the first, and how many.
+/// Returns the runs of consecutive members of a set, as pairs of the first member and the length.
 pub(super) fn runs(set: &SymbolSet) -> impl Iterator<Item = (u32, u32)> + '_ {
     let mut next = 0;
     std::iter::from_fn(move || {

@@ -1,7 +1,7 @@
 //! The output directory, as open directories.
 //!
-//! Every path is walked part by part from the open output directory, and no part may be a
-//! symbolic link: nothing that happens below it, while or before the sink runs, leads outside.
+//! Every path is walked part by part from the open output directory, and no part may be a symbolic
+//! link. No change below that directory, before or while the sink runs, can therefore lead outside.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, TryLockError};
@@ -19,53 +19,53 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use super::errors::SinkError;
 use super::names::RelativePath;
 
-/// Directories kept open; when there are more, all are closed.
+/// Maximum number of directories kept open. If there are more, all are closed.
 const MAX_OPEN_DIRECTORIES: usize = 64;
 
-/// Made for a moment to see how the file system takes names.
+/// Name of a temporary file that shows how the file system treats case.
 const CASE_PROBE: &str = ".case.umbel-part";
-/// How often to try if others interfere.
+/// Maximum number of attempts if other processes interfere.
 const CASE_PROBE_ATTEMPTS: usize = 10;
-/// How long to wait for a part file that is locked.
+/// Maximum time to wait for a part file that is locked.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-/// How often to look whether it still is.
+/// Interval between attempts to lock it.
 const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A file that the sink keeps for an item, all in the target's directory.
+/// Role of a file that the sink keeps for an item. All are in the target's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// The finished item.
     Target,
-    /// `.NAME.umbel-part`
+    /// `.NAME.umbel-part`, the incomplete item.
     Part,
-    /// `.NAME.umbel-part.journal`
+    /// `.NAME.umbel-part.journal`, its journal.
     Journal,
-    /// `.NAME.umbel-part.compact`: a journal being written anew.
+    /// `.NAME.umbel-part.compact`, a journal that is being compacted.
     Compact,
 }
 
-/// Where an item is kept.
+/// Location of an item's files.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// The path below the output directory.
+    /// Path below the output directory.
     pub(super) relative: RelativePath,
-    /// The target, for the user: the output directory as given, and the path below it.
+    /// Path of the target for the user: the output directory as given, and the path below it.
     pub(super) target: PathBuf,
-    /// Permissions that the files are created with, before the umask.
+    /// Permissions with which the files are created, before the umask.
     mode: Mode,
     part: String,
 }
 
 impl Place {
-    /// The files of an item that goes to `relative` below `root`. What is not to be read by others in
-    /// the end is not while it is received.
+    /// Creates the place of an item at `relative` below `root`. A file that others must not read in
+    /// the end is unreadable for them while it is received, too.
     pub(super) fn new(root: &Path, relative: RelativePath, mode: Option<u16>) -> Place {
         let mode = mode.map_or(0o666, |mode| mode & 0o666 | 0o600);
         let mode = Mode::from_bits_truncate(mode.into());
         Place { target: root.join(relative.joined()), part: relative.part_name(), mode, relative }
     }
 
-    /// The path of a file, for the user.
+    /// Returns the path of a file, for the user.
     pub(super) fn path(&self, role: Role) -> PathBuf {
         self.target.with_file_name(self.name(role))
     }
@@ -80,7 +80,7 @@ impl Place {
     }
 }
 
-/// Tells files apart, whatever their names.
+/// Identifies a file independently of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId {
     device: u64,
@@ -100,12 +100,12 @@ pub(super) struct Tree {
     root: Arc<OwnedFd>,
     path: PathBuf,
     open: Mutex<HashMap<String, Arc<OwnedFd>>>,
-    /// Directories in which others were made, by path; their names are not durable yet.
+    /// Directories in which others were created, by path. The new names are not durable yet.
     parents: Mutex<BTreeMap<PathBuf, Arc<OwnedFd>>>,
 }
 
 impl Tree {
-    /// Opens the directory, and makes it first if it is not there.
+    /// Opens the directory and creates it first if it does not exist.
     pub(super) fn open(path: &Path) -> Result<Tree, SinkError> {
         let made: Vec<&Path> = path.ancestors().take_while(|path| !is_there(path)).collect();
         if let Err(error) = std::fs::create_dir_all(path) {
@@ -134,7 +134,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The directory as it was given.
+    /// Returns the directory as given.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -144,8 +144,8 @@ impl Tree {
         nix::unistd::syncfs(&self.root).map_err(SinkError::io("sync", &self.path))
     }
 
-    /// Makes the names of new directories durable. If that fails, the items below them may be gone
-    /// when the machine dies, as without [`durable`](super::SinkOptions::durable).
+    /// Makes the names of new directories durable. If that fails, a crash of the machine may lose
+    /// the items below them, as without [`durable`](super::SinkOptions::durable).
     pub(super) fn sync_new_directories(&self) {
         for directory in self.take_parents().into_values() {
             let _ = sync_directory(&directory);
@@ -166,8 +166,8 @@ impl Tree {
         parents.entry(path.to_owned()).or_insert(directory);
     }
 
-    /// Whether the file system takes `A` and `a` for the same name, found out by trying. If the
-    /// process is killed meanwhile, the next one finds the same file and removes it.
+    /// Returns whether the file system takes `A` and `a` for the same name, determined by a test
+    /// file. If the process is killed meanwhile, the next one finds the same file and removes it.
     pub(super) fn folds_case(&self) -> Result<bool, SinkError> {
         let flags = OFlag::O_CREAT | OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
@@ -178,7 +178,7 @@ impl Tree {
             openat(&self.root, CASE_PROBE, flags, mode)
                 .map_err(SinkError::io("create a file in", &self.path))?;
             folds = is_there(&upper);
-            // Another process may try at the same time, and have removed the file too early.
+            // Another process may run the same test and have removed the file too early.
             if folds || is_there(CASE_PROBE) {
                 break;
             }
@@ -189,14 +189,16 @@ impl Tree {
         }
     }
 
-    /// Bytes that files can still grow by, or `None` where the file system does not say.
+    /// Returns the number of bytes available for files. Returns `None` if the file system does not
+    /// report it.
     pub(super) fn available(&self) -> Option<u64> {
         let stat = nix::sys::statvfs::fstatvfs(&self.root).ok()?;
         let fragment = stat.fragment_size();
         (stat.blocks() > 0).then(|| stat.blocks_available().saturating_mul(fragment))
     }
 
-    /// The directory of the place; `None` if it is not there and `create` does not ask for it.
+    /// Returns the directory of the place. Returns `None` if it does not exist and `create` is
+    /// false.
     pub(super) fn directory(
         &self,
         place: &Place,
@@ -235,13 +237,13 @@ impl Tree {
         Ok(Some(directory))
     }
 
-    /// Forgets the open directory of the place: it may have been removed since.
+    /// Drops the open directory of the place, because it may have been removed since.
     fn forget(&self, place: &Place) {
         let key = place.relative.split().0.join("/");
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 
-    /// What stands at the name, itself even if it is a symbolic link.
+    /// Returns the metadata of the file at the name. Symbolic links are not followed.
     pub(super) fn stat(&self, place: &Place, role: Role) -> Result<Option<FileStat>, SinkError> {
         let Some(directory) = self.directory(place, false)? else { return Ok(None) };
         match fstatat(&directory, place.name(role).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
@@ -251,7 +253,7 @@ impl Tree {
         }
     }
 
-    /// Opens a regular file for reading; `None` if there is none of this name.
+    /// Opens a regular file for reading. Returns `None` if there is none of this name.
     pub(super) fn open_to_read(
         &self,
         place: &Place,
@@ -268,7 +270,7 @@ impl Tree {
         Ok(metadata.is_file().then_some(file))
     }
 
-    /// Opens a file for reading and writing, and makes it and its directories first if needed.
+    /// Opens a file for reading and writing. Creates it and its directories if necessary.
     pub(super) fn open_to_write(&self, place: &Place, role: Role) -> Result<File, SinkError> {
         let fail = |error: Errno| SinkError::io("open", &place.path(role))(error);
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -284,16 +286,16 @@ impl Tree {
         unreachable!("the second attempt returns")
     }
 
-    /// Opens the part file and locks it, so that no other process writes to it. Waits a moment for
-    /// a lock: this very sink may just be letting go of it, or another thread of the process may
-    /// be about to start a program.
+    /// Opens the part file and locks it, so that no other process writes to it. Waits up to one
+    /// second for a lock. This sink may be about to release it, or another thread of the process
+    /// may be about to start a program.
     pub(super) fn open_part(&self, place: &Place) -> Result<File, SinkError> {
         let give_up_at = Instant::now() + LOCK_PATIENCE;
         loop {
             let file = self.open_to_write(place, Role::Part)?;
             match file.try_lock() {
                 Ok(()) => {
-                    // Between opening and locking, the holder of the lock may have renamed it.
+                    // Before the lock was acquired, its previous holder may have renamed the file.
                     let id = FileId::of(&file);
                     let id = id.map_err(SinkError::io("look at", &place.path(Role::Part)))?;
                     if self.id(place, Role::Part)? == Some(id) {
@@ -301,7 +303,7 @@ impl Tree {
                     }
                 }
                 Err(TryLockError::WouldBlock) => {}
-                // The file system has no locks: then it has to do without.
+                // The file system has no locks, so the file is used without one.
                 Err(TryLockError::Error(_)) => return Ok(file),
             }
             if Instant::now() >= give_up_at {
@@ -311,13 +313,13 @@ impl Tree {
         }
     }
 
-    /// Which file the name stands for.
+    /// Returns the identity of the file at the name.
     pub(super) fn id(&self, place: &Place, role: Role) -> Result<Option<FileId>, SinkError> {
         let stat = self.stat(place, role)?;
         Ok(stat.map(|stat| FileId { device: stat.st_dev, inode: stat.st_ino }))
     }
 
-    /// Gives the file another role; whatever had that is replaced.
+    /// Renames the file to another role. A file that had this role is replaced.
     pub(super) fn rename(&self, place: &Place, from: Role, to: Role) -> Result<(), SinkError> {
         let path = place.path(to);
         let directory = self
@@ -330,7 +332,7 @@ impl Tree {
         })
     }
 
-    /// Removes the file, if it is there.
+    /// Removes the file if it exists.
     pub(super) fn remove(&self, place: &Place, role: Role) -> Result<(), SinkError> {
         let Some(directory) = self.directory(place, false)? else { return Ok(()) };
         match unlinkat(&directory, place.name(role).as_str(), UnlinkatFlags::NoRemoveDir) {
@@ -340,12 +342,12 @@ impl Tree {
     }
 }
 
-/// Whether anything stands at the path.
+/// Returns whether the path exists, even as a dangling link.
 fn is_there(path: &Path) -> bool {
     path == Path::new("") || path.symlink_metadata().is_ok()
 }
 
-/// The directory `part` of `directory`, and whether it was made now.
+/// Opens the directory `part` of `directory`. Returns it and whether it was created now.
 fn enter(directory: impl AsFd, part: &str, create: bool) -> Result<Option<(OwnedFd, bool)>, Errno> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     match openat(directory.as_fd(), part, flags, Mode::empty()) {
@@ -362,12 +364,12 @@ fn enter(directory: impl AsFd, part: &str, create: bool) -> Result<Option<(Owned
     }
 }
 
-/// Whether the file is a directory.
+/// Returns whether the file is a directory.
 pub(super) fn is_directory(stat: &FileStat) -> bool {
     file_type(stat) == SFlag::S_IFDIR
 }
 
-/// Whether the file is a regular one.
+/// Returns whether the file is a regular one.
 pub(super) fn is_regular(stat: &FileStat) -> bool {
     file_type(stat) == SFlag::S_IFREG
 }

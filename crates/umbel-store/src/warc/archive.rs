@@ -1,9 +1,9 @@
 //! Random access to the items of an archive.
 //!
-//! A body that is stored as it is, in a plain archive, is read where it lies. Any other comes out
-//! of a stream: the member is inflated, or the chunks are put together, from the start. The
-//! stream's position is kept with the content that it gave last, so that blocks read in about
-//! their order cost one pass. Of all streams only those opened last are kept.
+//! A body that is stored unchanged in a plain archive is read in place. Any other body is read from
+//! a stream, which inflates the member, or joins the chunks, from the start. The stream's position
+//! is kept together with its most recent content, so that blocks read in about their order cost one
+//! pass. Only the most recently opened streams are kept.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,14 +19,15 @@ use super::record::Record;
 use crate::Fault;
 use crate::origin::Body;
 
-/// Content kept behind the position of a stream: some blocks, which workers read side by side.
+/// Minimum bytes of content kept before the position of a stream: some blocks, which workers read
+/// in parallel.
 const KEPT: usize = 1 << 20;
-/// Streams that are open at a time.
+/// Maximum number of open streams.
 const STREAMS: usize = 32;
 
-/// Where an archive's bytes are.
+/// The storage of an archive's bytes.
 pub(super) trait Storage: Send + Sync {
-    /// Reads some bytes at `offset`; 0 at the end.
+    /// Reads some bytes at `offset`. Returns their number, 0 at the end.
     fn read_some(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
 }
 
@@ -50,10 +51,10 @@ impl Storage for Vec<u8> {
     }
 }
 
-/// A WARC file that is open.
+/// An open WARC file.
 pub(crate) struct Archive {
     storage: Box<dyn Storage>,
-    /// The streams in use, the oldest first.
+    /// Open streams, the oldest first.
     streams: Mutex<VecDeque<Weak<Slot>>>,
 }
 
@@ -62,7 +63,7 @@ impl Archive {
         Archive { storage, streams: Mutex::new(VecDeque::new()) }
     }
 
-    /// The bytes from `offset` on.
+    /// Returns a reader of the bytes from `offset` on.
     pub(super) fn tape(self: &Arc<Archive>, offset: u64) -> Tape {
         Tape {
             archive: Arc::clone(self),
@@ -73,7 +74,8 @@ impl Archive {
         }
     }
 
-    /// Opens an item, after making sure that its header is where it was.
+    /// Opens an item. Unless its body is stored unchanged, a stream for it is kept. Returns
+    /// [`Fault::Changed`] if its header is not where the scan found it.
     pub(super) fn open(archive: &Arc<Archive>, record: &Record) -> Result<Arc<dyn Body>, Fault> {
         let content = Content::open(archive, record)?;
         let (archive, record) = (Arc::clone(archive), *record);
@@ -87,7 +89,7 @@ impl Archive {
         Ok(Arc::new(body))
     }
 
-    /// Counts a stream, and closes the oldest ones beyond the limit.
+    /// Adds a stream, and closes the oldest ones beyond the limit.
     fn keep(&self, slot: &Arc<Slot>) {
         let slot = Arc::downgrade(slot);
         let mut streams = self.streams.lock();
@@ -96,7 +98,7 @@ impl Archive {
         while streams.len() > STREAMS
             && let Some(oldest) = streams.pop_front()
         {
-            // One that is being read now counts on.
+            // A stream that is being read now stays open and is no longer counted.
             if let Some(slot) = oldest.upgrade()
                 && let Some(mut stream) = slot.stream.try_lock()
             {
@@ -112,20 +114,20 @@ impl fmt::Debug for Archive {
     }
 }
 
-/// Reads an archive from some position on.
+/// A buffered reader of an archive from some position on.
 pub(super) struct Tape {
     archive: Arc<Archive>,
     buffer: Box<[u8]>,
     next: usize,
     filled: usize,
-    /// Where in the archive the buffer ends.
+    /// Offset in the archive at which the buffer ends.
     position: u64,
 }
 
 impl Tape {
     const BUFFER: usize = 64 * 1024;
 
-    /// Where the next byte comes from.
+    /// Returns the offset in the archive of the next byte.
     pub(super) fn offset(&self) -> u64 {
         self.position - (self.filled - self.next) as u64
     }
@@ -157,7 +159,7 @@ impl io::Read for Tape {
     }
 }
 
-/// A body that lies in the archive as it is.
+/// A body that is stored unchanged in the archive.
 struct StoredBody {
     archive: Arc<Archive>,
     offset: u64,
@@ -180,7 +182,7 @@ impl Body for StoredBody {
     }
 }
 
-/// A body that must be unpacked.
+/// A body that must be inflated or joined from chunks.
 struct StreamedBody {
     archive: Arc<Archive>,
     record: Record,
@@ -208,11 +210,11 @@ impl Body for StreamedBody {
     }
 }
 
-/// A content that is read from its start to its end, and the last of what came out of it.
+/// A content that is read from its start to its end, with its most recent bytes.
 struct Stream {
     content: Content,
     recent: Vec<u8>,
-    /// Where in the content `recent` starts.
+    /// Offset in the content at which `recent` starts.
     start: u64,
 }
 
@@ -221,7 +223,7 @@ impl Stream {
         Stream { content, recent: Vec::new(), start: 0 }
     }
 
-    /// Reads what is not before `start`.
+    /// Reads bytes at `offset`, which must not be before `start`.
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), Fault> {
         let end = offset + buf.len() as u64;
         while self.start + (self.recent.len() as u64) < end {
@@ -235,7 +237,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Drops the oldest content beyond what is kept, but nothing from `needed` on.
+    /// Drops the oldest bytes of `recent` if there are too many, but none from `needed` on.
     fn forget(&mut self, needed: u64) {
         if self.recent.len() >= 2 * KEPT {
             let spare = self.recent.len() - KEPT;

@@ -1,16 +1,15 @@
-//! Chunked transfer coding, undone [RFC 9112 §7.1].
+//! The decoder of the chunked transfer coding [RFC 9112 §7.1].
 
-/// The stored bytes are not chunked, or no longer from some point on.
+/// Reason why stored bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChunkError {
-    /// Not even the first size can be read: the crawler put the chunks together itself, and kept
-    /// the header.
+    /// The first size cannot be read. The crawler joined the chunks itself and kept the header.
     NotChunked,
-    /// There was at least one chunk.
+    /// A size or a line end after the first size is invalid.
     Broken,
 }
 
-/// Takes chunked bytes piece by piece.
+/// Decodes chunked bytes piece by piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dechunker {
     state: State,
@@ -19,15 +18,15 @@ pub(super) struct Dechunker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In the digits of a size: how many there were, and the value.
+    /// Within the digits of a size: their number so far, and the value.
     Size(u8, u64),
-    /// In what follows the digits, up to the end of the line.
+    /// After the digits, up to the end of the line. The size is kept.
     Extension(u64),
-    /// So many bytes of the chunk are to come.
+    /// Within a chunk: the number of bytes still to come.
     Data(u64),
-    /// At the line end after a chunk.
+    /// At the end of the line after a chunk.
     DataEnd,
-    /// In a line of the trailer, and whether it is blank up to here.
+    /// Within a line of the trailer, and whether it is blank so far.
     Trailer(bool),
     Done,
 }
@@ -37,17 +36,17 @@ impl Dechunker {
         Dechunker { state: State::Size(0, 0), any: false }
     }
 
-    /// Whether the first size was read.
+    /// Returns whether the first size was read.
     pub(super) fn has_begun(&self) -> bool {
         self.any
     }
 
-    /// Whether the last chunk was seen.
+    /// Returns whether the last chunk was read.
     pub(super) fn is_complete(&self) -> bool {
         matches!(self.state, State::Trailer(_) | State::Done)
     }
 
-    /// Takes more bytes and gives those that are content to `content`.
+    /// Decodes more bytes. Calls `content` with the content among them.
     pub(super) fn feed(
         &mut self,
         mut input: &[u8],

@@ -10,10 +10,10 @@ use super::chunked::Dechunker;
 use super::record::Record;
 use crate::Fault;
 
-/// Inflated bytes given at a time.
+/// Maximum number of inflated bytes returned at a time.
 const BUFFER: usize = 64 * 1024;
 
-/// Bytes as a record has them: from the archive itself, or from a member of it.
+/// Stored bytes of a record, from the archive itself or from a member of it.
 enum Stored {
     Plain(Tape),
     Member(Box<BufReader<GzDecoder<Tape>>>),
@@ -44,20 +44,20 @@ impl BufRead for Stored {
     }
 }
 
-/// The inflated bytes of the member that starts where the tape is.
+/// Inflates the member that starts at the tape's position.
 pub(super) fn inflate(tape: Tape) -> BufReader<GzDecoder<Tape>> {
     BufReader::with_capacity(BUFFER, GzDecoder::new(tape))
 }
 
-/// The content of a record.
+/// A stream of the content of a record.
 pub(super) struct Content {
     stored: Take<Stored>,
     chunks: Option<Dechunker>,
 }
 
 impl Content {
-    /// Goes to the start of the content, by way of the record's header, which must be the one
-    /// that the scan saw.
+    /// Opens the content of a record. Reads the record's header first, which must be the one that
+    /// the scan found.
     pub(super) fn open(archive: &Arc<Archive>, record: &Record) -> Result<Content, Fault> {
         let mut stored = match record.member {
             None => Stored::Plain(archive.tape(record.start)),
@@ -78,7 +78,7 @@ impl Content {
         Ok(Content { stored: stored.take(record.stored_len), chunks })
     }
 
-    /// Appends more of the content; nothing only at its end.
+    /// Appends more of the content. Returns the number of bytes, 0 only at the end.
     pub(super) fn read_more(&mut self, content: &mut Vec<u8>) -> Result<usize, Fault> {
         let before = content.len();
         while content.len() == before {
@@ -99,13 +99,14 @@ impl Content {
     }
 }
 
-/// Reads `len` bytes for nothing.
+/// Skips `len` bytes.
 fn pass(stored: &mut Stored, len: u64) -> Result<(), Fault> {
     let passed = io::copy(&mut stored.take(len), &mut io::sink()).map_err(fault)?;
     if passed == len { Ok(()) } else { Err(Fault::Changed) }
 }
 
-/// The scan found that it can be inflated.
+/// Converts an error. The scan has inflated the data before, so invalid data means that the file
+/// changed.
 fn fault(error: io::Error) -> Fault {
     match error.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {

@@ -1,10 +1,10 @@
-//! Named fields, one a line: the headers of WARC records and of HTTP.
+//! Named fields, one per line, in the headers of WARC records and of HTTP.
 
-/// Most bytes of a header.
+/// Maximum bytes of a header.
 pub(super) const MAX_HEADER: u64 = 64 * 1024;
 
-/// The value of the first field with this name, whatever its case. Lines that are no field are
-/// passed over, as crawlers keep what servers sent.
+/// Returns the value of the first field with this name, ignoring case. Lines that are not fields
+/// are ignored, because crawlers keep headers as servers sent them.
 pub(super) fn field<'a>(header: &'a [u8], name: &str) -> Option<&'a [u8]> {
     header.split(|&byte| byte == b'\n').find_map(|line| {
         let colon = line.iter().position(|&byte| byte == b':')?;
@@ -13,12 +13,12 @@ pub(super) fn field<'a>(header: &'a [u8], name: &str) -> Option<&'a [u8]> {
     })
 }
 
-/// Like [`field`], of a value that is text.
+/// Like [`field`], for a value that is text.
 pub(super) fn text<'a>(header: &'a [u8], name: &str) -> Option<&'a str> {
     std::str::from_utf8(field(header, name)?).ok()
 }
 
-/// Whether a line ends a header.
+/// Returns whether a line ends a header.
 pub(super) fn is_blank(line: &[u8]) -> bool {
     matches!(line, b"\r\n" | b"\n")
 }

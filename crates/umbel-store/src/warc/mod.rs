@@ -1,27 +1,27 @@
-//! A WARC file as a repository: every response in it is an item, named by its URL.
+//! A WARC file as a repository. Every response in it is an item, named by its URL.
 //!
 //! `response` and `resource` records are items [WARC 1.1 §6.3, §6.4]. The content of an HTTP
-//! response is its body as it was stored: without the header, chunks put together, a content
-//! encoding left as it is. Its status is not passed on: a page that says `404 Not Found` is an item
-//! like any other; such items are counted. Of several records of one URL the one with the latest
-//! date is served; the older ones are left out, counted and named. So is a record that makes no
-//! sense, or whose bytes do not have the digest that it carries, and a `revisit` of a URL that has
-//! no record of its own here. All other kinds of records are passed over.
+//! response is its stored body without the header. Chunks are joined, and a content encoding is
+//! kept. The status is not passed on. A page with the status `404 Not Found` is an item like any
+//! other, but such items are counted. Of several records of one URL, the one with the latest date
+//! is served. The older ones are skipped, counted and named. So are invalid records and records
+//! whose bytes do not match their digest. A `revisit` is skipped, too, if its URL has no record of
+//! its own here. All other kinds of records are ignored.
 //!
-//! Both forms are read, told apart by their first bytes: plain, and compressed with `gzip`. In
-//! the usual compressed form each record is a member of its own, and reading an item inflates
-//! nothing but its member. [`Archive`] says how.
+//! Both forms are supported: plain, and compressed with `gzip`. Their first bytes distinguish them.
+//! In the usual compressed form each record is a member of its own, and reading an item inflates
+//! only its member; see [`Archive`].
 //!
-//! The parser is our own. The crate `warc` gives neither the offsets of records, without which an
-//! item could only be read by reading all before it, nor a way on after a damaged record.
+//! The parser is our own. The crate `warc` does not return the offsets of records, without which
+//! reading an item would mean reading everything before it. It also cannot continue after a damaged
+//! record.
 //!
 //! # Scope and limitations
 //!
-//! Opening a file reads all of it, and so does a refresh after it changed. A block far back in a
-//! large compressed record is reached by inflating the record from its start; blocks that follow
-//! one another cost nothing extra. Records split over several files (`continuation`) are left
-//! out. Bytes modified in place after the scan are noticed in a record's header and by the
-//! receivers' digest check, not otherwise.
+//! Opening a file reads all of it, and so does a refresh after it changed. Reading a block far back
+//! in a large compressed record inflates the record from its start. Consecutive blocks cost nothing
+//! extra. Records split over several files (`continuation`) are ignored. Bytes modified in place
+//! after the scan are detected only in a record's header and by the receivers' digest check.
 
 mod archive;
 mod chunked;
@@ -45,7 +45,7 @@ pub(crate) use record::Record;
 #[derive(Debug)]
 pub(crate) struct WarcFile {
     path: PathBuf,
-    /// What the last scan was of.
+    /// Version and archive of the last scan.
     last: Mutex<Option<(FileVersion, Arc<Archive>)>>,
 }
 
@@ -54,7 +54,7 @@ impl WarcFile {
         WarcFile { path: path.to_owned(), last: Mutex::new(None) }
     }
 
-    /// Whether the path is named like a WARC file.
+    /// Returns whether the path is named like a WARC file.
     pub(crate) fn is_named(path: &Path) -> bool {
         let has = |path: &Path, extension: &str| {
             path.extension().is_some_and(|found| found.eq_ignore_ascii_case(extension))
@@ -71,7 +71,8 @@ impl Origin for WarcFile {
         let mut last = self.last.lock();
         let archive = match &*last {
             Some((before, _)) if *before == version => return Ok(None),
-            // It grew, or was written to: what did not move is the same version still.
+            // The file grew or was written to. Records that have not moved are still the same
+            // version.
             Some((before, archive)) if before.is_same_file(&version) => Arc::clone(archive),
             _ => Arc::new(Archive::new(Box::new(file))),
         };
@@ -88,19 +89,19 @@ impl Origin for WarcFile {
     }
 }
 
-/// What a WARC file serves.
+/// Items that a WARC file serves.
 #[derive(Debug, Default)]
 pub struct WarcContents {
     /// Names and contents, in the order of the names.
     pub items: Vec<(String, Result<Vec<u8>, Fault>)>,
-    /// What is left out.
+    /// Records that are skipped.
     pub skipped: Skipped,
-    /// Items that are answers of HTTP with another status than 200.
+    /// Number of items that are HTTP responses with a status other than 200.
     pub other_status: u64,
 }
 
-/// Everything that a WARC file would serve: for programs that have it in memory, and for tests
-/// with arbitrary bytes.
+/// Returns all items that a WARC file would serve. For programs that have the file in memory, and
+/// for tests with arbitrary bytes.
 pub fn read_warc(file: Vec<u8>) -> WarcContents {
     let archive = Arc::new(Archive::new(Box::new(file)));
     let Ok(mut scan) = scan::run(&archive) else { return WarcContents::default() };

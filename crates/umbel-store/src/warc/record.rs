@@ -1,4 +1,4 @@
-//! One record: its header, and what is in its block.
+//! One record: its header, and the content of its block.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
@@ -10,47 +10,48 @@ use sha1::{Digest as _, Sha1};
 use super::chunked::{ChunkError, Dechunker};
 use super::fields::{MAX_HEADER, field, is_blank, text};
 
-/// Longest name that an item gets.
+/// Maximum bytes of an item's name.
 const MAX_URI: usize = 16 * 1024;
-/// Longest media type that is passed on.
+/// Maximum bytes of a media type that is passed on.
 const MAX_MEDIA_TYPE: usize = 255;
 
-/// Where an item's content is in an archive.
+/// Location of an item's content in an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Where the `gzip` member starts that holds the record, in a compressed archive.
+    /// Offset of the `gzip` member that holds the record, in a compressed archive.
     pub(super) member: Option<u64>,
-    /// Where the record starts: in the inflated member, or in the archive.
+    /// Offset of the record in the inflated member, or in the archive.
     pub(super) start: u64,
     /// Bytes of the record's own header, and their CRC-32.
     pub(super) header_len: u32,
     pub(super) header_crc: u32,
     /// Bytes of the HTTP header that follows.
     pub(super) http_len: u32,
-    /// Bytes of the body as it is stored.
+    /// Bytes of the body as stored.
     pub(super) stored_len: u64,
     /// Whether the body is stored in chunks.
     pub(super) chunked: bool,
 }
 
-/// An item as a record has it.
+/// An item in a record.
 #[derive(Debug)]
 pub(super) struct Response {
     pub(super) uri: String,
-    /// Nanoseconds since the Unix epoch.
+    /// Date in nanoseconds since the Unix epoch.
     pub(super) date_ns: Option<i64>,
     pub(super) media_type: Cow<'static, str>,
     /// Bytes of the content.
     pub(super) size: u64,
-    /// The status of an answer of HTTP.
+    /// Status of an HTTP response.
     pub(super) status: Option<u16>,
     pub(super) record: Record,
 }
 
-/// Why no record can be read here.
+/// Reason why no record can be read here.
 #[derive(Debug)]
 pub(super) enum Problem {
-    /// Nothing says where the next one is; and the URI as far as that is known.
+    /// The record is damaged, so the offset of the next one is unknown. The URI is included if it
+    /// is known.
     Corrupt(&'static str, Option<String>),
     /// The system cannot read the file.
     Io(io::Error),
@@ -58,7 +59,7 @@ pub(super) enum Problem {
 
 impl From<io::Error> for Problem {
     fn from(error: io::Error) -> Problem {
-        // What the inflater says, as opposed to the system.
+        // These errors come from the inflater, the others from the system.
         match error.kind() {
             io::ErrorKind::InvalidInput
             | io::ErrorKind::InvalidData
@@ -69,7 +70,7 @@ impl From<io::Error> for Problem {
 }
 
 impl Problem {
-    /// Says which item it is about, if it does not say so already.
+    /// Adds the URI of the item, if there is none yet.
     pub(super) fn with_uri(self, uri: Option<String>) -> Problem {
         match self {
             Problem::Corrupt(what, None) => Problem::Corrupt(what, uri),
@@ -82,21 +83,22 @@ fn corrupt(what: &'static str) -> Problem {
     Problem::Corrupt(what, None)
 }
 
-/// A reader that knows how far it is.
+/// A reader that counts the bytes read.
 pub(super) struct Counted<R> {
     pub(super) reader: R,
     pub(super) position: u64,
 }
 
 impl<R: BufRead> Counted<R> {
-    /// Appends bytes up to and with the end of a line, at most `limit`.
+    /// Appends bytes up to and including the end of a line, at most `limit`.
     fn line(&mut self, limit: u64, line: &mut Vec<u8>) -> Result<u64, Problem> {
         let read = self.reader.by_ref().take(limit).read_until(b'\n', line)? as u64;
         self.position += read;
         Ok(read)
     }
 
-    /// Gives up to `limit` bytes to `take`, whatever is there at once; 0 at the end.
+    /// Calls `take` with the bytes that are available at once, at most `limit`. Returns their
+    /// number, 0 at the end.
     fn piece(&mut self, limit: u64, take: impl FnOnce(&[u8])) -> Result<usize, Problem> {
         let piece = self.reader.fill_buf()?;
         let len = piece.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
@@ -107,14 +109,14 @@ impl<R: BufRead> Counted<R> {
     }
 }
 
-/// What a record turned out to be.
+/// Result of parsing a record.
 #[derive(Debug)]
 pub(super) enum Parsed {
     /// An item.
     Response(Response),
-    /// A record that makes no sense, which ends where it says; and its URI.
+    /// A record with an invalid block that ends where its header says, and its URI.
     Damaged(&'static str, Option<String>),
-    /// A capture of this URI whose content another record has.
+    /// A capture of this URI whose content is in another record.
     Revisit(String),
     /// A record that is not served.
     Other,
@@ -123,7 +125,7 @@ pub(super) enum Parsed {
 }
 
 impl Parsed {
-    /// The URI, where there is one.
+    /// Returns the URI, if there is one.
     pub(super) fn into_uri(self) -> Option<String> {
         match self {
             Parsed::Response(response) => Some(response.uri),
@@ -134,7 +136,7 @@ impl Parsed {
     }
 }
 
-/// Reads the next record with all of its block.
+/// Reads the next record with its whole block.
 pub(super) fn read(
     input: &mut Counted<impl BufRead>,
     member: Option<u64>,
@@ -179,7 +181,7 @@ pub(super) fn read(
     }))
 }
 
-/// Reads a record's header, with the blank line that ends it.
+/// Reads a record's header, including the blank line that ends it.
 fn read_header(input: &mut Counted<impl BufRead>) -> Result<Option<Vec<u8>>, Problem> {
     let mut header = Vec::new();
     while is_blank(&header) || header.is_empty() {
@@ -198,7 +200,7 @@ fn read_header(input: &mut Counted<impl BufRead>) -> Result<Option<Vec<u8>>, Pro
     }
 }
 
-/// Appends lines up to and with a blank one. Gives `false` if there is none.
+/// Appends lines up to and including a blank one. Returns `false` if there is none.
 fn read_fields(input: &mut Counted<impl BufRead>, header: &mut Vec<u8>) -> Result<bool, Problem> {
     loop {
         let line = header.len();
@@ -212,7 +214,7 @@ fn read_fields(input: &mut Counted<impl BufRead>, header: &mut Vec<u8>) -> Resul
     }
 }
 
-/// The blank lines after a block. Their absence means that its length was wrong.
+/// Reads the blank lines after a block. If other bytes follow, its length was wrong.
 fn read_end(input: &mut Counted<impl BufRead>) -> Result<(), Problem> {
     let mut end = Vec::new();
     input.line(2, &mut end)?;
@@ -228,11 +230,11 @@ fn read_end(input: &mut Counted<impl BufRead>) -> Result<(), Problem> {
 enum Kind {
     /// An HTTP response, with its header.
     Http,
-    /// Content as it is.
+    /// Content without an HTTP header.
     Resource,
-    /// A capture whose content another record has.
+    /// A capture whose content is in another record.
     Revisit,
-    /// Nothing to serve.
+    /// A record that is not served.
     Other,
 }
 
@@ -251,18 +253,18 @@ impl Kind {
     }
 }
 
-/// What is found out about a block while it is read.
+/// State of a block while it is read.
 struct Block {
     kind: Kind,
-    /// The digest that the block should have, and what it has up to here.
+    /// Expected digest of the block, and the hash of the bytes so far.
     digest: Option<([u8; 20], Sha1)>,
-    /// The HTTP header.
+    /// HTTP header.
     http: Vec<u8>,
     http_complete: bool,
-    /// How far the chunks were put together, if it has any.
+    /// Decoder of the chunks, if the body has any.
     chunks: Option<Dechunker>,
     broken: bool,
-    /// Bytes in the chunks.
+    /// Bytes of content in the chunks.
     size: u64,
 }
 
@@ -282,7 +284,7 @@ impl Block {
         }
     }
 
-    /// Takes the HTTP header.
+    /// Processes the HTTP header.
     fn begin(&mut self) {
         if let Some((_, sha1)) = &mut self.digest {
             sha1.update(&self.http);
@@ -291,7 +293,7 @@ impl Block {
         self.chunks = coding.eq_ignore_ascii_case(b"chunked").then(Dechunker::new);
     }
 
-    /// Takes more of what follows.
+    /// Processes more bytes after the HTTP header.
     fn feed(&mut self, piece: &[u8]) {
         if let Some((_, sha1)) = &mut self.digest {
             sha1.update(piece);
@@ -304,7 +306,7 @@ impl Block {
         }
     }
 
-    /// What is wrong with the block, now that all of it was read.
+    /// Returns the defect of the block after all of it was read, if it has one.
     fn damage(&mut self, header: &[u8]) -> Option<&'static str> {
         let digest = self.digest.take();
         if digest.is_some_and(|(expected, sha1)| expected[..] != sha1.finalize()[..]) {
@@ -320,7 +322,7 @@ impl Block {
     }
 }
 
-/// Reads a block of `len` bytes to its end.
+/// Reads a block of `len` bytes completely.
 fn read_block(
     input: &mut Counted<impl BufRead>,
     len: u64,
@@ -342,7 +344,7 @@ fn read_block(
     Ok(())
 }
 
-/// The digest of the block, if it is given as SHA-1.
+/// Returns the digest of the block, if it is given as SHA-1.
 fn sha1_digest(header: &[u8]) -> Option<[u8; 20]> {
     let (algorithm, digest) = text(header, "WARC-Block-Digest")?.split_once(':')?;
     if !algorithm.eq_ignore_ascii_case("sha1") {
@@ -355,7 +357,8 @@ fn sha1_digest(header: &[u8]) -> Option<[u8; 20]> {
     digest.try_into().ok()
 }
 
-/// The item's name. Some programs write it in angle brackets, as WARC 1.0 had it in its grammar.
+/// Returns the item's name. Some programs write it in angle brackets, as in the grammar of WARC
+/// 1.0.
 fn uri(header: &[u8]) -> Option<String> {
     let uri = text(header, "WARC-Target-URI")?;
     let uri = uri.strip_prefix('<').and_then(|uri| uri.strip_suffix('>')).unwrap_or(uri);
@@ -363,7 +366,7 @@ fn uri(header: &[u8]) -> Option<String> {
     good.then(|| uri.to_owned())
 }
 
-/// The status of an answer of HTTP: `HTTP/1.1 404 Not Found`.
+/// Returns the status of an HTTP response: `HTTP/1.1 404 Not Found`.
 fn status(http: &[u8]) -> Option<u16> {
     let code = http.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).nth(1)?;
     std::str::from_utf8(code.trim_ascii()).ok()?.parse().ok()

@@ -1,4 +1,4 @@
-//! Finds the records of an archive, and the way on after a damaged one.
+//! The search for the records of an archive, which continues after a damaged one.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -12,8 +12,7 @@ use super::content::inflate;
 use super::record::{self, Counted, Parsed, Problem, Response};
 use crate::origin::{Found, Place, Scan, SkipReason};
 
-/// The first bytes of a `gzip` member with the only compression method that there is
-/// [RFC 1952 §2.3.1].
+/// The first bytes of a `gzip` member with the only defined compression method [RFC 1952 §2.3.1].
 const GZIP: &[u8] = &[0x1f, 0x8b, 8];
 /// The first bytes of a record.
 const RECORD: &[u8] = b"WARC/";
@@ -75,7 +74,7 @@ impl Scanner<'_> {
                     start = next;
                 }
                 Err(problem) => {
-                    // Nothing of a member counts before its checksum.
+                    // No record of a member is valid before its checksum is verified.
                     let uri = records.into_iter().find_map(Parsed::into_uri);
                     self.skip(problem.with_uri(uri), start)?;
                     let Some(next) = self.next_member(start + 1)? else { return Ok(()) };
@@ -86,7 +85,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Reads a member to its end. Gives where the next one starts.
+    /// Reads a member to its end. Returns the offset of the next one.
     fn member(&self, start: u64, records: &mut Vec<Parsed>) -> Result<u64, Problem> {
         let mut input = Counted { reader: inflate(self.archive.tape(start)), position: 0 };
         loop {
@@ -107,7 +106,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Takes an item up, unless there is a later one of the same URI.
+    /// Adds an item, unless there is a later one of the same URI.
     fn add(&mut self, response: Response) {
         let Response { uri, date_ns, media_type, size, status, record } = response;
         let found = Found {
@@ -167,13 +166,13 @@ impl Scanner<'_> {
         self.scan.skipped.add(name, SkipReason::Corrupt(what.to_owned()));
     }
 
-    /// Where the next line starts, from `from` on, that begins like a record.
+    /// Returns the offset of the next line, at or after `from`, that begins like a record.
     fn next_record(&self, from: u64) -> io::Result<Option<u64>> {
         let finder = Finder::new(b"\nWARC/");
         Ok(find(self.archive.tape(from), &finder, |_| Ok(true))?.map(|at| at + 1))
     }
 
-    /// Where the next member starts, from `from` on, that holds a record.
+    /// Returns the offset of the next member, at or after `from`, that begins with a record.
     fn next_member(&self, from: u64) -> io::Result<Option<u64>> {
         find(self.archive.tape(from), &Finder::new(GZIP), |at| {
             let mut first = [0; RECORD.len()];
@@ -188,7 +187,7 @@ impl Scanner<'_> {
     }
 }
 
-/// Where the tape first has what `finder` seeks and `accept` agrees to.
+/// Returns the first offset at which `finder` matches and `accept` returns true.
 fn find(
     mut tape: Tape,
     finder: &Finder<'_>,

@@ -16,7 +16,7 @@ use umbel_wire::{Digest, Oti, Scheme, Toi};
 
 /// Bytes of a symbol.
 pub const SYMBOL_LEN: u16 = 100;
-/// Most source symbols of a block.
+/// Maximum number of source symbols in a block.
 pub const K: u16 = 20;
 
 /// An item that is served.
@@ -27,9 +27,9 @@ pub struct Served {
     pub partition: Partition,
 }
 
-/// Whole blocks, as they come over the session.
+/// Stores whole blocks, as received over the session.
 pub trait StoreBlock {
-    /// Keeps the source symbols of a block and restores it, if there was room for all of them.
+    /// Stores the source symbols of a block, and restores it if there was room for all of them.
     fn store_block(&mut self, block: BlockId, bytes: &[u8]) -> bool;
 }
 
@@ -45,7 +45,7 @@ impl StoreBlock for DiskSink {
 }
 
 impl Served {
-    /// An item with a content of its own.
+    /// Creates an item with a content of its own.
     pub fn new(toi: u32, name: &str, len: usize, scheme: Scheme) -> Served {
         let mut content = vec![0; len];
         let mut seed = blake3::Hasher::new();
@@ -70,7 +70,7 @@ impl Served {
         Served { content, info, partition: Partition::new(&oti).unwrap() }
     }
 
-    /// The same content under another name.
+    /// Returns the same content under another name.
     pub fn renamed(&self, toi: u32, name: &str) -> Served {
         let mut served = self.clone();
         served.info.toi = Toi(toi);
@@ -97,7 +97,7 @@ impl Served {
         assert!(std::fs::read(path).unwrap() == self.content, "{} differs", path.display());
     }
 
-    /// An encoding symbol.
+    /// Returns an encoding symbol.
     pub fn symbol(&self, sbn: u32, esi: u32) -> Vec<u8> {
         let k = self.partition.block_symbols(sbn);
         if esi < k {
@@ -113,7 +113,7 @@ impl Served {
     }
 }
 
-/// Pseudo-random numbers.
+/// A generator of pseudo-random numbers.
 pub struct Random(pub u64);
 
 impl Random {
@@ -125,7 +125,7 @@ impl Random {
     }
 }
 
-/// A client.
+/// A client with its sink and output directory.
 pub struct Client {
     pub sink: DiskSink,
     pub events: Receiver<SinkEvent>,
@@ -134,7 +134,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client with a new directory.
+    /// Creates a client with a new directory.
     pub fn new() -> Client {
         Client::with(SinkOptions::default())
     }
@@ -146,7 +146,7 @@ impl Client {
         client
     }
 
-    /// A client whose directory stays.
+    /// Creates a client with a directory that is not removed.
     pub fn at_path(path: &Path, options: SinkOptions) -> Client {
         let (events, receiver) = channel();
         let sink = DiskSink::open(path, options, move |event| {
@@ -160,7 +160,7 @@ impl Client {
         self.restart_after(|_| {})
     }
 
-    /// Does something to the directory between closing and opening.
+    /// Closes the sink, calls `between` with the directory, and opens another sink on it.
     pub fn restart_after(self, between: impl FnOnce(&Path)) -> Client {
         self.sink.close();
         between(&self.path);
@@ -177,8 +177,8 @@ impl Client {
         self.sink.add(&served.info).unwrap()
     }
 
-    /// Receives what is missing of an item, and nothing else: source symbols where they are
-    /// missing, else repair symbols.
+    /// Receives only the missing symbols of an item: missing source symbols first, then repair
+    /// symbols.
     pub fn complete(&mut self, served: &Served, held: &HeldParts) {
         for sbn in 0..served.partition.blocks() {
             let mut missing = held.missing_symbols(sbn);
@@ -208,7 +208,7 @@ impl Client {
         served.assert_is_at(&self.path.join(&served.info.name));
     }
 
-    /// What is held of an item that is not there yet.
+    /// Adds an item that is not complete yet. Returns the parts held.
     pub fn add_parts(&mut self, served: &Served) -> HeldParts {
         match self.add(served) {
             Held::Parts(parts) => parts,
@@ -216,8 +216,8 @@ impl Client {
         }
     }
 
-    /// Sends so many symbols of each block as are needed, of which `loss` per cent of the source
-    /// symbols are replaced by repair symbols.
+    /// Sends as many symbols of each block as it needs. `loss` per cent of the source symbols are
+    /// replaced by repair symbols.
     pub fn send_lossy(&mut self, served: &Served, loss: u64, seed: u64) {
         let mut random = Random(seed);
         for sbn in 0..served.partition.blocks() {
@@ -234,7 +234,7 @@ impl Client {
         }
     }
 
-    /// Gives further symbols to blocks that could not be restored.
+    /// Sends further symbols for blocks that could not be restored.
     pub fn help(&mut self, served: &Served, mut repair: u32) {
         if served.info.oti.scheme != Scheme::RaptorQ {
             return;
@@ -249,12 +249,12 @@ impl Client {
         }
     }
 
-    /// The next event.
+    /// Waits for the next event.
     pub fn wait_any(&self) -> SinkEvent {
         self.events.recv_timeout(Duration::from_secs(20)).expect("an event")
     }
 
-    /// The next event of this kind.
+    /// Waits for the next event of this kind.
     pub fn wait(&self, kind: impl Fn(&SinkEvent) -> bool) -> SinkEvent {
         loop {
             let event = self.wait_any();
@@ -267,7 +267,7 @@ impl Client {
         }
     }
 
-    /// Waits until the item is done, and checks what is there.
+    /// Waits until the item is done, and checks its file.
     pub fn wait_done(&self, served: &Served) {
         let toi = served.info.toi;
         let event = self
@@ -277,7 +277,7 @@ impl Client {
         served.assert_is_at(&path);
     }
 
-    /// All files below the directory.
+    /// Returns the names of all files below the directory.
     pub fn files(&self) -> Vec<String> {
         let mut files = Vec::new();
         collect(self.path(), self.path(), &mut files);

@@ -1,4 +1,4 @@
-//! What the tests of the server side share.
+//! Helpers shared by the tests of the server side.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses a part; tests may panic")]
 
 use std::fs;
@@ -12,10 +12,10 @@ use umbel_fec::Partition;
 use umbel_store::{BlockReader, Item, ReaderOptions, Repository, RepositoryOptions};
 use umbel_wire::{Scheme, Toi};
 
-/// Longer than anything here takes.
+/// Maximum time to wait; longer than any operation here takes.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// Small symbols and blocks, so that small files have many.
+/// Returns options with small symbols and blocks, so that small files have many of them.
 pub(crate) fn small_options() -> RepositoryOptions {
     RepositoryOptions {
         scheme: Scheme::ReedSolomon,
@@ -50,7 +50,7 @@ pub(crate) fn read(repository: &Repository, item: &Item) -> Vec<u8> {
     content
 }
 
-/// Bytes that no two places have alike.
+/// Returns bytes without repetition.
 pub(crate) fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len as u32)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 ^ (i >> 8) as u8 ^ seed)
@@ -63,7 +63,7 @@ pub(crate) fn write(root: &Path, name: &str, content: impl AsRef<[u8]>) {
     fs::write(path, content).unwrap();
 }
 
-/// A reader whose symbols can be waited for.
+/// A reader with a way to wait for symbols.
 pub(crate) struct Sender {
     pub(crate) reader: BlockReader,
     woken: mpsc::Receiver<()>,
@@ -79,7 +79,8 @@ impl Sender {
         Sender { reader, woken }
     }
 
-    /// The symbol, or why it cannot be had. Fails if nothing wakes the sender for long.
+    /// Returns the symbol, or the reason why it is unavailable. Fails if the reader does not wake
+    /// the sender in time.
     pub(crate) fn symbol(&mut self, toi: Toi, sbn: u32, esi: u32) -> Result<Bytes, String> {
         loop {
             match self.reader.symbol(BlockId { toi, sbn }, esi) {
@@ -90,8 +91,8 @@ impl Sender {
         }
     }
 
-    /// The whole content as a transmission sends it: block after block, with some of the next
-    /// ones prefetched.
+    /// Reads the whole content as a transmission sends it, block after block, with some of the next
+    /// blocks prefetched.
     pub(crate) fn transmit(&mut self, item: &Item) -> Result<Vec<u8>, String> {
         const AHEAD: u32 = 4;
         let partition = Partition::new(&item.oti()).unwrap();

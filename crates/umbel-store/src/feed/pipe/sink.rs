@@ -14,27 +14,27 @@ use super::super::head::HeadSink;
 use super::super::seal::{FeedKey, OpenError, Opener};
 use super::{HEAD, digest};
 
-/// What a [`PipeSink`] tells.
+/// Event of a [`PipeSink`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PipeEvent {
-    /// The pipe is sealed, and cannot be opened: nothing of it will be read.
+    /// The pipe is sealed and cannot be opened. Nothing of it can be read.
     Unreadable(OpenError),
-    /// What was received of a block is not what was sent; nothing of it is held any more.
+    /// The received symbols of a block do not restore the block that was sent. They are dropped.
     Damaged {
-        /// The block.
+        /// Number of the block.
         block: u32,
     },
-    /// Symbols were refused for want of room, and there is room again.
+    /// There is room again after symbols were refused for lack of it.
     Room,
 }
 
-/// The two ends of a pipe in a receiver. `memory` bounds the bytes that wait to be read; `seal` is
-/// the length and digest of the head, and what opens it, if `shape` says that the pipe is sealed.
-/// `on_event` is called on either end's thread and must not wait.
+/// Creates the two ends of a pipe in a receiver. `memory` bounds the bytes that wait to be read. If
+/// `shape` says that the pipe is sealed, `seal` has the length and digest of the head, and the
+/// opener for it. `on_event` is called on either end's thread and must not block.
 ///
 /// # Errors
 ///
-/// A head of such a length cannot be cut.
+/// Returns an error if a head of this length cannot be split.
 pub fn pipe_sink(
     feed: Tsi,
     shape: BlockShape,
@@ -74,7 +74,7 @@ pub fn pipe_sink(
 
 struct Queue {
     state: Mutex<Waiting>,
-    /// There is more to read, or nothing will come any more.
+    /// Notified when there is more to read, or when the pipe ends.
     moved: Condvar,
     memory: usize,
     on_event: Box<dyn Fn(PipeEvent) + Send + Sync>,
@@ -88,12 +88,12 @@ impl std::fmt::Debug for Queue {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Contents in order.
+    /// Contents of blocks in order.
     contents: VecDeque<Bytes>,
     bytes: usize,
-    /// A symbol was refused since there was room last.
+    /// Whether a symbol was refused since the last time there was room.
     refused: bool,
-    /// No more will come.
+    /// Whether the pipe has ended.
     ended: bool,
 }
 
@@ -103,19 +103,19 @@ impl Queue {
     }
 }
 
-/// What opens a sealed pipe.
+/// State for opening a sealed pipe.
 #[derive(Debug)]
 struct PipeSeal {
     head: HeadSink,
     opener: Opener,
-    /// The feed's key, once the head is there.
+    /// Key of the feed, once the head is complete.
     key: Option<FeedKey>,
-    /// Blocks that can be restored then.
+    /// Blocks that can be restored once the key is known.
     waiting: Vec<u32>,
 }
 
-/// Takes the blocks of a pipe, in any order, and passes them on in theirs. Clones are the same
-/// sink; the reader ends when the last one is dropped.
+/// Accepts the blocks of a pipe in any order and passes them on in the pipe's order. Clones are the
+/// same sink. The reader ends when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct PipeSink {
     blocks: Arc<Mutex<Blocks>>,
@@ -127,17 +127,17 @@ impl PipeSink {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says which block is the first. What came before it is dropped.
+    /// Sets the first block of the pipe. Earlier blocks are dropped.
     pub fn begin(&self, first: u32) {
         self.blocks().begin(first);
     }
 
-    /// Says that there are no blocks from this one on: the reader ends with the last one before.
+    /// Sets the end of the pipe: the number after its last block. The reader ends after that block.
     pub fn end(&self, blocks: u32) {
         self.blocks().end(blocks);
     }
 
-    /// Ends the pipe for the reader, after what was passed on already.
+    /// Ends the pipe for the reader, after the blocks that were passed on already.
     pub fn abort(&self) {
         self.end.abort();
     }
@@ -168,17 +168,17 @@ struct Blocks {
     shared: Arc<Queue>,
     feed: Tsi,
     symbol_len: usize,
-    /// What opens it, if it is sealed.
+    /// State for opening the pipe, if it is sealed.
     seal: Option<Box<PipeSeal>>,
-    /// Blocks that are not restored.
+    /// Blocks that are not restored yet.
     open: BTreeMap<u32, MemoryBlock>,
     open_bytes: usize,
-    /// Blocks that are, but not all before them.
+    /// Blocks that are restored, while an earlier one is missing.
     ready: BTreeMap<u32, Bytes>,
     ready_bytes: usize,
-    /// The block that is to be passed on next, once it is known.
+    /// Next block to pass on, once it is known.
     next: Option<u32>,
-    /// The block with which the pipe ends.
+    /// Number after the last block, once it is known.
     end: Option<u32>,
 }
 
@@ -205,12 +205,12 @@ impl Blocks {
         self.seal.as_ref().map_or(0, |seal| seal.head.blocks())
     }
 
-    /// Whether the key to a sealed pipe lacks.
+    /// Returns whether the pipe is sealed and its key is missing.
     fn is_shut(&self) -> bool {
         self.seal.as_ref().is_some_and(|seal| seal.key.is_none())
     }
 
-    /// Passes on what is whole and in order.
+    /// Passes on the restored blocks that are next in order.
     fn pass_on(&mut self) {
         let shut = self.is_shut();
         let Some(next) = &mut self.next else { return };
@@ -226,8 +226,8 @@ impl Blocks {
         self.shared.moved.notify_all();
     }
 
-    /// Whether there is room for a symbol of this block. For the first block that is missing there
-    /// always is, since nothing can leave before it.
+    /// Returns whether there is room for a symbol of this block. The first missing block always has
+    /// room once everything passed on is read, since no later block can be passed on before it.
     fn has_room(&self, block: u32, bytes: usize) -> bool {
         let first = self.next.unwrap_or_else(|| {
             let opened = self.open.keys().next().copied().unwrap_or(block);
@@ -251,7 +251,7 @@ impl Blocks {
         sound.then(|| Bytes::from(data).slice(HEAD..HEAD + len))
     }
 
-    /// A block of the head is there; with the last of them the key.
+    /// Restores a block of the head. After the last one, takes the key from the head.
     fn restore_head(&mut self, number: u32) {
         let Some(seal) = &mut self.seal else { return };
         let Some(head) = seal.head.restore(number) else { return };
@@ -282,7 +282,7 @@ impl Blocks {
     }
 }
 
-/// The content of a sealed block.
+/// Returns the content of a sealed block.
 fn open(key: &FeedKey, number: u32, sealed: &mut [u8], symbol_len: usize) -> Option<Vec<u8>> {
     let mut content = Vec::with_capacity(sealed.len());
     for (esi, symbol) in (0..).zip(sealed.chunks_exact_mut(symbol_len)) {
@@ -370,19 +370,19 @@ impl SymbolSink for Blocks {
     }
 }
 
-/// Gives the bytes of a pipe in order.
+/// Reads the bytes of a pipe in order.
 #[derive(Debug)]
 pub struct PipeReader {
     shared: Arc<Queue>,
 }
 
 impl PipeReader {
-    /// Whether nothing is there to be read now.
+    /// Returns whether there is nothing to read now.
     pub fn is_empty(&self) -> bool {
         self.shared.lock().contents.is_empty()
     }
 
-    /// Waits for the next bytes; `None` after the last.
+    /// Waits for the next bytes and returns them. Returns `None` after the last.
     pub fn read(&mut self) -> Option<Bytes> {
         let waiting = |state: &mut Waiting| state.contents.is_empty() && !state.ended;
         let state = self.shared.lock();
@@ -391,7 +391,7 @@ impl PipeReader {
         self.take()
     }
 
-    /// The next bytes, if they are there.
+    /// Returns the next bytes, if there are any now.
     pub fn take(&mut self) -> Option<Bytes> {
         let mut state = self.shared.lock();
         let content = state.contents.pop_front()?;
@@ -405,7 +405,7 @@ impl PipeReader {
         Some(content)
     }
 
-    /// Whether nothing more will come.
+    /// Returns whether the pipe has ended and everything is read.
     pub fn is_over(&self) -> bool {
         let state = self.shared.lock();
         state.ended && state.contents.is_empty()

@@ -8,7 +8,7 @@ use crate::feed::seal::{OpenError, Opener, SecretKey, seal_head};
 
 const SHAPE: BlockShape = BlockShape { symbol_len: 40, block_symbols: 8, sealed: false };
 
-/// The same with room for seals.
+/// The same shape with room for seals.
 const SEALED: BlockShape = BlockShape { symbol_len: 40 + SEAL_LEN as u16, sealed: true, ..SHAPE };
 
 fn id(sbn: u32) -> BlockId {
@@ -22,7 +22,7 @@ fn ready(load: Load) -> Bytes {
     }
 }
 
-/// Writes pieces, each as blocks of its own; gives the source symbols of each block.
+/// Writes pieces, each as blocks of its own. Returns the source symbols of each block.
 fn write(writer: &mut PipeWriter, pieces: &[Vec<u8>]) -> Vec<u8> {
     let mut blocks = Vec::new();
     for piece in pieces {
@@ -57,7 +57,7 @@ proptest! {
         order.sort_by_key(|place| shuffle[place % shuffle.len()]);
         for block in order {
             let (k, sbn) = (u32::from(blocks[block]), block as u32);
-            // The first symbols are lost; repair symbols come instead.
+            // The first symbols are lost; repair symbols replace them.
             let lost = u32::from(lost) % (k + 1);
             for esi in lost..k + lost {
                 prop_assert!(sink.store(id(sbn), esi, &ready(feed.symbol(id(sbn), esi))));
@@ -174,7 +174,8 @@ fn the_writer_waits_for_room_until_blocks_are_forgotten() {
     thread.join().unwrap();
 }
 
-/// A sealed pipe for the receiver with this key, and what is announced of it.
+/// Returns a sealed pipe for the receiver with this key, and the announced length and digest of its
+/// head.
 fn sealed_pipe(receiver: &SecretKey) -> (PipeWriter, PipeFeed, (u64, Digest), Opener) {
     let (secret, ephemeral) = ([3; 32], SecretKey([4; 32]));
     let head = seal_head(Tsi(7), &secret, &ephemeral, &[receiver.public()], b"").unwrap();
@@ -203,7 +204,7 @@ proptest! {
         let (mut sink, mut reader) =
             pipe_sink(Tsi(7), SEALED, 1 << 20, Some((about, opener)), |event| panic!("{event:?}"))
                 .unwrap();
-        // Some know only later what they want.
+        // Some receivers choose the first block only later.
         if !late {
             sink.begin(0);
         }
@@ -249,7 +250,7 @@ fn a_sealed_pipe_is_nothing_to_a_stranger_and_damage_to_it_is_seen() {
             .unwrap();
         sink.begin(0);
         let first = feed.head_runs().iter().map(|(count, _)| count).sum::<u32>();
-        // The data comes before the head, so that it has to wait.
+        // The data comes before the head, so it has to wait.
         for sbn in (0..=first).rev() {
             for esi in 0..2 {
                 let mut symbol = ready(feed.symbol(id(sbn), esi)).to_vec();

@@ -10,22 +10,22 @@ use umbel_wire::feed::{HINT_LEN, SealedHead, WRAPPED_LEN, WrappedKey};
 use super::OpenError;
 use super::symbols::{FeedKey, append_sealed, cipher, open_in_place};
 
-/// What a wrapped key is authenticated with besides its key: nothing, since that is of one feed and
-/// one receiver.
+/// Associated data of a wrapped key: none, since its wrapping key belongs to one feed and one
+/// receiver.
 const NO_PLACE: &[u8] = &[];
 const NONCE: [u8; 12] = [0; 12];
 
-/// A receiver's public key, as it stands in a sender's list: 64 hexadecimal digits.
+/// A receiver's public key. In a sender's list it is 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey(pub [u8; 32]);
 
-/// Why text is no public key.
+/// Reason why a text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Not 64 hexadecimal digits.
+    /// The text is not 64 hexadecimal digits.
     #[error("a key has 64 hexadecimal digits, as `umbel key` prints it")]
     Form,
-    /// One of the few keys that everybody knows the secret to.
+    /// The key is one of the few whose shared secret is known to everyone.
     #[error("it is no receiver's key: anyone could open what is sealed for it")]
     Weak,
 }
@@ -35,7 +35,7 @@ impl FromStr for PublicKey {
 
     fn from_str(text: &str) -> Result<PublicKey, KeyError> {
         let key = PublicKey(bytes_of(text)?);
-        // Any secret key shows a point of small order [RFC 7748 §6.1].
+        // Multiplication by any secret key reveals a point of small order [RFC 7748 §6.1].
         SecretKey([1; 32]).shared(&key).map(|_| key).ok_or(KeyError::Weak)
     }
 }
@@ -57,23 +57,23 @@ fn bytes_of(digits: &str) -> Result<[u8; 32], KeyError> {
     bytes.ok().and_then(|bytes| bytes.try_into().ok()).ok_or(KeyError::Form)
 }
 
-/// A secret key: 32 random bytes, in files 64 hexadecimal digits.
+/// A secret key: 32 random bytes. In files it is 64 hexadecimal digits.
 #[derive(Clone)]
 pub struct SecretKey(pub [u8; 32]);
 
 impl SecretKey {
-    /// The public key to it.
+    /// Returns the public key of this secret key.
     pub fn public(&self) -> PublicKey {
         PublicKey(MontgomeryPoint::mul_base_clamped(self.0).to_bytes())
     }
 
-    /// The key itself, for its owner's file.
+    /// Returns the secret key as hexadecimal digits, for its owner's file.
     pub fn digits(&self) -> String {
         data_encoding::HEXLOWER.encode(&self.0)
     }
 
-    /// What the owners of both keys can compute, and nobody else; `None` if the other key is of small
-    /// order, so that anyone can.
+    /// Computes the secret that only the owners of both keys can compute. Returns `None` if the
+    /// other key is of small order, because anyone could then compute the secret.
     fn shared(&self, other: &PublicKey) -> Option<[u8; 32]> {
         let shared = MontgomeryPoint(other.0).mul_clamped(self.0).to_bytes();
         (shared != [0; 32]).then_some(shared)
@@ -95,7 +95,7 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// What sender and receiver derive from their shared secret.
+/// Values that sender and receiver derive from their shared secret.
 struct Pair {
     hint: [u8; HINT_LEN],
     wrapping: [u8; 32],
@@ -114,23 +114,23 @@ impl Pair {
     }
 }
 
-/// Why a feed cannot be sealed.
+/// Reason why a feed cannot be sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     /// A public key is of small order.
     #[error("{0} is no receiver's key: anyone could open what is sealed for it")]
     Weak(PublicKey),
-    /// There are too many.
+    /// There are too many receivers.
     #[error("{0} receivers are more than a sealed feed can have: 262,144")]
     TooMany(usize),
 }
 
-/// The head of a feed for these receivers: `secret` is the feed's, `ephemeral` a secret key that was
-/// made for this feed alone. Takes some 50 µs a receiver.
+/// Creates the head of a feed for these receivers. `secret` is the feed's, and `ephemeral` a secret
+/// key made only for this feed. Takes about 50 µs for each receiver.
 ///
 /// # Errors
 ///
-/// A key is none, or there are too many.
+/// Returns an error if a key is weak or there are too many receivers.
 pub fn seal_head(
     feed: Tsi,
     secret: &[u8; 32],
@@ -149,7 +149,7 @@ pub fn seal_head(
         key.copy_from_slice(&wrapped);
         keys.push(WrappedKey { hint, key });
     }
-    // In an order that says nothing of the list's.
+    // The sorted order reveals nothing about the order of the list.
     keys.sort_unstable();
     let manifest = if manifest.is_empty() {
         Vec::new()
@@ -161,7 +161,7 @@ pub fn seal_head(
     Ok(out)
 }
 
-/// What a receiver opens a feed's head with.
+/// Opens a feed's head for a receiver.
 #[derive(Clone, Debug)]
 pub struct Opener {
     feed: Tsi,
@@ -170,16 +170,17 @@ pub struct Opener {
 }
 
 impl Opener {
-    /// For the holder of a secret key, and the public key that a feed is announced with.
+    /// Creates the opener for the holder of a secret key. `ephemeral` is the public key with which
+    /// the feed is announced.
     pub fn new(feed: Tsi, secret: SecretKey, ephemeral: PublicKey) -> Opener {
         Opener { feed, secret, ephemeral }
     }
 
-    /// The feed's key and its manifest, which is empty in a pipe.
+    /// Returns the feed's key and its manifest, which is empty for a pipe.
     ///
     /// # Errors
     ///
-    /// The receiver is not admitted, or the head is damaged.
+    /// Returns an error if the receiver is not admitted or the head is damaged.
     pub fn open(&self, head: &[u8]) -> Result<(FeedKey, Vec<u8>), OpenError> {
         let head = SealedHead::parse(head).map_err(|_| OpenError::Damaged)?;
         let shared = self.secret.shared(&self.ephemeral).ok_or(OpenError::Damaged)?;
@@ -286,7 +287,8 @@ mod tests {
                 prop_assert_eq!(&manifest, &whole);
             }
             let short = &head[..head.len().saturating_sub(cut)];
-            // All of the manifest may be cut away, as a pipe has none: the announced digest shows it.
+            // The whole manifest may be cut off, since a pipe has none. The announced digest
+            // reveals this.
             match opener.open(short) {
                 Ok((_, manifest)) => prop_assert!(manifest.is_empty()),
                 Err(error) => prop_assert!(matches!(

@@ -1,7 +1,8 @@
 //! Feeds that only admitted receivers can read.
 //!
-//! Everyone on the network may hear a sealed feed, join its tree, and even repair it for others; only
-//! who holds the secret key to one of the public keys on the sender's list can read it.
+//! Everyone on the network may hear a sealed feed, join its tree, and even repair it for others.
+//! Only a receiver that holds the secret key to one of the public keys on the sender's list can
+//! read it.
 //!
 //! ```text
 //! source     a feed key K, fresh; a key pair (e, E), fresh; E is announced
@@ -12,35 +13,38 @@
 //! both       symbol keys and the manifest's key from K
 //! ```
 //!
-//! The head is an object of the feed like a manifest: its blocks come first, by multicast, and are
-//! repaired like all others, so that ten thousand receivers cost 560 kB once. After the keys it has
-//! the manifest, sealed. From then on each *source symbol* is sealed by itself,
+//! The head is an object of the feed like a manifest. Its blocks come first, by multicast, and are
+//! repaired like all others, so ten thousand receivers cost 560 kB once. The sealed manifest
+//! follows the keys. After the head, each *source symbol* is sealed by itself,
 //!
 //! ```text
-//! nonce (12 bytes) ‖ AES-256-GCM(symbol; feed, block and symbol are authenticated with it) ‖ tag (16)
+//! nonce (12 bytes) ‖ AES-256-GCM(symbol; associated data: feed, block, symbol) ‖ tag (16)
 //! ```
 //!
-//! and blocks are cut so that this fills the packets. Repair symbols are made of sealed symbols, so that
-//! nobody on the way needs the key: the engines, managers' buffers and repairs know nothing of all this.
+//! and blocks are split so that sealed symbols fill the packets. Repair symbols are computed from
+//! sealed symbols, so no node on the way needs the key. The engines, managers' buffers and repairs
+//! are the same as without seals.
 //!
-//! # What it is made of
+//! # Cryptography
 //!
-//! X25519 [RFC 7748], AES-256-GCM [SP 800-38D] and keyed BLAKE3. `ring`, which TLS uses here already,
-//! has the cipher, but no X25519 with a key that is kept; that is `curve25519-dalek`'s.
+//! X25519 [RFC 7748], AES-256-GCM [SP 800-38D] and keyed BLAKE3. `ring`, which TLS uses here
+//! already, has the cipher, but no X25519 with a key that can be kept. X25519 therefore comes from
+//! `curve25519-dalek`.
 //!
-//! The nonce is no counter: it is a keyed hash of the symbol and its place. Symbols are sealed anew
-//! each time they are sent, possibly from a file that changed in between; a counter would then seal
-//! two contents with one nonce, which breaks GCM. So equal nonces mean equal contents, as in SIV
-//! modes. Keys for wrapping and for the manifest seal one message each, with nonce 0.
+//! The nonce is not a counter but a keyed hash of the symbol and its place. Symbols are sealed anew
+//! each time they are sent, possibly from a file that changed in between. A counter would then seal
+//! two contents with one nonce, which breaks GCM. With the hash, equal nonces mean equal contents,
+//! as in SIV modes. Keys for wrapping and for the manifest seal one message each, with nonce 0.
 //!
-//! # What it does not do
+//! # Limitations
 //!
-//! - A receiver that was admitted can hand the key or the content on, and can seal symbols of its own
-//!   under the same key. Files are verified by the sealed manifest's digests, but whoever can seal
-//!   could replace that, too: receivers trust each other as far as the feed goes.
-//! - Nothing says who the sender is: as without seals, that is whoever announced the feed.
-//! - A feed's name, its number of files and bytes, and when it is sent, are in the open.
-//! - A tree is open to all who can join it; `--token` shuts it.
+//! - An admitted receiver can pass the key or the content on, and can seal symbols of its own with
+//!   the same key. Files are verified by the sealed manifest's digests, but a receiver that can
+//!   seal could replace the manifest too. Within a feed, receivers must trust each other.
+//! - The sender is not authenticated. As without seals, the sender is the host that announced the
+//!   feed.
+//! - A feed's name, its number of files and bytes, and its time of sending are public.
+//! - A tree is open to all nodes that can join it; `--token` closes it.
 
 mod keys;
 mod sealer;
@@ -52,22 +56,22 @@ pub(super) use sealer::{FeedBlock, Sealer};
 pub use symbols::{FeedKey, SEAL_LEN};
 pub(super) use unsealer::Unsealer;
 
-/// What a source seals a feed with.
+/// Key and head with which a source seals a feed.
 #[derive(Debug)]
 pub struct Seal {
-    /// The feed's key.
+    /// Key of the feed.
     pub key: FeedKey,
-    /// What the feed begins with; see [`seal_head`].
+    /// Beginning of the feed; see [`seal_head`].
     pub head: Vec<u8>,
 }
 
-/// Why a sealed feed cannot be read.
+/// Reason why a sealed feed cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// None of the wrapped keys is for this receiver.
     #[error("the feed is for others: this receiver's key is not on the sender's list")]
     NotAdmitted,
-    /// The head is not what the sender made.
+    /// The head is damaged or forged.
     #[error("the head of the feed was damaged or forged")]
     Damaged,
 }

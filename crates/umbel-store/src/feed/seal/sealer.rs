@@ -1,4 +1,4 @@
-//! Sealed blocks of files, in their source.
+//! Sealed blocks of files in their source.
 
 use std::collections::VecDeque;
 
@@ -8,10 +8,10 @@ use umbel_engine::symbols::{BlockId, Load, SymbolSource};
 use super::FeedKey;
 use crate::feed::encoding_symbol;
 
-/// Sealed blocks kept for the next repair symbol of them.
+/// Number of sealed blocks that are kept for further repair symbols.
 const KEPT: usize = 8;
 
-/// A block of the feed: its number, its source symbols, and the item's block that it is.
+/// A block of the feed: its number, its source symbols, and the corresponding block of an item.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::feed) struct FeedBlock {
     pub(in crate::feed) number: u32,
@@ -19,22 +19,22 @@ pub(in crate::feed) struct FeedBlock {
     pub(in crate::feed) id: BlockId,
 }
 
-/// Seals the symbols that a reader gives.
+/// Seals the symbols that a reader returns.
 #[derive(Debug)]
 pub(in crate::feed) struct Sealer {
     key: FeedKey,
     symbol_len: usize,
-    /// Whole blocks that repair symbols are made of.
+    /// Whole sealed blocks, from which repair symbols are computed.
     kept: VecDeque<(u32, Bytes)>,
 }
 
 impl Sealer {
-    /// Sealed symbols have `symbol_len` bytes.
+    /// Creates a sealer. Sealed symbols have `symbol_len` bytes.
     pub(in crate::feed) fn new(key: FeedKey, symbol_len: u16) -> Sealer {
         Sealer { key, symbol_len: symbol_len.into(), kept: VecDeque::new() }
     }
 
-    /// An encoding symbol of a sealed block.
+    /// Returns an encoding symbol of a sealed block.
     pub(in crate::feed) fn symbol(
         &mut self,
         reader: &mut impl SymbolSource,
@@ -66,7 +66,7 @@ impl Sealer {
         }
     }
 
-    /// All source symbols of a block, filled up with zeros.
+    /// Seals all source symbols of a block, each padded with zeros.
     fn seal(&mut self, reader: &mut impl SymbolSource, block: FeedBlock) -> Result<Bytes, Load> {
         let mut sealed = Vec::with_capacity(block.symbols as usize * self.symbol_len);
         for esi in 0..block.symbols {
@@ -86,7 +86,7 @@ impl Sealer {
         Ok(sealed)
     }
 
-    /// No symbol of the block is asked for soon.
+    /// Drops a block of which no symbol is needed soon.
     pub(in crate::feed) fn release(&mut self, number: u32) {
         self.kept.retain(|(kept, _)| *kept != number);
     }

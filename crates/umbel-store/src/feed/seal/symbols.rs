@@ -3,7 +3,7 @@
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use umbel_wire::Tsi;
 
-/// How many bytes longer a sealed symbol is.
+/// Number of bytes by which sealing lengthens a symbol.
 pub const SEAL_LEN: usize = NONCE_LEN + TAG_LEN;
 pub(super) const TAG_LEN: usize = 16;
 
@@ -16,7 +16,7 @@ pub struct FeedKey {
 }
 
 impl FeedKey {
-    /// The keys that follow from the feed's secret, which is random and of this feed alone.
+    /// Derives the keys from the feed's secret, which must be random and used for this feed only.
     pub fn new(feed: Tsi, secret: &[u8; 32]) -> FeedKey {
         FeedKey {
             feed,
@@ -26,7 +26,7 @@ impl FeedKey {
         }
     }
 
-    /// Which feed, block and symbol: what a seal is good for.
+    /// Returns the place for which a seal is valid: feed, block and symbol.
     fn place(&self, block: u32, esi: u32) -> [u8; 12] {
         let mut place = [0; 12];
         for (bytes, number) in place.chunks_exact_mut(4).zip([self.feed.0, block, esi]) {
@@ -35,7 +35,7 @@ impl FeedKey {
         place
     }
 
-    /// Appends the sealed symbol: [`SEAL_LEN`] bytes more than the symbol has.
+    /// Appends the sealed symbol, which is [`SEAL_LEN`] bytes longer than `symbol`.
     pub fn seal(&self, block: u32, esi: u32, symbol: &[u8], out: &mut Vec<u8>) {
         let place = self.place(block, esi);
         let mut hasher = blake3::Hasher::new_keyed(&self.nonces);
@@ -47,14 +47,13 @@ impl FeedKey {
         append_sealed(&self.symbols, nonce, &place, symbol, out);
     }
 
-    /// Opens a symbol where it is; `None` if it is not one that was sealed for this place of this
-    /// feed.
+    /// Opens a symbol in place. Returns `None` if it was not sealed for this place of this feed.
     pub fn open<'s>(&self, block: u32, esi: u32, sealed: &'s mut [u8]) -> Option<&'s [u8]> {
         let (nonce, sealed) = sealed.split_first_chunk_mut::<NONCE_LEN>()?;
         open_in_place(&self.symbols, *nonce, &self.place(block, esi), sealed)
     }
 
-    /// The sealed manifest. A feed has one.
+    /// Seals the manifest. A feed has only one.
     pub(super) fn seal_manifest(&self, manifest: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(manifest.len() + TAG_LEN);
         append_sealed(
@@ -67,7 +66,7 @@ impl FeedKey {
         out
     }
 
-    /// The manifest that was sealed.
+    /// Opens the sealed manifest. Returns `None` if it was not sealed for this feed.
     pub(super) fn open_manifest(&self, sealed: &[u8]) -> Option<Vec<u8>> {
         let mut bytes = sealed.to_vec();
         let place = self.feed.0.to_be_bytes();
@@ -78,13 +77,13 @@ impl FeedKey {
 }
 
 impl std::fmt::Debug for FeedKey {
-    /// Shows the feed only: the keys are secret.
+    /// Shows only the feed, because the keys are secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FeedKey").field("feed", &self.feed).finish_non_exhaustive()
     }
 }
 
-/// The cipher with a key.
+/// Creates the cipher with a key.
 pub(super) fn cipher(key: &[u8; 32]) -> LessSafeKey {
     LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).expect("AES-256 keys have 32 bytes"))
 }
@@ -105,7 +104,7 @@ pub(super) fn append_sealed(
     out.extend_from_slice(tag.as_ref());
 }
 
-/// Opens a sealed message with its tag where it is.
+/// Opens a sealed message with its tag in place.
 pub(super) fn open_in_place<'s>(
     key: &LessSafeKey,
     nonce: [u8; NONCE_LEN],

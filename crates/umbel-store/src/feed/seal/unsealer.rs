@@ -1,4 +1,4 @@
-//! Sealed blocks of files, in a receiver.
+//! Sealed blocks of files in a receiver.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,18 +8,18 @@ use umbel_fec::Partition;
 use super::{FeedKey, OpenError, Opener, SEAL_LEN};
 use crate::feed::block::MemoryBlock;
 
-/// Keeps the symbols of sealed blocks until these can be opened.
+/// Keeps the symbols of sealed blocks until the blocks can be opened.
 #[derive(Debug)]
 pub(in crate::feed) struct Unsealer {
     opener: Opener,
     key: Option<FeedKey>,
     symbol_len: usize,
     blocks: BTreeMap<u32, MemoryBlock>,
-    /// Of the blocks, when all their symbols are there.
+    /// Bytes that the blocks will have when all their symbols are stored.
     bytes: usize,
 }
 
-/// The content of a block.
+/// The opened content of a block.
 #[derive(Debug)]
 pub(in crate::feed) struct OpenedBlock {
     data: Vec<u8>,
@@ -27,38 +27,39 @@ pub(in crate::feed) struct OpenedBlock {
 }
 
 impl OpenedBlock {
-    /// Its source symbols.
+    /// Returns its source symbols.
     pub(in crate::feed) fn symbols(&self) -> impl Iterator<Item = &[u8]> {
         self.symbols.iter().map(|range| &self.data[range.clone()])
     }
 }
 
 impl Unsealer {
-    /// Sealed symbols have `symbol_len` bytes.
+    /// Creates an unsealer. Sealed symbols have `symbol_len` bytes.
     pub(in crate::feed) fn new(opener: Opener, symbol_len: u16) -> Unsealer {
         let symbol_len = symbol_len.into();
         Unsealer { opener, key: None, symbol_len, blocks: BTreeMap::new(), bytes: 0 }
     }
 
-    /// The head is here: gives the manifest.
+    /// Opens the head, keeps its key and returns its manifest.
     ///
     /// # Errors
     ///
-    /// It is for others, or damaged.
+    /// Returns an error if the receiver is not admitted or the head is damaged.
     pub(in crate::feed) fn open_head(&mut self, head: &[u8]) -> Result<Vec<u8>, OpenError> {
         let (key, manifest) = self.opener.open(head)?;
         self.key = Some(key);
         Ok(manifest)
     }
 
-    /// Returns whether a source symbol is the sender's; `true` as long as the key lacks.
+    /// Returns whether a source symbol is the sender's. Returns `true` as long as the key is
+    /// missing.
     pub(in crate::feed) fn is_genuine(&self, number: u32, esi: u32, symbol: &[u8]) -> bool {
         self.key.as_ref().is_none_or(|key| key.open(number, esi, &mut symbol.to_vec()).is_some())
     }
 
-    /// Keeps a symbol of a block of `k` source symbols. `has_room` says whether there will be room
-    /// for so many bytes of blocks; one that is begun can be finished in any case, and there is
-    /// always one.
+    /// Stores a symbol of a block of `k` source symbols. `has_room` is asked whether there is room
+    /// for the given number of bytes of all blocks together. It is asked only when a block begins;
+    /// the first block never needs it. Returns whether there was room.
     pub(in crate::feed) fn store(
         &mut self,
         (number, k): (u32, u32),
@@ -74,15 +75,15 @@ impl Unsealer {
             self.bytes += len;
         }
         let block = self.blocks.entry(number).or_default();
-        // More than it has source symbols are never of use.
+        // Symbols in excess of `k` are not needed.
         if block.count() < k {
             block.store(esi, symbol);
         }
         true
     }
 
-    /// Opens a block of which enough symbols were stored, the `sbn`th of an item that is cut like
-    /// this. `None` if one of them is not the sender's; all of them are let go of then.
+    /// Opens a block with enough stored symbols, the `sbn`th of an item with this partition.
+    /// Returns `None` if one of the symbols is not the sender's; all of them are dropped then.
     pub(in crate::feed) fn open(
         &mut self,
         number: u32,
@@ -103,7 +104,7 @@ impl Unsealer {
             left -= len;
             let sealed = data[start..].get_mut(..len + SEAL_LEN)?;
             let opened = key.open(number, esi, sealed)?.len();
-            // The nonce stands before it.
+            // The nonce precedes the content.
             let first = start + SEAL_LEN - super::symbols::TAG_LEN;
             symbols.push(first..first + opened);
         }

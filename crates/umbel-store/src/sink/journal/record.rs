@@ -1,40 +1,40 @@
-//! Records of a journal as bytes: the [module](super) has the table.
+//! Encoding of a journal's records; the [module](super) has the table.
 
 use std::io::{self, Read};
 
 use umbel_fec::{Partition, SymbolSet};
 
-/// Bytes of a record before its body.
+/// Number of bytes of a record before its body.
 const RECORD_HEAD_LEN: usize = 4 + 1 + 4;
-/// Most bytes of repair symbols in one record, but always room for one symbol.
+/// Maximum bytes of repair symbols in one record. There is always room for one symbol.
 pub(in crate::sink) const MAX_REPAIRS_LEN: usize = 1 << 20;
-/// Most bytes of a body: the repair symbols, their IDs (a symbol has at least a byte), a bit for
-/// each of 65,535 source symbols, and the fixed fields.
+/// Maximum bytes of a body. It has the repair symbols, their IDs (a symbol has at least one byte),
+/// a bit for each of 65,535 source symbols, and fixed fields.
 const MAX_BODY_LEN: usize = 5 * MAX_REPAIRS_LEN + (1 << 16) + (1 << 13) + 64;
 
 /// One entry of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// A process begins to write, on this kernel.
+    /// A process begins to write on this kernel.
     Session {
-        /// The kernel's boot ID.
+        /// Boot ID of the kernel.
         boot: [u8; 16],
     },
     /// These blocks are restored and in the part file.
     Restored {
         /// First source block number.
         first: u32,
-        /// How many; at least 1.
+        /// Number of blocks; at least 1.
         count: u32,
     },
     /// Symbols of a block are held.
     Symbols(Symbols<'a>),
-    /// Nothing of the block is held any more.
+    /// Nothing of the block is held any longer.
     Dropped {
         /// Source block number.
         sbn: u32,
     },
-    /// All records before this offset, and the data that they tell of, are on the disk.
+    /// All records before this offset, and the data that they describe, are on the disk.
     Durable {
         /// Offset in the journal.
         up_to: u64,
@@ -46,12 +46,12 @@ pub enum Record<'a> {
 pub struct Symbols<'a> {
     /// Source block number.
     pub sbn: u32,
-    /// Offset of the record before this one about the same block, or 0.
+    /// Offset of the previous record about the same block, or 0.
     pub previous: u64,
-    /// All source symbols of the block that are in the part file, those that earlier records told
-    /// of among them.
+    /// All source symbols of the block that are in the part file, including those of earlier
+    /// records.
     pub source: SymbolSet,
-    /// IDs of the repair symbols that this record holds.
+    /// IDs of the repair symbols in this record.
     pub repair_esis: Vec<u32>,
     /// The repair symbols, in the order of their IDs.
     pub repairs: &'a [u8],
@@ -94,7 +94,7 @@ impl Record<'_> {
         }
     }
 
-    /// Reads a record's kind and body; `None` if it does not fit the item.
+    /// Parses a record from its kind and body. Returns `None` if it does not fit the item.
     fn parse<'a>(kind: u8, body: &'a [u8], partition: &Partition) -> Option<Record<'a>> {
         let mut body = Body(body);
         let record = match kind {
@@ -154,7 +154,7 @@ impl Symbols<'_> {
     }
 }
 
-/// The part of a body that is not read yet.
+/// The unread rest of a body.
 struct Body<'a>(&'a [u8]);
 
 impl<'a> Body<'a> {
@@ -173,8 +173,8 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Reads the record at the reader's position into `body`, at most `room` bytes long; `None` if
-/// there is no whole and undamaged one.
+/// Reads the record at the reader's position, at most `room` bytes long, and its body into `body`.
+/// Returns `None` if there is no complete and undamaged record.
 pub(in crate::sink) fn read_record<'a>(
     reader: &mut impl Read,
     room: u64,

@@ -1,23 +1,23 @@
-//! Where in the journal the last record about each block is.
+//! The offset in the journal of the last record about each block.
 
-/// Offsets in one piece of [`Offsets`].
+/// Number of offsets in one piece of [`Offsets`].
 const OFFSETS_PER_PIECE: usize = 1024;
 
-/// An offset in the journal for each block, 0 where there is none: 8 bytes a block in pieces, of
-/// which only those in use are there.
+/// An offset in the journal for each block, or 0 if there is none. Takes 8 bytes for each block, in
+/// pieces that are allocated on first use.
 #[derive(Debug, Default)]
 pub(super) struct Offsets {
     pieces: Vec<Option<Box<[u64]>>>,
 }
 
 impl Offsets {
-    /// The block's offset.
+    /// Returns the block's offset.
     pub(super) fn get(&self, sbn: u32) -> u64 {
         let (piece, at) = Self::position(sbn);
         self.pieces.get(piece).and_then(Option::as_ref).map_or(0, |offsets| offsets[at])
     }
 
-    /// Sets the block's offset; 0 takes it away.
+    /// Sets the block's offset; 0 removes it.
     pub(super) fn set(&mut self, sbn: u32, offset: u64) {
         let (piece, at) = Self::position(sbn);
         if offset == 0 && self.pieces.get(piece).is_none_or(Option::is_none) {
@@ -31,7 +31,7 @@ impl Offsets {
         offsets[at] = offset;
     }
 
-    /// The blocks with an offset, ascending.
+    /// Returns the blocks with an offset, ascending.
     pub(super) fn blocks(&self) -> Vec<u32> {
         let pieces = self.pieces.iter().enumerate();
         let offsets = pieces.flat_map(|(piece, offsets)| {

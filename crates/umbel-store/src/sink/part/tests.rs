@@ -20,7 +20,7 @@ fn shelf(directory: &Path) -> Shelf {
     }
 }
 
-/// An item of 100 blocks of 10 symbols.
+/// Returns an item of 100 blocks of 10 symbols.
 fn item(shelf: &Shelf) -> Arc<Item> {
     let oti = Oti {
         scheme: Scheme::ReedSolomon,
@@ -41,7 +41,7 @@ fn item(shelf: &Shelf) -> Arc<Item> {
     shelf.prepare(&info).unwrap().item
 }
 
-/// A buffer with these symbols, each filled with a byte of its own.
+/// Returns a buffer with these symbols, each filled with a byte of its own.
 fn buffer(item: &Item, sbn: u32, esis: &[u32]) -> BlockBuffer {
     let mut buffer = BlockBuffer::empty(&item.partition, sbn);
     for &esi in esis {
@@ -63,7 +63,7 @@ fn replayed(directory: &Path, item: &Item) -> Replay {
     journal::replay(&mut file, &item.key, &item.partition, boot).unwrap().unwrap()
 }
 
-/// The symbols that the disk has of a block.
+/// Returns the symbols of a block that are on the disk.
 fn on_disk(part: &mut Part, sbn: u32) -> Vec<u32> {
     let item = part.item.clone();
     let mut read = BlockBuffer::empty(&item.partition, sbn);
@@ -106,7 +106,7 @@ fn a_journal_written_anew_says_the_same_in_fewer_bytes() {
     assert!(after.trusted_len < before.trusted_len / 2);
     assert_eq!(on_disk(&mut part, 5), [1, 2, 7, 11, 15, 29]);
 
-    // And writing goes on behind it.
+    // Writing continues after them.
     part.save_symbols(5, &buffer(&item, 5, &[3, 20])).unwrap();
     part.write_restored(49, &buffer(&item, 49, &[0]).data).unwrap();
     part.sync(true).unwrap();
