@@ -1,4 +1,4 @@
-//! What surrounds an engine: the application that uses it, and the machine that runs both.
+//! The surroundings of an engine: the application that uses it, and the machine that runs both.
 //!
 //! ```text
 //!   sessions, disks, users          Mailbox
@@ -29,48 +29,48 @@ use crate::{Address, Datagram, Engine, Instant, RateClass, SessionId};
 
 /// The application around an engine.
 ///
-/// All calls come from one thread. What a call does to the engine is followed by the engine's
-/// outputs before the next call.
+/// All calls come from one thread. After each call, the engine's outputs are drained before the
+/// next call is made.
 pub trait Host<E: Engine> {
-    /// What reaches the host from outside: from sessions, disks and users, by one [`Mailbox`], in
-    /// the order in which it was put there.
+    /// Input from outside: from sessions, disks and users. It comes through one [`Mailbox`], in the
+    /// order in which it was put there.
     type Input;
 
     /// Called once, before anything else.
     fn start(&mut self, io: &mut dyn Io<E>);
 
-    /// Does what the engine asks for or tells.
+    /// Handles an event of the engine.
     fn event(&mut self, io: &mut dyn Io<E>, event: E::Event);
 
-    /// Takes the next input. Hosts without any leave this out.
+    /// Handles the next input. Hosts without input leave this out.
     fn input(&mut self, _io: &mut dyn Io<E>, _input: Self::Input) {}
 
-    /// Called when the time of [`Io::wake_at`] has come.
+    /// Called at the time set by [`Io::wake_at`].
     fn wake(&mut self, _io: &mut dyn Io<E>) {}
 
-    /// Called when the machine falls short of what the engine wants of it.
+    /// Called when the machine cannot do what the engine needs.
     fn trouble(&mut self, _io: &mut dyn Io<E>, _trouble: Trouble) {}
 }
 
-/// What a [`Host`] can do to its engine and its machine.
+/// The operations of a [`Host`] on its engine and its machine.
 pub trait Io<E: Engine> {
-    /// The time now.
+    /// Returns the current time.
     fn now(&self) -> Instant;
 
-    /// The engine.
+    /// Returns the engine.
     fn engine(&mut self) -> &mut E;
 
-    /// Gives the engine a command.
+    /// Passes a command to the engine.
     ///
     /// # Errors
     ///
-    /// The engine's reason for refusing it.
+    /// If the engine refuses the command.
     fn command(&mut self, command: E::Command) -> Result<(), E::CommandError> {
         let now = self.now();
         self.engine().handle_command(now, command)
     }
 
-    /// Hands a session's control message to the engine.
+    /// Passes a session's control message to the engine.
     fn message(&mut self, session: SessionId, message: &[u8]) {
         let now = self.now();
         let by = Address::Session(session);
@@ -80,27 +80,27 @@ pub trait Io<E: Engine> {
     /// Sets, moves or clears the host's only timer.
     fn wake_at(&mut self, at: Option<Instant>);
 
-    /// Changes the pace of a class of packets; `None` lets them leave as they come.
+    /// Changes the pace of a class of packets. With `None`, they are not paced.
     fn set_pace(&mut self, class: RateClass, pace: Option<Rate>);
 
     /// Opens a port. Channels are joined when the engine asks for it.
     ///
     /// # Errors
     ///
-    /// One line that says why the machine cannot, and what to do.
+    /// If the machine cannot open it. The error is one line that says why, and how to fix it.
     fn open(&mut self, port: PortSpec) -> Result<(), PortError>;
 
     /// Closes the port that covers an address. Does nothing if there is none.
     fn close(&mut self, address: &Address);
 
-    /// Ends the loop once the engine has said all that it has to say now.
+    /// Ends the loop once the engine has no more output for now.
     fn stop(&mut self);
 
-    /// Writes values into the trace, where there is one.
+    /// Writes values into the trace, if there is one.
     fn note(&mut self, _name: &'static str, _values: [f64; 3]) {}
 }
 
-/// A way in or out that a host asks its machine for.
+/// An endpoint that a host asks its machine to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortSpec {
     /// Receives channels that share the port and the address family of this one.
@@ -115,41 +115,42 @@ pub enum PortSpec {
         /// The group: a channel of any source.
         channel: Channel,
     },
-    /// A session with the server. Its news reach the host as input.
+    /// A session with the server. Its news arrive at the host as input.
     Session {
         /// The session's number.
         session: SessionId,
     },
 }
 
-/// Why a port cannot be opened: one line for the user.
+/// The reason why a port cannot be opened, as one line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PortError(pub String);
 
-/// What a machine could not do.
+/// A failure of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Datagrams came faster than this machine took them; the kernel dropped about so many.
+    /// Datagrams came faster than this machine received them, and the kernel dropped about
+    /// `datagrams` of them.
     Overrun {
         /// Estimated number of datagrams.
         datagrams: u64,
     },
-    /// A channel cannot be joined, or no longer be received.
+    /// A channel cannot be joined, or can no longer be received.
     NotJoined {
         /// The channel.
         channel: Channel,
         /// One line for the user.
         reason: String,
     },
-    /// Datagrams did not leave. They count as lost on the way.
+    /// Datagrams were not sent. They count as lost on the way.
     NotSent {
         /// One line for the user.
         reason: String,
     },
 }
 
-/// News of a session, as hosts take them among their input.
+/// News of a session. Hosts receive them among their input.
 #[derive(Debug)]
 pub enum SessionNews {
     /// The session is open.
@@ -159,23 +160,23 @@ pub enum SessionNews {
         /// Round-trip time of the handshake.
         rtt: Duration,
     },
-    /// A control message came.
+    /// A control message arrived.
     Message {
         /// The session.
         session: SessionId,
         /// The whole message.
         message: Bytes,
     },
-    /// Bytes of a bulk stream came.
+    /// Bytes of a bulk stream arrived.
     Bulk {
         /// The session.
         session: SessionId,
-        /// Tells the streams of the session apart.
+        /// Number that distinguishes the streams of the session.
         stream: u64,
         /// The next bytes of the stream; `None` at its end.
         piece: Option<Piece>,
     },
-    /// The session is over, or could not be opened.
+    /// The session has ended, or could not be opened.
     Closed {
         /// The session.
         session: SessionId,
@@ -187,7 +188,7 @@ pub enum SessionNews {
 }
 
 impl SessionNews {
-    /// The session that the news are about.
+    /// Returns the session that the news are about.
     pub fn session(&self) -> SessionId {
         match *self {
             SessionNews::Opened { session, .. }
@@ -202,19 +203,19 @@ impl SessionNews {
 pub struct Piece {
     /// The bytes.
     pub bytes: Bytes,
-    /// Lets the sender go on when it is dropped.
+    /// Lets the sender continue when it is dropped.
     _credit: Option<Box<dyn Send>>,
 }
 
 impl Piece {
-    /// A piece that holds `credit` until it is dropped.
+    /// Creates a piece that holds `credit` until it is dropped.
     pub fn new(bytes: Bytes, credit: impl Send + 'static) -> Piece {
         Piece { bytes, _credit: Some(Box::new(credit)) }
     }
 }
 
 impl From<Bytes> for Piece {
-    /// A piece that holds nobody up.
+    /// Creates a piece that does not delay its sender.
     fn from(bytes: Bytes) -> Piece {
         Piece { bytes, _credit: None }
     }
@@ -226,21 +227,21 @@ impl fmt::Debug for Piece {
     }
 }
 
-/// Hands input to a host, from any thread. Clones lead to the same host.
+/// Passes input to a host, from any thread. Clones lead to the same host.
 pub struct Mailbox<I>(Arc<dyn Fn(I) + Send + Sync>);
 
 impl<I> Mailbox<I> {
-    /// A mailbox that passes input to `put`, which must not wait.
+    /// Creates a mailbox that passes input to `put`, which must not block.
     pub fn new(put: impl Fn(I) + Send + Sync + 'static) -> Mailbox<I> {
         Mailbox(Arc::new(put))
     }
 
-    /// Appends input to the line. It is lost if the host's loop has ended.
+    /// Appends input to the queue. It is lost if the host's loop has ended.
     pub fn put(&self, input: I) {
         (self.0)(input);
     }
 
-    /// The mailbox for those who put another kind of input there.
+    /// Returns a mailbox that takes another kind of input and converts it with `map`.
     pub fn map<J: 'static>(&self, map: impl Fn(J) -> I + Send + Sync + 'static) -> Mailbox<J>
     where
         I: 'static,

@@ -1,9 +1,9 @@
 //! Protocol engines without I/O.
 //!
-//! An engine is a plain struct. It takes datagrams, commands and the time, and gives datagrams,
-//! membership changes, timers and events. It never reads a clock, opens a socket, spawns, or
-//! draws from a global generator, so that the network driver and the simulator host the very
-//! same code. See [`Engine`] for the one rule about the order of calls.
+//! An engine is a plain struct. Datagrams, commands and the time go in; datagrams, membership
+//! changes, timers and events come out. It never reads a clock, opens a socket, spawns, or draws
+//! from a global generator, so that the network driver and the simulator host the very same code.
+//! [`Engine`] states the one rule about the order of calls.
 
 #![cfg_attr(
     not(test),

@@ -1,8 +1,8 @@
-//! What engines that live in routers offer to their host.
+//! The interface of engines that live in routers to their host.
 //!
 //! The host is the simulator or the router daemon. It does the plain forwarding, unicast and
-//! multicast; the engine looks at what comes by, takes what it has to deal with, and sends
-//! datagrams of its own. The engine learns from [`Routes`] what the routing protocols know.
+//! multicast. The engine inspects passing datagrams, takes those that it must handle, and sends
+//! datagrams of its own. It learns the state of the routing protocols from [`Routes`].
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,25 +11,25 @@ use umbel_wire::Channel;
 
 use crate::{Address, Instant};
 
-/// An interface of the router. The host gives each its number.
+/// An interface of the router, numbered by the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InterfaceId(pub u32);
 
-/// A datagram that came to the router, to it or on the way to others.
+/// A datagram that arrived at the router, addressed to it or to others.
 #[derive(Clone, Copy, Debug)]
 pub struct PassingDatagram<'a> {
-    /// Where it came in.
+    /// Interface on which it arrived.
     pub arrived_on: InterfaceId,
-    /// Its source address, as the network says.
+    /// Its source address, as the IP header states it.
     pub from: SocketAddr,
-    /// Its destination: a host, which may be this router, or a channel (group, port, and the
+    /// Its destination. It is a host, which may be this router, or a channel (group, port, and the
     /// sender as `source`).
     pub to: Address,
     /// UDP payload.
     pub payload: &'a [u8],
 }
 
-/// What becomes of a datagram that an engine has seen.
+/// An engine's decision about a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The host forwards it as if there were no engine.
@@ -38,22 +38,22 @@ pub enum Verdict {
     Take,
 }
 
-/// The way from a router to the root of a multicast tree.
+/// The direction from a router to the root of a multicast tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upstream {
-    /// By this interface.
+    /// The root is reached through this interface.
     Interface(InterfaceId),
-    /// There is none: this router is the root, the core of a shared tree.
+    /// This router is the root, the core of a shared tree.
     Root,
 }
 
-/// What a router engine may ask its host: the state of unicast and multicast routing now.
+/// The state of unicast and multicast routing now, as a router engine's host knows it.
 pub trait Routes {
-    /// The interface by which a channel's packets come, or that this router is the root of their
-    /// tree; `None` where it has no place in the tree.
+    /// Returns the interface on which a channel's packets arrive, or that this router is the root
+    /// of their tree. Returns `None` if the router is not on the tree.
     fn upstream(&mut self, channel: &Channel) -> Option<Upstream>;
 
-    /// Whether a channel's packets go out on this interface.
+    /// Returns whether a channel's packets go out on this interface.
     fn is_downstream(&mut self, channel: &Channel, interface: InterfaceId) -> bool;
 
     /// Adds to `to` the interfaces on which a channel's packets go out, ascending.
@@ -62,24 +62,24 @@ pub trait Routes {
     /// Adds to `to` all interfaces, ascending.
     fn interfaces(&mut self, to: &mut Vec<InterfaceId>);
 
-    /// Whether this host is on one of the router's own links.
+    /// Returns whether this host is on one of the router's own links.
     fn is_attached(&mut self, host: IpAddr) -> bool;
 }
 
-/// Where a router engine's datagram goes.
+/// The destination of a router engine's datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouterDestination {
-    /// Along the route to a host, from the router's own address.
+    /// A host, reached by unicast. The datagram comes from the router's own address.
     Host(SocketAddr),
-    /// Out of one interface, and from there down the tree as if it came from the channel's
-    /// source; `channel.source` is set.
+    /// One branch of the tree. The datagram leaves by one interface and goes down the tree from
+    /// there, as if it came from the channel's source. `channel.source` is set.
     Branch {
         /// The channel.
         channel: Channel,
         /// The interface.
         interface: InterfaceId,
     },
-    /// To the routers on one interface and no further (a link-local group), at this port.
+    /// The routers on one interface and no further (a link-local group), at this port.
     Neighbours {
         /// The interface.
         interface: InterfaceId,
@@ -91,9 +91,9 @@ pub enum RouterDestination {
 /// A datagram that a router engine sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouterTransmit {
-    /// Where it goes.
+    /// Its destination.
     pub to: RouterDestination,
-    /// Whether routers on the way are to look at it: the IP Router Alert option [RFC 2113].
+    /// Whether routers on the way must look at it: the IP Router Alert option [RFC 2113].
     pub alert: bool,
     /// UDP payload.
     pub payload: Bytes,
@@ -102,15 +102,15 @@ pub struct RouterTransmit {
 /// A protocol engine that lives in a router.
 ///
 /// One rule, as for [`Engine`](crate::Engine): after each `handle_*`, drain
-/// [`poll_transmit`](RouterEngine::poll_transmit) until it gives `None`, then read
+/// [`poll_transmit`](RouterEngine::poll_transmit) until it returns `None`, then read
 /// [`poll_timeout`](RouterEngine::poll_timeout). Waking early is harmless.
 ///
-/// A host passes to the engine every datagram that is addressed to the router or carries the
-/// Router Alert option. It may pass any other too: the engine gives [`Verdict::Forward`] for
-/// what is not its own. Datagrams that the engine sends are not passed to it again.
+/// A host passes to the engine every datagram that is addressed to the router or carries the Router
+/// Alert option. It may pass any other too, and the engine returns [`Verdict::Forward`] for those
+/// that are not its own. Datagrams that the engine sends are not passed to it again.
 pub trait RouterEngine {
-    /// Looks at a datagram. A bad one is a counted drop, or forwarded as if it were not looked
-    /// at.
+    /// Inspects a datagram. An invalid one is a counted drop, or is forwarded as if there were no
+    /// engine.
     fn handle_datagram(
         &mut self,
         now: Instant,
@@ -121,9 +121,9 @@ pub trait RouterEngine {
     /// Does what is due at `now`.
     fn handle_timeout(&mut self, now: Instant, routes: &mut dyn Routes);
 
-    /// The next datagram to send.
+    /// Returns the next datagram to send.
     fn poll_transmit(&mut self, now: Instant) -> Option<RouterTransmit>;
 
-    /// When [`handle_timeout`](RouterEngine::handle_timeout) wants to be called next.
+    /// Returns the time at which [`handle_timeout`](RouterEngine::handle_timeout) is next due.
     fn poll_timeout(&self) -> Option<Instant>;
 }

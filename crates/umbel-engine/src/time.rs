@@ -3,7 +3,7 @@
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// A moment: nanoseconds since an epoch that the host of the engine chose. Monotonic.
+/// A moment in nanoseconds since an epoch chosen by the engine's host. Monotonic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Instant(u64);
 
@@ -11,17 +11,17 @@ impl Instant {
     /// The host's epoch.
     pub const EPOCH: Instant = Instant(0);
 
-    /// The moment `ns` nanoseconds after the epoch.
+    /// Creates the moment `ns` nanoseconds after the epoch.
     pub const fn from_nanos(ns: u64) -> Instant {
         Instant(ns)
     }
 
-    /// Nanoseconds since the epoch.
+    /// Returns the nanoseconds since the epoch.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The time from `earlier` to `self`; zero if `earlier` is later.
+    /// Returns the time from `earlier` to `self`, or zero if `earlier` is later.
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -45,7 +45,7 @@ impl AddAssign<Duration> for Instant {
 impl Sub<Instant> for Instant {
     type Output = Duration;
 
-    /// Zero if `earlier` is later.
+    /// Returns zero if `earlier` is later.
     fn sub(self, earlier: Instant) -> Duration {
         self.since(earlier)
     }

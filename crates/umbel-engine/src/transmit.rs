@@ -1,15 +1,15 @@
-//! What goes into and comes out of an engine.
+//! The datagrams and membership changes that pass between an engine and its host.
 
 use std::net::SocketAddr;
 
 use bytes::Bytes;
 use umbel_wire::Channel;
 
-/// A reliable, ordered session between a client and a server. The host gives each its number.
+/// A reliable, ordered session between a client and a server, numbered by the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u64);
 
-/// Where a datagram goes to or came by.
+/// The destination of a datagram, or the way by which it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Address {
     /// A session: whole control messages, never lost or reordered while the session lasts.
@@ -20,14 +20,14 @@ pub enum Address {
     Host(SocketAddr),
 }
 
-/// A datagram that came in.
+/// A received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// The session, the channel (group, port, and the sender as `source`) or the host that it
-    /// came by.
+    /// The session, the channel (group, port, and the sender as `source`) or the host by which it
+    /// arrived.
     pub by: Address,
-    /// How many hops it might have gone on: what is left of the hop limit with which it was sent.
-    /// `None` where the host does not know.
+    /// Number of further hops that it could have gone, the remainder of its initial hop limit.
+    /// `None` if the host does not know.
     pub hop_limit: Option<u8>,
     /// UDP payload, or one control message.
     pub payload: &'a [u8],
@@ -42,13 +42,13 @@ pub enum Membership {
     Leave(Channel),
 }
 
-/// What decides how fast packets may leave.
+/// The class that determines how fast packets may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RateClass {
     /// Control messages. They never wait; outside sessions their bytes count for
     /// [`Data`](RateClass::Data).
     Control,
-    /// Data packets: they wait for the pace of the channel.
+    /// Data packets. They wait for the pace of the channel.
     Data,
     /// Packets of one layer of a layered stream, below [`LAYERS`](RateClass::LAYERS). Each layer
     /// has a pace of its own.
@@ -56,11 +56,11 @@ pub enum RateClass {
 }
 
 impl RateClass {
-    /// Most layers of a stream.
+    /// Maximum number of layers of a stream.
     pub const LAYERS: u8 = 16;
 }
 
-/// How many packets of each class may leave now.
+/// Number of packets of each class that may be sent now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
     data: usize,
@@ -68,7 +68,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// So many data packets, and none of any layer.
+    /// Creates an allowance of this number of data packets, and none of any layer.
     pub const fn data(packets: usize) -> Allowance {
         Allowance { data: packets, layers: [0; RateClass::LAYERS as usize] }
     }
@@ -86,7 +86,7 @@ impl Allowance {
         }
     }
 
-    /// The number of packets of a class.
+    /// Returns the number of packets of a class.
     pub fn of(&self, class: RateClass) -> usize {
         match class {
             RateClass::Control => usize::MAX,
@@ -101,39 +101,39 @@ impl Allowance {
 /// Datagrams that an engine has put into a [`TransmitBuf`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where all of them go.
+    /// Destination of all of them.
     pub to: Address,
-    /// How many hops they may go, at least 1; `None` leaves it to the host. Means nothing on a
+    /// Maximum number of hops, at least 1. `None` leaves it to the host. It has no effect on a
     /// session.
     pub hop_limit: Option<u8>,
-    /// What they wait for.
+    /// Class whose pace they wait for.
     pub class: RateClass,
-    /// Whether routers on the way are to look at them: the IP Router Alert option [RFC 2113].
+    /// Whether routers on the way must look at them: the IP Router Alert option [RFC 2113].
     pub alert: bool,
 }
 
 impl Transmit {
-    /// Control messages, as far as the host lets them go.
+    /// Creates a transmit of control messages, with the host's hop limit.
     pub const fn control(to: Address) -> Transmit {
         Transmit { to, hop_limit: None, class: RateClass::Control, alert: false }
     }
 
-    /// Data packets, as far as the host lets them go.
+    /// Creates a transmit of data packets, with the host's hop limit.
     pub const fn data(to: Address) -> Transmit {
         Transmit { class: RateClass::Data, ..Transmit::control(to) }
     }
 
-    /// The same over so many hops at most.
+    /// Sets the hop limit. `None` leaves it to the host.
     #[must_use]
     pub const fn within(self, hop_limit: Option<u8>) -> Transmit {
         Transmit { hop_limit, ..self }
     }
 }
 
-/// Takes the datagrams of one [`Engine::poll_transmit`](crate::Engine::poll_transmit).
+/// The buffer for the datagrams of one [`Engine::poll_transmit`](crate::Engine::poll_transmit).
 ///
-/// A datagram is a head that the engine writes and a body that it only refers to, so that a
-/// symbol is not copied between the encoder and the socket, and simulated packets share their
+/// A datagram is a head that the engine writes and a body that it only refers to. A symbol is
+/// therefore not copied between the encoder and the socket, and simulated packets share their
 /// payloads.
 #[derive(Debug, Default)]
 pub struct TransmitBuf {
@@ -143,19 +143,19 @@ pub struct TransmitBuf {
 }
 
 impl TransmitBuf {
-    /// An empty buffer that lets so many packets through.
+    /// Creates an empty buffer with this allowance.
     pub fn new(allowance: Allowance) -> TransmitBuf {
         TransmitBuf { allowance, ..TransmitBuf::default() }
     }
 
-    /// Empties the buffer, keeping its memory, and lets so many packets through.
+    /// Empties the buffer, keeping its memory, and sets its allowance.
     pub fn reset(&mut self, allowance: Allowance) {
         self.allowance = allowance;
         self.heads.clear();
         self.datagrams.clear();
     }
 
-    /// How many packets of a class may be added to an empty buffer.
+    /// Returns the number of packets of a class that may be added to an empty buffer.
     pub fn allows(&self, class: RateClass) -> usize {
         self.allowance.of(class)
     }
@@ -165,7 +165,7 @@ impl TransmitBuf {
         self.push(&[], message.into());
     }
 
-    /// Bytes of all datagrams.
+    /// Returns the number of bytes of all datagrams.
     pub fn bytes(&self) -> usize {
         self.heads.len() + self.datagrams.iter().map(|(_, body)| body.len()).sum::<usize>()
     }
@@ -176,7 +176,7 @@ impl TransmitBuf {
         self.datagrams.push((self.heads.len(), body));
     }
 
-    /// The datagrams as whole messages.
+    /// Returns the datagrams as whole messages.
     pub fn messages(&self) -> impl Iterator<Item = Bytes> {
         self.iter().map(
             |(head, body)| {
@@ -185,37 +185,37 @@ impl TransmitBuf {
         )
     }
 
-    /// Returns whether another packet of the class may be added: as many are allowed, and the last
-    /// was no shorter than the first.
+    /// Returns whether another packet of the class may be added. The allowance must not be used up,
+    /// and the last packet must have the length of the first.
     pub fn has_room(&self, class: RateClass) -> bool {
         let last = self.datagrams.len().saturating_sub(1);
         self.datagrams.len() < self.allows(class) && self.len_of(last) == self.len_of(0)
     }
 
-    /// Returns whether a packet of so many bytes may join those that were added: it is no longer
-    /// than the first.
+    /// Returns whether a packet of `packet_len` bytes is no longer than the first, so that it may be
+    /// added.
     pub fn admits(&self, packet_len: usize) -> bool {
         self.len_of(0).is_none_or(|first| packet_len <= first)
     }
 
-    /// Bytes of a datagram.
+    /// Returns the length of a datagram in bytes.
     fn len_of(&self, index: usize) -> Option<usize> {
         let (end, body) = self.datagrams.get(index)?;
         let start = index.checked_sub(1).map_or(0, |before| self.datagrams[before].0);
         Some(end - start + body.len())
     }
 
-    /// How many datagrams were added.
+    /// Returns the number of datagrams.
     pub fn len(&self) -> usize {
         self.datagrams.len()
     }
 
-    /// Whether no datagram was added.
+    /// Returns whether there are no datagrams.
     pub fn is_empty(&self) -> bool {
         self.datagrams.is_empty()
     }
 
-    /// The datagrams in the order in which they were added: head and body.
+    /// Returns the head and body of each datagram, in the order in which they were added.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &Bytes)> {
         let mut start = 0;
         self.datagrams.iter().map(move |(end, body)| {

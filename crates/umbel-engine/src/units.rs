@@ -12,48 +12,48 @@ pub struct Rate(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ByteCount(pub u64);
 
-/// A rate or size that cannot be read.
+/// An invalid rate or size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// Not a number with a known unit.
     #[error("`{text}` is not a {what}: write it like {example}")]
     Syntax {
-        /// What was given.
+        /// The invalid text.
         text: String,
-        /// What it should have been.
+        /// The expected unit: a rate or a size.
         what: &'static str,
-        /// How it can be written.
+        /// A valid example.
         example: &'static str,
     },
-    /// Zero, or more than 64 bits hold.
+    /// Zero, or too large for 64 bits.
     #[error("`{0}` is out of range: a rate is at least 1 bit/s and below 2^63")]
     Range(String),
 }
 
 impl Rate {
-    /// `n` bits per second; `None` for 0.
+    /// Creates a rate of `n` bits per second. Returns `None` for 0.
     pub const fn from_bits_per_s(n: u64) -> Option<Rate> {
         if n == 0 { None } else { Some(Rate(n)) }
     }
 
-    /// Bits per second; never 0.
+    /// Returns the bits per second, never 0.
     pub const fn bits_per_s(self) -> u64 {
         self.0
     }
 
-    /// So many times this rate; at least 1 bit/s.
+    /// Returns this rate times `factor`, at least 1 bit/s.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Rate {
         Rate(((self.0 as f64 * factor).round() as u64).max(1))
     }
 
-    /// How long `bytes` take at this rate.
+    /// Returns the time that `bytes` take at this rate.
     pub fn time_for(self, bytes: u64) -> Duration {
         let ns = u128::from(bytes) * 8_000_000_000 / u128::from(self.0);
         Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    /// How many bytes pass in `time`.
+    /// Returns the number of bytes that pass in `time`.
     pub fn bytes_in(self, time: Duration) -> u64 {
         u64::try_from(u128::from(self.0) * time.as_nanos() / 8_000_000_000).unwrap_or(u64::MAX)
     }
@@ -69,8 +69,8 @@ fn split(text: &str) -> Option<(f64, &str)> {
 impl FromStr for Rate {
     type Err = UnitError;
 
-    /// Reads `64000`, `100M`, `1.5Mbit`, `10Mbit/s`, `2Gbps`: bits per second, decimal prefixes. A
-    /// capital `B` or `byte` means bytes, as in `50MB/s` or `6MiB/s`; `Ki`, `Mi`, `Gi` and `Ti` are
+    /// Parses `64000`, `100M`, `1.5Mbit`, `10Mbit/s`, `2Gbps`: bits per second, decimal prefixes. A
+    /// capital `B` or `byte` means bytes, as in `50MB/s` or `6MiB/s`. `Ki`, `Mi`, `Gi` and `Ti` are
     /// binary prefixes.
     fn from_str(text: &str) -> Result<Rate, UnitError> {
         let syntax = || UnitError::Syntax {
@@ -88,7 +88,7 @@ impl FromStr for Rate {
     }
 }
 
-/// Bits per second of one `unit`. Case matters for `b` and `B` only.
+/// Returns the bits per second of one `unit`. Case matters for `b` and `B` only.
 fn rate_factor(unit: &str) -> Option<f64> {
     let unit = unit.strip_suffix("/s").or_else(|| unit.strip_suffix("ps")).unwrap_or(unit);
     let lower = unit.to_ascii_lowercase();
@@ -127,7 +127,8 @@ impl fmt::Display for Rate {
 impl FromStr for ByteCount {
     type Err = UnitError;
 
-    /// Reads `512`, `64KiB`, `64K`, `10MB`, `1.5G`: a bare letter and `B` are decimal, `iB` binary.
+    /// Parses `512`, `64KiB`, `64K`, `10MB`, `1.5G`. A bare letter and `B` are decimal, `iB` is
+    /// binary.
     fn from_str(text: &str) -> Result<ByteCount, UnitError> {
         let syntax =
             || UnitError::Syntax { text: text.to_owned(), what: "size", example: "64KiB or 10MB" };

@@ -1,8 +1,8 @@
-//! What `umbel lab` does: a lab that stays up until it is taken down.
+//! The functions behind `umbel lab`: a lab that stays up until it is taken down.
 //!
-//! `up` starts a supervisor, a process that owns the lab and listens on a socket in a folder of
-//! the user. The other commands talk to it there. When the supervisor dies, by whatever signal,
-//! the lab is gone with it.
+//! `up` starts a supervisor, a process that owns the lab and listens on a socket in a folder of the
+//! user. The other commands talk to it there. When the supervisor dies, by whatever signal, the lab
+//! disappears with it.
 //!
 //! | command | function |
 //! |---|---|
@@ -40,7 +40,7 @@ use crate::error::LabError;
 use crate::lab::Lab;
 use crate::namespace::Namespace;
 
-/// How long one command may keep the supervisor busy, and it the command.
+/// Maximum time that one command may keep the supervisor busy, and the supervisor a command.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The first line that a supervisor prints once the lab is up.
 const READY: &str = "ready";
@@ -91,9 +91,9 @@ pub struct LinkStatus {
     pub a: String,
     /// The other end's node.
     pub b: String,
-    /// What happens to frames from `a` to `b` and back, in words; `None` on plain links.
+    /// Impairment of frames from `a` to `b` and back, in words; `None` on plain links.
     pub impairments: Option<[String; 2]>,
-    /// What became of frames from `a` to `b` and back; `None` on plain links.
+    /// Counters of frames from `a` to `b` and back; `None` on plain links.
     pub stats: Option<[DirectionStats; 2]>,
 }
 
@@ -113,20 +113,20 @@ enum Reply {
     Failed(String),
 }
 
-/// Brings the lab in `file` up and returns when it is. `supervisor` is the command that ends up in
-/// [`run_supervisor`]; the file is appended to its arguments.
+/// Brings the lab in `file` up and returns once it is up. `supervisor` is the command that ends up
+/// in [`run_supervisor`]; the file is appended to its arguments.
 ///
 /// # Errors
-/// Why the lab did not come up, as the supervisor put it.
+/// If the lab does not come up. The error is the supervisor's.
 pub fn up(file: &Path, supervisor: Command) -> Result<Status, LabError> {
     Folder::of_user()?.up(file, supervisor)
 }
 
-/// Owns the lab in `file` until [`down`] is called; prints `ready` on stdout when it is up.
+/// Owns the lab in `file` until [`down`] is called. Prints `ready` on stdout when the lab is up.
 /// Running this in the foreground is fine: Ctrl-C ends the lab.
 ///
 /// # Errors
-/// Why the lab cannot come up; also printed on stdout, where [`up`] reads it.
+/// If the lab cannot come up. The error is also printed on stdout, where [`up`] reads it.
 pub fn run_supervisor(file: &Path) -> Result<(), LabError> {
     let result = Folder::of_user().and_then(|folder| folder.supervise(file));
     if let Err(error) = &result {
@@ -136,7 +136,7 @@ pub fn run_supervisor(file: &Path) -> Result<(), LabError> {
     result
 }
 
-/// Runs a command in a host or router of the running lab and returns its exit code, or 128 and the
+/// Runs a command in a host or router of the running lab. Returns its exit code, or 128 plus the
 /// signal's number.
 ///
 /// # Errors
@@ -145,7 +145,7 @@ pub fn exec(host: &str, command: &[OsString]) -> Result<u8, LabError> {
     Folder::of_user()?.exec(host, command)
 }
 
-/// The running lab.
+/// Returns the state of the running lab.
 ///
 /// # Errors
 /// If no lab is up.
@@ -153,19 +153,19 @@ pub fn status() -> Result<Status, LabError> {
     Folder::of_user()?.status()
 }
 
-/// Takes the running lab down, with all that runs in it.
+/// Takes the running lab down, with everything that runs in it.
 ///
 /// # Errors
-/// If no lab is up, or it does not go.
+/// If no lab is up, or it does not end.
 pub fn down() -> Result<(), LabError> {
     Folder::of_user()?.down()
 }
 
-/// Changes what happens to frames from one node to its neighbour, or in both directions, by
-/// settings as in the topology file: `loss=5%`, `delay=20ms`.
+/// Changes the impairment of frames from one node to its neighbour, or in both directions. Settings
+/// are as in the topology file: `loss=5%`, `delay=20ms`.
 ///
 /// # Errors
-/// If no lab is up, the link is unknown or plain, or a setting cannot be read.
+/// If no lab is up, the link is unknown or plain, or a setting is invalid.
 pub fn set_link(from: &str, to: &str, settings: &[String], both: bool) -> Result<(), LabError> {
     let (from, to, settings) = (from.to_owned(), to.to_owned(), settings.to_vec());
     Folder::of_user()?.ask(&Request::SetLink { from, to, settings, both }).map(drop)
@@ -179,17 +179,17 @@ pub fn set_link_up(a: &str, b: &str, up: bool) -> Result<(), LabError> {
     Folder::of_user()?.ask(&Request::SetLinkUp { a: a.to_owned(), b: b.to_owned(), up }).map(drop)
 }
 
-/// Makes the routers carry what `source` sends to `group`, to the listed hosts or, if none is
+/// Makes the routers forward `source`'s packets for `group` to the listed hosts or, if none is
 /// listed, to all.
 ///
 /// # Errors
-/// If no lab is up, a name is unknown or the group is none.
+/// If no lab is up, a name is unknown or the group is not a multicast address.
 pub fn route_multicast(source: &str, group: IpAddr, receivers: &[String]) -> Result<(), LabError> {
     let (source, receivers) = (source.to_owned(), receivers.to_vec());
     Folder::of_user()?.ask(&Request::RouteMulticast { source, group, receivers }).map(drop)
 }
 
-/// Where the supervisor and the commands meet.
+/// The folder where the supervisor and the commands meet.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -220,7 +220,7 @@ impl Folder {
         self.0.join("control")
     }
 
-    /// Takes the lock that a supervisor holds as long as it lives; `None` if one does.
+    /// Takes the lock that a supervisor holds as long as it lives. Returns `None` if one holds it.
     fn lock(&self) -> Result<Option<Flock<File>>, LabError> {
         let path = self.0.join("lock");
         let file = OpenOptions::new()
@@ -279,16 +279,16 @@ impl Folder {
         let _lock = self.lock_for_supervisor()?;
         let lab = Lab::up(&Topology::from_file(file)?)?;
         let failed = || LabError::system(format!("listen on {}", self.socket().display()));
-        // Whoever made a socket here before is dead, since the lock is ours.
+        // The lock is ours, so the process that made a socket here before is dead.
         match fs::remove_file(self.socket()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed()(error)),
             _ => {}
         }
         let listener = UnixListener::bind(self.socket()).map_err(failed())?;
-        // `up` may have been interrupted; the lab stays up all the same.
+        // `up` may have been interrupted. The lab stays up all the same.
         let _ = writeln!(io::stdout(), "{READY}");
         for stream in listener.incoming() {
-            // A command that went away or sent rubbish concerns nobody else.
+            // A command that disconnected or sent garbage affects no other.
             let Ok(true) = stream.and_then(|stream| serve(&lab, file, stream)) else { continue };
             break;
         }
@@ -357,7 +357,7 @@ impl Folder {
     }
 }
 
-/// Keeps the signals of the terminal that started it away from a process.
+/// Shields a process from the signals of the terminal that started it.
 #[allow(unsafe_code)]
 fn in_own_session(command: &mut Command) {
     // SAFETY: between fork and exec the closure makes one system call.
@@ -369,7 +369,7 @@ fn in_own_session(command: &mut Command) {
     }
 }
 
-/// Runs the command to its end; Ctrl-C and Ctrl-\ are for it alone meanwhile.
+/// Runs the command to its end. Meanwhile Ctrl-C and Ctrl-\ reach only the command.
 #[allow(unsafe_code)]
 fn wait_without_keyboard_signals(command: &mut Command) -> io::Result<std::process::ExitStatus> {
     const KEYBOARD: [Signal; 2] = [Signal::SIGINT, Signal::SIGQUIT];
@@ -395,7 +395,7 @@ fn wait_without_keyboard_signals(command: &mut Command) -> io::Result<std::proce
     status
 }
 
-/// Answers one request; true if it was the last.
+/// Answers one request. Returns whether it was the last.
 fn serve(lab: &Lab, file: &Path, mut stream: UnixStream) -> io::Result<bool> {
     stream.set_read_timeout(Some(CONTROL_TIMEOUT))?;
     stream.set_write_timeout(Some(CONTROL_TIMEOUT))?;

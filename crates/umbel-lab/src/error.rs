@@ -1,10 +1,10 @@
-//! What can go wrong, in one line each.
+//! Errors, in one line each.
 
 use std::io;
 
 use umbel_sim::topology::Mistake;
 
-/// Why a lab could not be described, built or changed.
+/// An error of describing, building or changing a lab.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
@@ -19,13 +19,13 @@ pub enum LabError {
     System {
         /// The step, worded to follow "cannot".
         what: String,
-        /// What the system answered.
+        /// The system's answer.
         source: io::Error,
     },
     /// `ip` refused a batch of commands.
     #[error("`ip` refused the configuration of {node}: {message}")]
     Ip {
-        /// Whose configuration it was.
+        /// The node whose configuration it was.
         node: String,
         /// Its complaint.
         message: String,
@@ -35,7 +35,7 @@ pub enum LabError {
     Unknown {
         /// "host", "node" or "link".
         kind: &'static str,
-        /// What was asked for.
+        /// The name that was not found.
         name: String,
     },
     /// The link has no emulator in its path, so it cannot be impaired.
@@ -47,14 +47,14 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// Wraps a failed system call with the step that it belonged to.
+    /// Returns a function that wraps a failed system call with the step that it belonged to.
     pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
         let what = what.into();
         move |source| LabError::System { what, source }
     }
 }
 
-/// Why this machine cannot host a lab; a test prints it and skips.
+/// The reason why this machine cannot host a lab. A test prints it and skips.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no lab here: {0}")]
 pub struct SkipReason(pub(crate) String);

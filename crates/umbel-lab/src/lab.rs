@@ -22,10 +22,10 @@ use crate::setup::{
 };
 use crate::warden::Warden;
 
-/// Hosts, routers, switches and links that exist until this is dropped.
+/// Hosts, routers, switches and links that exist until the lab is dropped.
 ///
-/// Dropping it kills what still runs in it. If the owning process dies instead, even by SIGKILL,
-/// the same happens within about a second.
+/// Dropping it kills the processes that still run in it. If the owning process dies instead, even
+/// by SIGKILL, the same happens within about a second.
 #[derive(Debug)]
 pub struct Lab {
     topology: Topology,
@@ -60,22 +60,23 @@ pub struct Interface {
     pub peer: String,
 }
 
-/// What became of the frames of one link.
+/// Counters of the frames of one link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkStats {
     /// One end's node.
     pub a: String,
     /// The other end's node.
     pub b: String,
-    /// Frames from `a` to `b` and from `b` to `a`; `None` on plain links, which nobody counts.
+    /// Frames from `a` to `b` and from `b` to `a`; `None` on plain links, where no emulator counts
+    /// them.
     pub directions: Option<[DirectionStats; 2]>,
 }
 
 impl Lab {
-    /// Whether this machine can host a lab, as root or through a user namespace.
+    /// Checks whether this machine can host a lab, as root or through a user namespace.
     ///
     /// # Errors
-    /// Why not; a test prints it and skips.
+    /// If it cannot. A test prints the reason and skips.
     pub fn available() -> Result<(), SkipReason> {
         Privilege::probe()?;
         for tool in [["ip", "-V"], ["sh", "-c"]] {
@@ -88,10 +89,10 @@ impl Lab {
         Ok(())
     }
 
-    /// Builds a lab. Takes some milliseconds for each node.
+    /// Builds a lab. Takes some milliseconds per node.
     ///
     /// # Errors
-    /// The topology's contradiction, why no lab is possible here, or the step that failed.
+    /// If the topology contradicts itself, this machine cannot host a lab, or a step fails.
     pub fn up(topology: &Topology) -> Result<Lab, LabError> {
         let plan = Plan::new(topology)?;
         let machines =
@@ -123,12 +124,12 @@ impl Lab {
         Ok(Lab { topology: topology.clone(), plan, emulator, routers, nodes, fabric, warden })
     }
 
-    /// The topology that was built.
+    /// Returns the topology that was built.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// The host or router with this name.
+    /// Returns the host or router with this name.
     ///
     /// # Errors
     /// If there is none, or it is a switch.
@@ -139,7 +140,7 @@ impl Lab {
         Ok(Node { name: &self.topology.nodes[index].name, state })
     }
 
-    /// All hosts and routers in order of definition.
+    /// Returns all hosts and routers in order of definition.
     pub fn hosts_and_routers(&self) -> impl Iterator<Item = Node<'_>> {
         self.topology
             .nodes
@@ -148,7 +149,7 @@ impl Lab {
             .filter_map(|(spec, state)| Some(Node { name: &spec.name, state: state.as_ref()? }))
     }
 
-    /// Changes both directions of the link between two nodes; frames already queued keep their
+    /// Changes both directions of the link between two nodes. Frames already queued keep their
     /// delivery times.
     ///
     /// # Errors
@@ -158,7 +159,7 @@ impl Lab {
         self.set_link_direction(b, a, impairment)
     }
 
-    /// Changes what happens to frames from one node to its neighbour.
+    /// Changes the impairment of frames from one node to its neighbour.
     ///
     /// # Errors
     /// As for [`Lab::set_link`].
@@ -179,7 +180,7 @@ impl Lab {
         Ok(())
     }
 
-    /// What happens at present to frames from one node to its neighbour.
+    /// Returns the present impairment of frames from one node to its neighbour.
     ///
     /// # Errors
     /// If there is no such link.
@@ -189,7 +190,7 @@ impl Lab {
         Ok(self.emulator.impairment(link, direction).unwrap_or_default())
     }
 
-    /// Cuts the link or mends it. A cut emulated link swallows frames while both ends believe it
+    /// Cuts the link or mends it. A cut emulated link drops all frames while both ends believe it
     /// to be up; at a cut plain link the ends lose their carrier.
     ///
     /// # Errors
@@ -218,7 +219,7 @@ impl Lab {
         run_ip(&node.namespace, &self.topology.nodes[interface.node].name, &batch, &[])
     }
 
-    /// What became of the frames of every link so far.
+    /// Returns the counters of every link's frames so far.
     pub fn link_stats(&self) -> Vec<LinkStats> {
         let links = self.topology.links.iter().enumerate();
         links
@@ -230,18 +231,18 @@ impl Lab {
             .collect()
     }
 
-    /// Makes the routers carry what `source` sends to `group`, to all hosts.
+    /// Makes the routers forward `source`'s packets for `group` to all hosts.
     ///
     /// The entries are static: membership reports change nothing.
     ///
     /// # Errors
-    /// If the source is unknown, the group is no multicast address, or the kernel refuses.
+    /// If the source is unknown, the group is not a multicast address, or the kernel refuses.
     pub fn route_multicast(&self, source: &str, group: IpAddr) -> Result<(), LabError> {
         self.route(source, group, None)
     }
 
-    /// Makes the routers carry what `source` sends to `group`, to the listed hosts only.
-    /// A later call for the same source and group replaces the tree where it has branches.
+    /// Makes the routers forward `source`'s packets for `group` to the listed hosts only. A later
+    /// call for the same source and group replaces the tree where it has branches.
     ///
     /// # Errors
     /// As for [`Lab::route_multicast`], and if a receiver is unknown.
@@ -258,7 +259,7 @@ impl Lab {
         self.route(source, group, Some(&receivers))
     }
 
-    /// Makes the routers carry what any host sends to any of `groups`, to all hosts.
+    /// Makes the routers forward any host's packets for any of `groups` to all hosts.
     ///
     /// # Errors
     /// As for [`Lab::route_multicast`].
@@ -399,52 +400,52 @@ pub struct Node<'lab> {
 }
 
 impl<'lab> Node<'lab> {
-    /// Its name.
+    /// Returns the node's name.
     pub fn name(&self) -> &'lab str {
         self.name
     }
 
-    /// A command that will run in this node, with `UMBEL_LAB_HOST` set to the node's name.
+    /// Creates a command that will run in this node, with `UMBEL_LAB_HOST` set to the node's name.
     ///
-    /// Whoever starts it waits for it as for any child; dropping the lab kills it.
+    /// The caller waits for it as for any child. Dropping the lab kills it.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = self.state.namespace.command(program);
         command.env("UMBEL_LAB_HOST", self.name);
         command
     }
 
-    /// The IPv4 address of its first interface.
+    /// Returns the IPv4 address of its first interface.
     pub fn addr4(&self) -> Ipv4Addr {
         self.state.interfaces[0].addr4
     }
 
-    /// The global IPv6 address of its first interface.
+    /// Returns the global IPv6 address of its first interface.
     pub fn addr6(&self) -> Ipv6Addr {
         self.state.interfaces[0].addr6
     }
 
-    /// The name of its first interface.
+    /// Returns the name of its first interface.
     pub fn interface(&self) -> &'lab str {
         &self.state.interfaces[0].name
     }
 
-    /// All its interfaces in order of the node's links.
+    /// Returns all its interfaces in order of the node's links.
     pub fn interfaces(&self) -> &'lab [Interface] {
         &self.state.interfaces
     }
 
-    /// A socket of this node, usable by the calling process wherever that runs.
+    /// Opens a socket of this node, usable by the calling process wherever that runs.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// If the kernel refuses.
     pub fn socket(&self, domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
         self.state.namespace.socket(domain, kind, protocol)
     }
 
-    /// A UDP socket of this node, bound to `address`, usable by the calling process.
+    /// Opens a UDP socket of this node, bound to `address`, usable by the calling process.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// If the kernel refuses.
     pub fn udp_socket(&self, address: SocketAddr) -> io::Result<UdpSocket> {
         let domain = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         let socket = self.socket(domain, libc::SOCK_DGRAM, 0)?;
@@ -452,7 +453,7 @@ impl<'lab> Node<'lab> {
         Ok(UdpSocket::from(socket))
     }
 
-    /// The descriptors of its network namespace and of the user namespace above, if any.
+    /// Returns the descriptors of its network namespace and of the user namespace above, if any.
     pub(crate) fn namespace_fds(&self) -> (i32, Option<i32>) {
         (self.state.namespace.net_fd(), self.state.namespace.user_fd())
     }

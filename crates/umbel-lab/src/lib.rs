@@ -1,5 +1,5 @@
-//! A laboratory on one machine: hosts are network namespaces, joined by switches, routers and
-//! links that delay, lose, reorder, duplicate, corrupt and queue.
+//! A laboratory on one machine. Hosts are network namespaces, joined by switches, routers and links
+//! that delay, lose, reorder, duplicate, corrupt and queue.
 //!
 //! ```no_run
 //! use umbel_lab::{Lab, Topology};
@@ -12,15 +12,15 @@
 //! ```
 //!
 //! The lab works as root, and as an ordinary user through a user namespace. It leaves nothing
-//! behind: namespaces are anonymous and vanish with their owner, and a small process watches
-//! over the owner and kills what still runs in them if it crashes.
+//! behind. Namespaces are anonymous and vanish with their owner. A small process watches the owner
+//! and kills the lab's remaining processes if the owner crashes.
 //!
 //! # Scope and limitations
 //!
 //! - Needs `ip` (iproute2) and `sh`. Nothing else on the machine is touched.
-//! - An emulated link is a thread of the owning process: it carries some 100,000 packets a
-//!   second and direction, and its timing is as good as the machine is idle.
-//! - A router has at most 32 interfaces that take part in multicast, as the kernel has it.
+//! - An emulated link is served by a thread of the owning process. It carries some 100,000 packets
+//!   a second and direction, and its timing is as good as the machine is idle.
+//! - A router has at most 32 interfaces that take part in multicast, the kernel's limit.
 
 pub mod cli;
 pub mod emulator;

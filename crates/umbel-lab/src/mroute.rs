@@ -55,7 +55,7 @@ struct Mf6Cctl {
     outputs: [u32; 8],
 }
 
-/// Holds the multicast forwarding of one router; dropping it lets go.
+/// The multicast forwarding of one router. Dropping it releases the forwarding.
 #[derive(Debug)]
 pub(crate) struct MulticastRouter {
     v4: OwnedFd,
@@ -95,8 +95,8 @@ impl MulticastRouter {
         Ok(MulticastRouter { v4, v6 })
     }
 
-    /// Forwards `source`'s packets to `group` from interface `input` to `outputs`; numbers are
-    /// positions in the list given to `open`. Replaces an entry for the same channel.
+    /// Forwards `source`'s packets to `group` from interface `input` to `outputs`. Interfaces are
+    /// positions in the list passed to `open`. Replaces an entry for the same channel.
     pub(crate) fn add(
         &self,
         source: IpAddr,

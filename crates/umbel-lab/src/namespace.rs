@@ -1,12 +1,12 @@
-//! Anonymous network namespaces, and how to act inside them.
+//! Anonymous network namespaces, and operations inside them.
 //!
-//! A namespace lives as long as this process holds a descriptor of it or something runs in it.
-//! Nothing is mounted and nothing has a name, so a process that dies, however it dies, leaves
-//! no namespace behind once its children are gone too (see `warden`).
+//! A namespace lives as long as this process holds a descriptor of it or a process runs in it.
+//! Nothing is mounted and nothing has a name. A process that dies, however it dies, leaves no
+//! namespace behind once its children have ended too (see `warden`).
 //!
-//! A process with several threads may not enter a user namespace. Everything that must happen
-//! inside is therefore done by a forked child that makes a few system calls, hands descriptors
-//! back over a socket and exits; sockets keep belonging to the namespace that they were made in.
+//! A process with several threads may not enter a user namespace. All work inside is therefore done
+//! by a forked child. The child makes a few system calls, hands descriptors back over a socket and
+//! exits. Sockets keep belonging to the namespace in which they were made.
 
 use std::ffi::CString;
 use std::io;
@@ -32,17 +32,17 @@ pub(crate) struct Namespace {
     net: Arc<OwnedFd>,
 }
 
-/// How namespaces can be made here.
+/// The way in which namespaces can be made here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Privilege {
     /// This process may make network namespaces itself.
     Root,
-    /// It may through a user namespace of its own.
+    /// This process may make them through a user namespace of its own.
     UserNamespace,
 }
 
 impl Privilege {
-    /// Finds out by making a namespace and letting it go.
+    /// Finds out by making a namespace and dropping it.
     pub(crate) fn probe() -> Result<Privilege, SkipReason> {
         let Err(as_root) = create_with(Privilege::Root, 1) else {
             return Ok(Privilege::Root);
@@ -57,7 +57,7 @@ impl Privilege {
     }
 }
 
-/// Makes `count` namespaces that share one user namespace where one is needed.
+/// Creates `count` namespaces that share one user namespace where one is needed.
 pub(crate) fn create(count: usize) -> Result<Vec<Namespace>, LabError> {
     let privilege = Privilege::probe().map_err(LabError::Unavailable)?;
     create_with(privilege, count).map_err(LabError::system("make network namespaces"))
@@ -97,23 +97,23 @@ impl Namespace {
         Namespace { user: user.map(Arc::new), net: Arc::new(net) }
     }
 
-    /// The descriptor of the network namespace.
+    /// Returns the descriptor of the network namespace.
     pub(crate) fn net_fd(&self) -> RawFd {
         self.net.as_raw_fd()
     }
 
-    /// The descriptor of the user namespace, if there is one.
+    /// Returns the descriptor of the user namespace, if there is one.
     pub(crate) fn user_fd(&self) -> Option<RawFd> {
         self.user.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// What identifies the network namespace among all of this kernel: `net:[inode]`.
+    /// Returns the tag that is unique to the network namespace in this kernel, `net:[inode]`.
     pub(crate) fn tag(&self) -> io::Result<String> {
         let stat = nix::sys::stat::fstat(&self.net)?;
         Ok(format!("net:[{}]", stat.st_ino))
     }
 
-    /// Moves the calling process in. Makes system calls only.
+    /// Moves the calling process into the namespace. Makes system calls only.
     fn enter(&self) -> nix::Result<()> {
         if let Some(user) = &self.user {
             nix::sched::setns(user, CloneFlags::CLONE_NEWUSER)?;
@@ -121,7 +121,7 @@ impl Namespace {
         nix::sched::setns(&self.net, CloneFlags::CLONE_NEWNET)
     }
 
-    /// A command that will run in this namespace.
+    /// Creates a command that will run in this namespace.
     ///
     /// It sees a `/sys` of its own where the system allows that, so that `/sys/class/net` shows
     /// the interfaces of the namespace.
@@ -141,7 +141,7 @@ impl Namespace {
         command
     }
 
-    /// A command that runs in this namespace and finds `inherited` open under their numbers.
+    /// Creates a command that runs in this namespace, with `inherited` open under their numbers.
     #[allow(unsafe_code)]
     pub(crate) fn command_with_fds(&self, program: &str, inherited: Vec<Namespace>) -> Command {
         let mut command = Command::new(program);
@@ -163,7 +163,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Opens a socket that belongs to this namespace; it can be used from anywhere.
+    /// Opens a socket that belongs to this namespace. It can be used from anywhere.
     pub(crate) fn socket(&self, domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
         let mut fds = fork_for_fds(1, |sink| {
             self.enter()?;
@@ -209,12 +209,12 @@ pub(crate) struct Sysctl {
 }
 
 impl Sysctl {
-    /// A parameter that must exist.
+    /// Creates a parameter that must exist.
     pub(crate) fn required(path: impl Into<String>, value: &'static str) -> Sysctl {
         Sysctl { path: path.into(), value, optional: false }
     }
 
-    /// A parameter that this kernel may lack.
+    /// Creates a parameter that may be missing in this kernel.
     pub(crate) fn optional(path: impl Into<String>, value: &'static str) -> Sysctl {
         Sysctl { path: path.into(), value, optional: true }
     }
@@ -238,7 +238,7 @@ fn write_file(path: &std::ffi::CStr, content: &[u8]) -> nix::Result<()> {
     nix::unistd::write(&file, content).map(drop)
 }
 
-/// Gives the process a mount namespace with a fresh `/sys`, where that is allowed.
+/// Moves the process to a mount namespace with a fresh `/sys`, where that is allowed.
 pub(crate) fn remount_sysfs() {
     use nix::mount::{MsFlags, mount};
     let none = None::<&std::ffi::CStr>;
@@ -254,10 +254,10 @@ pub(crate) fn remount_sysfs() {
 /// The child's end of the socket over which descriptors come back.
 struct FdSink(OwnedFd);
 
-/// A message from the child: an error number, or 0 beside a descriptor or at the end.
+/// Length of a message from the child: an error number, or 0 beside a descriptor or at the end.
 const REPORT_BYTES: usize = 4;
 
-/// Room for the control message of one descriptor, aligned as `cmsghdr` needs.
+/// Buffer for the control message of one descriptor, aligned as `cmsghdr` needs.
 #[repr(C, align(8))]
 struct FdControl([u8; 64]);
 
@@ -295,8 +295,8 @@ impl FdSink {
 
 /// Runs `work` in a forked child and collects the `expected` descriptors that it sends.
 ///
-/// `work` runs between fork and exit in a copy of a process that may have had other threads:
-/// it may make system calls and touch memory prepared before, but not allocate or lock.
+/// `work` runs between fork and exit in a copy of a process that may have had other threads. It may
+/// make system calls and touch memory prepared before, but not allocate or lock.
 #[allow(unsafe_code)]
 fn fork_for_fds(
     expected: usize,

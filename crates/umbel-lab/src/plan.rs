@@ -25,13 +25,13 @@ impl PlannedInterface {
         self.v4.iter().chain(&self.v6)
     }
 
-    /// The first address of the family that `like` belongs to.
+    /// Returns the first address of the same family as `like`.
     pub(crate) fn address_like(&self, like: IpAddr) -> IpAddr {
         if like.is_ipv4() { self.v4[0].address } else { self.v6[0].address }
     }
 }
 
-/// A unicast route of one node; no prefix means the default route of both families.
+/// A unicast route of one node. No prefix means the default route of both families.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) prefix: Option<Cidr>,
@@ -47,7 +47,7 @@ pub(crate) struct Branch {
     pub(crate) outputs: Vec<Index>,
 }
 
-/// Everything about the network layer that follows from the topology.
+/// The network layer as it follows from the topology.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) interfaces: Vec<PlannedInterface>,
@@ -60,7 +60,7 @@ pub(crate) struct Plan {
     is_router: Vec<bool>,
 }
 
-/// Room for the automatic prefixes 10.1.0.0/16 to 10.254.0.0/16.
+/// Number of the automatic prefixes, 10.1.0.0/16 to 10.254.0.0/16.
 const MAX_SEGMENTS: usize = 254;
 
 impl Plan {
@@ -146,7 +146,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The unicast routes of `node` along shortest paths, counted in routers.
+    /// Returns the unicast routes of `node` along shortest paths, counted in routers.
     pub(crate) fn routes(&self, node: Index) -> Vec<Route> {
         let mut hops: Vec<Option<(Index, Index)>> = vec![None; self.segments.len()];
         let mut seen = vec![false; self.segments.len()];
@@ -177,7 +177,8 @@ impl Plan {
         self.summarise(node, &remote, &hops)
     }
 
-    /// Routers on `segment` other than `except`: where one is entered and where it leads.
+    /// Returns the crossings of `segment` by routers other than `except`: the interface by which
+    /// the router is entered, and the one by which it is left.
     fn crossings(&self, segment: Index, except: Index) -> Vec<(Index, Index)> {
         let routers = self.segments[segment].iter().filter(|&&entry| {
             let node = self.interfaces[entry].node;
@@ -191,8 +192,8 @@ impl Plan {
             .collect()
     }
 
-    /// A host whose remote segments all lie behind one gateway gets a default route, everyone
-    /// else a route for each prefix.
+    /// Gives a default route to a host whose remote segments all lie behind one gateway. Every
+    /// other node gets a route for each prefix.
     fn summarise(
         &self,
         node: Index,
@@ -221,8 +222,8 @@ impl Plan {
         routes
     }
 
-    /// The tree that carries a group from the interface `source` to the hosts in `wanted`, or to
-    /// all hosts: one branch for each router on the way.
+    /// Returns the tree that carries a group from the interface `source` to the hosts in `wanted`,
+    /// or to all hosts. It has one branch for each router on the way.
     pub(crate) fn multicast_tree(
         &self,
         source: Index,
@@ -283,7 +284,7 @@ impl Plan {
     }
 }
 
-/// The segment of each link: links that meet at a switch share one.
+/// Returns the segment of each link. Links that meet at a switch share one.
 fn segments_of_links(topology: &Topology) -> Result<Vec<Index>, Mistake> {
     fn root(parents: &[Index], mut node: Index) -> Index {
         while parents[node] != node {

@@ -1,4 +1,4 @@
-//! Builds what a plan describes: bridges, veth pairs, addresses, routes, offload.
+//! Builds a plan: bridges, veth pairs, addresses, routes, offload.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,19 +16,19 @@ use crate::error::LabError;
 use crate::namespace::{Namespace, Sysctl};
 use crate::plan::{Index, Plan};
 
-/// MTU of links that give none, in bytes.
+/// Default MTU of links, in bytes.
 pub(crate) const DEFAULT_MTU: u32 = 1500;
 
-/// Numbers of the interfaces that links end in begin here, above those that the kernel gives.
+/// First number of the interfaces at the ends of links, above the numbers that the kernel assigns.
 ///
-/// Every end has a number of its own in the whole lab: the kernel reports the carrier of a pair
-/// whose ends carry the same number, in whatever namespaces, only after up to a second.
+/// Every end has a number of its own in the whole lab. If both ends of a pair carry the same
+/// number, in whatever namespaces, the kernel reports their carrier only after up to a second.
 const FIRST_INDEX: usize = 1000;
 
-/// How long links may take to come up.
+/// Maximum time for links to come up.
 const CARRIER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Which end of a link.
+/// One of the two ends of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     A,
@@ -46,21 +46,21 @@ impl End {
     }
 }
 
-/// The emulator's end of the pair whose other end is `end` of link `link`.
+/// Returns the name of the emulator's end of the pair whose other end is `end` of link `link`.
 pub(crate) fn emulator_port(link: Index, end: End) -> String {
     format!("e{link}{}", end.letter())
 }
 
-/// The end of a link that is plugged into a switch.
+/// Returns the name of the end of a link that is plugged into a switch.
 pub(crate) fn switch_port(link: Index, end: End) -> String {
     format!("p{link}{}", end.letter())
 }
 
-/// The topology, its plan, and the namespaces that it is built in.
+/// The topology, its plan, and the namespaces in which it is built.
 pub(crate) struct Site<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) plan: &'a Plan,
-    /// Where the switches and the emulator's ends live.
+    /// Namespace of the switches and of the emulator's ends.
     pub(crate) fabric: &'a Namespace,
     /// One for each host and router.
     pub(crate) nodes: &'a [Option<Namespace>],
@@ -83,8 +83,8 @@ impl Site<'_> {
         self.wait_for_carriers().map_err(LabError::system("bring the links up"))
     }
 
-    /// Waits until every interface has its carrier and every switch forwards: what is sent
-    /// before that is lost.
+    /// Waits until every interface has its carrier and every switch forwards. Frames sent before
+    /// that are lost.
     fn wait_for_carriers(&self) -> io::Result<()> {
         let deadline = Instant::now() + CARRIER_TIMEOUT;
         let fabric = configuration_socket(self.fabric)?;
@@ -115,7 +115,7 @@ impl Site<'_> {
     }
 
     /// Waits until the node listens to the groups in which others ask for its IPv6 addresses. The
-    /// kernel joins them at its leisure, and an unheard question is asked again after a second.
+    /// kernel joins them with a delay, and an unheard question is asked again only after a second.
     fn wait_for_neighbour_groups(
         &self,
         node: Index,
@@ -168,9 +168,9 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Lets a node ask for its neighbours' addresses more often than once a second and three
-    /// times in all. Otherwise it is those seconds that one sees on a link with loss, and one that
-    /// loses half of its frames is cut off time and again.
+    /// Lets a node ask for its neighbours' addresses more often than once a second and three times
+    /// in all. Otherwise a link with loss shows mainly those seconds, and one that loses half of
+    /// its frames is cut off time and again.
     fn hasten_neighbours(&self, node: Index, namespace: &Namespace) -> Result<(), LabError> {
         let mut values = Vec::new();
         for &interface in &self.plan.of_node[node] {
@@ -188,12 +188,12 @@ impl Site<'_> {
             .map_err(LabError::system(format!("set kernel parameters of `{name}`")))
     }
 
-    /// The commands that make switches and links, run in the fabric.
+    /// Returns the commands that make switches and links, to be run in the fabric.
     fn fabric_batch(&self) -> String {
         let mut batch = "link set dev lo up\n".to_owned();
         for (node, spec) in self.topology.nodes.iter().enumerate() {
             if let NodeKind::Switch { snooping, querier } = spec.kind {
-                // Snooping takes hold one response interval after the querier began: 1 s, not 10.
+                // Snooping takes effect one response interval after the querier began: 1 s, not 10.
                 line(
                     &mut batch,
                     format_args!(
@@ -242,7 +242,7 @@ impl Site<'_> {
         }
     }
 
-    /// Name, MTU, address and namespace of one end, as `ip link add` takes them.
+    /// Returns the name, MTU, address and namespace of one end, as `ip link add` takes them.
     fn end_arguments(&self, link: Index, spec: &LinkSpec, end: End) -> String {
         let mtu = spec.mtu.unwrap_or(DEFAULT_MTU);
         let index = FIRST_INDEX + 4 * link + end as usize;
@@ -276,7 +276,7 @@ impl Site<'_> {
         }
     }
 
-    /// MLD queries need an IPv6 link-local address on the bridge itself.
+    /// Gives the bridge its own IPv6 link-local address, which MLD queries need.
     fn enable_queriers(&self) -> Result<(), LabError> {
         let values: Vec<Sysctl> = self
             .topology
@@ -313,7 +313,7 @@ impl Site<'_> {
     }
 }
 
-/// The group [RFC 4291 §2.7.1] of an IPv6 address, as `/proc/net/igmp6` writes it.
+/// Returns the group [RFC 4291 §2.7.1] of an IPv6 address, as `/proc/net/igmp6` writes it.
 fn solicited_node_group(address: IpAddr) -> String {
     let low = match address {
         IpAddr::V6(v6) => v6.to_bits() & 0xff_ffff,
@@ -322,7 +322,7 @@ fn solicited_node_group(address: IpAddr) -> String {
     format!("ff0200000000000000000001ff{low:06x}")
 }
 
-/// A socket to configure a namespace's interfaces through.
+/// Opens a socket that configures a namespace's interfaces.
 pub(crate) fn configuration_socket(namespace: &Namespace) -> io::Result<OwnedFd> {
     namespace.socket(libc::AF_INET, libc::SOCK_DGRAM, 0)
 }
@@ -333,7 +333,8 @@ fn node_sysctls(router: bool) -> Vec<Sysctl> {
         let v4 = |name| format!("net/ipv4/conf/{scope}/{name}");
         let v6 = |name| format!("net/ipv6/conf/{scope}/{name}");
         values.push(Sysctl::required(v4("rp_filter"), "0"));
-        // Addresses are unique by construction: no second's wait before they can be used.
+        // Addresses are unique by construction, so there is no second's wait before they can be
+        // used.
         values.push(Sysctl::optional(v6("accept_dad"), "0"));
         values.push(Sysctl::optional(v6("accept_ra"), "0"));
         values.push(Sysctl::optional(v6("router_solicitations"), "0"));
@@ -348,8 +349,8 @@ fn node_sysctls(router: bool) -> Vec<Sysctl> {
     values
 }
 
-/// The commands that give a host or router its addresses and routes. They can run again after
-/// an interface was down.
+/// Returns the commands that give a host or router its addresses and routes. They can run again
+/// after an interface was down.
 pub(crate) fn node_batch(topology: &Topology, plan: &Plan, node: Index) -> String {
     let mut batch = "link set dev lo up\n".to_owned();
     for &index in &plan.of_node[node] {
@@ -420,7 +421,7 @@ pub(crate) fn run_ip(
         .spawn()
         .map_err(failed())?;
     if let Some(mut input) = child.stdin.take() {
-        // A refusal closes the pipe early; the complaint on stderr says more than the error here.
+        // A refusal closes the pipe early. The complaint on stderr says more than the error here.
         let _ = input.write_all(batch.as_bytes());
     }
     let output = child.wait_with_output().map_err(failed())?;
@@ -440,8 +441,8 @@ pub(crate) fn run_ip(
     })
 }
 
-/// `ETHTOOL_STXCSUM`, `_SSG`, `_STSO`, `_SGSO`, `_SGRO` of `linux/ethtool.h`. UDP segmentation
-/// goes with the checksum, or is refused by `gso_max_segs 1` on kernels that keep it.
+/// `ETHTOOL_STXCSUM`, `_SSG`, `_STSO`, `_SGSO`, `_SGRO` of `linux/ethtool.h`. UDP segmentation is
+/// turned off with the checksum, or is refused by `gso_max_segs 1` on kernels that keep it.
 const OFFLOAD_COMMANDS: [u32; 5] = [0x17, 0x19, 0x1f, 0x24, 0x2c];
 const ETHTOOL_GTXCSUM: u32 = 0x16;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
@@ -452,10 +453,10 @@ struct EthtoolValue {
     data: u32,
 }
 
-/// A request about the interface called `name`.
+/// Creates a request about the interface called `name`.
 ///
 /// # Errors
-/// `InvalidInput` if the name is longer than 15 bytes.
+/// Returns `InvalidInput` if the name is longer than 15 bytes.
 #[allow(unsafe_code)]
 fn interface_request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: `ifreq` is plain data for which all zeroes is a value.
@@ -473,7 +474,8 @@ fn disable_offload(socket: &OwnedFd, name: &str) -> io::Result<()> {
     OFFLOAD_COMMANDS.into_iter().try_for_each(|command| ethtool(socket, name, command))
 }
 
-/// Sets what `command` names to 0, or gets it, and ignores what the interface does not have.
+/// Sets the feature of `command` to 0, or reads it. Ignores features that the interface does not
+/// have.
 #[allow(unsafe_code)]
 fn ethtool(socket: &OwnedFd, name: &str, command: u32) -> io::Result<()> {
     let mut value = EthtoolValue { command, data: 0 };
@@ -508,7 +510,7 @@ fn wait_until_running(socket: &OwnedFd, name: &str, deadline: Instant) -> io::Re
     }
 }
 
-/// The number of the interface called `name` in the namespace of `socket`.
+/// Returns the number of the interface called `name` in the namespace of `socket`.
 #[allow(unsafe_code)]
 pub(crate) fn interface_index(socket: &OwnedFd, name: &str) -> io::Result<u32> {
     let mut request = interface_request(name)?;

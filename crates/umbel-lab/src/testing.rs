@@ -1,4 +1,4 @@
-//! What tests in a lab share.
+//! Helpers shared by tests in a lab.
 
 use std::io::Write as _;
 
@@ -17,7 +17,7 @@ pub fn lab(topology: &Topology) -> Option<Lab> {
     Some(Lab::up(topology).unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// Whether `nft` works in the lab; otherwise skips the test.
+/// Returns whether `nft` works in the lab. If not, reports the test as skipped.
 ///
 /// # Panics
 ///
@@ -31,11 +31,12 @@ pub fn has_nft(host: Node<'_>) -> bool {
     works
 }
 
-/// Tells on the real standard error why a test is skipped: the test harness swallows `eprintln!`.
+/// Reports on the real standard error why a test is skipped, since the test harness captures
+/// `eprintln!`.
 ///
 /// # Panics
 ///
-/// If `UMBEL_LAB=required` says that this machine has all that tests need.
+/// If `UMBEL_LAB=required` states that this machine has all that tests need.
 pub fn skip(reason: &str) {
     let name = std::thread::current().name().unwrap_or("?").to_owned();
     let required = std::env::var_os("UMBEL_LAB").is_some_and(|value| value == "required");

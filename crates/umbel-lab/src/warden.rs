@@ -1,4 +1,4 @@
-//! Ends what runs in the lab's namespaces, also after a crash of their owner.
+//! Kills the processes in the lab's namespaces, even after a crash of their owner.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,9 +14,9 @@ use nix::unistd::Pid;
 use crate::error::LabError;
 use crate::namespace::Namespace;
 
-/// Waits until its input ends, which it does when the owner dies; then kills whatever runs in
-/// the namespaces `$1`. It keeps the namespaces open itself, so that their numbers cannot come
-/// to mean others before it is done.
+/// Waits until its input ends, which happens when the owner dies. Then kills every process in the
+/// namespaces `$1`. It keeps the namespaces open itself, so that their numbers are not reused
+/// before it is done.
 const SCRIPT: &str = r#"
 read -r _
 quiet=0; rounds=0
@@ -67,7 +67,7 @@ impl Warden {
         Ok(Warden { process, tags })
     }
 
-    /// Kills what runs in the namespaces and waits, up to two seconds, until it is gone.
+    /// Kills the processes in the namespaces and waits up to two seconds until they have ended.
     pub(crate) fn clear(&self) {
         let deadline = Instant::now() + Duration::from_secs(2);
         loop {
@@ -82,7 +82,7 @@ impl Warden {
         }
     }
 
-    /// The processes that run in the namespaces. Zombies are in none.
+    /// Returns the processes in the namespaces. Zombies are in none.
     pub(crate) fn inhabitants(&self) -> Vec<i32> {
         let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
         processes

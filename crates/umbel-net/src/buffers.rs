@@ -1,4 +1,4 @@
-//! Socket buffers that hold what arrives while a thread is busy.
+//! Socket buffers that hold the datagrams that arrive while a thread is busy.
 
 use std::fmt;
 use std::os::fd::AsFd;
@@ -7,20 +7,20 @@ use std::time::Duration;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use umbel_engine::units::Rate;
 
-/// How much of the rate a buffer holds.
+/// Time at the rate that a buffer holds.
 const HOLD: Duration = Duration::from_millis(100);
-/// Smallest buffer asked for, in bytes.
+/// Minimum size requested, in bytes.
 const MIN_BYTES: usize = 1 << 20;
-/// Largest buffer asked for, in bytes.
+/// Maximum size requested, in bytes.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The buffer of a socket: what was asked for, and what the system gave.
+/// The buffer of a socket: the size requested, and the size granted by the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSize {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub wanted: usize,
-    /// Bytes of payload that the buffer holds, by the system's own reckoning: half of what it
-    /// reports, as it sets aside the other half for its book-keeping.
+    /// Bytes of payload that the buffer holds by the system's own count. It is half of the size
+    /// that the system reports, since the other half is for its book-keeping.
     pub got: usize,
     direction: Direction,
 }
@@ -31,33 +31,33 @@ enum Direction {
     Send,
 }
 
-/// The size of the buffer for a rate: 100 ms of it, at least 1 MiB, at most 64 MiB. An unlimited
-/// rate (`None`) gets 16 MiB.
+/// Returns the size of the buffer for a rate: 100 ms of it, at least 1 MiB, at most 64 MiB. An
+/// unlimited rate (`None`) gets 16 MiB.
 pub fn bytes_for(rate: Option<Rate>) -> usize {
     let Some(rate) = rate else { return 16 << 20 };
     usize::try_from(rate.bytes_in(HOLD)).unwrap_or(MAX_BYTES).clamp(MIN_BYTES, MAX_BYTES)
 }
 
-/// Gives the socket a receive buffer of `wanted` bytes, or as much as this process may have.
+/// Sets the socket's receive buffer to `wanted` bytes, or to as much as this process may have.
 ///
 /// # Errors
 ///
-/// When the system refuses even that.
+/// If the system refuses even that.
 pub fn set_receive_buffer(socket: &impl AsFd, wanted: usize) -> std::io::Result<BufferSize> {
     let _ = setsockopt(socket, sockopt::RcvBuf, &wanted);
     if getsockopt(socket, sockopt::RcvBuf)? / 2 < wanted {
-        // Only a privileged process may go over the limit; another keeps what it has.
+        // Only a privileged process may exceed the limit; another keeps what it has.
         let _ = setsockopt(socket, sockopt::RcvBufForce, &wanted);
     }
     let got = getsockopt(socket, sockopt::RcvBuf)? / 2;
     Ok(BufferSize { wanted, got, direction: Direction::Receive })
 }
 
-/// Gives the socket a send buffer of `wanted` bytes, or as much as this process may have.
+/// Sets the socket's send buffer to `wanted` bytes, or to as much as this process may have.
 ///
 /// # Errors
 ///
-/// When the system refuses even that.
+/// If the system refuses even that.
 pub fn set_send_buffer(socket: &impl AsFd, wanted: usize) -> std::io::Result<BufferSize> {
     let _ = setsockopt(socket, sockopt::SndBuf, &wanted);
     if getsockopt(socket, sockopt::SndBuf)? / 2 < wanted {
@@ -68,14 +68,14 @@ pub fn set_send_buffer(socket: &impl AsFd, wanted: usize) -> std::io::Result<Buf
 }
 
 impl BufferSize {
-    /// Whether the system gave less than was asked for.
+    /// Returns whether the system granted less than requested.
     pub fn is_short(&self) -> bool {
         self.got < self.wanted
     }
 }
 
 impl fmt::Display for BufferSize {
-    /// One line; if the buffer is short, with the command that lets it grow.
+    /// Writes one line. If the buffer is short, it includes the command that lets it grow.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, limit) = match self.direction {
             Direction::Receive => ("receive", "net.core.rmem_max"),

@@ -25,14 +25,14 @@ use crate::pacer::Pacer;
 use crate::port::{Port, Watch};
 use crate::wake;
 
-/// Input that is taken before the next look at ports and timers, so that a flood of it does not
-/// keep data packets from leaving.
+/// Number of inputs handled before the next look at ports and timers, so that a flood of input does
+/// not keep data packets from leaving.
 const INPUT_AT_ONCE: usize = 256;
 
-/// Opens a port that a host asks for.
+/// A function that opens a port for a host.
 pub type Opener = Box<dyn FnMut(&PortSpec) -> Result<Box<dyn Port>, PortError> + Send>;
 
-/// Why a loop ended before its host stopped it.
+/// The error that ends a loop before its host stops it.
 #[derive(Debug, thiserror::Error)]
 #[error("the system does not let this program wait: {0}")]
 pub struct DriverError(#[from] std::io::Error);
@@ -44,7 +44,7 @@ pub struct Driver<E: Engine, H: Host<E>> {
     line: Line<H::Input>,
 }
 
-/// What a host reaches as [`Io`].
+/// The part of the driver that a host reaches as [`Io`].
 struct Machine<E> {
     engine: E,
     clock: Clock,
@@ -65,8 +65,8 @@ struct Pace {
 }
 
 impl<E: Engine, H: Host<E>> Driver<E, H> {
-    /// A driver that takes its host's input from `line`. It has no ports, and no packets of any
-    /// class leave but control messages.
+    /// Creates a driver that takes its host's input from `line`. It has no ports. Control messages
+    /// may leave, but no packets of any other class.
     pub fn new(engine: E, host: H, clock: Clock, line: Line<H::Input>) -> Driver<E, H> {
         let none = |spec: &PortSpec| Err(PortError(format!("there is no way to open {spec:?}")));
         let machine = Machine {
@@ -82,22 +82,22 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
         Driver { host, machine, line }
     }
 
-    /// The same with one more port.
+    /// Adds a port.
     #[must_use]
     pub fn port(mut self, port: impl Port + 'static) -> Driver<E, H> {
         self.machine.ports.push(Box::new(port));
         self
     }
 
-    /// The same with a way to open ports that the host asks for.
+    /// Sets the function that opens the ports for which the host asks.
     #[must_use]
     pub fn opener(mut self, opener: Opener) -> Driver<E, H> {
         self.machine.opener = opener;
         self
     }
 
-    /// The same with a pace for a class of packets, of which full ones have a UDP payload of
-    /// `packet_len` bytes. `rate` is `None` for packets that leave as they come.
+    /// Sets the pace for a class of packets. Full packets have a UDP payload of `packet_len` bytes.
+    /// If `rate` is `None`, the packets are not paced.
     #[must_use]
     pub fn pace(mut self, class: RateClass, rate: Option<Rate>, packet_len: usize) -> Driver<E, H> {
         let Machine { ports, paces, clock, .. } = &mut self.machine;
@@ -107,11 +107,11 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
         self
     }
 
-    /// Runs until the host stops it; returns the host.
+    /// Runs until the host stops it, then returns the host.
     ///
     /// # Errors
     ///
-    /// When the system does not let the program wait.
+    /// If the system does not let the program wait.
     pub fn run(mut self) -> Result<H, DriverError> {
         // Late wake-ups only make the pacing coarser.
         let _ = wake::wait_precisely();
@@ -150,7 +150,7 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
         }
     }
 
-    /// Does what the engine wants until it wants nothing more at this time.
+    /// Handles the engine's outputs until it has no more at this time.
     fn drain(&mut self) {
         loop {
             let mut moved = false;
@@ -168,7 +168,7 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
         }
     }
 
-    /// Hands the engine's events to the host. Returns whether there was any.
+    /// Passes the engine's events to the host. Returns whether there were any.
     fn drain_events(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.machine.engine.poll_event() {
@@ -188,14 +188,14 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
             if let Err(trouble) = self.machine.send(now, transmit) {
                 self.host.trouble(&mut self.machine, trouble);
             }
-            // Others may have something to say between two batches.
+            // Other inputs may be waiting between two batches.
             if transmit.class != RateClass::Control && !self.line.is_empty() {
                 return any;
             }
         }
     }
 
-    /// Waits for input, datagrams or the next deadline; gives datagrams to the engine.
+    /// Waits for input, datagrams or the next deadline. Passes datagrams to the engine.
     fn wait(&mut self) -> Result<(), DriverError> {
         let ready = self.ready()?;
         let Driver { host, machine, .. } = self;
@@ -244,7 +244,7 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
 }
 
 impl<E: Engine> Machine<E> {
-    /// The port that covers an address.
+    /// Returns the port that covers an address.
     fn port(&mut self, address: &Address) -> Option<&mut Box<dyn Port>> {
         self.ports.iter_mut().find(|port| port.covers(address))
     }
@@ -275,8 +275,8 @@ impl<E: Engine> Machine<E> {
 
     fn send(&mut self, now: Instant, transmit: Transmit) -> Result<(), Trouble> {
         let bytes = self.buf.bytes() as u64;
-        // What does not leave counts as sent, and as lost on the way: the engine repairs it, and
-        // the pacer does not hurry after it.
+        // Datagrams that do not leave count as sent, and as lost on the way. The engine repairs
+        // them, and the pacer does not hurry after them.
         if !matches!(transmit.to, Address::Session(_)) {
             let class = match transmit.class {
                 RateClass::Control => RateClass::Data,
@@ -294,7 +294,7 @@ impl<E: Engine> Machine<E> {
             .map_err(|error| Trouble::NotSent { reason: error.to_string() })
     }
 
-    /// When something is due besides what ports wait for.
+    /// Returns the next deadline, apart from those of the ports.
     fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
         let full = self.ports.iter().any(|port| port.is_full());
         let mut deadline = [self.engine.poll_timeout(), self.wake_at].into_iter().flatten().min();

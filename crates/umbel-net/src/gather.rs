@@ -1,31 +1,31 @@
-//! Says how long a receiver lets datagrams gather before it looks again.
+//! Computes how long a receiver lets datagrams gather before it looks again.
 //!
-//! A dense stream would wake its receiver for every few datagrams, and each wake-up costs more
-//! than the datagrams do. As network cards moderate their interrupts, a receiver that has taken
-//! all there was then looks away for up to [`MAX_PAUSE`], unless the stream is thin or its buffer
-//! could fill meanwhile. After one pause it waits for the socket itself, so that the end of a
-//! stream is noticed at most one pause late.
+//! A dense stream would wake its receiver for every few datagrams, and each wake-up costs more than
+//! the datagrams do. Network cards moderate their interrupts for the same reason. A receiver that
+//! has emptied its socket therefore looks away for up to [`MAX_PAUSE`], unless the stream is thin
+//! or its buffer could fill meanwhile. After one pause it waits for the socket itself, so that the
+//! end of a stream is noticed at most one pause late.
 
 use std::time::Duration;
 
 use umbel_engine::Instant;
 
-/// The longest pause: the most that a datagram of a dense stream waits.
+/// The longest pause, which is the longest wait of a datagram in a dense stream.
 pub const MAX_PAUSE: Duration = Duration::from_millis(1);
 
 /// Pauses that would gather fewer datagrams than this are not worth their delay.
 const MIN_GATHERED: u64 = 6;
 
-/// Over how long the density of the stream is measured, at least.
+/// Minimum time over which the density of the stream is measured.
 const WINDOW: Duration = Duration::from_millis(2);
 
-/// A stream that was silent for this long is measured anew.
+/// Silence after which a stream is measured anew.
 const SILENCE: Duration = Duration::from_millis(20);
 
-/// The share of the buffer that a pause may fill.
+/// Divisor of the buffer's size. A pause may fill this fraction of it.
 const SHARE_OF_BUFFER: u64 = 4;
 
-/// Measures how dense a stream is. Knows no clock: the caller says what time it is.
+/// Measures the density of a stream. It has no clock: the caller passes the time.
 #[derive(Clone, Debug, Default)]
 pub struct Gather {
     window_start: Instant,
@@ -35,9 +35,10 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// Notes that so many datagrams were there at `now`. `room` is how many the buffer holds.
+    /// Records that `datagrams` datagrams were there at `now`. `room` is the number that the buffer
+    /// holds.
     ///
-    /// Gives how long to look away if there are no more; zero for a thin stream.
+    /// Returns the pause to make if there are no more, or zero for a thin stream.
     pub fn heard(&mut self, now: Instant, datagrams: usize, room: u64) -> Duration {
         if now - self.last >= SILENCE {
             self.window_start = now;
@@ -55,7 +56,8 @@ impl Gather {
         self.pause
     }
 
-    /// The pause for a stream that brings what was counted in each such time.
+    /// Returns the pause for a stream that brings the counted datagrams in each period of
+    /// `elapsed`.
     fn pause_at(&self, elapsed: Duration, room: u64) -> Duration {
         let expected = |time: Duration| {
             let part = u128::from(self.counted) * time.as_nanos() / elapsed.as_nanos().max(1);
@@ -77,7 +79,7 @@ impl Gather {
 mod tests {
     use super::*;
 
-    /// Feeds `datagrams` every `every` for 20 ms; gives the last pause.
+    /// Feeds `datagrams` every `every` for 20 ms. Returns the last pause.
     fn stream(room: u64, datagrams: usize, every: Duration) -> Duration {
         let mut gather = Gather::default();
         let mut now = Instant::from_nanos(1_000_000_000);

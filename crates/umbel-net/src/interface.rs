@@ -1,4 +1,5 @@
-//! Network interfaces: which there are, which one a user means, which one leads to a peer.
+//! Network interfaces: listing them, resolving a user's choice, and finding the one that leads to a
+//! peer.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -9,7 +10,7 @@ use nix::net::if_::{InterfaceFlags, if_nametoindex};
 
 use crate::sys;
 
-/// A network interface, as it was when it was looked up.
+/// A network interface as it was at the time of the lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Its number in the system; never 0.
@@ -21,10 +22,10 @@ pub struct Interface {
     /// Its IPv6 addresses: the one by which it was looked up, then the others, link-local ones
     /// last.
     pub v6: Vec<Ipv6Addr>,
-    /// Largest IP packet that it carries whole, in bytes.
+    /// Length of the largest IP packet that it carries unfragmented, in bytes.
     pub mtu: usize,
-    /// Whether multicast can be sent and received by it. True of the loopback interface, which
-    /// Linux does not mark so but on which multicast reaches the sockets of the same host.
+    /// Whether it can send and receive multicast. True for the loopback interface, which Linux does
+    /// not mark so but on which multicast reaches the sockets of the same host.
     pub multicast: bool,
     /// Whether it is switched on.
     pub up: bool,
@@ -42,7 +43,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// The family of an address.
+    /// Returns the family of an address.
     pub const fn of(address: IpAddr) -> Family {
         match address {
             IpAddr::V4(_) => Family::V4,
@@ -50,7 +51,7 @@ impl Family {
         }
     }
 
-    /// Bytes that the IP and UDP headers take: 28 or 48, without IP options or extensions.
+    /// Returns the bytes of the IP and UDP headers: 28 or 48, without IP options or extensions.
     pub const fn header_bytes(self) -> usize {
         match self {
             Family::V4 => 20 + 8,
@@ -68,29 +69,29 @@ impl fmt::Display for Family {
     }
 }
 
-/// Why there is no interface to use.
+/// The reason why no interface can be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InterfaceError {
     /// No interface has this name.
     #[error("there is no interface `{name}`: use one of {}", list(.existing))]
     NoSuchName {
-        /// What was asked for.
+        /// The name that was requested.
         name: String,
-        /// What there is.
+        /// The existing interfaces.
         existing: Vec<String>,
     },
     /// No interface has this address.
     #[error("no interface has the address {address}: use one of {}", list(.existing))]
     NoSuchAddress {
-        /// What was asked for.
+        /// The address that was requested.
         address: IpAddr,
-        /// The interfaces that there are, with their addresses.
+        /// The existing interfaces, with their addresses.
         existing: Vec<String>,
     },
     /// Several interfaces have this link-local address, or might lead to it.
     #[error("{0} is the same on every link: say which one, such as {0}%eth0")]
     Ambiguous(Ipv6Addr),
-    /// Packets cannot be multicast by this interface.
+    /// The interface cannot send multicast.
     #[error(
         "interface {0} does not do multicast: use another, or `ip link set dev {0} multicast on`"
     )]
@@ -103,15 +104,15 @@ pub enum InterfaceError {
     NoAddress {
         /// The interface.
         name: String,
-        /// What it lacks.
+        /// The missing family.
         family: Family,
     },
     /// No route leads to the peer.
     #[error("no route to {peer} ({source}): check `ip route get {peer}`")]
     NoRoute {
-        /// Where the route should lead to.
+        /// The destination.
         peer: IpAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The system does not list its interfaces.
@@ -124,11 +125,11 @@ fn list(names: &[String]) -> String {
 }
 
 impl Interface {
-    /// All interfaces of this network namespace in the order of their numbers.
+    /// Returns all interfaces of this network namespace in the order of their numbers.
     ///
     /// # Errors
     ///
-    /// When the system does not list them.
+    /// If the system does not list them.
     pub fn list() -> Result<Vec<Interface>, InterfaceError> {
         let any = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
             .or_else(|_| UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)))?;
@@ -174,11 +175,11 @@ impl Interface {
         }
     }
 
-    /// The interface that a user names: `eth0`, one of its addresses, or `fe80::1%eth0`.
+    /// Returns the interface that a user names: `eth0`, one of its addresses, or `fe80::1%eth0`.
     ///
     /// # Errors
     ///
-    /// When there is none, or it is down or does not do multicast.
+    /// If there is none, or it is down or does not do multicast.
     pub fn resolve(text: &str) -> Result<Interface, InterfaceError> {
         let text = text.trim();
         let all = Interface::list()?;
@@ -193,13 +194,13 @@ impl Interface {
         found.check()
     }
 
-    /// The interface of the route to `peer`. For an address of this host it is the interface that
-    /// has it.
+    /// Returns the interface of the route to `peer`. For an address of this host, it is the
+    /// interface that has it.
     ///
     /// # Errors
     ///
-    /// When no route leads there, or the interface is down or does not do multicast. A link-local
-    /// IPv6 address leads nowhere without its interface: [`resolve`](Interface::resolve) that.
+    /// If no route leads there, or the interface is down or does not do multicast. A link-local
+    /// IPv6 address has no route without its interface; use [`resolve`](Interface::resolve) for it.
     pub fn for_peer(peer: IpAddr) -> Result<Interface, InterfaceError> {
         if let IpAddr::V6(v6) = peer
             && v6.is_unicast_link_local()
@@ -211,7 +212,7 @@ impl Interface {
         with_address(Interface::list()?, local, None)?.check()
     }
 
-    /// Gives the interface if it can be used.
+    /// Returns the interface if it can be used.
     fn check(self) -> Result<Interface, InterfaceError> {
         if !self.multicast {
             return Err(InterfaceError::NoMulticast(self.name));
@@ -222,7 +223,7 @@ impl Interface {
         Ok(self)
     }
 
-    /// Whether it has the address. Every 127.x.y.z is one of the loopback interface.
+    /// Returns whether it has the address. Every 127.x.y.z belongs to the loopback interface.
     pub fn has(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(v4) => self.v4.contains(&v4) || (self.loopback && v4.is_loopback()),
@@ -230,11 +231,11 @@ impl Interface {
         }
     }
 
-    /// The address from which to send: the first of the family.
+    /// Returns the address from which to send, the first of the family.
     ///
     /// # Errors
     ///
-    /// When it has none.
+    /// If it has none.
     pub fn address(&self, family: Family) -> Result<IpAddr, InterfaceError> {
         let address = match family {
             Family::V4 => self.v4.first().copied().map(IpAddr::V4),
@@ -243,8 +244,8 @@ impl Interface {
         address.ok_or_else(|| InterfaceError::NoAddress { name: self.name.clone(), family })
     }
 
-    /// The address of a peer with this interface's number, if it is a link-local one: nothing can
-    /// be sent to it otherwise.
+    /// Returns the peer's address, with this interface's number if it is link-local. Without it,
+    /// nothing can be sent to a link-local address.
     #[must_use]
     pub fn on_link(&self, mut peer: SocketAddr) -> SocketAddr {
         if let SocketAddr::V6(v6) = &mut peer
@@ -255,7 +256,7 @@ impl Interface {
         peer
     }
 
-    /// Puts an address of the interface first.
+    /// Moves an address of the interface to the front.
     fn prefer(&mut self, address: IpAddr) {
         match address {
             IpAddr::V4(v4) => {
@@ -271,7 +272,7 @@ impl Interface {
 }
 
 impl fmt::Display for Interface {
-    /// The name and the addresses: `eth0 (192.0.2.2, fd00::2)`.
+    /// Writes the name and the addresses: `eth0 (192.0.2.2, fd00::2)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
         let v4 = self.v4.iter().map(ToString::to_string);
@@ -311,7 +312,7 @@ fn with_address(
     Ok(interface)
 }
 
-/// The address that a datagram to `peer` would leave from. Sends nothing.
+/// Returns the address from which a datagram to `peer` would leave. Sends nothing.
 fn local_address_towards(peer: IpAddr) -> std::io::Result<IpAddr> {
     let any = match peer {
         IpAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),

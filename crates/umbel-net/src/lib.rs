@@ -1,7 +1,7 @@
 //! Real I/O: multicast sockets, pacing, sessions, and the loop that drives an engine.
 //!
 //! A [`driver`] runs an engine and its host on one thread, which waits for all [ports](port), the
-//! next deadline and other threads in one place. Nothing here knows what engines say.
+//! next deadline and other threads in one place. Nothing here knows an engine's messages.
 
 pub mod buffers;
 pub mod clock;

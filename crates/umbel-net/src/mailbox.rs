@@ -1,22 +1,23 @@
-//! The line of input that leads from other threads to a host.
+//! The queue of input that leads from other threads to a host.
 
 use crossbeam_channel::Receiver;
 use umbel_engine::host::Mailbox;
 
 use crate::wake::Waker;
 
-/// The end of a line: a [`Driver`](crate::driver::Driver) takes its host's input from here.
+/// The receiving end of the queue. A [`Driver`](crate::driver::Driver) takes its host's input from
+/// here.
 #[derive(Debug)]
 pub struct Line<I> {
     inbox: Receiver<I>,
     waker: Waker,
 }
 
-/// Makes a mailbox and the end of its line.
+/// Creates a mailbox and the receiving end of its queue.
 ///
 /// # Errors
 ///
-/// When the process has no file descriptor left.
+/// If the process has no file descriptor left.
 pub fn line<I: Send + 'static>() -> std::io::Result<(Mailbox<I>, Line<I>)> {
     let (outbox, inbox) = crossbeam_channel::unbounded();
     let waker = Waker::new()?;
@@ -30,7 +31,7 @@ pub fn line<I: Send + 'static>() -> std::io::Result<(Mailbox<I>, Line<I>)> {
 }
 
 impl<I> Line<I> {
-    /// The next input; `None` if nothing waits.
+    /// Returns the next input, or `None` if none waits.
     pub(crate) fn take(&self) -> Option<I> {
         self.inbox.try_recv().ok()
     }

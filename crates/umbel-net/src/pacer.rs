@@ -1,41 +1,41 @@
-//! Says when how many packets may leave, so that a set rate is held.
+//! Computes when and how many packets may leave, so that a set rate is held.
 //!
 //! A sender that sleeps wakes late, by some ten microseconds at best and by milliseconds on a busy
-//! machine. The pacer therefore keeps a schedule rather than gaps: what was missed is made good.
-//! Two bounds keep that from turning into bursts that a queue on the way cannot hold:
+//! machine. The pacer therefore keeps a schedule rather than gaps, and catches up on delays. Two
+//! bounds keep that from turning into bursts that a queue on the way cannot hold:
 //!
-//! - no more than [`MAX_LAG`] of the schedule is made good; what was missed before is forgotten;
-//! - catching up, packets leave at [`CATCH_UP`] times the rate at most, with no more than
-//!   [`BURST`] of the rate, or one batch if that is more, at once.
+//! - At most [`MAX_LAG`] of the schedule is made up. Earlier delays are forgotten.
+//! - When catching up, packets leave at most at [`CATCH_UP`] times the rate. At most [`BURST`] of
+//!   the rate, or one batch if that is more, leaves at once.
 //!
-//! Both are token buckets, kept as the moment at which the bucket would have been empty, with the
-//! remainder of the division, so that no rounding adds up.
+//! Both are token buckets. A bucket is kept as the moment at which it would have been empty, with
+//! the remainder of the division, so that rounding errors do not add up.
 
 use std::time::Duration;
 
 use umbel_engine::Instant;
 use umbel_engine::units::Rate;
 
-/// How much of a delay is made good.
+/// Maximum delay that is made up.
 pub const MAX_LAG: Duration = Duration::from_millis(8);
 
-/// The most that leaves at once, as a time at the rate.
+/// Maximum amount that leaves at once, as a time at the rate.
 pub const BURST: Duration = Duration::from_millis(1);
 
-/// How many times the rate is used to make a delay good.
+/// Factor on the rate while a delay is made up.
 pub const CATCH_UP: u64 = 2;
 
 /// Bit-nanoseconds per second and byte.
 const SCALE: u128 = 8_000_000_000;
 
-/// Paces one sender. Knows no clock: the caller says what time it is.
+/// Paces one sender. It has no clock: the caller passes the time.
 #[derive(Clone, Debug)]
 pub struct Pacer {
-    /// `None`: no limit.
+    /// The buckets; `None` for no limit.
     buckets: Option<Buckets>,
     packet_bytes: u64,
     max_batch: usize,
-    /// How many packets are worth a wake-up and a system call.
+    /// Number of packets worth a wake-up and a system call.
     quantum: usize,
 }
 
@@ -44,7 +44,7 @@ struct Buckets {
     rate: Rate,
     /// Holds the rate in the long run.
     schedule: Bucket,
-    /// Bounds how fast packets follow each other.
+    /// Limits the rate at which packets follow each other.
     peak: Bucket,
 }
 
@@ -52,7 +52,7 @@ struct Buckets {
 #[derive(Clone, Debug)]
 struct Bucket {
     bits_per_s: u64,
-    /// Most tokens that it holds.
+    /// Maximum number of tokens that it holds.
     depth_bytes: u64,
     /// When it was empty, or will be. In nanoseconds; before the epoch if it is full there.
     empty_at: i64,
@@ -61,11 +61,12 @@ struct Bucket {
 }
 
 impl Pacer {
-    /// A pacer that starts at `now`: the first packets may leave at once.
+    /// Creates a pacer that starts at `now`. The first packets may leave at once.
     ///
-    /// `rate` counts what [`sent`](Pacer::sent) is told; `None` is no limit. `packet_bytes` is
-    /// what a full packet counts, `max_batch` the most packets that the sender takes at once
-    /// ([`Sender::max_batch`](crate::udp::Sender::max_batch)); 0 is taken as 1.
+    /// `rate` applies to the bytes reported to [`sent`](Pacer::sent); `None` is no limit.
+    /// `packet_bytes` is the count of a full packet. `max_batch` is the maximum number of packets
+    /// that the sender takes at once ([`Sender::max_batch`](crate::udp::Sender::max_batch)); 0 is
+    /// taken as 1.
     pub fn new(rate: Option<Rate>, packet_bytes: usize, max_batch: usize, now: Instant) -> Pacer {
         let packet_bytes = packet_bytes.max(1) as u64;
         let max_batch = max_batch.max(1);
@@ -74,12 +75,13 @@ impl Pacer {
         pacer
     }
 
-    /// The rate that is held.
+    /// Returns the rate that is held.
     pub fn rate(&self) -> Option<Rate> {
         self.buckets.as_ref().map(|buckets| buckets.rate)
     }
 
-    /// Changes the rate from `now` on. What has left is still waited for: at the new rate.
+    /// Changes the rate from `now` on. Packets that have left are still waited for, at the new
+    /// rate.
     pub fn set_rate(&mut self, rate: Option<Rate>, now: Instant) {
         if self.rate() == rate {
             return;
@@ -92,7 +94,7 @@ impl Pacer {
         }
     }
 
-    /// Starts afresh: one quantum may leave at once.
+    /// Starts afresh. One quantum may leave at once.
     fn start(&mut self, rate: Option<Rate>, now: Instant) {
         let Some(rate) = rate else {
             self.buckets = None;
@@ -118,8 +120,9 @@ impl Pacer {
         self.packet_bytes.saturating_mul(self.quantum as u64)
     }
 
-    /// How many packets may leave now, up to the largest batch; 0 until there are enough of them
-    /// to be worth a system call: one millisecond's, or one batch, or one packet at a low rate.
+    /// Returns the number of packets that may leave now, up to the largest batch. It is 0 until
+    /// there are enough of them for a system call: one millisecond's, or one batch, or one packet
+    /// at a low rate.
     pub fn allow(&self, now: Instant) -> usize {
         let Some(buckets) = &self.buckets else { return self.max_batch };
         let bytes = buckets.schedule.level(now).min(buckets.peak.level(now));
@@ -129,19 +132,20 @@ impl Pacer {
         usize::try_from(bytes / self.packet_bytes).unwrap_or(usize::MAX).min(self.max_batch)
     }
 
-    /// Says that `bytes` began to leave at `now`. It may be more than was allowed: then what
-    /// follows waits.
+    /// Records that `bytes` began to leave at `now`. If they exceed the allowance, the next packets
+    /// wait.
     ///
     /// The system call that sends them takes its time, above all where one machine carries them to
-    /// many receivers. That time is part of the schedule: counted after it, a delay could only be
-    /// made good by half of what the calls leave over.
+    /// many receivers. That time is part of the schedule. If it were counted after the schedule,
+    /// only half of the time between the calls could make up a delay.
     pub fn sent(&mut self, now: Instant, bytes: u64) {
         if let Some(buckets) = &mut self.buckets {
             buckets.spend(now, bytes);
         }
     }
 
-    /// When [`allow`](Pacer::allow) gives packets again; `now` if it does already.
+    /// Returns the time at which [`allow`](Pacer::allow) allows packets again, or `now` if it
+    /// already does.
     pub fn next(&self, now: Instant) -> Instant {
         let Some(buckets) = &self.buckets else { return now };
         let bytes = self.quantum_bytes();
@@ -149,7 +153,7 @@ impl Pacer {
         now.max(Instant::from_nanos(u64::try_from(at).unwrap_or(0)))
     }
 
-    /// Says that there is nothing to send: the time that passes so is no delay to make good.
+    /// Records that there is nothing to send. The time that passes is no delay to make up.
     pub fn idle(&mut self, now: Instant) {
         let quantum_bytes = self.quantum_bytes();
         if let Some(buckets) = &mut self.buckets {
@@ -166,7 +170,7 @@ impl Buckets {
 }
 
 impl Bucket {
-    /// A bucket that holds `level_bytes` at `now`.
+    /// Creates a bucket that holds `level_bytes` at `now`.
     fn new(bits_per_s: u64, depth_bytes: u64, level_bytes: u64, now: Instant) -> Bucket {
         let empty_at = nanos(now);
         let mut bucket = Bucket { bits_per_s, depth_bytes, empty_at, remainder: 0 };
@@ -174,13 +178,13 @@ impl Bucket {
         bucket
     }
 
-    /// Nanoseconds in which `bytes` flow in, rounded up.
+    /// Returns the nanoseconds in which `bytes` flow in, rounded up.
     fn time_for(&self, bytes: u64) -> i64 {
         let ns = (u128::from(bytes) * SCALE).div_ceil(u128::from(self.bits_per_s));
         i64::try_from(ns).unwrap_or(i64::MAX)
     }
 
-    /// Bytes that it holds at `now`.
+    /// Returns the bytes that it holds at `now`.
     fn level(&self, now: Instant) -> u64 {
         let Ok(filled) = u64::try_from(nanos(now).saturating_sub(self.empty_at)) else { return 0 };
         let scaled = u128::from(filled) * u128::from(self.bits_per_s);
@@ -188,20 +192,20 @@ impl Bucket {
         u64::try_from(bytes).unwrap_or(u64::MAX).min(self.depth_bytes)
     }
 
-    /// Bytes by which it is overdrawn at `now`.
+    /// Returns the bytes by which it is overdrawn at `now`.
     fn debt(&self, now: Instant) -> u64 {
         let Ok(ahead) = u64::try_from(self.empty_at.saturating_sub(nanos(now))) else { return 0 };
         u64::try_from(u128::from(ahead) * u128::from(self.bits_per_s) / SCALE).unwrap_or(u64::MAX)
     }
 
-    /// When it holds `bytes`, in nanoseconds.
+    /// Returns the time at which it holds `bytes`, in nanoseconds.
     fn holds_at(&self, bytes: u64) -> i64 {
         let scaled = u128::from(bytes) * SCALE + u128::from(self.remainder);
         let ns = scaled.div_ceil(u128::from(self.bits_per_s));
         self.empty_at.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX))
     }
 
-    /// Takes `bytes` out, at `now`; what had flowed over is lost.
+    /// Takes `bytes` out at `now`. Bytes that had overflowed are lost.
     fn spend(&mut self, now: Instant, bytes: u64) {
         self.limit(now, self.depth_bytes);
         let scaled = u128::from(bytes) * SCALE + u128::from(self.remainder);
@@ -211,7 +215,7 @@ impl Bucket {
         self.remainder = (scaled % rate) as u64;
     }
 
-    /// Pours away what it holds beyond `most_bytes`.
+    /// Drops its bytes beyond `most_bytes`.
     fn limit(&mut self, now: Instant, most_bytes: u64) {
         let earliest = nanos(now).saturating_sub(self.time_for(most_bytes));
         if self.empty_at < earliest {
@@ -221,7 +225,7 @@ impl Bucket {
     }
 }
 
-/// Nanoseconds since the epoch; saturates after 292 years.
+/// Returns the nanoseconds since the epoch. Saturates after 292 years.
 fn nanos(at: Instant) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(i64::MAX)
 }
@@ -244,8 +248,8 @@ mod tests {
         Instant::from_nanos(ns)
     }
 
-    /// A bucket that leaks at a rate, kept apart from the pacer's in another way: in
-    /// bit-nanoseconds per second, exactly.
+    /// A bucket that leaks at a rate, computed in another way than the pacer's: exactly, in
+    /// bit-nanoseconds per second.
     struct Leaky {
         bits_per_s: u64,
         level: u128,
@@ -274,7 +278,7 @@ mod tests {
     struct Simulation {
         pacer: Pacer,
         packet_bytes: u64,
-        /// What handing over a batch takes.
+        /// Time to hand over a batch.
         send_ns: u64,
         now_ns: u64,
         sent_bytes: u64,
@@ -299,7 +303,7 @@ mod tests {
             }
         }
 
-        /// Sends for `ns`, each wake-up late by what `late` says.
+        /// Sends for `ns`. Each wake-up is late by the value of `late`.
         fn run(&mut self, ns: u64, mut late: impl FnMut() -> u64) {
             let end = self.now_ns + ns;
             while self.now_ns < end {

@@ -1,5 +1,5 @@
-//! The system calls that no crate wraps as they are needed here. All `unsafe` of this crate's UDP
-//! part is in this file.
+//! System calls that no crate wraps in the form needed here. All `unsafe` of this crate's UDP part
+//! is in this file.
 
 use std::ffi::c_int;
 use std::io::IoSlice;
@@ -9,19 +9,19 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use nix::errno::Errno;
 use nix::sys::socket::{SockaddrLike, SockaddrStorage};
 
-/// Largest number of messages that [`receive`] takes at once.
+/// Maximum number of messages that [`receive`] takes at once.
 pub(crate) const MAX_MESSAGES: usize = 32;
 
-/// Largest number of messages that [`send`] takes at once.
+/// Maximum number of messages that [`send`] takes at once.
 pub(crate) const MAX_SENT: usize = 64;
 
-/// Room for the control data of one message: packet information of either family, segment size,
-/// drop counter, hop limit; each rounded up, with its header. Aligned as `cmsghdr` must be.
+/// Buffer for the control data of one message: packet information of either family, segment size,
+/// drop counter, hop limit. Each is rounded up, with its header. Aligned as `cmsghdr` must be.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub(crate) struct Control([u8; 128]);
 
-/// What the system writes about one received message.
+/// The system's data about one received message.
 #[derive(Clone, Copy)]
 pub(crate) struct Envelope {
     name: libc::sockaddr_storage,
@@ -35,18 +35,18 @@ pub(crate) struct Envelope {
 /// The control data of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Details {
-    /// The address that the message was sent to.
+    /// Destination address of the message.
     pub(crate) to: Option<IpAddr>,
-    /// The length of each datagram but the last, if the message is several.
+    /// Length of each datagram but the last, if the message consists of several.
     pub(crate) segment: Option<usize>,
-    /// Messages that the socket has dropped so far, modulo 2^32.
+    /// Number of messages that the socket has dropped so far, modulo 2^32.
     pub(crate) drops: Option<u32>,
-    /// What was left of the hop limit.
+    /// Remainder of the hop limit.
     pub(crate) hop_limit: Option<u8>,
 }
 
 impl Envelope {
-    /// An envelope to receive into.
+    /// Creates an empty envelope for receiving.
     #[allow(unsafe_code)]
     pub(crate) fn new() -> Envelope {
         // SAFETY: `sockaddr_storage` is plain data of which all bits zero is a value.
@@ -54,7 +54,7 @@ impl Envelope {
         Envelope { name, control: Control([0; 128]), control_len: 0, flags: 0, len: 0 }
     }
 
-    /// Who sent the message; `None` if it has no IP address.
+    /// Returns the sender of the message, or `None` if it has no IP address.
     #[allow(unsafe_code)]
     pub(crate) fn from(&self) -> Option<SocketAddr> {
         let storage: *const libc::sockaddr_storage = &raw const self.name;
@@ -77,7 +77,7 @@ impl Envelope {
         }
     }
 
-    /// Whether the system had to cut off a part of the payload or of the control data.
+    /// Returns whether the system had to cut off a part of the payload or of the control data.
     pub(crate) fn is_truncated(&self) -> bool {
         self.flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0
     }
@@ -86,8 +86,8 @@ impl Envelope {
     pub(crate) fn details(&self) -> Details {
         let mut details = Details::default();
         let mut rest = &self.control.0[..self.control_len.min(self.control.0.len())];
-        // [cmsg(3)]: each has a header (length with header, level, type), its data, and padding
-        // to the alignment of a word.
+        // [cmsg(3)]: each has a header (length with header, level, type), its data, and padding to
+        // the alignment of a word.
         while let Some((length, level, kind)) = control_header(rest) {
             let data = &rest[CONTROL_HEADER..length];
             match (level, kind) {
@@ -133,11 +133,12 @@ fn control_header(bytes: &[u8]) -> Option<(usize, c_int, c_int)> {
     (CONTROL_HEADER..=bytes.len()).contains(&length).then_some((length, level, kind))
 }
 
-/// Receives up to one message for each buffer and envelope, without waiting, and says how many.
+/// Receives up to one message for each buffer and envelope, without blocking. Returns the number of
+/// messages.
 ///
 /// # Errors
 ///
-/// `EAGAIN` if there is none, and what else `recvmmsg` reports.
+/// `EAGAIN` if no message waits, or another error of `recvmmsg`.
 #[allow(unsafe_code)]
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
@@ -180,12 +181,12 @@ pub(crate) fn receive(
     Ok(received)
 }
 
-/// Sends each message, a head and a body, to the same address without waiting for room. Says how
-/// many were sent, at least one.
+/// Sends each message, a head and a body, to the same address, without waiting for room. Returns
+/// the number of messages sent, at least one.
 ///
 /// # Errors
 ///
-/// Why the first was not sent.
+/// If the first message was not sent.
 #[allow(unsafe_code)]
 pub(crate) fn send(
     socket: BorrowedFd<'_>,
@@ -218,8 +219,8 @@ pub(crate) fn send(
 
 /// Sets a socket option whose value is plain data.
 ///
-/// The option must take what `T` is in C; a wrong one is refused or misread by the system, but
-/// never writes to memory.
+/// The type `T` must be the option's type in C. A wrong one is refused or misread by the system,
+/// but never writes to memory.
 #[allow(unsafe_code)]
 fn set_option<T: Copy>(
     socket: BorrowedFd<'_>,
@@ -240,7 +241,7 @@ fn set_option<T: Copy>(
     Errno::result(result).map(drop)
 }
 
-/// Sets a socket option that is an integer or a switch.
+/// Sets a socket option whose value is an integer or a boolean.
 pub(crate) fn set_int(
     socket: BorrowedFd<'_>,
     level: c_int,
@@ -250,7 +251,7 @@ pub(crate) fn set_int(
     set_option(socket, level, option, &value)
 }
 
-/// Makes the interface with this index the one by which IPv4 multicast leaves.
+/// Sets the interface, by its index, on which IPv4 multicast is sent.
 pub(crate) fn set_multicast_interface_v4(socket: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
     let any = libc::in_addr { s_addr: 0 };
     let request =
@@ -301,7 +302,7 @@ pub(crate) fn change_membership(
     set_option(socket, level, option, &request)
 }
 
-/// The address in the form of the system, with port 0.
+/// Returns the address in the form of the system, with port 0.
 #[allow(unsafe_code)]
 fn storage(address: IpAddr) -> libc::sockaddr_storage {
     // SAFETY: plain data of which all bits zero is a value.
@@ -325,7 +326,7 @@ fn storage(address: IpAddr) -> libc::sockaddr_storage {
     storage
 }
 
-/// The MTU of an interface in bytes.
+/// Returns the MTU of an interface in bytes.
 #[allow(unsafe_code)]
 pub(crate) fn mtu(socket: BorrowedFd<'_>, interface: &str) -> Result<usize, Errno> {
     // SAFETY: plain data of which all bits zero is a value.
@@ -347,7 +348,8 @@ pub(crate) fn mtu(socket: BorrowedFd<'_>, interface: &str) -> Result<usize, Errn
     Ok(usize::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
 }
 
-/// How many messages the socket has dropped because its buffer was full, modulo 2^32.
+/// Returns the number of messages that the socket has dropped because its buffer was full, modulo
+/// 2^32.
 #[allow(unsafe_code)]
 pub(crate) fn drops(socket: BorrowedFd<'_>) -> Result<u32, Errno> {
     // `SO_MEMINFO` and `SK_MEMINFO_DROPS` of <asm-generic/socket.h> and <linux/sock_diag.h>.

@@ -10,10 +10,10 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 
-/// Interrupts a thread that waits. Clones wake the same thread.
+/// Interrupts a waiting thread. Clones wake the same thread.
 ///
-/// Several calls of [`wake`](Waker::wake) before the thread looks are one. A thread that finds
-/// itself woken must look at everything that it can be woken for.
+/// Several calls of [`wake`](Waker::wake) before the thread looks count as one. A thread that was
+/// woken must check everything for which it can be woken.
 #[derive(Clone, Debug)]
 pub struct Waker {
     shared: Arc<Shared>,
@@ -21,18 +21,18 @@ pub struct Waker {
 
 #[derive(Debug)]
 struct Shared {
-    /// Whether somebody has called since the thread last looked. Spares system calls: only the
-    /// first call writes to `event`.
+    /// Whether [`wake`](Waker::wake) was called since the thread last looked. Saves system calls,
+    /// since only the first call writes to `event`.
     called: AtomicBool,
     event: EventFd,
 }
 
 impl Waker {
-    /// A waker that nobody has called yet.
+    /// Creates a waker that has not been called yet.
     ///
     /// # Errors
     ///
-    /// When the process has no file descriptor left.
+    /// If the process has no file descriptor left.
     pub fn new() -> std::io::Result<Waker> {
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(Waker { shared: Arc::new(Shared { called: AtomicBool::new(false), event }) })
@@ -46,24 +46,24 @@ impl Waker {
         }
     }
 
-    /// Whether somebody has called since the last time. Costs no system call if not.
+    /// Returns whether it was called since the last time. Costs no system call if not.
     pub fn take(&self) -> bool {
         self.shared.called.load(Ordering::Acquire) && self.clear()
     }
 
-    /// Takes back the event and then the flag, in this order: a call in between is one that the
-    /// thread, which is about to look, sees the reason of.
+    /// Clears the event and then the flag, in this order. If a call comes in between, the thread,
+    /// which is about to look, sees its reason.
     fn clear(&self) -> bool {
         let _ = self.shared.event.read();
         self.shared.called.swap(false, Ordering::AcqRel)
     }
 
-    /// Waits until somebody calls, or for `timeout` (`None`: for ever). Says whether somebody
-    /// called. May return early.
+    /// Waits until [`wake`](Waker::wake) is called, or for `timeout` (`None`: for ever). Returns
+    /// whether it was called. May return early.
     ///
     /// # Errors
     ///
-    /// When the system refuses to wait.
+    /// If the system refuses to wait.
     pub fn wait(&self, timeout: Option<Duration>) -> std::io::Result<bool> {
         if self.take() {
             return Ok(true);
@@ -80,11 +80,11 @@ impl AsFd for Waker {
 }
 
 /// Waits until one of `fds` is ready for `events`, or for `timeout` to the nanosecond (`None`: for
-/// ever). Says which are ready; none if the time is up or a signal came.
+/// ever). Returns which are ready; none if the timeout has passed or a signal came.
 ///
 /// # Errors
 ///
-/// When the system refuses to wait.
+/// If the system refuses to wait.
 pub fn wait_for<const N: usize>(
     fds: [BorrowedFd<'_>; N],
     events: PollFlags,
@@ -99,11 +99,11 @@ pub fn wait_for<const N: usize>(
 }
 
 /// Waits until one of `fds` is ready, or for `timeout` to the nanosecond (`None`: for ever). Their
-/// `revents` say which are; none if the time is up or a signal came.
+/// `revents` state which are ready; none if the timeout has passed or a signal came.
 ///
 /// # Errors
 ///
-/// When the system refuses to wait.
+/// If the system refuses to wait.
 pub(crate) fn wait_for_any(
     fds: &mut [PollFd<'_>],
     timeout: Option<Duration>,
@@ -114,12 +114,12 @@ pub(crate) fn wait_for_any(
     }
 }
 
-/// Lets the waits of the calling thread end on time: by default the system may put off each of
-/// them by 50 µs.
+/// Makes the waits of the calling thread end on time. By default the system may delay each of them
+/// by 50 µs.
 ///
 /// # Errors
 ///
-/// When the system refuses.
+/// If the system refuses.
 pub fn wait_precisely() -> std::io::Result<()> {
     Ok(nix::sys::prctl::set_timerslack(1)?)
 }

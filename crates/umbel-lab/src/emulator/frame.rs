@@ -1,4 +1,4 @@
-//! Damages frames the way links do.
+//! Damages frames as links do.
 
 use umbel_wire::checksum;
 use umbel_wire::ip::{Segment, UDP, be16};
@@ -6,10 +6,10 @@ use umbel_wire::ip::{Segment, UDP, be16};
 /// Length of an Ethernet header without tags.
 const ETHERNET: usize = 14;
 
-/// Flips one bit of the frame, selected by `draw`: of the UDP or TCP payload if there is one,
-/// else of whatever follows the Ethernet header. With `repair_checksum` the transport checksum
-/// is made to fit again [RFC 1624 §3]; a frame without payload then stays as it is, since every
-/// bit of it would be noticed.
+/// Flips one bit of the frame, selected by `draw`. It is a bit of the UDP or TCP payload if there
+/// is one, else of the bytes after the Ethernet header. With `repair_checksum` the transport
+/// checksum is made to fit again [RFC 1624 §3]. A frame without payload then stays as it is, since
+/// a flip of any of its bits would be noticed.
 pub fn corrupt(frame: &mut [u8], draw: u64, repair_checksum: bool) {
     let kind = be16(frame, 12);
     let Some(packet) = frame.get_mut(ETHERNET..).filter(|packet| !packet.is_empty()) else {
@@ -68,7 +68,8 @@ mod tests {
 
     use super::*;
 
-    /// The Internet checksum over pseudo header and segment; 0xffff when the packet is intact.
+    /// Returns the Internet checksum over pseudo header and segment, which is 0xffff when the
+    /// packet is intact.
     fn sum(frame: &[u8], v6: bool, protocol: u8) -> u16 {
         let (addresses, header) = if v6 { (22..54, 54) } else { (26..34, 34) };
         let segment = &frame[header..];

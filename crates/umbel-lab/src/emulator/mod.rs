@@ -1,9 +1,9 @@
 //! Links in user space: threads carry frames between raw sockets as the link model decides.
 //!
 //! Each emulated link is two veth pairs whose inner ends lie in the lab's fabric. A worker takes
-//! the frames that arrive at one inner end, asks the [`LinkModel`], and sends them out of the
-//! other when they are due. The model is told the kernel's time of arrival, not the time at which
-//! the worker got round to it, so that a late worker disturbs neither rate nor queue.
+//! the frames that arrive at one inner end, asks the [`LinkModel`], and sends them out of the other
+//! when they are due. The model gets the kernel's time of arrival, not the time at which the worker
+//! saw the frame, so a late worker disturbs neither rate nor queue.
 
 pub mod frame;
 mod packet_socket;
@@ -25,14 +25,14 @@ use umbel_sim::topology::link_model::{Arrival, LinkDrop, LinkModel, Verdict};
 
 use self::packet_socket::{BATCH, PacketSocket, ReceivedBatch};
 
-/// Frames on their way in one direction beyond which further ones are dropped as overruns.
+/// Maximum number of frames in flight in one direction. Further ones are dropped as overruns.
 const MAX_IN_FLIGHT: usize = 1 << 17;
-/// Ethernet header with one tag, beside the MTU.
+/// Bytes of an Ethernet header with one tag, on top of the MTU.
 const HEADER_BYTES: usize = 18;
-/// Batches taken from one direction before the others have their turn.
+/// Number of batches taken from one direction before the others have their turn.
 const BATCHES_PER_TURN: usize = 4;
 
-/// What became of the frames of one direction of a link.
+/// Counters of the frames in one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DirectionStats {
     /// Frames that entered.
@@ -49,15 +49,15 @@ pub struct DirectionStats {
     pub down: u64,
     /// Second copies delivered.
     pub duplicated: u64,
-    /// Frames held back so that others overtook them.
+    /// Frames delayed so that others overtook them.
     pub reordered: u64,
-    /// Frames damaged, checksum repaired or not.
+    /// Frames damaged, with checksum repaired or not.
     pub corrupted: u64,
-    /// Frames that the emulator was too slow for; a test with any has measured the machine.
+    /// Frames that the emulator was too slow for. A test with any has measured the machine.
     pub overruns: u64,
 }
 
-/// A link to emulate: its number, its raw sockets with their interfaces, and its treatment.
+/// A link to emulate: its number, its raw sockets with their interfaces, and its impairments.
 pub(crate) struct EmulatedLink {
     pub(crate) link: usize,
     pub(crate) ports: [(OwnedFd, u32); 2],
@@ -120,14 +120,14 @@ impl Emulator {
         Ok(emulator)
     }
 
-    /// Changes one direction of a link; unknown links are ignored.
+    /// Changes one direction of a link. Unknown links are ignored.
     pub(crate) fn set_impairment(&self, link: usize, direction: usize, impairment: Impairment) {
         if let Some(directions) = self.links.get(&link) {
             directions[direction].lock().model.set_impairment(impairment);
         }
     }
 
-    /// What one direction of a link does; `None` if the link is not emulated.
+    /// Returns the impairment of one direction of a link, or `None` if the link is not emulated.
     pub(crate) fn impairment(&self, link: usize, direction: usize) -> Option<Impairment> {
         Some(*self.links.get(&link)?[direction].lock().model.impairment())
     }
@@ -139,7 +139,7 @@ impl Emulator {
         }
     }
 
-    /// What became of the frames of a link; `None` if it is not emulated.
+    /// Returns the counters of a link's frames, or `None` if the link is not emulated.
     pub(crate) fn stats(&self, link: usize) -> Option<[DirectionStats; 2]> {
         let directions = self.links.get(&link)?;
         Some([0, 1].map(|n| {
@@ -179,7 +179,7 @@ fn open_link(link: EmulatedLink, seed: u64) -> io::Result<[Arc<Direction>; 2]> {
     Ok([direction(0, &a, &b), direction(1, &b, &a)])
 }
 
-/// A thread's share of the directions and the frames on their way in them.
+/// A thread's share of the directions, with the frames in flight in them.
 struct Worker {
     epoch: std::time::Instant,
     lanes: Vec<Lane>,
@@ -189,12 +189,12 @@ struct Lane {
     direction: Arc<Direction>,
     received: ReceivedBatch,
     in_flight: BinaryHeap<Reverse<InFlight>>,
-    /// Arrival time of the last frame; arrivals never go back.
+    /// Arrival time of the last frame. Arrival times never go back.
     latest: Instant,
     admitted: u64,
 }
 
-/// A frame on its way, ordered by arrival and, at one instant, by admission.
+/// A frame in flight, ordered by arrival and, at one instant, by admission.
 struct InFlight {
     at: Instant,
     number: u64,
@@ -275,15 +275,16 @@ impl Lane {
         self.in_flight.peek().map(|Reverse(frame)| frame.at)
     }
 
-    /// Takes some batches in; true if there is more to fetch.
+    /// Receives some batches. Returns whether there is more to fetch.
     fn receive_turn(&mut self, now: Instant, wall: Duration) -> bool {
         (0..BATCHES_PER_TURN).all(|_| self.receive(now, wall) == BATCH)
     }
 
-    /// Takes a batch in and sends on what meets no delay; returns how many frames there were.
+    /// Receives a batch and sends on the frames that have no delay. Returns the number of frames
+    /// received.
     fn receive(&mut self, now: Instant, wall: Duration) -> usize {
         let direction = Arc::clone(&self.direction);
-        // A dead socket looks idle; nothing can be done about it here.
+        // A dead socket looks idle. It cannot be repaired here.
         if direction.input.receive(&mut self.received).is_err() {
             return 0;
         }
@@ -302,7 +303,8 @@ impl Lane {
                 Verdict::Drop(LinkDrop::QueueFull) => state.stats.queue_full += 1,
                 Verdict::Drop(LinkDrop::Down) => state.stats.down += 1,
                 Verdict::Deliver(arrival) => {
-                    // What is due later than it came is sorted by that, also if both are past.
+                    // Frames that are due later than they came are sorted by that time, even if
+                    // both are past.
                     let plain = arrival.corruption.is_none() && arrival.at <= self.latest;
                     if plain && self.in_flight.is_empty() {
                         at_once.push(n);

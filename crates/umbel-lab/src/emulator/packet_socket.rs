@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-/// How many frames one call moves.
+/// Number of frames that one call moves.
 pub(super) const BATCH: usize = 64;
 
-/// Room for frames between two visits of a worker: at 100,000 frames a second this holds what
-/// arrives while the machine runs something else for tens of milliseconds.
+/// Buffer for frames between two visits of a worker. At 100,000 frames a second it holds those that
+/// arrive while the machine runs other work for tens of milliseconds.
 const BUFFER_BYTES: i32 = 32 << 20;
 
-/// Room for one timestamp control message, aligned as `cmsghdr` needs.
+/// Buffer for one timestamp control message, aligned as `cmsghdr` needs.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct TimeControl([u8; 64]);
@@ -31,22 +31,22 @@ pub(super) struct ReceivedBatch {
 }
 
 impl ReceivedBatch {
-    /// Room for a batch of frames of up to `frame_bytes` each.
+    /// Creates a buffer for a batch of frames of up to `frame_bytes` each.
     pub(super) fn new(frame_bytes: usize) -> ReceivedBatch {
         ReceivedBatch { frame_bytes, bytes: vec![0; frame_bytes * BATCH], frames: Vec::new() }
     }
 
-    /// How many frames were received.
+    /// Returns the number of frames received.
     pub(super) fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Length and arrival time (time of day) of a frame.
+    /// Returns the length and arrival time (time of day) of a frame.
     pub(super) fn meta(&self, n: usize) -> (usize, Duration) {
         self.frames[n]
     }
 
-    /// The bytes of a frame.
+    /// Returns the bytes of a frame.
     pub(super) fn frame(&self, n: usize) -> &[u8] {
         &self.bytes[n * self.frame_bytes..][..self.frames[n].0]
     }
@@ -93,7 +93,7 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// Receives what is there, up to a batch, without waiting.
+    /// Receives the waiting frames, up to a batch, without blocking.
     #[allow(unsafe_code)]
     pub(super) fn receive(&self, batch: &mut ReceivedBatch) -> io::Result<()> {
         batch.frames.clear();
@@ -136,7 +136,7 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// Sends the frames in order; returns how many the kernel refused.
+    /// Sends the frames in order. Returns the number that the kernel refused.
     #[allow(unsafe_code)]
     pub(super) fn send(&self, frames: &[&[u8]]) -> usize {
         let mut refused = 0;
@@ -172,7 +172,7 @@ impl PacketSocket {
         refused
     }
 
-    /// How many frames the kernel dropped since the last call because nobody fetched them.
+    /// Returns the number of frames that the kernel dropped for lack of space since the last call.
     #[allow(unsafe_code)]
     pub(super) fn take_overruns(&self) -> u64 {
         #[repr(C)]
@@ -204,7 +204,7 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// The kernel's arrival time of a message, by the time of day; zero if it gave none.
+/// Returns the kernel's arrival time of a message, by the time of day; zero if it stated none.
 ///
 /// # Safety
 /// `message` was filled in by a successful `recvmsg` and its control buffer is still there.

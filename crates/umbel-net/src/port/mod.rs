@@ -1,7 +1,7 @@
-//! Ways for datagrams into and out of this host.
+//! Ports: the ways for datagrams into and out of this host.
 //!
-//! A [`Driver`](crate::driver::Driver) has some ports; at most one covers an address. It waits for
-//! all of them at once, and none of them blocks its thread.
+//! A [`Driver`](crate::driver::Driver) has some ports, of which at most one covers an address. It
+//! waits for all of them at once, and none of them blocks its thread.
 //!
 //! | port | covers | made of |
 //! |---|---|---|
@@ -28,35 +28,35 @@ pub use udp::{OpenError, UdpPort};
 
 use crate::udp::{JoinError, SendError};
 
-/// A way in, out, or both.
+/// A way for datagrams in, out, or both.
 pub trait Port: Send {
-    /// Whether what goes to this address leaves here, and what is joined is received here.
+    /// Returns whether the port sends datagrams to this address and receives it once it is joined.
     fn covers(&self, address: &Address) -> bool;
 
-    /// Receives a channel from now on.
+    /// Starts to receive a channel.
     ///
     /// # Errors
     ///
-    /// When the channel does not suit the port, or the system refuses.
+    /// If the channel does not suit the port, or the system refuses.
     fn join(&mut self, _channel: &Channel) -> Result<(), JoinError> {
         Ok(())
     }
 
-    /// No longer receives a channel.
+    /// Stops receiving a channel.
     ///
     /// # Errors
     ///
-    /// When the system refuses; the channel counts as left even then.
+    /// If the system refuses. The channel counts as left even then.
     fn leave(&mut self, _channel: &Channel) -> Result<(), JoinError> {
         Ok(())
     }
 
-    /// Sends what is in `buf` without waiting. What there is no room for now stays in the port,
-    /// which takes the buffer's place.
+    /// Sends the datagrams in `buf` without blocking. If there is no room for all of them now, the
+    /// port keeps the rest, and leaves another buffer in place of `buf`.
     ///
     /// # Errors
     ///
-    /// What keeps datagrams from leaving: they count as lost on the way.
+    /// If datagrams cannot leave. They count as lost on the way.
     fn send(
         &mut self,
         now: Instant,
@@ -64,36 +64,36 @@ pub trait Port: Send {
         buf: &mut TransmitBuf,
     ) -> Result<(), SendError>;
 
-    /// Whether datagrams wait for room, so that no more data should come.
+    /// Returns whether datagrams wait for room, so that no more data should come.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// How many data packets of this length leave with one call.
+    /// Returns the number of data packets of this length that leave with one call.
     fn max_batch(&self, _packet_len: usize) -> Option<usize> {
         None
     }
 
-    /// Says what the thread has to wait for.
+    /// Adds the port's descriptors and deadline to what the thread waits for.
     fn watch<'a>(&'a self, _watch: &mut Watch<'a>) {}
 
-    /// Takes what is there, and sends what waited. `ready` says whether one of the watched
-    /// descriptors is.
+    /// Receives the waiting datagrams, and sends those that waited for room. `ready` states whether
+    /// one of the watched descriptors is ready.
     fn turn(&mut self, _now: Instant, _ready: bool, _give: &mut dyn FnMut(Datagram<'_>)) -> Turn {
         Turn::default()
     }
 }
 
-/// What came of a port's [turn](Port::turn).
+/// The outcome of a port's [turn](Port::turn).
 #[derive(Debug, Default)]
 pub struct Turn {
-    /// Datagrams that were handed over.
+    /// Number of datagrams that were handed over.
     pub datagrams: usize,
-    /// What went wrong.
+    /// Failures.
     pub troubles: Vec<Trouble>,
 }
 
-/// What a thread waits for.
+/// The descriptors and the deadline for which a thread waits.
 #[derive(Debug, Default)]
 pub struct Watch<'a> {
     fds: Vec<PollFd<'a>>,
@@ -101,17 +101,17 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Waits for a descriptor.
+    /// Adds a descriptor.
     pub fn descriptor(&mut self, fd: BorrowedFd<'a>, events: PollFlags) {
         self.fds.push(PollFd::new(fd, events));
     }
 
-    /// Waits no longer than until `at`.
+    /// Sets the end of the wait to `at`, unless it is earlier already.
     pub fn until(&mut self, at: Instant) {
         self.until = Some(self.until.map_or(at, |until| until.min(at)));
     }
 
-    /// How many descriptors are waited for.
+    /// Returns the number of descriptors.
     pub(crate) fn len(&self) -> usize {
         self.fds.len()
     }

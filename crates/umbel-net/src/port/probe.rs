@@ -1,4 +1,4 @@
-//! Whether a group works on this host.
+//! A test of whether a group works on this host.
 
 use std::time::{Duration, Instant};
 
@@ -11,18 +11,18 @@ use super::udp::group_sockets;
 use crate::interface::Interface;
 use crate::udp::{Received, SenderOptions};
 
-/// How long a datagram is waited for.
+/// Time to wait for a datagram.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How many datagrams are sent at most.
+/// Maximum number of datagrams sent.
 const ATTEMPTS: u32 = 3;
 
-/// Finds out whether what is sent to a group comes back to this host: the least that any-source
-/// multicast must do. Sends `token`, which nobody else should know. Takes up to 0.3 s.
+/// Checks whether datagrams sent to a group come back to this host, the minimum for any-source
+/// multicast. Sends `token`, which no other program should know. Takes up to 0.3 s.
 ///
 /// # Errors
 ///
-/// Why the group cannot be used.
+/// If the group cannot be used.
 pub fn probe(
     channel: Channel,
     interface: &Interface,

@@ -1,4 +1,4 @@
-//! Sessions as ports: what goes there leaves by QUIC, and news come by the host's mailbox.
+//! Sessions as ports. Messages leave by QUIC, and news arrive in the host's mailbox.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::Port;
 use crate::session::{ClientSession, SessionHandle};
 use crate::udp::SendError;
 
-/// How long the last messages of a client may take to reach the server.
+/// Maximum time for the last messages of a client to reach the server.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// All sessions of a server.
@@ -28,7 +28,7 @@ impl Port for SessionsPort {
     ) -> Result<(), SendError> {
         if let Address::Session(session) = transmit.to {
             for message in buf.messages() {
-                // News of a session that has ended reach the host.
+                // The host learns the end of a session from its news.
                 let _ = self.0.send(session, message);
             }
         }
@@ -44,7 +44,7 @@ pub struct SessionPort {
 }
 
 impl SessionPort {
-    /// The port of a session with this number.
+    /// Creates the port of a session with this number.
     pub fn new(id: SessionId, session: ClientSession) -> SessionPort {
         SessionPort { id, session: Some(session) }
     }
@@ -63,7 +63,7 @@ impl Port for SessionPort {
     ) -> Result<(), SendError> {
         if let Some(session) = &self.session {
             for message in buf.messages() {
-                // A session that has ended tells so by itself.
+                // The host learns the end of the session from its news.
                 let _ = session.send(message);
             }
         }

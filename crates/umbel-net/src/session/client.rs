@@ -17,25 +17,25 @@ use super::frame::MAX_MESSAGE;
 use super::outbox::{Ending, Outbox};
 use super::url::SessionUrl;
 
-/// Bytes of bulk streams that may be on their way from the session to the disk.
+/// Bytes of bulk streams that may be in flight from the session to the disk.
 pub const BULK_WINDOW: usize = 4 << 20;
 
-/// How a client opens its session.
+/// The options of a client's session.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
     /// Name of the interface that the session's packets must use. Default: the route's.
     pub interface: Option<String>,
-    /// Address that they come from. Default: the route's.
+    /// Address from which they are sent. Default: the route's.
     pub local: Option<IpAddr>,
-    /// How long connecting may take, resolving the name included. Default 10 s.
+    /// Maximum time to connect, including name resolution. Default 10 s.
     pub timeout: Duration,
-    /// A server that is not heard of for so long is gone. Default 15 s.
+    /// Silence after which the server counts as gone. Default 15 s.
     pub idle_timeout: Duration,
-    /// Silence after which the server is pinged. Default 4 s. A dead server is noticed within
-    /// this and the idle timeout together.
+    /// Silence after which the server is pinged. Default 4 s. A dead server is noticed within this
+    /// and the idle timeout together.
     pub keep_alive: Duration,
-    /// Greatest length of one message from the server, header included, in bytes. Default:
-    /// what the protocol allows, 4 MiB.
+    /// Maximum length of one message from the server, header included, in bytes. Default: the
+    /// protocol's maximum, 4 MiB.
     pub max_message: usize,
     /// Bytes of messages that may wait for the server before the session counts as dead. Default
     /// 8 MiB.
@@ -56,11 +56,11 @@ impl Default for ConnectOptions {
     }
 }
 
-/// What happens on a client's session.
+/// An event on a client's session.
 ///
-/// `Connected` comes first if it comes at all, `Disconnected` last, and exactly once. Messages
-/// come in the order in which the server sent them, and so does the data of one bulk stream; there
-/// is no order between the two, nor between bulk streams.
+/// `Connected` comes first if it comes at all, `Disconnected` last, and exactly once. Messages come
+/// in the order in which the server sent them, and so does the data of one bulk stream. Messages
+/// and bulk streams have no order relative to each other, nor have bulk streams among themselves.
 #[derive(Debug)]
 pub enum ClientEvent {
     /// The server has proved its key.
@@ -72,26 +72,26 @@ pub enum ClientEvent {
         /// This host's address on the way to it.
         local: SocketAddr,
     },
-    /// A message came.
+    /// A message arrived.
     Message(Bytes),
     /// Data of a bulk stream.
     Bulk {
-        /// Tells the session's streams apart; the server's first is 0.
+        /// Number of the stream in the session. The server's first is 0.
         stream: u64,
-        /// The next bytes of the stream; not empty. At most [`BULK_WINDOW`] bytes of pieces wait:
-        /// as long as they are not dropped, the server is slowed down.
+        /// The next bytes of the stream, not empty. At most [`BULK_WINDOW`] bytes of pieces wait.
+        /// Until they are dropped, the server is slowed down.
         piece: Piece,
     },
-    /// A bulk stream is over.
+    /// A bulk stream has ended.
     BulkEnd {
         /// The stream.
         stream: u64,
-        /// Whether all of it has come; otherwise the server has abandoned it.
+        /// Whether all of it has arrived. Otherwise the server has abandoned it.
         complete: bool,
     },
-    /// There is no session, or no longer.
+    /// The session has ended, or could not be opened.
     Disconnected {
-        /// Why.
+        /// The reason.
         reason: ClientError,
         /// Whether to try again later: [`ClientError::retryable`].
         retryable: bool,
@@ -126,15 +126,15 @@ pub struct ClientSession {
 }
 
 impl ClientSession {
-    /// Begins to open a session, on a thread of its own, and returns at once. Whatever becomes
-    /// of it is told to `events`, on that thread.
+    /// Starts to open a session on a thread of its own, and returns at once. The outcome and all
+    /// later events are passed to `events`, on that thread.
     ///
     /// Messages sent before the server is reached wait, and leave with the last flight of the
-    /// handshake. While `events` runs, nothing is read: it must not wait.
+    /// handshake. While `events` runs, nothing is read, so it must not block.
     ///
     /// # Errors
     ///
-    /// When the URL has no pin, or the system gives no thread.
+    /// If the URL has no pin, or the system cannot start a thread.
     pub fn start(
         url: &SessionUrl,
         options: &ConnectOptions,
@@ -146,12 +146,13 @@ impl ClientSession {
 
     /// Opens a session and waits until the server has proved its key.
     ///
-    /// Costs half a round trip more than [`start`](ClientSession::start) before the first message
-    /// can leave. May be called again and again.
+    /// Takes half a round trip longer than [`start`](ClientSession::start) until the first message
+    /// can leave. May be called repeatedly.
     ///
     /// # Errors
     ///
-    /// When there is no session; the same is told to `events`, unless it never began.
+    /// If there is no session. The same error is passed to `events`, unless the session was never
+    /// started.
     pub fn connect(
         url: &SessionUrl,
         options: &ConnectOptions,
@@ -191,30 +192,30 @@ impl ClientSession {
             .name("umbel-session".to_owned())
             .spawn(move || {
                 runtime.block_on(client_task::run(task));
-                // A resolver that hangs must not hold up anybody.
+                // A resolver that hangs must not delay the end.
                 runtime.shutdown_background();
             })
             .map_err(system)?;
         Ok((ClientSession { outbox, connection, thread: Some(thread) }, outcome_here))
     }
 
-    /// Sends a whole message to the server, at once or as soon as it is reached. Never waits.
+    /// Sends a whole message to the server, at once or as soon as it is reached. Never blocks.
     ///
     /// # Errors
     ///
-    /// When the session has ended, or more waits than [`ConnectOptions::max_waiting`]: the session
-    /// then ends.
+    /// If the session has ended, or more bytes wait than [`ConnectOptions::max_waiting`]. In the
+    /// latter case the session ends.
     pub fn send(&self, message: Bytes) -> Result<(), SendError> {
         self.outbox.push(message)
     }
 
-    /// The present estimate of the round-trip time; `None` before the server is reached.
+    /// Returns the present estimate of the round-trip time, or `None` before the server is reached.
     pub fn rtt(&self) -> Option<Duration> {
         self.connection.get().map(Connection::rtt)
     }
 
-    /// Closes the session after what waits has reached the server, or after `drain` at the
-    /// latest. Returns when that is done.
+    /// Closes the session once the waiting messages have reached the server, or after `drain` at
+    /// the latest. Returns when that is done.
     pub fn close(mut self, drain: Duration) {
         self.end(drain);
     }

@@ -1,4 +1,4 @@
-//! What runs on a client's thread.
+//! The task on a client's thread.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -28,27 +28,27 @@ use super::{tls, transport};
 /// Head start of each address of a name before the next is tried as well [RFC 8305 §5].
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
-/// After so long without success, one more attempt is made beside the others. When packets of a
-/// handshake are lost, QUIC measures a round-trip time that is far too long and goes on ever more
-/// slowly; a fresh handshake has a better chance.
+/// Time without success after which one more attempt is made beside the others. When packets of a
+/// handshake are lost, QUIC measures a round-trip time that is far too long, and retries ever more
+/// slowly. A fresh handshake has a better chance.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(500);
 
-/// A server that has not confirmed the handshake by then has perhaps not seen the end of it, and
-/// QUIC may take long to repeat it: to begin anew is quicker. Four round trips come on top.
+/// Time for the server to confirm the handshake, plus four round trips. A server that has not may
+/// have missed the end of it. QUIC may take long to repeat it, and a new attempt is quicker.
 const CONFIRM: Duration = Duration::from_secs(1);
 
-/// Most addresses of a name that are tried.
+/// Maximum number of a name's addresses that are tried.
 const MAX_ADDRESSES: usize = 8;
 
-/// After its last message, how long the server may take to say why it closes the session.
+/// Maximum time for the server to say why it closes the session, after its last message.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// In TLS a server must have a name; a pinned one needs none, and this one is not sent.
+/// A server must have a name in TLS. A pinned one needs none, and this one is not sent.
 const ANY_NAME: &str = "umbel";
 
 pub(super) type Events = Arc<dyn Fn(ClientEvent) + Send + Sync>;
 
-/// All that the client's thread needs.
+/// The state of the client's thread.
 pub(super) struct Task {
     pub(super) url: SessionUrl,
     pub(super) pin: Pin,
@@ -56,7 +56,7 @@ pub(super) struct Task {
     pub(super) outbox: Arc<Outbox>,
     /// Set when the server is reached.
     pub(super) connection: Arc<OnceLock<Connection>>,
-    /// Told once whether there is a session.
+    /// Receives once whether there is a session.
     pub(super) outcome: SyncSender<Result<(), ClientError>>,
     pub(super) events: Events,
 }
@@ -91,20 +91,20 @@ async fn session(task: &Task) -> ClientError {
         _ => CloseCode::Done,
     };
     connection.close(code.on_wire(), end.to_string().as_bytes());
-    // Those that wait for the window would wait for ever, and nobody wants their pieces any more.
+    // Tasks that wait for the window would wait for ever, and their pieces are no longer needed.
     bulk.shutdown().await;
     say_farewell().await;
     end
 }
 
-/// Lets the connection's task send its last packet, without waiting for anything.
+/// Lets the connection's task send its last packet, without waiting for a reply.
 async fn say_farewell() {
     for _ in 0..4 {
         yield_now().await;
     }
 }
 
-/// Both directions until one ends for good.
+/// Runs both directions until one ends permanently.
 async fn exchange(
     task: &Task,
     connected: &Connected,
@@ -114,7 +114,7 @@ async fn exchange(
 ) -> ClientError {
     let connection = &connected.connection;
     let read = async {
-        // The first message goes out before anybody is told.
+        // The first message is sent before the callback is told.
         yield_now().await;
         announce(task, connected);
         read(task, connection, reader).await
@@ -125,7 +125,7 @@ async fn exchange(
         ending = Writer::new(send).run(&task.outbox) => match ending {
             Some(ending) if ending.code == CloseCode::TooSlow => ClientError::Stalled,
             Some(_) => ClientError::Ended,
-            // What the server said before it went is still read.
+            // Messages that the server sent before it left are still read.
             None => read.await,
         },
         end = &mut read => end,
@@ -161,7 +161,7 @@ fn announce(task: &Task, connected: &Connected) {
     });
 }
 
-/// Passes on what the server says until it ends.
+/// Passes on the server's messages until the session ends.
 async fn read(task: &Task, connection: &Connection, mut reader: Reader) -> ClientError {
     let end = loop {
         match reader.buffered_message() {
@@ -192,7 +192,7 @@ fn from_connection(task: &Task, error: ConnectionError) -> ClientError {
     ClientError::from_connection(error, &task.url.authority(), task.options.idle_timeout)
 }
 
-/// Takes bulk streams until the connection is gone.
+/// Accepts bulk streams until the connection is gone.
 async fn accept_bulk(
     task: &Task,
     connection: &Connection,
@@ -226,7 +226,7 @@ async fn read_bulk(mut receive: RecvStream, window: Arc<Semaphore>, events: Even
     events(ClientEvent::BulkEnd { stream, complete });
 }
 
-/// Reaches the server before the time is up, unless the session is given up first.
+/// Reaches the server before the timeout, unless the session is closed first.
 async fn connect_in_time(task: &Task) -> Result<Connected, ClientError> {
     let given_up = async {
         let ending = task.outbox.ended(|_| true).await;
@@ -249,7 +249,7 @@ async fn connect_in_time(task: &Task) -> Result<Connected, ClientError> {
     }
 }
 
-/// Tries the server's addresses until one answers, and each anew while none does.
+/// Tries the server's addresses until one answers. Tries each anew while none does.
 async fn connect(dialer: &Arc<Dialer>, url: &SessionUrl) -> Result<Connected, ClientError> {
     let addresses = resolve(url).await?;
     let mut attempts = JoinSet::new();
@@ -266,7 +266,7 @@ async fn connect(dialer: &Arc<Dialer>, url: &SessionUrl) -> Result<Connected, Cl
                 biased;
                 attempt = attempts.join_next() => match attempt {
                     Some(Ok(Ok(connected))) => return Ok(connected),
-                    // What an answering server says counts more than that another is silent.
+                    // An error from an answering server counts more than the silence of another.
                     Some(Ok(Err(error))) if worst.as_ref().is_none_or(ClientError::retryable) => {
                         worst = Some(error);
                     }
@@ -281,12 +281,13 @@ async fn connect(dialer: &Arc<Dialer>, url: &SessionUrl) -> Result<Connected, Cl
     Err(unreachable(url))
 }
 
-/// Only if an attempt panicked, or there is no address, which `resolve` has excluded.
+/// Returns the error for the case that an attempt panicked. The other case, no address, is excluded
+/// by `resolve`.
 fn unreachable(url: &SessionUrl) -> ClientError {
     ClientError::Protocol(format!("no attempt to reach {} came to an end", url.authority()))
 }
 
-/// The server's addresses, in the resolver's order.
+/// Returns the server's addresses, in the resolver's order.
 async fn resolve(url: &SessionUrl) -> Result<Vec<SocketAddr>, ClientError> {
     let failed =
         |host: &str, problem: String| ClientError::Resolve { host: host.to_owned(), problem };
@@ -357,7 +358,8 @@ impl Dialer {
         ClientError::NoAnswer { server: self.server.clone(), after }
     }
 
-    /// A socket of the server's address family, and the address that its packets come from.
+    /// Opens a socket of the server's address family. Returns it with the address from which its
+    /// packets are sent.
     fn endpoint(&self, server: SocketAddr) -> io::Result<(Endpoint, SocketAddr)> {
         let unspecified = match server {
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -365,8 +367,8 @@ impl Dialer {
         };
         let local = SocketAddr::new(self.options.local.unwrap_or(unspecified), 0);
         let interface = self.options.interface.as_deref();
-        // Connecting it sends nothing, but tells the route's address, or at once that there is no
-        // route, where QUIC would go on trying.
+        // Connecting it sends nothing, but reveals the route's address. It also fails at once if
+        // there is no route, where QUIC would keep trying.
         let route = transport::socket(local, interface)?;
         route.connect(server)?;
         let mut local_there = route.local_addr()?;

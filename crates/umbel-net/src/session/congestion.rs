@@ -1,4 +1,4 @@
-//! Congestion control of sessions: CUBIC with a floor, and a note of what comes back.
+//! Congestion control of sessions: CUBIC with a floor, and a record of the peer's feedback.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -8,31 +8,30 @@ use quinn::Connection;
 use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
 use quinn_proto::RttEstimator;
 
-/// The window in packets never shrinks below the one that QUIC starts with [RFC 9002 §7.2]. QUIC's
-/// own least one is two packets, which on a path with random loss does not even let a few
-/// messages follow each other.
+/// Minimum window in packets: QUIC's initial one [RFC 9002 §7.2]. QUIC's own minimum is two
+/// packets. On a path with random loss that does not even let a few messages follow each other.
 const LEAST_WINDOW: u64 = 10;
 
-/// What has come back of the packets that were sent on a connection.
+/// The peer's feedback on the packets of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
-    /// When the newest of those that have arrived was sent.
+    /// Time at which the newest acknowledged packet was sent.
     pub(super) acknowledged: Option<Instant>,
-    /// When one was last found to be lost.
+    /// Time at which a packet was last found to be lost.
     pub(super) lost: Option<Instant>,
-    /// The shortest round trip. QUIC's mean contains waits for what was lost.
+    /// The shortest round trip. QUIC's mean contains waits for lost packets.
     pub(super) shortest_rtt: Duration,
 }
 
 impl Seen {
-    /// As it is now.
+    /// Returns the feedback so far on `connection`.
     pub(super) fn on(connection: &Connection) -> Seen {
         let control = connection.congestion_state().into_any().downcast::<Control>();
         control.map(|control| control.seen).unwrap_or_default()
     }
 }
 
-/// Makes the controller of each connection.
+/// Creates the controller of each connection.
 #[derive(Debug, Default)]
 pub(super) struct Congestion {
     cubic: Arc<CubicConfig>,

@@ -1,4 +1,4 @@
-//! Why a session did not come about, or ended.
+//! Reasons why a session could not be opened, or ended.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,28 +15,29 @@ const NO_APPLICATION_PROTOCOL: u64 = 0x100 + 120;
 /// QUIC's CONNECTION_REFUSED [RFC 9000 §20.1].
 const CONNECTION_REFUSED: u64 = 2;
 
-/// Longest part of a peer's own words that is shown.
+/// Maximum length of the part of a peer's own words that is shown.
 const MAX_REASON: usize = 200;
 
-/// Why one end closed a session: the application error code on the wire [RFC 9000 §20.2], counted
-/// from 0 in this order.
+/// The reason for which one end closed a session. It is the application error code on the wire [RFC
+/// 9000 §20.2], counted from 0 in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseCode {
-    /// Nothing is left to do. Also what an abandoned connection says.
+    /// Nothing is left to do. Also the code of an abandoned connection.
     Done,
     /// The server stops, perhaps to start again.
     Shutdown,
-    /// The peer did not read what was sent to it.
+    /// The peer did not read the data sent to it, or its unfinished messages exceed the server's
+    /// memory for them.
     TooSlow,
-    /// The peer sent more messages than it may.
+    /// The peer exceeded its message rate.
     Flood,
-    /// The peer sent what is not a message.
+    /// The peer sent something that is not a message.
     Malformed,
-    /// The application does not want the peer.
+    /// The application refuses the peer.
     Refused,
-    /// The server has as many sessions as it takes.
+    /// The server has reached its maximum number of sessions.
     Full,
-    /// The peer connected and then said nothing.
+    /// The peer connected and then sent nothing.
     Silent,
 }
 
@@ -60,16 +61,16 @@ impl CloseCode {
         usize::try_from(code.into_inner()).ok().and_then(|code| Self::ALL.get(code)).copied()
     }
 
-    /// Whether the same client may as well come again.
+    /// Returns whether the same client may retry.
     const fn retryable(self) -> bool {
         !matches!(self, CloseCode::Flood | CloseCode::Malformed | CloseCode::Refused)
     }
 }
 
-/// Why a server cannot listen.
+/// The reason why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Another program has the port.
+    /// Another program uses the port.
     #[error("UDP port {} is taken: stop the program that uses it (`ss -ulpn`), or choose another port", .0.port())]
     Taken(SocketAddr),
     /// The address is not one of this host.
@@ -78,12 +79,12 @@ pub enum BindError {
     /// Ports below 1024 need privileges.
     #[error("UDP port {} needs privileges: choose one above 1023", .0.port())]
     Denied(SocketAddr),
-    /// Something else.
+    /// Another error of the system.
     #[error("cannot listen on {address}: {source}")]
     Io {
-        /// The address that was asked for.
+        /// The address that was requested.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The identity cannot be used for TLS.
@@ -102,21 +103,21 @@ impl BindError {
     }
 }
 
-/// A message that was not taken.
+/// The reason why a message was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// There is no such session, or no longer.
+    /// The session does not exist, or has ended.
     #[error("the session has ended")]
     Ended,
-    /// Too much waits for the peer already. The session is being closed.
+    /// Too much already waits for the peer. The session is being closed.
     #[error("the peer reads too slowly; its session is closed")]
     TooSlow,
 }
 
-/// Why a client has no session.
+/// The reason why a client has no session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// The URL names no key.
+    /// The URL has no pin.
     #[error(
         "the URL has no `pin`, so the server cannot be told from another: copy the whole line that `umbel serve` printed"
     )]
@@ -126,7 +127,7 @@ pub enum ClientError {
     Resolve {
         /// The name, or the zone of an address.
         host: String,
-        /// What the resolver said.
+        /// The resolver's error.
         problem: String,
     },
     /// No socket for the session.
@@ -134,18 +135,18 @@ pub enum ClientError {
     Socket {
         /// Host and port of the server.
         server: String,
-        /// What the system said.
+        /// The system's error.
         problem: String,
     },
-    /// The system gives no thread for the session.
+    /// The system cannot start a thread for the session.
     #[error("cannot start a session: {0}")]
     System(String),
-    /// Something has the address, but not the key.
+    /// A server answers at the address, but has another key.
     #[error(
         "the server's key is {got}, not {expected} as the URL says: ask its operator for the new URL; if the key was not changed, somebody else is answering"
     )]
     WrongPin {
-        /// As in the URL.
+        /// The key in the URL.
         expected: Pin,
         /// The key that the server showed.
         got: Pin,
@@ -158,17 +159,17 @@ pub enum ClientError {
         /// Host and port of the server.
         server: String,
     },
-    /// Nothing came back.
+    /// No answer came.
     #[error(
         "no answer from {server} within {after:.1?}: check that the server runs, and that no firewall on the way blocks its UDP port"
     )]
     NoAnswer {
         /// Host and port of the server.
         server: String,
-        /// How long it was waited for.
+        /// Time that the client waited.
         after: Duration,
     },
-    /// The server has as many sessions as it takes.
+    /// The server has reached its maximum number of sessions.
     #[error("the server {server} has as many sessions as it takes: try again later")]
     Full {
         /// Host and port of the server.
@@ -177,7 +178,7 @@ pub enum ClientError {
     /// The server closed the session.
     #[error("the server closed the session: {reason}")]
     Closed {
-        /// What it means; `None` for a code that this version does not know.
+        /// The server's close code; `None` for a code that this version does not know.
         code: Option<CloseCode>,
         /// The server's words.
         reason: String,
@@ -185,16 +186,16 @@ pub enum ClientError {
     /// The server fell silent.
     #[error("nothing heard from the server for {after:?}: it, or the way to it, is down")]
     Lost {
-        /// How long.
+        /// The idle timeout.
         after: Duration,
     },
-    /// The server does not know the session: it was started anew.
+    /// The server does not know the session, since it was restarted.
     #[error("the server was restarted")]
     Restarted,
-    /// The server did not read what was sent to it.
+    /// The server did not read the data sent to it.
     #[error("the server does not read what it is sent")]
     Stalled,
-    /// The server sent what is not a message.
+    /// The server sent something that is not a message.
     #[error(
         "the server sent what is not a message ({0}): use the same release of umbel on both sides"
     )]
@@ -202,13 +203,13 @@ pub enum ClientError {
     /// This client closed the session.
     #[error("closed")]
     Ended,
-    /// Anything else that QUIC or TLS complained of.
+    /// Any other error of QUIC or TLS.
     #[error("the session with the server failed: {0}")]
     Protocol(String),
 }
 
 impl ClientError {
-    /// Whether it may be better a little later.
+    /// Returns whether a later attempt may succeed.
     pub fn retryable(&self) -> bool {
         match self {
             ClientError::Resolve { .. }
@@ -229,7 +230,7 @@ impl ClientError {
         }
     }
 
-    /// What the end of a connection means to a client.
+    /// Converts the end of a connection into a client's error.
     pub(super) fn from_connection(
         error: ConnectionError,
         server: &str,
@@ -260,7 +261,7 @@ impl ClientError {
     }
 }
 
-/// Whether the two ends have no version in common, of QUIC or of the protocol inside.
+/// Returns whether the two ends have no version in common, of QUIC or of the protocol inside.
 pub(super) fn is_other_version(error: &ConnectionError) -> bool {
     let code: TransportErrorCode = match error {
         ConnectionError::VersionMismatch => return true,
@@ -271,7 +272,7 @@ pub(super) fn is_other_version(error: &ConnectionError) -> bool {
     u64::from(code) == NO_APPLICATION_PROTOCOL
 }
 
-/// A peer's words as one harmless line of bounded length.
+/// Returns a peer's words as one harmless line of bounded length.
 pub(super) fn clean(words: &[u8]) -> String {
     let words = &words[..words.len().min(MAX_REASON)];
     let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };

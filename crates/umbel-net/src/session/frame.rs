@@ -1,33 +1,33 @@
-//! Where one control message ends and the next begins.
+//! The framing of control messages in a byte stream.
 
 use bytes::{Bytes, BytesMut};
 use umbel_wire::{ParseError, control};
 
-/// Greatest length of a control message, its header included.
+/// Maximum length of a control message, its header included.
 pub const MAX_MESSAGE: usize = control::FrameHeader::LEN + control::MAX_BODY as usize;
 
-/// A message up to this length is copied out of the stream's buffer, so that one that is kept for
+/// Maximum length of a message that is copied out of the stream's buffer. A copy that is kept for
 /// long does not keep the whole buffer alive.
 const COPY_BELOW: usize = 16 * 1024;
 
-/// A stream that does not consist of control messages that this end takes.
+/// An error in a stream of control messages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// A message is longer than this end takes.
+    /// A message exceeds the maximum length that this end accepts.
     #[error("a message of {len} bytes, of at most {max}")]
     TooLong {
-        /// Length that the header tells, itself included.
+        /// Length stated in the header, itself included.
         len: usize,
-        /// Greatest length taken.
+        /// Maximum length accepted.
         max: usize,
     },
-    /// Something else than a message, or one of another version.
+    /// The data is not a message, or is one of another version.
     #[error(transparent)]
     Header(#[from] ParseError),
 }
 
-/// Cuts a byte stream into messages. Holds what has come of one message and no more than was
-/// pushed.
+/// Cuts a byte stream into messages. It holds the received part of one message, and no more than
+/// was pushed.
 #[derive(Debug)]
 pub struct Framer {
     buffer: BytesMut,
@@ -35,7 +35,7 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// Takes messages of up to `max` bytes, their headers included.
+    /// Creates a framer for messages of up to `max` bytes, their headers included.
     pub fn new(max: usize) -> Framer {
         Framer { buffer: BytesMut::new(), max }
     }
@@ -45,11 +45,11 @@ impl Framer {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole message.
+    /// Returns the next whole message.
     ///
     /// # Errors
     ///
-    /// When the stream cannot be cut; it is useless from then on.
+    /// If the stream cannot be cut. It is useless from then on.
     pub fn next_message(&mut self) -> Result<Option<Bytes>, FrameError> {
         if self.buffer.is_empty() {
             return Ok(None);
@@ -75,7 +75,7 @@ impl Framer {
         Ok(Some(message))
     }
 
-    /// Bytes that wait for the rest of their message.
+    /// Returns the number of bytes that wait for the rest of their message.
     pub fn buffered(&self) -> usize {
         self.buffer.len()
     }

@@ -1,4 +1,4 @@
-//! The key that a server proves itself with, and where it is kept.
+//! The key with which a server proves its identity, and the file that holds it.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File};
@@ -17,7 +17,7 @@ use super::tls;
 /// Name of the file in the state directory that holds the key and its certificate.
 pub const FILE_NAME: &str = "identity.pem";
 
-/// More than any sensible certificate chain and key take together.
+/// Maximum length of the file, more than any sensible certificate chain and key together.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
 
 /// A private key with the certificate of its public key.
@@ -27,21 +27,21 @@ pub struct Identity {
     pin: Pin,
 }
 
-/// Why there is no identity.
+/// The reason why there is no identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The state directory or the file in it cannot be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is there and holds no key that can be used. It is never overwritten, since every
-    /// printed URL would stop working.
+    /// The file exists but holds no usable key. It is never overwritten, since every printed URL
+    /// would stop working.
     #[error(
         "{} holds no usable key ({problem}): restore it, or remove it to get a new key and new URLs",
         path.display()
@@ -49,24 +49,24 @@ pub enum IdentityError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
-    /// The certificate or the key that was handed in cannot be used.
+    /// The certificate or the key passed in cannot be used.
     #[error("the certificate and key cannot be used: {0}")]
     Unusable(String),
 }
 
 impl Identity {
-    /// Loads the identity from `state_dir`, or makes a new one there on the first start.
+    /// Loads the identity from `state_dir`, or creates a new one there on the first start.
     ///
-    /// The directory is created if need be, readable by its owner only; so is the file.
-    /// The file appears whole or not at all, and of several processes that start at once
-    /// one makes the key and all use it. The key is Ed25519: short, and quick to sign with.
+    /// The directory is created if need be. Both it and the file are readable by their owner only.
+    /// The file appears whole or not at all. Of several processes that start at once, one makes the
+    /// key and all use it. The key is Ed25519, which is short and quick to sign with.
     ///
     /// # Errors
     ///
-    /// When the file can be neither read nor made, or does not hold a key and its certificate.
+    /// If the file can be neither read nor made, or does not hold a key and its certificate.
     pub fn load_or_create(state_dir: &Path) -> Result<Identity, IdentityError> {
         let path = state_dir.join(FILE_NAME);
         if let Some(identity) = load(&path)? {
@@ -78,29 +78,30 @@ impl Identity {
             .create(state_dir)
             .map_err(io_error("create the directory", state_dir))?;
         place(state_dir, &path, &generate()?)?;
-        // What stands there now may be another process's; it is what counts.
+        // The file there now may be another process's; it is the one that counts.
         load(&path)?.ok_or_else(|| {
             io_error("read", &path)(io::Error::new(io::ErrorKind::NotFound, "it vanished"))
         })
     }
 
-    /// The identity in PEM text: a certificate chain, its own certificate first, and the key.
+    /// Parses the identity in PEM text: a certificate chain, its own certificate first, and the
+    /// key.
     ///
     /// # Errors
     ///
-    /// When either cannot be parsed, or the key is not the certificate's.
+    /// If either cannot be parsed, or the key does not match the certificate.
     pub fn from_pem(certificate: &str, key: &str) -> Result<Identity, IdentityError> {
         parse(certificate.as_bytes(), key.as_bytes()).map_err(IdentityError::Unusable)
     }
 
-    /// What clients know this identity by.
+    /// Returns the fingerprint by which clients know this identity.
     pub fn fingerprint(&self) -> Pin {
         self.pin
     }
 }
 
 impl fmt::Debug for Identity {
-    /// Shows the pin only: the key is secret.
+    /// Shows the pin only, since the key is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").field("pin", &self.pin).finish_non_exhaustive()
     }
@@ -111,7 +112,7 @@ fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Iden
     move |source| IdentityError::Io { action, path, source }
 }
 
-/// Reads the identity at `path`; `None` if there is no such file.
+/// Reads the identity at `path`. Returns `None` if there is no such file.
 fn load(path: &Path) -> Result<Option<Identity>, IdentityError> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -134,7 +135,7 @@ fn load(path: &Path) -> Result<Option<Identity>, IdentityError> {
     parse(&pem, &pem).map(Some).map_err(corrupt)
 }
 
-/// The chain and the key in two PEM texts, which may be the same.
+/// Parses the chain and the key in two PEM texts, which may be the same.
 fn parse(certificate: &[u8], key: &[u8]) -> Result<Identity, String> {
     let chain = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<Vec<_>, _>>()
@@ -147,7 +148,7 @@ fn parse(certificate: &[u8], key: &[u8]) -> Result<Identity, String> {
     Ok(Identity { chain, key, pin })
 }
 
-/// A new key with its self-signed certificate, as PEM.
+/// Creates a new key with its self-signed certificate, as PEM.
 fn generate() -> Result<String, IdentityError> {
     let unusable = |e: rcgen::Error| IdentityError::Unusable(e.to_string());
     let key = KeyPair::generate_for(&PKCS_ED25519).map_err(unusable)?;
@@ -158,7 +159,7 @@ fn generate() -> Result<String, IdentityError> {
     Ok(key.serialize_pem() + &certificate.pem())
 }
 
-/// Puts the PEM text at `path` unless a file is there already.
+/// Writes the PEM text to `path` unless a file is there already.
 fn place(dir: &Path, path: &Path, pem: &str) -> Result<(), IdentityError> {
     let failed = || io_error("write", path);
     // Created with mode 0600.

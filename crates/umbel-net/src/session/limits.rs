@@ -1,15 +1,15 @@
-//! What one client, and all of them together, may use.
+//! Limits for one client, and for all of them together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::Instant;
 
-/// Body bytes that count as one more message, so that few long messages are limited as many
-/// short ones are.
+/// Body bytes that count as one more message, so that a few long messages are limited as many short
+/// ones are.
 const BYTES_PER_TOKEN: usize = 16 * 1024;
 
-/// Limits how many messages a client sends: a token bucket.
+/// Limits the number of messages that a client sends: a token bucket.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     per_s: f64,
@@ -19,13 +19,13 @@ pub(super) struct RateLimit {
 }
 
 impl RateLimit {
-    /// Lets `per_s` tokens a second through on average, and up to `burst` at once.
+    /// Creates a limit of `per_s` tokens a second on average, and up to `burst` at once.
     pub(super) fn new(per_s: u32, burst: u32, now: Instant) -> RateLimit {
         let burst = f64::from(burst);
         RateLimit { per_s: f64::from(per_s), burst, tokens: burst, filled: now }
     }
 
-    /// Whether a message of `len` bytes is within the limit; if so, it is counted.
+    /// Returns whether a message of `len` bytes is within the limit. If so, counts it.
     pub(super) fn admit(&mut self, now: Instant, len: usize) -> bool {
         let passed = now.saturating_duration_since(self.filled).as_secs_f64();
         self.tokens = (self.tokens + passed * self.per_s).min(self.burst);
@@ -40,7 +40,7 @@ impl RateLimit {
     }
 }
 
-/// Bytes that all sessions together may hold of messages that are not complete.
+/// Budget of bytes that all sessions together may hold in incomplete messages.
 #[derive(Debug)]
 pub(super) struct Budget {
     used: AtomicUsize,
@@ -53,7 +53,7 @@ impl Budget {
     }
 }
 
-/// One session's part of a [`Budget`]; gives it back when dropped.
+/// One session's part of a [`Budget`], returned when dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     budget: Arc<Budget>,
@@ -65,8 +65,8 @@ impl Share {
         Share { budget, held: 0 }
     }
 
-    /// Holds `bytes` now. Gives `false` if that is more than before and all shares together are
-    /// above the budget.
+    /// Sets the share to `bytes`. Returns `false` if that is more than before and all shares
+    /// together exceed the budget.
     pub(super) fn hold(&mut self, bytes: usize) -> bool {
         let before = std::mem::replace(&mut self.held, bytes);
         if bytes <= before {

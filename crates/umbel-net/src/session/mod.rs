@@ -7,40 +7,39 @@
 //!     │ ◀──── unidirectional streams: bulk data ──── │   unicast fallback, behind the messages
 //! ```
 //!
-//! A session carries opaque control messages, each of which tells its own length
-//! ([`frame`]), in both directions and in order. Bulk data flows from the server to the client
-//! on streams of its own, so that it never delays a message.
+//! A session carries opaque control messages in both directions and in order. Each message states
+//! its own length ([`frame`]). Bulk data flows from the server to the client on streams of its own,
+//! so that it never delays a message.
 //!
-//! Both ends keep their I/O on one thread of their own. An engine's driver is an ordinary thread:
-//! it hands messages over without ever waiting ([`SessionHandle::send`], [`ClientSession::send`])
-//! and learns of what happens through a callback.
+//! Both ends keep their I/O on one thread of their own. An engine's driver is an ordinary thread.
+//! It passes messages on without ever blocking ([`SessionHandle::send`], [`ClientSession::send`])
+//! and learns of events through a callback.
 //!
 //! # Latency
 //!
-//! A client's first message leaves with the last flight of the handshake, so that it reaches
-//! the server 1.5 round trips after the client started and the answer is there after two.
-//! Give the message to [`ClientSession::start`]'s session at once; it waits there for the
-//! handshake.
+//! A client's first message leaves with the last flight of the handshake. It reaches the server 1.5
+//! round trips after the client started, and the answer arrives after two. Pass the message to
+//! [`ClientSession::start`]'s session at once. It waits there for the handshake.
 //!
 //! # Security
 //!
-//! - TLS 1.3 only (QUIC knows no other, [RFC 9001 §4.2]); no early data, which could be replayed;
-//!   no session resumption, so that every session proves the server's key anew.
-//! - A server is known by its [`Pin`], the digest of its public key, which the printed URL
-//!   carries. Names and validity times in certificates are not looked at then: whoever
-//!   holds the URL knows the key, and nothing else is trusted.
-//! - Clients are not authenticated on this layer yet; admission is up to the first message.
-//! - Whatever a peer sends is bounded before it is kept: sessions, handshakes under way, length
-//!   and rate of messages, bytes of unfinished messages, streams, windows. A peer that
-//!   exceeds a bound loses its session; no other session notices.
+//! - TLS 1.3 only (QUIC has no other, [RFC 9001 §4.2]). No early data, which could be replayed. No
+//!   session resumption, so that every session proves the server's key anew.
+//! - A server is identified by its [`Pin`], the digest of its public key, which the printed URL
+//!   carries. Names and validity times in certificates are then ignored. The holder of the URL
+//!   knows the key, and nothing else is trusted.
+//! - Clients are not authenticated on this layer yet. Admission is up to the first message.
+//! - All data from a peer is bounded before it is kept: sessions, handshakes under way, length and
+//!   rate of messages, bytes of unfinished messages, streams, windows. A peer that exceeds a bound
+//!   loses its session; no other session notices.
 //!
 //! # Scope and limitations
 //!
 //! Certificates signed by an authority, for the server (a URL without a pin) or for clients, are
-//! not verified yet. A session does not reconnect by itself: whoever owns it does, when
-//! [`ClientEvent::Disconnected`] says that it is worth trying.
-//! A path that loses half of all packets in both directions, so that three of four exchanges fail,
-//! still carries a session: a message takes a third of a second on average, and now and then seconds.
+//! not verified yet. A session does not reconnect by itself. Its owner does so when
+//! [`ClientEvent::Disconnected`] says that it is worth trying. A path that loses half of all
+//! packets in both directions, so that three of four exchanges fail, still carries a session. A
+//! message then takes a third of a second on average, and now and then seconds.
 //!
 //! # Validation
 //!

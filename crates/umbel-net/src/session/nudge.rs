@@ -1,14 +1,14 @@
-//! Nudges: small packets that keep a session going on a path that loses much.
+//! Nudges: small packets that keep a session going on a path with heavy loss.
 //!
-//! QUIC sends again what may be lost after a time that doubles as long as nothing comes
-//! back, and that starts from a mean round trip which contains such waits [RFC 9002 §5.3, §6.2].
-//! On a path that loses half of all packets both ways each makes the other longer, until a
-//! session stands still for more than its idle timeout.
+//! QUIC retransmits possibly lost packets after a time that doubles until a reply comes. That time
+//! starts from a mean round trip which contains such waits [RFC 9002 §5.3, §6.2]. On a path that
+//! loses half of all packets both ways, each makes the other longer. In the end a session stands
+//! still for more than its idle timeout.
 //!
-//! So, when nothing that was sent after the last message has come back for longer than it
-//! should take, some packets follow, each with a datagram of one byte that nobody reads. Any of
-//! them may bring the acknowledgement that ends the doubling, shows what was lost, and measures a
-//! round trip without waits. Without loss there are none.
+//! Nudges follow when the last message has gone unacknowledged for longer than it should. Each
+//! packet carries a datagram of one byte that is never read. Any of them may bring the
+//! acknowledgement that ends the doubling, reveals losses, and measures a round trip without waits.
+//! Without loss there are no nudges.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -20,19 +20,19 @@ use tokio::time::sleep;
 use super::congestion::Seen;
 use super::outbox::Outbox;
 
-/// Packets that follow each other. QUIC gives a packet up for lost when one that was sent three
-/// later has arrived [RFC 9002 §6.1.1].
+/// Packets sent in succession. QUIC declares a packet lost when one sent three later has arrived
+/// [RFC 9002 §6.1.1].
 const BURST: usize = 3;
 
-/// How long an acknowledgement may take beyond two round trips: the 25 ms for which a peer may
-/// hold it back, and some for machines that are busy.
+/// Time that an acknowledgement may take beyond two round trips: the 25 ms for which a peer may
+/// delay it, and some for busy machines.
 const FIRST_PAUSE: Duration = Duration::from_millis(35);
 
-/// Most time between two bursts, beyond two round trips.
+/// Maximum time between two bursts, beyond two round trips.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Nudges the peer whenever what was written from the outbox seems to be lost. A round trip as
-/// long as `doubtful` is measured once more at once.
+/// Nudges the peer whenever data written from the outbox seems to be lost. A round trip as long as
+/// `doubtful` is measured again at once.
 pub(super) async fn nudge(
     connection: &Connection,
     outbox: &Outbox,
@@ -57,27 +57,27 @@ pub(super) async fn nudge(
 
 fn send_burst(connection: &Connection) {
     for _ in 0..BURST {
-        // A peer that takes no datagrams is left to QUIC.
+        // A peer that accepts no datagrams is left to QUIC.
         let _ = connection.send_datagram(Bytes::from_static(&[0]));
     }
 }
 
-/// The wait for an acknowledgement of what was written.
+/// The wait for an acknowledgement of written data.
 #[derive(Debug)]
 struct Vigil {
-    /// What was sent after this has not come back yet.
+    /// Packets sent after this time have not been acknowledged yet.
     since: Instant,
     pause: Duration,
 }
 
-/// What to do after a pause.
+/// The action after a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// Wait again: something was sent meanwhile.
+    /// Wait again, since more was sent meanwhile.
     Wait,
     /// Nudge, and wait again.
     Nudge,
-    /// All has come back.
+    /// Stop waiting, since all data was acknowledged.
     Rest,
 }
 
@@ -87,7 +87,7 @@ impl Vigil {
     }
 
     fn turn(&mut self, seen: &Seen, last_write: Option<Instant>) -> Turn {
-        // What was lost has been sent again.
+        // The lost packets have been sent again.
         if let Some(lost) = seen.lost.filter(|&lost| lost > self.since) {
             *self = Vigil::over(lost);
             return Turn::Wait;
@@ -120,7 +120,7 @@ mod tests {
         let later = written + Duration::from_millis(1);
         let mut vigil = Vigil::over(written);
         assert_eq!(vigil.turn(&seen(Some(later), None), Some(written)), Turn::Rest);
-        // Written during the pause: it has not had its time yet.
+        // Written during the pause, so its time is not over yet.
         assert_eq!(vigil.turn(&seen(Some(written), None), Some(later)), Turn::Wait);
         assert_eq!(vigil.turn(&seen(Some(later), None), Some(later)), Turn::Rest);
     }

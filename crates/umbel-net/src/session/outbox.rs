@@ -1,4 +1,4 @@
-//! What waits to be written to a stream.
+//! The data that waits to be written to a stream.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,31 +9,31 @@ use tokio::sync::Notify;
 
 use super::error::{CloseCode, SendError};
 
-/// Most chunks that are handed to QUIC at once.
+/// Maximum number of chunks that are passed to QUIC at once.
 const BATCH: usize = 64;
 
-/// How a stream, and the session with it, comes to its end.
+/// The end of a stream, and of the session with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ending {
     pub(super) code: CloseCode,
     pub(super) reason: String,
-    /// How long what waits may take to reach the peer; zero drops it.
+    /// Maximum time for the waiting data to reach the peer; zero drops it.
     pub(super) drain: Duration,
 }
 
-/// A queue of bounded bytes between any thread and the task that writes to the stream.
+/// A bounded queue of bytes between any thread and the task that writes to the stream.
 ///
-/// Bytes count until QUIC has taken them, so that a peer which does not read fills the queue.
+/// Bytes count until QUIC has accepted them, so that a peer which does not read fills the queue.
 #[derive(Debug)]
 pub(super) struct Outbox {
     state: Mutex<State>,
-    /// To wake the writing task: there is something to write, or nothing more will come.
+    /// Wakes the writing task: there is data to write, or no more will come.
     filled: Notify,
-    /// To wake the session's task: an ending was set.
+    /// Wakes the session's task: an ending was set.
     ended: Notify,
-    /// To wake the session's task: QUIC has taken something.
+    /// Wakes the session's task: QUIC has accepted data.
     wrote: Notify,
-    /// To wake threads that wait for room.
+    /// Wakes threads that wait for room.
     room: Condvar,
     limit: usize,
 }
@@ -41,7 +41,7 @@ pub(super) struct Outbox {
 #[derive(Debug, Default)]
 struct State {
     queue: VecDeque<Bytes>,
-    /// Bytes that QUIC has not taken.
+    /// Bytes that QUIC has not accepted.
     bytes: usize,
     ending: Option<Ending>,
     last_write: Option<Instant>,
@@ -59,12 +59,13 @@ impl Outbox {
         }
     }
 
-    /// No code panics while it holds the lock, so that a poisoned state is still a sound one.
+    /// Locks the state. No code panics while it holds the lock, so that a poisoned state is still
+    /// valid.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a chunk, or ends the session if the queue is over its limit. Never waits.
+    /// Adds a chunk, or ends the session if the queue exceeds its limit. Never blocks.
     pub(super) fn push(&self, chunk: Bytes) -> Result<(), SendError> {
         let state = self.lock();
         if state.ending.is_some() {
@@ -84,7 +85,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Adds a chunk if there is room, and gives it back if not.
+    /// Adds a chunk if there is room. Otherwise returns it.
     pub(super) fn try_push(&self, chunk: Bytes) -> Result<Option<Bytes>, SendError> {
         let state = self.lock();
         if state.ending.is_some() {
@@ -108,7 +109,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// A chunk longer than the limit fits into the empty queue only.
+    /// Returns whether there is room for `len` bytes. A chunk longer than the limit fits into the
+    /// empty queue only.
     fn has_room(&self, state: &State, len: usize) -> bool {
         state.bytes == 0 || state.bytes.saturating_add(len) <= self.limit
     }
@@ -123,8 +125,8 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Ends the queue; nothing is added from now on. The first ending stands, except that a later
-    /// one which does not drain cuts the draining short.
+    /// Ends the queue. Nothing is added from now on. The first ending stands, except that a later
+    /// one without draining cuts the draining short.
     pub(super) fn end(&self, ending: Ending) {
         let mut state = self.lock();
         if let Some(earlier) = &state.ending
@@ -152,12 +154,12 @@ impl Outbox {
         }
     }
 
-    /// The ending, if one is set.
+    /// Returns the ending, if one is set.
     pub(super) fn ending(&self) -> Option<Ending> {
         self.lock().ending.clone()
     }
 
-    /// The next chunks to write; empty when the queue has ended and is empty.
+    /// Waits for the next chunks to write. Returns none when the queue has ended and is empty.
     pub(super) async fn next_batch(&self) -> Vec<Bytes> {
         loop {
             {
@@ -177,7 +179,7 @@ impl Outbox {
         }
     }
 
-    /// QUIC has taken so many bytes, or the end of the stream.
+    /// Records that QUIC has accepted `bytes` bytes, or the end of the stream.
     pub(super) fn written(&self, bytes: usize) {
         let mut state = self.lock();
         state.bytes = state.bytes.saturating_sub(bytes);
@@ -187,7 +189,7 @@ impl Outbox {
         self.room.notify_all();
     }
 
-    /// Waits until QUIC has taken something; gives when it last did.
+    /// Waits until QUIC has accepted data. Returns the time of the last acceptance.
     pub(super) async fn wrote(&self) -> Instant {
         loop {
             self.wrote.notified().await;
@@ -197,7 +199,7 @@ impl Outbox {
         }
     }
 
-    /// When QUIC last took something.
+    /// Returns the time at which QUIC last accepted data.
     pub(super) fn last_write(&self) -> Option<Instant> {
         self.lock().last_write
     }

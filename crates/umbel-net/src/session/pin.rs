@@ -11,15 +11,15 @@ use rustls::server::ParsedCertificate;
 /// Bytes of a SHA-256 digest.
 const LEN: usize = 32;
 
-/// SHA-256 of a public key, as the SubjectPublicKeyInfo of its certificate has it
-/// [RFC 7469 §2.4].
+/// SHA-256 of a public key, in the form of the SubjectPublicKeyInfo of its certificate [RFC 7469
+/// §2.4].
 ///
-/// The key is pinned, not the certificate: a certificate renewed with the same key keeps its pin.
-/// It is written as 43 characters of base64url without padding.
+/// The key is pinned, not the certificate, so a certificate renewed with the same key keeps its
+/// pin. It is written as 43 characters of base64url without padding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pin([u8; LEN]);
 
-/// A text that is not a pin.
+/// An error of parsing a pin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
     /// Cut off, or too long.
@@ -35,12 +35,12 @@ pub enum PinError {
 }
 
 impl Pin {
-    /// The pin with this digest.
+    /// Creates the pin with this digest.
     pub const fn from_digest(digest: [u8; LEN]) -> Pin {
         Pin(digest)
     }
 
-    /// The pin of a certificate's key; `None` if the certificate cannot be parsed.
+    /// Computes the pin of a certificate's key. Returns `None` if the certificate cannot be parsed.
     pub fn of_certificate(certificate: &CertificateDer<'_>) -> Option<Pin> {
         let parsed = ParsedCertificate::try_from(certificate).ok()?;
         let hash = digest::digest(&digest::SHA256, &parsed.subject_public_key_info());
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!("".parse::<Pin>(), Err(PinError::Length(0)));
         assert_eq!(text.replacen('_', "/", 1).parse::<Pin>(), Err(PinError::Characters));
         assert_eq!("ä".repeat(43).parse::<Pin>(), Err(PinError::Characters));
-        // Bits beyond the 256 must be zero: one pin has one text.
+        // Bits beyond the 256 must be zero, so that a pin has only one text.
         let stray = format!("{}9", &Pin::from_digest([0; 32]).to_string()[..42]);
         assert_eq!(stray.parse::<Pin>(), Err(PinError::Characters));
     }

@@ -26,46 +26,45 @@ use super::{server_task, tls, transport};
 /// Bytes of one bulk stream that wait between its [`BulkWriter`] and QUIC.
 const BULK_QUEUE: usize = 256 * 1024;
 
-/// How long [`SessionHandle::close`] lets messages that wait reach the client.
+/// Time that [`SessionHandle::close`] allows for waiting messages to reach the client.
 const CLOSE_DRAIN: Duration = Duration::from_secs(2);
 
-/// Datagrams kept of handshakes that were not looked at yet: of one, and of all.
+/// Bytes of datagrams kept for handshakes not yet examined: of one, and of all.
 const INCOMING_BYTES: u64 = 16 * 1024;
 const INCOMING_BYTES_TOTAL: u64 = 4 * 1024 * 1024;
 
-/// What a server lets its clients use.
+/// Limits that a server sets for its clients.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Sessions at a time; further clients are told that the server is full. Default 4,096.
+    /// Maximum number of sessions. Further clients are told that the server is full. Default 4,096.
     pub max_sessions: usize,
-    /// Handshakes under way at a time. Above half of them a client must first show that its
-    /// address is not forged, which costs it one round trip [RFC 9000 §8.1.2]; above all of
-    /// them it is not answered, and tries again by itself. Default 1,024.
+    /// Maximum number of handshakes under way. Above half of it, a client must first show that its
+    /// address is not forged, which costs one round trip [RFC 9000 §8.1.2]. Above all of it, the
+    /// client is not answered and retries by itself. Default 1,024.
     pub max_handshakes: usize,
-    /// How long a handshake may take, and then the first message. Default 10 s, which survives a
+    /// Maximum time for a handshake, and then for the first message. Default 10 s, which survives a
     /// path that loses every other packet.
     pub handshake_timeout: Duration,
-    /// A client that is not heard of for so long is gone. Default 15 s.
+    /// Silence after which a client counts as gone. Default 15 s.
     pub idle_timeout: Duration,
-    /// Silence after which the server pings a client. Default `None`: the clients ping, which
-    /// is enough for both ends to notice.
+    /// Silence after which the server pings a client. Default `None`: the clients ping, which is
+    /// enough for both ends to notice.
     pub keep_alive: Option<Duration>,
-    /// Greatest length of one message from a client, header included, in bytes. Default:
-    /// what the protocol allows, 4 MiB.
+    /// Maximum length of one message from a client, header included, in bytes. Default: the
+    /// protocol's maximum, 4 MiB.
     pub max_message: usize,
-    /// Bytes that all sessions together may hold of messages not complete. Default 64 MiB.
+    /// Bytes that all sessions together may hold in incomplete messages. Default 64 MiB.
     pub max_unfinished: usize,
-    /// Messages a second from one client, on average; each 16 KiB of a message count as one more.
-    /// A client that exceeds it is closed. Default 2,000.
+    /// Messages a second from one client, on average. Each 16 KiB of a message count as one more.
+    /// The session of a client that exceeds this is closed. Default 2,000.
     pub messages_per_s: u32,
     /// Messages at once from one client, counted likewise. Default 4,000.
     pub message_burst: u32,
     /// Bytes of messages that may wait for one client before it is closed as too slow. Default
     /// 8 MiB.
     pub max_waiting: usize,
-    /// Bytes sent to one client and not acknowledged yet: what a session with a bulk
-    /// transfer costs in memory, and its greatest rate times the round-trip time.
-    /// Default 512 KiB.
+    /// Bytes sent to one client and not yet acknowledged. They are the memory cost of a session
+    /// with a bulk transfer, and its maximum rate times the round-trip time. Default 512 KiB.
     pub send_window: u64,
 }
 
@@ -87,7 +86,7 @@ impl Default for ServerOptions {
     }
 }
 
-/// What happens on the server's sessions.
+/// An event on the server's sessions.
 ///
 /// The events of one session come in order: `Opened`, any number of `Message`, `Closed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,14 +100,14 @@ pub enum SessionEvent {
         /// Round-trip time of the handshake.
         rtt: Duration,
     },
-    /// A message came.
+    /// A message arrived.
     Message {
         /// The session.
         id: SessionId,
         /// The whole message.
         bytes: Bytes,
     },
-    /// The session is over, for whatever reason. Comes exactly once for each `Opened`.
+    /// The session has ended, for whatever reason. Sent exactly once for each `Opened`.
     Closed {
         /// The session.
         id: SessionId,
@@ -117,10 +116,10 @@ pub enum SessionEvent {
     },
     /// A client did not get a session, because it speaks another version or the server is full.
     ///
-    /// Whoever can send packets can provoke this, with any address: count it, and do not do more
-    /// than that for each.
+    /// Any program that can send packets can provoke this, with any address. Count these events,
+    /// and do no more than that for each.
     Rejected {
-        /// The address that the client seems to have.
+        /// The apparent address of the client.
         remote: SocketAddr,
         /// One line for the operator.
         reason: String,
@@ -151,7 +150,7 @@ impl SessionEvent {
 
 pub(super) type Events = Box<dyn Fn(SessionEvent) + Send + Sync>;
 
-/// A server that has its port and does not answer yet.
+/// A server that has its port but does not answer yet.
 #[derive(Debug)]
 pub struct ServerEndpoint {
     runtime: Runtime,
@@ -161,11 +160,11 @@ pub struct ServerEndpoint {
 }
 
 impl ServerEndpoint {
-    /// Takes the port. `[::]` serves IPv4 as well; port 0 takes any free port.
+    /// Binds the port. `[::]` serves IPv4 as well; port 0 takes any free port.
     ///
     /// # Errors
     ///
-    /// When the port is taken, or the address or the identity cannot be used.
+    /// If the port is taken, or the address or the identity cannot be used.
     pub fn bind(
         address: SocketAddr,
         identity: &Identity,
@@ -200,19 +199,19 @@ impl ServerEndpoint {
         Ok(ServerEndpoint { runtime, endpoint, options, address })
     }
 
-    /// The address and port that were taken.
+    /// Returns the address and port that are bound.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves on a thread of its own from now on, and calls `events` from there.
+    /// Starts serving on a thread of its own, and calls `events` from there.
     ///
-    /// All sessions stand still while `events` runs: it should hand the event over and return.
-    /// It may use the [`SessionHandle`], but not wait in [`BulkWriter::write`].
+    /// All sessions stand still while `events` runs, so it should pass the event on and return. It
+    /// may use the [`SessionHandle`], but must not block in [`BulkWriter::write`].
     ///
     /// # Errors
     ///
-    /// When the system gives no thread.
+    /// If the system cannot start a thread.
     pub fn start(
         self,
         events: impl Fn(SessionEvent) + Send + Sync + 'static,
@@ -239,7 +238,7 @@ impl ServerEndpoint {
     }
 }
 
-/// What the server's tasks and its handles share.
+/// The state shared by the server's tasks and its handles.
 pub(super) struct Shared {
     pub(super) options: ServerOptions,
     pub(super) events: Events,
@@ -247,14 +246,15 @@ pub(super) struct Shared {
     pub(super) next_id: AtomicU64,
     /// Handshakes under way.
     pub(super) handshakes: AtomicUsize,
-    /// Connections after their handshakes, whether or not a session has been opened on them.
+    /// Number of connections after their handshakes, whether or not a session has been opened on
+    /// them.
     pub(super) connections: AtomicUsize,
     runtime: Handle,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
-    /// Set once: how long sessions may drain.
+    /// Time for which sessions may drain. Set once.
     stop: Mutex<Option<Duration>>,
     pub(super) stopping: Notify,
-    /// To wake the draining server: a session has left.
+    /// Wakes the draining server: a session has left.
     pub(super) left: Notify,
 }
 
@@ -274,7 +274,7 @@ impl Shared {
         self.sessions().get(&id).cloned()
     }
 
-    /// How long sessions may drain, once the server is to stop.
+    /// Returns the time for which sessions may drain, once the server is to stop.
     pub(super) fn stop(&self) -> Option<Duration> {
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -289,18 +289,18 @@ pub struct SessionServer {
 }
 
 impl SessionServer {
-    /// A handle for other threads.
+    /// Returns a handle for other threads.
     pub fn handle(&self) -> SessionHandle {
         self.handle.clone()
     }
 
-    /// The address and port that the server listens on.
+    /// Returns the address and port on which the server listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops: takes no further clients, gives what waits for the present ones up to `drain` to
-    /// reach them, closes all sessions, and returns when the port is free.
+    /// Stops the server. It accepts no further clients, and gives waiting messages up to `drain` to
+    /// reach the present ones. It then closes all sessions, and returns when the port is free.
     pub fn shutdown(mut self, drain: Duration) {
         self.stop(drain);
     }
@@ -322,7 +322,7 @@ impl Drop for SessionServer {
     }
 }
 
-/// Reaches the sessions of a server from any thread. Cheap to clone.
+/// A handle that reaches the sessions of a server from any thread. Cheap to clone.
 #[derive(Clone)]
 pub struct SessionHandle {
     shared: Arc<Shared>,
@@ -335,28 +335,28 @@ impl fmt::Debug for SessionHandle {
 }
 
 impl SessionHandle {
-    /// Sends a whole message to a client. Never waits: a session for which more waits than
-    /// [`ServerOptions::max_waiting`] is closed, and reported as such.
+    /// Sends a whole message to a client. Never blocks. If more bytes wait than
+    /// [`ServerOptions::max_waiting`], the session is closed and reported as such.
     ///
     /// # Errors
     ///
-    /// When the session has ended, by this very message or before.
+    /// If the session has ended, through this very message or before.
     pub fn send(&self, id: SessionId, message: Bytes) -> Result<(), SendError> {
         self.shared.session(id).ok_or(SendError::Ended)?.outbox.push(message)
     }
 
-    /// The present estimate of the round-trip time to a client; `None` if it has left.
+    /// Returns the present estimate of the round-trip time to a client, or `None` if it has left.
     pub fn rtt(&self, id: SessionId) -> Option<Duration> {
         self.shared.session(id).map(|session| session.connection.rtt())
     }
 
-    /// The present address of a client; `None` if it has left.
+    /// Returns the present address of a client, or `None` if it has left.
     pub fn remote(&self, id: SessionId) -> Option<SocketAddr> {
         self.shared.session(id).map(|session| session.connection.remote_address())
     }
 
-    /// Closes a session for good, telling the client why; messages sent before get up to 2 s to
-    /// reach it. Does nothing if the session has ended. Does not wait.
+    /// Closes a session permanently, and tells the client why. Messages sent before get up to 2 s
+    /// to reach it. Does nothing if the session has ended. Does not block.
     pub fn close(&self, id: SessionId, reason: &str) {
         if let Some(session) = self.shared.session(id) {
             session.outbox.end(Ending {
@@ -367,11 +367,11 @@ impl SessionHandle {
         }
     }
 
-    /// Opens a stream for bulk data to a client, behind the messages in priority. Does not wait.
+    /// Opens a stream for bulk data to a client, behind the messages in priority. Does not block.
     ///
     /// # Errors
     ///
-    /// When the session has ended.
+    /// If the session has ended.
     pub fn bulk(&self, id: SessionId) -> Result<BulkWriter, SendError> {
         let session = self.shared.session(id).ok_or(SendError::Ended)?;
         let queue = Arc::new(Outbox::new(BULK_QUEUE));
@@ -380,18 +380,18 @@ impl SessionHandle {
         Ok(BulkWriter { queue, finished: false })
     }
 
-    /// Open sessions.
+    /// Returns the number of open sessions.
     pub fn len(&self) -> usize {
         self.shared.sessions().len()
     }
 
-    /// Whether no session is open.
+    /// Returns whether no session is open.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Tells the server to stop as [`SessionServer::shutdown`] does, and does not wait for it. Of
-    /// several calls the first counts.
+    /// several calls, the first counts.
     pub fn shutdown(&self, drain: Duration) {
         let mut stop = self.shared.stop.lock().unwrap_or_else(PoisonError::into_inner);
         stop.get_or_insert(drain);
@@ -400,7 +400,8 @@ impl SessionHandle {
     }
 }
 
-/// The task's half of a bulk stream: whenever it goes, the writer learns of it.
+/// The task's half of a bulk stream. When it is dropped, for whatever reason, the writer learns of
+/// it.
 pub(super) struct BulkQueue(pub(super) Arc<Outbox>);
 
 impl Drop for BulkQueue {
@@ -419,27 +420,27 @@ pub struct BulkWriter {
 }
 
 impl BulkWriter {
-    /// Writes, waiting while 256 KiB wait already. Not for the thread that calls the server's
-    /// events, nor for an engine's driver.
+    /// Writes, and blocks while 256 KiB are waiting. Neither the thread that calls the server's
+    /// events nor an engine's driver may call it.
     ///
     /// # Errors
     ///
-    /// When the session has ended or the client does not want the stream.
+    /// If the session has ended or the client does not want the stream.
     pub fn write(&mut self, bytes: Bytes) -> Result<(), SendError> {
         self.queue.push_when_room(bytes)
     }
 
-    /// Writes if less than 256 KiB wait, and gives the bytes back if not.
+    /// Writes if less than 256 KiB wait. Otherwise returns the bytes.
     ///
     /// # Errors
     ///
-    /// When the session has ended or the client does not want the stream.
+    /// If the session has ended or the client does not want the stream.
     pub fn try_write(&mut self, bytes: Bytes) -> Result<Option<Bytes>, SendError> {
         self.queue.try_push(bytes)
     }
 
-    /// Ends the stream: the client knows then that it has all. What waits is still sent. Does not
-    /// wait.
+    /// Ends the stream, so that the client knows that it has all. Waiting data is still sent. Does
+    /// not block.
     pub fn finish(mut self) {
         self.end(Duration::MAX);
     }

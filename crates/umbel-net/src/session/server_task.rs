@@ -1,4 +1,4 @@
-//! What runs on the server's thread: accepting clients, and a task for each session.
+//! The tasks on the server's thread: one that accepts clients, and one for each session.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use super::server::{BulkQueue, Session, SessionEvent, Shared};
 use super::stream::{ReadEnd, Reader, Writer};
 use super::transport::DOUBTFUL_RTT;
 
-/// Bulk data goes when no message waits.
+/// Priority of bulk data, which is sent when no message waits.
 const BULK_PRIORITY: i32 = -1;
 
-/// How long the last packets of a stopping server, which tell the clients, may take.
+/// Time for the last packets of a stopping server, which tell the clients.
 const FAREWELL: Duration = Duration::from_millis(50);
 
-/// Beyond the drain time, how long sessions may take to wind up.
+/// Time that sessions may take to end, beyond the drain time.
 const WIND_UP: Duration = Duration::from_millis(500);
 
 /// Serves until the server is to stop.
@@ -54,8 +54,8 @@ async fn all_left(shared: &Shared) {
     }
 }
 
-/// Decides whether a client is worth a handshake. Whatever is done here, anybody can provoke
-/// with forged addresses, so that it must be cheap.
+/// Decides whether a client gets a handshake. Anyone can provoke these steps with forged addresses,
+/// so they must be cheap.
 fn admit(incoming: Incoming, shared: &Arc<Shared>) {
     let options = &shared.options;
     let under_way = shared.handshakes.load(Ordering::Relaxed);
@@ -69,7 +69,7 @@ fn admit(incoming: Incoming, shared: &Arc<Shared>) {
         && !incoming.remote_address_validated()
         && incoming.may_retry()
     {
-        // Cannot fail: it was asked whether it may.
+        // Cannot fail, since it was asked whether it may retry.
         let _ = incoming.retry();
     } else {
         let counted = Counted::new(shared, |shared| &shared.handshakes);
@@ -82,7 +82,7 @@ fn reject_full(shared: &Shared, remote: SocketAddr) {
     (shared.events)(SessionEvent::Rejected { remote, reason });
 }
 
-/// Counts one while it lives.
+/// Adds one to a counter while it lives.
 struct Counted {
     shared: Arc<Shared>,
     counter: fn(&Shared) -> &AtomicUsize,
@@ -101,7 +101,7 @@ impl Drop for Counted {
     }
 }
 
-/// Shakes hands, then goes on with the session.
+/// Completes the handshake, then serves the session.
 async fn handshake(incoming: Incoming, counted: Counted) {
     let shared = counted.shared.clone();
     let remote = incoming.remote_address();
@@ -132,7 +132,7 @@ async fn handshake(incoming: Incoming, counted: Counted) {
     }
 }
 
-/// A session from the client's first bytes to its end.
+/// Serves a session from the client's first bytes to its end.
 async fn serve(
     shared: &Arc<Shared>,
     connection: Connection,
@@ -157,7 +157,7 @@ fn hard(code: CloseCode, reason: impl Into<String>) -> Ending {
     Ending { code, reason: reason.into(), drain: Duration::ZERO }
 }
 
-/// Passes on what the client says until it ends or must be ended.
+/// Passes on the client's messages until the session ends or must be ended.
 async fn read(shared: &Shared, id: SessionId, mut reader: Reader) -> Ending {
     let options = &shared.options;
     let mut limit = RateLimit::new(options.messages_per_s, options.message_burst, Instant::now());
@@ -189,7 +189,7 @@ async fn read(shared: &Shared, id: SessionId, mut reader: Reader) -> Ending {
     }
 }
 
-/// Why a client is gone, in one line.
+/// Returns the reason why a client is gone, in one line.
 fn lost(error: &quinn::ConnectionError, idle: Duration) -> String {
     match error {
         quinn::ConnectionError::TimedOut => format!("nothing heard from the client for {idle:?}"),
@@ -205,7 +205,7 @@ fn lost(error: &quinn::ConnectionError, idle: Duration) -> String {
     }
 }
 
-/// A session's place among the open ones. Whatever becomes of its task, it is cleared and its end
+/// A session's entry among the open ones. However its task ends, the entry is removed and the end
 /// is reported.
 struct Entry {
     shared: Arc<Shared>,
@@ -221,7 +221,7 @@ impl Entry {
         let outbox = Outbox::new(shared.options.max_waiting);
         let session = Arc::new(Session { outbox, connection });
         shared.sessions().insert(id, session.clone());
-        // A server that is being stopped has told the sessions that it had.
+        // A server that is being stopped has told only the sessions that it had.
         if let Some(drain) = shared.stop() {
             let reason = "the server is being stopped".to_owned();
             session.outbox.end(Ending { code: CloseCode::Shutdown, reason, drain });

@@ -8,19 +8,19 @@ use quinn::{ConnectionError, ReadError, RecvStream, SendStream, WriteError};
 use super::frame::{FrameError, Framer};
 use super::outbox::{Ending, Outbox};
 
-/// Most bytes read from a stream at once.
+/// Maximum number of bytes read from a stream at once.
 pub(super) const READ_CHUNK: usize = 64 * 1024;
 
-/// Why no more messages come.
+/// The reason why no more messages come.
 #[derive(Debug)]
 pub(super) enum ReadEnd {
-    /// The peer has said all it had to say.
+    /// The peer has finished the stream.
     Finished,
-    /// The peer gave up in the middle.
+    /// The peer stopped in the middle of a message.
     Abandoned,
-    /// The connection is gone.
+    /// The connection is lost.
     Lost(ConnectionError),
-    /// What comes is not messages.
+    /// The stream does not consist of valid messages.
     Bad(FrameError),
 }
 
@@ -45,12 +45,12 @@ impl Reader {
         Reader { stream, framer: Framer::new(max_message) }
     }
 
-    /// The next message if it has come already.
+    /// Returns the next message if it has already arrived.
     pub(super) fn buffered_message(&mut self) -> Result<Option<Bytes>, ReadEnd> {
         self.framer.next_message().map_err(ReadEnd::Bad)
     }
 
-    /// Waits for more bytes. What has come before a connection was lost is still given.
+    /// Waits for more bytes. Bytes that arrived before the connection was lost are still returned.
     pub(super) async fn fill(&mut self) -> Result<(), ReadEnd> {
         match self.stream.read_chunk(READ_CHUNK, true).await? {
             Some(chunk) => {
@@ -62,18 +62,18 @@ impl Reader {
         }
     }
 
-    /// Bytes held of an unfinished message.
+    /// Returns the number of bytes held of an unfinished message.
     pub(super) fn held(&self) -> usize {
         self.framer.buffered()
     }
 }
 
-/// Writes what an [`Outbox`] holds.
+/// Writes the contents of an [`Outbox`].
 #[derive(Debug)]
 pub(super) struct Writer {
     stream: SendStream,
-    /// What was taken from the outbox and QUIC has not taken yet. Kept here, so that writing
-    /// can be interrupted and resumed.
+    /// Chunks taken from the outbox that QUIC has not accepted yet. They are kept here so that
+    /// writing can be interrupted and resumed.
     batch: Vec<Bytes>,
 }
 
@@ -82,8 +82,8 @@ impl Writer {
         Writer { stream, batch: Vec::new() }
     }
 
-    /// Writes until the outbox has an ending, then does as that says: drains and finishes the
-    /// stream, or leaves it. Gives `None` if the peer stopped reading for good.
+    /// Writes until the outbox has an ending, then follows it: drains and finishes the stream, or
+    /// leaves it. Returns `None` if the peer stopped reading permanently.
     pub(super) async fn run(mut self, outbox: &Outbox) -> Option<Ending> {
         tokio::select! {
             biased;
@@ -99,7 +99,7 @@ impl Writer {
         outbox.ending()
     }
 
-    /// Whether all that waited has reached the peer in time.
+    /// Returns whether all waiting data has reached the peer in time.
     async fn drained(&mut self, outbox: &Outbox, within: Duration) -> bool {
         if within.is_zero() {
             return false;

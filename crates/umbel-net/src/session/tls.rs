@@ -1,4 +1,4 @@
-//! TLS 1.3 for sessions: which algorithms, which protocol, and who the server must be.
+//! TLS 1.3 for sessions: the algorithms, the application protocol, and the check of the server.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,13 +17,14 @@ use rustls::{
 use super::identity::Identity;
 use super::pin::Pin;
 
-/// The application protocol that both ends must name (ALPN, [RFC 7301]). It changes with any
-/// change that an older peer would misunderstand, so that the handshake already fails, and both
-/// sides can say why.
+/// The application protocol that both ends must name (ALPN, [RFC 7301]). It changes with any change
+/// that an older peer would misunderstand. The handshake then fails already, and both sides can say
+/// why.
 pub const PROTOCOL: &[u8] = b"umbel/1";
 
-/// AES-128 before ChaCha20, which machines without AES instructions would prefer: every machine
-/// that matters here has them, and QUIC needs AES-128 in any case. X25519 first.
+/// Returns the algorithms. AES-128 comes before ChaCha20, which machines without AES instructions
+/// would prefer. Every machine that matters here has them, and QUIC needs AES-128 in any case.
+/// X25519 is the first key exchange.
 pub(super) fn provider() -> CryptoProvider {
     use ring_provider::cipher_suite::{
         TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
@@ -34,7 +35,7 @@ pub(super) fn provider() -> CryptoProvider {
     provider
 }
 
-/// The server's half. No tickets, hence no resumption and no early data.
+/// Returns the server's configuration. It has no tickets, hence no resumption and no early data.
 pub(super) fn server(identity: &Identity) -> Result<QuicServerConfig, String> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
         .with_protocol_versions(&[&TLS13])
@@ -49,18 +50,18 @@ pub(super) fn server(identity: &Identity) -> Result<QuicServerConfig, String> {
     QuicServerConfig::try_from(config).map_err(|e| e.to_string())
 }
 
-/// Keys that a restarted server has again, so that it can tell its clients at once that their
-/// sessions are gone (stateless reset [RFC 9000 §10.3]) instead of leaving them to their idle
+/// Keys that a restarted server derives again. With them it can tell its clients at once that their
+/// sessions are gone (stateless reset [RFC 9000 §10.3]), instead of leaving them to their idle
 /// timeout.
 pub(super) struct ResetKeys {
-    /// Makes the tokens of the resets.
+    /// Key for the tokens of the resets.
     pub(super) token: hmac::Key,
-    /// Marks this server's connection identifiers.
+    /// Key for this server's connection identifiers.
     pub(super) cid: u64,
 }
 
 impl ResetKeys {
-    /// Derives them from the private key: they are as secret as it is.
+    /// Derives them from the private key. They are as secret as it is.
     pub(super) fn derive(identity: &Identity) -> ResetKeys {
         let secret = digest::digest(&digest::SHA256, identity.key.secret_der());
         let root = hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref());
@@ -71,8 +72,8 @@ impl ResetKeys {
     }
 }
 
-/// The client's half: talks to the server with this pin and no other. Where another key was
-/// shown, `seen` tells it.
+/// Returns the client's configuration, which accepts the server with this pin and no other. If the
+/// server showed another key, `seen` holds its pin.
 pub(super) fn client(pin: Pin, seen: Arc<OnceLock<Pin>>) -> Result<QuicClientConfig, String> {
     let provider = Arc::new(provider());
     let verifier =
@@ -90,9 +91,8 @@ pub(super) fn client(pin: Pin, seen: Arc<OnceLock<Pin>>) -> Result<QuicClientCon
     QuicClientConfig::try_from(config).map_err(|e| e.to_string())
 }
 
-/// Takes a server for the right one if its certificate's key has the pin **and** the handshake
-/// is signed with that key. The certificate itself is public: without the second check anybody
-/// could show it.
+/// Accepts a server if its certificate's key has the pin **and** the handshake is signed with that
+/// key. The certificate itself is public. Without the second check anyone could show it.
 #[derive(Debug)]
 struct PinVerifier {
     pin: Pin,
@@ -117,7 +117,7 @@ impl ServerCertVerifier for PinVerifier {
         Err(CertificateError::ApplicationVerificationFailure.into())
     }
 
-    /// Never called: only TLS 1.3 is offered.
+    /// Never called, since only TLS 1.3 is offered.
     fn verify_tls12_signature(
         &self,
         _message: &[u8],

@@ -10,41 +10,41 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::congestion::Congestion;
 
-/// Round-trip time that is assumed before the first is measured. A first packet that is not
-/// answered is sent again after three of them, then after six, and so on: on a path that loses
-/// half of all packets, QUIC's own 333 ms [RFC 9002 §6.2.2] seldom connect within ten seconds. What
-/// is waited here is also what the first measurement may be wrong by, if an answer was lost.
-/// On a path with a round trip of 100 ms some packets are sent twice or thrice, and that is all.
+/// Round-trip time assumed before the first is measured. An unanswered first packet is
+/// retransmitted after three of them, then after six, and so on. On a path that loses half of all
+/// packets, QUIC's own 333 ms [RFC 9002 §6.2.2] seldom connect within ten seconds. This wait is
+/// also the possible error of the first measurement, if an answer was lost. On a path with a round
+/// trip of 100 ms some packets are sent twice or thrice, and that is all.
 const INITIAL_RTT: Duration = Duration::from_millis(10);
 
-/// A handshake that took so long has perhaps waited for lost packets, rather than for the path.
+/// Duration above which a handshake may have waited for lost packets, rather than for the path.
 pub(super) const DOUBTFUL_RTT: Duration = Duration::from_millis(20);
 
-/// Room for the datagrams of nudges, which nobody reads: each takes 33 bytes.
+/// Buffer for the datagrams of nudges, which are never read. Each takes 33 bytes.
 const DATAGRAM_BUFFER: usize = 256;
 
-/// What one client may send ahead of the server's reading: requests and NAKs, nothing bulky.
+/// Bytes that one client may send ahead of the server's reading: requests and NAKs, no bulk data.
 const SERVER_RECEIVE_WINDOW: u32 = 128 * 1024;
 
-/// What a server may send ahead of the client's reading, on one stream and on all together: 4 MiB
-/// are 100 ms at 335 Mbit/s.
+/// Bytes that a server may send ahead of the client's reading, on one stream and on all together. 4
+/// MiB are 100 ms at 335 Mbit/s.
 const CLIENT_STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 const CLIENT_RECEIVE_WINDOW: u32 = 6 * 1024 * 1024;
 
-/// What a client sends without acknowledgement.
+/// Bytes that a client may send without acknowledgement.
 const CLIENT_SEND_WINDOW: u64 = 1024 * 1024;
 
-/// Streams with bulk data under way to one client.
+/// Maximum number of concurrent bulk streams to one client.
 const BULK_STREAMS: u32 = 16;
 
-/// The largest UDP payload that a server tries: an Ethernet frame's, over IPv6.
+/// The largest UDP payload that a server tries, that of an Ethernet frame over IPv6.
 const LARGEST_PAYLOAD: u16 = 1452;
 
-/// Asked of the system for each socket; it may give less. 200 clients that start at once send
-/// about half a megabyte, as the kernel counts it, before the server has read the first.
+/// Buffer size requested for each socket; the system may grant less. 200 clients that start at once
+/// send about half a megabyte, as the kernel counts it, before the server has read the first.
 const SOCKET_BUFFER: usize = 4 * 1024 * 1024;
 
-/// What both ends have in common. Everything is in streams; datagrams are nudges.
+/// Returns the settings common to both ends. All data is in streams; datagrams are nudges.
 fn common(idle: Duration, keep_alive: Option<Duration>) -> TransportConfig {
     let mut config = TransportConfig::default();
     config
@@ -57,8 +57,8 @@ fn common(idle: Duration, keep_alive: Option<Duration>) -> TransportConfig {
     config
 }
 
-/// A server's settings. The windows bound what one session costs; the client opens the only
-/// stream.
+/// Returns a server's settings. The windows bound the cost of one session. The client opens the
+/// only stream.
 pub(super) fn server(
     idle: Duration,
     keep_alive: Option<Duration>,
@@ -77,7 +77,7 @@ pub(super) fn server(
     config
 }
 
-/// A client's settings. It sends little, so that it looks for no larger packet size.
+/// Returns a client's settings. It sends little, so it does not probe for larger packet sizes.
 pub(super) fn client(idle: Duration, keep_alive: Option<Duration>) -> TransportConfig {
     let mut config = common(idle, keep_alive);
     config
@@ -90,7 +90,7 @@ pub(super) fn client(idle: Duration, keep_alive: Option<Duration>) -> TransportC
     config
 }
 
-/// A socket for QUIC on `address`; an unspecified IPv6 address serves IPv4 as well.
+/// Opens a socket for QUIC on `address`. An unspecified IPv6 address serves IPv4 as well.
 pub(super) fn socket(address: SocketAddr, interface: Option<&str>) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     if address.is_ipv6() {

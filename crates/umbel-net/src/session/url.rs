@@ -8,24 +8,24 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use super::pin::{Pin, PinError};
 
-/// Port of the session endpoint where none is given.
+/// Default port of the session endpoint.
 pub const DEFAULT_PORT: u16 = 7700;
 
-/// Longest name of a network interface [`if_nametoindex(3)`, IFNAMSIZ less the final zero].
+/// Maximum length of a network interface's name [`if_nametoindex(3)`, IFNAMSIZ less the final
+/// zero].
 const MAX_ZONE: usize = 15;
 
-/// Longest host name [RFC 1035 §2.3.4].
+/// Maximum length of a host name [RFC 1035 §2.3.4].
 const MAX_NAME: usize = 253;
 
-/// Stands in a query as it is [RFC 3986 §2.3].
+/// Characters that are escaped in a query: all but the unreserved ones [RFC 3986 §2.3].
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Where a server is, who it must be, and what admits to it.
+/// The address of a server, its key, and the token for admission.
 ///
-/// `umbel://HOST[:PORT]/?pin=PIN[&token=TOKEN]`, with HOST an IPv4 address, an IPv6 address
-/// in brackets (a link-local one with its zone, `[fe80::1%25eth0]` [RFC 6874]; the `25` may be
-/// left out where the zone does not begin with it), or a name. Parameters of other names are
-/// ignored.
+/// `umbel://HOST[:PORT]/?pin=PIN[&token=TOKEN]`, with HOST an IPv4 address, an IPv6 address in
+/// brackets, or a name. A link-local IPv6 address has its zone, `[fe80::1%25eth0]` [RFC 6874]. The
+/// `25` may be left out if the zone does not begin with it. Parameters of other names are ignored.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SessionUrl {
     /// Address or name of the server.
@@ -34,7 +34,7 @@ pub struct SessionUrl {
     pub port: u16,
     /// The key that the server must have.
     pub pin: Option<Pin>,
-    /// Admission token, where the server asks for one. Secret.
+    /// Admission token, if the server requires one. Secret.
     pub token: Option<String>,
 }
 
@@ -43,32 +43,31 @@ pub struct SessionUrl {
 pub enum Host {
     /// An address.
     Ip(IpAddr),
-    /// An IPv6 address that means something only on one interface, with the interface's name
-    /// or index.
+    /// An IPv6 address that is valid only on one interface, with the interface's name or index.
     Zoned(Ipv6Addr, String),
     /// A name, which is resolved when the session is opened.
     Name(String),
 }
 
-/// A text that is not the URL of a server.
+/// An error of parsing a server's URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Another scheme, or none.
     #[error("`{0}` does not begin with `umbel://`: give the line that `umbel serve` printed")]
     Scheme(String),
-    /// No host, or none that could be one.
+    /// No host, or an invalid one.
     #[error("`{0}` is not a host: give a name, an IPv4 address, or an IPv6 address in brackets")]
     Host(String),
-    /// Not a port.
+    /// An invalid port.
     #[error("`{0}` is not a port: give a number from 1 to 65535, or none for 7700")]
     Port(String),
     /// More than `/` between the host and the parameters.
     #[error("`{0}` does not belong into the URL of a server: name items beside it, not in it")]
     Path(String),
-    /// The parameter `pin` is not a pin.
+    /// An invalid `pin` parameter.
     #[error(transparent)]
     Pin(#[from] PinError),
-    /// A parameter that stands there twice.
+    /// A duplicate parameter.
     #[error("the URL has `{0}` twice: copy the whole line that `umbel serve` printed")]
     Twice(&'static str),
     /// The token is empty or not text.
@@ -103,7 +102,7 @@ impl fmt::Display for SessionUrl {
 }
 
 impl fmt::Debug for SessionUrl {
-    /// Shows all but the token, which is secret.
+    /// Shows all fields but the token, which is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let token = self.token.as_ref().map(|_| "…");
         f.debug_struct("SessionUrl")
@@ -140,7 +139,7 @@ impl FromStr for SessionUrl {
 }
 
 impl SessionUrl {
-    /// Host and port, for messages.
+    /// Returns host and port, for messages.
     pub fn authority(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
@@ -167,14 +166,14 @@ impl SessionUrl {
     }
 }
 
-/// What follows `umbel://`; schemes have no case [RFC 3986 §3.1].
+/// Returns the text after `umbel://`. Schemes are case-insensitive [RFC 3986 §3.1].
 fn strip_scheme(text: &str) -> Option<&str> {
     const SCHEME: &str = "umbel://";
     let scheme = text.get(..SCHEME.len())?;
     scheme.eq_ignore_ascii_case(SCHEME).then(|| &text[SCHEME.len()..])
 }
 
-/// The host and what stands behind the colon after it.
+/// Splits into the host and the text behind the colon after it.
 fn split_port(authority: &str) -> (&str, Option<&str>) {
     let host_end = authority.rfind(']').map_or(0, |bracket| bracket + 1);
     match authority[host_end..].split_once(':') {
@@ -185,7 +184,7 @@ fn split_port(authority: &str) -> (&str, Option<&str>) {
 
 fn parse_port(port: Option<&str>) -> Result<u16, UrlError> {
     let Some(text) = port else { return Ok(DEFAULT_PORT) };
-    // A number may have a sign for `parse`, a port may not.
+    // `parse` accepts a sign, which a port may not have.
     match text.parse() {
         Ok(port) if port != 0 && !text.starts_with('+') => Ok(port),
         _ => Err(UrlError::Port(clip(text))),
@@ -225,7 +224,7 @@ fn parse_v6(inner: &str) -> Option<Host> {
     Some(Host::Zoned(address.parse().ok()?, zone.to_owned()))
 }
 
-/// Enough of a bad text to recognise it, on one line.
+/// Returns enough of an invalid text to recognise it, on one line.
 fn clip(text: &str) -> String {
     let clean = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     let mut clipped: String = text.chars().take(60).map(clean).collect();

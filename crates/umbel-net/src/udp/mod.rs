@@ -12,5 +12,5 @@ pub use sender::{
     OpenSenderError, Progress, Room, SendCounts, SendError, SendReport, Sender, SenderOptions,
 };
 
-/// Largest UDP payload in bytes over IPv4 without options: 65,535 less the headers.
+/// Maximum UDP payload in bytes over IPv4 without options: 65,535 less the headers.
 pub const MAX_PAYLOAD: usize = 65_507;

@@ -25,66 +25,67 @@ use discard::Sieve;
 pub use memberships::JoinError;
 use memberships::{Memberships, Verdict};
 
-/// Bytes of a buffer: the longest message, coalesced or not.
+/// Length of a buffer in bytes, enough for the longest message, coalesced or not.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// What the kernel reckons for a datagram of 1,400 bytes in a receive buffer.
+/// Bytes that the kernel counts for a datagram of 1,400 bytes in a receive buffer.
 const DATAGRAM_BYTES: usize = 2304;
 
-/// How to receive.
+/// The options of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverOptions {
-    /// The rate that the receive buffer is sized for.
+    /// Rate for which the receive buffer is sized.
     pub rate: Option<Rate>,
     /// Whether the kernel may hand over several datagrams as one message, which is split here.
     pub offload: bool,
-    /// How many messages one system call takes, 1 to 32. Each costs a buffer of 64 KiB.
+    /// Maximum number of messages that one system call takes, 1 to 32. Each costs a buffer of 64
+    /// KiB.
     pub batch: usize,
-    /// Datagrams that are thrown away on purpose, as a lossy link would. Default: none.
+    /// Datagrams that are dropped on purpose, as a lossy link would. Default: none.
     pub discard: Option<Discard>,
-    /// Whether to ask what is left of each datagram's hop limit. Default: no.
+    /// Whether to request the remainder of each datagram's hop limit. Default: no.
     pub hop_limits: bool,
 }
 
 impl Default for ReceiverOptions {
-    /// Any rate, 16 messages at once, coalesced where the kernel can.
+    /// Returns the options for any rate and 16 messages at once, coalesced where the kernel can.
     fn default() -> ReceiverOptions {
         ReceiverOptions { rate: None, offload: true, batch: 16, discard: None, hop_limits: false }
     }
 }
 
-/// Why a receiver cannot be opened.
+/// The reason why a receiver cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenReceiverError {
-    /// Somebody else uses the port and does not share it.
+    /// Another program uses the port and does not share it.
     #[error("UDP port {0} is taken by a program that does not share it: see `ss -ulpn`")]
     PortTaken(u16),
-    /// The system refuses something else.
+    /// Another error of the system.
     #[error("cannot open a UDP socket for port {port}: {source}")]
     System {
         /// The port.
         port: u16,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// A datagram.
+/// A received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// Who sent it.
+    /// Its sender.
     pub from: SocketAddr,
-    /// The group or address, and the port, that it was sent to.
+    /// The group or address, and the port, to which it was sent.
     pub to: SocketAddr,
-    /// What is left of its hop limit, if that was asked for.
+    /// Remainder of its hop limit, if requested.
     pub hop_limit: Option<u8>,
     /// UDP payload.
     pub payload: &'a [u8],
 }
 
 impl<'a> Received<'a> {
-    /// The datagram as an engine takes it: by the channel of its group and its sender, or by the
-    /// host that sent it to this one alone.
+    /// Returns the datagram in the form for an engine. It came by the channel of its group and its
+    /// sender, or by the host that sent it to this one alone.
     pub fn datagram(&self) -> Datagram<'a> {
         let (source, group) = (self.from.ip(), self.to.ip());
         let by = if group.is_multicast() {
@@ -96,12 +97,12 @@ impl<'a> Received<'a> {
     }
 }
 
-/// What one [`Receiver::receive`] did.
+/// The outcome of one [`Receiver::receive`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reception {
     /// Datagrams handed over.
     pub datagrams: usize,
-    /// The messages that they came in: the kernel makes one of several datagrams.
+    /// Number of messages in which they came. The kernel makes one message of several datagrams.
     pub messages: usize,
     /// Their bytes, without headers.
     pub bytes: u64,
@@ -111,7 +112,8 @@ pub struct Reception {
     pub full: bool,
 }
 
-/// What did not reach the application, since the receiver was opened.
+/// Counters of the datagrams and messages that did not reach the application, since the receiver
+/// was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropCounts {
     /// Messages that the kernel dropped because the receive buffer was full. Datagrams that it
@@ -119,15 +121,15 @@ pub struct DropCounts {
     pub kernel: u64,
     /// Messages to a group or an address that is not joined.
     pub not_joined: u64,
-    /// Messages from another than the source of the channel.
+    /// Messages from a source other than the channel's.
     pub other_source: u64,
-    /// Messages that were cut off or lacked an address.
+    /// Messages that were cut off or had no address.
     pub malformed: u64,
-    /// Datagrams thrown away on purpose: see [`Discard`].
+    /// Datagrams dropped on purpose: see [`Discard`].
     pub discarded: u64,
 }
 
-/// Receives the datagrams of channels of one family that share a port, by one interface.
+/// A receiver of channels of one family that share a port, on one interface.
 ///
 /// Several receivers on one host, in the same or in different processes, all get the datagrams of
 /// the channels that they have joined.
@@ -143,7 +145,7 @@ pub struct Receiver {
     kernel_drops: u32,
 }
 
-/// Where messages are received.
+/// Buffers for received messages.
 struct Messages {
     buffers: Vec<Box<[u8]>>,
     envelopes: Vec<Envelope>,
@@ -156,12 +158,12 @@ impl std::fmt::Debug for Messages {
 }
 
 impl Receiver {
-    /// Opens a socket that receives nothing before a channel is joined. Port 0 lets the system
-    /// choose.
+    /// Opens a socket that receives nothing before a channel is joined. With port 0 the system
+    /// chooses one.
     ///
     /// # Errors
     ///
-    /// When the port is taken by somebody who does not share it, or the system refuses.
+    /// If the port is taken by a program that does not share it, or the system refuses.
     pub fn open(
         port: u16,
         family: Family,
@@ -177,7 +179,7 @@ impl Receiver {
         prepare(&socket, family, options).map_err(system)?;
         let wanted = buffers::bytes_for(options.rate);
         let buffer = buffers::set_receive_buffer(&socket, wanted).map_err(system)?;
-        // The wildcard, as several groups may be joined: a bound group would be the only one.
+        // The wildcard address, since a socket bound to one group could not join others.
         let any = match family {
             Family::V4 => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
             Family::V6 => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
@@ -192,11 +194,11 @@ impl Receiver {
         Ok(Receiver::new(socket, memberships, buffer, options))
     }
 
-    /// Receives what is sent to the address and port of a sender, by its socket.
+    /// Opens a receiver for datagrams to the address and port of a sender, on the same socket.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// If the system refuses.
     pub fn of_sender(
         sender: &Sender,
         options: &ReceiverOptions,
@@ -235,36 +237,37 @@ impl Receiver {
         }
     }
 
-    /// The port that it receives on.
+    /// Returns the port on which it receives.
     pub fn port(&self) -> u16 {
         self.memberships.port
     }
 
-    /// The interface that it joins channels on.
+    /// Returns the interface on which it joins channels.
     pub fn interface(&self) -> &Interface {
         &self.memberships.interface
     }
 
-    /// The receive buffer that the system gave.
+    /// Returns the receive buffer that the system granted.
     pub fn buffer(&self) -> BufferSize {
         self.buffer
     }
 
-    /// Datagrams of an Ethernet's usual size that the receive buffer holds.
+    /// Returns the number of datagrams of an Ethernet's usual size that the receive buffer holds.
     pub fn room(&self) -> u64 {
         (self.buffer.got * 2 / DATAGRAM_BYTES) as u64
     }
 
-    /// The channels that are joined, in the order in which they were.
+    /// Returns the joined channels, in the order in which they were joined.
     pub fn joined(&self) -> &[Channel] {
         &self.memberships.joined
     }
 
-    /// Joins a channel: with its source, if it has one, or from any. Does nothing if it is joined.
+    /// Joins a channel, with its source if it has one, or else from any. Does nothing if it is
+    /// joined.
     ///
     /// # Errors
     ///
-    /// When the channel does not suit this receiver, or the system refuses.
+    /// If the channel does not suit this receiver, or the system refuses.
     pub fn join(&mut self, channel: &Channel) -> Result<(), JoinError> {
         self.memberships.join(self.socket.as_fd(), channel)
     }
@@ -275,19 +278,18 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// When the system refuses; the channel counts as left even then, as it does when the
-    /// interface has vanished.
+    /// If the system refuses. The channel counts as left even then. A vanished interface is no
+    /// error.
     pub fn leave(&mut self, channel: &Channel) -> Result<(), JoinError> {
         self.memberships.leave(self.socket.as_fd(), channel)
     }
 
-    /// Waits until datagrams come, `waker` is called, or `timeout` has passed (`None`: for ever);
-    /// then calls `f` for each datagram that is there, up to one batch. May return early with
-    /// nothing.
+    /// Waits until datagrams come, `waker` is called, or `timeout` has passed (`None`: for ever).
+    /// Then calls `f` for each waiting datagram, up to one batch. May return early without any.
     ///
     /// # Errors
     ///
-    /// When the system refuses to receive or to wait.
+    /// If the system refuses to receive or to wait.
     pub fn receive(
         &mut self,
         timeout: Option<Duration>,
@@ -323,7 +325,7 @@ impl Receiver {
         Ok(reception)
     }
 
-    /// Receives one batch without waiting. Says whether there was any.
+    /// Receives one batch without blocking. Returns whether there was any.
     fn receive_ready(
         &mut self,
         f: &mut impl FnMut(Received<'_>),
@@ -375,12 +377,13 @@ impl Receiver {
         Ok(count > 0)
     }
 
-    /// Messages that the kernel had dropped for want of room when the last message was received.
+    /// Returns the number of messages that the kernel had dropped for lack of room when the last
+    /// message was received.
     pub fn kernel_drops(&self) -> u64 {
         self.drops.kernel
     }
 
-    /// What did not reach the application. Asks the kernel for its newest count.
+    /// Returns the drop counters. Asks the kernel for its newest count.
     pub fn drops(&mut self) -> DropCounts {
         if let Ok(counter) = sys::drops(self.socket.as_fd()) {
             self.drops.kernel += advance(&mut self.kernel_drops, counter);
@@ -398,21 +401,21 @@ impl AsFd for Receiver {
 /// Sets the options of the socket.
 fn prepare(socket: &Socket, family: Family, options: &ReceiverOptions) -> std::io::Result<()> {
     socket.set_nonblocking(true)?;
-    // With this alone, each socket on the port gets each multicast datagram; SO_REUSEPORT would
-    // share them out.
+    // With this alone, each socket on the port gets each multicast datagram. SO_REUSEPORT would
+    // distribute them among the sockets.
     socket.set_reuse_address(true)?;
     match family {
         Family::V4 => socket.set_multicast_all_v4(false)?,
         Family::V6 => {
             socket.set_only_v6(true)?;
-            // Since Linux 4.20; without it, the check of each datagram does.
+            // Since Linux 4.20. Without it, the check of each datagram suffices.
             let _ = socket.set_multicast_all_v6(false);
         }
     }
     ask_details(socket, family, options)
 }
 
-/// Makes the system tell what [`sys::Details`] has.
+/// Makes the system report the values of [`sys::Details`].
 fn ask_details(socket: &Socket, family: Family, options: &ReceiverOptions) -> std::io::Result<()> {
     setsockopt(socket, sockopt::RxqOvfl, &1)?;
     let fd = socket.as_fd();
@@ -428,14 +431,14 @@ fn ask_details(socket: &Socket, family: Family, options: &ReceiverOptions) -> st
         }
     }
     if options.offload {
-        // Since Linux 5.0; without it, each message is one datagram.
+        // Since Linux 5.0. Without it, each message is one datagram.
         let _ = setsockopt(socket, sockopt::UdpGroSegment, &true);
     }
     Ok(())
 }
 
-/// By how much the kernel's counter, which wraps, has grown since it was last read. Messages that
-/// waited tell an older count than the socket itself: then it has not.
+/// Returns the growth of the kernel's counter, which wraps, since it was last read. Messages that
+/// waited report an older count than the socket itself. The growth is then zero.
 fn advance(last: &mut u32, counter: u32) -> u64 {
     let grown = counter.wrapping_sub(*last);
     if grown > u32::MAX / 2 {
@@ -445,7 +448,7 @@ fn advance(last: &mut u32, counter: u32) -> u64 {
     grown.into()
 }
 
-/// Splits a message into the datagrams that it was made of. An empty one is one datagram.
+/// Splits a message into its datagrams. An empty message is one datagram.
 fn segments(message: &[u8], segment: Option<usize>) -> impl Iterator<Item = &[u8]> {
     let whole = message.len().max(1);
     let bytes = segment.filter(|bytes| *bytes > 0).unwrap_or(whole);

@@ -23,39 +23,39 @@ use crate::{sys, wake};
 pub use errors::{OpenSenderError, SendError};
 use run::{MAX_SEGMENTS, Run};
 
-/// How long a send waits for room before it gives up.
+/// Maximum time that a send waits for room.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// How long to wait when the system has no memory for a packet, which it does not say the end of.
+/// Time to wait when the system has no memory for a packet, since it does not report when it has.
 pub(crate) const NO_MEMORY_WAIT: Duration = Duration::from_millis(1);
 
-/// Hops of datagrams to a single host [RFC 1700, "IP time to live parameter"].
+/// Default hop limit of datagrams to a single host [RFC 1700, "IP time to live parameter"].
 const UNICAST_HOP_LIMIT: u8 = 64;
 
-/// How to send.
+/// The options of a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SenderOptions {
-    /// Of the groups to send to.
+    /// Address family of the groups.
     pub family: Family,
-    /// An address of the interface to send from; `None` takes its first. It is what receivers of
-    /// a source-specific channel name.
+    /// Address of the interface from which to send; `None` takes its first. Receivers of a
+    /// source-specific channel specify this address.
     pub source: Option<IpAddr>,
-    /// UDP source port; 0 lets the system choose.
+    /// UDP source port; with 0 the system chooses.
     pub port: u16,
-    /// How many routers may forward a datagram, plus one: 1 stays on the link.
+    /// Maximum number of hops. 1 stays on the link; each router takes one more.
     pub hop_limit: u8,
-    /// Whether receivers on this host get the datagrams too. On the loopback interface they always
+    /// Whether receivers on this host also get the datagrams. On the loopback interface they always
     /// do.
     pub loopback: bool,
-    /// The rate that the send buffer is sized for.
+    /// Rate for which the send buffer is sized.
     pub rate: Option<Rate>,
-    /// Whether to let the kernel or the network card cut batches into packets, where they can.
+    /// Whether to let the kernel or the network card cut batches into packets, where possible.
     pub offload: bool,
 }
 
 impl SenderOptions {
-    /// Sends from any port, over up to 31 routers, to receivers on this host too, without a limit
-    /// of the rate.
+    /// Creates options that send from any port, over up to 31 routers, also to receivers on this
+    /// host, and without a limit of the rate.
     pub fn new(family: Family) -> SenderOptions {
         SenderOptions {
             family,
@@ -69,7 +69,7 @@ impl SenderOptions {
     }
 }
 
-/// What one [`Sender::send`] did.
+/// The outcome of one [`Sender::send`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendReport {
     /// Datagrams sent.
@@ -78,27 +78,27 @@ pub struct SendReport {
     pub bytes: u64,
 }
 
-/// What stopped a sender.
+/// The reason why a sender stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// Nothing: everything was sent.
+    /// Everything was sent.
     Enough,
-    /// The socket's buffer is full; the socket turns writable when there is room.
+    /// The socket's buffer is full. The socket becomes writable when there is room.
     SocketFull,
-    /// The system has no memory for packets, and does not say when it has.
+    /// The system has no memory for packets, and does not report when it has.
     NoMemory,
 }
 
-/// What one [`Sender::try_send`] did.
+/// The outcome of one [`Sender::try_send`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What was sent.
+    /// The datagrams sent.
     pub report: SendReport,
-    /// Why not more was.
+    /// The reason why no more were sent.
     pub room: Room,
 }
 
-/// What a sender has done since it was opened.
+/// Counters since the sender was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendCounts {
     /// Datagrams sent.
@@ -107,15 +107,15 @@ pub struct SendCounts {
     pub bytes: u64,
     /// System calls that sent something.
     pub calls: u64,
-    /// Times that there was no room at first.
+    /// Number of times that there was no room at first.
     pub waits: u64,
-    /// Datagrams that an error kept from being sent.
+    /// Datagrams that were not sent because of an error.
     pub unsent: u64,
     /// Errors that [are transient](SendError::is_transient).
     pub transient_errors: u64,
 }
 
-/// Sends to multicast groups of one family by one interface.
+/// A sender to multicast groups of one family, on one interface.
 #[derive(Debug)]
 pub struct Sender {
     socket: UdpSocket,
@@ -124,21 +124,21 @@ pub struct Sender {
     family: Family,
     buffer: BufferSize,
     offload: bool,
-    /// What multicasts have unless said otherwise, and what the socket gives them now.
+    /// Default hop limit of multicasts, and the one that is set on the socket now.
     hop_limit: (u8, u8),
-    /// What the socket gives datagrams to single hosts.
+    /// Hop limit for single hosts that is set on the socket now.
     unicast_hop_limit: u8,
     counts: SendCounts,
 }
 
 impl Sender {
     /// Opens a socket that sends from the interface's address, so that receivers of a
-    /// source-specific channel see the source that they asked for. Its datagrams are never
+    /// source-specific channel see the source that they specified. Its datagrams are never
     /// fragmented.
     ///
     /// # Errors
     ///
-    /// When the interface or its address cannot be used, or the port is taken.
+    /// If the interface or its address cannot be used, or the port is taken.
     pub fn open(interface: &Interface, options: &SenderOptions) -> Result<Sender, OpenSenderError> {
         let source = source_address(interface, options)?;
         let system = |source: std::io::Error| OpenSenderError::System {
@@ -169,38 +169,38 @@ impl Sender {
         })
     }
 
-    /// The address and port that receivers see as the source.
+    /// Returns the address and port that receivers see as the source.
     pub fn source(&self) -> SocketAddr {
         self.source
     }
 
-    /// The interface that it sends by.
+    /// Returns the interface on which it sends.
     pub fn interface(&self) -> &Interface {
         &self.interface
     }
 
-    /// The send buffer that the system gave.
+    /// Returns the send buffer that the system granted.
     pub fn buffer(&self) -> BufferSize {
         self.buffer
     }
 
-    /// Whether batches leave as one, to be cut by the kernel or the network card. It turns false
-    /// for good when the system refuses one.
+    /// Returns whether batches leave as one message, to be cut by the kernel or the network card.
+    /// It becomes false permanently when the system refuses one.
     pub fn offloads(&self) -> bool {
         self.offload
     }
 
-    /// What it has done so far.
+    /// Returns the counters so far.
     pub fn counts(&self) -> SendCounts {
         self.counts
     }
 
-    /// The longest datagram that fits the interface's MTU, in bytes.
+    /// Returns the length of the longest datagram that fits the interface's MTU, in bytes.
     pub fn max_datagram(&self) -> usize {
         self.interface.mtu.saturating_sub(self.family.header_bytes()).min(MAX_PAYLOAD)
     }
 
-    /// How many datagrams of `bytes` one system call sends. At least 1.
+    /// Returns the number of datagrams of `bytes` that one system call sends, at least 1.
     pub fn max_batch(&self, bytes: usize) -> usize {
         if self.offload {
             (MAX_PAYLOAD / bytes.max(1)).clamp(1, MAX_SEGMENTS)
@@ -209,7 +209,7 @@ impl Sender {
         }
     }
 
-    /// Sets the hop limit of the next datagrams to this address, if it is another than before.
+    /// Sets the hop limit of the next datagrams to this address, if it differs from the last.
     fn limit_hops(&mut self, to: IpAddr, hop_limit: Option<u8>) -> Result<(), Errno> {
         let multicast = to.is_multicast();
         let (now, default) = if multicast {
@@ -232,12 +232,12 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends datagrams as far as there is room, without waiting; `hop_limit` bounds the hops, and
-    /// `None` stands for those of the options, or 64 to a single host.
+    /// Sends datagrams as far as there is room, without blocking. `hop_limit` is the maximum number
+    /// of hops. `None` takes the one of the options, or 64 to a single host.
     ///
     /// # Errors
     ///
-    /// The first that keeps datagrams from being sent: those, and all that follow, are given up
+    /// The first error that keeps datagrams from being sent. Those and all that follow are dropped
     /// and counted as unsent.
     pub fn try_send<'a>(
         &mut self,
@@ -268,11 +268,11 @@ impl Sender {
         Ok(Progress { report, room })
     }
 
-    /// Sends all datagrams of `buf`. Waits while there is no room, up to a second.
+    /// Sends all datagrams of `buf`. Blocks while there is no room, up to a second.
     ///
     /// # Errors
     ///
-    /// As [`try_send`](Sender::try_send), and [`SendError::Stuck`] after the second.
+    /// Those of [`try_send`](Sender::try_send), and [`SendError::Stuck`] after the second.
     pub fn send(&mut self, to: SocketAddr, buf: &TransmitBuf) -> Result<SendReport, SendError> {
         let mut total = SendReport::default();
         let mut waited = Duration::ZERO;
@@ -300,8 +300,8 @@ impl Sender {
         }
     }
 
-    /// Sends datagrams run by run, and adds them to the report. An error comes with the length of
-    /// the datagrams.
+    /// Sends datagrams run by run, and adds them to the report. An error includes the length of the
+    /// datagrams.
     fn send_runs<'a>(
         &mut self,
         to: &SockaddrStorage,
@@ -319,8 +319,8 @@ impl Sender {
         if run.count > 0 { self.send_run(to, &run, report) } else { Ok(()) }
     }
 
-    /// Sends the datagrams of a run, and adds them to the report. On an error it also gives the
-    /// length of the datagrams.
+    /// Sends the datagrams of a run, and adds them to the report. An error includes the length of
+    /// the datagrams.
     fn send_run(
         &mut self,
         to: &SockaddrStorage,
@@ -329,8 +329,8 @@ impl Sender {
     ) -> Result<(), (Errno, usize)> {
         if run.count > 1 && self.offload {
             match self.send_offloaded(to, run) {
-                // The device or an older kernel does not cut batches: do it here from now on.
-                // EINVAL may also mean that a segment is too long, which comes out below.
+                // The device or an older kernel does not cut batches, so they are cut here from now
+                // on. EINVAL may also mean that a segment is too long, which shows below.
                 Err(Errno::EIO | Errno::EINVAL | Errno::EOPNOTSUPP) => {}
                 Err(errno) => return Err((errno, run.segment)),
                 Ok(()) => {
@@ -357,9 +357,9 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends the run as one message that is cut into segments further down.
+    /// Sends the run as one message that the kernel or the network card cuts into segments.
     fn send_offloaded(&mut self, to: &SockaddrStorage, run: &Run<'_>) -> Result<(), Errno> {
-        // A run of several is at most `MAX_PAYLOAD` long.
+        // A run of several datagrams is at most `MAX_PAYLOAD` long.
         let segment = run.segment as u16;
         let control = [ControlMessage::UdpGsoSegments(&segment)];
         let slices = run.slices[..run.count].as_flattened();
@@ -369,7 +369,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends datagrams as separate messages; says how many.
+    /// Sends datagrams as separate messages. Returns the number sent.
     fn send_each(
         &mut self,
         to: &SockaddrStorage,
@@ -399,7 +399,7 @@ impl AsFd for Sender {
     }
 }
 
-/// The address to bind to.
+/// Returns the address to bind to.
 fn source_address(
     interface: &Interface,
     options: &SenderOptions,
@@ -434,7 +434,7 @@ fn prepare(socket: &Socket, interface: &Interface, options: &SenderOptions) -> s
             socket.set_multicast_loop_v4(options.loopback)?;
             socket.set_multicast_ttl_v4(options.hop_limit.into())?;
             socket.set_ttl_v4(UNICAST_HOP_LIMIT.into())?;
-            // Sets "don't fragment" and ignores what routers say about the path's MTU.
+            // Sets "don't fragment" and ignores the path MTU that routers report.
             let probe = libc::IP_PMTUDISC_PROBE;
             sys::set_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)?;
         }

@@ -1,4 +1,4 @@
-//! A receiving socket of a port, and when to look at it.
+//! A receiving socket of a port, and the time of the next look at it.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -16,12 +16,13 @@ use crate::udp::{Received, Receiver};
 pub(super) struct Inlet {
     receiver: Receiver,
     gather: Gather,
-    /// When to look without waiting for the socket: datagrams gather until then, or more are
-    /// there already.
+    /// When to look without waiting for the socket. Datagrams gather until then, or more are there
+    /// already.
     look_at: Option<Instant>,
-    /// Messages that the kernel dropped for want of room, as far as the host knows.
+    /// Messages that the kernel dropped for lack of room, as reported to the host so far.
     drops_told: u64,
-    /// Datagrams of a message when something last came: what a dropped message counts for.
+    /// Number of datagrams per message at the last reception. A dropped message counts as this
+    /// number.
     coalesced: u64,
 }
 
@@ -42,7 +43,7 @@ impl Inlet {
         }
     }
 
-    /// Takes one batch of what is there, if it is time to.
+    /// Receives one batch of the waiting datagrams, if it is time to look.
     pub(super) fn take(
         &mut self,
         now: Instant,
@@ -72,7 +73,7 @@ impl Inlet {
         Ok(())
     }
 
-    /// Asks the kernel for what it dropped since something last came.
+    /// Asks the kernel for its drops since the last reception.
     pub(super) fn ask_drops(&mut self, turn: &mut Turn) {
         let drops = self.receiver.drops().kernel;
         self.tell_drops(drops, turn);

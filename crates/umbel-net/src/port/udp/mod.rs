@@ -21,22 +21,22 @@ use crate::udp::{
     SenderOptions,
 };
 
-/// How often the port looks whether its interface is still the same.
+/// Interval at which the port checks whether its interface is still the same.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 
-/// Messages that one system call takes, in a group of which a few packets a second come.
+/// Messages that one system call takes, in a group that sends a few packets a second.
 const GROUP_BATCH: usize = 4;
 
-/// The same at a node of a control tree, to which repairs come.
+/// The same at a node of a control tree, which receives repairs.
 const NODE_BATCH: usize = 8;
 
-/// Why a port cannot be opened.
+/// The reason why a port cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Nothing can be sent.
+    /// The port cannot send.
     #[error(transparent)]
     Sender(#[from] OpenSenderError),
-    /// Nothing can be received.
+    /// The port cannot receive.
     #[error(transparent)]
     Receiver(#[from] OpenReceiverError),
     /// The group cannot be joined.
@@ -47,10 +47,10 @@ pub enum OpenError {
     System {
         /// The group.
         channel: Channel,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// What is sent to the group does not come back to this host.
+    /// Datagrams sent to the group do not come back to this host.
     #[error(
         "nothing that is sent to {channel} on {interface} comes back: a firewall drops it, or the \
          interface does no multicast (`umbel doctor`)"
@@ -63,7 +63,7 @@ pub enum OpenError {
     },
 }
 
-/// What a port is made of and for.
+/// The purpose of a port and the options of its sockets.
 #[derive(Clone, Debug)]
 enum Recipe {
     /// Sends to a channel.
@@ -72,11 +72,11 @@ enum Recipe {
     Receiver(Family, u16, ReceiverOptions),
     /// Sends to a group and receives from it.
     Group(Channel, SenderOptions),
-    /// The same, and single hosts.
+    /// Sends to a group and to single hosts, and receives from both.
     Node(Channel, SenderOptions),
 }
 
-/// Sockets on one interface. They are opened anew when the interface was made anew.
+/// Sockets on one interface. They are reopened when the interface has been recreated.
 #[derive(Debug)]
 pub struct UdpPort {
     recipe: Recipe,
@@ -87,16 +87,16 @@ pub struct UdpPort {
     /// Channels that the engine has joined.
     joined: Vec<Channel>,
     next_check: Instant,
-    /// Whether sockets are to be opened anew.
+    /// Whether the sockets must be reopened.
     broken: bool,
 }
 
 impl UdpPort {
-    /// Sends to a data channel.
+    /// Opens a port that sends to a data channel.
     ///
     /// # Errors
     ///
-    /// When the interface or its address cannot be used.
+    /// If the interface or its address cannot be used.
     pub fn source(
         channel: Channel,
         interface: &Interface,
@@ -105,11 +105,11 @@ impl UdpPort {
         UdpPort::open(Recipe::Source(channel, options.clone()), interface)
     }
 
-    /// Receives channels of one family and UDP port.
+    /// Opens a port that receives channels of one family and UDP port.
     ///
     /// # Errors
     ///
-    /// When the port is taken by a program that does not share it, or the system refuses.
+    /// If the port is taken by a program that does not share it, or the system refuses.
     pub fn receiver(
         family: Family,
         port: u16,
@@ -119,11 +119,11 @@ impl UdpPort {
         UdpPort::open(Recipe::Receiver(family, port, options.clone()), interface)
     }
 
-    /// Sends to a group of any source, and receives from it once it is joined.
+    /// Opens a port that sends to a group of any source, and receives from it once it is joined.
     ///
     /// # Errors
     ///
-    /// Why the group cannot be used.
+    /// If the group cannot be used.
     pub fn group(
         channel: Channel,
         interface: &Interface,
@@ -132,16 +132,17 @@ impl UdpPort {
         UdpPort::open(Recipe::Group(channel, options.clone()), interface)
     }
 
-    /// Sends to a group and to single hosts, from the address at which it receives what is sent to
-    /// this host alone. Tells what is left of each datagram's hop limit.
+    /// Opens a port that sends to a group and to single hosts, and receives from both. It sends
+    /// from the address at which it receives unicast. It reports the remainder of each datagram's
+    /// hop limit.
     ///
-    /// Addresses have no scope here: a node has one interface, and of a multicast's source no scope
-    /// is told, so that one node would be two. A link-local address gets its interface when
-    /// something is sent there.
+    /// Addresses have no scope here. A node has one interface, and the source of a multicast comes
+    /// without a scope, so that one node would otherwise be two. A link-local address gets its
+    /// interface when a datagram is sent to it.
     ///
     /// # Errors
     ///
-    /// Why the group cannot be used.
+    /// If the group cannot be used.
     pub fn node(
         channel: Channel,
         interface: &Interface,
@@ -164,14 +165,14 @@ impl UdpPort {
         })
     }
 
-    /// Where datagrams come from and, at a node, what is sent to this host alone goes to; `None`
-    /// if the port only receives.
+    /// Returns the address from which datagrams are sent, which at a node also receives unicast.
+    /// `None` if the port only receives.
     pub fn address(&self) -> Option<SocketAddr> {
         self.sender.as_ref().map(|sender| without_scope(sender.source()))
     }
 
-    /// The longest datagram that the interface carries whole, in bytes; `None` if the port only
-    /// receives.
+    /// Returns the length of the longest datagram that the interface carries unfragmented, in
+    /// bytes. `None` if the port only receives.
     pub fn max_datagram(&self) -> Option<usize> {
         self.sender.as_ref().map(Sender::max_datagram)
     }
@@ -180,7 +181,7 @@ impl UdpPort {
         self.inlets.iter_mut().map(Inlet::receiver).find(|receiver| receiver.port() == channel.port)
     }
 
-    /// Opens the sockets anew if the interface is another than it was, or they failed.
+    /// Reopens the sockets if the interface has changed, or they failed.
     fn mend_if_due(&mut self, now: Instant, turn: &mut Turn) {
         if now < self.next_check {
             return;
@@ -253,8 +254,8 @@ impl Recipe {
         })
     }
 
-    /// The recipe for sockets with the same address and port as those that were opened: peers know
-    /// them.
+    /// Returns the recipe for sockets with the address and port of those that were opened, since
+    /// peers know them.
     fn at_the_same_place(mut self, sender: Option<&Sender>) -> Recipe {
         if let (
             Recipe::Source(_, options) | Recipe::Group(_, options) | Recipe::Node(_, options),
@@ -359,7 +360,7 @@ impl Port for UdpPort {
     }
 }
 
-/// The sockets of a group, which is not joined yet.
+/// Opens the sockets of a group, which is not joined yet.
 pub(super) fn group_sockets(
     channel: Channel,
     interface: &Interface,

@@ -7,25 +7,25 @@ use umbel_engine::{Instant, TransmitBuf};
 
 use crate::udp::{MAX_WAIT, NO_MEMORY_WAIT, Room, SendError, Sender};
 
-/// Batches that may wait. What comes beyond is lost, as in a full queue on the way.
+/// Maximum number of batches that may wait. Further ones are lost, as in a full queue on the way.
 const MOST: usize = 64;
 
-/// Batches in the order in which they are to leave.
+/// Batches in the order in which they are to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     batches: VecDeque<Batch>,
-    /// When to try again, where the system does not say when there is room.
+    /// When to retry, if the system does not report room.
     retry_at: Option<Instant>,
-    /// Since when there is no room.
+    /// Time since which there has been no room.
     since: Instant,
 }
 
-/// What to wait for before the next attempt.
+/// The condition for the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Retry {
     /// The latest time.
     pub(super) at: Instant,
-    /// Whether the socket tells of room before that.
+    /// Whether the socket reports room before that.
     pub(super) on_room: bool,
 }
 
@@ -34,7 +34,7 @@ struct Batch {
     to: SocketAddr,
     hop_limit: Option<u8>,
     buf: TransmitBuf,
-    /// Datagrams of it that have left.
+    /// Number of its datagrams that have been sent.
     sent: usize,
 }
 
@@ -43,19 +43,20 @@ impl Waiting {
         self.batches.is_empty()
     }
 
-    /// When to [flush](Waiting::flush); `None` if nothing waits.
+    /// Returns when to [flush](Waiting::flush), or `None` if nothing waits.
     pub(super) fn retry(&self) -> Option<Retry> {
         let give_up_at = self.since + MAX_WAIT;
         let at = self.retry_at.unwrap_or(give_up_at);
         (!self.is_empty()).then_some(Retry { at, on_room: self.retry_at.is_none() })
     }
 
-    /// Whether to flush without having been told of room.
+    /// Returns whether to flush without a report of room.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.retry().is_some_and(|retry| retry.at <= now)
     }
 
-    /// Sends a batch behind those that wait. Takes what has to wait out of `buf`.
+    /// Sends a batch behind those that wait. If datagrams have to wait, takes the contents of
+    /// `buf`.
     pub(super) fn send(
         &mut self,
         now: Instant,
@@ -82,8 +83,8 @@ impl Waiting {
         Ok(())
     }
 
-    /// Sends what waits, as far as there is room now. Gives everything up when there was none for a
-    /// second.
+    /// Sends the waiting datagrams, as far as there is room now. Drops all of them if there was no
+    /// room for a second.
     pub(super) fn flush(&mut self, now: Instant, sender: &mut Sender) -> Result<(), SendError> {
         while let Some(batch) = self.batches.front_mut() {
             let rest = batch.buf.iter().skip(batch.sent);

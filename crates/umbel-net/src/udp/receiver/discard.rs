@@ -1,18 +1,18 @@
-//! Datagrams that are thrown away on purpose.
+//! Dropping datagrams on purpose.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Loss where there is no lossy link: for demonstrations and tests.
+/// Simulated loss where there is no lossy link, for demonstrations and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discard {
-    /// Share of the datagrams that is thrown away, each by itself, in parts per million.
+    /// Share of the datagrams that is dropped, each independently, in parts per million.
     pub per_million: u32,
-    /// Seed of the draws.
+    /// Seed of the random draws.
     pub seed: u64,
 }
 
-/// Throws away what [`Discard`] says.
+/// Drops datagrams as [`Discard`] specifies.
 #[derive(Debug)]
 pub(super) struct Sieve {
     per_million: u32,

@@ -9,52 +9,52 @@ use umbel_wire::Channel;
 use crate::interface::{Family, Interface};
 use crate::sys::{self, Change};
 
-/// Why a channel cannot be joined.
+/// The reason why a channel cannot be joined.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// The group is no multicast address.
+    /// The group is not a multicast address.
     #[error("{0} is not a multicast address: use 224.0.0.0/4 or ff00::/8")]
     NotMulticast(IpAddr),
-    /// The group or the source is not of the receiver's family, or the port is another.
+    /// The group or the source is not of the receiver's family, or the port differs.
     #[error("channel {channel} does not belong to this receiver ({family}, port {port})")]
     Foreign {
-        /// What was to be joined.
+        /// The channel that was to be joined.
         channel: Channel,
-        /// Of the receiver.
+        /// Family of the receiver.
         family: Family,
-        /// Of the receiver.
+        /// Port of the receiver.
         port: u16,
     },
-    /// The group is joined from any source, and now from one, or the other way round.
+    /// The group is joined from any source, and now from one, or vice versa.
     #[error("{0} is joined both from one source and from any: leave the other channel first")]
     Mixed(IpAddr),
     /// The system limits the memberships of a socket.
     #[error("cannot join {channel}: too many memberships; {}", limits(.channel))]
     TooMany {
-        /// What was to be joined.
+        /// The channel that was to be joined.
         channel: Channel,
     },
     /// The interface is gone, down, or has no address of the family.
     #[error("cannot join {channel} on {interface}: the interface is gone or cannot do multicast")]
     Interface {
-        /// What was to be joined.
+        /// The channel that was to be joined.
         channel: Channel,
         /// The interface.
         interface: String,
     },
-    /// The system refuses something else.
+    /// Another error of the system.
     #[error("cannot join {channel} on {interface}: {source}")]
     System {
-        /// What was to be joined.
+        /// The channel that was to be joined.
         channel: Channel,
         /// The interface.
         interface: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// The limits that a socket may have run into.
+/// Returns the advice on the limits that a socket may have exceeded.
 fn limits(channel: &Channel) -> &'static str {
     match (channel.group, channel.source) {
         (IpAddr::V4(_), None) => "raise `sysctl net.ipv4.igmp_max_memberships`",
@@ -70,7 +70,7 @@ fn limits(channel: &Channel) -> &'static str {
     }
 }
 
-/// What is done with a datagram.
+/// The decision about a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Accept,
@@ -78,7 +78,7 @@ pub(super) enum Verdict {
     OtherSource,
 }
 
-/// The channels of one family and port that a socket has joined by one interface.
+/// The channels of one family and port that a socket has joined on one interface.
 #[derive(Debug)]
 pub(super) struct Memberships {
     family: Family,
@@ -86,7 +86,7 @@ pub(super) struct Memberships {
     pub(super) interface: Interface,
     /// In the order in which they were joined.
     pub(super) joined: Vec<Channel>,
-    /// The only unicast address of which it takes what is sent to it.
+    /// The only unicast address at which it receives.
     pub(super) unicast: Option<IpAddr>,
 }
 
@@ -129,8 +129,8 @@ impl Memberships {
         }
     }
 
-    /// Whether what comes from one address to another is for this receiver. Some kernels also hand
-    /// over what other sockets of this host have joined.
+    /// Returns whether a datagram from one address to another is for this receiver. Some kernels
+    /// also deliver datagrams that other sockets of this host have joined.
     pub(super) fn verdict(&self, to: IpAddr, from: IpAddr) -> Verdict {
         if self.unicast == Some(to) {
             return Verdict::Accept;

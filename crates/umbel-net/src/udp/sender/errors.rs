@@ -1,4 +1,4 @@
-//! What keeps datagrams from being sent, and what the user can do about it.
+//! Errors that keep datagrams from being sent, with advice for the user.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,7 +6,7 @@ use nix::errno::Errno;
 
 use crate::interface::{Family, Interface, InterfaceError};
 
-/// Why a sender cannot be opened.
+/// The reason why a sender cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenSenderError {
     /// The interface cannot be used.
@@ -15,14 +15,14 @@ pub enum OpenSenderError {
     /// The source address is not one of the interface, or of the other family.
     #[error("{address} is no {family} address of {interface}: use one that is")]
     Source {
-        /// What was asked for.
+        /// The address that was requested.
         address: IpAddr,
-        /// What it should be.
+        /// The expected family.
         family: Family,
         /// The interface with its addresses.
         interface: String,
     },
-    /// Somebody else uses the port.
+    /// Another program uses the port.
     #[error("UDP port {0} is taken: use another, or see who has it with `ss -ulpn`")]
     PortTaken(u16),
     /// The address is gone, or not in use yet.
@@ -31,20 +31,20 @@ pub enum OpenSenderError {
          has is never ready (`ip addr` says `tentative` or `dadfailed`)"
     )]
     NotReady(IpAddr),
-    /// The system refuses something else.
+    /// Another error of the system.
     #[error("cannot open a UDP socket on {interface}: {source}")]
     System {
         /// The interface.
         interface: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// Why datagrams were not sent.
+/// The reason why datagrams were not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// A datagram does not fit the link whole, and is never cut.
+    /// A datagram exceeds the MTU of the link. Datagrams are never fragmented.
     #[error(
         "a datagram of {bytes} bytes does not fit the MTU of {interface} ({mtu} bytes with its \
          headers): choose smaller packets, or `ip link set dev {interface} mtu {}`", bytes + headers
@@ -52,7 +52,7 @@ pub enum SendError {
     TooLong {
         /// UDP payload.
         bytes: usize,
-        /// Of the interface, when the sender was opened.
+        /// MTU of the interface when the sender was opened.
         mtu: usize,
         /// Bytes of the IP and UDP headers.
         headers: usize,
@@ -65,31 +65,31 @@ pub enum SendError {
     /// No route leads to the group.
     #[error("no route to {to} by {interface}: `{command}`")]
     Unreachable {
-        /// Where it should have gone.
+        /// The destination.
         to: SocketAddr,
         /// The interface.
         interface: String,
-        /// What makes a route.
+        /// The command that adds a route.
         command: String,
     },
-    /// The interface went down or away.
+    /// The interface is down or has disappeared.
     #[error("interface {0} is down: `ip link set dev {0} up`")]
     Down(String),
     /// The socket or the system had no room for a whole second.
     #[error("{0} has taken no packet for a second: its queue is full")]
     Stuck(String),
-    /// The system refuses something else.
+    /// Another error of the system.
     #[error("cannot send to {to}: {source}")]
     System {
-        /// Where it should have gone.
+        /// The destination.
         to: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
 impl SendError {
-    /// What an error of the system means for a datagram of so many bytes.
+    /// Converts an error of the system for a datagram of `bytes` bytes.
     pub(super) fn new(
         errno: Errno,
         to: SocketAddr,
@@ -116,8 +116,8 @@ impl SendError {
         }
     }
 
-    /// Whether it may pass by itself, so that to send on is right: what was not sent counts as
-    /// lost.
+    /// Returns whether the error may pass by itself. Sending should then continue, and unsent
+    /// datagrams count as lost.
     pub fn is_transient(&self) -> bool {
         match self {
             SendError::Refused(_)
@@ -129,8 +129,8 @@ impl SendError {
     }
 }
 
-/// The command that routes groups to an interface. Linux does so by itself but on the loopback
-/// interface, and there for IPv4 only.
+/// Returns the command that routes groups to an interface. Linux routes them by itself, except
+/// IPv6 groups on the loopback interface.
 fn route_command(family: Family, interface: &Interface) -> String {
     let name = &interface.name;
     match family {

@@ -5,18 +5,18 @@ use std::io::IoSlice;
 use crate::sys;
 use crate::udp::MAX_PAYLOAD;
 
-/// Most datagrams of one batch: what every kernel with segmentation offload takes.
+/// Maximum number of datagrams of one batch, which every kernel with segmentation offload accepts.
 pub(super) const MAX_SEGMENTS: usize = sys::MAX_SENT;
 
-/// Successive datagrams that can be sent as one: equally long, but for a shorter last one.
+/// Successive datagrams that can be sent as one: of equal length, except for a shorter last one.
 pub(super) struct Run<'a> {
-    /// Head and body of each.
+    /// Head and body of each datagram.
     pub(super) slices: [[IoSlice<'a>; 2]; MAX_SEGMENTS],
     pub(super) count: usize,
-    /// Length of each but the last.
+    /// Length of each datagram but the last.
     pub(super) segment: usize,
     pub(super) bytes: usize,
-    /// Whether the last one is shorter, so that none may follow.
+    /// Whether the last datagram is shorter, so that none may follow.
     ended: bool,
 }
 
@@ -28,7 +28,7 @@ impl Default for Run<'_> {
 }
 
 impl<'a> Run<'a> {
-    /// Whether a datagram of `bytes` cannot be added.
+    /// Returns whether a datagram of `bytes` cannot be added.
     pub(super) fn is_closed_to(&self, bytes: usize) -> bool {
         self.count > 0
             && (self.ended
