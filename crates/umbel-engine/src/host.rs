@@ -29,8 +29,8 @@ use crate::{Address, Datagram, Engine, Instant, RateClass, SessionId};
 
 /// The application around an engine.
 ///
-/// All calls come from one thread. After each call, the engine's outputs are drained before the
-/// next call is made.
+/// All calls come from one thread. Events that an input causes are handled before the next input.
+/// Membership changes and datagrams follow before the machine waits again.
 pub trait Host<E: Engine> {
     /// Input from outside: from sessions, disks and users. It comes through one [`Mailbox`], in the
     /// order in which it was put there.

@@ -20,7 +20,7 @@ pub enum UnitError {
     Syntax {
         /// The invalid text.
         text: String,
-        /// The expected unit: a rate or a size.
+        /// The expected quantity, such as "rate".
         what: &'static str,
         /// A valid example.
         example: &'static str,

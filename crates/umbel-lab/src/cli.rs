@@ -123,7 +123,7 @@ pub fn up(file: &Path, supervisor: Command) -> Result<Status, LabError> {
 }
 
 /// Owns the lab in `file` until [`down`] is called. Prints `ready` on stdout when the lab is up.
-/// Running this in the foreground is fine: Ctrl-C ends the lab.
+/// It may run in the foreground, where Ctrl-C ends the lab.
 ///
 /// # Errors
 /// If the lab cannot come up. The error is also printed on stdout, where [`up`] reads it.

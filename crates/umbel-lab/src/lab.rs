@@ -233,7 +233,7 @@ impl Lab {
 
     /// Makes the routers forward `source`'s packets for `group` to all hosts.
     ///
-    /// The entries are static: membership reports change nothing.
+    /// The entries are static. Membership reports have no effect.
     ///
     /// # Errors
     /// If the source is unknown, the group is not a multicast address, or the kernel refuses.
@@ -275,7 +275,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Gives up the kernel's multicast forwarding on every router, so that a daemon can take it.
+    /// Releases the kernel's multicast forwarding on every router, so that a daemon can take it.
     pub fn release_multicast(&self) {
         self.routers.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

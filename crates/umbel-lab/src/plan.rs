@@ -192,8 +192,8 @@ impl Plan {
             .collect()
     }
 
-    /// Gives a default route to a host whose remote segments all lie behind one gateway. Every
-    /// other node gets a route for each prefix.
+    /// Returns a default route for a host whose remote segments all lie behind one gateway. For
+    /// every other node, returns a route for each prefix.
     fn summarise(
         &self,
         node: Index,

@@ -24,7 +24,7 @@ fn namespace_of(pid: &str) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()
 }
 
-/// The processes that hold one of the namespaces open or run in it.
+/// Returns the processes that hold one of the namespaces open or run in it.
 fn holders(namespaces: &[PathBuf]) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let holds = |path: &Path| {
@@ -40,7 +40,7 @@ fn holders(namespaces: &[PathBuf]) -> Vec<String> {
         .collect()
 }
 
-/// The child role never waits for what it started: it is there to be killed.
+/// The child role never waits for its own children, since it is there to be killed.
 #[test]
 #[allow(clippy::zombie_processes)]
 fn nothing_is_left_after_the_owner_was_killed() {
@@ -78,7 +78,7 @@ fn nothing_is_left_after_the_owner_was_killed() {
     assert!(pids.iter().all(|pid| namespace_of(pid).is_none()));
 }
 
-/// Forks of other tests may hold a namespace until they exec, hence the wait.
+/// Waits until no process holds the namespaces. Forks of other tests may hold one until they exec.
 fn wait_until_gone(namespaces: &[PathBuf]) {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
@@ -104,13 +104,14 @@ fn an_ordinary_user_can_own_a_lab_or_is_told_why_not() {
         return;
     }
     if !nix::unistd::geteuid().is_root() {
-        // Then every other test runs as an ordinary user.
+        // Every other test already runs as an ordinary user.
         return;
     }
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("test");
-    // Not copied by this process: a fork of another test would hold the copy open for writing.
+    // Not copied by this process, since a fork of another test would hold the copy open for
+    // writing.
     let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status();
     assert!(copied.unwrap().success());
     std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -129,7 +130,7 @@ fn an_ordinary_user_can_own_a_lab_or_is_told_why_not() {
     }
 }
 
-/// Touches all that needs privileges: emulator, routes, changes, commands.
+/// Exercises everything that needs privileges: emulator, routes, changes, commands.
 fn use_everything(lab: &Lab) {
     let h2 = lab.host("h2").unwrap();
     let group = "239.1.1.1".parse().unwrap();

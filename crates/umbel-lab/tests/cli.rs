@@ -1,7 +1,7 @@
-//! The functions behind `umbel lab`, each in a process of its own as the command line has it.
+//! Tests of the functions behind `umbel lab`, each in a process of its own as on the command line.
 //!
-//! This is a program without the test harness, whose own words on stdout would be taken for the
-//! supervisor's: started plainly it runs the checks in a child with a folder of its own.
+//! This is a program without the test harness, whose own output on stdout would be taken for the
+//! supervisor's. Started plainly, it runs the checks in a child with a folder of its own.
 
 #![allow(clippy::unwrap_used)]
 
@@ -50,21 +50,21 @@ fn this_program() -> Command {
     Command::new(std::env::current_exe().unwrap())
 }
 
-/// The command to which `cli::up` adds the file.
+/// Returns the command to which `cli::up` adds the file.
 fn this_as_supervisor() -> Command {
     let mut command = this_program();
     command.arg("supervise");
     command
 }
 
-/// Whether an address answers: a port where nobody listens refuses the connection.
+/// Returns whether an address answers. A port without a listener refuses the connection.
 fn reaches(address: &str) -> bool {
     let discard = SocketAddr::new(address.parse().unwrap(), 9);
     let answer = TcpStream::connect_timeout(&discard, Duration::from_secs(2));
     answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// Whether host `a` reaches an address.
+/// Returns whether host `a` reaches an address.
 fn a_reaches(address: Ipv4Addr) -> bool {
     let program = std::env::current_exe().unwrap().into_os_string();
     cli::exec("a", &[program, "reach".into(), address.to_string().into()]).unwrap() == 0
@@ -114,7 +114,7 @@ fn a_lab_stays_up_between_commands_until_it_is_taken_down(scratch: &Path) {
     assert!(cli::status().is_err());
     assert!(!Path::new(&format!("/proc/{}/ns", status.pid)).exists() || is_zombie(status.pid));
 
-    // A supervisor that was killed leaves nothing in the way of the next.
+    // A supervisor that was killed does not obstruct the next.
     let status = cli::up(&file, this_as_supervisor()).unwrap();
     let pid = nix::unistd::Pid::from_raw(status.pid as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();

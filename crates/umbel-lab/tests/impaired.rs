@@ -1,4 +1,4 @@
-//! What the emulator does to real traffic.
+//! Tests of the emulator with real traffic.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,15 +14,17 @@ use umbel_engine::units::Rate;
 use umbel_lab::{Impairment, Lab, Queue, Topology};
 
 const PORT: u16 = 7100;
-/// Ports are not used twice: a fork of another test may hold a closed socket a little longer.
+/// The next port. Ports are not reused, since a fork of another test may hold a closed socket a
+/// little longer.
 static NEXT_PORT: AtomicU16 = AtomicU16::new(PORT + 1);
 
-/// `h1` and `h2` on a switch, the link of `h2` treated.
+/// Returns `h1` and `h2` on a switch, with the link to `h2` impaired.
 fn star(impairment: Impairment) -> Topology {
     Topology::star(2).emulated().with_link(|link| link.b_to_a = impairment)
 }
 
-/// Sockets on `h1` and `h2` that have resolved each other, with the address of the second.
+/// Opens sockets on `h1` and `h2` that have resolved each other. Returns them with the address of
+/// the second.
 fn ends(lab: &Lab) -> (UdpSocket, UdpSocket, SocketAddr) {
     let (h1, h2) = (lab.host("h1").unwrap(), lab.host("h2").unwrap());
     let to = SocketAddr::new(h2.addr4().into(), NEXT_PORT.fetch_add(1, Ordering::Relaxed));
@@ -31,7 +33,7 @@ fn ends(lab: &Lab) -> (UdpSocket, UdpSocket, SocketAddr) {
     (a, b, to)
 }
 
-/// What arrives of `count` datagrams sent `gap` apart while the receiver reads.
+/// Sends `count` datagrams `gap` apart while the receiver reads. Returns those that arrive.
 fn sent_and_received(lab: &Lab, count: u32, gap: Duration) -> Vec<(u32, Vec<u8>)> {
     let (a, b, to) = ends(lab);
     std::thread::scope(|scope| {
@@ -45,7 +47,7 @@ fn share(part: usize, whole: u32) -> f64 {
     part as f64 / f64::from(whole)
 }
 
-/// Fails if the machine was too busy for the figures to mean anything.
+/// Fails if the machine was too busy for the figures to be valid.
 fn assert_no_overruns(lab: &Lab) {
     for direction in lab.link_stats().iter().filter_map(|link| link.directions).flatten() {
         assert_eq!(direction.overruns, 0);
@@ -145,11 +147,11 @@ fn a_queue_is_bounded_and_drops_the_newest() {
     let (a, b, to) = ends(&lab);
     burst(&a, to, 1_000, 958, Duration::ZERO);
     let received = collect(&b);
-    // 8 ms a frame: few leave the queue while the burst lasts.
+    // A frame takes 8 ms, so few leave the queue while the burst lasts.
     assert!((49..90).contains(&received.len()), "{} got through", received.len());
     assert!((0..40).all(|n| received[n].0 == n as u32), "the oldest are kept");
     let dropped = lab.link_stats()[1].directions.unwrap()[1].queue_full as usize;
-    // A frame or two of the neighbours' own may meet the full queue as well.
+    // A frame or two of neighbour discovery may also meet the full queue.
     assert!((1_000..1_005).contains(&(received.len() + dropped)), "{dropped}");
 }
 
@@ -182,7 +184,7 @@ fn duplicates_reordering_and_corruption_are_seen_by_the_receiver() {
     let late = numbers.iter().filter(&mut was_overtaken).count();
     assert!((0.06..0.15).contains(&share(late, count)), "{late}");
     let damaged = share(received.iter().filter(|(_, d)| !intact(d)).count(), count);
-    // Silently damaged copies arrive; loudly damaged ones fall to the checksum.
+    // Silently damaged copies arrive. Copies with a bad checksum are dropped.
     assert!((0.04..0.07).contains(&damaged), "{damaged}");
     let stats = lab.link_stats()[1].directions.unwrap()[1];
     let copies = stats.frames + stats.duplicated;

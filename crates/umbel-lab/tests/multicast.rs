@@ -27,7 +27,7 @@ fn member(lab: &Lab, host: &str, group: IpAddr) -> UdpSocket {
     socket
 }
 
-/// Sends to the group with room for eight routers and checks which members hear it.
+/// Sends to the group with a hop limit of 8 and checks which members hear it.
 #[track_caller]
 fn assert_heard<const N: usize>(
     lab: &Lab,
@@ -48,7 +48,7 @@ fn assert_heard<const N: usize>(
     let sender = UdpSocket::from(sender);
     sender.send_to(b"group", SocketAddr::new(group, PORT)).unwrap();
     let heard = std::array::from_fn(|n| {
-        // A busy machine may take long over what does come.
+        // A busy machine may take long to deliver a datagram.
         let patience = if expected[n] { 3_000 } else { 200 };
         members[n].set_read_timeout(Some(Duration::from_millis(patience))).unwrap();
         receive(members[n], &mut [0; 16]).is_ok_and(|(length, _)| length == 5)
@@ -94,7 +94,7 @@ fn what_is_no_group_or_no_host_is_refused() {
     assert!(lab.route_multicast_to("h1", GROUP4.into(), &["x"]).is_err());
 }
 
-/// Counts frames of the group that reach the host although it is no member.
+/// Counts the frames of the group that reach the host although it is not a member.
 fn leaked(lab: &Lab, host: &str) -> usize {
     let raw = lab.host(host).unwrap();
     let output = raw.command("cat").arg("/proc/net/dev").output().unwrap();

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use common::{lab, receive, socket};
 use umbel_lab::{Lab, LabError, Topology};
 
-/// Ports are not used twice: a fork of another test may hold a closed socket a little longer.
+/// The next port. Ports are not reused, since a fork of another test may hold a closed socket a
+/// little longer.
 static NEXT_PORT: AtomicU16 = AtomicU16::new(7000);
 
 fn exchange(lab: &Lab, a: &str, b: &str, v6: bool) {

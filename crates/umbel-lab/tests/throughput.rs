@@ -1,4 +1,4 @@
-//! How much the emulator carries. Not run by default, since it measures the machine:
+//! Measures the emulator's throughput. Not run by default, since it measures the machine:
 //! `cargo test --release -p umbel-lab --test throughput -- --ignored --nocapture`.
 
 #![allow(clippy::unwrap_used)]
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{lab, receive, socket};
 use umbel_lab::{Impairment, Topology};
 
-/// Processor time of the emulator's threads, which live as long as their lab.
+/// Returns the processor time of the emulator's threads, which live as long as their lab.
 fn emulator_time() -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten().map(|task| task.path());
     let links = tasks.filter(|task| {
@@ -55,7 +55,7 @@ fn an_emulated_link_carries_a_hundred_thousand_packets_a_second() {
             println!(
                 "{name}, {length} bytes: {received} received in 1 s, {cost} ns each; {stats:?}"
             );
-            // Processor time, since wall time depends on who else is at work.
+            // Processor time, since wall time depends on the other work of the machine.
             assert!(cost < 10_000, "{cost} ns a frame");
         }
     }

@@ -1,4 +1,5 @@
-//! Multicasts as fast as it can, or at a rate, and counts what arrives: the ceiling of a test-bed.
+//! Multicasts as fast as possible, or at a rate, and counts the datagrams that arrive: the ceiling
+//! of a test-bed.
 //!
 //! ```text
 //! blast recv GROUP PORT IFACE                          # one in each receiver, first
@@ -23,7 +24,7 @@ use umbel_wire::Channel;
 
 type Error = Box<dyn std::error::Error>;
 
-/// Each datagram begins with its number.
+/// Length of the number at the start of each datagram.
 const HEAD: usize = 8;
 
 fn main() -> Result<(), Error> {
@@ -99,7 +100,7 @@ fn receive(group: IpAddr, port: u16, interface: &Interface) -> Result<(), Error>
     let (mut datagrams, mut bytes, mut highest) = (0_u64, 0_u64, 0_u64);
     let mut first = None;
     let mut last = Instant::now();
-    // For ever until the first datagram comes; then until none has come for a second.
+    // Waits for ever until the first datagram arrives, then until none has arrived for a second.
     loop {
         let patience = first.map(|_| Duration::from_secs(1));
         let reception = receiver.receive(patience, None, |datagram| {
@@ -128,7 +129,7 @@ fn receive(group: IpAddr, port: u16, interface: &Interface) -> Result<(), Error>
     Ok(())
 }
 
-/// Processor time that this process has used, in user and in kernel mode.
+/// Returns the processor time that this process has used, in user and in kernel mode.
 fn cpu_seconds() -> Result<f64, Error> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let seconds =

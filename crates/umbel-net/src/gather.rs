@@ -22,10 +22,10 @@ const WINDOW: Duration = Duration::from_millis(2);
 /// Silence after which a stream is measured anew.
 const SILENCE: Duration = Duration::from_millis(20);
 
-/// Divisor of the buffer's size. A pause may fill this fraction of it.
+/// Divisor of the buffer's size. A pause may fill one such part of it.
 const SHARE_OF_BUFFER: u64 = 4;
 
-/// Measures the density of a stream. It has no clock: the caller passes the time.
+/// Measures the density of a stream. It has no clock. The caller passes the time.
 #[derive(Clone, Debug, Default)]
 pub struct Gather {
     window_start: Instant,

@@ -28,7 +28,7 @@ pub const CATCH_UP: u64 = 2;
 /// Bit-nanoseconds per second and byte.
 const SCALE: u128 = 8_000_000_000;
 
-/// Paces one sender. It has no clock: the caller passes the time.
+/// Paces one sender. It has no clock. The caller passes the time.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     /// The buckets; `None` for no limit.
@@ -136,8 +136,8 @@ impl Pacer {
     /// wait.
     ///
     /// The system call that sends them takes its time, above all where one machine carries them to
-    /// many receivers. That time is part of the schedule. If it were counted after the schedule,
-    /// only half of the time between the calls could make up a delay.
+    /// many receivers. That time is part of the schedule. If the bytes were counted after the call,
+    /// a delay could be made up only in half of the time that the calls leave.
     pub fn sent(&mut self, now: Instant, bytes: u64) {
         if let Some(buckets) = &mut self.buckets {
             buckets.spend(now, bytes);

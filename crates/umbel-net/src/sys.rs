@@ -348,8 +348,8 @@ pub(crate) fn mtu(socket: BorrowedFd<'_>, interface: &str) -> Result<usize, Errn
     Ok(usize::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
 }
 
-/// Returns the number of messages that the socket has dropped because its buffer was full, modulo
-/// 2^32.
+/// Returns the number of messages that the socket has dropped because its buffer was full,
+/// modulo 2^32.
 #[allow(unsafe_code)]
 pub(crate) fn drops(socket: BorrowedFd<'_>) -> Result<u32, Errno> {
     // `SO_MEMINFO` and `SK_MEMINFO_DROPS` of <asm-generic/socket.h> and <linux/sock_diag.h>.

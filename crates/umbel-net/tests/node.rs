@@ -1,5 +1,5 @@
-//! A node of a control tree on real sockets: what it sends to its group and to single hosts arrives
-//! as such, and tells what is left of its hop limit.
+//! A node of a control tree on real sockets. Datagrams to its group and to single hosts arrive as
+//! such, with the remainder of their hop limit.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -20,17 +20,17 @@ use umbel_net::port::{Port, UdpPort};
 use umbel_net::udp::SenderOptions;
 use umbel_wire::Channel;
 
-/// No exchange takes so long.
+/// Time that no exchange takes.
 const LAST_RESORT: Duration = Duration::from_mins(5);
 
-/// How a datagram came, what was left of its hop limit, and what it said.
+/// The way by which a datagram came, the remainder of its hop limit, and its payload.
 type Heard = (Address, Option<u8>, Vec<u8>);
 
-/// Where to send a datagram, and how far.
+/// The destination of a datagram, and its hop limit.
 type Place = (Address, Option<u8>);
 
-/// Sends what it was told to, each datagram to its place and with its hop limit; a data packet
-/// if the place is the group.
+/// Sends the requested datagrams, each to its place and with its hop limit. A datagram to the group
+/// is a data packet.
 struct Talker {
     to_send: VecDeque<Place>,
     heard: VecDeque<Heard>,
@@ -80,7 +80,7 @@ impl Engine for Talker {
     }
 }
 
-/// Keeps what was heard, until it is as much as expected or the time is up.
+/// Keeps the datagrams heard, until it has the expected number or the time is up.
 struct Keeper {
     expected: usize,
     heard: Vec<Heard>,
@@ -105,7 +105,8 @@ impl Host<Talker> for Keeper {
     }
 }
 
-/// A node that listens already, and what makes it run until it has heard so much.
+/// Creates a node that already listens. Returns its address and a function that runs it until it
+/// has heard `expected` datagrams.
 fn node(channel: Channel, expected: usize) -> (SocketAddr, impl FnOnce(Vec<Place>) -> Vec<Heard>) {
     let interface = Interface::resolve("lo").unwrap();
     let options = SenderOptions { hop_limit: 9, ..SenderOptions::new(Family::V4) };
@@ -150,7 +151,7 @@ fn two_nodes_hear_each_other_and_know_how_far_it_might_have_been() {
     let by_group = Address::Channel(Channel { source: Some(first.ip()), ..channel });
     let said = |by, left| (by, Some(left), b"xyz".to_vec());
     let mut of_group = vec![said(by_group, 1), said(by_group, 9), said(by_group, 3)];
-    // Two sockets: what comes by one may overtake what comes by the other.
+    // There are two sockets. A datagram on one may overtake a datagram on the other.
     let sorted = |mut heard: Vec<_>| {
         heard.sort();
         heard

@@ -1,4 +1,4 @@
-//! Messages and bulk data over sessions that work.
+//! Messages and bulk data over working sessions.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod session_support;
@@ -251,12 +251,13 @@ fn a_session_goes_on_while_three_of_four_exchanges_fail() {
     exchange(&client, 1);
     relay.lose(50, 50);
     let took = exchange(&client, 15);
-    // Seven to eleven seconds most often; without nudges there are soon 15 s in which nothing comes,
-    // and the session breaks.
+    // Seven to eleven seconds most often. Without nudges there are soon 15 s in which nothing
+    // arrives, and the session breaks.
     println!("fifteen exchanges at 50 % loss both ways: {took:?}");
 }
 
-/// Ten exchanges while so many of 100 packets are lost on the way to the server and back.
+/// Runs ten exchanges while `up` and `down` of 100 packets are lost on the way to the server and
+/// back.
 fn exchange_through(up: u32, down: u32) {
     let (_server, direct) = Server::echo(ServerOptions::default());
     let server = format!("127.0.0.1:{}", direct.port).parse().unwrap();
@@ -268,7 +269,7 @@ fn exchange_through(up: u32, down: u32) {
     println!("ten exchanges at {up} % and {down} % loss: {took:?}");
 }
 
-/// How long so many exchanges take, one after the other.
+/// Runs `times` exchanges, one after the other. Returns the time that they take.
 fn exchange(client: &Client, times: u8) -> Duration {
     let start = Instant::now();
     for kind in 0..times {

@@ -26,7 +26,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-/// A server's configuration for the given protocol.
+/// Returns a server's configuration for the given protocol.
 fn raw_server(protocol: &[u8]) -> (quinn::ServerConfig, Pin) {
     let key = rcgen::KeyPair::generate().unwrap();
     let params = rcgen::CertificateParams::new(vec!["umbel".to_owned()]).unwrap();
@@ -35,8 +35,8 @@ fn raw_server(protocol: &[u8]) -> (quinn::ServerConfig, Pin) {
     (raw_server_with(protocol, certificate, &key), pin)
 }
 
-/// A server's configuration with this certificate, and signatures by this key, which need not be
-/// the certificate's.
+/// Returns a server's configuration with this certificate, and signatures by this key, which need
+/// not be the certificate's.
 fn raw_server_with(
     protocol: &[u8],
     certificate: CertificateDer<'static>,
@@ -63,7 +63,7 @@ impl ResolvesServerCert for Shown {
     }
 }
 
-/// Why our client does not get a session with a raw server.
+/// Returns the reason why our client does not get a session with a raw server.
 fn refusal(config: quinn::ServerConfig, pin: Pin) -> ClientError {
     run(async {
         let endpoint = quinn::Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
@@ -99,7 +99,7 @@ fn a_server_with_another_key_is_refused() {
     assert_eq!(error, ClientError::WrongPin { expected: other, got: server.pin });
     assert!(!error.retryable());
 
-    // Nothing that was to be sent has reached it.
+    // None of the client's messages has reached it.
     let client = Client::start(&url, &ConnectOptions::default());
     let _ = client.session.send(message(1, 100));
     assert!(matches!(client.disconnected(), ClientError::WrongPin { .. }));
@@ -153,7 +153,7 @@ fn garbage_on_the_port_disturbs_nobody() {
             })
             .collect();
         if round % 3 == 0 && datagram.len() > 5 {
-            // A long header of QUIC version 1: an Initial packet as far as one can tell.
+            // A long header of QUIC version 1, which looks like an Initial packet.
             datagram[0] = 0xc0 | (datagram[0] & 0x0f);
             datagram[1..5].copy_from_slice(&1u32.to_be_bytes());
         }
@@ -169,7 +169,7 @@ fn garbage_on_the_port_disturbs_nobody() {
     assert_eq!(server.message(), message(4, 10));
 }
 
-/// What a raw client is told after it sent `bytes` on its stream.
+/// Returns the error that a raw client gets after it has sent `bytes` on its stream.
 fn send_raw(server: &Server, bytes: &[u8]) -> quinn::ConnectionError {
     run(async {
         let endpoint = raw_client(PROTOCOL);
@@ -285,7 +285,7 @@ fn a_client_learns_at_once_that_its_server_was_restarted() {
     let client = Client::connect(&url(relay.address, old.pin), &ConnectOptions::default()).unwrap();
     client.session.send(message(1, 10)).unwrap();
     old.opened();
-    // What it says when it stops must not get through: it was killed.
+    // The messages of a stopping server must not get through, since it is killed here.
     relay.cut();
     drop(old);
     let _new = Server::start_as(&identity, address, ServerOptions::default());
@@ -339,7 +339,7 @@ fn a_client_that_takes_no_more_of_a_stream_still_hears_messages_and_closes() {
     let id = server.opened();
     let mut bulk = server.handle.bulk(id).unwrap();
     let writer = std::thread::spawn(move || {
-        // More than the window; it ends when the client is gone.
+        // More than the window. The loop ends when the client is gone.
         while bulk.write(message(2, 60_000)).is_ok() {}
     });
     let (mut pieces, mut held) = (Vec::new(), 0);
@@ -351,7 +351,7 @@ fn a_client_that_takes_no_more_of_a_stream_still_hears_messages_and_closes() {
     }
     server.handle.send(id, message(3, 10)).unwrap();
     while !matches!(client.events.recv_timeout(PATIENCE).unwrap(), ClientEvent::Message(_)) {}
-    // It was for ever, while the session's thread waited for somebody to take the next piece.
+    // This once blocked for ever, while the session's thread waited for the next piece to be taken.
     client.session.close(Duration::from_millis(100));
     writer.join().unwrap();
     drop(pieces);
@@ -377,7 +377,7 @@ fn a_slow_reader_is_closed_and_holds_up_nobody() {
     while server.handle.send(slow_id, message(2, 100_000)).is_ok() {
         sent += 1;
         assert!(sent < 1_000, "100 MB wait for a client that does not read");
-        // Slower than the path, so that only what the client does not read is left waiting.
+        // Slower than the path, so that only data that the client does not read is left waiting.
         std::thread::sleep(Duration::from_millis(1));
     }
     let reason = server.closed();

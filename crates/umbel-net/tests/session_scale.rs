@@ -62,7 +62,7 @@ fn a_crowd_beyond_the_limit_of_handshakes_gets_in_by_and_by() {
     assert_eq!(server.handle().len(), 60);
 }
 
-/// Resident memory of this process in bytes.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/statm").unwrap();
     status.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4_096
@@ -86,7 +86,7 @@ fn a_thousand_sessions_fit_into_the_servers_memory() {
     });
     let grown = resident() - before;
     println!("{SESSIONS} sessions and as many clients: {} KiB each", grown / 1024 / 1_000);
-    // Both ends are in this process: the server alone takes less.
+    // Both ends are in this process; the server alone takes less.
     assert!(grown < 150 << 20, "{grown} bytes");
     drop(clients);
 }

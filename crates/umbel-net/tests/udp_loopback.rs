@@ -15,7 +15,7 @@ use umbel_net::udp::{
 use umbel_net::wake::Waker;
 use umbel_wire::Channel;
 
-/// A group that tests of other processes, and other tests of this one, do not use.
+/// Returns a group that tests of other processes, and other tests of this one, do not use.
 fn group(prefix: u8, test: u8) -> IpAddr {
     let [_, _, high, low] = std::process::id().to_be_bytes();
     IpAddr::V4(Ipv4Addr::new(prefix, 100 + test, high, low))
@@ -30,12 +30,12 @@ fn sender(offload: bool) -> Sender {
     Sender::open(&loopback(), &options).unwrap()
 }
 
-/// A receiver on a port of its own.
+/// Opens a receiver on a port of its own.
 fn receiver() -> Receiver {
     Receiver::open(0, Family::V4, &loopback(), &ReceiverOptions::default()).unwrap()
 }
 
-/// Another receiver on the same port.
+/// Opens another receiver on the same port.
 fn sharing(other: &Receiver) -> Receiver {
     let options = ReceiverOptions::default();
     Receiver::open(other.port(), Family::V4, &loopback(), &options).unwrap()
@@ -45,7 +45,8 @@ fn channel(group: IpAddr, source: Option<IpAddr>, receiver: &Receiver) -> Channe
     Channel { source, group, port: receiver.port() }
 }
 
-/// Datagrams of these lengths, each recognisable in each of its bytes, split into head and body.
+/// Returns datagrams of these lengths, each recognisable in each of its bytes, split into head and
+/// body.
 fn datagrams(lengths: &[usize]) -> TransmitBuf {
     let mut buf = TransmitBuf::new(Allowance::data(lengths.len()));
     for (n, bytes) in lengths.iter().enumerate() {
@@ -56,7 +57,7 @@ fn datagrams(lengths: &[usize]) -> TransmitBuf {
     buf
 }
 
-/// What arrives until `count` datagrams have, or nothing more does.
+/// Returns the datagrams that arrive, until there are `count` or no more arrive.
 fn collect(receiver: &mut Receiver, count: usize) -> Vec<Vec<u8>> {
     let mut got = Vec::new();
     let end = Instant::now() + Duration::from_secs(2);
@@ -67,7 +68,7 @@ fn collect(receiver: &mut Receiver, count: usize) -> Vec<Vec<u8>> {
     got
 }
 
-/// Says that nothing arrives for a while.
+/// Checks that nothing arrives for a while.
 fn assert_silent(receiver: &mut Receiver) {
     let reception = receiver
         .receive(Some(Duration::from_millis(50)), None, |datagram| panic!("got {datagram:?}"))
@@ -75,7 +76,7 @@ fn assert_silent(receiver: &mut Receiver) {
     assert_eq!(reception.datagrams, 0);
 }
 
-/// The bytes that `buf` describes.
+/// Returns the bytes that `buf` describes.
 fn expected(buf: &TransmitBuf) -> Vec<Vec<u8>> {
     buf.iter().map(|(head, body)| [head, body].concat()).collect()
 }
@@ -121,7 +122,7 @@ fn several_receivers_on_one_host_all_get_everything() {
     for receiver in [&mut first, &mut second] {
         assert_eq!(collect(receiver, 20), expected(&buf));
     }
-    // The port alone is not enough: who has not joined gets nothing.
+    // The port alone is not enough. A receiver that has not joined gets nothing.
     assert_silent(&mut third);
     assert_eq!(third.drops(), DropCounts::default());
 }
@@ -272,7 +273,7 @@ fn a_call_ends_the_wait_and_loses_no_datagram() {
     assert!(reception.woken && reception.datagrams == 0, "{reception:?}");
     assert!(start.elapsed() >= Duration::from_millis(15));
     caller.join().unwrap();
-    // Called and a datagram there: both are told at once.
+    // Both the call and a waiting datagram are reported at once.
     sender(true).send(channel.destination(), &datagrams(&[10])).unwrap();
     waker.wake();
     let reception = receiver.receive(None, Some(&waker), |_| {}).unwrap();

@@ -1,7 +1,8 @@
-//! Multicast between two hosts: network namespaces that each test makes and that vanish with it.
+//! Multicast between two hosts, which are network namespaces that each test makes and that vanish
+//! with it.
 //!
 //! A test runs itself again in a namespace by `unshare`, as root or with a user namespace, so that
-//! nothing it does is seen outside. Where that is not allowed it says so and passes.
+//! it has no effect outside. Where that is not allowed, it says so and passes.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests too.
 
@@ -61,8 +62,8 @@ struct Host {
 }
 
 impl Host {
-    /// Makes a host, and a link to it: `near` here, 10.9.0.1 and fd09::1; `far` there, 10.9.0.2 and
-    /// fd09::2.
+    /// Creates a host and a link to it: `near` here, 10.9.0.1 and fd09::1; `far` there, 10.9.0.2
+    /// and fd09::2.
     fn linked() -> Host {
         let (jobs, todo) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let (tell, told) = mpsc::channel();
@@ -84,7 +85,7 @@ impl Host {
         host
     }
 
-    /// Does something on the host, and gives its result.
+    /// Runs a job on the host, and returns its result.
     fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (tell, told) = mpsc::channel();
         self.jobs.send(Box::new(move || tell.send(job()).unwrap())).unwrap();
@@ -106,7 +107,7 @@ fn set_up(interface: &str, number: u8) {
     run(&format!("ip addr add fd09::{number}/64 dev {interface} nodad"));
 }
 
-/// Waits until the interface has a link-local address, which MLD reports are sent from. It comes
+/// Waits until the interface has a link-local address, from which MLD reports are sent. It appears
 /// when both ends are up.
 fn await_link_local(interface: &str) {
     let end = Instant::now() + Duration::from_secs(5);
@@ -138,7 +139,7 @@ fn receiver(interface: &str, channel: &Channel) -> Receiver {
     receiver
 }
 
-/// `count` datagrams of `bytes`, each with its number.
+/// Returns `count` datagrams of `bytes`, each with its number.
 fn datagrams(count: usize, bytes: usize) -> TransmitBuf {
     let mut buf = TransmitBuf::new(Allowance::data(count));
     for n in 0..count {
@@ -147,8 +148,8 @@ fn datagrams(count: usize, bytes: usize) -> TransmitBuf {
     buf
 }
 
-/// The numbers of the datagrams that arrive until `count` have, or nothing more does; checks that
-/// each is whole.
+/// Returns the numbers of the datagrams that arrive, until there are `count` or no more arrive.
+/// Checks that each is whole.
 fn collect(receiver: &mut Receiver, count: usize, bytes: usize) -> Vec<u8> {
     let mut got = Vec::new();
     let end = Instant::now() + Duration::from_secs(2);
@@ -165,14 +166,14 @@ fn collect(receiver: &mut Receiver, count: usize, bytes: usize) -> Vec<u8> {
     got
 }
 
-/// Says that nothing arrives for a while.
+/// Checks that nothing arrives for a while.
 fn assert_silent(receiver: &mut Receiver) {
     let wait = Some(Duration::from_millis(50));
     let reception = receiver.receive(wait, None, |_| {}).unwrap();
     assert_eq!(reception.datagrams, 0);
 }
 
-/// The channels that both hosts can use: either family, from any source and from one.
+/// Returns the channels that both hosts can use: either family, from any source and from one.
 fn channels() -> [Channel; 4] {
     [
         channel("239.255.9.1", None),
@@ -261,7 +262,7 @@ fn nothing_is_fragmented_and_the_mtu_is_named() {
                     assert!(error.to_string().contains("near"), "{error}");
                 }
                 assert_silent(&mut there);
-                // That was no fault of the offload.
+                // The offload did not cause that error.
                 assert_eq!(sender.offloads(), offload);
             }
         }
@@ -282,7 +283,7 @@ fn a_link_that_goes_away_is_an_error_that_may_pass() {
             assert_eq!(sender.counts().unsent, 5);
             assert_eq!(sender.counts().transient_errors, 1);
             run("ip link set near up");
-            // The kernel took the address away with the link.
+            // The kernel removed the address with the link.
             run("ip addr add fd09::1/64 dev near nodad");
             let end = Instant::now() + Duration::from_secs(5);
             while let Err(error) = sender.send(channel.destination(), &datagrams(1, 100)) {
@@ -330,7 +331,7 @@ fn the_interface_of_the_route_is_found_and_a_useless_one_is_refused() {
         assert!(link_local.is_unicast_link_local());
         let zoned = Interface::resolve(&format!("{link_local}%near")).unwrap();
         assert_eq!((zoned.index, zoned.v6[0]), (near.index, link_local));
-        // It can be sent from, too, as soon as it is known to be nobody else's.
+        // It can also be used as a source, as soon as no other host is known to have it.
         let end = Instant::now() + Duration::from_secs(5);
         let sender = loop {
             match Sender::open(&zoned, &SenderOptions::new(Family::V6)) {
@@ -377,7 +378,7 @@ fn ipv6_works_on_the_loopback_interface_once_groups_are_routed_there() {
             let mut sender = sender("lo", Family::V6, true);
             let error = sender.send(channel.destination(), &datagrams(1, 100)).unwrap_err();
             assert!(matches!(error, SendError::Unreachable { .. }), "{error}");
-            // What the message advises is what helps.
+            // The command that the message advises does help.
             let advice = "ip -6 route add local ff00::/8 dev lo table local";
             assert!(error.to_string().contains(advice), "{error}");
             run(advice);

@@ -1,5 +1,5 @@
-//! The pacer with a real clock and real sockets. It checks that the parts fit; how exactly a rate
-//! is held is the matter of the simulated tests beside the pacer, as this machine may be busy.
+//! The pacer with a real clock and real sockets. It checks that the parts fit. The simulated tests
+//! beside the pacer check how exactly a rate is held, as this machine may be busy.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests too.
 
@@ -15,7 +15,7 @@ use umbel_net::pacer::Pacer;
 use umbel_net::udp::{Sender, SenderOptions};
 use umbel_net::wake::{Waker, wait_precisely};
 
-/// Sends datagrams of `bytes` at a rate for `seconds`, and gives the rate that it reached.
+/// Sends datagrams of `bytes` at a rate for `seconds`, and returns the rate that it reached.
 fn rate_reached(bits_per_s: u64, bytes: usize, seconds: f64) -> f64 {
     wait_precisely().unwrap();
     let interface = Interface::resolve("lo").unwrap();

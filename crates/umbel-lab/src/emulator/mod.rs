@@ -1,9 +1,9 @@
-//! Links in user space: threads carry frames between raw sockets as the link model decides.
+//! Links in user space. Threads carry frames between raw sockets as the link model decides.
 //!
 //! Each emulated link is two veth pairs whose inner ends lie in the lab's fabric. A worker takes
 //! the frames that arrive at one inner end, asks the [`LinkModel`], and sends them out of the other
 //! when they are due. The model gets the kernel's time of arrival, not the time at which the worker
-//! saw the frame, so a late worker disturbs neither rate nor queue.
+//! saw the frame. A late worker therefore disturbs neither rate nor queue.
 
 pub mod frame;
 mod packet_socket;

@@ -1,4 +1,4 @@
-//! What the lab's tests share.
+//! Helpers shared by the lab's tests.
 #![allow(dead_code, unused_imports)]
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub(crate) use umbel_lab::testing::lab;
 use umbel_lab::{Lab, Node, Topology};
 
-/// A socket bound to any address of the node's family `like` and `port`.
+/// Opens a socket of the node, bound to `port` and the unspecified address of `like`'s family.
 pub(crate) fn socket(node: Node<'_>, like: IpAddr, port: u16) -> UdpSocket {
     let any: IpAddr = if like.is_ipv4() { [0, 0, 0, 0].into() } else { [0_u16; 8].into() };
     let socket = node.udp_socket(SocketAddr::new(any, port)).unwrap();
@@ -18,7 +18,7 @@ pub(crate) fn socket(node: Node<'_>, like: IpAddr, port: u16) -> UdpSocket {
     socket
 }
 
-/// Receives a datagram; a wait that the system interrupts begins again.
+/// Receives a datagram. Repeats a wait that the system interrupts.
 pub(crate) fn receive(
     socket: &UdpSocket,
     buffer: &mut [u8],
@@ -44,7 +44,7 @@ pub(crate) fn burst(from: &UdpSocket, to: SocketAddr, count: u32, length: usize,
     }
 }
 
-/// What arrived: the numbers in order of arrival and the datagrams.
+/// Returns the datagrams that arrive, with their numbers, in order of arrival.
 pub(crate) fn collect(socket: &UdpSocket) -> Vec<(u32, Vec<u8>)> {
     let mut received = Vec::new();
     let mut buffer = vec![0; 10_000];
@@ -55,7 +55,7 @@ pub(crate) fn collect(socket: &UdpSocket) -> Vec<(u32, Vec<u8>)> {
     received
 }
 
-/// Resolves neighbours, so that the first datagrams are not held up by it.
+/// Resolves neighbours, so that the first datagrams are not delayed by it.
 pub(crate) fn warm_up(a: &UdpSocket, b: &UdpSocket, b_address: SocketAddr) {
     for _ in 0..50 {
         a.send_to(&u32::MAX.to_be_bytes(), b_address).unwrap();

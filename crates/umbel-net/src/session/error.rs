@@ -18,8 +18,8 @@ const CONNECTION_REFUSED: u64 = 2;
 /// Maximum length of the part of a peer's own words that is shown.
 const MAX_REASON: usize = 200;
 
-/// The reason for which one end closed a session. It is the application error code on the wire [RFC
-/// 9000 §20.2], counted from 0 in this order.
+/// The reason for which one end closed a session. It is the application error code on the wire
+/// [RFC 9000 §20.2], counted from 0 in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseCode {
     /// Nothing is left to do. Also the code of an abandoned connection.

@@ -60,9 +60,9 @@ pub enum IdentityError {
 impl Identity {
     /// Loads the identity from `state_dir`, or creates a new one there on the first start.
     ///
-    /// The directory is created if need be. Both it and the file are readable by their owner only.
-    /// The file appears whole or not at all. Of several processes that start at once, one makes the
-    /// key and all use it. The key is Ed25519, which is short and quick to sign with.
+    /// The directory is created if need be, readable by its owner only, and so is the file. The
+    /// file appears whole or not at all. Of several processes that start at once, one makes the key
+    /// and all use it. The key is Ed25519, which is short and quick to sign with.
     ///
     /// # Errors
     ///

@@ -17,8 +17,8 @@
 //!
 //! # Latency
 //!
-//! A client's first message leaves with the last flight of the handshake. It reaches the server 1.5
-//! round trips after the client started, and the answer arrives after two. Pass the message to
+//! A client's first message leaves with the last flight of the handshake. It reaches the server
+//! 1.5 round trips after the client started, and the answer arrives after two. Pass the message to
 //! [`ClientSession::start`]'s session at once. It waits there for the handshake.
 //!
 //! # Security

@@ -27,11 +27,11 @@ pub(super) struct Ending {
 #[derive(Debug)]
 pub(super) struct Outbox {
     state: Mutex<State>,
-    /// Wakes the writing task: there is data to write, or no more will come.
+    /// Wakes the writing task when there is data to write, or no more will come.
     filled: Notify,
-    /// Wakes the session's task: an ending was set.
+    /// Wakes the session's task when an ending is set.
     ended: Notify,
-    /// Wakes the session's task: QUIC has accepted data.
+    /// Wakes the session's task when QUIC has accepted data.
     wrote: Notify,
     /// Wakes threads that wait for room.
     room: Condvar,

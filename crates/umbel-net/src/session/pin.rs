@@ -11,8 +11,8 @@ use rustls::server::ParsedCertificate;
 /// Bytes of a SHA-256 digest.
 const LEN: usize = 32;
 
-/// SHA-256 of a public key, in the form of the SubjectPublicKeyInfo of its certificate [RFC 7469
-/// §2.4].
+/// SHA-256 of a public key, in the form of the SubjectPublicKeyInfo of its certificate
+/// [RFC 7469 §2.4].
 ///
 /// The key is pinned, not the certificate, so a certificate renewed with the same key keeps its
 /// pin. It is written as 43 characters of base64url without padding.

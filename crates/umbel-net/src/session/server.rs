@@ -39,7 +39,7 @@ pub struct ServerOptions {
     /// Maximum number of sessions. Further clients are told that the server is full. Default 4,096.
     pub max_sessions: usize,
     /// Maximum number of handshakes under way. Above half of it, a client must first show that its
-    /// address is not forged, which costs one round trip [RFC 9000 §8.1.2]. Above all of it, the
+    /// address is not forged, which costs one round trip [RFC 9000 §8.1.2]. Above the maximum, the
     /// client is not answered and retries by itself. Default 1,024.
     pub max_handshakes: usize,
     /// Maximum time for a handshake, and then for the first message. Default 10 s, which survives a
@@ -254,7 +254,7 @@ pub(super) struct Shared {
     /// Time for which sessions may drain. Set once.
     stop: Mutex<Option<Duration>>,
     pub(super) stopping: Notify,
-    /// Wakes the draining server: a session has left.
+    /// Wakes the draining server when a session has left.
     pub(super) left: Notify,
 }
 

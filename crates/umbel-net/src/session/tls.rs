@@ -51,7 +51,7 @@ pub(super) fn server(identity: &Identity) -> Result<QuicServerConfig, String> {
 }
 
 /// Keys that a restarted server derives again. With them it can tell its clients at once that their
-/// sessions are gone (stateless reset [RFC 9000 §10.3]), instead of leaving them to their idle
+/// sessions are gone (stateless reset [RFC 9000 §10.3]). Otherwise they would wait for their idle
 /// timeout.
 pub(super) struct ResetKeys {
     /// Key for the tokens of the resets.

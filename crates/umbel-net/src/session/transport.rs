@@ -12,7 +12,7 @@ use super::congestion::Congestion;
 
 /// Round-trip time assumed before the first is measured. An unanswered first packet is
 /// retransmitted after three of them, then after six, and so on. On a path that loses half of all
-/// packets, QUIC's own 333 ms [RFC 9002 §6.2.2] seldom connect within ten seconds. This wait is
+/// packets, QUIC's own 333 ms [RFC 9002 §6.2.2] seldom connects in ten seconds. This wait is
 /// also the possible error of the first measurement, if an answer was lost. On a path with a round
 /// trip of 100 ms some packets are sent twice or thrice, and that is all.
 const INITIAL_RTT: Duration = Duration::from_millis(10);
@@ -26,8 +26,8 @@ const DATAGRAM_BUFFER: usize = 256;
 /// Bytes that one client may send ahead of the server's reading: requests and NAKs, no bulk data.
 const SERVER_RECEIVE_WINDOW: u32 = 128 * 1024;
 
-/// Bytes that a server may send ahead of the client's reading, on one stream and on all together. 4
-/// MiB are 100 ms at 335 Mbit/s.
+/// Bytes that a server may send ahead of the client's reading, on one stream and on all together.
+/// 4 MiB are 100 ms at 335 Mbit/s.
 const CLIENT_STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 const CLIENT_RECEIVE_WINDOW: u32 = 6 * 1024 * 1024;
 

@@ -38,8 +38,8 @@ pub struct ReceiverOptions {
     pub rate: Option<Rate>,
     /// Whether the kernel may hand over several datagrams as one message, which is split here.
     pub offload: bool,
-    /// Maximum number of messages that one system call takes, 1 to 32. Each costs a buffer of 64
-    /// KiB.
+    /// Maximum number of messages that one system call takes, 1 to 32. Each costs a buffer of
+    /// 64 KiB.
     pub batch: usize,
     /// Datagrams that are dropped on purpose, as a lossy link would. Default: none.
     pub discard: Option<Discard>,

@@ -1,22 +1,22 @@
-//! What must hold for any bytes at all. The fuzz targets run these, and `corpus.rs` runs them on
-//! the corpora of the fuzz targets.
+//! Properties that must hold for any bytes at all. The fuzz targets check them, and `corpus.rs`
+//! checks them on the corpora of the fuzz targets.
 
 #![allow(unreachable_pub, reason = "shared by test binaries")]
 
 use umbel_net::session::frame::Framer;
 
-/// Greatest message taken here, so that a fuzzer meets the limit.
+/// Maximum message length accepted here, so that a fuzzer reaches the limit.
 const MAX: usize = 1_000;
 
-/// However a stream is cut into pieces, the same messages come out of it, then the same error; no
-/// more is held than was pushed. The first byte says how long pieces are.
+/// Checks that the same messages come out of a stream, then the same error, however it is cut into
+/// pieces. No more is held than was pushed. The first byte is the length of the pieces.
 pub fn session_frames(bytes: &[u8]) {
     let Some((&piece, stream)) = bytes.split_first() else { return };
     let whole = messages(stream, stream.len().max(1));
     assert_eq!(messages(stream, usize::from(piece).max(1)), whole);
 }
 
-/// The messages of a stream, and whether it could be cut up to its end.
+/// Returns the messages of a stream, and whether it could be cut up to its end.
 fn messages(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {
     let mut framer = Framer::new(MAX);
     let mut messages = Vec::new();

@@ -1,5 +1,5 @@
-//! What the tests of sessions share: a server and clients whose events are recorded, and a relay
-//! that stands for the network between them.
+//! Helpers shared by the tests of sessions: a server and clients whose events are recorded, and a
+//! relay that stands for the network between them.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod raw;
@@ -18,7 +18,7 @@ use umbel_net::session::{
     ServerOptions, SessionEvent, SessionHandle, SessionServer, SessionUrl,
 };
 
-/// Longer than anything in these tests takes.
+/// Time longer than anything in these tests takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn identity() -> Identity {
@@ -26,7 +26,7 @@ pub(crate) fn identity() -> Identity {
     Identity::load_or_create(dir.path()).unwrap()
 }
 
-/// A message whose body has this length and is filled with `kind`.
+/// Returns a message whose body has this length and is filled with `kind`.
 pub(crate) fn message(kind: u8, body: usize) -> Bytes {
     let mut message = vec![b'U', b'm', 1, kind];
     message.extend((body as u32).to_be_bytes());
@@ -65,7 +65,7 @@ impl Server {
         Server { running: server, handle, pin: identity.fingerprint(), address, events }
     }
 
-    /// A server that sends every message back.
+    /// Starts a server that sends every message back.
     pub(crate) fn echo(options: ServerOptions) -> (SessionServer, SessionUrl) {
         let identity = identity();
         let address = "127.0.0.1:0".parse().unwrap();
@@ -108,7 +108,7 @@ impl Server {
         }
     }
 
-    /// The reason of the next `Closed`; other events before it are skipped.
+    /// Returns the reason of the next `Closed`. Skips other events before it.
     pub(crate) fn closed(&self) -> String {
         loop {
             if let SessionEvent::Closed { reason, .. } = self.next() {
@@ -143,7 +143,7 @@ impl Client {
         self.events.recv_timeout(PATIENCE).expect("the client reports something")
     }
 
-    /// The next message; other events before it are skipped.
+    /// Returns the next message. Skips other events before it.
     pub(crate) fn message(&self) -> Bytes {
         loop {
             match self.next() {
@@ -154,7 +154,7 @@ impl Client {
         }
     }
 
-    /// Why the session ended; other events before that are skipped.
+    /// Returns the reason why the session ended. Skips other events before that.
     pub(crate) fn disconnected(&self) -> ClientError {
         loop {
             if let ClientEvent::Disconnected { reason, retryable } = self.next() {
@@ -227,17 +227,17 @@ impl Relay {
         Relay { address, cut, lose_up, lose_down, stop, threads }
     }
 
-    /// From now on nothing passes.
+    /// Drops every datagram from now on.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::Relaxed);
     }
 
-    /// From now on everything passes again.
+    /// Passes every datagram again from now on.
     pub(crate) fn mend(&self) {
         self.cut.store(false, Ordering::Relaxed);
     }
 
-    /// From now on so many of 100 datagrams are lost on the way to the server, and so many on the
+    /// Sets the loss from now on: `up` of 100 datagrams on the way to the server, and `down` on the
     /// way back.
     pub(crate) fn lose(&self, up: u32, down: u32) {
         self.lose_up.store(up, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A client made of bare QUIC, for what ours never does.
+//! A client of bare QUIC, for behaviour that our client never shows.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use umbel_net::session::PROTOCOL;
 
 use super::message;
 
-/// A client that takes any server, and speaks any protocol.
+/// Creates a client that accepts any server, and speaks any protocol.
 pub(crate) fn raw_client(protocol: &[u8]) -> quinn::Endpoint {
     #[derive(Debug)]
     struct Anyone;
@@ -61,7 +61,7 @@ pub(crate) fn raw_client(protocol: &[u8]) -> quinn::Endpoint {
     endpoint
 }
 
-/// Opens so many sessions from one socket, and sends a message on each.
+/// Opens at least `sessions` sessions from one socket, 50 at a time, and sends a message on each.
 pub(crate) async fn many(server: SocketAddr, sessions: usize) -> Vec<Session> {
     let endpoint = raw_client(PROTOCOL);
     let mut open = Vec::new();
