@@ -2,8 +2,8 @@
 //!
 //! An engine is a plain struct. Datagrams, commands and the time go in; datagrams, membership
 //! changes, timers and events come out. It never reads a clock, opens a socket, spawns, or draws
-//! from a global generator, so that the network driver and the simulator host the very same code.
-//! [`Engine`] states the one rule about the order of calls.
+//! from a global generator. The network driver and the simulator can therefore host the very same
+//! code. [`Engine`] states the one rule about the order of calls.
 
 #![cfg_attr(
     not(test),

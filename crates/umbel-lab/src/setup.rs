@@ -276,7 +276,8 @@ impl Site<'_> {
         }
     }
 
-    /// Gives the bridge its own IPv6 link-local address, which MLD queries need.
+    /// Enables IPv6 on each bridge with a querier. MLD queries need a link-local address on the
+    /// bridge itself.
     fn enable_queriers(&self) -> Result<(), LabError> {
         let values: Vec<Sysctl> = self
             .topology

@@ -8,8 +8,8 @@
 //! - When catching up, packets leave at most at [`CATCH_UP`] times the rate. At most [`BURST`] of
 //!   the rate, or one batch if that is more, leaves at once.
 //!
-//! Both are token buckets. A bucket is kept as the moment at which it would have been empty, with
-//! the remainder of the division, so that rounding errors do not add up.
+//! Both are token buckets. A bucket is kept as the moment at which it would have been empty. The
+//! remainder of the division is kept too, so that rounding errors do not add up.
 
 use std::time::Duration;
 
