@@ -192,8 +192,8 @@ impl TransmitBuf {
         self.datagrams.len() < self.allows(class) && self.len_of(last) == self.len_of(0)
     }
 
-    /// Returns whether a packet of `packet_len` bytes is no longer than the first, so that it may be
-    /// added.
+    /// Returns whether a packet of `packet_len` bytes may be added, which must not be longer than
+    /// the first.
     pub fn admits(&self, packet_len: usize) -> bool {
         self.len_of(0).is_none_or(|first| packet_len <= first)
     }
