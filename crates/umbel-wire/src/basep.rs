@@ -1,10 +1,10 @@
-//! The messages of BASEP, the sender-initiated protocol that TMTP is compared with [TMTP "The Test
-//! Environment"]: data to all, and from each receiver an ACK for each packet.
+//! The messages of BASEP, the sender-initiated protocol with which TMTP is compared
+//! [TMTP "The Test Environment"]. It sends data to all, and each receiver acknowledges each packet.
 //!
-//! They are Umbel's control messages ([`control`]) in UDP datagrams. Sequence numbers have 64 bits and
-//! never wrap; a channel carries one transmission.
+//! They are Umbel's control messages ([`control`]) in UDP datagrams. Sequence numbers have 64 bits
+//! and never wrap. A channel carries one transmission.
 //!
-//! Parsing accepts nothing that a type's comment rules out, so an engine need not check again.
+//! Parsing accepts only values within the documented ranges, so an engine need not check again.
 
 use crate::channel::{put_channel, read_channel};
 use crate::codec::Reader;
@@ -21,19 +21,19 @@ const SEQUENCE: Field = Field { number: 2, name: "sequence" };
 const LAST: Field = Field { number: 3, name: "last" };
 const PAYLOAD: Field = Field { number: 4, name: "payload" };
 
-/// Most bytes of a packet's content.
+/// Maximum length of a packet's content in bytes.
 pub const MAX_PAYLOAD: usize = control::MAX_UNIT;
 
-/// What a message is, without the rest of it.
+/// Type of a message, without its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageType {
-    /// A packet for the first time.
+    /// A packet, sent for the first time.
     Data,
-    /// A packet again.
+    /// A retransmitted packet.
     Retransmission,
     /// Positive acknowledgement.
     Ack,
-    /// The last acknowledgement of a receiver that has everything.
+    /// The last acknowledgement of a receiver that has every packet.
     GotIt,
 }
 
@@ -42,33 +42,33 @@ pub enum MessageType {
 pub enum Message<'a> {
     /// A packet of the transmission.
     Data {
-        /// Its number, from 0.
+        /// Sequence number, from 0.
         sequence: u64,
-        /// Whether it ends the transmission.
+        /// Whether this is the last packet of the transmission.
         last: bool,
-        /// Whether it was sent before.
+        /// Whether this is a retransmission.
         again: bool,
-        /// Its content; at most [`MAX_PAYLOAD`].
+        /// Content; at most [`MAX_PAYLOAD`] bytes.
         payload: &'a [u8],
     },
-    /// The receiver has this packet, and maybe others.
+    /// Acknowledges this packet.
     Ack {
         /// The channel; it has a source.
         channel: Channel,
-        /// The packet.
+        /// The acknowledged packet.
         sequence: u64,
     },
-    /// The receiver has this packet and all others.
+    /// Acknowledges this packet and reports that the receiver has all others.
     GotIt {
         /// The channel; it has a source.
         channel: Channel,
-        /// The packet that this acknowledges; not always the last.
+        /// The acknowledged packet; not always the last one.
         sequence: u64,
     },
 }
 
 impl MessageType {
-    /// The type of a datagram's message, if it is one of BASEP's; nothing else of it is looked at.
+    /// Returns the type of a datagram's message if it is one of BASEP's. Only the header is read.
     pub fn of(frame: &[u8]) -> Option<MessageType> {
         match control::peek(frame).ok()??.message_type {
             DATA => Some(MessageType::Data),
@@ -89,7 +89,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The same without the content of a packet, which has to follow.
+    /// Appends the message without the content of a packet, which the caller appends.
     pub fn emit_head(&self, out: &mut Vec<u8>) {
         match self {
             Message::Data { sequence, last, again, payload } => {
@@ -109,7 +109,7 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     ///
-    /// What is wrong with the message.
+    /// Returns an error if the message is malformed or exceeds a limit.
     pub fn parse(frame: &'a [u8]) -> Result<Parsed<Message<'a>>, ParseError> {
         control::parse(frame, |fields| {
             Ok(Some(match fields.message {

@@ -1,16 +1,16 @@
-//! Channels and addresses in values of TLVs.
+//! Encoding of channels and addresses in the values of TLVs.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::codec::Reader;
 use crate::{Channel, ParseError};
 
-/// The addresses are IPv6.
+/// A flag: the addresses are IPv6.
 const IPV6: u8 = 1;
-/// A channel's flag: it has a source.
+/// A flag of a channel: it has a source.
 const SOURCE: u8 = 2;
 
-/// Flags, group, source if there is one, port.
+/// Appends flags, group, source if there is one, port.
 pub(crate) fn put_channel(out: &mut Vec<u8>, channel: &Channel) {
     let ipv6 = if channel.group.is_ipv6() { IPV6 } else { 0 };
     out.push(ipv6 | if channel.source.is_some() { SOURCE } else { 0 });
@@ -21,7 +21,7 @@ pub(crate) fn put_channel(out: &mut Vec<u8>, channel: &Channel) {
     out.extend_from_slice(&channel.port.to_be_bytes());
 }
 
-/// The octets alone.
+/// Appends the octets alone.
 pub(crate) fn put_address(out: &mut Vec<u8>, address: IpAddr) {
     match address {
         IpAddr::V4(address) => out.extend_from_slice(&address.octets()),
@@ -29,7 +29,7 @@ pub(crate) fn put_address(out: &mut Vec<u8>, address: IpAddr) {
     }
 }
 
-/// Reads what [`put_channel`] wrote, which must be all that is there.
+/// Reads the output of [`put_channel`], which must fill the reader.
 pub(crate) fn read_channel(mut reader: Reader<'_>) -> Result<Channel, ParseError> {
     let flags = reader.byte()?;
     if flags & !(IPV6 | SOURCE) != 0 {
@@ -59,14 +59,14 @@ fn read_address(reader: &mut Reader<'_>, flags: u8) -> Result<IpAddr, ParseError
     })
 }
 
-/// Flags, address, port.
+/// Appends flags, address, port.
 pub(crate) fn put_host(out: &mut Vec<u8>, host: SocketAddr) {
     out.push(if host.is_ipv6() { IPV6 } else { 0 });
     put_address(out, host.ip());
     out.extend_from_slice(&host.port().to_be_bytes());
 }
 
-/// What [`put_host`] wrote: the address and port of a single host.
+/// Reads the output of [`put_host`]: the address and port of a single host.
 pub(crate) fn read_host(reader: &mut Reader<'_>) -> Result<SocketAddr, ParseError> {
     let flags = reader.byte()?;
     if flags & !IPV6 != 0 {

@@ -1,7 +1,7 @@
-//! Reading and writing the values inside control messages.
+//! Encoding of the values inside control messages.
 //!
-//! Integers are varints: seven bits a byte, the lowest first, the top bit set on all but the last
-//! (LEB128). Differences that may be negative are zigzag-coded first.
+//! Integers are varints (LEB128): seven bits a byte, lowest first, the top bit set on all but the
+//! last. Differences that may be negative are zigzag-coded first.
 
 use crate::ParseError;
 
@@ -14,7 +14,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a signed number as a varint that is short for small magnitudes.
+/// Appends a signed number as a zigzag varint, which is short for small magnitudes.
 pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_varint(out, (value << 1 ^ value >> 63) as u64);
 }
@@ -28,7 +28,7 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 /// Reads values from the front of a byte string.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader<'a> {
-    /// What is being read, for errors.
+    /// The element being read, for errors.
     what: &'static str,
     rest: &'a [u8],
 }
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
         Reader { what, rest: bytes }
     }
 
-    /// An error about what is being read.
+    /// Returns an error about the element being read.
     pub(crate) fn bad(&self, problem: &'static str) -> ParseError {
         ParseError::Value { what: self.what, problem }
     }
@@ -47,17 +47,17 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// Demands that everything was read.
+    /// Returns an error unless everything was read.
     pub(crate) fn finish(self) -> Result<(), ParseError> {
         if self.is_empty() { Ok(()) } else { Err(self.bad("bytes after its end")) }
     }
 
-    /// All bytes that are left; nothing is left then.
+    /// Takes all remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
-    /// The next `len` bytes.
+    /// Takes the next `len` bytes.
     pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], ParseError> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(ParseError::Truncated {
             what: self.what,
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// The next `N` bytes.
+    /// Takes the next `N` bytes.
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], ParseError> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
@@ -100,12 +100,12 @@ impl<'a> Reader<'a> {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// A varint that fits a narrower type.
+    /// Reads a varint that fits a narrower type.
     pub(crate) fn number<T: TryFrom<u64>>(&mut self) -> Result<T, ParseError> {
         T::try_from(self.varint()?).map_err(|_| self.bad("a number out of its range"))
     }
 
-    /// A length and as many bytes of UTF-8, at most `limit`.
+    /// Reads a length and this number of bytes as UTF-8, at most `limit`.
     pub(crate) fn string(&mut self, limit: usize) -> Result<String, ParseError> {
         let len = self.number::<usize>()?;
         if len > limit {
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
         self.utf8(bytes)
     }
 
-    /// All the rest as UTF-8, at most `limit` bytes.
+    /// Reads all remaining bytes as UTF-8, at most `limit`.
     pub(crate) fn rest_string(&mut self, limit: usize) -> Result<String, ParseError> {
         if self.rest.len() > limit {
             return Err(self.bad("a string that is too long"));

@@ -1,4 +1,4 @@
-//! What all control messages share: a versioned header and a body of TLVs.
+//! The common format of all control messages: a versioned header and a body of TLVs.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -15,51 +15,52 @@
 //! |  more TLVs …
 //! ```
 //!
-//! Header and TLV numbers are big-endian. TLVs stand in any order. A message type or a TLV type
-//! that the reader does not know is skipped and counted ([`Parsed`]), so that a newer peer can say
-//! more than an older one understands; what would be misunderstood needs another version, which
-//! is refused ([`ParseError::Version`]).
+//! Header and TLV numbers are big-endian. TLVs stand in any order. A reader skips and counts
+//! unknown message types and TLV types ([`Parsed`]), so that a newer peer can send more than an
+//! older one understands. Changes that an older peer would misunderstand need another version,
+//! which is refused ([`ParseError::Version`]).
 
 use crate::ParseError;
 use crate::codec::{Reader, put_varint};
 
 /// The first two bytes of every control message: `Um`.
 pub const MAGIC: [u8; 2] = *b"Um";
-/// The version of the control protocol that this program speaks.
+/// The version of the control protocol that this implementation uses.
 pub const VERSION: u8 = 1;
-/// Most bytes of a body: 4 MiB.
+/// Maximum length of a body: 4 MiB.
 pub const MAX_BODY: u32 = 4 << 20;
-/// Most bytes of a data unit in a message, so that with all else that it says it fits a UDP datagram.
+/// Maximum length of a data unit in a message in bytes; with all other fields it still fits a UDP
+/// datagram.
 pub const MAX_UNIT: usize = 65_000;
-/// Bytes of a TLV before its value.
+/// Length of a TLV's type and length fields in bytes.
 const TLV_HEADER_LEN: usize = 6;
 
 /// The header of a control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What the message is; the numbers are the protocol's.
+    /// Type of the message; each protocol assigns its own numbers.
     pub message_type: u8,
-    /// Bytes of the body; at most [`MAX_BODY`].
+    /// Length of the body in bytes; at most [`MAX_BODY`].
     pub body_len: u32,
 }
 
 impl FrameHeader {
-    /// Bytes of the header.
+    /// Length of the header in bytes.
     pub const LEN: usize = 8;
 
-    /// Bytes of the whole message, header and body.
+    /// Returns the length of the whole message in bytes, header and body.
     pub fn frame_len(&self) -> usize {
         FrameHeader::LEN + self.body_len as usize
     }
 }
 
-/// Looks at the start of a control message on a stream. `None` means that more bytes are needed to
-/// tell. Garbage and other versions are found as soon as their first byte is there.
+/// Parses the header at the start of a control message on a stream. Returns `None` if more bytes
+/// are needed. Garbage and other versions are detected at the first wrong byte.
 ///
 /// # Errors
 ///
-/// The bytes are not a control message, are of another version, or announce a body of more than
-/// [`MAX_BODY`] bytes. The stream cannot be read any further then.
+/// Returns an error if the bytes are not a control message, are of another version, or announce a
+/// body of more than [`MAX_BODY`] bytes. The stream cannot be read any further then.
 pub fn peek(bytes: &[u8]) -> Result<Option<FrameHeader>, ParseError> {
     let magic_len = bytes.len().min(MAGIC.len());
     if bytes[..magic_len] != MAGIC[..magic_len] {
@@ -81,23 +82,23 @@ pub fn peek(bytes: &[u8]) -> Result<Option<FrameHeader>, ParseError> {
     Ok(Some(FrameHeader { message_type, body_len }))
 }
 
-/// A control message, as far as it was understood.
+/// The result of parsing a control message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed<T> {
-    /// A message.
+    /// A message of a known type.
     Message {
         /// The message.
         message: T,
-        /// TLVs in it that are not known, and were skipped.
+        /// Number of unknown TLVs in it, which were skipped.
         skipped: u32,
     },
-    /// A message of a type that is not known, or that does not travel in this direction; its
-    /// body was not read.
+    /// A message of an unknown type, or of one that does not travel in this direction. Its body was
+    /// not read.
     UnknownType(u8),
 }
 
 impl<T> Parsed<T> {
-    /// The message, if its type is known.
+    /// Returns the message if its type is known.
     pub fn message(self) -> Option<T> {
         match self {
             Parsed::Message { message, .. } => Some(message),
@@ -106,8 +107,8 @@ impl<T> Parsed<T> {
     }
 }
 
-/// Parses a control message, which must be exactly `frame`; `read` makes the message out of its
-/// type and fields, or gives `None` for a type that it does not know.
+/// Parses a control message, which must be exactly `frame`. `read` builds the message from its type
+/// and fields, or returns `None` for an unknown type.
 pub(crate) fn parse<'a, T>(
     frame: &'a [u8],
     read: impl FnOnce(&mut Fields<'a>) -> Result<Option<T>, ParseError>,
@@ -135,22 +136,22 @@ pub(crate) fn parse<'a, T>(
 pub(crate) struct Field {
     /// TLV type; below 64.
     pub(crate) number: u16,
-    /// What it is called in errors.
+    /// Name in errors.
     pub(crate) name: &'static str,
 }
 
-/// The fields of a message: TLVs that are asked for by type.
+/// The fields of a message: TLVs that are looked up by type.
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
     /// Message type.
     pub(crate) message: u8,
     body: &'a [u8],
-    /// A bit for each TLV type that was asked for.
+    /// A bit for each TLV type that was looked up.
     known: u64,
 }
 
 impl<'a> Fields<'a> {
-    /// The values of all TLVs of a type, in order.
+    /// Returns the values of all TLVs of a type, in order.
     pub(crate) fn all(
         &mut self,
         field: Field,
@@ -162,7 +163,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The value of the TLV of a type, which may stand there once.
+    /// Returns the value of the TLV of a type, which may occur at most once.
     pub(crate) fn optional(&mut self, field: Field) -> Result<Option<&'a [u8]>, ParseError> {
         let message = self.message;
         let mut values = self.all(field);
@@ -173,18 +174,18 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The value of the TLV of a type, which must stand there once.
+    /// Returns the value of the TLV of a type, which must occur exactly once.
     pub(crate) fn required(&mut self, field: Field) -> Result<&'a [u8], ParseError> {
         let message = self.message;
         self.optional(field)?.ok_or(ParseError::Missing { message, field: field.name })
     }
 
-    /// A number that must stand there.
+    /// Returns a required number.
     pub(crate) fn number<T: TryFrom<u64>>(&mut self, field: Field) -> Result<T, ParseError> {
         number(field, self.required(field)?)
     }
 
-    /// A number that may stand there.
+    /// Returns an optional number.
     pub(crate) fn optional_number<T: TryFrom<u64>>(
         &mut self,
         field: Field,
@@ -192,12 +193,12 @@ impl<'a> Fields<'a> {
         self.optional(field)?.map(|value| number(field, value)).transpose()
     }
 
-    /// A string of at most `limit` bytes that must stand there.
+    /// Returns a required string of at most `limit` bytes.
     pub(crate) fn string(&mut self, field: Field, limit: usize) -> Result<String, ParseError> {
         Reader::new(field.name, self.required(field)?).rest_string(limit)
     }
 
-    /// Checks the TLVs to the end and counts those that nobody asked for.
+    /// Checks the TLVs to the end and counts those that were not looked up.
     fn finish(self) -> Result<u32, ParseError> {
         let mut skipped = 0;
         for tlv in Tlvs(self.body) {
@@ -210,7 +211,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The value of a TLV that is one number.
+/// Reads the value of a TLV that is one number.
 fn number<T: TryFrom<u64>>(field: Field, value: &[u8]) -> Result<T, ParseError> {
     let mut reader = Reader::new(field.name, value);
     let number = reader.number()?;
@@ -218,7 +219,7 @@ fn number<T: TryFrom<u64>>(field: Field, value: &[u8]) -> Result<T, ParseError> 
     Ok(number)
 }
 
-/// Takes a body apart: TLV types and values. Ends after the first error.
+/// Iterates over the types and values of a body's TLVs. Ends after the first error.
 struct Tlvs<'a>(&'a [u8]);
 
 impl<'a> Tlvs<'a> {
@@ -264,7 +265,7 @@ pub(crate) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Begins a message.
+    /// Begins a message of a type.
     pub(crate) fn begin(out: &'a mut Vec<u8>, message_type: u8) -> Frame<'a> {
         let start = out.len();
         out.extend_from_slice(&MAGIC);
@@ -272,7 +273,7 @@ impl<'a> Frame<'a> {
         Frame { out, start }
     }
 
-    /// Adds a TLV whose value is what `write` appends.
+    /// Adds a TLV with the value that `write` appends.
     pub(crate) fn field(&mut self, field: Field, write: impl FnOnce(&mut Vec<u8>)) {
         self.out.extend_from_slice(&field.number.to_be_bytes());
         let at = self.out.len();
@@ -281,17 +282,17 @@ impl<'a> Frame<'a> {
         put_len(self.out, at);
     }
 
-    /// Adds a TLV that is one number.
+    /// Adds a TLV with one number.
     pub(crate) fn number(&mut self, field: Field, value: impl Into<u64>) {
         self.field(field, |out| put_varint(out, value.into()));
     }
 
-    /// Adds a TLV that is one string.
+    /// Adds a TLV with one string.
     pub(crate) fn string(&mut self, field: Field, value: &str) {
         self.field(field, |out| out.extend_from_slice(value.as_bytes()));
     }
 
-    /// Ends the message with a TLV of so many bytes, which the caller adds.
+    /// Ends the message with a TLV of `len` bytes, which the caller appends.
     pub(crate) fn end_with(self, field: Field, len: usize) {
         self.out.extend_from_slice(&field.number.to_be_bytes());
         let len = u32::try_from(len).unwrap_or(u32::MAX);
@@ -302,14 +303,14 @@ impl<'a> Frame<'a> {
         self.out[at..at + 4].copy_from_slice(&body.to_be_bytes());
     }
 
-    /// Ends the message: its length is known now.
+    /// Ends the message and fills in its length.
     pub(crate) fn end(self) {
         put_len(self.out, self.start + FrameHeader::LEN - 4);
     }
 }
 
-/// Writes to the four bytes at `at` how many bytes follow them. A length above 32 bits becomes
-/// the greatest one, which every reader refuses.
+/// Writes to the four bytes at `at` the number of bytes that follow them. A length above 32 bits
+/// becomes the greatest one, which every reader refuses.
 fn put_len(out: &mut [u8], at: usize) {
     let len = u32::try_from(out.len() - at - 4).unwrap_or(u32::MAX);
     out[at..at + 4].copy_from_slice(&len.to_be_bytes());

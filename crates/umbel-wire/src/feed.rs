@@ -1,5 +1,5 @@
-//! What is said of a feed, so that a receiver can join it: a session description with attributes
-//! of our own.
+//! Description of a feed, from which a receiver can join it: a session description with attributes
+//! of Umbel's own.
 //!
 //! ```text
 //! v=0
@@ -24,11 +24,11 @@
 //! ```
 //!
 //! The source filter of the data channel is that of [RFC 4570]. A sealed feed begins with a
-//! [head](SealedHead), whose length and digest stand in the place of the manifest's; that of a sealed
-//! pipe is `pipe 212 9f…`.
+//! [head](SealedHead), whose length and digest replace the manifest's. The content of a sealed pipe
+//! is `pipe 212 9f…`.
 //!
-//! A feed is announced every five minutes or so, as [`sap`](crate::sap) demands. Who does not want
-//! to wait for that asks with [`FindFeeds`], to which sources answer with an announcement.
+//! A feed is announced about every five minutes, as [`sap`](crate::sap) demands. A receiver that
+//! does not want to wait asks with [`FindFeeds`], and sources answer with an announcement.
 
 mod head;
 
@@ -41,13 +41,13 @@ use crate::{Channel, Digest, ParseError, Parsed, Tsi};
 
 pub use head::{HINT_LEN, SealedHead, WRAPPED_KEYS, WRAPPED_LEN, WrappedKey};
 
-/// The version of the protocol that this program speaks.
+/// The protocol version that this implementation uses.
 pub const VERSION: u8 = 1;
-/// Most bytes of a feed's name.
+/// Maximum length of a feed's name in bytes.
 pub const NAME_LEN: usize = 100;
-/// Most bytes of a manifest: those of one million short names.
+/// Maximum length of a manifest in bytes: one million short names.
 pub const MANIFEST_LEN: u64 = 64 << 20;
-/// Most source symbols of a block.
+/// Maximum number of source symbols in a block.
 pub const BLOCK_SYMBOLS: u16 = 255;
 
 const TMTP: &str = "x-umbel-tmtp";
@@ -65,72 +65,73 @@ const DOMAIN_PROTOCOL: &str = "TMTP/UDP";
 /// A feed as its source announces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feed {
-    /// What people call it; see [`FeedName`].
+    /// Name for people; see [`FeedName`].
     pub name: FeedName,
-    /// The feed's number.
+    /// Session number of the feed.
     pub tsi: Tsi,
-    /// Where the source hears unicast.
+    /// Address at which the source receives unicast.
     pub source: SocketAddr,
-    /// Where everything is sent to all.
+    /// Channel on which the source sends to all receivers.
     pub data: Channel,
-    /// Where domains are formed and repaired; of any source.
+    /// Domain group, in which domains form and repair losses; open to any source.
     pub domain: Channel,
-    /// Most hops of any packet of the feed, at least 1.
+    /// Maximum hop count of any packet of the feed, at least 1.
     pub scope: u8,
-    /// Bytes of a full symbol, at least 1.
+    /// Length of a full symbol in bytes, at least 1.
     pub symbol_len: u16,
-    /// Most source symbols of a block, 1 to [`BLOCK_SYMBOLS`].
+    /// Maximum number of source symbols in a block, 1 to [`BLOCK_SYMBOLS`].
     pub block_symbols: u16,
     /// Whether blocks have repair symbols.
     pub fec: bool,
-    /// Most kilobits per second of the data channel; at least 1.
+    /// Maximum rate of the data channel in kilobits per second, at least 1.
     pub kbit_per_s: u64,
-    /// What is sent.
+    /// Content of the feed.
     pub content: FeedContent,
     /// Whether receivers need a token.
     pub token: bool,
-    /// How it is sealed, if only admitted receivers can read it.
+    /// Sealing parameters, if only admitted receivers can read the feed.
     pub sealed: Option<Sealed>,
-    /// Grows with each change of the announcement.
+    /// Version of the announcement; grows with each change.
     pub version: u64,
 }
 
-/// What a receiver needs to know of a sealed feed before its first packet.
+/// Parameters of a sealed feed that a receiver needs before its first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed {
     /// The public key that the source made for this feed [RFC 7748].
     pub key: [u8; 32],
-    /// Bytes of the head, at most [`MANIFEST_LEN`]. In files the same as `manifest_len`.
+    /// Length of the head in bytes, at most [`MANIFEST_LEN`]; for files, equal to `manifest_len`.
     pub head_len: u64,
-    /// The head's digest. In files the same as `digest`.
+    /// Digest of the head; for files, equal to `digest`.
     pub head_digest: Digest,
 }
 
-/// What a feed carries.
+/// Content of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedContent {
     /// Files, listed in a manifest that comes first.
     Files {
-        /// How many.
+        /// Number of files.
         items: u64,
-        /// Their bytes.
+        /// Total size of the files in bytes.
         bytes: u64,
-        /// Bytes of the manifest, at most [`MANIFEST_LEN`]; in a sealed feed those of its head.
+        /// Length of the manifest in bytes, at most [`MANIFEST_LEN`]; in a sealed feed, that of the
+        /// head.
         manifest_len: u64,
-        /// The manifest's digest, or the head's.
+        /// Digest of the manifest, or of the head in a sealed feed.
         digest: Digest,
     },
-    /// Bytes that come as they are written, until the writer ends.
+    /// Bytes sent as they are written, until the writer ends.
     Pipe,
 }
 
-/// A feed's name: 1 to [`NAME_LEN`] bytes without control characters and `@`, not `-`, not
-/// beginning or ending with a space.
+/// A feed's name: 1 to [`NAME_LEN`] bytes without control characters and `@`. It is not `-`, and
+/// neither begins nor ends with a space.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FeedName(String);
 
 impl FeedName {
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -159,11 +160,10 @@ impl std::str::FromStr for FeedName {
     }
 }
 
-/// Asks all sources, or those of one name, to announce their feeds now. Sent to the group of a
-/// directory, port [`QUERY_PORT`].
+/// Asks sources to announce their feeds now. Sent to the group of a directory, port [`QUERY_PORT`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FindFeeds {
-    /// The name; `None` for all.
+    /// Name of the wanted feed; `None` asks for all feeds.
     pub name: Option<FeedName>,
 }
 
@@ -173,7 +173,7 @@ const FIND_FEEDS: u8 = 0xD1;
 const NAME: Field = Field { number: 1, name: "name" };
 
 impl FindFeeds {
-    /// Appends the message.
+    /// Appends the message to `out`.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let mut frame = Frame::begin(out, FIND_FEEDS);
         if let Some(name) = &self.name {
@@ -186,7 +186,8 @@ impl FindFeeds {
     ///
     /// # Errors
     ///
-    /// The bytes are no control message of this version, or its name is none.
+    /// Returns an error if the bytes are not a control message of this version, or the name is
+    /// invalid.
     pub fn parse(bytes: &[u8]) -> Result<Parsed<FindFeeds>, ParseError> {
         control::parse(bytes, |fields| {
             if fields.message != FIND_FEEDS {
@@ -201,7 +202,7 @@ impl FindFeeds {
 }
 
 impl Feed {
-    /// The description that is announced; `tool` names the program.
+    /// Returns the description to announce; `tool` names the program.
     pub fn describe(&self, tool: &str) -> Description {
         let kind = if self.fec { "fec" } else { "exact" };
         let code = format!("{} {} {kind}", self.symbol_len, self.block_symbols);
@@ -250,8 +251,8 @@ impl Feed {
         }
     }
 
-    /// Length and digest of what comes first and is described by the announcement: the manifest, or
-    /// the head of a sealed feed; nothing in a plain pipe.
+    /// Returns the length and digest of the announced first part: the manifest, or the head of a
+    /// sealed feed. Returns `None` for a pipe that is not sealed.
     pub fn head(&self) -> Option<(u64, Digest)> {
         match (self.sealed, self.content) {
             (Some(sealed), _) => Some((sealed.head_len, sealed.head_digest)),
@@ -276,12 +277,12 @@ impl Feed {
         }
     }
 
-    /// The feed that a description is of; `None` if it is of a session of another kind.
+    /// Returns the feed of a description, or `None` if the session is of another kind.
     ///
     /// # Errors
     ///
-    /// It claims to be a feed, but something is missing or out of range, or it is of another
-    /// version of the protocol.
+    /// Returns an error if the description claims to be a feed, but an attribute is missing or out
+    /// of range, or the protocol version is another one.
     pub fn from_description(description: &Description) -> Result<Option<Feed>, ParseError> {
         let Some(version) = description.attribute(TMTP) else { return Ok(None) };
         if version != VERSION.to_string() {
@@ -336,7 +337,7 @@ fn bad(what: &'static str) -> ParseError {
     ParseError::Value { what, problem: "missing, or not of the form that it must have" }
 }
 
-/// An unsigned number in decimal digits and nothing else.
+/// Parses an unsigned number of decimal digits and nothing else.
 fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -357,7 +358,7 @@ fn code(value: &str) -> Option<(u16, u16, bool)> {
     }
 }
 
-/// What a feed carries, and the length and digest of its manifest or head.
+/// Parses the content of a feed, with the length and digest of its manifest or head.
 fn content(value: &str) -> Option<(FeedContent, Option<(u64, Digest)>)> {
     let head = |len: &str, digest: &str| {
         let len = number(len).filter(|len| *len <= MANIFEST_LEN)?;
@@ -389,7 +390,7 @@ fn hexadecimal(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// The channel of the first medium of a protocol.
+/// Returns the channel of the first medium with a protocol.
 fn channel(description: &Description, protocol: &str) -> Option<Channel> {
     let media = description.media.iter().find(|media| media.protocol == protocol)?;
     let group = description.connection_of(media)?.address;
@@ -446,7 +447,7 @@ mod tests {
         }
     }
 
-    /// The same, sealed.
+    /// The example feed, sealed.
     fn sealed() -> Feed {
         let (head_len, head_digest) = feed().head().unwrap();
         Feed { sealed: Some(Sealed { key: [0xA5; 32], head_len, head_digest }), ..feed() }

@@ -1,24 +1,24 @@
-//! The names by which sessions, objects and channels are known on the wire.
+//! Identifiers of sessions, objects and channels on the wire.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// Transport session identifier: one source's session; unique with the source address
+/// Transport session identifier: one source's session, unique together with the source address
 /// [RFC 5651 §5.1].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tsi(pub u32);
 
-/// Transport object identifier: one object within a session [RFC 5651 §5.1]. The repository
-/// gives each version of an item its own.
+/// Transport object identifier: one object within a session [RFC 5651 §5.1]. The repository assigns
+/// one to each version of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Toi(pub u32);
 
 impl Toi {
-    /// Names no item: packets that probe the path of a data channel.
+    /// Identifies packets that probe the path of a data channel; never an item.
     pub const PROBE: Toi = Toi(u32::MAX);
 }
 
-/// A BLAKE3 digest of an object or a part of one.
+/// A BLAKE3 digest of an object or of a part of one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub [u8; 32]);
 
@@ -34,19 +34,20 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Where data packets are sent: a group and port, from one source (SSM, [RFC 4607]) or from any.
+/// The destination of data packets: a group and port, from one source (SSM, [RFC 4607]) or from
+/// any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Channel {
     /// The only source that receivers accept, or `None` for any-source multicast.
     pub source: Option<IpAddr>,
-    /// The multicast group; the same address family as `source`.
+    /// The multicast group; of the same address family as `source`.
     pub group: IpAddr,
     /// The UDP destination port.
     pub port: u16,
 }
 
 impl Channel {
-    /// Where a datagram for this channel is sent to.
+    /// Returns the destination address of this channel's datagrams.
     pub fn destination(&self) -> SocketAddr {
         SocketAddr::new(self.group, self.port)
     }

@@ -1,25 +1,24 @@
-//! Packets on the wire: ALC/LCT data packets and Umbel's control messages; parse and emit,
-//! nothing else.
+//! Wire formats: parses and emits ALC/LCT data packets and Umbel's control messages, nothing else.
 //!
-//! - [`alc`]: data packets, [RFC 5775] over [RFC 5651] with the FEC Payload ID of the scheme.
-//!   The 24-byte header is drawn there; `lct.rs` reads the shapes that other sources send.
+//! - [`alc`]: data packets, [RFC 5775] over [RFC 5651] with the FEC Payload ID of the scheme, and a
+//!   diagram of the 24-byte header. `lct.rs` parses the header variants that other sources send.
 //! - [`basep`]: the messages of the sender-initiated protocol that TMTP is compared with.
 //! - [`checksum`], [`ip`], [`igmp`]: what is around the packets, for programs below sockets.
 //! - [`control`]: the versioned header and the TLV body that every control message shares.
-//! - [`lms`]: what the end-points and routers of LMS say to each other.
+//! - [`lms`]: the messages between endpoints and routers of LMS.
 //! - [`pgm`]: the messages of the subset of PGM.
 //! - [`repository`]: the messages between a repository's server and its clients.
-//! - [`sap`], [`sdp`], [`feed`]: sessions on the air, in the way of standard tools; what a feed of
-//!   TMTP says of itself.
-//! - [`small_block`]: data packets that say the length of their source block.
+//! - [`sap`], [`sdp`], [`feed`]: session announcements in the formats of standard tools, and the
+//!   description of a TMTP feed.
+//! - [`small_block`]: data packets that carry the length of their source block.
 //! - [`srm`]: the messages of SRM, reliable multicast among equals.
 //! - [`tmtp`]: the messages of TMTP, a feed with a control tree.
-//! - `ids.rs`, `oti.rs`: the names and numbers that all of them carry.
+//! - `ids.rs`, `oti.rs`: the identifiers and object parameters that all of them carry.
 //!
-//! Parsing borrows from the datagram and checks every length before it is used; emitting a data
-//! packet allocates nothing. What was parsed keeps to the ranges in the comments of its type:
-//! [`ParseError`] says why anything else was refused. No input makes a parser panic, and none
-//! makes it allocate out of proportion to its own length.
+//! Parsing borrows from the datagram and checks every length before it is used. Emitting a data
+//! packet allocates nothing. Parsed values lie within the ranges documented on their types;
+//! anything else is refused with a [`ParseError`]. No input makes a parser panic or allocate memory
+//! out of proportion to the input's length.
 
 #![cfg_attr(
     not(test),

@@ -1,6 +1,6 @@
-//! FEC Object Transmission Information: what a receiver must know to put an object together.
+//! FEC Object Transmission Information: the parameters that a receiver needs to restore an object.
 
-/// A forward error correction scheme, by its FEC Encoding ID.
+/// A forward error correction scheme, identified by its FEC Encoding ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scheme {
     /// Compact No-Code, FEC Encoding ID 0 [RFC 5445 §3].
@@ -12,7 +12,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The FEC Encoding ID; also the LCT codepoint of packets in this scheme.
+    /// Returns the FEC Encoding ID, which is also the LCT codepoint of packets in this scheme.
     pub const fn encoding_id(self) -> u8 {
         match self {
             Scheme::NoCode => 0,
@@ -21,7 +21,7 @@ impl Scheme {
         }
     }
 
-    /// The scheme with this FEC Encoding ID, if Umbel speaks it.
+    /// Returns the scheme with this FEC Encoding ID, if Umbel supports it.
     pub const fn from_encoding_id(id: u8) -> Option<Scheme> {
         match id {
             0 => Some(Scheme::NoCode),
@@ -31,8 +31,8 @@ impl Scheme {
         }
     }
 
-    /// The greatest source block number that a packet can carry: the FEC Payload ID has 16, 24
-    /// or 8 bits for it.
+    /// Returns the greatest source block number that a packet can carry: the FEC Payload ID has 16,
+    /// 24 or 8 bits for it.
     pub const fn max_sbn(self) -> u32 {
         match self {
             Scheme::NoCode => 0xFFFF,
@@ -41,8 +41,8 @@ impl Scheme {
         }
     }
 
-    /// The greatest encoding symbol ID that a packet can carry: the field's range, but 254 for
-    /// Reed–Solomon, which has at most 255 encoding symbols a block [RFC 5510 §5.2].
+    /// Returns the greatest encoding symbol ID that a packet can carry: the field's range, but 254
+    /// for Reed–Solomon, which has at most 255 encoding symbols a block [RFC 5510 §5.2].
     pub const fn max_esi(self) -> u32 {
         match self {
             Scheme::NoCode => 0xFFFF,
@@ -51,7 +51,7 @@ impl Scheme {
         }
     }
 
-    /// The greatest legal [`Oti::max_block_symbols`].
+    /// Returns the greatest legal [`Oti::max_block_symbols`].
     pub const fn max_block_symbols(self) -> u16 {
         match self {
             Scheme::NoCode => u16::MAX,
@@ -60,8 +60,8 @@ impl Scheme {
         }
     }
 
-    /// The most source blocks that an object can have. RaptorQ's is 255, since the OTI has
-    /// 8 bits for their number [RFC 6330 §3.3.3].
+    /// Returns the maximum number of source blocks of an object. RaptorQ's is 255, since the OTI
+    /// has 8 bits for this number [RFC 6330 §3.3.3].
     pub const fn max_blocks(self) -> u32 {
         match self {
             Scheme::NoCode => 1 << 16,
@@ -70,8 +70,8 @@ impl Scheme {
         }
     }
 
-    /// The greatest object in bytes that the OTI can describe: 48 bits, or 255 blocks of the most
-    /// and longest symbols [RFC 6330 §4.4.1.2, erratum 5548].
+    /// Returns the size in bytes of the greatest object that the OTI can describe: 48 bits, or for
+    /// RaptorQ 255 blocks of the most and longest symbols [RFC 6330 §4.4.1.2, erratum 5548].
     pub const fn max_object_len(self) -> u64 {
         match self {
             Scheme::NoCode | Scheme::ReedSolomon => (1 << 48) - 1,
@@ -80,7 +80,7 @@ impl Scheme {
     }
 }
 
-/// Why an [`Oti`] describes no object.
+/// Error for an [`Oti`] that describes no object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OtiError {
     /// Symbols of no bytes.
@@ -91,9 +91,9 @@ pub enum OtiError {
     BlockSymbols {
         /// The scheme.
         scheme: Scheme,
-        /// What the OTI says.
+        /// Symbols of a block according to the OTI.
         blocks: u32,
-        /// What the scheme can have.
+        /// The scheme's maximum.
         limit: u16,
     },
     /// Reed–Solomon with fewer encoding symbols than source symbols, or more than 255.
@@ -101,19 +101,19 @@ pub enum OtiError {
         "up to {encoding} encoding symbols for {source_symbols} source symbols; 255 is the most"
     )]
     EncodingSymbols {
-        /// Most encoding symbols of a block.
+        /// Maximum number of encoding symbols of a block.
         encoding: u16,
-        /// Most source symbols of a block.
+        /// Maximum number of source symbols of a block.
         source_symbols: u16,
     },
-    /// An object larger than the scheme's OTI can say.
+    /// An object larger than the scheme's OTI can express.
     #[error("an object of {len} bytes; {scheme:?} carries at most {limit}")]
     ObjectLen {
         /// The scheme.
         scheme: Scheme,
-        /// What the OTI says.
+        /// Size of the object according to the OTI.
         len: u64,
-        /// What the scheme can have.
+        /// The scheme's maximum.
         limit: u64,
     },
     /// More source blocks than the scheme can number.
@@ -123,7 +123,7 @@ pub enum OtiError {
         scheme: Scheme,
         /// Source blocks that the object would have.
         blocks: u64,
-        /// What the scheme can number.
+        /// Maximum number of blocks that the scheme can number.
         limit: u32,
     },
 }
@@ -137,21 +137,21 @@ pub struct Oti {
     pub object_len: u64,
     /// Size of an encoding symbol in bytes; at least 1.
     pub symbol_len: u16,
-    /// Most source symbols in a source block (B of [RFC 5052 §9.1]); at least 1, at most 255 for
-    /// Reed–Solomon, 65,535 for no code, 56,403 for RaptorQ.
+    /// Maximum number of source symbols in a source block (B of [RFC 5052 §9.1]); at least 1, at
+    /// most 255 for Reed–Solomon, 65,535 for no code, 56,403 for RaptorQ.
     pub max_block_symbols: u16,
-    /// Most encoding symbols (source and repair) made of one block; for Reed–Solomon at most 255.
-    /// Ignored by the other schemes.
+    /// Maximum number of encoding symbols (source and repair) made of one block; for Reed–Solomon
+    /// at most 255. Ignored by the other schemes.
     pub max_encoding_symbols: u16,
 }
 
 impl Oti {
     /// Checks each field against the limits of the scheme, and that the source blocks can be
-    /// numbered. Everything that comes from the wire has passed this.
+    /// numbered. Every OTI that the parsers return has passed this check.
     ///
     /// # Errors
     ///
-    /// The first field that is out of its range.
+    /// Returns an error for the first field that is out of range.
     pub fn check(&self) -> Result<(), OtiError> {
         let scheme = self.scheme;
         if self.symbol_len == 0 {
@@ -182,12 +182,13 @@ impl Oti {
         Ok(())
     }
 
-    /// Source symbols of the object, the last of which may be shorter; 0 for an empty object.
+    /// Returns the number of source symbols of the object, the last of which may be shorter; 0 for
+    /// an empty object.
     fn source_symbols(&self) -> u64 {
         self.object_len.div_ceil(u64::from(self.symbol_len.max(1)))
     }
 
-    /// Source blocks of the object [RFC 5052 §9.1]; 0 for an empty one.
+    /// Returns the number of source blocks of the object [RFC 5052 §9.1]; 0 for an empty one.
     fn blocks(&self) -> u64 {
         self.source_symbols().div_ceil(u64::from(self.max_block_symbols.max(1)))
     }

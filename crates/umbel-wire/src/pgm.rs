@@ -1,12 +1,12 @@
 //! Messages of the PGM subset: SPM, ODATA, RDATA, NAK and NCF [RFC 3208 §8].
 //!
-//! They have the meaning and the names of RFC 3208, but are Umbel's control messages
-//! ([`control`]) in UDP datagrams: no PGM implementation reads them. Not spoken at
-//! all are POLL and POLR, null NAKs, NAK lists, fragments and options other than the redirection
-//! to a designated local repairer. Sequence numbers have 64 bits and never wrap; a channel
-//! carries one session, so that it stands for the TSI.
+//! They have the meaning and the names of RFC 3208, but are Umbel's control messages ([`control`])
+//! in UDP datagrams, which no PGM implementation reads. Not supported are POLL and POLR, null NAKs,
+//! NAK lists, fragments, and options other than the redirection to a designated local repairer.
+//! Sequence numbers have 64 bits and never wrap. A channel carries one session, so it stands for
+//! the TSI.
 //!
-//! Parsing accepts nothing that a type's comment rules out, so an engine need not check again.
+//! Parsing accepts only values within the documented ranges, so an engine need not check again.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -28,17 +28,17 @@ const NEXT: Field = Field { number: 4, name: "next sequence" };
 const PATH: Field = Field { number: 5, name: "path" };
 const PAYLOAD: Field = Field { number: 6, name: "payload" };
 
-/// Most bytes of a data unit.
+/// Maximum length of a data unit in bytes.
 pub const MAX_PAYLOAD: usize = control::MAX_UNIT;
 
-/// What a message is, without the rest of it.
+/// Type of a message, without its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageType {
     /// Source path message.
     Spm,
     /// Original data.
     Odata,
-    /// A retransmission.
+    /// A retransmission (repair data).
     Rdata,
     /// Negative acknowledgement.
     Nak,
@@ -49,49 +49,49 @@ pub enum MessageType {
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Source path message: how far the source is, and who is the next upstream
+    /// Source path message: the source's progress and the address of the next node upstream
     /// [RFC 3208 §8.1].
     Spm {
-        /// Numbers SPMs, so that an older one is known as such.
+        /// Number of the SPM, by which an outdated one is recognized.
         number: u64,
-        /// The first unit that can still be asked for; at most `next`.
+        /// The first unit that can still be requested; at most `next`.
         trail: u64,
         /// One beyond the last unit sent: RFC 3208's lead, plus one.
         next: u64,
-        /// Where NAKs are sent: the last PGM node that passed the SPM on.
+        /// Destination of NAKs: the last PGM node that forwarded the SPM.
         path: SocketAddr,
     },
     /// A data unit.
     Odata {
         /// Its sequence number.
         sequence: u64,
-        /// The first unit that can still be asked for; at most `sequence`.
+        /// The first unit that can still be requested; at most `sequence`.
         trail: u64,
         /// Its content; at most [`MAX_PAYLOAD`].
         payload: &'a [u8],
     },
-    /// A data unit again.
+    /// A retransmitted data unit.
     Rdata {
-        /// Its channel, when it does not travel on it: from a designated local repairer to a
-        /// router.
+        /// The unit's channel, if the message does not travel on it: from a designated local
+        /// repairer to a router.
         channel: Option<Channel>,
         /// Its sequence number.
         sequence: u64,
-        /// The first unit that can still be asked for; at most `sequence`.
+        /// The first unit that can still be requested; at most `sequence`.
         trail: u64,
         /// Its content; at most [`MAX_PAYLOAD`].
         payload: &'a [u8],
     },
     /// Asks for a unit.
     Nak {
-        /// The channel that lacks it; it has a source.
+        /// The channel from which the unit is missing; it has a source.
         channel: Channel,
         /// The unit.
         sequence: u64,
     },
     /// Confirms a NAK.
     Ncf {
-        /// The channel, when it does not travel on it.
+        /// The channel, if the message does not travel on it.
         channel: Option<Channel>,
         /// The unit.
         sequence: u64,
@@ -99,7 +99,7 @@ pub enum Message<'a> {
 }
 
 impl MessageType {
-    /// The type of a datagram's message, if it is one of PGM's; nothing else of it is looked at.
+    /// Returns the type of a datagram's message if it is one of PGM's. Only the header is read.
     pub fn of(frame: &[u8]) -> Option<MessageType> {
         match control::peek(frame).ok()??.message_type {
             SPM => Some(MessageType::Spm),
@@ -122,8 +122,8 @@ impl<'a> Message<'a> {
         debug_assert!(out.len() >= head);
     }
 
-    /// The same without the payload of a data unit, which has to follow. Gives the length of
-    /// `out`.
+    /// Appends the message without the payload of a data unit, which the caller appends. Returns
+    /// the new length of `out`.
     pub fn emit_head(&self, out: &mut Vec<u8>) -> usize {
         match self {
             Message::Spm { number, trail, next, path } => {
@@ -165,7 +165,7 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     ///
-    /// What is wrong with the message.
+    /// Returns an error if the message is malformed or exceeds a limit.
     pub fn parse(frame: &'a [u8]) -> Result<Parsed<Message<'a>>, ParseError> {
         control::parse(frame, |fields| {
             Ok(Some(match fields.message {
@@ -249,7 +249,7 @@ fn read_nak_channel(fields: &mut Fields<'_>) -> Result<Channel, ParseError> {
     Ok(channel)
 }
 
-/// Length of the address, the address, port.
+/// Appends length of the address, the address, port.
 fn put_path(out: &mut Vec<u8>, path: SocketAddr) {
     out.push(if path.is_ipv6() { 16 } else { 4 });
     put_address(out, path.ip());

@@ -1,4 +1,4 @@
-//! SAP: sessions announced to all who listen [RFC 2974].
+//! SAP: announcements of sessions to all listeners [RFC 2974].
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -15,8 +15,8 @@
 //! |  payload …
 //! ```
 //!
-//! T tells a deletion from an announcement. Encrypted (E) and compressed (C) payloads are refused:
-//! nobody uses them, and what is compressed can be arbitrarily large.
+//! T marks a deletion. Encrypted (E) and compressed (C) payloads are refused: they are not in use,
+//! and compressed content can be arbitrarily large.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -26,15 +26,15 @@ use crate::codec::Reader;
 
 /// The UDP port of announcements [RFC 2974 §3].
 pub const PORT: u16 = 9875;
-/// Where sessions of global scope are announced [RFC 2974 §3].
+/// Directory of sessions of global scope [RFC 2974 §3].
 pub const GLOBAL_V4: Ipv4Addr = Ipv4Addr::new(224, 2, 127, 254);
-/// Where sessions of the local scope 239.255.0.0/16 are announced: its highest address
+/// Directory of sessions of the local scope 239.255.0.0/16: its highest address
 /// [RFC 2365 §6.1, RFC 2974 §3].
 pub const LOCAL_V4: Ipv4Addr = Ipv4Addr::new(239, 255, 255, 255);
-/// Where sessions of the organization's scope 239.192.0.0/14 are announced: its highest address
+/// Directory of sessions of the organization's scope 239.192.0.0/14: its highest address
 /// [RFC 2365 §6.2, RFC 2974 §3].
 pub const ORGANIZATION_V4: Ipv4Addr = Ipv4Addr::new(239, 195, 255, 255);
-/// Most bytes of a payload that is accepted. An announcement should have at most 1,000
+/// Maximum length of an accepted payload in bytes. An announcement should have at most 1,000
 /// [RFC 2974 §6].
 pub const PAYLOAD_LEN: usize = 8 << 10;
 
@@ -42,7 +42,7 @@ pub const PAYLOAD_LEN: usize = 8 << 10;
 const MIN_INTERVAL: Duration = Duration::from_mins(5);
 /// Bits per second that all announcements of a scope may take together [RFC 2974 §3.1].
 const BANDWIDTH: u64 = 4_000;
-/// The type of payloads that are session descriptions.
+/// Payload type of session descriptions.
 const SDP: &str = "application/sdp";
 
 const VERSION: u8 = 1;
@@ -56,21 +56,22 @@ const COMPRESSED: u8 = 1;
 pub struct SapPacket<'a> {
     /// The session is over; the payload may be its origin line alone.
     pub deletion: bool,
-    /// With `origin`, tells this announcement from others and from earlier versions of itself.
+    /// Together with `origin`, distinguishes this announcement from others and from its earlier
+    /// versions.
     pub hash: u16,
-    /// Who announces.
+    /// Address of the announcer.
     pub origin: IpAddr,
     /// A session description [RFC 8866]; at most [`PAYLOAD_LEN`] bytes.
     pub payload: &'a [u8],
 }
 
 impl<'a> SapPacket<'a> {
-    /// An announcement or a deletion of a session.
+    /// Creates an announcement or a deletion of a session.
     pub fn new(deletion: bool, origin: IpAddr, payload: &'a [u8]) -> SapPacket<'a> {
         SapPacket { deletion, hash: hash(payload), origin, payload }
     }
 
-    /// Appends the packet.
+    /// Appends the packet to `out`.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let family = if self.origin.is_ipv6() { IPV6 } else { 0 };
         let kind = if self.deletion { DELETION } else { 0 };
@@ -82,12 +83,12 @@ impl<'a> SapPacket<'a> {
         out.extend_from_slice(self.payload);
     }
 
-    /// Parses a packet; authentication data is skipped.
+    /// Parses a packet and skips its authentication data.
     ///
     /// # Errors
     ///
-    /// The bytes are too few, are of another version, are encrypted or compressed, or carry
-    /// anything but a session description of up to [`PAYLOAD_LEN`] bytes.
+    /// Returns an error if the bytes are too few, are of another version, are encrypted or
+    /// compressed, or carry anything but a session description of up to [`PAYLOAD_LEN`] bytes.
     pub fn parse(bytes: &'a [u8]) -> Result<SapPacket<'a>, ParseError> {
         let mut reader = Reader::new("SAP packet", bytes);
         let flags = reader.byte()?;
@@ -113,7 +114,7 @@ impl<'a> SapPacket<'a> {
     }
 }
 
-/// The session description behind the payload type, which may be missing [RFC 2974 §6].
+/// Returns the session description after the payload type, which is optional [RFC 2974 §6].
 fn payload(rest: &[u8]) -> Option<&[u8]> {
     // A deletion may consist of the origin line.
     if rest.starts_with(b"v=0") || rest.starts_with(b"o=") {
@@ -124,16 +125,16 @@ fn payload(rest: &[u8]) -> Option<&[u8]> {
     rest.strip_prefix(&[0]).filter(|_| described)
 }
 
-/// A hash that differs where payloads do, nearly always, and is never 0 [RFC 2974 §6]: FNV-1a,
-/// folded.
+/// Returns a hash of the payload (FNV-1a, folded), which is never 0. Two payloads almost always
+/// have different hashes [RFC 2974 §6].
 fn hash(payload: &[u8]) -> u16 {
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     let hash = payload.iter().fold(0x811C_9DC5, step);
     ((hash >> 16 ^ hash) as u16).max(1)
 }
 
-/// Where a session whose groups are like `group` is announced: the directory of its scope
-/// [RFC 2974 §3].
+/// Returns the directory in which a session with groups like `group` is announced: that of its
+/// scope [RFC 2974 §3].
 pub fn directory_for(group: IpAddr) -> IpAddr {
     match group {
         IpAddr::V4(group) => match group.octets() {
@@ -145,14 +146,14 @@ pub fn directory_for(group: IpAddr) -> IpAddr {
     }
 }
 
-/// The directory of a scope of IPv6: `FF0X::2:7FFE` [RFC 2974 §3].
+/// Returns the directory of a scope of IPv6: `FF0X::2:7FFE` [RFC 2974 §3].
 pub const fn directory_v6(scope: u8) -> Ipv6Addr {
     Ipv6Addr::new(0xFF00 | (scope & 0x0F) as u16, 0, 0, 0, 0, 0, 2, 0x7FFE)
 }
 
-/// How long to wait from one announcement of a session to the next [RFC 2974 §3.1]: at least five
-/// minutes less a third, more where `announcements` of `len` bytes each would take more than
-/// 4,000 bits a second. `draw` is a random number in [0, 1).
+/// Returns the time from one announcement of a session to the next [RFC 2974 §3.1]: at least five
+/// minutes less a third. It is longer if `announcements` of `len` bytes each would exceed 4,000
+/// bits a second. `draw` is a random number in [0, 1).
 pub fn interval(announcements: u64, len: u64, draw: f64) -> Duration {
     let bits = announcements.saturating_mul(len).saturating_mul(8);
     let base = MIN_INTERVAL.max(Duration::from_secs(bits / BANDWIDTH));

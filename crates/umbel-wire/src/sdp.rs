@@ -1,6 +1,6 @@
-//! SDP: what a session is called and where it is [RFC 8866], as far as a directory needs it.
+//! SDP: session descriptions [RFC 8866], to the extent that a directory needs them.
 //!
-//! Text lines `<type>=<value>`. Those that are kept:
+//! Text lines `<type>=<value>`. These are kept:
 //!
 //! | line | value |
 //! |---|---|
@@ -14,35 +14,35 @@
 //! | `a=` | [`Attribute`], of the session or of one medium |
 //! | `m=` | [`Media`]: kind, port, protocol, formats |
 //!
-//! Other lines are skipped, and lines may end with a line feed alone, as descriptions of other
-//! tools show. What Umbel says of a feed is in [`feed`](crate::feed).
+//! Other lines are skipped, and lines may end with a line feed alone, as other tools write them.
+//! The attributes of Umbel's feeds are in [`feed`](crate::feed).
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use crate::ParseError;
 
-/// Most bytes of a description.
+/// Maximum length of a description in bytes.
 pub const DESCRIPTION_LEN: usize = crate::sap::PAYLOAD_LEN;
-/// Most media of a description.
+/// Maximum number of media in a description.
 const MEDIA: usize = 64;
-/// Most attributes of a description, those of its media included.
+/// Maximum number of attributes in a description, those of its media included.
 const ATTRIBUTES: usize = 256;
 
 /// A session description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// Who made it; tells this session from any other.
+    /// Origin of the description; tells this session from any other.
     pub origin: Origin,
     /// The session's name.
     pub name: String,
-    /// What people should know.
+    /// Information for people.
     pub information: Option<String>,
-    /// Where the session is, unless its media say so.
+    /// Group or host of the session, unless its media have their own.
     pub connection: Option<Connection>,
-    /// Most kilobits per second, headers included: the `AS` bandwidth.
+    /// Maximum rate in kilobits per second, headers included: the `AS` bandwidth.
     pub bandwidth: Option<u64>,
-    /// Start and stop in seconds since 1900; 0 means at once, and for ever.
+    /// Start and stop in seconds since 1900; 0 means no limit.
     pub time: (u64, u64),
     /// Attributes of the whole session.
     pub attributes: Vec<Attribute>,
@@ -50,14 +50,14 @@ pub struct Description {
     pub media: Vec<Media>,
 }
 
-/// The origin line. All but `version` together name a session.
+/// The origin line. All fields but `version` together identify a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin {
     /// A user of the originating host, or `-`.
     pub user: String,
     /// Number of the session.
     pub session: u64,
-    /// Grows with each change of the description.
+    /// Version of the description; grows with each change.
     pub version: u64,
     /// The originating host, by address or name.
     pub address: String,
@@ -88,45 +88,45 @@ pub struct Media {
     pub kind: String,
     /// Its port.
     pub port: u16,
-    /// How it is carried, such as `RTP/AVP`.
+    /// Transport protocol, such as `RTP/AVP`.
     pub protocol: String,
-    /// What the protocol says of it; not empty.
+    /// Formats of the medium, as the protocol defines them; not empty.
     pub formats: String,
-    /// Where it is, if not where the session is.
+    /// Group or host of the medium, if it differs from the session's.
     pub connection: Option<Connection>,
     /// Its attributes.
     pub attributes: Vec<Attribute>,
 }
 
 impl Attribute {
-    /// An attribute with a value.
+    /// Creates an attribute with a value.
     pub fn new(name: &str, value: impl Into<String>) -> Attribute {
         Attribute { name: name.to_owned(), value: Some(value.into()) }
     }
 
-    /// An attribute without a value.
+    /// Creates an attribute without a value.
     pub fn flag(name: &str) -> Attribute {
         Attribute { name: name.to_owned(), value: None }
     }
 }
 
 impl Description {
-    /// The value of the first attribute of this name of the session.
+    /// Returns the value of the session's first attribute of this name.
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.iter().find(|attribute| attribute.name == name)?.value.as_deref()
     }
 
-    /// Whether the session has an attribute of this name.
+    /// Returns whether the session has an attribute of this name.
     pub fn has(&self, name: &str) -> bool {
         self.attributes.iter().any(|attribute| attribute.name == name)
     }
 
-    /// Where a medium is.
+    /// Returns the group or host of a medium: its own, or else the session's.
     pub fn connection_of(&self, media: &Media) -> Option<Connection> {
         media.connection.or(self.connection)
     }
 
-    /// The description as text. Line breaks in names and values become spaces.
+    /// Returns the description as text. Line breaks in names and values become spaces.
     pub fn emit(&self) -> String {
         let mut out = String::from("v=0\r\n");
         out += &self.origin.emit();
@@ -153,8 +153,9 @@ impl Description {
     ///
     /// # Errors
     ///
-    /// It is too long, is not UTF-8 or has control characters, has no `v=0` in front, lacks origin
-    /// or name, has one of them twice, or has a line that does not keep to its form.
+    /// Returns an error if the description is too long, is not UTF-8, has control characters, or
+    /// does not begin with `v=0`; if origin or name is missing or occurs twice; or if a line is
+    /// malformed.
     pub fn parse(bytes: &[u8]) -> Result<Description, ParseError> {
         if bytes.len() > DESCRIPTION_LEN {
             return Err(bad("too long"));
@@ -180,12 +181,12 @@ fn bad(problem: &'static str) -> ParseError {
     ParseError::Value { what: "session description", problem }
 }
 
-/// Whether a character cannot stand in a line.
+/// Returns whether a character is refused in a line.
 fn is_refused(character: char) -> bool {
     character.is_control() && character != '\t'
 }
 
-/// What was read so far.
+/// The lines that were parsed so far.
 #[derive(Default)]
 struct Reading {
     description: Description,
@@ -253,12 +254,12 @@ impl Reading {
 }
 
 impl Origin {
-    /// Whether both name the same session, in whatever versions.
+    /// Returns whether both identify the same session, in any versions.
     pub fn is_same_session(&self, other: &Origin) -> bool {
         (&self.user, self.session, &self.address) == (&other.user, other.session, &other.address)
     }
 
-    /// The origin line, with its line break: all that a deletion needs to carry.
+    /// Returns the origin line with its line break, which is all that a deletion needs to carry.
     pub fn emit(&self) -> String {
         let family = if self.address.contains(':') { "IP6" } else { "IP4" };
         let Origin { user, session, version, address } = self;
@@ -267,11 +268,11 @@ impl Origin {
         out
     }
 
-    /// The origin in a deletion, which may be a whole description or its origin line alone.
+    /// Parses the origin in a deletion, which may be a whole description or its origin line alone.
     ///
     /// # Errors
     ///
-    /// There is no origin line in it.
+    /// Returns an error if there is no origin line, or it is malformed.
     pub fn find(bytes: &[u8]) -> Result<Origin, ParseError> {
         let text = std::str::from_utf8(bytes).map_err(|_| bad("not UTF-8"))?;
         let value = text.lines().find_map(|line| line.strip_prefix("o="));
@@ -293,7 +294,7 @@ impl Origin {
     }
 }
 
-/// What stands for no name [RFC 8866 §5.3].
+/// Returns the name, or the placeholder for no name [RFC 8866 §5.3].
 fn name_or_dash(name: &str) -> &str {
     if name.trim().is_empty() { "-" } else { name }
 }

@@ -1,9 +1,9 @@
 //! Data packets of feeds: ALC [RFC 5775] with the Small Block Systematic FEC scheme, FEC Encoding
 //! ID 129 [RFC 5445 §5].
 //!
-//! Each packet says how many source symbols its block has, so that a feed needs no transmission
-//! information beforehand and blocks may differ in size. The header is that of
-//! [`alc`](crate::alc) but for its FEC Payload ID, which has 64 bits:
+//! Each packet carries the number of source symbols of its block, so a feed needs no transmission
+//! information beforehand and blocks may differ in size. The header is that of [`alc`](crate::alc)
+//! but for its FEC Payload ID, which has 64 bits:
 //!
 //! ```text
 //! +---------------------------------------------------------------+
@@ -13,8 +13,8 @@
 //! +-------------------------------+-------------------------------+
 //! ```
 //!
-//! The scheme is under-specified: its FEC Instance ID, which is given outside the packets, says
-//! which code it is. Umbel's is the systematic Reed–Solomon code over GF(2^8) of [RFC 5510].
+//! The scheme is under-specified: its FEC Instance ID, which is conveyed outside the packets,
+//! selects the code. Umbel uses the systematic Reed–Solomon code over GF(2^8) of [RFC 5510].
 
 use crate::lct::{self, LctHeader};
 use crate::{EmitError, ParseError, Toi, Tsi};
@@ -23,22 +23,22 @@ use crate::{EmitError, ParseError, Toi, Tsi};
 const ENCODING_ID: u8 = 129;
 /// V = 1, C = 1, S = 1, O = 1, H = 0, A = B = 0.
 const FIRST_HALF: u16 = 0x14A0;
-/// 32-bit words of the LCT header.
+/// Length of the LCT header in 32-bit words.
 const LCT_WORDS: u8 = 5;
-/// Encoding symbol IDs and source block lengths are at most this: the code has no more symbols.
+/// Maximum of encoding symbol IDs and source block lengths: the code has no more symbols.
 const MAX_SYMBOLS: u16 = 255;
 
 /// A data packet without its symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallBlockHeader {
-    /// The session; unique with the source address.
+    /// The session; unique together with the source address.
     pub tsi: Tsi,
     /// The object that the symbol belongs to.
     pub toi: Toi,
-    /// First half of the congestion control information: why the packet was sent. The protocol
+    /// First half of the congestion control information: the purpose of the packet, as the protocol
     /// numbers it.
     pub transmission: u32,
-    /// Second half: number of the packet among those sent for this reason.
+    /// Second half: number of the packet among those sent for this purpose.
     pub index: u32,
     /// Source block number.
     pub sbn: u32,
@@ -51,21 +51,21 @@ pub struct SmallBlockHeader {
 /// A data packet, its symbol borrowed from the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallBlockPacket<'a> {
-    /// What stands before the symbol.
+    /// Header fields of the packet.
     pub header: SmallBlockHeader,
-    /// The encoding symbol; a source symbol at the end of an object may be shorter than others.
+    /// The encoding symbol; a source symbol at the end of an object may be shorter than the others.
     pub symbol: &'a [u8],
 }
 
 impl SmallBlockHeader {
-    /// Bytes of the header.
+    /// Length of the header in bytes.
     pub const LEN: usize = 28;
 
     /// Writes the header to the start of `buf`; the symbol follows it in the packet.
     ///
     /// # Errors
     ///
-    /// The buffer is shorter than [`LEN`](SmallBlockHeader::LEN).
+    /// Returns an error if the buffer is shorter than [`LEN`](SmallBlockHeader::LEN).
     pub fn emit(&self, buf: &mut [u8]) -> Result<usize, EmitError> {
         let (need, have) = (SmallBlockHeader::LEN, buf.len());
         let out = buf.get_mut(..need).ok_or(EmitError::Buffer { need, have })?;
@@ -83,17 +83,18 @@ impl SmallBlockHeader {
 }
 
 impl<'a> SmallBlockPacket<'a> {
-    /// Whether a datagram looks like a packet of this scheme and not like a control message.
+    /// Returns whether a datagram looks like a packet of this scheme and not like a control
+    /// message.
     pub fn is_one(datagram: &[u8]) -> bool {
         datagram.first().is_some_and(|first| first >> 4 == 1)
             && datagram.get(3) == Some(&ENCODING_ID)
     }
 
-    /// Parses a UDP payload in any legal shape of an LCT header. Header extensions are skipped.
+    /// Parses a UDP payload with any valid LCT header. Header extensions are skipped.
     ///
     /// # Errors
     ///
-    /// What is wrong with the packet.
+    /// Returns an error if the packet is malformed or of another scheme.
     pub fn parse(packet: &'a [u8]) -> Result<SmallBlockPacket<'a>, ParseError> {
         let lct = LctHeader::parse(packet)?;
         if lct.codepoint != ENCODING_ID {

@@ -1,10 +1,10 @@
 //! Messages of SRM: data units, requests, repairs and session messages [SRM §III].
 //!
-//! Each is one control message ([`control`]) in one datagram to the group. A data
-//! unit is named by its source and a sequence number that never wraps.
+//! Each is one control message ([`control`]) in one datagram to the group. A data unit is
+//! identified by its source and a sequence number that never wraps.
 //!
-//! Parsing accepts nothing that a type's comment rules out, so an engine need not check again.
-//! Emitting does not check: the peer refuses a message that keeps to no [`limits`].
+//! Parsing accepts only values within the documented ranges, so an engine need not check again.
+//! Emitting does not check; the peer refuses a message that exceeds [`limits`].
 
 use std::time::Duration;
 
@@ -31,26 +31,26 @@ const SOURCES: Field = Field { number: 11, name: "sources" };
 const ECHOES: Field = Field { number: 12, name: "echoes" };
 const LEAVING: Field = Field { number: 13, name: "leaving" };
 
-/// How much a message may hold. What exceeds a limit is refused when it is parsed.
+/// Limits of messages. Parsing refuses a message that exceeds one.
 pub mod limits {
     use std::time::Duration;
 
-    /// Most bytes of a data unit.
+    /// Maximum length of a data unit in bytes.
     pub const PAYLOAD_LEN: usize = crate::control::MAX_UNIT;
-    /// Most runs of a request.
+    /// Maximum number of runs in a request.
     pub const RUNS: usize = 128;
-    /// Most units that a request asks for.
+    /// Maximum number of units that a request asks for.
     pub const UNITS: u64 = 1024;
-    /// Most sources that a session message tells of.
+    /// Maximum number of sources in a session message.
     pub const SOURCES: usize = 64;
-    /// Most echoes of a session message.
+    /// Maximum number of echoes in a session message.
     pub const ECHOES: usize = 256;
-    /// Longest distance or time that a message may speak of.
+    /// Maximum of any distance or time in a message.
     pub const DURATION: Duration = Duration::from_hours(24);
 }
 
-/// A member of a group: source or receiver, which SRM does not tell apart. Unique within the
-/// group for as long as anyone remembers the member.
+/// Identifier of a group's member, source or receiver; SRM does not tell them apart. Unique within
+/// the group for as long as any other member remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemberId(pub u64);
 
@@ -59,11 +59,11 @@ pub struct MemberId(pub u64);
 pub struct UnitRun {
     /// First sequence number.
     pub first: u64,
-    /// How many; at least 1. `first + count` fits 64 bits.
+    /// Number of units; at least 1. `first + count` fits 64 bits.
     pub count: u64,
 }
 
-/// How far a source has come.
+/// Progress of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceState {
     /// The source.
@@ -74,23 +74,23 @@ pub struct SourceState {
     pub next: u64,
 }
 
-/// Gives a member its timestamp back, so that it learns its distance to the one who echoes.
+/// A member's timestamp, sent back so that the member learns its distance to the echo's sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
-    /// Whose timestamp it is.
+    /// The member that wrote the timestamp.
     pub member: MemberId,
     /// The timestamp of its last session message, by its own clock.
     pub timestamp_ns: u64,
-    /// From the arrival of that message to the sending of this one.
+    /// Time from the arrival of that message to the sending of this one.
     pub held: Duration,
 }
 
 /// A message to the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// A data unit from its source.
+    /// A data unit, sent by its source.
     Data {
-        /// Its source, which sends it.
+        /// The source, which is also the sender.
         source: MemberId,
         /// Its sequence number.
         sequence: u64,
@@ -99,48 +99,48 @@ pub enum Message<'a> {
         /// Its content.
         payload: &'a [u8],
     },
-    /// A data unit from whoever holds it.
+    /// A data unit, sent by any member that holds it.
     Repair {
-        /// Who sends it.
+        /// The sender of the repair.
         sender: MemberId,
-        /// Its source.
+        /// Source of the unit.
         source: MemberId,
-        /// Its sequence number.
+        /// Sequence number of the unit.
         sequence: u64,
-        /// Whose request it answers.
+        /// The sender of the request that this repair answers.
         requester: MemberId,
-        /// From the sender to the requester, one way.
+        /// One-way distance from the sender to the requester.
         distance: Duration,
-        /// It goes no further than so many hops, as the request said [SRM §VII-B].
+        /// Maximum number of hops of the repair, from the request [SRM §VII-B].
         scope: Option<u8>,
-        /// Its content, as it came from the source.
+        /// Content of the unit, as its source sent it.
         payload: &'a [u8],
     },
     /// Asks for data units.
     Request {
-        /// Who asks.
+        /// The sender of the request.
         sender: MemberId,
-        /// The units' source.
+        /// Source of the units.
         source: MemberId,
         /// The units: ascending, not overlapping, not empty, at most [`limits::RUNS`] runs and
         /// [`limits::UNITS`] units.
         runs: Vec<UnitRun>,
-        /// From the sender to the source, one way.
+        /// One-way distance from the sender to the source.
         distance: Duration,
-        /// It goes no further than so many hops [SRM §VII-B].
+        /// Maximum number of hops of the request [SRM §VII-B].
         scope: Option<u8>,
     },
-    /// What a member knows and how far it is from others.
+    /// The state of a member, from which others learn losses and distances.
     Session {
-        /// Who tells.
+        /// The sender of the message.
         sender: MemberId,
-        /// When it was sent, by the sender's own clock.
+        /// Time of sending, by the sender's own clock.
         timestamp_ns: u64,
-        /// How far sources have come; at most [`limits::SOURCES`].
+        /// Progress of sources; at most [`limits::SOURCES`].
         sources: Vec<SourceState>,
         /// Timestamps of others; at most [`limits::ECHOES`].
         echoes: Vec<Echo>,
-        /// The sender leaves the group.
+        /// Whether the sender leaves the group.
         leaving: bool,
     },
 }
@@ -197,7 +197,7 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     ///
-    /// What is wrong with the message.
+    /// Returns an error if the message is malformed or exceeds a limit.
     pub fn parse(frame: &'a [u8]) -> Result<Parsed<Message<'a>>, ParseError> {
         control::parse(frame, Message::read)
     }
@@ -269,7 +269,7 @@ fn read_payload<'a>(fields: &mut Fields<'a>) -> Result<&'a [u8], ParseError> {
     Ok(payload)
 }
 
-/// Whole nanoseconds.
+/// Adds a distance in whole nanoseconds.
 fn put_distance(frame: &mut Frame<'_>, distance: Duration) {
     frame.number(DISTANCE, nanoseconds(distance));
 }
@@ -299,8 +299,8 @@ fn read_scope(fields: &mut Fields<'_>) -> Result<Option<u8>, ParseError> {
     }
 }
 
-/// Each run: how far it begins beyond the end of the one before (from 0 at first), and its length
-/// less one.
+/// Appends each run: its distance from the end of the previous one (from 0 at first), and its
+/// length less one.
 fn put_runs(out: &mut Vec<u8>, runs: &[UnitRun]) {
     let mut end = 0;
     for run in runs {
@@ -331,7 +331,7 @@ fn read_runs(value: &[u8]) -> Result<Vec<UnitRun>, ParseError> {
     Ok(runs)
 }
 
-/// Each state: source, horizon, and how far `next` lies beyond it.
+/// Appends each state: source, horizon, and the distance from there to `next`.
 fn put_sources(out: &mut Vec<u8>, sources: &[SourceState]) {
     for state in sources {
         put_varint(out, state.source.0);
@@ -355,7 +355,7 @@ fn read_sources(value: &[u8]) -> Result<Vec<SourceState>, ParseError> {
     Ok(sources)
 }
 
-/// Each echo: member, timestamp, time held in nanoseconds.
+/// Appends each echo: member, timestamp, time held in nanoseconds.
 fn put_echoes(out: &mut Vec<u8>, echoes: &[Echo]) {
     for echo in echoes {
         put_varint(out, echo.member.0);

@@ -1,5 +1,5 @@
-//! What a sealed feed begins with: the feed's key, wrapped for each admitted receiver, and the list
-//! of files, sealed.
+//! The head of a sealed feed: the feed's key, wrapped for each admitted receiver, and the sealed
+//! list of files.
 //!
 //! ```text
 //! number of wrapped keys        4 bytes
@@ -10,11 +10,11 @@
 
 use crate::ParseError;
 
-/// Bytes of a hint.
+/// Length of a hint in bytes.
 pub const HINT_LEN: usize = 8;
-/// Bytes of a wrapped key.
+/// Length of a wrapped key in bytes.
 pub const WRAPPED_LEN: usize = 32 + 16;
-/// Most wrapped keys: most receivers of a sealed feed.
+/// Maximum number of wrapped keys, and so of receivers of a sealed feed.
 pub const WRAPPED_KEYS: usize = 1 << 18;
 
 const COUNT_LEN: usize = 4;
@@ -23,13 +23,13 @@ const ENTRY_LEN: usize = HINT_LEN + WRAPPED_LEN;
 /// A wrapped key, and the hint by which its receiver finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WrappedKey {
-    /// What only the sender and the receiver can compute.
+    /// A value that only the sender and the receiver can compute.
     pub hint: [u8; HINT_LEN],
-    /// The feed's key and a tag.
+    /// The feed's key, encrypted, and a tag.
     pub key: [u8; WRAPPED_LEN],
 }
 
-/// The head of a sealed feed, in the bytes that were received.
+/// The head of a sealed feed, borrowing the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SealedHead<'a> {
     keys: &'a [[u8; ENTRY_LEN]],
@@ -42,7 +42,8 @@ impl<'a> SealedHead<'a> {
     ///
     /// # Errors
     ///
-    /// The bytes are fewer than the number of keys says, or that is more than [`WRAPPED_KEYS`].
+    /// Returns an error if there are fewer bytes than the number of keys needs, or more than
+    /// [`WRAPPED_KEYS`] keys.
     pub fn parse(bytes: &'a [u8]) -> Result<SealedHead<'a>, ParseError> {
         let bad = |problem| ParseError::Value { what: "head of a sealed feed", problem };
         let (count, rest) = bytes.split_first_chunk().ok_or(bad("no number of keys"))?;
@@ -55,7 +56,7 @@ impl<'a> SealedHead<'a> {
         Ok(SealedHead { keys: keys.as_chunks().0, manifest })
     }
 
-    /// The wrapped keys, in their order.
+    /// Returns the wrapped keys, in order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = WrappedKey> + use<'a> {
         self.keys.iter().map(|entry| {
             let (mut hint, mut key) = ([0; HINT_LEN], [0; WRAPPED_LEN]);
@@ -65,8 +66,8 @@ impl<'a> SealedHead<'a> {
         })
     }
 
-    /// Appends the head of these keys and this manifest; `None`, having done nothing, if there are
-    /// more than [`WRAPPED_KEYS`] of them.
+    /// Appends the head with these keys and this manifest. Returns `None` and appends nothing if
+    /// there are more than [`WRAPPED_KEYS`] keys.
     pub fn emit(keys: &[WrappedKey], manifest: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let count = u32::try_from(keys.len()).ok().filter(|_| keys.len() <= WRAPPED_KEYS)?;
         out.reserve(COUNT_LEN + keys.len() * ENTRY_LEN + manifest.len());

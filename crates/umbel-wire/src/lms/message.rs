@@ -1,4 +1,4 @@
-//! Emitting and parsing.
+//! Emits and parses messages of LMS.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -44,14 +44,14 @@ const SUMMARY: Field = Field { number: 16, name: "summary" };
 const PAYLOAD: Field = Field { number: 17, name: "payload" };
 const HOPS: Field = Field { number: 18, name: "hops" };
 
-/// The replier did not answer.
+/// A flag: the replier did not answer.
 const REPLIER_FAILED: u8 = 1;
-/// Reply by unicast; or: this is such a reply.
+/// A flag: the reply is to be sent by unicast, or was sent so.
 const UNICAST: u8 = 2;
 
 impl<'a> Message<'a> {
-    /// Appends the message to `out` as one control message. Durations lose what they have below
-    /// a microsecond.
+    /// Appends the message to `out` as one control message. Durations are truncated to
+    /// microseconds.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let mut frame = Frame::begin(out, self.message_type());
         self.emit_fields(&mut frame);
@@ -62,18 +62,18 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     ///
-    /// What is wrong with the message.
+    /// Returns an error if the message is malformed or exceeds a limit.
     pub fn parse(frame: &'a [u8]) -> Result<Parsed<Message<'a>>, ParseError> {
         control::parse(frame, Message::read)
     }
 
-    /// Whether these bytes begin like a message of LMS.
+    /// Returns whether these bytes begin like a message of LMS.
     pub fn is_lms(bytes: &[u8]) -> bool {
         starts_with_type(bytes, |message_type| (DATA..=ANYCAST_REPLY).contains(&message_type))
     }
 
-    /// Whether these bytes begin like a message that routers look at: not data, repairs and what
-    /// end-points say to each other.
+    /// Returns whether these bytes begin like a message for routers. Data, repairs and messages
+    /// between endpoints are not.
     pub fn is_for_routers(bytes: &[u8]) -> bool {
         starts_with_type(bytes, |message_type| {
             matches!(
@@ -89,7 +89,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Whether these bytes begin like a repair.
+    /// Returns whether these bytes begin like a repair.
     pub fn is_repair(bytes: &[u8]) -> bool {
         starts_with_type(bytes, |message_type| message_type == REPAIR)
     }
@@ -379,7 +379,7 @@ fn read_tsi(fields: &mut Fields<'_>) -> Result<Tsi, ParseError> {
     fields.number(TSI).map(Tsi)
 }
 
-/// The greatest number is left free, so that one beyond any unit has a number.
+/// Reads a sequence number. The greatest number is refused, so that the number after it is valid.
 fn read_sequence(fields: &mut Fields<'_>) -> Result<u64, ParseError> {
     match fields.number(SEQUENCE)? {
         u64::MAX => Err(bad(SEQUENCE, "beyond every stream")),

@@ -2,7 +2,7 @@
 //! anycast services [LMS §II, §III].
 //!
 //! Each is one control message ([`control`](crate::control)) in one datagram. Type numbers differ
-//! from those of all other protocols, since routers see everybody's messages.
+//! from those of all other protocols, since routers inspect the messages of all of them.
 //!
 //! | message | from | to | by |
 //! |---|---|---|---|
@@ -18,8 +18,8 @@
 //! | anycast advertisement | server, router | neighbours | one link |
 //! | anycast request | client | nearest server | routers, hop by hop |
 //!
-//! Sequence numbers count a source's data units from 0 and do not wrap. Parsing accepts nothing
-//! that a type's comment rules out. Emitting does not check.
+//! Sequence numbers count a source's data units from 0 and do not wrap. Parsing accepts only values
+//! within the documented ranges. Emitting does not check.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,45 +28,47 @@ mod message;
 
 use crate::{Channel, Tsi};
 
-/// How much a message may hold. What exceeds a limit is refused when it is parsed.
+/// Limits of messages. Parsing refuses a message that exceeds one.
 pub mod limits {
     use std::time::Duration;
 
-    /// Most bytes of a data unit or an anycast query; a repair in a DMCAST, too, fits a UDP datagram.
+    /// Maximum length of a data unit or an anycast query in bytes. A repair in a DMCAST also fits a
+    /// UDP datagram.
     pub const PAYLOAD_LEN: usize = crate::control::MAX_UNIT;
-    /// Longest time that a message may speak of.
+    /// Maximum of any duration in a message.
     pub const DURATION: Duration = Duration::from_hours(1);
-    /// Most routers that pass on one message: none goes round for ever while routes change.
+    /// Maximum number of routers that forward a message, so that none loops forever while routes
+    /// change.
     pub const HOPS: u8 = 64;
 }
 
-/// Where a request turned around: the root of the subtree that it came from [LMS §II-F].
+/// Point at which a request turned around: the root of the subtree that it came from [LMS §II-F].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TurningPoint {
     /// The router.
     pub router: SocketAddr,
-    /// The interface on which the request arrived there: the router's own number.
+    /// The interface on which the request arrived there, in the router's own numbering.
     pub interface: u32,
-    /// Shows the router that it wrote this itself.
+    /// Authenticator by which the router recognizes its own turning points.
     pub tag: u64,
 }
 
-/// The units that a request asks for.
+/// A set of the units that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UnitSet {
     /// The lowest sequence number.
     pub first: u64,
-    /// Bit `n` stands for unit `first + 1 + n`, which fits 64 bits.
+    /// Bit `n` is set if unit `first + 1 + n` is wanted, which fits 64 bits.
     pub following: u32,
 }
 
 impl UnitSet {
-    /// One unit.
+    /// Creates a set of one unit.
     pub const fn one(first: u64) -> UnitSet {
         UnitSet { first, following: 0 }
     }
 
-    /// Adds a unit, if it lies within 32 of the first one.
+    /// Adds a unit. Returns `None` unless it lies within 32 of the first one.
     #[must_use]
     pub fn with(self, sequence: u64) -> Option<UnitSet> {
         match sequence.checked_sub(self.first)? {
@@ -78,41 +80,41 @@ impl UnitSet {
         }
     }
 
-    /// The sequence numbers, ascending.
+    /// Returns the sequence numbers, ascending.
     pub fn iter(self) -> impl Iterator<Item = u64> {
         let following = (0..32).filter(move |bit| self.following >> bit & 1 == 1);
         std::iter::once(self.first).chain(following.map(move |bit| self.first + 1 + bit))
     }
 }
 
-/// Asks for data units [LMS §II-E].
+/// A request for data units [LMS §II-E].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The channel; it has a source.
     pub channel: Channel,
     /// The source's session.
     pub tsi: Tsi,
-    /// What is missing.
+    /// The missing units.
     pub units: UnitSet,
-    /// Which request for these units it is, from 1 [LMS §III-A].
+    /// Number of the request for these units, from 1 [LMS §III-A].
     pub number: u8,
-    /// Who asks: the first router writes it, unless it stands there already.
+    /// Address of the requestor. The first router writes it, unless it is already set.
     pub requestor: Option<SocketAddr>,
-    /// Where it turned around, once it did.
+    /// The turning point, once the request has turned around.
     pub turning_point: Option<TurningPoint>,
-    /// Requests before this one were not answered: the turning point is asked to look after its
+    /// Whether earlier requests were not answered. If so, the turning point is asked to check its
     /// replier [LMS §III-C].
     pub replier_failed: bool,
-    /// The reply goes to the requestor, not to the turning point [LMS §II-I].
+    /// Whether the reply goes to the requestor, not to the turning point [LMS §II-I].
     pub unicast_reply: bool,
-    /// Routers and repliers that passed it on; at most [`limits::HOPS`].
+    /// Number of routers and repliers that forwarded it; at most [`limits::HOPS`].
     pub hops: u8,
 }
 
-/// What many members answered, as one [LMS §III-G].
+/// The merged answers of many members [LMS §III-G].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// How many answered; at least 1.
+    /// Number of answers; at least 1.
     pub count: u64,
     /// Sum of their values, wrapping.
     pub sum: u64,
@@ -123,12 +125,12 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The answer of one member.
+    /// Creates the answer of one member.
     pub const fn of(value: u64) -> Summary {
         Summary { count: 1, sum: value, min: value, max: value }
     }
 
-    /// Both together.
+    /// Merges both.
     #[must_use]
     pub fn and(self, other: Summary) -> Summary {
         Summary {
@@ -152,16 +154,16 @@ pub enum Message<'a> {
         /// Content; at most [`limits::PAYLOAD_LEN`] bytes.
         payload: &'a [u8],
     },
-    /// How far the source has come.
+    /// The source's progress.
     Heartbeat {
         /// The source's session.
         tsi: Tsi,
-        /// One beyond the last unit that was sent.
+        /// One beyond the last unit sent.
         lead: u64,
-        /// The first unit that can still be had from the source; at most `lead`.
+        /// The first unit that the source can still retransmit; at most `lead`.
         trail: u64,
     },
-    /// A data unit again.
+    /// A retransmitted data unit.
     Repair {
         /// The source's session.
         tsi: Tsi,
@@ -169,7 +171,7 @@ pub enum Message<'a> {
         sequence: u64,
         /// The number of the request that it answers.
         number: u8,
-        /// It goes to the requestor alone.
+        /// Whether it goes to the requestor alone.
         unicast: bool,
         /// Content; at most [`limits::PAYLOAD_LEN`] bytes.
         payload: &'a [u8],
@@ -180,16 +182,16 @@ pub enum Message<'a> {
     Dmcast {
         /// The channel; it has a source.
         channel: Channel,
-        /// Where to multicast it.
+        /// The turning point that multicasts it.
         turning_point: TurningPoint,
         /// A whole repair message.
         repair: &'a [u8],
     },
-    /// Offers the sender as replier for what lies below it [LMS §II-D].
+    /// Offers the sender as replier for the nodes below it [LMS §II-D].
     Advertisement {
         /// The channel; it has a source.
         channel: Channel,
-        /// The lower the better; `None` withdraws the offer.
+        /// Cost of the replier, of which lower is better; `None` withdraws the offer.
         cost: Option<u32>,
     },
     /// Asks the receiver of the message to advertise at once [LMS §III-C].
@@ -201,33 +203,33 @@ pub enum Message<'a> {
     Ping {
         /// The source's session.
         tsi: Tsi,
-        /// Comes back.
+        /// Number that the answer carries.
         nonce: u64,
     },
     /// Answers a ping.
     Pong {
         /// The source's session.
         tsi: Tsi,
-        /// As it came.
+        /// The ping's.
         nonce: u64,
     },
     /// Offers the sender as the replier of its LAN [LMS §III-D].
     Election {
         /// The channel; it has a source.
         channel: Channel,
-        /// The lower the better; `None` withdraws the offer.
+        /// Cost of the replier, of which lower is better; `None` withdraws the offer.
         cost: Option<u32>,
     },
     /// Asks all members for a value [LMS §III-G].
     Collect {
         /// The source's session.
         tsi: Tsi,
-        /// Grows from one to the next.
+        /// Number of the round; grows from one to the next.
         round: u32,
-        /// What is asked; the application's number.
+        /// The question, as the application numbers it.
         question: u32,
-        /// A member holds what it has for a random time below this, to merge more with it; at
-        /// most [`limits::DURATION`].
+        /// Upper bound of the random time for which a member holds its answer to merge more with
+        /// it; at most [`limits::DURATION`].
         spread: Duration,
     },
     /// Answers of members, on the way to the source.
@@ -240,27 +242,27 @@ pub enum Message<'a> {
         round: u32,
         /// The answers.
         summary: Summary,
-        /// Routers that passed it on; at most [`limits::HOPS`].
+        /// Number of routers that forwarded it; at most [`limits::HOPS`].
         hops: u8,
     },
-    /// Tells of a server of a service [LMS §III-G].
+    /// Announces a server of a service [LMS §III-G].
     AnycastAdvertisement {
         /// The service: a channel without a source.
         service: Channel,
-        /// The lower the better; `None` withdraws it.
+        /// Cost of the server, of which lower is better; `None` withdraws the advertisement.
         cost: Option<u32>,
-        /// Routers that passed it on; at most [`limits::HOPS`].
+        /// Number of routers that forwarded it; at most [`limits::HOPS`].
         hops: u8,
     },
     /// A query to the nearest server.
     AnycastRequest {
         /// The service: a channel without a source.
         service: Channel,
-        /// Who asks: the first router writes it, unless it stands there already.
+        /// Address of the requestor. The first router writes it, unless it is already set.
         requestor: Option<SocketAddr>,
-        /// Comes back.
+        /// Number that the answer carries.
         nonce: u64,
-        /// Routers that passed it on; at most [`limits::HOPS`].
+        /// Number of routers that forwarded it; at most [`limits::HOPS`].
         hops: u8,
         /// The query; at most [`limits::PAYLOAD_LEN`] bytes.
         payload: &'a [u8],
@@ -269,7 +271,7 @@ pub enum Message<'a> {
     AnycastReply {
         /// The service: a channel without a source.
         service: Channel,
-        /// As it came.
+        /// The request's.
         nonce: u64,
         /// The answer; at most [`limits::PAYLOAD_LEN`] bytes.
         payload: &'a [u8],

@@ -1,4 +1,4 @@
-//! Emitting and parsing what a client says.
+//! Emits and parses the client's messages.
 
 use super::{ClientMessage, Nak, Need, field, limits};
 use crate::codec::{Reader, put_varint};
@@ -25,12 +25,12 @@ impl ClientMessage {
         frame.end();
     }
 
-    /// Parses one control message, which must be all of `frame`. A message of a type that
-    /// clients do not send is [`Parsed::UnknownType`].
+    /// Parses one control message, which must be all of `frame`. Returns [`Parsed::UnknownType`]
+    /// for a message type that clients do not send.
     ///
     /// # Errors
     ///
-    /// What is wrong with the message.
+    /// Returns an error if the message is malformed or exceeds a limit.
     pub fn parse(frame: &[u8]) -> Result<Parsed<ClientMessage>, ParseError> {
         control::parse(frame, ClientMessage::read)
     }
@@ -175,7 +175,7 @@ fn read_patterns(fields: &mut Fields<'_>) -> Result<Vec<String>, ParseError> {
     Ok(patterns)
 }
 
-/// The item that a message is about.
+/// Reads the item that a message is about.
 pub(super) fn read_toi(fields: &mut Fields<'_>) -> Result<Toi, ParseError> {
     fields.number(field::TOI).map(Toi)
 }
@@ -211,7 +211,7 @@ fn read_probe(fields: &mut Fields<'_>) -> Result<ClientMessage, ParseError> {
     })
 }
 
-/// A rate, which is never 0.
+/// Reads a rate, which is never 0.
 pub(super) fn read_rate(fields: &mut Fields<'_>) -> Result<u64, ParseError> {
     match fields.number(field::RATE)? {
         0 => Err(ParseError::Value { what: field::RATE.name, problem: "0 bit/s" }),

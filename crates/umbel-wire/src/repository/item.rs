@@ -1,18 +1,18 @@
-//! Pages of the catalog, in few bytes.
+//! Compact encoding of catalog pages.
 //!
-//! The value is a list of items to its end, each relative to the one before:
+//! The value is a list of items that runs to its end. Each item is relative to the previous one:
 //!
 //! 1. a byte of flags, below;
-//! 2. the TOI, as the signed difference from one more than the TOI before (0 at first);
+//! 2. the TOI, as the signed difference from the previous TOI plus one (0 at first);
 //! 3. the name: length and bytes;
 //! 4. the digest, if `DIGEST`; else it is all zero;
-//! 5. the modification time, if `MODIFIED`, as the signed difference from the one before
+//! 5. the modification time, if `MODIFIED`, as the signed difference from the previous one
 //!    (wrapping; 0 at first);
-//! 6. the permissions, if `MODE`; none, or those before, if `SAME_MODE`;
-//! 7. the media type: nothing if it is empty, or if `SAME_MEDIA` says that it is the one before;
-//!    length and bytes if `MEDIA`;
-//! 8. the object's length; and, unless `SAME_OTI` says that they are as before: FEC Encoding ID,
-//!    symbol length, source symbols and encoding symbols of a block.
+//! 6. the permissions, if `MODE`; none, or the previous ones, if `SAME_MODE`;
+//! 7. the media type: length and bytes if `MEDIA`; otherwise absent, and equal to the previous one
+//!    if `SAME_MEDIA`, or empty;
+//! 8. the object's length; and, unless `SAME_OTI` says that they equal the previous ones: FEC
+//!    Encoding ID, symbol length, source symbols and encoding symbols of a block.
 
 use super::{ItemInfo, limits};
 use crate::codec::{Reader, put_bytes, put_signed, put_varint};
@@ -27,11 +27,11 @@ const MODE: u8 = 32;
 const SAME_MODE: u8 = 64;
 const ALL: u8 = DIGEST | MODIFIED | MEDIA | SAME_MEDIA | SAME_OTI | MODE | SAME_MODE;
 
-/// Bytes of an item beside its name and media type, at most: flags, TOI, two lengths, digest,
-/// time, permissions, and OTI.
+/// Maximum length of an item in bytes without its name and media type: flags, TOI, two lengths,
+/// digest, time, permissions, and OTI.
 const FIXED_LEN: usize = 1 + 5 + 2 + 2 + 32 + 10 + 2 + 10 + 1 + 3 + 3 + 3;
 
-/// What the items before have told.
+/// State from the previous items, to which an item is relative.
 #[derive(Default)]
 struct Before<'a> {
     next_toi: i64,
@@ -45,7 +45,7 @@ impl ItemInfo {
     /// The greatest [`mode`](ItemInfo::mode).
     pub const MODE_MAX: u16 = 0o777;
 
-    /// Most bytes that the item takes in a page; to keep a page below
+    /// Returns the maximum length of the item in a page in bytes, by which a page is kept below
     /// [`MAX_BODY`](crate::control::MAX_BODY).
     pub fn max_wire_len(&self) -> usize {
         FIXED_LEN + self.name.len() + self.media_type.len()
@@ -111,8 +111,8 @@ fn put_item(out: &mut Vec<u8>, item: &ItemInfo, before: &Before<'_>) {
     }
 }
 
-/// Reads a page. A page takes at most [`limits::PAGE_ITEMS`] × [`limits::MEDIA_TYPE_LEN`] bytes
-/// of memory more than in proportion to its own length: the media types that are as before.
+/// Reads a page. Its memory is in proportion to its length, plus at most [`limits::PAGE_ITEMS`] ×
+/// [`limits::MEDIA_TYPE_LEN`] bytes for repeated media types.
 pub(super) fn read(value: &[u8]) -> Result<Vec<ItemInfo>, ParseError> {
     let mut reader = Reader::new("page", value);
     let mut items: Vec<ItemInfo> = Vec::new();

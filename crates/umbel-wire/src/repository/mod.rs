@@ -4,14 +4,14 @@
 //! may also travel on a multicast control channel; their encoding is the same.
 //!
 //! - Here: the messages.
-//! - `client.rs`, `server.rs`: emitting and parsing them; their type numbers.
-//! - `need.rs`, `item.rs`: the compact lists in them: what is needed, pages of the catalog.
+//! - `client.rs`, `server.rs`: emitting and parsing; the messages' type numbers.
+//! - `need.rs`, `item.rs`: compact encodings of needs and of pages of the catalog.
 //! - `field.rs`: the TLV types that all messages share.
-//! - [`limits`]: how much of what a message may hold.
+//! - [`limits`]: the limits of messages.
 //!
 //! Each message is one control message ([`control`](crate::control)) with a TLV for each field.
-//! Parsing accepts nothing that a type's comment rules out, so an engine need not check again.
-//! Emitting does not check: the peer refuses a message that keeps to no limits.
+//! Parsing accepts only values within the documented ranges, so an engine need not check again.
+//! Emitting does not check; the peer refuses a message that exceeds a limit.
 
 use std::fmt;
 use std::time::Duration;
@@ -34,7 +34,7 @@ use crate::{Channel, Digest, Oti, Toi, Tsi};
 pub struct NeedRun {
     /// First source block number of the run.
     pub first_block: u32,
-    /// How many blocks; at least 1. `first_block + blocks` fits 32 bits.
+    /// Number of blocks; at least 1. `first_block + blocks` fits 32 bits.
     pub blocks: u32,
     /// Encoding symbols that each block still needs; at least 1.
     pub symbols: u16,
@@ -47,40 +47,40 @@ pub struct SymbolRun {
     pub block: u32,
     /// First encoding symbol ID of the run.
     pub first_esi: u32,
-    /// How many symbols; at least 1. `first_esi + count` fits 32 bits.
+    /// Number of symbols; at least 1. `first_esi + count` fits 32 bits.
     pub count: u32,
 }
 
-/// What a client still needs of an item.
+/// The part of an item that a client still needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Everything.
+    /// The whole item.
     Whole,
-    /// So many further symbols of some blocks, whichever: runs in ascending block order, not
+    /// Any further symbols of some blocks, a number for each: runs in ascending block order, not
     /// overlapping, at most [`limits::RUNS`]. An empty list needs nothing.
     Symbols(Vec<NeedRun>),
-    /// Exactly these symbols (exact-packet mode, "no ECC" of [Repository §6.4]): runs in ascending order, not
-    /// overlapping, at most [`limits::RUNS`].
+    /// Exactly these symbols (exact-packet mode, "no ECC" of [Repository §6.4]): runs in ascending
+    /// order, not overlapping, at most [`limits::RUNS`].
     Exact(Vec<SymbolRun>),
 }
 
-/// What is told about an item of the catalog.
+/// Metadata of an item of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemInfo {
     /// The object that carries this version of the item.
     pub toi: Toi,
     /// Path relative to the repository's root with `/` between its parts, or a URI.
     pub name: String,
-    /// BLAKE3 digest of the content. All zero in a listing where it is not known yet; always
-    /// known in the answer to a request.
+    /// BLAKE3 digest of the content. All zero in a listing while it is unknown; always known in the
+    /// answer to a request.
     pub digest: Digest,
     /// Modification time: nanoseconds since the Unix epoch.
     pub modified_ns: Option<i64>,
     /// Permissions of the file: read, write and execute for owner, group and others.
     pub mode: Option<u16>,
-    /// Media type, or empty where it is not known.
+    /// Media type, or empty if unknown.
     pub media_type: String,
-    /// How the item is cut into symbols; its size among them.
+    /// Object transmission information, with the item's size.
     pub oti: Oti,
 }
 
@@ -98,7 +98,7 @@ pub struct Announcement {
     pub first_block: u32,
     /// Number of source blocks in the run. `first_block + blocks` fits 32 bits.
     pub blocks: u32,
-    /// Data packets that the transmission has.
+    /// Number of data packets in the transmission.
     pub packets: u32,
 }
 
@@ -111,11 +111,11 @@ pub struct ControlGroup {
     pub server: MemberId,
     /// The client's name in it.
     pub client: MemberId,
-    /// Authenticates what members say.
+    /// The key that authenticates the members' messages.
     pub key: ControlKey,
 }
 
-/// The key of a control group. It is not printed.
+/// The key of a control group. `Debug` does not print it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ControlKey(pub [u8; 32]);
 
@@ -125,7 +125,7 @@ impl fmt::Debug for ControlKey {
     }
 }
 
-/// What a transmission left missing, and how it was received.
+/// The report on a transmission that ended: the missing part, and packet counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nak {
     /// The transmission that ended.
@@ -134,75 +134,77 @@ pub struct Nak {
     pub toi: Toi,
     /// What the client still needs of the blocks that the transmission covered.
     pub need: Need,
-    /// Data packets of this transmission that came.
+    /// Number of data packets of this transmission that arrived.
     pub received: u32,
-    /// Data packets of this transmission that did not come after the client was listening.
+    /// Number of data packets of this transmission that did not arrive after the client began to
+    /// listen.
     pub lost: u32,
-    /// Data packets since the last NAK that came and could not be kept: more came at once
-    /// than the client can take.
+    /// Number of data packets since the last NAK that arrived and were dropped, because they came
+    /// faster than the client could take them.
     pub overrun: u32,
 }
 
-/// From a client to the server.
+/// A message from a client to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientMessage {
     /// Opens the session.
     Hello {
         /// Name and version of the client program.
         agent: String,
-        /// Admission token, where the server asks for one.
+        /// Admission token, if the server requires one.
         token: Option<String>,
     },
     /// Asks for a page of the catalog.
     List {
         /// Chosen by the client; the answer carries it.
         query: u32,
-        /// Glob patterns; an item matches if any of them does. Empty: every item.
+        /// Glob patterns; an item matches if any of them does. An empty list matches every item.
         patterns: Vec<String>,
-        /// 0, or what the page before said.
+        /// 0 for the first page, then the `next` of the previous page.
         cursor: u64,
-        /// Most items wanted in the answer.
+        /// Maximum number of items in the answer.
         limit: u32,
     },
-    /// Asks for all items that match: answered with pages, and transmitted as if each item had
-    /// been named in a `Want` for all of it.
+    /// Asks for all matching items. The server answers with pages and transmits every item, as
+    /// after a `Want` for the whole of it.
     Request {
         /// Chosen by the client; the answers carry it.
         query: u32,
-        /// Glob patterns; an item matches if any of them does. Empty: every item.
+        /// Glob patterns; an item matches if any of them does. An empty list matches every item.
         patterns: Vec<String>,
-        /// Transmit nothing yet: the client holds some of them, and says with a `Want` for
-        /// each what it lacks.
+        /// Whether to transmit nothing yet: the client already holds some of the content, and sends
+        /// a `Want` for the missing part of each item.
         hold: bool,
     },
-    /// Asks for an item or for what is missing of it.
+    /// Asks for an item, or for the missing part of it.
     Want {
         /// The item.
         toi: Toi,
-        /// What is missing.
+        /// The missing part.
         need: Need,
     },
-    /// Says, at the end of a transmission, what it left missing [Repository §3.2.3].
+    /// Reports, at the end of a transmission, what it left missing [Repository §3.2.3].
     Nak(Nak),
-    /// The client has these items, verified.
+    /// Reports that the client has these items, verified.
     Done {
         /// The items.
         tois: Vec<Toi>,
-        /// Data packets that came of transmissions of which no NAK told, since the last `Done`.
+        /// Number of data packets that arrived since the last `Done`, of transmissions without a
+        /// NAK.
         received: u32,
-        /// Data packets of these transmissions that did not come.
+        /// Number of data packets of these transmissions that did not arrive.
         lost: u32,
     },
-    /// The client no longer wants these items.
+    /// Withdraws the client's requests for these items.
     Cancel {
         /// The items.
         tois: Vec<Toi>,
     },
-    /// Multicast does not reach the client: asks for symbols on the session.
+    /// Asks for symbols on the session, since multicast does not reach the client.
     Unicast {
         /// The item.
         toi: Toi,
-        /// What is missing.
+        /// The missing part.
         need: Need,
     },
     /// Asks for the digest of each source block of an item whose digest did not match.
@@ -210,10 +212,10 @@ pub enum ClientMessage {
         /// The item.
         toi: Toi,
     },
-    /// Whether the client hears the server on the control group, so that it needs no announcements
-    /// on its session. Until it says so it does.
+    /// Reports whether the client receives the server's announcements on the control group, so that
+    /// its session need not carry them. Until this message, the session carries them.
     Control {
-        /// It does.
+        /// Whether it does.
         hears: bool,
     },
     /// Asks for a burst of probe packets on a data channel.
@@ -222,16 +224,16 @@ pub enum ClientMessage {
         probe: u32,
         /// Index of the data channel.
         channel: u8,
-        /// Packets wanted.
+        /// Number of packets wanted.
         packets: u32,
-        /// UDP payload bytes of each packet.
+        /// UDP payload of each packet in bytes.
         packet_len: u16,
         /// Bits of UDP payload per second.
         rate_bits_per_s: u64,
     },
 }
 
-/// From the server to a client.
+/// A message from the server to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerMessage {
     /// Admits the client.
@@ -244,10 +246,10 @@ pub enum ServerMessage {
         channels: Vec<Channel>,
         /// Rate of the data channels together, in bits of UDP payload per second.
         rate_bits_per_s: u64,
-        /// Where the server announces transmissions besides the session, if it does.
+        /// The control group in which the server also announces transmissions, if any.
         control: Option<ControlGroup>,
     },
-    /// Does not admit the client, and closes the session.
+    /// Refuses the client, and closes the session.
     Refused {
         /// One line for the user.
         reason: String,
@@ -258,33 +260,33 @@ pub enum ServerMessage {
         query: u32,
         /// Items, in the catalog's order.
         items: Vec<ItemInfo>,
-        /// Items that match, on all pages.
+        /// Number of matching items on all pages.
         total: u64,
         /// The cursor of the next page; `None` on the last one.
         next: Option<u64>,
     },
-    /// A query that cannot be answered.
+    /// Reports that a query cannot be answered.
     Failed {
         /// The query.
         query: u32,
         /// One line for the user.
         reason: String,
     },
-    /// Transmissions that are about to start, in this order.
+    /// Announces transmissions that are about to start, in this order.
     Announce {
-        /// From now until the first of them.
+        /// Time until the first of them starts.
         starts_in: Duration,
-        /// Clients delay a NAK by a random time below this.
+        /// Upper bound of the random time by which clients delay a NAK.
         nak_spread: Duration,
         /// The transmissions.
         announcements: Vec<Announcement>,
     },
-    /// The last packet of this transmission was sent, and none of another follows at once.
+    /// The last packet of this transmission was sent, and no other transmission follows at once.
     End {
         /// The transmission.
         transmission: u32,
     },
-    /// An item can no longer be had.
+    /// An item is no longer available.
     Gone {
         /// The item.
         toi: Toi,
@@ -297,16 +299,16 @@ pub enum ServerMessage {
         toi: Toi,
         /// Block of the first digest.
         first_block: u32,
-        /// A digest of each block from there.
+        /// A digest for each block from there on.
         digests: Vec<Digest>,
-        /// Whether more of this item follow.
+        /// Whether more digests of this item follow.
         more: bool,
     },
-    /// The probe burst has been sent.
+    /// The probe burst was sent.
     Probed {
-        /// As the client chose it.
+        /// The client's number for the probe.
         probe: u32,
-        /// Packets sent.
+        /// Number of packets sent.
         packets: u32,
     },
 }

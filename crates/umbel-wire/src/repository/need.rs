@@ -1,13 +1,13 @@
-//! What a client still needs, in few bytes.
+//! Compact encoding of a client's need.
 //!
-//! The value is a kind byte and then runs to its end, each relative to the one before.
+//! The value is a kind byte and then runs up to its end. Each run is relative to the previous one.
 //!
-//! - Symbols: `(symbols − 1) × 4 + gap × 2 + many`; if `gap`, how many blocks lie between this
-//!   run and the one before, less 1; if `many`, the number of blocks less 2. A block next to its
-//!   neighbour that needs at most 32 symbols takes one byte, so the 6,000 blocks of an item of
-//!   1 GB take 6 KB at worst.
-//! - Exact: `(count − 1) × 2 + other`; if `other`, how many blocks this one is behind that of the
-//!   run before, less 1, and the first symbol; if not, how many symbols lie between.
+//! - Symbols: `(symbols − 1) × 4 + gap × 2 + many`; if `gap`, the number of blocks between the
+//!   previous run and this one, less 1; if `many`, the number of blocks less 2. A block next to its
+//!   neighbour that needs at most 32 symbols takes one byte, so the 6,000 blocks of a 1 GB item
+//!   take at most 6 KB.
+//! - Exact: `(count − 1) × 2 + other`; if `other`, the distance in blocks from the previous run's
+//!   block, less 1, and the first symbol; otherwise the number of symbols in between.
 
 use super::{Need, NeedRun, SymbolRun, limits};
 use crate::ParseError;
@@ -18,7 +18,7 @@ const SYMBOLS: u8 = 1;
 const EXACT: u8 = 2;
 
 impl Need {
-    /// How many symbols are needed; `None` where it is everything.
+    /// Returns the number of symbols needed, or `None` for the whole item.
     pub fn symbols(&self) -> Option<u64> {
         match self {
             Need::Whole => None,
@@ -27,7 +27,7 @@ impl Need {
         }
     }
 
-    /// Whether nothing is needed.
+    /// Returns whether nothing is needed.
     pub fn is_empty(&self) -> bool {
         match self {
             Need::Whole => false,
@@ -56,13 +56,13 @@ impl Need {
 }
 
 impl NeedRun {
-    /// How many symbols all blocks of the run need together.
+    /// Returns the number of symbols that all blocks of the run need together.
     pub fn total(&self) -> u64 {
         u64::from(self.blocks) * u64::from(self.symbols)
     }
 }
 
-/// A sum that stays at the greatest number, for runs that nobody has checked.
+/// Sums up, saturating: the runs may be unchecked.
 fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
@@ -72,7 +72,7 @@ fn put_need_runs(out: &mut Vec<u8>, runs: &[NeedRun]) {
     let mut end = 0_u32;
     for run in runs {
         let gap = run.first_block.wrapping_sub(end);
-        // A run of nothing wraps to what no reader accepts.
+        // A run of no blocks wraps to a value that every reader refuses.
         let many = u64::from(run.blocks).wrapping_sub(1);
         let symbols = u64::from(run.symbols).wrapping_sub(1);
         put_varint(out, symbols << 2 | u64::from(gap > 0) << 1 | u64::from(many > 0));
@@ -156,13 +156,13 @@ fn read_symbol_runs(mut reader: Reader<'_>) -> Result<Vec<SymbolRun>, ParseError
     Ok(runs)
 }
 
-/// A number that is stored less 1.
+/// Reads a number that is stored less 1.
 fn one_more(reader: &mut Reader<'_>) -> Result<u32, ParseError> {
     let less: u32 = reader.number()?;
     less.checked_add(1).ok_or_else(|| reader.bad("a source block number above 32 bits"))
 }
 
-/// Whether one more run may follow.
+/// Returns an error unless one more run may follow.
 fn check_count(reader: &Reader<'_>, runs: usize) -> Result<(), ParseError> {
     if runs < limits::RUNS { Ok(()) } else { Err(reader.bad("too many runs")) }
 }

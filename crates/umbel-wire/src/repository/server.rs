@@ -1,4 +1,4 @@
-//! Emitting and parsing what the server says.
+//! Emits and parses the server's messages.
 
 use std::time::Duration;
 
@@ -21,20 +21,20 @@ const DIGESTS: u8 = 0x28;
 const PROBED: u8 = 0x29;
 
 impl ServerMessage {
-    /// Appends the message to `out` as one control message. Durations lose what they have below
-    /// a microsecond.
+    /// Appends the message to `out` as one control message. Durations are truncated to
+    /// microseconds.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let mut frame = Frame::begin(out, self.message_type());
         self.emit_fields(&mut frame);
         frame.end();
     }
 
-    /// Parses one control message, which must be all of `frame`. A message of a type that
-    /// servers do not send is [`Parsed::UnknownType`].
+    /// Parses one control message, which must be all of `frame`. Returns [`Parsed::UnknownType`]
+    /// for a message type that servers do not send.
     ///
     /// # Errors
     ///
-    /// What is wrong with the message.
+    /// Returns an error if the message is malformed or exceeds a limit.
     pub fn parse(frame: &[u8]) -> Result<Parsed<ServerMessage>, ParseError> {
         control::parse(frame, ServerMessage::read)
     }
@@ -173,7 +173,7 @@ fn read_channels(fields: &mut Fields<'_>) -> Result<Vec<Channel>, ParseError> {
     Ok(channels)
 }
 
-/// Server, client, key, channel.
+/// Appends server, client, key, channel.
 fn put_control(out: &mut Vec<u8>, control: &ControlGroup) {
     put_varint(out, control.server.0);
     put_varint(out, control.client.0);
@@ -193,8 +193,8 @@ fn read_control(value: &[u8]) -> Result<ControlGroup, ParseError> {
     Ok(ControlGroup { channel, server, client, key })
 }
 
-/// Each relative to the one before: transmission (wrapping, from one more; 0 at first), TOI
-/// (signed difference from the same one), channel, first block, blocks, packets.
+/// Appends each announcement relative to the previous one: transmission (wrapping, from one more; 0
+/// at first), TOI (signed difference from the previous one), channel, first block, blocks, packets.
 fn put_announcements(out: &mut Vec<u8>, announcements: &[Announcement]) {
     let (mut transmission, mut toi) = (0_u32, 0_u32);
     for announcement in announcements {

@@ -1,4 +1,4 @@
-//! Source blocks on a session: what a client gets when multicast does not reach it.
+//! Source blocks on a session, for a client that multicast does not reach.
 
 use crate::{Toi, error::ParseError};
 
@@ -9,15 +9,15 @@ pub struct UnicastBlock {
     pub toi: Toi,
     /// Source block number.
     pub block: u32,
-    /// Bytes of the block.
+    /// Length of the block in bytes.
     pub len: u32,
 }
 
 impl UnicastBlock {
-    /// Bytes of the head.
+    /// Length of the head in bytes.
     pub const LEN: usize = 12;
 
-    /// The head's bytes: three numbers in network byte order.
+    /// Returns the head's bytes: three numbers in network byte order.
     pub fn emit(&self) -> [u8; UnicastBlock::LEN] {
         let mut bytes = [0; UnicastBlock::LEN];
         bytes[..4].copy_from_slice(&self.toi.0.to_be_bytes());
@@ -26,11 +26,11 @@ impl UnicastBlock {
         bytes
     }
 
-    /// Reads a head. `max_len` is the length of the longest block that may follow.
+    /// Parses a head. `max_len` is the length of the longest block that may follow.
     ///
     /// # Errors
     ///
-    /// If there are too few bytes, or a longer block is announced.
+    /// Returns an error if there are too few bytes, or a longer block is announced.
     pub fn parse(bytes: &[u8], max_len: u32) -> Result<UnicastBlock, ParseError> {
         let number = |at: usize| {
             bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_be_bytes)

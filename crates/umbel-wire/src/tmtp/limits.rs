@@ -1,24 +1,24 @@
-//! How much a message may hold. What exceeds a limit is refused when it is parsed.
+//! Limits of messages. Parsing refuses a message that exceeds one.
 
 use std::time::Duration;
 
-/// Most nodes of a path from the source to a manager, and greatest depth of a node.
+/// Maximum number of nodes in a path from the source to a manager, and maximum depth of a node.
 pub const PATH: usize = 64;
-/// Most bytes of a node's name.
+/// Maximum length of a node's name in bytes.
 pub const NAME_LEN: usize = 64;
-/// Most bytes of a reason for the user.
+/// Maximum length of a reason for the user in bytes.
 pub const REASON_LEN: usize = 256;
-/// Most runs of an ACK.
+/// Maximum number of runs in an ACK.
 pub const ACK_RUNS: usize = 64;
-/// Most runs of a NACK.
+/// Maximum number of runs in a NACK.
 pub const NACK_RUNS: usize = 64;
-/// Most blocks of a NACK.
+/// Maximum number of blocks in a NACK.
 pub const NACK_BLOCKS: u32 = 4096;
-/// Most runs of a FETCH.
+/// Maximum number of runs in a FETCH.
 pub const FETCH_RUNS: usize = 32;
-/// Most receivers of a report.
+/// Maximum number of receivers in a report.
 pub const REPORTS: usize = 64;
-/// Most nodes of a report or a page of the tree.
+/// Maximum number of nodes in a report or a page of the tree.
 pub const TREE_ENTRIES: usize = 32;
-/// Longest time that a message may speak of.
+/// Maximum of any duration in a message.
 pub const DURATION: Duration = Duration::from_hours(24);

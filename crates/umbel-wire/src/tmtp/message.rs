@@ -1,4 +1,4 @@
-//! How messages stand on the wire.
+//! Emits and parses messages of TMTP.
 
 use super::tree::{put_entries, put_receivers, read_entries, read_receivers};
 use super::values::{
@@ -15,10 +15,10 @@ use crate::codec::{Reader, put_varint};
 use crate::control::{self, Field, Fields, Frame, FrameHeader, Parsed};
 use crate::{Digest, ParseError, Tsi};
 
-/// Gives each type of message its number.
+/// Defines the message types with their numbers.
 macro_rules! message_types {
     ($($(#[$doc:meta])+ $name:ident = $number:literal,)+) => {
-        /// What a message is, told by its header alone.
+        /// Type of a message, from its header.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum MessageType {
             $($(#[$doc])+ $name,)+
@@ -50,7 +50,7 @@ message_types! {
     JoinRequest = 0xA3,
     /// JOIN_CONFIRM.
     JoinConfirm = 0xA4,
-    /// A JOIN_REQUEST's refusal.
+    /// The refusal of a JOIN_REQUEST.
     JoinRefused = 0xA5,
     /// A manager's beacon.
     Beacon = 0xA6,
@@ -68,17 +68,17 @@ message_types! {
     FindNewParent = 0xAC,
     /// The reply to FIND_NEW_PARENT.
     FindNewParentReply = 0xAD,
-    /// A parent gives up a child.
+    /// A parent's dismissal of a child.
     Dismiss = 0xAE,
     /// FETCH.
     Fetch = 0xC1,
     /// A cookie for FETCH.
     FetchCookie = 0xC2,
-    /// Blocks that are not to be had.
+    /// The reply to a FETCH of blocks that are no longer available.
     FetchGone = 0xC3,
     /// REPORT.
     Report = 0xC4,
-    /// Reports have arrived.
+    /// The acknowledgement of reports.
     ReportAck = 0xC5,
     /// TREE_QUERY.
     TreeQuery = 0xC6,
@@ -87,7 +87,7 @@ message_types! {
 }
 
 impl MessageType {
-    /// The type of a message, if its first bytes are those of one.
+    /// Returns the type of a message if the first bytes are a valid header.
     pub fn of(datagram: &[u8]) -> Option<MessageType> {
         let FrameHeader { message_type, .. } = control::peek(datagram).ok()??;
         MessageType::from_number(message_type)
@@ -121,7 +121,7 @@ const AFTER: Field = Field { number: 24, name: "node before the page" };
 const MORE: Field = Field { number: 25, name: "more nodes" };
 
 impl Body {
-    /// What the message is.
+    /// Returns the type of the message.
     pub fn message_type(&self) -> MessageType {
         match self {
             Body::Search(_) => MessageType::Search,
@@ -165,7 +165,7 @@ impl Message {
     ///
     /// # Errors
     ///
-    /// What is wrong with the message.
+    /// Returns an error if the message is malformed or exceeds a limit.
     pub fn parse(frame: &[u8]) -> Result<Parsed<Message>, ParseError> {
         control::parse(frame, |fields| {
             let Some(kind) = MessageType::from_number(fields.message) else { return Ok(None) };

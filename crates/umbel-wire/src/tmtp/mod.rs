@@ -1,22 +1,22 @@
 //! Messages of TMTP: the control tree, acknowledgements, NACKs and reports.
 //!
-//! Data packets are ALC ([`small_block`](crate::small_block)); all else is one control message
-//! ([`control`](crate::control)) in one datagram. A message goes
+//! Data packets are ALC ([`small_block`](crate::small_block)); everything else is one control
+//! message ([`control`](crate::control)) in one datagram. The messages travel like this:
 //!
 //! | message | from | to |
 //! |---|---|---|
 //! | [`Heartbeat`](Body::Heartbeat) | source | data channel |
-//! | [`Search`](Body::Search) | who wants a parent | domain group, hop limit of the ring |
+//! | [`Search`](Body::Search) | node without a parent | domain group, hop limit of the ring |
 //! | [`Beacon`](Body::Beacon) | source, manager | domain group, multicast radius |
 //! | [`Nack`](Body::Nack) | child | domain group, multicast radius |
 //! | everything else | | one node |
 //!
-//! A *hop count* is the least hop limit with which a datagram reaches a node: 1 in the subnet. A
-//! receiver of a datagram learns it from the hop limit with which the message says it was sent,
-//! less what is left of it on arrival, plus 1.
+//! A *hop count* is the least hop limit with which a datagram reaches a node: 1 in the subnet. The
+//! receiver of a datagram computes it: the hop limit that the message declares, less the hop limit
+//! left on arrival, plus 1.
 //!
-//! Parsing accepts nothing that a type's comment rules out, so an engine need not check again.
-//! Emitting does not check: the peer refuses a message that keeps to no [`limits`].
+//! Parsing accepts only values within the documented ranges, so an engine need not check again.
+//! Emitting does not check; the peer refuses a message that exceeds [`limits`].
 
 mod esi_set;
 pub mod limits;
@@ -32,15 +32,15 @@ use crate::{Digest, Tsi};
 pub use esi_set::EsiSet;
 pub use message::MessageType;
 
-/// A process that takes part in feeds: source, domain manager or member. Drawn at random; a
-/// process that starts again is another node.
+/// A process that takes part in feeds: source, domain manager or member. The number is random; a
+/// restarted process is another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u64);
 
-/// What a node is in the control tree.
+/// Role of a node in the control tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// A group member that is no manager.
+    /// A group member that is not a manager.
     Member,
     /// The domain manager of its subnet.
     Manager,
@@ -51,15 +51,15 @@ pub enum Role {
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The feed that it is about: the source's session.
+    /// The feed of the message: the source's session.
     pub feed: Tsi,
-    /// Who sends it.
+    /// The sender of the message.
     pub sender: NodeId,
-    /// What it says.
+    /// Content of the message.
     pub body: Body,
 }
 
-/// What a message says.
+/// Content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// SEARCH_FOR_PARENT: looks for a node that takes the sender as its child.
@@ -70,26 +70,26 @@ pub enum Body {
     JoinRequest(JoinRequest),
     /// JOIN_CONFIRM: the sender is the parent now.
     JoinConfirm(Box<JoinConfirm>),
-    /// The sender does not become the parent.
+    /// Refuses to become the parent.
     JoinRefused {
         /// The request's.
         nonce: u64,
-        /// Why not.
+        /// The reason of the refusal.
         reason: Refusal,
     },
-    /// What a manager tells its domain from time to time.
+    /// Announces a manager's state to its domain, periodically.
     Beacon(Beacon),
-    /// What the source tells everyone from time to time.
+    /// Announces the source's state to everyone, periodically.
     Heartbeat(Box<Heartbeat>),
-    /// ACK: what a child holds and how its subtree fares.
+    /// ACK: the blocks that a child holds, and the totals of its subtree.
     Ack(Ack),
-    /// NACK: asks the parent for what is missing, and tells siblings that they need not.
+    /// NACK: asks the parent for the missing symbols, and tells siblings that they need not.
     Nack(Nack),
     /// LEAVE_TREE: a child leaves its parent.
     LeaveTree {
         /// The child's, from JOIN_CONFIRM.
         token: u64,
-        /// Names the request.
+        /// Identifies the request.
         nonce: u64,
     },
     /// LEAVE_CONFIRM: the sender has forgotten its child.
@@ -101,7 +101,7 @@ pub enum Body {
     FindNewParent {
         /// The child's, from JOIN_CONFIRM.
         token: u64,
-        /// Names the request.
+        /// Identifies the request.
         nonce: u64,
     },
     /// The reply to FIND_NEW_PARENT: the child has another parent.
@@ -111,54 +111,54 @@ pub enum Body {
         /// The FIND_NEW_PARENT's.
         nonce: u64,
     },
-    /// The sender is no longer the child's parent.
+    /// Ends the sender's role as the child's parent.
     Dismiss {
         /// The child's, from JOIN_CONFIRM.
         token: u64,
-        /// Why.
+        /// The reason.
         reason: Dismissal,
     },
-    /// FETCH: asks for whole blocks that no parent's buffer owes the sender.
+    /// FETCH: asks for whole blocks that are not in the buffer of any parent of the sender.
     Fetch {
-        /// Names the request, so that nobody else can answer it.
+        /// Identifies the request, so that no other node can answer it.
         nonce: u64,
-        /// Shows that the sender is where its address says: from [`FetchCookie`](Body::FetchCookie),
-        /// or 0 where it has none yet.
+        /// Proves that the sender receives at its address: from [`FetchCookie`](Body::FetchCookie),
+        /// or 0 if it has none yet.
         cookie: u64,
         /// The blocks: ascending, not overlapping, at least 1 and at most [`limits::FETCH_RUNS`]
         /// runs.
         runs: Vec<BlockRun>,
     },
-    /// Answers a FETCH without a good cookie: ask again with this one.
+    /// Answers a FETCH without a valid cookie, to ask again with this one.
     FetchCookie {
         /// The FETCH's.
         nonce: u64,
-        /// For this address.
+        /// The cookie for this address.
         cookie: u64,
     },
-    /// Answers a FETCH: these blocks are not to be had any more.
+    /// Answers a FETCH for blocks that are no longer available.
     FetchGone {
         /// The nonce of the last FETCH that asked for them.
         nonce: u64,
-        /// As in [`Fetch`](Body::Fetch).
+        /// The blocks, as in [`Fetch`](Body::Fetch).
         runs: Vec<BlockRun>,
     },
-    /// REPORT: what a child knows of its subtree, on its way to the source.
+    /// REPORT: state of the child's subtree, on its way to the source.
     Report(Report),
-    /// The parent has taken reports.
+    /// Acknowledges reports.
     ReportAck {
         /// The child's, from JOIN_CONFIRM.
         token: u64,
-        /// All reports before this number.
+        /// All reports before this number are acknowledged.
         before: u32,
     },
-    /// TREE_QUERY: asks the source for a page of the control tree. The sender need be no node.
+    /// TREE_QUERY: asks the source for a page of the control tree. The sender need not be a node.
     TreeQuery {
-        /// Names the query.
+        /// Identifies the query.
         nonce: u64,
-        /// Shows that the sender is where its address says: from a page, or 0.
+        /// Proves that the sender receives at its address: from a page, or 0.
         cookie: u64,
-        /// The page begins after this node; at the beginning if `None`.
+        /// The page begins after this node, or at the beginning if `None`.
         after: Option<NodeId>,
     },
     /// TREE_PAGE: a page of the control tree, in the order of the nodes' numbers.
@@ -168,13 +168,13 @@ pub enum Body {
 /// SEARCH_FOR_PARENT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
-    /// Names the search.
+    /// Identifies the search.
     pub nonce: u64,
-    /// The hop limit with which it was sent; at least 1.
+    /// The hop limit of the message; at least 1.
     pub hop_limit: u8,
-    /// The UDP port where the sender takes answers; not 0.
+    /// The UDP port on which the sender receives answers; not 0.
     pub port: u16,
-    /// What the sender wants to become: member or manager.
+    /// The role that the sender wants: member or manager.
     pub role: Role,
 }
 
@@ -183,21 +183,22 @@ pub struct Search {
 pub struct Willing {
     /// The search's.
     pub nonce: u64,
-    /// The hop limit with which it was sent; at least 1.
+    /// The hop limit of the message; at least 1.
     pub hop_limit: u8,
-    /// Manager or source.
+    /// Role of the sender: manager or source.
     pub role: Role,
-    /// Managers that the sender has as children already.
+    /// Number of managers that are children of the sender.
     pub children: u16,
-    /// Where the sender stands.
+    /// Standing of the sender.
     pub standing: Standing,
 }
 
-/// Where a node stands below the source, and since when it has known so. A node takes only a
+/// Standing of a node: its distance from the source, and when it learned it. A node accepts only a
 /// parent whose standing is [better](Standing::may_be_above) than its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Standing {
-    /// The source's clock when it said so, in milliseconds: it comes down the tree in beacons.
+    /// The source's clock in milliseconds when it announced this; it travels down the tree in
+    /// beacons.
     pub epoch: u64,
     /// Edges of the tree from the source; at most [`limits::PATH`].
     pub depth: u16,
@@ -206,19 +207,19 @@ pub struct Standing {
 /// JOIN_REQUEST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinRequest {
-    /// Names the request; JOIN_CONFIRM gives it back, which only the node asked can.
+    /// Identifies the request. JOIN_CONFIRM returns it, which only the addressed node can do.
     pub nonce: u64,
-    /// The hop limit with which it was sent; at least 1.
+    /// The hop limit of the message; at least 1.
     pub hop_limit: u8,
     /// Hops from the parent to the sender, as the sender measured them; at least 1.
     pub hops: u8,
-    /// What the sender wants to become: member or manager.
+    /// The role that the sender wants: member or manager.
     pub role: Role,
-    /// Where the sender stood last.
+    /// The sender's last standing.
     pub standing: Standing,
-    /// What the user calls the sender; at most [`limits::NAME_LEN`] bytes, may be empty.
+    /// The user's name for the sender; at most [`limits::NAME_LEN`] bytes, may be empty.
     pub name: String,
-    /// Shows that the sender is admitted, where admission is asked for.
+    /// Proof that the sender is admitted, if the feed requires admission.
     pub proof: Option<Digest>,
 }
 
@@ -227,141 +228,141 @@ pub struct JoinRequest {
 pub struct JoinConfirm {
     /// The request's.
     pub nonce: u64,
-    /// What the child proves itself with from now on.
+    /// Token with which the child authenticates its messages from now on.
     pub token: u64,
-    /// The first block that the parent guarantees: it sends this and later ones again until the
-    /// child has acknowledged them. Earlier ones are fetched.
+    /// The first block that the parent guarantees. It sends this and later blocks again until the
+    /// child has acknowledged them; the child fetches earlier ones.
     pub from: u32,
-    /// What the feed is.
+    /// Parameters of the feed.
     pub feed: FeedInfo,
-    /// The parent's present beacon. Its path is not empty.
+    /// The parent's current beacon. Its path is not empty.
     pub beacon: Beacon,
 }
 
-/// Why a node does not become a parent.
+/// Reason for which a node refuses to become a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It has as many children as it takes.
+    /// The node has as many children as it accepts.
     Full,
-    /// It has no path to the source now.
+    /// The node has no path to the source now.
     Detached,
-    /// The child might be one of its ancestors.
+    /// The child might be one of the node's ancestors.
     Loop,
-    /// The child is not on the list of those admitted, or cannot show that it is.
+    /// The child is not on the list of admitted receivers, or cannot prove that it is.
     NotAdmitted,
     /// The child is too far away.
     TooFar,
-    /// It is leaving the tree, or the feed is over.
+    /// The node is leaving the tree, or the feed is over.
     Leaving,
 }
 
-/// Why a parent no longer is one.
+/// Reason for which a parent dismisses a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dismissal {
     /// The child made no progress for so long that it held up the feed.
     Slow,
-    /// The parent does not know the child: it was silent for too long, or never was one.
+    /// The parent does not know the child: it was silent too long, or never was a child.
     Unknown,
-    /// The parent is no manager any more.
+    /// The parent is no longer a manager.
     Demoted,
 }
 
-/// How a domain measures time.
+/// Timing parameters of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// T_ack: a child acknowledges so often; above zero.
+    /// T_ack: the time between a child's acknowledgements; above zero.
     pub t_ack: Duration,
-    /// n: T_retrans is so many T_ack; at least 2 [TMTP, flow control].
+    /// n: T_retrans is `intervals` × T_ack; at least 2 [TMTP, flow control].
     pub intervals: u8,
     /// Round trip to the farthest child, over which NACKs are spread.
     pub rtt: Duration,
 }
 
-/// How far a feed has come.
+/// Progress of a feed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// One beyond the last block that was sent whole, as far as the sender knows.
+    /// One beyond the last block that was sent completely, as far as the sender knows.
     pub sent: u32,
     /// The lowest block that the sender's buffer still holds; at most `sent`.
     pub lowest: u32,
-    /// Where it ends, once the source has said so.
+    /// End of the feed, once the source has announced it.
     pub end: Option<End>,
 }
 
-/// Where a feed ends.
+/// End of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// How many blocks it has.
+    /// Number of blocks of the feed.
     pub blocks: u32,
-    /// Why what it carries is incomplete; at most [`limits::REASON_LEN`] bytes. `None` if all
-    /// went well.
+    /// Reason for which the content is incomplete; at most [`limits::REASON_LEN`] bytes. `None` if
+    /// the content is complete.
     pub failed: Option<String>,
 }
 
-/// What a feed is.
+/// Parameters of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedInfo {
     /// The source.
     pub source: NodeId,
-    /// Where the source takes what is sent to it alone.
+    /// Address at which the source receives unicast.
     pub address: SocketAddr,
-    /// Bytes of a symbol; at least 1.
+    /// Length of a symbol in bytes; at least 1.
     pub symbol_len: u16,
-    /// Most source symbols of a block; at least 1. With 1 a block is a packet, as in the paper.
+    /// Maximum number of source symbols of a block; at least 1. With 1 a block is a packet, as in
+    /// the paper.
     pub block_symbols: u8,
-    /// Repairs are Reed–Solomon symbols not sent before in the domain, instead of the very
-    /// packets that were lost.
+    /// Whether repairs are Reed–Solomon symbols not yet sent in the domain, rather than the lost
+    /// packets themselves.
     pub fec: bool,
-    /// The first blocks that say what the others contain; `None` in a pipe.
+    /// The first blocks, which describe the content of the others; `None` in a pipe.
     pub manifest: Option<Manifest>,
 }
 
-/// What the first blocks of a feed contain.
+/// Parameters of a feed's first blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// How many blocks it takes; at least 1.
+    /// Number of blocks; at least 1.
     pub blocks: u32,
-    /// Its bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Its digest.
+    /// BLAKE3 digest.
     pub digest: Digest,
 }
 
-/// What a manager tells its domain.
+/// State that a manager announces to its domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beacon {
-    /// The hop limit with which it was sent; at least 1.
+    /// The hop limit of the message; at least 1.
     pub hop_limit: u8,
-    /// The UDP port where the sender takes what is sent to it alone; not 0.
+    /// The UDP port on which the sender receives unicast; not 0.
     pub port: u16,
     /// Manager or source.
     pub role: Role,
-    /// The multicast radius: the hops to the farthest child; at least 1.
+    /// The multicast radius: the number of hops to the farthest child; at least 1.
     pub radius: u8,
-    /// When it was sent, by the sender's own clock; children echo it.
+    /// Time of sending, by the sender's own clock; children echo it.
     pub stamp_ns: u64,
-    /// Where the sender stands; its depth is that of the path, or 0.
+    /// Standing of the sender; its depth is that of the path, or 0.
     pub standing: Standing,
-    /// The way from the source to the sender, both included: at most [`limits::PATH`] nodes, none
-    /// twice, the last being the message's sender. Empty while the sender has no path to the
-    /// source.
+    /// The path from the source to the sender, both included: at most [`limits::PATH`] nodes, none
+    /// twice, the last one being the sender. Empty while the sender has no path to the source.
     pub path: Vec<NodeId>,
-    /// Managers that the sender has as children.
+    /// Number of managers that are children of the sender.
     pub children: u16,
-    /// T_ack and the like.
+    /// Timing parameters of the domain.
     pub timing: Timing,
-    /// How far the feed has come.
+    /// Progress of the feed.
     pub progress: Progress,
-    /// The feed is over and its group deleted: nothing is served any more.
+    /// Whether the feed is over and its group deleted, so that nothing is served any more.
     pub closing: bool,
-    /// Someone looks at the tree: managers report on themselves.
+    /// Whether the tree is being watched, so that managers report on themselves.
     pub watched: bool,
 }
 
-/// What the source tells everyone.
+/// State that the source announces to everyone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// What the feed is.
+    /// Parameters of the feed.
     pub feed: FeedInfo,
     /// The source's beacon. Its path is the source alone.
     pub beacon: Beacon,
@@ -372,27 +373,27 @@ pub struct Heartbeat {
 pub struct BlockRun {
     /// The first block.
     pub first: u32,
-    /// How many; at least 1. `first + count` fits 32 bits.
+    /// Number of blocks; at least 1. `first + count` fits 32 bits.
     pub count: u32,
 }
 
-/// Gives the parent its time stamp back, so that it learns the round trip to the child.
+/// The parent's time stamp, returned so that the parent learns the round trip to the child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
     /// [`Beacon::stamp_ns`] of the parent's last beacon.
     pub stamp_ns: u64,
-    /// From the arrival of that beacon to the sending of this message.
+    /// Time from the arrival of that beacon to the sending of this message.
     pub held: Duration,
 }
 
-/// What a subtree amounts to: the node itself and all below it.
+/// Totals of a subtree: the node itself and all below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Totals {
-    /// Receivers.
+    /// Number of receivers.
     pub members: u32,
-    /// Receivers that have it all: GOT_IT.
+    /// Number of receivers with all content: GOT_IT.
     pub done: u32,
-    /// Receivers that have given up.
+    /// Number of receivers that have given up.
     pub failed: u32,
     /// Every receiver of the subtree holds all blocks before this one.
     pub below: u32,
@@ -405,73 +406,73 @@ pub struct Totals {
 pub struct Ack {
     /// The child's, from JOIN_CONFIRM.
     pub token: u64,
-    /// Counts the child's acknowledgements, from 0; it wraps.
+    /// Count of the child's acknowledgements, from 0; it wraps.
     pub round: u32,
     /// The child holds every block before this one that the parent guarantees.
     pub below: u32,
-    /// One beyond the highest block that the child has heard of; at least `below`.
+    /// One beyond the highest block known to the child; at least `below`.
     pub known: u32,
-    /// What it holds from `below` to `known`; what is not listed it lacks wholly. Ascending, not
-    /// overlapping, at most [`limits::ACK_RUNS`].
+    /// Held blocks from `below` to `known`; a block that is not listed is missing completely.
+    /// Ascending, not overlapping, at most [`limits::ACK_RUNS`].
     pub beyond: Vec<AckRun>,
-    /// Data packets that came by the data channel since the ACK before.
+    /// Number of data packets that arrived on the data channel since the last ACK.
     pub received: u32,
-    /// Data packets of the data channel found missing since the ACK before.
+    /// Number of data packets of the data channel found missing since the last ACK.
     pub lost: u32,
-    /// Data packets that reached the host since the ACK before and could not be kept.
+    /// Number of data packets that arrived since the last ACK and were dropped.
     pub overrun: u32,
-    /// One beyond the number of the last packet of the data channel that came, first sendings and
-    /// repairs each having numbers of their own; 0 before the first. So the source knows when what
-    /// the ACK counts was sent.
+    /// One beyond the number of the last packet that arrived on the data channel, or 0 before the
+    /// first. First transmissions and repairs are numbered separately. The source learns from it
+    /// when the packets that the ACK counts were sent.
     pub next_index: u32,
-    /// The same of repairs.
+    /// The same for repairs.
     pub next_repair: u32,
-    /// Blocks from `known` on that the child has room for.
+    /// Number of blocks from `known` on for which the child has room.
     pub room: u32,
-    /// What its subtree amounts to.
+    /// Totals of the child's subtree.
     pub totals: Totals,
-    /// The parent's last beacon, if one was heard since the ACK before.
+    /// The parent's last beacon, if one arrived since the last ACK.
     pub echo: Option<Echo>,
 }
 
-/// Neighbouring blocks of which a child lacks equally much.
+/// A run of blocks with the same number of missing symbols each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckRun {
     /// The blocks.
     pub run: BlockRun,
-    /// Symbols lacking of each; 0 if it is complete.
+    /// Missing symbols of each block; 0 if it is complete.
     pub lacks: u8,
 }
 
 /// NACK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nack {
-    /// Who is to answer.
+    /// The parent that is to answer.
     pub parent: NodeId,
-    /// The hop limit with which it was sent; at least 1.
+    /// The hop limit of the message; at least 1.
     pub hop_limit: u8,
-    /// What is missing: ascending, not overlapping, at least 1 and at most [`limits::NACK_RUNS`]
+    /// Missing blocks: ascending, not overlapping, at least 1 and at most [`limits::NACK_RUNS`]
     /// runs and [`limits::NACK_BLOCKS`] blocks.
     pub runs: Vec<NackRun>,
 }
 
-/// Neighbouring blocks of which equally much is missing.
+/// A run of blocks with the same missing symbols each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NackRun {
     /// The blocks.
     pub run: BlockRun,
-    /// What is missing of each.
+    /// The missing symbols of each block.
     pub need: Need,
 }
 
-/// What is missing of a block.
+/// The missing symbols of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// All of it: nothing came, not even how many symbols it has.
+    /// All symbols: none arrived, and their number is unknown.
     Whole,
-    /// So many symbols, whichever; at least 1.
+    /// Any symbols of this number; at least 1.
     Count(u8),
-    /// These very symbols; at least 1.
+    /// Exactly these symbols; at least 1.
     Exact(EsiSet),
 }
 
@@ -480,8 +481,8 @@ pub enum Need {
 pub struct Report {
     /// The child's, from JOIN_CONFIRM.
     pub token: u64,
-    /// Number of the first receiver in it; the child counts all that it reports to this parent,
-    /// from 0, and the parent confirms them. Nodes of the tree are not counted, nor confirmed.
+    /// Number of the first receiver in it. The child numbers its reports to this parent from 0, and
+    /// the parent confirms them. Nodes of the tree are neither numbered nor confirmed.
     pub first: u32,
     /// Receivers; at most [`limits::REPORTS`].
     pub receivers: Vec<ReceiverReport>,
@@ -489,27 +490,27 @@ pub struct Report {
     pub tree: Vec<TreeEntry>,
 }
 
-/// How a receiver fares.
+/// Report on a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverReport {
     /// The receiver.
     pub node: NodeId,
-    /// What its user calls it; at most [`limits::NAME_LEN`] bytes.
+    /// The user's name for it; at most [`limits::NAME_LEN`] bytes.
     pub name: String,
-    /// Blocks that it holds.
+    /// Number of blocks that it holds.
     pub held: u32,
-    /// How it stands.
+    /// State of the receiver.
     pub state: ReceiverState,
 }
 
-/// How a receiver stands.
+/// State of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiverState {
-    /// It still receives.
+    /// It is still receiving.
     Receiving,
-    /// It has all that it wanted.
+    /// It has all the content that it wants.
     Done,
-    /// It has given up; at most [`limits::REASON_LEN`] bytes of reason.
+    /// It has given up, with a reason of at most [`limits::REASON_LEN`] bytes.
     Failed(String),
     /// It left before the end.
     Left,
@@ -522,26 +523,26 @@ pub struct TreeEntry {
     pub node: NodeId,
     /// Its parent; `None` of the source.
     pub parent: Option<NodeId>,
-    /// Where it takes what is sent to it alone.
+    /// Address at which it receives unicast.
     pub address: SocketAddr,
-    /// What its user calls it; at most [`limits::NAME_LEN`] bytes.
+    /// The user's name for it; at most [`limits::NAME_LEN`] bytes.
     pub name: String,
-    /// What it is.
+    /// Role of the node.
     pub role: Role,
     /// Edges of the tree from the source; at most [`limits::PATH`].
     pub depth: u16,
-    /// Hops from its parent; 0 of the source.
+    /// Hops from its parent; 0 for the source.
     pub hops: u8,
-    /// Its multicast radius; 0 of a member.
+    /// Its multicast radius; 0 for a member.
     pub radius: u8,
-    /// Local members in its domain, itself not among them.
+    /// Number of local members in its domain, not counting itself.
     pub members: u32,
-    /// Managers that it has as children.
+    /// Number of managers that are its children.
     pub children: u16,
-    /// Data packets that it found missing, in a million; at most 1,000,000.
+    /// Data packets that it found missing, per million; at most 1,000,000.
     pub loss_ppm: u32,
-    /// Acknowledgements, NACKs, timers and retransmissions that it handled lately, in a thousand
-    /// seconds.
+    /// Recent number of acknowledgements, NACKs, timers and retransmissions that it handled, per
+    /// thousand seconds.
     pub load_per_ks: u32,
 }
 
@@ -550,28 +551,28 @@ pub struct TreeEntry {
 pub struct TreePage {
     /// The query's.
     pub nonce: u64,
-    /// For the next query from the same address. A query without a good cookie gets a page
-    /// without nodes, so that nobody has pages sent to another's address.
+    /// Cookie for the next query from the same address. A query without a valid cookie gets a page
+    /// without nodes, so that a sender cannot direct pages to another address.
     pub cookie: u64,
-    /// What the tree amounts to.
+    /// Totals of the whole tree.
     pub totals: Totals,
     /// Nodes; at most [`limits::TREE_ENTRIES`].
     pub entries: Vec<TreeEntry>,
-    /// There are nodes after the last of them.
+    /// Whether there are nodes after the last one.
     pub more: bool,
 }
 
 impl Standing {
-    /// Whether a node that stands here may be the parent of one that stands at `child`, or stood
-    /// there last. Standings only get better: later epochs, or less depth in the same one. What a
-    /// child has from its parent was so once, so a parent always stands above its child, and
-    /// edges form no loop at any moment, whatever was lost or is out of date. The same order keeps
-    /// routes loop-free in AODV [RFC 3561 §6.2].
+    /// Returns whether a node with this standing may be the parent of a node whose last standing
+    /// was `child`. Standings only improve: later epochs, or less depth in the same epoch. A
+    /// child's standing follows from one that its parent once had, so a parent always stands above
+    /// its child. Edges therefore never form a loop, even with lost or outdated messages. The same
+    /// order keeps routes loop-free in AODV [RFC 3561 §6.2].
     pub fn may_be_above(self, child: Standing) -> bool {
         self.epoch > child.epoch || self.epoch == child.epoch && self.depth < child.depth
     }
 
-    /// Of the child of a node that stands here.
+    /// Returns the standing of a child of this node.
     #[must_use]
     pub fn below(self) -> Standing {
         Standing { epoch: self.epoch, depth: self.depth.saturating_add(1) }
@@ -579,19 +580,19 @@ impl Standing {
 }
 
 impl Totals {
-    /// Whether every receiver has it all or has given up.
+    /// Returns whether every receiver has everything or has given up.
     pub fn is_settled(self) -> bool {
         u64::from(self.done) + u64::from(self.failed) >= u64::from(self.members)
     }
 }
 
 impl BlockRun {
-    /// One beyond the last block.
+    /// Returns the block after the last one.
     pub fn end(self) -> u32 {
         self.first.saturating_add(self.count)
     }
 
-    /// The blocks.
+    /// Returns the range of the blocks.
     pub fn blocks(self) -> std::ops::Range<u32> {
         self.first..self.end()
     }

@@ -1,4 +1,4 @@
-//! Values of TLVs that more than one message has.
+//! Encoding of TLV values that several messages share.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) fn read_node(reader: &mut Reader<'_>) -> Result<NodeId, ParseError> {
     Ok(NodeId(u64::from_be_bytes(reader.array()?)))
 }
 
-/// Whole nanoseconds.
+/// Appends a duration in whole nanoseconds.
 pub(super) fn put_duration(out: &mut Vec<u8>, time: Duration) {
     put_varint(out, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
 }
@@ -36,7 +36,7 @@ pub(super) fn read_duration(reader: &mut Reader<'_>) -> Result<Duration, ParseEr
     if time > limits::DURATION { Err(reader.bad("too long a time")) } else { Ok(time) }
 }
 
-/// A hop limit or count of at least 1.
+/// Reads a hop limit or hop count of at least 1.
 pub(super) fn read_hops(reader: &mut Reader<'_>) -> Result<u8, ParseError> {
     match reader.byte()? {
         0 => Err(reader.bad("of no hop")),
@@ -63,7 +63,7 @@ pub(super) const fn role_byte(role: Role) -> u8 {
     }
 }
 
-/// A role between the two, both included.
+/// Reads a role from `lowest` to `highest`, both included.
 pub(super) fn read_role(
     reader: &mut Reader<'_>,
     lowest: Role,
@@ -161,7 +161,7 @@ pub(super) fn put_beacon(out: &mut Vec<u8>, beacon: &Beacon) {
     }
 }
 
-/// Reads a beacon of this node.
+/// Reads the beacon of this node.
 pub(super) fn read_beacon(mut reader: Reader<'_>, sender: NodeId) -> Result<Beacon, ParseError> {
     let flags = reader.byte()?;
     if flags & !(CLOSING | WATCHED | END | FAILED) != 0 || flags & (END | FAILED) == FAILED {
@@ -265,8 +265,8 @@ pub(super) fn read_totals(mut reader: Reader<'_>) -> Result<Totals, ParseError> 
     Ok(totals)
 }
 
-/// How far a run begins beyond the end of the one before (from 0 at first), and its length less
-/// one. Gives the run's end.
+/// Appends a run: its distance from the end of the previous one (from 0 at first), and its length
+/// less one. Returns the run's end.
 fn put_run(out: &mut Vec<u8>, run: BlockRun, end: u32) -> u32 {
     put_varint(out, run.first.wrapping_sub(end).into());
     put_varint(out, run.count.wrapping_sub(1).into());
@@ -326,8 +326,8 @@ pub(super) fn read_ack_runs(
     Ok(runs)
 }
 
-/// Each run: the run, then 0 for whole blocks, a count of at least 1, or 255, the bytes of a bit
-/// map and the map.
+/// Appends each run. After it stands 0 for whole blocks, a count of at least 1, or 255 with the
+/// length of a bit map and the map.
 pub(super) fn put_nack_runs(out: &mut Vec<u8>, runs: &[NackRun]) {
     runs.iter().fold(0, |end, run| {
         let end = put_run(out, run.run, end);
@@ -343,7 +343,7 @@ pub(super) fn put_nack_runs(out: &mut Vec<u8>, runs: &[NackRun]) {
     });
 }
 
-/// No count: a block of 255 symbols that all are missing is [`Need::Whole`].
+/// Never a count: a block of 255 symbols, all missing, is [`Need::Whole`].
 const EXACT: u8 = 255;
 
 pub(super) fn read_nack_runs(mut reader: Reader<'_>) -> Result<Vec<NackRun>, ParseError> {
@@ -365,7 +365,7 @@ pub(super) fn read_nack_runs(mut reader: Reader<'_>) -> Result<Vec<NackRun>, Par
     if runs.is_empty() { Err(reader.bad("no block")) } else { Ok(runs) }
 }
 
-/// The bit map without zeros at its end: symbol 0 is the lowest bit of the first byte.
+/// Appends the bit map without trailing zero bytes: symbol 0 is the lowest bit of the first byte.
 fn put_esis(out: &mut Vec<u8>, esis: EsiSet) {
     let mut map = [0; 32];
     for (bytes, word) in map.chunks_exact_mut(8).zip(esis.0) {
