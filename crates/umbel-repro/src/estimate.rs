@@ -1,12 +1,12 @@
-//! Means and how sure they are.
+//! Means and their confidence intervals.
 
 /// A mean over runs with different seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
-    /// Half the width of the 95 % confidence interval: with 95 % probability the mean of endless
-    /// runs lies in `mean ± ci95`. 0 for a single run, which tells nothing about it.
+    /// Half the width of the 95 % confidence interval: with 95 % probability the mean over
+    /// infinitely many runs lies in `mean ± ci95`. 0 for a single run, which says nothing about it.
     pub ci95: f64,
 }
 
@@ -16,11 +16,11 @@ const T: [f64; 30] = [
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
-/// The same of the normal distribution, to which it tends.
+/// 97.5 % quantile of the normal distribution, the limit of the above.
 const NORMAL: f64 = 1.960;
 
 impl Estimate {
-    /// The mean of samples that are independent of each other. Not a number for none.
+    /// Returns the mean of samples that are independent of each other; NaN for no samples.
     pub fn of(samples: &[f64]) -> Estimate {
         let n = samples.len() as f64;
         let mean = samples.iter().sum::<f64>() / n;

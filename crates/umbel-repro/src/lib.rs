@@ -1,8 +1,8 @@
 //! The papers' experiments: each is a folder with its scenario, its figures and its verdicts,
 //! rebuilt from its seeds.
 //!
-//! - [`pool`] runs many simulations on all cores, [`estimate`] sums up what they measured.
-//! - [`output`] writes what came of it: a page, tables and plots; [`part`] names what of it is wanted.
+//! - [`pool`] runs many simulations on all cores, [`estimate`] sums up their measurements.
+//! - [`output`] writes the results as a page, tables and plots; [`part`] selects parts of them.
 //! - [`repository`]: "Reliably Networking a Multicast Repository".
 //! - [`lms`]: "Light-Weight Multicast Services".
 //! - [`tmtp`]: "A Reliable Dissemination Protocol for Interactive Collaborative Applications".

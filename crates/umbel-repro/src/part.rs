@@ -1,13 +1,13 @@
-//! Parts of a paper's report that can be had alone, as the command line names them.
+//! Parts of a paper's report that can be requested alone, as the command line names them.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// What a paper's report has beside the paper's figures.
+/// The parts of a paper's report besides the paper's figures.
 pub trait Extra: Copy + Ord + Send + Sync + 'static {
-    /// Numbers of the figures.
+    /// Numbers of the paper's figures.
     const FIGURES: RangeInclusive<u32>;
     /// The other parts with their names.
     const NAMED: &'static [(Self, &'static str)];
@@ -18,11 +18,11 @@ pub trait Extra: Copy + Ord + Send + Sync + 'static {
 pub enum Part<X> {
     /// A figure of the paper, by its number there.
     Figure(u32),
-    /// Something else.
+    /// Another part.
     Extra(X),
 }
 
-/// Not a part of the report.
+/// Error of parsing the name of a part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no part of the report: one of {names}, or a figure from {first} to {last}")]
 pub struct PartError {
@@ -61,12 +61,12 @@ impl<X: Extra> fmt::Display for Part<X> {
     }
 }
 
-/// The parts that are wanted: all of them if none is named.
+/// The requested parts; all of them if none is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts<X>(BTreeSet<Part<X>>);
 
 impl<X> Default for Parts<X> {
-    /// All.
+    /// Returns all parts.
     fn default() -> Parts<X> {
         Parts(BTreeSet::new())
     }
@@ -85,22 +85,22 @@ impl<X: Extra, const N: usize> From<[Part<X>; N]> for Parts<X> {
 }
 
 impl<X: Extra> Parts<X> {
-    /// Whether this one is wanted.
+    /// Returns whether this part is requested.
     pub fn has(&self, part: Part<X>) -> bool {
         self.0.is_empty() || self.0.contains(&part)
     }
 
-    /// Whether this one is wanted, which is no figure.
+    /// Returns whether this part, which is not a figure, is requested.
     pub fn has_extra(&self, extra: X) -> bool {
         self.has(Part::Extra(extra))
     }
 
-    /// The wanted figures of the paper.
+    /// Returns the requested figures of the paper.
     pub fn figures(&self) -> Vec<u32> {
         X::FIGURES.filter(|number| self.has(Part::Figure(*number))).collect()
     }
 
-    /// The options that name them; none for all.
+    /// Returns the options that name the parts; none for all parts.
     pub fn settings(&self) -> impl Iterator<Item = (String, String)> {
         self.0.iter().map(|part| ("--figure".to_owned(), part.to_string()))
     }

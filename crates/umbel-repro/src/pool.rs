@@ -1,57 +1,57 @@
-//! Many runs on all cores, with results that do not depend on how many there are.
+//! Many runs on all cores, with results that do not depend on the number of cores.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A simulation that can be run with any seed. Equal experiments are run once, however many
-/// figures need them.
+/// A simulation that can run with any seed. Equal experiments run once for all figures that need
+/// them.
 pub trait Experiment: Clone + Ord + Send + Sync {
-    /// What a run measures.
+    /// Measurements of a run.
     type Outcome: Send;
 
-    /// Runs it. The outcome is a function of the experiment and the seed.
+    /// Runs the simulation. The outcome depends only on the experiment and the seed.
     fn run(&self, seed: u64) -> Self::Outcome;
 
-    /// About how long a run takes, in any unit: the longest are started first.
+    /// Returns the approximate duration of a run in any unit. The longest experiments start first.
     fn work(&self) -> u64;
 }
 
-/// Hears how far the runs are. It is called from several threads.
+/// Receives the progress of the runs. It is called from several threads.
 pub trait Progress: Sync {
-    /// All of it comes to `total` units of work, as far as is known. It may be said again when more
-    /// is known; what was done stays done.
+    /// Reports that all runs come to about `total` units of work. May be called again when more is
+    /// known; completed work stays completed.
     fn expect(&self, total: u64);
 
-    /// So many more are done.
+    /// Reports `work` more completed units.
     fn advance(&self, work: u64);
 }
 
-/// Nobody looks.
+/// Ignores the progress.
 impl Progress for () {
     fn expect(&self, _total: u64) {}
 
     fn advance(&self, _work: u64) {}
 }
 
-/// As many threads as there are cores to run on.
+/// Returns the number of cores available to run on.
 #[allow(clippy::disallowed_methods, reason = "outcomes do not depend on the number of threads")]
 pub fn all_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The outcomes of each experiment, in the order of the seeds.
+/// Outcomes of each experiment, in the order of the seeds.
 pub type Outcomes<E> = BTreeMap<E, Vec<<E as Experiment>::Outcome>>;
 
-/// How often each experiment is run: with the seeds from 1 to this.
+/// Number of runs of each experiment: the seeds are 1 to this number.
 pub type Runs<E> = BTreeMap<E, u32>;
 
-/// The work that these runs are.
+/// Returns the work of these runs.
 pub fn work<E: Experiment>(runs: &Runs<E>) -> u64 {
     runs.iter().map(|(experiment, &seeds)| experiment.work() * u64::from(seeds)).sum()
 }
 
-/// Runs them on `threads` threads.
+/// Runs the experiments on `threads` threads.
 #[allow(clippy::disallowed_methods, reason = "outcomes do not depend on the number of threads")]
 pub fn run_all<E: Experiment>(
     runs: &Runs<E>,

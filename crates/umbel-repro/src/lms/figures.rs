@@ -12,22 +12,22 @@ use crate::pool::Outcomes;
 
 /// Heights of the binary trees [LMS §IV-B].
 pub(super) const HEIGHTS: std::ops::RangeInclusive<u32> = 3..=7;
-/// Receivers of sparse and dense groups [LMS §IV-E].
+/// Group sizes, from sparse to dense [LMS §IV-E].
 pub(super) const RECEIVERS: [u32; 3] = [5, 20, 100];
-/// Receivers of the figures about SRM: the authors could run no more [LMS §IV-G].
+/// Group size of the figures about SRM: the authors could run no more [LMS §IV-G].
 pub(super) const SRM_RECEIVERS: u32 = 20;
 
-/// Where packets are lost on the trees and the random graphs, and what that is called.
+/// Places of losses on the trees and the random graphs, with their names.
 const PLACES: [(Place, &str); 3] = [
     (Place::Source, "loss at the source"),
     (Place::Receivers, "loss at the receivers"),
     (Place::Links, "loss at all links"),
 ];
 
-/// The same on binary trees, whose leaves are the receivers.
+/// Places of losses on binary trees, whose leaves are the receivers.
 const TREE_PLACES: [(Place, &str); 3] = [PLACES[0], PLACES[1], (Place::Tree, "loss at all links")];
 
-/// The same on transit–stub graphs.
+/// Places of losses on transit–stub graphs.
 const CLASSES: [(Place, &str); 4] = [
     (Place::Links, "loss at all links"),
     (Place::Class(LinkClass::TransitTransit), "loss at transit–transit links"),
@@ -35,7 +35,7 @@ const CLASSES: [(Place, &str); 4] = [
     (Place::Class(LinkClass::StubStub), "loss at stub–stub links"),
 ];
 
-/// What the experiments have in common.
+/// Settings that all experiments share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Base {
     pub(super) delays: Delays,
@@ -45,7 +45,7 @@ pub(super) struct Base {
 /// One of the metrics.
 type Measure = fn(&[Outcome], Place) -> Spread;
 
-/// What a curve takes: where it stands, and what was run there.
+/// A column of a curve: its x, and the trial that ran there.
 type Column = (f64, Trial);
 
 impl Base {
@@ -54,18 +54,18 @@ impl Base {
         Trial { scheme, setting: Setting { graph, delays, number, access_percent } }
     }
 
-    /// A scheme on the binary trees, by their heights.
+    /// Returns the columns of a scheme on the binary trees, by height.
     fn trees(self, scheme: Scheme) -> Vec<Column> {
         let tree = |height| self.trial(scheme, Graph::Binary { height }, 0);
         HEIGHTS.map(|height| (f64::from(height), tree(height))).collect()
     }
 
-    /// A scheme on the graphs of a kind, by their numbers.
+    /// Returns the columns of a scheme on the graphs of a kind, by number.
     pub(super) fn graphs(self, scheme: Scheme, graph: Graph) -> Vec<Column> {
         (0..GRAPHS).map(|n| (f64::from(n), self.trial(scheme, graph, n))).collect()
     }
 
-    /// What a figure has to run.
+    /// Returns the trials of a figure.
     pub(super) fn trials(self, figure: u32) -> BTreeSet<Trial> {
         let random = |receivers| Graph::Random { receivers };
         let columns: Vec<Vec<Column>> = match figure {
@@ -82,7 +82,7 @@ impl Base {
         columns.into_iter().flatten().map(|(_, trial)| trial).collect()
     }
 
-    /// A figure.
+    /// Returns a figure, from the outcomes of its trials.
     pub(super) fn figure(self, figure: u32, outcomes: &Outcomes<Trial>) -> Option<Figure> {
         let draw = Draw(outcomes);
         match figure {
@@ -210,7 +210,7 @@ impl Base {
 const TOPOLOGY: &str = "topology number";
 const LATENCY: &str = "normalized recovery latency (RTT)";
 
-/// Makes curves of outcomes.
+/// Draws curves of outcomes.
 struct Draw<'a>(&'a Outcomes<Trial>);
 
 impl Draw<'_> {
@@ -227,7 +227,7 @@ impl Draw<'_> {
         Series { name, points: points.collect() }
     }
 
-    /// A panel for each place: average, minimum and maximum of the latency.
+    /// Returns a panel for each place: average, minimum and maximum of the latency.
     fn latencies(&self, columns: &[Column], places: &[(Place, &str)]) -> Vec<Panel> {
         let panel = |&(place, title): &(Place, &str)| {
             let spread = |runs: &[Outcome]| measures::latency(runs, place);
@@ -246,7 +246,7 @@ impl Draw<'_> {
         places.iter().map(panel).collect()
     }
 
-    /// A panel with the exposure at each place.
+    /// Returns a panel with the exposure at each place.
     fn exposures(&self, columns: &[Column], places: &[(Place, &str)]) -> Panel {
         Panel {
             title: "exposure".to_owned(),
@@ -257,7 +257,7 @@ impl Draw<'_> {
         }
     }
 
-    /// A curve for each place.
+    /// Returns a curve for each place.
     fn places(
         &self,
         columns: &[Column],

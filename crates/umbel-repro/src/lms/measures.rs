@@ -5,16 +5,17 @@ use super::scenario::LinkClass;
 use super::trial::Outcome;
 use crate::estimate::Estimate;
 
-/// Where the packet is lost [LMS §IV-B, §IV-F].
+/// Place of a loss [LMS §IV-B, §IV-F].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// At the source: everybody loses it.
+    /// At the source: all receivers lose the packet.
     Source,
-    /// At a receiver, one after the other.
+    /// At each receiver, one after the other.
     Receivers,
     /// At each link between routers, one after the other.
     Links,
-    /// The same and at the receivers: all links of a tree whose leaves are the receivers.
+    /// At each link between routers and each receiver: all links of a tree whose leaves are the
+    /// receivers.
     Tree,
     /// At each link of a class.
     Class(LinkClass),
@@ -32,7 +33,7 @@ impl Place {
     }
 }
 
-/// What is seen of a run on average: its mean, its least and its greatest value.
+/// Means over runs of a run's mean, least and greatest value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) average: Estimate,
@@ -41,7 +42,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Of runs that had something to tell: mean, least and greatest of each.
+    /// Sums up the mean, least and greatest values of runs with at least one value.
     fn of(runs: &[[f64; 3]]) -> Spread {
         let [average, least, greatest] =
             [0, 1, 2].map(|n| Estimate::of(&runs.iter().map(|run| run[n]).collect::<Vec<_>>()));
@@ -71,8 +72,8 @@ fn spread(
     Spread::of(&runs)
 }
 
-/// Normalised recovery latency. The average is over all receivers that recovered, so that a loss
-/// that hits many weighs as much.
+/// Returns the normalised recovery latency. The average is over all receivers that recovered, so a
+/// loss counts in proportion to the receivers that it hits.
 pub(super) fn latency(outcomes: &[Outcome], place: Place) -> Spread {
     let mut runs = Vec::new();
     for outcome in outcomes {
@@ -91,27 +92,27 @@ pub(super) fn latency(outcomes: &[Outcome], place: Place) -> Spread {
     Spread::of(&runs)
 }
 
-/// Duplicates of a receiver for each loss.
+/// Returns the duplicates per receiver and loss.
 pub(super) fn exposure(outcomes: &[Outcome], place: Place) -> Spread {
     spread(outcomes, place, |outcome, recovery| recovery.exposure(outcome.receivers))
 }
 
-/// Requests for each loss.
+/// Returns the requests per loss.
 pub(super) fn requests(outcomes: &[Outcome], place: Place) -> Spread {
     spread(outcomes, place, |_, recovery| f64::from(recovery.requests))
 }
 
-/// Repairs for each loss.
+/// Returns the repairs per loss.
 pub(super) fn repairs(outcomes: &[Outcome], place: Place) -> Spread {
     spread(outcomes, place, |_, recovery| f64::from(recovery.repairs))
 }
 
-/// Retransmissions of the source beyond the first, for each loss [LMS §IV-H].
+/// Returns the retransmissions of the source beyond the first, per loss [LMS §IV-H].
 pub(super) fn repeated(outcomes: &[Outcome], place: Place) -> Spread {
     spread(outcomes, place, |_, recovery| f64::from(recovery.by_source.saturating_sub(1)))
 }
 
-/// Losses that some receiver did not recover from.
+/// Returns the number of losses from which at least one receiver did not recover.
 pub(super) fn unrepaired(outcomes: &[Outcome]) -> u32 {
     outcomes.iter().flat_map(|outcome| &outcome.recoveries).map(|loss| loss.unrepaired).sum()
 }

@@ -1,13 +1,13 @@
 //! "Light-Weight Multicast Services (LMS)", Papadopoulos, Parulkar and Varghese: [LMS §n] in the
-//! code. `docs/papers/lms.md` says how it was read.
+//! code. `docs/papers/lms.md` documents how it was read.
 //!
 //! - [`scenario`]: graphs, places of source and receivers, the links of the tree.
 //! - [`schemes`]: LMS, SRM and PGM, run by the engines themselves.
-//! - [`trial`]: one packet lost on each link of a tree; `observer.rs` measures how it was repaired
-//!   without knowing by which scheme.
-//! - [`beyond`]: what the paper did not try.
-//! - `measures.rs`: the metrics of [LMS Fig. 10]; `figures.rs`: Figures 11 to 16; `verdicts.rs`: what
-//!   the text and Table I say of them; `notes.rs`: what was found.
+//! - [`trial`]: one packet lost on each link of a tree; `observer.rs` measures how it was repaired,
+//!   independently of the scheme.
+//! - [`beyond`]: experiments that the paper did not do.
+//! - `measures.rs`: the metrics of [LMS Fig. 10]; `figures.rs`: Figures 11 to 16; `verdicts.rs`:
+//!   the claims of the text and of Table I; `notes.rs`: findings.
 
 pub mod beyond;
 mod figures;
@@ -31,12 +31,12 @@ use crate::output::{Figure, Report};
 use crate::part::{self, Extra, Parts};
 use crate::pool::{Progress, Runs, all_cores, run_all, work};
 
-/// What the report has beside Figures 11 to 16; Table I comes with 12, 14 and 15 together.
+/// Parts of the report besides Figures 11 to 16; Table I comes with 12, 14 and 15 together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Other {
-    /// Each scheme with both kinds of delays, beside what other people's agents came to.
+    /// Each scheme with both kinds of delays, beside the results of other people's agents.
     Delays,
-    /// What the paper did not try.
+    /// Experiments that the paper did not do.
     Beyond,
 }
 
@@ -46,26 +46,27 @@ impl Extra for Other {
         &[(Other::Delays, "delays"), (Other::Beyond, "beyond")];
 }
 
-/// A part of the report that can be had alone.
+/// A part of the report that can be requested alone.
 pub type Part = part::Part<Other>;
 
-/// How much is run, and how.
+/// Extent and settings of the experiments.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Placements of source and receivers on each graph; the paper has 10.
+    /// Number of placements of source and receivers on each graph; the paper has 10.
     pub seeds: u32,
-    /// What of the report.
+    /// Parts of the report to produce.
     pub parts: Parts<Other>,
-    /// How long links take.
+    /// Delays of the links.
     pub delays: Delays,
-    /// What the link of a host takes, in percent of a mean link between routers.
+    /// Delay of a host's link, in percent of a mean link between routers.
     pub access_percent: u32,
-    /// Threads to run on.
+    /// Number of threads.
     pub threads: usize,
 }
 
 impl Default for Options {
-    /// Five placements, all figures, delays as on a plane, short links of hosts, all cores.
+    /// Returns five placements, all figures, delays as on a plane, short links of hosts, and all
+    /// cores.
     fn default() -> Options {
         Options {
             seeds: 5,
@@ -77,11 +78,11 @@ impl Default for Options {
     }
 }
 
-/// Most seeds of what the paper did not try: each stands for 400 packets or for all losses of a
-/// graph.
+/// Maximum number of seeds for the experiments that the paper did not do: each seed covers 400
+/// packets or all losses of a graph.
 const BEYOND_SEEDS: u32 = 2;
 
-/// Runs the experiments. The report is a function of the options but for the number of threads.
+/// Runs the experiments. The report depends only on the options, not on the number of threads.
 pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     let base = Base { delays: options.delays, access_percent: options.access_percent };
     let wanted = options.parts.figures();
@@ -127,7 +128,7 @@ fn intro(options: &Options, trials: usize) -> String {
     )
 }
 
-/// The options that make the same report again.
+/// Returns the options that reproduce the report.
 fn settings(options: &Options) -> Vec<(String, String)> {
     let mut settings = vec![
         ("--seeds".to_owned(), options.seeds.to_string()),

@@ -1,4 +1,4 @@
-//! What was found, and what each way to measure the links gives.
+//! Findings, and the results of each choice of link delays.
 
 use std::fmt::Write;
 
@@ -17,20 +17,20 @@ pub(super) struct Compared {
     scheme: Scheme,
     delays: Delays,
     receivers: u32,
-    /// The latencies that other people's agents came to, with losses at the source, the receivers and
-    /// all links, as far as they are known.
+    /// Latencies of other people's agents, with losses at the source, the receivers and all links,
+    /// if known.
     reported: Option<[f64; 3]>,
-    /// The repairs for each loss at all links that they came to.
+    /// Repairs of other people's agents for each loss at all links, if known.
     repairs: Option<f64>,
 }
 
 const PLACES: [(Place, &str); 3] =
     [(Place::Source, "source"), (Place::Receivers, "receivers"), (Place::Links, "all links")];
 
-/// How far from other people's agents a latency may be: their graphs were others.
+/// Tolerated share of difference from other people's agents, which ran on other graphs.
 const TOLERANCE: f64 = 0.25;
 
-/// What is compared.
+/// Returns the comparisons to make.
 pub(super) fn compared() -> Vec<Compared> {
     let of = |scheme, delays, reported, repairs| {
         let receivers =
@@ -50,7 +50,7 @@ pub(super) fn compared() -> Vec<Compared> {
 }
 
 impl Compared {
-    /// What has to be run. Equal delays include those of hosts.
+    /// Returns the trials of the comparison. Equal delays include those of hosts.
     pub(super) fn trials(&self) -> impl Iterator<Item = Trial> + use<> {
         let access_percent = self.delays.usual_access_percent();
         let base = Base { delays: self.delays, access_percent };
@@ -63,12 +63,12 @@ impl Compared {
     }
 }
 
-/// What a number has to be for other people's agents to agree, and how it is written.
+/// Returns the text of another agent's number, and the bounds that agree with it.
 fn others(reported: f64) -> (String, (f64, f64)) {
     (format!("{reported} by others"), around(reported, TOLERANCE))
 }
 
-/// A row for each number of other people's agents.
+/// Returns a row for each number of other people's agents.
 pub(super) fn rows(compared: &[Compared], outcomes: &Outcomes<Trial>) -> Vec<Row> {
     let mut rows = Vec::new();
     for compared in compared {
@@ -90,7 +90,7 @@ pub(super) fn rows(compared: &[Compared], outcomes: &Outcomes<Trial>) -> Vec<Row
     }
     if !compared.is_empty() {
         let lost: u32 = outcomes.values().map(|runs| measures::unrepaired(runs)).sum();
-        // A time on one machine, which a report does not measure: see the note.
+        // These are times on one machine, which a report does not measure: see the note.
         for (what, reported) in [("a request", 1.07), ("a DMCAST", 1.01)] {
             let what = format!("forwarding {what} over forwarding to one interface");
             let (text, bounds) = (reported.to_string(), around(reported, TOLERANCE));
@@ -102,7 +102,7 @@ pub(super) fn rows(compared: &[Compared], outcomes: &Outcomes<Trial>) -> Vec<Row
     rows
 }
 
-/// The notes of the report.
+/// Returns the notes of the report.
 pub(super) fn notes(compared: &[Compared], outcomes: &Outcomes<Trial>) -> Vec<Note> {
     let note =
         |heading: &str, text: &str| Note { title: heading.to_owned(), text: text.to_owned() };
@@ -156,7 +156,7 @@ pub(super) fn notes(compared: &[Compared], outcomes: &Outcomes<Trial>) -> Vec<No
     notes
 }
 
-/// A paragraph for each scheme and kind of delays.
+/// Returns a note with a paragraph for each scheme and kind of delays.
 fn comparison(compared: &[Compared], outcomes: &Outcomes<Trial>) -> Note {
     let mut text = "Average latency with losses at the source, at the receivers and at all links; \
                     then, for losses at all links, exposure, requests and repairs."

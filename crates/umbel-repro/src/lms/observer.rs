@@ -1,5 +1,5 @@
-//! Looks at what travels, and finds out how each loss was repaired. It knows no scheme: what a
-//! packet is for is all that it looks at, so that all schemes are measured alike.
+//! Observes the packets and measures how each loss was repaired. The observer reads only a packet's
+//! kind and knows no scheme, so all schemes are measured alike.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -10,26 +10,26 @@ use umbel_sim::{Instant, Kind, NodeId, NodeKind};
 
 use super::scenario::{LinkClass, Scenario};
 
-/// When packets are sent and lost: pairs of packets, of which the first is lost on one link of
-/// the tree, and the second shows the loss. Between pairs it is quiet for long enough.
+/// Schedule of packets and losses: pairs of packets, of which the first is lost on one link of the
+/// tree, and the second reveals the loss. The pauses between pairs are long enough for the repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timetable {
-    /// When the first pair is sent.
+    /// Time of the first pair.
     pub(super) start: Instant,
-    /// From pair to pair.
+    /// Time from pair to pair.
     pub(super) spacing: Duration,
-    /// How many pairs.
+    /// Number of pairs.
     pub(super) losses: usize,
 }
 
-/// From a packet that is lost to the next.
-/// So short that hardly any session message of SRM comes between, which would show the loss earlier.
+/// Time from a packet that is lost to the next one. It is so short that hardly any session message
+/// of SRM is sent in between, which would reveal the loss earlier.
 const INTERVAL: Duration = Duration::from_millis(1);
-/// Packets that are sent before the first pair, so that everyone has heard of the source.
+/// Number of packets that are sent before the first pair, so that all nodes know the source.
 pub(super) const PREFACE: u64 = 2;
 
 impl Timetable {
-    /// When the source sends, ascending.
+    /// Returns the times at which the source sends, ascending.
     pub(super) fn sends(&self) -> impl Iterator<Item = Instant> + use<> {
         let Timetable { start, spacing, losses } = *self;
         let preface = (0..PREFACE).rev().map(move |n| {
@@ -43,47 +43,48 @@ impl Timetable {
         preface.chain(pairs)
     }
 
-    /// When the last loss has had its time.
+    /// Returns the end of the time for the last loss.
     pub(super) fn end(&self) -> Instant {
         self.start + self.spacing * self.losses as u32
     }
 
-    /// The number, from 1, of the original packets on a line of the one that is lost there.
+    /// Returns the number, from 1, of the original packet that a line loses, among the line's
+    /// originals.
     pub(super) fn nth(loss: usize) -> u64 {
         PREFACE + 2 * loss as u64 + 1
     }
 }
 
-/// How a loss was repaired.
+/// Recovery from a loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recovery {
-    /// Where it was.
+    /// Class of the link that lost the packet.
     pub class: LinkClass,
-    /// Receivers that lost the packet.
+    /// Number of receivers that lost the packet.
     pub missed: u32,
-    /// Of these, those that never got it.
+    /// Number of these that never received it.
     pub unrepaired: u32,
     /// Sum, least and greatest of the normalised recovery latencies [LMS Fig. 10]: from the
     /// detection to the repair, in round trips from the receiver to the source.
     pub latency: [f64; 3],
-    /// Repairs that came to receivers that had the packet, over all receivers.
+    /// Number of repairs that arrived at receivers that had the packet, over all receivers.
     pub duplicates: u32,
-    /// Requests that receivers sent.
+    /// Number of requests that receivers sent.
     pub requests: u32,
-    /// Repairs that hosts sent.
+    /// Number of repairs that hosts sent.
     pub repairs: u32,
-    /// Of these, those that the source sent.
+    /// Number of these that the source sent.
     pub by_source: u32,
 }
 
 impl Recovery {
-    /// Duplicates a receiver got on average [LMS §IV-A].
+    /// Returns the average number of duplicates per receiver [LMS §IV-A].
     pub fn exposure(&self, receivers: usize) -> f64 {
         f64::from(self.duplicates) / receivers as f64
     }
 }
 
-/// What came to a receiver of the present loss.
+/// Packets of the present loss that arrived at a receiver.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
     originals: u32,
@@ -92,12 +93,12 @@ struct Heard {
     repaired: Option<Instant>,
 }
 
-/// The tracer.
+/// The tracer that observes a trial.
 #[derive(Debug)]
 pub(super) struct Observer {
     timetable: Timetable,
     source: NodeId,
-    /// Positions of receivers.
+    /// Position of each receiver in the scenario.
     receivers: BTreeMap<NodeId, usize>,
     is_host: Vec<bool>,
     rtts: Vec<f64>,
@@ -126,7 +127,7 @@ impl Observer {
         }
     }
 
-    /// The recoveries in the order of the scenario's tree.
+    /// Returns the recoveries in the order of the scenario's tree.
     pub(super) fn finish(tracer: Box<dyn Tracer>) -> Vec<Recovery> {
         let tracer: Box<dyn Any> = tracer;
         let mut observer = tracer.downcast::<Observer>().expect("it is the one that was set");
@@ -167,7 +168,7 @@ impl Observer {
         self.recoveries.push(recovery);
     }
 
-    /// Turns to the loss that `now` belongs to.
+    /// Switches to the loss that `now` belongs to.
     fn turn_to(&mut self, now: Instant) {
         let Timetable { start, spacing, losses } = self.timetable;
         let loss = (now >= start)

@@ -1,4 +1,4 @@
-//! A graph with a source and receivers, and what lies between them [LMS §IV-B].
+//! A graph with a source and receivers, and the network between them [LMS §IV-B].
 
 use std::time::Duration;
 
@@ -11,52 +11,51 @@ use umbel_sim::{
     App, Context, Destination, Instant, Kind, LinkId, LinkSpec, Network, NodeId, Packet, Simulation,
 };
 
-/// Routers of a random graph [LMS §IV-E].
+/// Number of routers of a random graph [LMS §IV-E].
 const ROUTERS: usize = 100;
-/// Probability of each link of it [LMS §IV-E].
+/// Probability of each of its links [LMS §IV-E].
 const EDGE_P: f64 = 0.1;
-/// Graphs of a kind that are drawn [LMS §IV-B].
+/// Number of graphs drawn of each kind [LMS §IV-B].
 pub const GRAPHS: u32 = 10;
-/// What a link between routers takes, where all take the same.
+/// Delay of a link between routers, if all are equal.
 const LINK_DELAY: Duration = Duration::from_millis(10);
-/// What a link across the plane takes: one between two random places takes half of it.
+/// Delay of a link across the plane; a link between two random places takes half of it on average.
 const PLANE_DELAY: Duration = Duration::from_millis(20);
-/// Number of the group that everybody is in.
+/// Number of the group that all hosts join.
 pub(super) const GROUP: u32 = 1;
 
-/// What the routers are joined to.
+/// Kind of graph of the routers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Graph {
-    /// A binary tree with the source at its root and receivers for leaves, so many links below
-    /// it.
+    /// A binary tree with the source at its root and receivers as leaves, `height` links below it.
     Binary {
         /// Links from the source to a receiver.
         height: u32,
     },
     /// G(100, 0.1), connected, with receivers at any router.
     Random {
-        /// How many.
+        /// Number of receivers.
         receivers: u32,
     },
     /// GT-ITM's 1 × 4 × (1 + 3 × 8), with receivers at stub routers.
     TransitStub {
-        /// How many.
+        /// Number of receivers.
         receivers: u32,
     },
 }
 
-/// How long the links between routers take.
+/// Delays of the links between routers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Delays {
-    /// As far as it is between random places on a plane.
+    /// In proportion to the distance between random places on a plane.
     #[default]
     Plane,
-    /// All the same.
+    /// Equal for all links.
     Equal,
 }
 
 impl Delays {
-    /// As on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Delays::Plane => "plane",
@@ -64,8 +63,8 @@ impl Delays {
         }
     }
 
-    /// What the link of a host takes if nobody says, in percent of a mean link between routers.
-    /// On the plane it is short, as it is to the next router of a site.
+    /// Returns the default delay of a host's link, in percent of a mean link between routers. On
+    /// the plane it is short, like a link to the next router of a site.
     pub fn usual_access_percent(self) -> u32 {
         match self {
             Delays::Plane => 20,
@@ -77,29 +76,29 @@ impl Delays {
 /// A graph, before its receivers are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Setting {
-    /// Of which kind.
+    /// Kind of the graph.
     pub graph: Graph,
-    /// Its links.
+    /// Delays of its links.
     pub delays: Delays,
-    /// Which of the random ones, from 0.
+    /// Number of the graph, from 0, among the random ones of its kind.
     pub number: u32,
-    /// What the link of a host takes, in percent of a mean link between routers. A binary tree
-    /// has no such links: its leaves are the receivers.
+    /// Delay of a host's link, in percent of a mean link between routers. A binary tree has no such
+    /// links: its leaves are the receivers.
     pub access_percent: u32,
 }
 
-/// What a link of the tree joins.
+/// Class of a link of the tree, by its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkClass {
-    /// The source and its router: all receivers lose.
+    /// Source and its router: all receivers lose the packet.
     Source,
-    /// A receiver and its router: one receiver loses.
+    /// Receiver and its router: one receiver loses the packet.
     Receiver,
-    /// Routers that are all alike.
+    /// Two routers of a graph in which all routers are alike.
     Core,
     /// Two transit routers.
     TransitTransit,
-    /// A transit and a stub router.
+    /// A transit router and a stub router.
     TransitStub,
     /// Two stub routers.
     StubStub,
@@ -112,7 +111,7 @@ pub struct TreeLink {
     pub link: LinkId,
     /// Its end on the source's side.
     pub from: NodeId,
-    /// What it joins.
+    /// Class of the link.
     pub class: LinkClass,
 }
 
@@ -122,22 +121,22 @@ pub struct Scenario {
     network: Network,
     /// The source.
     pub source: NodeId,
-    /// Whether the source is as good as its router: its link takes no time.
+    /// Whether the source is at its router: its link takes no time.
     pub source_is_root: bool,
     /// The receivers.
     pub receivers: Vec<NodeId>,
     /// The routers.
     pub routers: Vec<NodeId>,
-    /// What a packet takes from the source to each receiver.
+    /// Delay of a packet from the source to each receiver.
     pub distances: Vec<Duration>,
-    /// The links of the tree. Those nearer to the source come later, so that a packet lost on a
-    /// link has crossed none of those that come before it there.
+    /// Links of the tree. Those nearer to the source come later, so that a packet lost on a link
+    /// has crossed none of the preceding ones.
     pub tree: Vec<TreeLink>,
 }
 
 impl Setting {
-    /// The graph with a source and receivers. Placements differ in where these are; binary trees
-    /// have one.
+    /// Returns the graph with a source and receivers. Placements differ in the routers of these;
+    /// binary trees have one placement.
     pub fn place(&self, placement: u64) -> Scenario {
         let topology = self.topology(placement);
         let network = topology.to_network(&Schedules::new()).expect("links only delay");
@@ -185,7 +184,7 @@ impl Setting {
     }
 }
 
-/// What hosts are called; no router's name begins like a receiver's.
+/// Names of hosts; no router's name begins like a receiver's.
 const SOURCE: &str = "source";
 const RECEIVER: &str = "h";
 
@@ -196,7 +195,7 @@ fn attach(topology: &mut Topology, router: &str, name: String, delay: Duration) 
     topology.nodes.push(NodeSpec { name, kind: NodeKind::Host });
 }
 
-/// The source is at the root itself: its link takes no time.
+/// Creates a binary tree. The source is at the root itself: its link takes no time.
 fn binary(height: u32) -> Topology {
     let tree = Generator::new(Shape::Tree { depth: height, fanout: 2 });
     let mut topology = tree.generate(1).expect("a tree is possible");
@@ -212,7 +211,7 @@ fn binary(height: u32) -> Topology {
 }
 
 impl Scenario {
-    /// What lies between the host `source`, the hosts `h…` and the routers of a network.
+    /// Creates the scenario of a network, from the host `source`, the hosts `h…` and the routers.
     pub(crate) fn new(network: Network) -> Scenario {
         let named = |prefix: &str, kind| -> Vec<NodeId> {
             let nodes = network
@@ -229,8 +228,8 @@ impl Scenario {
         Scenario { network, source, source_is_root, receivers, routers, distances, tree }
     }
 
-    /// The network, with what `change` makes of each direction of each link: it is given the link
-    /// and the node that the direction begins at.
+    /// Returns the network, with each direction of each link as changed by `change`. The arguments
+    /// of `change` are the link, the node at which the direction begins, and its present treatment.
     pub fn network(&self, change: impl Fn(LinkId, NodeId, LinkSpec) -> LinkSpec) -> Network {
         let mut network = Network::new();
         for (node, kind) in self.network.nodes() {
@@ -250,7 +249,7 @@ impl Scenario {
         network
     }
 
-    /// Leaves only the source's link and nine others in `tree`.
+    /// Reduces `tree` to the source's link and nine others.
     pub(super) fn keep_some_links(&mut self) {
         let step = self.tree.len().div_ceil(9).max(1);
         let last = self.tree.len() - 1;
@@ -261,14 +260,14 @@ impl Scenario {
         });
     }
 
-    /// The longest round trip from the source to a receiver.
+    /// Returns the longest round trip from the source to a receiver.
     pub fn greatest_rtt(&self) -> Duration {
         self.distances.iter().max().copied().unwrap_or_default() * 2
     }
 }
 
-/// Sends a packet down the tree and sees where it goes: the links, those nearest to the source
-/// last, and the time to each receiver.
+/// Sends a packet down the tree and returns its path: the links, those nearest to the source last,
+/// and the time to each receiver.
 fn explore(
     network: &Network,
     source: NodeId,
@@ -296,7 +295,8 @@ fn explore(
     (links.collect(), receivers.iter().map(arrival).collect())
 }
 
-/// Transit routers are called `t…`, stub routers `s…`, all others `r…`.
+/// Returns the class of a link. Transit routers are called `t…`, stub routers `s…`, all others
+/// `r…`.
 fn class(network: &Network, from: NodeId, to: NodeId) -> LinkClass {
     if network.name(from) == SOURCE {
         return LinkClass::Source;
@@ -338,7 +338,7 @@ impl App for Member {
     fn packet(&mut self, _context: &mut Context<'_>, _packet: &Packet) {}
 }
 
-/// Where a packet went.
+/// Path of a packet.
 #[derive(Debug, Default)]
 struct Path {
     crossed: Vec<(LinkId, NodeId, NodeId)>,

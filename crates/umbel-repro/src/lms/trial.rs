@@ -11,25 +11,25 @@ use super::scenario::{Graph, Scenario, Setting};
 use super::schemes::{self, Scheme};
 use crate::pool::Experiment;
 
-/// A scheme on a graph. Its runs place the receivers differently.
+/// A scheme on a graph. Its runs differ in the places of the receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Trial {
-    /// Who repairs.
+    /// The scheme that repairs.
     pub scheme: Scheme,
-    /// What is between source and receivers.
+    /// The network between source and receivers.
     pub setting: Setting,
 }
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// How many receivers there were.
+    /// Number of receivers.
     pub receivers: usize,
-    /// How each loss was repaired.
+    /// Recovery from each loss.
     pub recoveries: Vec<Recovery>,
 }
 
-/// Time for distances, trees and paths to become known.
+/// Time in which distances, trees and paths become known.
 const WARM_UP: Duration = Duration::from_secs(30);
 
 impl Experiment for Trial {
@@ -63,7 +63,7 @@ impl Experiment for Trial {
     }
 }
 
-/// The network, in which each link of the tree loses one original packet.
+/// Returns the network, in which each link of the tree loses one original packet.
 fn lossy(scenario: &Scenario) -> umbel_sim::Network {
     let losses: BTreeMap<(u32, NodeId), u64> = scenario
         .tree

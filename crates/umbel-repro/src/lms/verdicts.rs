@@ -1,22 +1,22 @@
-//! What the paper's text says, and whether it was met.
+//! The claims of the paper's text, and whether they hold.
 //!
-//! The paper gives curves without numbers and a text that rounds them: "about" stands for 20 % here
-//! if nothing else is said.
+//! The paper has curves without numbers, and a text that rounds them: "about" stands for 20 % here
+//! unless noted.
 
 use crate::bounds::{LESS, MORE, around, around_range, up_to};
 use crate::output::{Figure, FigureId, Row};
 
-/// The rows of the table about these figures.
+/// Returns the rows of the table about these figures.
 pub(super) fn rows(figures: &[Figure]) -> Vec<Row> {
     let mut rows: Vec<Row> = figures.iter().flat_map(|figure| Judge(figure).rows()).collect();
     rows.extend(table_1(figures));
     rows
 }
 
-/// "About".
+/// Tolerance of "about".
 const ABOUT: f64 = 0.2;
 
-/// A row about a plain number.
+/// Creates a row for a plain number.
 pub(super) fn row(
     figure: &str,
     what: impl Into<String>,
@@ -27,22 +27,22 @@ pub(super) fn row(
     Row::new(figure, what, reported, (measured, ""), bounds)
 }
 
-/// How the values of a curve are summed up.
+/// Returns the mean of a curve's values.
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Not a number for none.
+/// Returns the greatest value, NaN for none.
 fn greatest(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NAN, f64::max)
 }
 
-/// Not a number for none.
+/// Returns the least value, NaN for none.
 fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NAN, f64::min)
 }
 
-/// Each value over the one before.
+/// Returns the quotient of each value and the previous one.
 fn steps(values: &[f64]) -> Vec<f64> {
     values.windows(2).map(|pair| pair[1] / pair[0]).collect()
 }
@@ -58,7 +58,7 @@ impl Judge<'_> {
         row(&self.0.id.to_string(), what, reported, measured, bounds)
     }
 
-    /// The latency of a curve, over all points.
+    /// Returns a row for the latency of a curve, summed up over all points.
     fn latency(
         &self,
         (panel, series): (&str, &str),
@@ -70,7 +70,7 @@ impl Judge<'_> {
         self.row(what, reported, sum_up(&self.0.values(panel, series)), bounds)
     }
 
-    /// The greatest exposure of a curve.
+    /// Returns a row for the greatest exposure of a curve.
     fn exposure(&self, place: &str, reported: &str, bounds: (f64, f64)) -> Row {
         let what = format!("greatest exposure, {place}");
         self.row(what, reported, greatest(&self.0.values("exposure", place)), bounds)
@@ -210,7 +210,7 @@ impl Judge<'_> {
     }
 }
 
-/// Table I sums up the figures about random graphs.
+/// Returns the rows of Table I, which sums up the figures about random graphs.
 fn table_1(figures: &[Figure]) -> Vec<Row> {
     let find = |number| figures.iter().find(|figure| figure.id == FigureId::Paper(number));
     let (Some(lms), Some(srm), Some(pgm)) = (find(12), find(14), find(15)) else {
@@ -254,7 +254,7 @@ mod tests {
     /// A name, and curves with names and values.
     type Given<'a> = (&'a str, &'a [(&'a str, &'a [f64])]);
 
-    /// A figure whose points stand at 0, 1, and so on.
+    /// Creates a figure with points at 0, 1, and so on.
     fn figure(number: u32, panels: &[Given<'_>]) -> Figure {
         let curve = |&(name, values): &(&str, &[f64])| {
             testing::curve(name, (0..).map(f64::from).zip(values.iter().copied()))

@@ -1,8 +1,8 @@
-//! Comma-separated values as in RFC 4180, but with lines that end as on Unix.
+//! Comma-separated values as in RFC 4180, but with Unix line ends.
 
 use super::{Figure, Row, Table};
 
-/// The lines of `table.csv`.
+/// Returns the lines of `table.csv`.
 pub(super) fn table(rows: &[Row]) -> String {
     let mut text = "figure,what,reported,measured,low,high,verdict\n".to_owned();
     for row in rows {
@@ -22,7 +22,7 @@ pub(super) fn table(rows: &[Row]) -> String {
     text
 }
 
-/// The lines of a figure's file.
+/// Returns the lines of a figure's file.
 pub(super) fn figure(figure: &Figure) -> String {
     let mut text = "series,x,y,ci95\n".to_owned();
     for panel in &figure.panels {
@@ -40,7 +40,7 @@ pub(super) fn figure(figure: &Figure) -> String {
     text
 }
 
-/// The lines of a section's table.
+/// Returns the lines of a section's table.
 pub(super) fn section_table(table: &Table) -> String {
     let mut text = String::new();
     for row in std::iter::once(&table.head).chain(&table.rows) {

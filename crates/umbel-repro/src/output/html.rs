@@ -1,10 +1,10 @@
-//! The page.
+//! The report as a web page.
 
 use std::fmt::Write as _;
 
 use super::{Figure, Report, Row, Section, Table, Verdict, escape, number, svg};
 
-/// The page, which needs no other file.
+/// Returns the page, which needs no other file.
 pub(super) fn page(report: &Report) -> String {
     let mut html = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -79,7 +79,7 @@ fn table(html: &mut String, report: &Report) {
     html.push_str("</tbody>\n</table>\n</div>\n");
 }
 
-/// The name of a row's figure, which leads to it if it is there.
+/// Returns the name of a row's figure, as a link if the page has the figure.
 fn figure_link(row: &Row, report: &Report) -> String {
     let name = escape(&row.figure);
     match report.all_figures().find(|figure| figure.id.to_string() == row.figure) {
@@ -120,7 +120,7 @@ fn own_section(html: &mut String, section: &Section) {
     }
 }
 
-/// A table whose numbers stand to the right.
+/// Writes a table, with numbers aligned to the right.
 fn section_table(html: &mut String, table: &Table) {
     let number_of = |cell: &String| cell.parse::<f64>().ok();
     let is_number =
@@ -163,7 +163,7 @@ fn settings(html: &mut String, report: &Report) {
     html.push_str("</tbody>\n</table>\n</div>\n");
 }
 
-/// What stands between empty lines.
+/// Writes the paragraphs of a text, which are separated by empty lines.
 fn paragraphs(html: &mut String, text: &str) {
     for paragraph in text.split("\n\n").map(str::trim).filter(|text| !text.is_empty()) {
         let _ = writeln!(html, "<p>{}</p>", escape(paragraph));

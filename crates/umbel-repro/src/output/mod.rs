@@ -1,20 +1,20 @@
-//! What an experiment came to, as files: a page to read, and tables and plots to go on with.
+//! The results of experiments as files: a page to read, and tables and plots for further use.
 //!
-//! [`Report::write`] makes in a directory:
+//! [`Report::write`] writes these files to a directory:
 //!
 //! | file | what |
 //! |---|---|
-//! | `report.html` | all of it on one page that needs nothing else |
-//! | `table.csv` | `figure,what,reported,measured,low,high,verdict`, a line for each number of the paper |
+//! | `report.html` | the whole report on one self-contained page |
+//! | `table.csv` | `figure,what,reported,measured,low,high,verdict`, a line per number of the paper |
 //! | `figN.csv` | `series,x,y,ci95`, a line for each point of figure N |
 //! | `figN.svg` | figure N |
-//! | `beyondN.csv`, `beyondN.svg` | the same of what the paper does not have |
+//! | `beyondN.csv`, `beyondN.svg` | the same for figures that are not in the paper |
 //! | `NAME.csv` | a table of a section, by its name |
 //!
-//! Where a figure has several panels, the name of a series begins with its panel's, and a colon.
+//! If a figure has several panels, the name of a series begins with its panel's name and a colon.
 //!
-//! Numbers in the tables are written with all their digits, so that a verdict can be checked from them;
-//! a bound that is not there is `inf` or `-inf`.
+//! Numbers in the tables are written with all their digits, so that verdicts can be checked. A
+//! missing bound is `inf` or `-inf`.
 
 mod csv;
 mod html;
@@ -33,34 +33,34 @@ use std::path::{Path, PathBuf};
 /// A measured point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Where.
+    /// Horizontal position.
     pub x: f64,
     /// The mean over all seeds.
     pub y: f64,
-    /// Half the width of the 95 % confidence interval of `y`; 0 if nothing is known of it.
+    /// Half the width of the 95 % confidence interval of `y`; 0 if unknown.
     pub ci95: f64,
 }
 
 /// A curve of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// As in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// In the order in which a line joins them.
+    /// Points, in the order in which a line joins them.
     pub points: Vec<Point>,
 }
 
-/// Which figure it is.
+/// Identifier of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FigureId {
-    /// One of the paper, by its number there.
+    /// A figure of the paper, by its number there.
     Paper(u32),
-    /// One that the paper does not have, numbered from 1.
+    /// A figure that is not in the paper, numbered from 1.
     Beyond(u32),
 }
 
 impl FigureId {
-    /// Its heading.
+    /// Returns the heading of the figure.
     fn heading(self) -> String {
         match self {
             FigureId::Paper(number) => format!("Figure {number}"),
@@ -68,7 +68,7 @@ impl FigureId {
         }
     }
 
-    /// The name of its files, without the extension.
+    /// Returns the name of the figure's files, without the extension.
     fn stem(self) -> String {
         match self {
             FigureId::Paper(number) => format!("fig{number}"),
@@ -78,7 +78,7 @@ impl FigureId {
 }
 
 impl fmt::Display for FigureId {
-    /// As rows name it.
+    /// Writes the name of the figure as in the rows.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FigureId::Paper(number) => write!(f, "{number}"),
@@ -90,14 +90,14 @@ impl fmt::Display for FigureId {
 /// Curves on the same axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
-    /// What it shows; empty if it is the only one of its figure.
+    /// Title of the panel; empty if it is the only one of its figure.
     pub title: String,
-    /// The name and the unit of the horizontal axis.
+    /// Name and unit of the horizontal axis.
     pub x_label: String,
-    /// The name and the unit of the vertical axis.
+    /// Name and unit of the vertical axis.
     pub y_label: String,
-    /// Where the vertical axis ends at the latest; curves that rise higher are cut off there in the
-    /// plot, not in the table.
+    /// Upper limit of the vertical axis. Higher curves are cut off there in the plot, not in the
+    /// table.
     pub y_limit: Option<f64>,
     /// The curves.
     pub series: Vec<Series>,
@@ -106,58 +106,58 @@ pub struct Panel {
 /// A figure, measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// No two figures of a report have the same.
+    /// Identifier of the figure, unique in a report.
     pub id: FigureId,
-    /// What it shows.
+    /// Title of the figure.
     pub title: String,
-    /// What it is made of, from top to bottom.
+    /// Panels, from top to bottom.
     pub panels: Vec<Panel>,
-    /// What its reader should know.
+    /// Notes for the reader.
     pub caption: String,
 }
 
 impl Figure {
-    /// A curve of a panel, by their names.
+    /// Returns a curve of a panel, by their names.
     pub fn series(&self, panel: &str, name: &str) -> Option<&Series> {
         let mut panels = self.panels.iter().filter(|candidate| candidate.title == panel);
         panels.find_map(|panel| panel.series.iter().find(|series| series.name == name))
     }
 
-    /// The values of a curve in the order of its points; none if it is not there.
+    /// Returns the values of a curve in the order of its points; empty if the curve is missing.
     pub fn values(&self, panel: &str, name: &str) -> Vec<f64> {
         let series = self.series(panel, name);
         series.into_iter().flat_map(|series| &series.points).map(|point| point.y).collect()
     }
 }
 
-/// A number that the paper reports, beside what was measured.
+/// A number that the paper reports, beside the measured one.
 ///
-/// What the paper says of an order is a row too: of a ratio or a difference, with the bound that the
-/// order means.
+/// A statement of the paper about an order is a row, too: a ratio or a difference, with the bound
+/// that the order implies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The name of the figure ([`FigureId`]'s), or the section.
+    /// Name of the figure ([`FigureId`]'s), or of the section.
     pub figure: String,
-    /// What was measured.
+    /// The measured quantity.
     pub what: String,
     /// The paper's words or number.
     pub reported: String,
-    /// The measured number; not a number if nothing could be measured, which is a miss.
+    /// The measured number; NaN, a miss, if nothing could be measured.
     pub measured: f64,
     /// The unit of `measured`, `low` and `high`; empty for a plain number.
     pub unit: &'static str,
-    /// The least that agrees with the paper; `-∞` for any.
+    /// The least number that agrees with the paper; `-∞` for no bound.
     pub low: f64,
-    /// The most that agrees with the paper; `∞` for any.
+    /// The greatest number that agrees with the paper; `∞` for no bound.
     pub high: f64,
 }
 
 /// Whether a measured number agrees with the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It lies within the bounds.
+    /// The number lies within the bounds.
     Ok,
-    /// It does not.
+    /// The number does not lie within the bounds.
     Miss,
 }
 
@@ -171,7 +171,8 @@ impl fmt::Display for Verdict {
 }
 
 impl Row {
-    /// A measured number with its unit, which is to lie between the bounds.
+    /// Creates a row from a measured number with its unit, and the bounds between which it should
+    /// lie.
     pub fn new(
         figure: impl fmt::Display,
         what: impl Into<String>,
@@ -183,39 +184,38 @@ impl Row {
         Row { figure: figure.to_string(), what, reported, measured, unit, low, high }
     }
 
-    /// Whether the measured number lies within the bounds, which belong to them.
+    /// Returns whether the measured number lies within the bounds, limits included.
     pub fn verdict(&self) -> Verdict {
         if (self.low..=self.high).contains(&self.measured) { Verdict::Ok } else { Verdict::Miss }
     }
 }
 
-/// What the reader of the numbers should know: a choice, a finding, a discrepancy.
+/// A remark for the reader: a choice, a finding, a discrepancy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// In a few words.
+    /// Title in a few words.
     pub title: String,
-    /// The rest, in paragraphs with empty lines between them.
+    /// Text, in paragraphs with empty lines between them.
     pub text: String,
 }
 
 /// Results in words and numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// The name of its file, without `.csv`; no two tables of a report have the same.
+    /// Name of the table's file, without `.csv`; unique in a report.
     pub name: &'static str,
-    /// The names of the columns.
+    /// Names of the columns.
     pub head: Vec<String>,
-    /// The cells of each row, as many as there are columns. Those that are numbers are written as
-    /// `f64` reads them.
+    /// Cells of each row, one for each column. Numbers are written in a form that `f64` parses.
     pub rows: Vec<Vec<String>>,
 }
 
-/// What goes beyond the paper's own figures.
+/// Results beyond the paper's own figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Section {
-    /// In a few words.
+    /// Title in a few words.
     pub title: String,
-    /// What was done and found, in paragraphs with empty lines between them.
+    /// Methods and findings, in paragraphs with empty lines between them.
     pub text: String,
     /// Its figures.
     pub figures: Vec<Figure>,
@@ -223,36 +223,36 @@ pub struct Section {
     pub tables: Vec<Table>,
 }
 
-/// All that the experiments of a paper came to.
+/// The results of all experiments of a paper.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// The short name of the paper, as on the command line.
+    /// Short name of the paper, as on the command line.
     pub paper: &'static str,
-    /// The title of the report.
+    /// Title of the report.
     pub title: String,
-    /// What was done, in paragraphs with empty lines between them.
+    /// Introduction, in paragraphs with empty lines between them.
     pub intro: String,
     /// The figures.
     pub figures: Vec<Figure>,
-    /// The numbers that are compared with those of the paper.
+    /// Numbers compared with those of the paper.
     pub rows: Vec<Row>,
-    /// What goes with a text or a table of its own.
+    /// Results beyond the paper's own figures.
     pub sections: Vec<Section>,
-    /// What else is to be said.
+    /// Remarks for the reader.
     pub notes: Vec<Note>,
-    /// What is needed to get the same numbers again: names and values.
+    /// Settings that reproduce the numbers: names and values.
     pub settings: Vec<(String, String)>,
 }
 
-/// Why there are no files.
+/// Error of writing a report.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
-    /// The directory is not there and cannot be made.
+    /// The directory does not exist and cannot be created.
     #[error("cannot make the directory {path}: {source}", path = path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A file cannot be written.
@@ -260,17 +260,17 @@ pub enum OutputError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// Makes a directory, and finds out whether files can be written there: before the minutes that it
-/// takes to have something to write.
+/// Creates a directory, and checks that files can be written there, before experiments take minutes
+/// to produce them.
 ///
 /// # Errors
 ///
-/// If the directory cannot be made, or takes no file.
+/// Returns an error if the directory cannot be created, or no file can be written to it.
 #[allow(clippy::disallowed_methods, reason = "the report is written here")]
 pub fn prepare(dir: &Path) -> Result<(), OutputError> {
     std::fs::create_dir_all(dir)
@@ -282,22 +282,22 @@ pub fn prepare(dir: &Path) -> Result<(), OutputError> {
 }
 
 impl Report {
-    /// How many rows miss.
+    /// Returns the number of rows that miss.
     pub fn misses(&self) -> usize {
         self.rows.iter().filter(|row| row.verdict() == Verdict::Miss).count()
     }
 
-    /// The figures, and those of the sections.
+    /// Returns the figures, including those of the sections.
     fn all_figures(&self) -> impl Iterator<Item = &Figure> {
         self.figures.iter().chain(self.sections.iter().flat_map(|section| &section.figures))
     }
 
-    /// Writes all files into a directory, which is made if it is not there. Files of the same names are
-    /// replaced, others are left alone.
+    /// Writes all files to a directory, which is created if necessary. Replaces files of the same
+    /// names and leaves others alone.
     ///
     /// # Errors
     ///
-    /// If the directory or a file cannot be written; what was written before stays.
+    /// Returns an error if the directory or a file cannot be written. Files written before it stay.
     pub fn write(&self, dir: &Path) -> Result<(), OutputError> {
         prepare(dir)?;
         for figure in self.all_figures() {
@@ -319,7 +319,7 @@ fn write_file(path: &Path, text: &str) -> Result<(), OutputError> {
         .map_err(|source| OutputError::Write { path: path.to_owned(), source })
 }
 
-/// Text as it can stand between tags and in attributes, without characters that XML forbids.
+/// Escapes text for use between tags and in attributes, without characters that XML forbids.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,6 +1,6 @@
-//! Numbers for people.
+//! Formatting of numbers for readers.
 
-/// A number with four significant digits and its unit: `1,234 s`, `0.05`, `1.5e-7`.
+/// Formats a number with four significant digits and its unit: `1,234 s`, `0.05`, `1.5e-7`.
 pub(super) fn with_unit(value: f64, unit: &str) -> String {
     match unit {
         "" => rounded(value),
@@ -9,7 +9,7 @@ pub(super) fn with_unit(value: f64, unit: &str) -> String {
     }
 }
 
-/// A range with its unit; a side that is not bounded is not mentioned.
+/// Formats a range with its unit; an unbounded side is omitted.
 pub(super) fn range(low: f64, high: f64, unit: &str) -> String {
     match (low.is_finite(), high.is_finite()) {
         (true, true) if low.to_bits() == high.to_bits() => with_unit(low, unit),
@@ -26,12 +26,12 @@ pub(super) fn range(low: f64, high: f64, unit: &str) -> String {
     }
 }
 
-/// Whether few digits say it: a bound just beside such a number excludes it.
+/// Returns whether the number is short in decimal; a bound just beside such a number excludes it.
 fn is_round(value: f64) -> bool {
     value.to_string().len() <= 8
 }
 
-/// A number with four significant digits, or all of those before the point.
+/// Formats a number with four significant digits, or more if it has more before the decimal point.
 pub(super) fn rounded(value: f64) -> String {
     if !value.is_finite() {
         return if value.is_nan() {
@@ -51,7 +51,7 @@ pub(super) fn rounded(value: f64) -> String {
     text
 }
 
-/// A number with so many digits behind the point, and commas between the thousands before it.
+/// Formats a number with `decimals` decimals, and commas between the thousands.
 pub(super) fn fixed(value: f64, decimals: usize) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -61,7 +61,7 @@ pub(super) fn fixed(value: f64, decimals: usize) -> String {
     }
     let digits = format!("{:.decimals$}", value.abs());
     let (whole, rest) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
-    // What rounds to nothing has no sign.
+    // A number that rounds to zero has no sign.
     let negative = value < 0.0 && digits.contains(|c| ('1'..='9').contains(&c));
     let mut text = if negative { "−".to_owned() } else { String::new() };
     for (i, digit) in whole.chars().enumerate() {
@@ -73,7 +73,7 @@ pub(super) fn fixed(value: f64, decimals: usize) -> String {
     text + rest
 }
 
-/// The power of ten of the first digit; 0 for 0.
+/// Returns the power of ten of the first digit; 0 for 0.
 pub(super) fn magnitude(value: f64) -> i32 {
     if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 }
 }

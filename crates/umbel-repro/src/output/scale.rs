@@ -1,4 +1,4 @@
-//! Where values stand on an axis, and which of them are named.
+//! Axes: positions of values, and ticks.
 
 use super::number;
 
@@ -13,15 +13,15 @@ pub(super) struct Scale {
     to: f64,
 }
 
-/// Values beyond it cannot be drawn: differences of them may overflow.
+/// Limit of values that can be drawn: differences of greater ones may overflow.
 const MOST: f64 = 1e300;
 
-/// Whether a value can stand on an axis.
+/// Returns whether a value can be drawn.
 pub(super) fn drawable(value: f64) -> bool {
     value.abs() < MOST
 }
 
-/// The least and the greatest of the values that can be drawn; 0 to 1 without any.
+/// Returns the least and the greatest of the values that can be drawn; 0 to 1 if there are none.
 pub(super) fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) = values
         .filter(|&value| drawable(value))
@@ -30,8 +30,8 @@ pub(super) fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
 }
 
 impl Scale {
-    /// An axis that holds a range of values, with about so many ticks. It begins at 0 if little of it
-    /// were left out otherwise; with `whole_steps` it ends at ticks.
+    /// Creates an axis that contains a range of values, with about `about` ticks. It is extended to
+    /// 0 if its near end is below 0.6 times the far end. With `whole_steps` it ends at ticks.
     pub(super) fn new(extent: (f64, f64), about: u32, whole_steps: bool) -> Scale {
         let (mut low, mut high) = extent;
         if low > 0.0 && low < 0.6 * high {
@@ -40,7 +40,7 @@ impl Scale {
         if high < 0.0 && high > 0.6 * low {
             high = 0.0;
         }
-        // A single value, or as good as one, stands in the middle.
+        // A single value, or a range of negligible width, is in the middle.
         if high - low <= 1e-9 * low.abs().max(high.abs()) {
             let margin = if low == 0.0 { 1.0 } else { low.abs() / 2.0 };
             (low, high) = (low - margin, high + margin);
@@ -53,33 +53,33 @@ impl Scale {
         Scale { low, high, step, from: 0.0, to: 1.0 }
     }
 
-    /// The same axis on other pixels.
+    /// Returns the same axis on other pixels.
     pub(super) fn onto(self, from: f64, to: f64) -> Scale {
         Scale { from, to, ..self }
     }
 
-    /// The pixel of a value.
+    /// Returns the pixel of a value.
     pub(super) fn pixel(&self, value: f64) -> f64 {
         let share = (value - self.low) / (self.high - self.low);
         self.from + share * (self.to - self.from)
     }
 
-    /// The same, held within the axis.
+    /// Returns the pixel of a value, limited to the axis.
     pub(super) fn clamped_pixel(&self, value: f64) -> f64 {
         self.pixel(self.nearest(value))
     }
 
-    /// The value on the axis that is nearest.
+    /// Returns the nearest value on the axis.
     pub(super) fn nearest(&self, value: f64) -> f64 {
         value.clamp(self.low, self.high)
     }
 
-    /// Whether a value stands on the axis.
+    /// Returns whether a value lies on the axis.
     pub(super) fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
-    /// The values that are named, and their names.
+    /// Returns the ticks, as values with their labels.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let first = (self.low / self.step - 1e-9).ceil();
         let last = (self.high / self.step + 1e-9).floor();
@@ -95,7 +95,7 @@ impl Scale {
     }
 }
 
-/// The least step of 1, 2, 2.5 or 5 times a power of ten that is no less.
+/// Returns the least step, of 1, 2, 2.5 or 5 times a power of ten, that is at least `least`.
 fn nice_step(least: f64) -> f64 {
     let power = 10_f64.powi(number::magnitude(least));
     [1.0, 2.0, 2.5, 5.0]

@@ -1,37 +1,37 @@
 //! Plots: curves with error bars, as SVG.
 //!
-//! A curve has its own colour, marker and dashes, so that it can be told from ten others on paper and
-//! without colours too. Colours follow the reader's preference for light or dark.
+//! Each curve has its own colour, marker and dashes, so that ten curves are distinguishable on
+//! paper and without colours. Colours follow the reader's preference for light or dark.
 
 use std::fmt::Write as _;
 
 use super::scale::{Scale, extent};
 use super::{Figure, Panel, Point, escape, number, scale};
 
-/// What all plots look like. It stands in each SVG file, and once in a page of many.
+/// Style sheet of all plots. Each SVG file contains it, and a page contains it once.
 pub(super) const STYLE: &str = include_str!("plot.css");
 
-/// Colours in [`STYLE`], of which each has its marker.
+/// Number of colours in [`STYLE`]; each has its marker.
 const COLOURS: usize = 10;
-/// Dashes of lines, in pixels; with another number of them than of colours no two curves of the first
-/// few dozen look alike.
+/// Dashes of lines, in pixels. Their number differs from that of the colours, so that the first few
+/// dozen curves all differ.
 const DASHES: [&str; 7] = ["", "9 4", "2 4", "12 4 2 4", "5 3", "16 5", "9 3 2 3 2 3"];
 
-/// The part that axes enclose.
+/// Size of the area inside the axes.
 const PLOT_WIDTH: f64 = 600.0;
 const PLOT_HEIGHT: f64 = 380.0;
 const LINE_HEIGHT: f64 = 22.0;
-/// About how wide a character of the legend is; and of a title.
+/// Approximate width of a character in the legend, and in a title.
 const LEGEND_CHARACTER: f64 = 7.3;
 const TITLE_CHARACTER: f64 = 8.8;
-/// Room above the axes.
+/// Space above the axes.
 const TOP: f64 = 18.0;
-/// Room for the title of a figure without a panel.
+/// Minimum width for the title of a figure without a panel.
 const TITLE_WIDTH_MIN: f64 = 400.0;
-/// Of the radius of a marker.
+/// Radius of a marker.
 const RADIUS: f64 = 4.2;
 
-/// An SVG file of its own, with the title on it and its panels one below the other.
+/// Returns a complete SVG file, with the title above the figure's panels.
 pub(super) fn document(figure: &Figure) -> String {
     let name = format!("{}: {}", figure.id.heading(), figure.title);
     let plots: Vec<Plot<'_>> = figure.panels.iter().map(Plot::new).collect();
@@ -55,7 +55,7 @@ pub(super) fn document(figure: &Figure) -> String {
     )
 }
 
-/// An element for a page that has the [`STYLE`] and says the title elsewhere.
+/// Returns an SVG element for a page that contains the [`STYLE`] and has the title elsewhere.
 pub(super) fn element(figure: &Figure, panel: &Panel) -> String {
     let name = format!("{}: {} {}", figure.id.heading(), figure.title, panel.title);
     let plot = Plot::new(panel);
@@ -75,7 +75,7 @@ fn opening(name: &str, width: f64, height: f64) -> String {
     )
 }
 
-/// Writes a title in as many lines as it takes; gives their height.
+/// Writes a title, wrapped to the width, and returns its height.
 fn heading(svg: &mut String, title: &str, y: f64, width: f64) -> f64 {
     let lines = wrap(title, (width - 40.0) / TITLE_CHARACTER);
     for (i, line) in lines.iter().enumerate() {
@@ -89,7 +89,7 @@ struct Plot<'a> {
     panel: &'a Panel,
     x: Scale,
     y: Scale,
-    /// Pixels between the edge and the axes.
+    /// Pixels between the left edge and the axes.
     left: f64,
 }
 
@@ -97,7 +97,7 @@ impl Plot<'_> {
     fn new(panel: &Panel) -> Plot<'_> {
         let points = || panel.series.iter().flat_map(|series| &series.points);
         let ends = points().flat_map(|point| [point.y - bar(point), point.y + bar(point)]);
-        // Bars that lead below 0 are cut where nothing measured is negative.
+        // Error bars are cut at 0 if no measured value is negative.
         let (mut low, mut high) = extent(ends);
         if let Some(limit) = panel.y_limit {
             (low, high) = (low.min(limit), high.min(limit));
@@ -109,18 +109,18 @@ impl Plot<'_> {
         let y = Scale::new((low, high), 8, true);
         let widest = y.ticks().iter().map(|(_, name)| name.chars().count()).max().unwrap_or(1);
         let left = 52.0 + 7.5 * widest as f64;
-        // Markers at the ends of the axis keep clear of its corners.
+        // Keep markers at the ends of the axis clear of its corners.
         Plot { panel, x: x.onto(10.0, PLOT_WIDTH - 10.0), y: y.onto(PLOT_HEIGHT, 0.0), left }
     }
 
-    /// Pixels that it takes, legend included.
+    /// Returns the width in pixels, with the legend.
     fn width(&self) -> f64 {
         let longest = self.panel.series.iter().map(|series| series.name.chars().count()).max();
         let legend = 44.0 + LEGEND_CHARACTER * longest.unwrap_or(0) as f64;
         self.left + PLOT_WIDTH + 20.0 + legend + 12.0
     }
 
-    /// Pixels from the upper end of the axes to below the labels.
+    /// Returns the height in pixels, from the upper end of the axes to below the labels.
     fn height(&self) -> f64 {
         PLOT_HEIGHT.max(LINE_HEIGHT * self.panel.series.len() as f64 - 30.0) + 58.0
     }
@@ -128,7 +128,7 @@ impl Plot<'_> {
     fn draw(&self, svg: &mut String) {
         let _ = writeln!(svg, "<g transform=\"translate({:.1} 0)\">", self.left);
         self.axes(svg);
-        // First curves are drawn last: they lie above.
+        // The first curves are drawn last, to lie on top.
         for i in (0..self.panel.series.len()).rev() {
             self.curve(svg, i);
         }
@@ -192,8 +192,8 @@ impl Plot<'_> {
         svg.push_str("</g>\n");
     }
 
-    /// The line through these points, cut where it leaves the axis. A point that cannot be drawn
-    /// leaves a gap.
+    /// Returns the path through these points, cut where it leaves the axis. A point that cannot be
+    /// drawn leaves a gap.
     fn line(&self, points: &[Point]) -> String {
         let mut path = String::new();
         let mut before: Option<&Point> = None;
@@ -204,7 +204,7 @@ impl Plot<'_> {
                 continue;
             }
             let inside = self.y.holds(point.y);
-            // Where it crosses the end of the axis, between this point and the one before.
+            // The crossing with the end of the axis, between this point and the previous one.
             if let Some(before) = before.filter(|before| self.y.holds(before.y) != inside) {
                 let end = self.y.nearest(if inside { before.y } else { point.y });
                 let share = (end - before.y) / (point.y - before.y);
@@ -276,7 +276,7 @@ fn drawn(point: &Point) -> bool {
     scale::drawable(point.x) && scale::drawable(point.y)
 }
 
-/// What an error bar adds to a point.
+/// Returns the length of a point's error bar.
 fn bar(point: &Point) -> f64 {
     if scale::drawable(point.ci95) { point.ci95.max(0.0) } else { 0.0 }
 }
@@ -288,11 +288,11 @@ fn dashes(index: usize) -> String {
     }
 }
 
-/// The marker of a curve. Five shapes are filled, then five are open.
+/// Returns the marker of a curve. Five shapes are filled, then five are open.
 fn marker(index: usize, x: f64, y: f64) -> String {
     let r = RADIUS;
     let class = if index % COLOURS < 5 { "filled" } else { "open" };
-    // Corners as steps from the centre, so that all shapes look about as large.
+    // Corners are offsets from the centre, chosen so that all shapes look equally large.
     let corners: &[(f64, f64)] = match index % 5 {
         0 => return format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r}\"/>"),
         1 => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
@@ -308,7 +308,7 @@ fn marker(index: usize, x: f64, y: f64) -> String {
     format!("<path class=\"{class}\" d=\"{path}Z\"/>")
 }
 
-/// Lines of at most so many characters, unless a word has more.
+/// Wraps text into lines of at most `columns` characters, unless a word is longer.
 fn wrap(text: &str, columns: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -1,14 +1,14 @@
-//! Figures made by hand, for tests of what is said about figures.
+//! Handmade figures for tests of the verdicts.
 
 use super::{Figure, FigureId, Panel, Point, Series};
 
-/// A curve without confidence intervals.
+/// Creates a curve without confidence intervals.
 pub(crate) fn curve(name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
     let points = points.into_iter().map(|(x, y)| Point { x, y, ci95: 0.0 });
     Series { name: name.to_owned(), points: points.collect() }
 }
 
-/// A figure of a paper: its panels by their titles, and their curves.
+/// Creates a figure of a paper: its panels by their titles, and their curves.
 pub(crate) fn figure(
     number: u32,
     panels: impl IntoIterator<Item = (impl Into<String>, Vec<Series>)>,

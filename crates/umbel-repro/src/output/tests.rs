@@ -61,7 +61,7 @@ fn written(report: &Report, name: &str) -> String {
     std::fs::read_to_string(dir.path().join("new/dir").join(name)).unwrap()
 }
 
-/// An SVG file that is well-formed and has only numbers where numbers belong.
+/// Returns an SVG file after checking that it is well-formed and has numbers where they belong.
 fn checked_svg(figure: &Figure) -> String {
     let text = svg::document(figure);
     let document = roxmltree::Document::parse(&text).unwrap();
@@ -194,7 +194,7 @@ fn numbers_are_shown_as_people_write_them() {
 #[test]
 fn a_plot_has_a_line_a_marker_and_a_bar_where_they_belong() {
     let text = checked_svg(&small().figures[0]);
-    // One more of each in the legend.
+    // The legend has one more of each.
     assert_eq!(count(&text, "class=\"line\""), 2);
     assert_eq!(count(&text, "<circle"), 3);
     assert_eq!(count(&text, "class=\"bar\""), 1);
@@ -258,7 +258,7 @@ fn points_that_are_no_numbers_leave_a_gap() {
     let points =
         [(0.0, 1.0, nan), (1.0, 2.0, inf), (2.0, nan, 1.0), (3.0, 4.0, -1.0), (inf, 1.0, 0.0)];
     let text = checked_svg(&figure(vec![series("gaps", &points)]));
-    // Two parts of a curve of three points, and no bar of unknown length.
+    // There are two parts of a curve of three points, and no bar of unknown length.
     let path = text.split("class=\"line\" d=\"").nth(1).unwrap().split('"').next().unwrap();
     assert_eq!((count(path, "M"), count(path, "L")), (2, 1), "{path}");
     assert_eq!(count(&text, "class=\"bar\""), 0);
@@ -271,11 +271,11 @@ fn curves_are_cut_where_the_axis_ends() {
     let mut figure = figure(vec![series("high", &points)]);
     figure.panels[0].y_limit = Some(200.0);
     let text = checked_svg(&figure);
-    // Up to the end at x = 1, and again from x = 5.75 down.
+    // The path goes up to the end at x = 1, and down again from x = 5.75.
     let path = text.split("class=\"line\" d=\"").nth(1).unwrap().split('"').next().unwrap();
     let [a, b, c, d] = [0.0, 1.0, 5.75, 6.0].map(|x| 10.0 + 580.0 * x / 6.0);
     assert_eq!(path, format!("M{a:.1} 190.0L{b:.1} 0.0M{c:.1} 0.0L{d:.1} 190.0"));
-    // Two markers, and one in the legend.
+    // There are two markers, and one in the legend.
     assert_eq!(count(&text, "<circle"), 3);
     assert_eq!(count(&csv::figure(&figure), "\n"), 5, "the table has everything");
 }

@@ -1,8 +1,8 @@
-//! `--policy auto`, which the paper does not have, against every scheme that is set by hand.
+//! Compares `--policy auto`, which is not in the paper, with every scheme that is set by hand.
 //!
-//! Running each of some 50 schemes as often as the figures' would take an hour. Instead all of them
-//! are run once, for a shorter time, at some points of each sweep ([`screening`]); the best of
-//! these, and whatever the figures run anyway, are then compared with `auto` in full
+//! Running each of some 50 schemes as often as those of the figures would take an hour. Instead,
+//! each runs once, for a shorter time, at some points of each sweep ([`screening`]). The best of
+//! them, and the schemes that the figures run anyway, are then compared with `auto` in full
 //! ([`finalists`]).
 
 use std::collections::BTreeSet;
@@ -21,12 +21,12 @@ const FIGURE: FigureId = FigureId::Beyond(1);
 struct Sweep {
     title: &'static str,
     x_label: &'static str,
-    /// What x is, behind its number.
+    /// Meaning of x, as a suffix of its number.
     unit: &'static str,
     xs: &'static [u32],
-    /// Those where all schemes are tried.
+    /// Values of x at which all schemes are tried.
     screened: &'static [u32],
-    /// Those where `auto` is to be better by [`GAIN`].
+    /// Values of x at which `auto` must be better by [`GAIN`].
     better: &'static [u32],
     at: fn(&Base, &str, u32) -> Point,
 }
@@ -62,11 +62,11 @@ const SWEEPS: [Sweep; 3] = [
     },
 ];
 
-/// `auto` over the best scheme: the most that is allowed anywhere, and where bad clients are some.
+/// Maximum ratio of `auto` to the best scheme: anywhere, and at the points of [`Sweep::better`].
 const WORST: f64 = 1.01;
 const GAIN: f64 = 0.95;
 
-/// Expansions and bounds of retransmission that are tried with each other.
+/// Expansions and bounds of retransmission; all combinations are tried.
 const EXPANSIONS: [&str; 9] =
     ["0.05", "0.1", "0.15", "0.2", "0.25", "0.3", "0.01R", "0.03R", "0.05R"];
 const BOUNDS: [&str; 2] = ["0", "5"];
@@ -74,15 +74,15 @@ const BOUNDS: [&str; 2] = ["0", "5"];
 /// Figures whose schemes are compared.
 const FIGURES: [u32; 7] = [3, 4, 5, 6, 7, 8, 11];
 
-/// How many of the screened schemes are run in full where they were screened. Elsewhere it is the
-/// best of each of the two nearest points where they were.
+/// Number of screened schemes that run in full at the points of the screening. At other points, the
+/// best scheme of each of the two nearest screened points runs in full.
 const BEST: usize = 2;
 
 /// A scheme set by hand: its policy, and whether the scheduler is R/(Q/fill), with known losses as
 /// in Figure 11.
 type Scheme = (String, bool);
 
-/// All that are tried: those of the figures and the grid.
+/// Returns all schemes to try: those of the figures and the grid.
 fn schemes(plans: &[Plan]) -> BTreeSet<Scheme> {
     let mut schemes: BTreeSet<Scheme> = plans
         .iter()
@@ -94,7 +94,7 @@ fn schemes(plans: &[Plan]) -> BTreeSet<Scheme> {
         let grid = BOUNDS.map(|bound| (format!("FEC({expansion})+R({bound})"), false));
         schemes.extend(grid);
     }
-    // Another name of R(∞).
+    // `FEC(0)+R(inf)` is another name of R(∞).
     schemes.remove(&("FEC(0)+R(inf)".to_owned(), false));
     schemes
 }
@@ -104,7 +104,7 @@ impl Sweep {
         Point { fill: *fill, known_loss: *fill, ..(self.at)(base, policy, x) }
     }
 
-    /// The same for a short look.
+    /// Returns the point for a shorter run.
     fn brief(&self, base: &Base, scheme: &Scheme, x: u32) -> Point {
         let Period { from, to } = base.period;
         Point { period: Period { from: from / 4, to: to / 3 }, ..self.point(base, scheme, x) }
@@ -115,7 +115,7 @@ impl Sweep {
     }
 }
 
-/// The points where every scheme is tried once.
+/// Returns the points at which every scheme is tried once.
 pub(super) fn screening(base: &Base, plans: &[Plan]) -> BTreeSet<Point> {
     let schemes = schemes(plans);
     let mut points = BTreeSet::new();
@@ -127,17 +127,18 @@ pub(super) fn screening(base: &Base, plans: &[Plan]) -> BTreeSet<Point> {
     points
 }
 
-/// The points of `auto` itself.
+/// Returns the points of `auto` itself.
 pub(super) fn own_points(base: &Base) -> BTreeSet<Point> {
     SWEEPS.iter().flat_map(|sweep| sweep.xs.iter().map(|&x| sweep.auto(base, x))).collect()
 }
 
-/// About how many [`finalists`] there are, before they are known.
+/// Returns the approximate number of [`finalists`], before they are known.
 pub(super) fn expected_finalists() -> u64 {
     SWEEPS.iter().map(|sweep| sweep.xs.len() as u64 * (BEST as u64 + 1)).sum()
 }
 
-/// The points of the schemes that are best in the screening, and of the best with `+notify`.
+/// Returns the points of the schemes that were best in the screening, and of the best with
+/// `+notify`.
 pub(super) fn finalists(
     base: &Base,
     plans: &[Plan],
@@ -153,7 +154,7 @@ pub(super) fn finalists(
             });
             let mut tried: Vec<(f64, &Scheme)> = tried.collect();
             tried.sort_by(|a, b| a.0.total_cmp(&b.0));
-            // Schemes that did the very same count once.
+            // Schemes with identical results count once.
             tried.dedup_by(|a, b| a.0.to_bits() == b.0.to_bits());
             tried.into_iter().map(|(_, scheme)| scheme.clone()).collect::<Vec<Scheme>>()
         };
@@ -172,14 +173,14 @@ pub(super) fn finalists(
     points
 }
 
-/// The nearest of these on both sides of `x`, or `x` twice.
+/// Returns the nearest values on both sides of `x`, or `x` twice.
 fn neighbours(of: &[u32], x: u32) -> (u32, u32) {
     let below = of.iter().copied().filter(|&other| other <= x).max().unwrap_or(x);
     let above = of.iter().copied().filter(|&other| other >= x).min().unwrap_or(x);
     (below, above)
 }
 
-/// The same scheme with notification; without it if it has it.
+/// Returns the same scheme with notification, or without it if it has it.
 fn notifying((policy, fill): &Scheme) -> Scheme {
     let other = match policy.strip_suffix("+notify") {
         Some(without) => without.to_owned(),
@@ -188,7 +189,7 @@ fn notifying((policy, fill): &Scheme) -> Scheme {
     (other, *fill)
 }
 
-/// What a scheme came to.
+/// Results of a scheme.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     delay: Estimate,
@@ -202,7 +203,7 @@ impl Measured {
     }
 }
 
-/// `auto` and the best scheme that was run in full at the same place.
+/// `auto` and the best scheme that ran in full at the same place.
 #[derive(Debug)]
 struct Contest {
     x: u32,
@@ -231,10 +232,11 @@ impl Contest {
     }
 }
 
-/// Whether a point is the same with one of the paper's schemes set by hand, in full.
+/// Returns whether a point has the same setting as `own`, one of the paper's schemes set by hand,
+/// and ran in full.
 fn is_rival(point: &Point, own: &Point) -> bool {
     let exact = point.policy.contains("no-ecc");
-    // Figure 9's schemes know every client's loss, too.
+    // The schemes of Figure 9 also know every client's loss.
     let knowing = point.known_loss != point.fill;
     let in_full = point.period == own.period || point.period == own.period.stretched();
     let same_place = Point {
@@ -247,7 +249,7 @@ fn is_rival(point: &Point, own: &Point) -> bool {
     point.policy != AUTO && !exact && !knowing && in_full && same_place
 }
 
-/// The section of the report and its rows in the table.
+/// Returns the section of the report and its rows in the table.
 pub(super) fn results(
     base: &Base,
     plans: &[Plan],
@@ -389,7 +391,8 @@ mod tests {
         }
     }
 
-    /// Every scheme takes 1,000 s, but one takes `other` seconds where bad clients are 45 %.
+    /// Outcomes in which every scheme takes 1,000 s, but one takes `other` seconds at 45 % bad
+    /// clients.
     fn screened(base: &Base, plans: &[Plan], scheme: &str, other: f64) -> Outcomes<Point> {
         let points = screening(base, plans).into_iter().enumerate();
         points

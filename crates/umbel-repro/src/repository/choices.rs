@@ -1,55 +1,55 @@
-//! What the paper leaves open, as options.
+//! Options for everything that the paper leaves open.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How clients follow each other.
+/// Arrival process of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Arrivals {
-    /// One each time the interval has passed.
+    /// One client at the end of each interval.
     Regular,
     /// A Poisson process with the interval as its mean.
     Poisson,
 }
 
-/// How many items a client wants.
+/// Number of items that a client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wants {
-    /// As many as the mean says.
+    /// The mean itself.
     Fixed,
-    /// Each item is wanted with the same probability; nobody wants none.
+    /// Each item is wanted with the same probability; every client wants at least one.
     Binomial,
-    /// 1 to twice the mean less 1, each as likely.
+    /// 1 to twice the mean less 1, with equal probability.
     Uniform,
 }
 
-/// Who is told of a retransmission.
+/// Recipients of the announcement of a retransmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Audience {
-    /// Those who asked for it.
+    /// The clients that asked for it.
     Naks,
-    /// Everyone who wants the item and knows of it.
+    /// Every client that wants the item and knows of it.
     Everyone,
 }
 
-/// Readings of what the paper leaves open. The defaults are those that come nearest to its numbers; they
-/// were chosen by that, which the report says.
+/// Readings of the points that the paper leaves open. The defaults come nearest to its numbers;
+/// they were chosen for that, as the report says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Choices {
-    /// How clients follow each other.
+    /// Arrival process of clients.
     pub arrivals: Arrivals,
-    /// How many items a client wants.
+    /// Number of items that a client wants.
     pub wants: Wants,
-    /// How long NAKs are gathered before a retransmission.
+    /// Time for which NAKs are gathered before a retransmission.
     pub gather: Duration,
-    /// Whether all of that time is waited, even if every client has answered.
+    /// Whether the whole of `gather` is waited even if every client has answered.
     pub gather_fully: bool,
-    /// Who is told of a retransmission.
+    /// Recipients of the announcement of a retransmission.
     pub audience: Audience,
-    /// Whether a NAK joins a retransmission that is being gathered, whatever its size.
+    /// Whether a NAK of any size joins a retransmission that is being gathered.
     pub join: bool,
-    /// Whether the channel is kept free while NAKs are awaited.
+    /// Whether the channel is kept idle while NAKs are awaited.
     pub wait: bool,
     /// Whether forward error correction is added to retransmissions.
     pub expand_repairs: bool,
@@ -70,37 +70,37 @@ impl Default for Choices {
     }
 }
 
-/// A choice that cannot be read.
+/// Error of parsing a choice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
-    /// No `=`.
+    /// The `=` is missing.
     #[error("`{0}`: write it like gather=10")]
     Syntax(String),
-    /// Not a name.
+    /// The name is unknown.
     #[error("`{0}` is no choice: {KEYS}")]
     Key(String),
-    /// Not a value.
+    /// The value is invalid.
     #[error("{key}={value}: expected {expected}")]
     Value {
-        /// Of what.
+        /// The choice.
         key: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What would have been right.
+        /// The expected values.
         expected: &'static str,
     },
 }
 
-/// What can be chosen, for help texts.
+/// The choices and their values, for help texts.
 pub const KEYS: &str = "arrivals=regular|poisson, wants=fixed|binomial|uniform, gather=SECONDS, \
      gather-fully=yes|no, audience=everyone|naks, join=yes|no, wait=yes|no, expand-repairs=yes|no";
 
 impl Choices {
-    /// Changes one choice, written as `key=value`.
+    /// Sets one choice, written as `key=value`.
     ///
     /// # Errors
     ///
-    /// What is wrong with the text, and what was expected.
+    /// Returns an error with the expected form if the text is invalid.
     pub fn set(&mut self, text: &str) -> Result<(), ChoiceError> {
         let (key, value) =
             text.split_once('=').ok_or_else(|| ChoiceError::Syntax(text.to_owned()))?;
@@ -136,7 +136,7 @@ fn yes(key: &'static str, value: &str) -> Result<bool, ChoiceError> {
     }
 }
 
-/// Reads and writes an enum by the names of its variants.
+/// Implements parsing and printing of an enum by the names of its variants.
 macro_rules! named {
     ($type:ident, $key:literal, $expected:literal, $($name:literal => $variant:ident),+) => {
         impl FromStr for $type {
@@ -168,7 +168,7 @@ named!(Wants, "wants", "fixed, binomial or uniform",
 named!(Audience, "audience", "everyone or naks", "everyone" => Everyone, "naks" => Naks);
 
 impl fmt::Display for Choices {
-    /// As [`Choices::set`] reads them.
+    /// Writes the choices as [`Choices::set`] reads them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let yes = |yes| if yes { "yes" } else { "no" };
         write!(

@@ -10,10 +10,10 @@ use super::choices::Choices;
 use super::point::{Arrival, ITEM_PACKETS, PACKET_TIME, Period, Point, Share};
 use crate::output::Row;
 
-/// What A, B and C want.
+/// Items that A, B and C want.
 const WANTED: [&[u32]; 3] = [&[1, 2, 3], &[2, 4], &[2, 3]];
 
-/// The rows of the table about the example.
+/// Returns the rows of the table about the example.
 ///
 /// # Panics
 ///
@@ -36,7 +36,8 @@ pub(super) fn rows() -> Vec<Row> {
     let delays = delays().unwrap_or_else(|error| panic!("{error}"));
     for ((client, delay), value) in ["A", "B", "C"].into_iter().zip(delays).zip([3.0, 4.0, 2.0]) {
         let what = format!("delay of client {client}");
-        // Requests arrive, and the last packet leaves, within less than a packet's time.
+        // The arrival of requests and the departure of the last packet shift this by less than a
+        // packet's time.
         let bounds = (value - 0.02, value + 0.02);
         rows.push(Row::new("example", what, value.to_string(), (delay, "items"), bounds));
     }
@@ -55,7 +56,7 @@ fn scheduler() -> Scheduler {
     scheduler
 }
 
-/// The digits are the items as they are chosen.
+/// Returns the items in the order in which they are chosen, as decimal digits.
 fn order(scheduler: &mut Scheduler) -> f64 {
     let mut digits = 0;
     while let Some(item) = scheduler.choose(Instant::EPOCH) {
@@ -67,8 +68,8 @@ fn order(scheduler: &mut Scheduler) -> f64 {
     f64::from(digits)
 }
 
-/// The clients' delays, counted in items, on the engines: the three come while the channel is
-/// busy with something else, and their time counts from its end.
+/// Runs the example on the engines and returns the clients' delays, counted in items. The three
+/// clients arrive while the channel is busy with something else; their time counts from its end.
 fn delays() -> Result<[f64; 3], NetworkError> {
     let second = Instant::from_nanos(1_000_000_000);
     let arrival = |at, wanted: &[u32]| Arrival {

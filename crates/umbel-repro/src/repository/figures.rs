@@ -1,4 +1,4 @@
-//! Which points each figure of the paper takes.
+//! The points of each figure of the paper.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,28 +23,28 @@ pub(super) struct Plan {
     title: &'static str,
     x_label: &'static str,
     caption: &'static str,
-    /// Where the axis of delays ends at the latest, in seconds.
+    /// Upper limit of the axis of delays in seconds.
     y_limit: Option<f64>,
     curves: Vec<Curve>,
 }
 
-/// What all points have in common.
+/// Settings that all points share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Base {
     pub(super) choices: Choices,
     pub(super) period: Period,
 }
 
-/// Loss of the clients' links in percent, where all are alike.
+/// Loss of the clients' links in percent, if it is the same for all.
 pub(super) const LOSS: &[u32] = &[0, 1, 2, 4, 6, 8, 10, 12];
-/// The same behind a server's link that loses packets, too.
+/// Loss of the clients' links in percent, if the server's link loses packets, too.
 pub(super) const LOSS_BEHIND: &[u32] = &[0, 2, 4, 6, 8, 10];
-/// The share of bad clients in percent.
+/// Share of bad clients in percent.
 pub(super) const BAD: &[u32] = &[0, 5, 10, 20, 30, 45, 60, 75, 100];
-/// The same for schemes that retransmit always. With more bad clients the delay grows through
-/// the whole run.
+/// Share of bad clients for schemes that retransmit always. With more bad clients the delay grows
+/// throughout the run.
 const BAD_RETRANSMITTING: &[u32] = &[0, 5, 10, 20, 30];
-/// The same for retransmission of exact packets, and for rescheduling of them.
+/// Share of bad clients for retransmission of exact packets, and for rescheduling of them.
 const BAD_EXACT: &[u32] = &[0, 5, 10];
 const BAD_EXACT_RESCHEDULED: &[u32] = &[0, 5, 10, 20, 30, 45];
 
@@ -65,7 +65,7 @@ impl Base {
         }
     }
 
-    /// All clients lose the same share of packets, in percent, behind a server's link that loses
+    /// Creates a point at which all clients lose `loss` percent, behind a server's link that loses
     /// `server` percent.
     pub(super) fn alike(&self, policy: &str, server: u32, loss: u32) -> Point {
         Point {
@@ -75,17 +75,18 @@ impl Base {
         }
     }
 
-    /// So many percent of the clients are bad.
+    /// Creates a point at which `bad` percent of the clients are bad.
     pub(super) fn mixed(&self, policy: &str, bad: u32) -> Point {
         let mut point = Point { bad_clients: Share::percent(bad), ..self.point(policy) };
         if bad > 0 && policy.contains("R(inf)") {
-            // Queues are long, and take long to settle.
+            // Queues are long and take long to settle.
             point.period = point.period.stretched();
         }
         point
     }
 
-    /// All clients lose the same; the server's link loses `server` percent.
+    /// Creates curves over the loss of all clients, behind a server's link that loses `server`
+    /// percent.
     fn uniform(&self, policies: &[&str], server: u32, losses: &[u32]) -> Vec<Curve> {
         let curve = |&policy: &&str| Curve {
             name: named(policy),
@@ -94,7 +95,7 @@ impl Base {
         policies.iter().map(curve).collect()
     }
 
-    /// Two classes of clients; `change` sets what else a curve varies.
+    /// Creates a curve over the share of bad clients; `change` sets what else the curve varies.
     fn classes(
         &self,
         policy: &str,
@@ -110,7 +111,7 @@ impl Base {
         Curve { name, points: shares.iter().map(|&share| point(share)).collect() }
     }
 
-    /// Every figure.
+    /// Returns the plans of all figures.
     pub(super) fn plans(&self) -> Vec<Plan> {
         vec![
             self.figure_3(),
@@ -296,13 +297,13 @@ impl Base {
     }
 }
 
-/// A policy as the figures have it.
+/// Returns a policy in the notation of the figures.
 pub(super) fn named(policy: &str) -> String {
     policy.replace("inf", "∞")
 }
 
 impl Period {
-    /// Half as long again.
+    /// Returns the period made longer by half.
     pub(super) fn stretched(self) -> Period {
         let stretch = |time: Duration| time.saturating_add(time / 2);
         Period { from: stretch(self.from), to: stretch(self.to) }
@@ -314,7 +315,7 @@ impl Plan {
         self.curves.iter().flat_map(|curve| &curve.points).map(|(_, point)| point)
     }
 
-    /// The figure, when its points have been run.
+    /// Returns the figure, from the outcomes of its points.
     pub(super) fn figure(&self, outcomes: &Outcomes<Point>) -> Figure {
         let point = |(x, point): &(u32, Point)| {
             let Estimate { mean, ci95 } = delay(outcomes, point);
@@ -340,12 +341,12 @@ impl Plan {
     }
 }
 
-/// The average client delay of a point; not a number if it was not run.
+/// Returns the average client delay of a point, NaN if it did not run.
 pub(super) fn delay(outcomes: &Outcomes<Point>, point: &Point) -> Estimate {
     estimate(outcomes, point, |outcome| outcome.delay)
 }
 
-/// Something that the runs of a point measured.
+/// Returns the mean of a value over the runs of a point.
 pub(super) fn estimate(
     outcomes: &Outcomes<Point>,
     point: &Point,
@@ -355,7 +356,7 @@ pub(super) fn estimate(
     Estimate::of(&outcomes.iter().map(of).collect::<Vec<f64>>())
 }
 
-/// All points of these figures; equal ones once.
+/// Returns the points of these figures; equal ones once.
 pub(super) fn points(plans: &[Plan]) -> BTreeSet<Point> {
     plans.iter().flat_map(Plan::points).cloned().collect()
 }

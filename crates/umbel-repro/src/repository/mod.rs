@@ -1,12 +1,12 @@
 //! "Reliably Networking a Multicast Repository", Wang Lam and Hector Garcia-Molina: [Repository §n]
-//! in the code. `docs/papers/repository.md` says how it was read.
+//! in the code. `docs/papers/repository.md` documents how it was read.
 //!
 //! - [`point`]: one simulation, Table 1 with some values changed, run by the engines themselves.
-//! - [`choices`]: what the paper leaves open.
-//! - `figures.rs`: which points each figure takes; `verdicts.rs`: what the text says of them;
-//!   `example.rs`: the example of [Repository §2.2]; `readings.rs`: what other choices give;
-//!   `notes.rs`: what was found.
-//! - `auto.rs`: the policy `auto`, which the paper does not have, against all of its schemes.
+//! - [`choices`]: options for everything that the paper leaves open.
+//! - `figures.rs`: the points of each figure; `verdicts.rs`: the claims of the text; `example.rs`:
+//!   the example of [Repository §2.2]; `readings.rs`: results of other choices; `notes.rs`:
+//!   findings.
+//! - `auto.rs`: the policy `auto`, which is not in the paper, against all of its schemes.
 
 mod auto;
 pub mod choices;
@@ -27,14 +27,14 @@ use crate::output::{Figure, Report};
 use crate::part::{self, Extra, Parts};
 use crate::pool::{Experiment, Progress, Runs, all_cores, run_all, work};
 
-/// What the report has beside Figures 3 to 11.
+/// Parts of the report besides Figures 3 to 11.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Other {
     /// The example of [Repository §2.2].
     Example,
     /// The policy `auto` against the paper's schemes.
     Auto,
-    /// What each reading of the paper gives.
+    /// Results of each reading of the paper.
     Readings,
 }
 
@@ -44,30 +44,31 @@ impl Extra for Other {
         &[(Other::Example, "example"), (Other::Auto, "auto"), (Other::Readings, "readings")];
 }
 
-/// A part of the report that can be had alone.
+/// A part of the report that can be requested alone.
 pub type Part = part::Part<Other>;
 
-/// How much is run.
+/// Extent of the experiments.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Runs of each point, each with a seed of its own.
+    /// Number of runs of each point, each with a seed of its own.
     pub seeds: u32,
-    /// What of the report.
+    /// Parts of the report to produce.
     pub parts: Parts<Other>,
-    /// Clients that come before are not measured.
+    /// Clients that arrive before this time are not measured.
     pub warm_up: Duration,
-    /// Clients that come later are not measured; the paper's own is a day. Points with long
-    /// queues take up to twice both, looks at many schemes or readings about half.
+    /// Clients that arrive after this time are not measured; the paper's own value is a day. Points
+    /// with long queues run up to 2.25 times as long. The screening of many schemes takes a third
+    /// of it, readings half.
     pub duration: Duration,
-    /// What the paper leaves open.
+    /// Options for everything that the paper leaves open.
     pub choices: Choices,
-    /// Threads to run on.
+    /// Number of threads.
     pub threads: usize,
 }
 
 impl Default for Options {
-    /// Five seeds, everything, clients from 2,000 s to 7,000 s, the choices that fit best, all
-    /// cores.
+    /// Returns five seeds, all parts, clients from 2,000 s to 7,000 s, the choices that fit best,
+    /// and all cores.
     fn default() -> Options {
         Options {
             seeds: 5,
@@ -80,7 +81,7 @@ impl Default for Options {
     }
 }
 
-/// Readings are run with so many seeds at most.
+/// Maximum number of seeds for readings.
 const READING_SEEDS: u32 = 2;
 
 impl Options {
@@ -89,7 +90,7 @@ impl Options {
     }
 }
 
-/// Adds points to what is to be run.
+/// Adds points to the runs.
 fn add(runs: &mut Runs<Point>, points: impl IntoIterator<Item = Point>, seeds: u32) {
     for point in points {
         let most = runs.entry(point).or_default();
@@ -97,7 +98,7 @@ fn add(runs: &mut Runs<Point>, points: impl IntoIterator<Item = Point>, seeds: u
     }
 }
 
-/// Runs the experiments. The report is a function of the options but for the number of threads.
+/// Runs the experiments. The report depends only on the options, not on the number of threads.
 pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     let base = options.base();
     let all_plans = base.plans();
@@ -164,7 +165,7 @@ fn intro(options: &Options, points: usize) -> String {
     )
 }
 
-/// The options that make the same report again.
+/// Returns the options that reproduce the report.
 fn settings(options: &Options) -> Vec<(String, String)> {
     let mut settings = vec![
         ("--seeds".to_owned(), options.seeds.to_string()),

@@ -1,8 +1,8 @@
-//! What was found.
+//! Findings.
 
 use crate::output::Note;
 
-/// The notes of the report.
+/// Returns the notes of the report.
 pub(super) fn notes() -> Vec<Note> {
     let note =
         |heading: &str, text: &str| Note { title: heading.to_owned(), text: text.to_owned() };

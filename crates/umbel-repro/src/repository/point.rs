@@ -20,34 +20,34 @@ use umbel_wire::{Scheme, Toi, Tsi};
 use super::choices::{Arrivals, Audience, Choices, Wants};
 use crate::pool::Experiment;
 
-/// Data items that are available [Repository Table 1].
+/// Number of available data items [Repository Table 1].
 pub const ITEMS: u32 = 100;
-/// Packets of an item [Repository Table 1].
+/// Number of packets of an item [Repository Table 1].
 pub const ITEM_PACKETS: u16 = 60;
-/// Items that a client requests, on average [Repository Table 1].
+/// Average number of items that a client requests [Repository Table 1].
 pub const WANTED: u64 = 9;
 /// Time between new clients [Repository Table 1].
 pub const INTERVAL: Duration = Duration::from_secs(4);
 /// Time to send a packet [Repository Table 1].
 pub const PACKET_TIME: Duration = Duration::from_millis(80);
-/// A NAK is delayed by this, and
+/// Minimum delay of a NAK [Repository Table 1].
 pub const NAK_DELAY_MIN: Duration = Duration::from_millis(30);
-/// up to this more: from 30 to 210 ms [Repository Table 1].
+/// Spread of a NAK's delay above the minimum: 30 to 210 ms in all [Repository Table 1].
 pub const NAK_SPREAD: Duration = Duration::from_millis(180);
-/// What a NAK takes at least to reach the server [Repository Table 1].
+/// Minimum time that a NAK takes to reach the server [Repository Table 1].
 pub const NAK_TIME_MIN: Duration = Duration::from_millis(80);
-/// What it takes more on average, for a mean of 100 ms [Repository Table 1].
+/// Mean time beyond the minimum, for a mean of 100 ms [Repository Table 1].
 pub const NAK_TIME_EXTRA: Duration = Duration::from_millis(20);
-/// Loss on the bad links of two classes of clients [Repository §6].
+/// Loss on the links of bad clients, in settings with two classes of clients [Repository §6].
 pub const BAD_LOSS: Share = Share::percent(50);
 
-/// UDP payload of a packet. The paper's are 512 bytes at 50 kb/s; what counts is that one takes
-/// 80 ms.
+/// UDP payload of a packet in bytes. The paper's packets have 512 bytes at 50 kb/s; only the 80 ms
+/// per packet matter.
 const PACKET_LEN: usize = 1400;
-/// A rate at which it does.
+/// Rate at which a packet takes [`PACKET_TIME`].
 const RATE_BITS_PER_S: u64 = PACKET_LEN as u64 * 8 * 1000 / PACKET_TIME.as_millis() as u64;
 
-/// Clients have joined by then when a transmission starts on an idle channel.
+/// Time within which clients have joined when a transmission starts on an idle channel.
 const JOIN_TIME: Duration = Duration::from_millis(1);
 
 /// A share in hundredths of a percent.
@@ -55,33 +55,33 @@ const JOIN_TIME: Duration = Duration::from_millis(1);
 pub struct Share(u32);
 
 impl Share {
-    /// So many percent.
+    /// Creates a share of `percent` percent.
     pub const fn percent(percent: u32) -> Share {
         Share(percent * 100)
     }
 
-    /// In percent.
+    /// Returns the share in percent.
     pub fn as_percent(self) -> f64 {
         f64::from(self.0) / 100.0
     }
 
-    /// From 0 to 1.
+    /// Returns the share as a number from 0 to 1.
     pub fn as_fraction(self) -> f64 {
         f64::from(self.0) / 10_000.0
     }
 }
 
-/// Which clients are measured.
+/// Time span in which arriving clients are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period {
-    /// Clients that come before are not.
+    /// Clients that arrive earlier are not measured.
     pub from: Duration,
-    /// Clients that come later are not. The run goes on, with further clients, until the
-    /// measured ones are done, but no longer than twice this.
+    /// Clients that arrive later are not measured. The run continues with further clients until the
+    /// measured ones are done, but at most to twice this time.
     pub to: Duration,
 }
 
-/// A simulation: what is varied of Table 1, and how the rest is read.
+/// A simulation: the values of Table 1 that vary, and the choices for the rest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
     /// Forward error correction, retransmission and notification, in the paper's notation.
@@ -94,34 +94,34 @@ pub struct Point {
     pub server_loss: Share,
     /// Loss of each client's own link.
     pub client_loss: Share,
-    /// The share of clients that lose [`BAD_LOSS`] instead.
+    /// Share of clients that lose [`BAD_LOSS`] instead.
     pub bad_clients: Share,
-    /// What is left open.
+    /// Options for everything that the paper leaves open.
     pub choices: Choices,
-    /// What is measured.
+    /// Time span of the measured clients.
     pub period: Period,
 }
 
-/// What a run measured.
+/// Results of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Average client delay in seconds [Repository §2.1].
     pub delay: f64,
     /// 99th percentile of client delay in seconds.
     pub delay_99: f64,
-    /// Clients that were measured.
+    /// Number of measured clients.
     pub clients: u32,
-    /// Of these, those that were not done in the end: they count with what they had waited.
+    /// Measured clients that did not finish; they count with the time that they had waited.
     pub unfinished: u32,
-    /// Data packets sent.
+    /// Number of data packets sent.
     pub packets: u64,
-    /// Data packets given to clients.
+    /// Number of data packets delivered to clients.
     pub heard: u64,
-    /// Transmissions.
+    /// Number of transmissions.
     pub transmissions: u64,
-    /// Of these, retransmissions.
+    /// Number of these that were retransmissions.
     pub retransmissions: u64,
-    /// NAKs that the server heard.
+    /// Number of NAKs that the server received.
     pub naks: u64,
 }
 
@@ -139,7 +139,7 @@ impl fmt::Display for Point {
     }
 }
 
-/// A client to come.
+/// A client that arrives during the run.
 pub(super) struct Arrival {
     pub(super) at: Instant,
     pub(super) loss: Share,
@@ -147,16 +147,17 @@ pub(super) struct Arrival {
 }
 
 impl Point {
-    /// The policy as the engine has it.
+    /// Returns the policy as the engine parses it.
     ///
     /// # Panics
     ///
-    /// If it cannot be read: points are made by this crate.
+    /// If it is invalid, which no point of this crate is.
     fn policy(&self) -> Policy {
         self.policy.parse().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// How the paper's server behaves (`docs/papers/repository.md` has this as a table).
+    /// Returns the configuration of the paper's server (`docs/papers/repository.md` has it as a
+    /// table).
     pub(super) fn source_config(&self, server: NodeId) -> SourceConfig {
         let rate = Rate::from_bits_per_s(RATE_BITS_PER_S).expect("it is not 0");
         let policy = self.policy();
@@ -186,8 +187,8 @@ impl Point {
         }
     }
 
-    /// How the paper's client behaves: it listens while an item that it wants is sent, and asks
-    /// once.
+    /// Returns the configuration of the paper's client: it listens while an item that it wants is
+    /// sent, and asks once.
     pub(super) fn receiver_config(seed: u64) -> ReceiverConfig {
         ReceiverConfig {
             linger: Duration::ZERO,
@@ -198,7 +199,7 @@ impl Point {
         }
     }
 
-    /// Who comes, from time 0 to the end.
+    /// Returns the clients' arrivals from time 0 to the end.
     fn arrivals(&self, seed: u64) -> Vec<Arrival> {
         let mut times = stream(seed, Purpose::Workload, 0);
         let mut classes = stream(seed, Purpose::Workload, 1);
@@ -206,7 +207,8 @@ impl Point {
         let mut arrivals = Vec::new();
         let mut at = Instant::EPOCH;
         while at.since(Instant::EPOCH) < self.period.to * 2 {
-            // One draw a client whatever the share, so that the same ones are bad at more of it.
+            // Each client draws once at any share, so that the bad clients of a share are bad at
+            // greater ones, too.
             let bad = uniform(&mut classes) < self.bad_clients.as_fraction();
             let loss = if bad { BAD_LOSS } else { self.client_loss };
             arrivals.push(Arrival { at, loss, wanted: self.wanted(&mut wants) });
@@ -240,7 +242,8 @@ impl Point {
         items.into_iter().take(count as usize).map(Toi).collect()
     }
 
-    /// The star of [Repository §4]: node 0 serves, node 1 is the backbone, the clients follow.
+    /// Builds the star of [Repository §4]: node 0 serves, node 1 is the backbone, the clients
+    /// follow.
     pub(super) fn build(
         &self,
         seed: u64,
@@ -317,7 +320,7 @@ impl Experiment for Point {
     }
 }
 
-/// A client's delay in seconds, if it is done.
+/// Returns a client's delay in seconds, if it is done.
 fn delay(simulation: &Simulation, client: NodeId) -> Option<f64> {
     let host = simulation.app::<ClientHost>(client)?;
     host.host().delay().map(|delay| delay.as_secs_f64())

@@ -1,4 +1,4 @@
-//! What each reading of the paper gives.
+//! Results of each reading of the paper.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use super::point::{Period, Point};
 use crate::output::{Section, Table};
 use crate::pool::Outcomes;
 
-/// Something that the paper reports and that readings differ in.
+/// A result in the paper on which readings differ.
 enum Probe {
     /// The delay of a policy, with the loss of the server's and of the clients' links.
     Delay(&'static str, u32, u32),
-    /// How many times as long as the second policy's the first one's delay is, likewise.
+    /// Quotient of the first policy's delay and the second's, with the same losses.
     Quotient(&'static str, &'static str, u32, u32),
-    /// How much less the second policy's is, likewise.
+    /// Difference of the first policy's delay and the second's, with the same losses.
     Gain(&'static str, &'static str, u32, u32),
-    /// Of R/(Q/fill) over R/Q with this policy and so many bad clients.
+    /// Quotient of R/(Q/fill) and R/Q with this policy and this share of bad clients in percent.
     Fill(&'static str, u32),
 }
 
-/// What is compared, and what the paper has.
+/// The compared results, and the paper's values.
 const PROBES: [(Probe, &str); 9] = [
     (Probe::Delay("R(0)", 0, 2), "over 840"),
     (Probe::Delay("R(10)", 0, 2), "460"),
@@ -69,7 +69,7 @@ impl Probe {
         }
     }
 
-    /// As the table has it.
+    /// Returns the value as the table shows it.
     fn value(&self, base: &Base, outcomes: &Outcomes<Point>) -> String {
         let delays: Vec<f64> =
             self.points(base).iter().map(|point| delay(outcomes, point).mean).collect();
@@ -81,7 +81,7 @@ impl Probe {
     }
 }
 
-/// The readings, each as the base of its points. They are run for half of the time.
+/// Returns the readings, each as the base of its points. They run for half of the time.
 fn readings(base: &Base) -> Vec<(&'static str, Base)> {
     let chosen = base.choices;
     let at_once = Choices { gather: Duration::from_millis(390), gather_fully: false, ..chosen };
@@ -107,7 +107,7 @@ fn readings(base: &Base) -> Vec<(&'static str, Base)> {
     readings.map(|(name, choices)| (name, Base { choices, period })).to_vec()
 }
 
-/// All points of all readings.
+/// Returns all points of all readings.
 pub(super) fn points(base: &Base) -> BTreeSet<Point> {
     let of = |(_, base): (&str, Base)| -> Vec<Point> {
         PROBES.iter().flat_map(|(probe, _)| probe.points(&base)).collect()
@@ -115,7 +115,7 @@ pub(super) fn points(base: &Base) -> BTreeSet<Point> {
     readings(base).into_iter().flat_map(of).collect()
 }
 
-/// The section of the report.
+/// Returns the section of the report.
 pub(super) fn results(base: &Base, outcomes: &Outcomes<Point>) -> Section {
     let mut head = vec!["reading".to_owned()];
     head.extend(PROBES.iter().map(|(probe, _)| probe.name()));

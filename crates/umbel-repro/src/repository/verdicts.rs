@@ -1,10 +1,10 @@
-//! What the paper's text says, and whether it was met.
+//! The claims of the paper's text, and whether they hold.
 
 use super::figures::BAD;
 use crate::bounds::{LESS, MORE, around};
 use crate::output::{Figure, FigureId, Row, Series};
 
-/// The rows of the table about these figures.
+/// Returns the rows of the table about these figures.
 pub(super) fn rows(figures: &[Figure]) -> Vec<Row> {
     figures.iter().flat_map(|figure| Judge(figure).rows()).collect()
 }
@@ -15,7 +15,7 @@ impl Judge<'_> {
     fn at(&self, series: &str, x: f64) -> f64 {
         let found = self.series(series);
         let points = found.into_iter().flat_map(|series| &series.points);
-        // Points stand at whole numbers.
+        // All points have whole numbers as x.
         let point = points.into_iter().find(|point| (point.x - x).abs() < 1e-9);
         point.map_or(f64::NAN, |point| point.y)
     }
@@ -25,14 +25,14 @@ impl Judge<'_> {
         all.find(|series| series.name == name)
     }
 
-    /// A delay near the reported one.
+    /// Returns a row for a delay near the reported one.
     fn near(&self, series: &str, x: f64, reported: &str, value: f64, tolerance: f64) -> Row {
         let what = format!("delay of {series} at {x} %");
         let measured = (self.at(series, x), "s");
         Row::new(self.0.id, what, reported, measured, around(value, tolerance))
     }
 
-    /// How two delays compare where the quotient is greatest, of all points that both have.
+    /// Returns a row for the greatest quotient of two delays, over all points that both have.
     fn greatest_quotient(&self, (a, b): (&str, &str), reported: &str, bounds: (f64, f64)) -> Row {
         let quotients = self.shares(a).into_iter().map(|x| self.at(a, x) / self.at(b, x));
         let greatest = quotients.fold(f64::NAN, f64::max);
@@ -40,13 +40,13 @@ impl Judge<'_> {
         Row::new(self.0.id, what, reported, (greatest, ""), bounds)
     }
 
-    /// The points of a curve.
+    /// Returns the values of x of a curve.
     fn shares(&self, series: &str) -> Vec<f64> {
         let found = self.series(series);
         found.into_iter().flat_map(|series| &series.points).map(|point| point.x).collect()
     }
 
-    /// How two delays compare.
+    /// Returns a row for the quotient of two delays at a point.
     fn quotient(&self, (a, b): (&str, &str), x: f64, reported: &str, bounds: (f64, f64)) -> Row {
         let what = format!("{a} over {b} at {x} %");
         let measured = (self.at(a, x) / self.at(b, x), "");
@@ -95,7 +95,8 @@ impl Judge<'_> {
         rows
     }
 
-    /// Where one curve rises above another, between measured points on a straight line.
+    /// Returns where one curve rises above another, with linear interpolation between measured
+    /// points.
     fn crossing(&self, rising: &str, flat: &str) -> f64 {
         let found = self.series(rising);
         let xs: Vec<f64> =

@@ -15,28 +15,28 @@ use crate::lms::scenario::Scenario;
 use crate::lms::schemes::{self, Scheme};
 use crate::pool::Experiment;
 
-/// Who serves a group.
+/// A protocol that serves a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Service {
     /// TMTP.
     Tmtp {
-        /// K: most managers as children.
+        /// K: maximum number of managers that are children of a node.
         max_children: u16,
     },
     /// LMS with static repliers, in every router.
     Lms,
-    /// SRM with fixed timers; from 1,000 receivers on nobody measures distances.
+    /// SRM with fixed timers; from 1,000 receivers on no node measures distances.
     Srm,
 }
 
 impl Service {
-    /// TMTP with the K with which it is compared.
+    /// TMTP with the K used in comparisons.
     pub const TMTP: Service = Service::Tmtp { max_children: 4 };
 
-    /// Those that are compared.
+    /// The compared services.
     pub const ALL: [Service; 3] = [Service::TMTP, Service::Lms, Service::Srm];
 
-    /// As in legends.
+    /// Returns the name in legends.
     pub fn name(self) -> &'static str {
         match self {
             Service::Tmtp { .. } => "TMTP",
@@ -46,71 +46,72 @@ impl Service {
     }
 }
 
-/// A group and who serves it. Its runs place subnets and losses differently.
+/// A group and the service that it gets. Its runs differ in the places of subnets and losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Crowd {
-    /// Who serves it.
+    /// The service of the group.
     pub service: Service,
-    /// How many receive.
+    /// Number of receivers.
     pub receivers: u32,
-    /// In how many subnets.
+    /// Number of their subnets.
     pub subnets: u32,
 }
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Receivers that did not get everything.
+    /// Number of receivers that did not get everything.
     pub incomplete: u32,
-    /// Seconds from the first packet until the last receiver has everything.
+    /// Time in seconds from the first packet until the last receiver has everything.
     pub delay: f64,
-    /// What the source does about losses: ACKs and requests that came, and repairs that it sent.
+    /// Number of events at the source for loss recovery: ACKs and requests received, repairs sent.
     pub feedback: f64,
-    /// Repairs sent for each packet of the feed.
+    /// Number of repairs sent, per packet of the feed.
     pub repairs: f64,
-    /// Copies of repairs that came to a receiver for each packet of the feed.
+    /// Number of copies of repairs that arrived at a receiver, per packet of the feed.
     pub exposure: f64,
-    /// The control tree, of TMTP.
+    /// The control tree; only TMTP has one.
     pub tree: Option<Tree>,
 }
 
-/// The control tree and what it costs.
+/// Shape and cost of the control tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tree {
-    /// Events at the source [TMTP "Performance Measures"].
+    /// Number of events at the source [TMTP "Performance Measures"].
     pub load: f64,
-    /// The same at a manager, on average.
+    /// Average number of events at a manager.
     pub manager_load: f64,
-    /// The most events of a node, for each of its children and T_ack.
+    /// Maximum number of events of a node, per child and T_ack.
     pub busiest: f64,
-    /// Managers that are children of the source.
+    /// Number of managers that are children of the source.
     pub children: u32,
-    /// Most managers that are children of one node.
+    /// Maximum number of managers that are children of one node.
     pub most_children: u32,
-    /// Edges of the tree from the source to the deepest manager.
+    /// Number of edges from the source to the deepest manager.
     pub depth: u32,
-    /// The same, on average of the managers.
+    /// Average number of edges from the source to a manager.
     pub mean_depth: f64,
 }
 
-/// Packets of the feed, and the time between them.
+/// Number of packets of the feed, and the time between them.
 pub(super) const PACKETS: u32 = 100;
 const INTERVAL: Duration = Duration::from_millis(100);
 const PACKET_LEN: u16 = 1_000;
-/// With LMS and SRM only later packets show that the last was lost.
+/// Number of further packets with LMS and SRM, where only a later packet reveals that the last one
+/// was lost.
 const MORE: u32 = 20;
 /// T_ack, and n.
 const T_ACK: Duration = Duration::from_secs(1);
 const INTERVALS: u8 = 3;
-/// What links between routers lose, in hundredths of a percent.
+/// Loss of a link between routers, in hundredths of a percent.
 const LOSS: u32 = 20;
-/// Within this time the first receivers of all subnets begin.
+/// Time within which the first receivers of all subnets start.
 const FIRSTS: Duration = Duration::from_secs(20);
-/// And after that, within this time, the others.
+/// Time after that within which the others start.
 const OTHERS: Duration = Duration::from_secs(10);
-/// When the feed begins.
+/// Time at which the feed starts.
 const START: Instant = Instant::from_nanos(60_000_000_000);
-/// How closely the end is looked at, and the longest that is waited for it.
+/// Interval of the checks for the end, and maximum duration.
 const STEP: Duration = Duration::from_millis(100);
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -125,7 +126,7 @@ impl Experiment for Crowd {
         let before = self.loads(&internet, &simulation);
         Observer::watch(&mut simulation);
         let mut now = START;
-        // Those who have everything are not asked again.
+        // Receivers that have everything are not checked again.
         let mut left = internet.receivers.clone();
         while now < START + LIMIT && !left.is_empty() {
             now += STEP;
@@ -173,7 +174,7 @@ impl Crowd {
         schemes::install(scheme, simulation, &scenario, sends, seed);
     }
 
-    /// Whether a receiver has the whole feed.
+    /// Returns whether a receiver has the whole feed.
     fn has_all(&self, simulation: &Simulation, source: NodeId, node: NodeId) -> bool {
         let packets = u64::from(PACKETS);
         match self.service {
@@ -190,7 +191,7 @@ impl Crowd {
         }
     }
 
-    /// What the source and each receiver have done; nothing is known of it but with TMTP.
+    /// Returns the loads of the source and each receiver; an empty list for LMS and SRM.
     fn loads(&self, internet: &Internet, simulation: &Simulation) -> Vec<ProcessingLoad> {
         if !self.is_tmtp() {
             return Vec::new();
@@ -209,7 +210,7 @@ fn feedback(repairs: &Repairs, source: NodeId, acks: u64) -> f64 {
 
 fn install_tmtp(internet: &Internet, max_children: u16, simulation: &mut Simulation, seed: u64) {
     let feed = tmtp::Feed::of_packets(internet.source, PACKET_LEN, seed);
-    // Thousands send in the domain group, and not far.
+    // Thousands of nodes send in the domain group, with small hop limits.
     let domain = simulation.group(None, tmtp::DOMAIN_GROUP);
     simulation.flood(domain);
     let bits = (usize::from(PACKET_LEN) + SmallBlockHeader::LEN) as u64 * 8;
@@ -248,8 +249,7 @@ fn receiver(simulation: &Simulation, node: NodeId) -> &tmtp::ReceiverHost {
     simulation.app(node).expect("it was put there")
 }
 
-/// What the tree looks like, and what it cost: `loads` are those of the source and of each
-/// receiver.
+/// Returns shape and cost of the tree. `loads` are those of the source and of each receiver.
 fn tree(
     internet: &Internet,
     simulation: &Simulation,

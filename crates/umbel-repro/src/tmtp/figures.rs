@@ -1,4 +1,4 @@
-//! Figures 6 and 7, and the retransmissions.
+//! Figures 6 and 7, and the table of retransmissions.
 
 use std::collections::BTreeSet;
 
@@ -10,25 +10,25 @@ use crate::pool::Outcomes;
 
 /// Sizes of the file in Figure 6, in packets of 1 KB.
 const SIZES: [u32; 10] = [3, 6, 9, 12, 15, 18, 21, 24, 27, 30];
-/// Receivers in Figure 7.
+/// Numbers of receivers in Figure 7.
 const GROUPS: [u32; 6] = [5, 10, 15, 20, 25, 30];
-/// The greatest of both: what does not vary.
+/// Maximum of both, used for the one that does not vary.
 const MOST: u32 = 30;
 /// Losses of the table of retransmissions, in hundredths of a percent.
 const LOSSES: [u32; 5] = [50, LOSS, 200, 300, 500];
 
-/// The titles of the two panels.
+/// Titles of the two panels.
 pub(super) const LOAD: &str = "processing load";
 pub(super) const DELAY: &str = "end-to-end delay";
 
-/// What can be had of an outcome.
+/// Extracts a value from an outcome.
 type Value = fn(&Outcome) -> f64;
 
 fn transfer(protocol: Protocol, receivers: u32, packets: u32) -> Transfer {
     Transfer { protocol, receivers, packets, loss: LOSS }
 }
 
-/// Where each point of a figure stands, and what was run there.
+/// Returns the columns of a figure: the x of each point, and the transfer that ran there.
 fn columns(figure: u32, protocol: Protocol) -> Vec<(f64, Transfer)> {
     match figure {
         6 => SIZES.map(|packets| (f64::from(packets), transfer(protocol, MOST, packets))).into(),
@@ -37,17 +37,17 @@ fn columns(figure: u32, protocol: Protocol) -> Vec<(f64, Transfer)> {
     }
 }
 
-/// What a figure has to run.
+/// Returns the transfers of a figure.
 pub(super) fn transfers(figure: u32) -> BTreeSet<Transfer> {
     let columns = Protocol::PAPER.into_iter().flat_map(|protocol| columns(figure, protocol));
     columns.map(|(_, transfer)| transfer).collect()
 }
 
-/// What is in the table of retransmissions.
+/// Protocols in the table of retransmissions.
 const IN_TABLE: [Protocol; 4] =
     [Protocol::TMTP, Protocol::TMTP_WINDOW, Protocol::WinBasep, Protocol::BurstBasep];
 
-/// What the table of retransmissions has to run.
+/// Returns the transfers of the table of retransmissions.
 pub(super) fn lossy_transfers() -> BTreeSet<Transfer> {
     let all = IN_TABLE.into_iter().flat_map(|protocol| {
         LOSSES.map(|loss| Transfer { loss, ..transfer(protocol, MOST, MOST) })
@@ -55,7 +55,7 @@ pub(super) fn lossy_transfers() -> BTreeSet<Transfer> {
     all.collect()
 }
 
-/// The mean of a value over the runs of a transfer.
+/// Returns the mean of a value over the runs of a transfer.
 pub(super) fn estimate(
     outcomes: &Outcomes<Transfer>,
     transfer: Transfer,
@@ -65,7 +65,7 @@ pub(super) fn estimate(
     Estimate::of(&runs.map(value).collect::<Vec<f64>>())
 }
 
-/// A figure of the paper.
+/// Returns a figure of the paper.
 pub(super) fn figure(number: u32, outcomes: &Outcomes<Transfer>) -> Figure {
     let curve = |name: &str, protocol, value: Value| {
         let points = columns(number, protocol).into_iter().map(|(x, transfer)| {
@@ -100,7 +100,7 @@ pub(super) fn figure(number: u32, outcomes: &Outcomes<Transfer>) -> Figure {
     }
 }
 
-/// The table of retransmissions: 30 packets to 30 receivers.
+/// Returns the table of retransmissions: 30 packets to 30 receivers.
 pub(super) fn retransmissions(outcomes: &Outcomes<Transfer>) -> Section {
     let values: [(&str, Value); 6] = [
         ("by the sender", |outcome| f64::from(outcome.by_sender)),

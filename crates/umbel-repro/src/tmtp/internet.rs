@@ -10,27 +10,27 @@ use umbel_sim::{Kind, Kinds, LinkSpec, Loss, Network, NodeId, NodeKind};
 /// 4 × 8 transit routers with 4 stub domains of 8 routers each: 1,056 routers, 1,024 of them in
 /// stub domains.
 const SHAPE: (usize, usize, usize, usize) = (4, 8, 4, 8);
-/// What a link across the plane takes.
+/// Delay of a link across the plane.
 const ACROSS: Duration = Duration::from_millis(20);
-/// What a link in a subnet takes.
+/// Delay of a link in a subnet.
 const LAN: Duration = Duration::from_micros(200);
 
 /// A group in subnets at random stub routers.
 #[derive(Debug)]
 pub(super) struct Internet {
     pub(super) network: Network,
-    /// In a subnet of its own.
+    /// The source, in a subnet of its own.
     pub(super) source: NodeId,
-    /// By subnet.
+    /// The receivers, by subnet.
     pub(super) receivers: Vec<NodeId>,
     /// The first receiver of each subnet.
     pub(super) firsts: Vec<NodeId>,
 }
 
 impl Internet {
-    /// So many receivers, spread evenly over so many subnets. Links between routers lose so many
-    /// hundredths of a percent of data, repairs and requests; ACKs are not lost. The graph is always the
-    /// same; the seed chooses the routers.
+    /// Creates a network with `receivers` receivers, spread evenly over `subnets` subnets. Links
+    /// between routers lose `loss` hundredths of a percent of data, repairs and requests; ACKs are
+    /// not lost. The graph is always the same; the seed chooses the routers.
     pub(super) fn new(receivers: u32, subnets: u32, loss: u32, seed: u64) -> Internet {
         let (domains, transit, stubs, nodes) = SHAPE;
         let shape = Shape::TransitStub(TransitStub::new(domains, transit, stubs, nodes));

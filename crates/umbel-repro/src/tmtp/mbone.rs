@@ -1,21 +1,21 @@
 //! The seven sites of the paper's tests [TMTP Fig. 5a].
 //!
-//! The paper names them and says that the round trip to the farthest is about 1 s. The tunnels
-//! between them, what each takes and what it loses are chosen here.
+//! The paper names them and reports a round trip of about 1 s to the farthest. The tunnels between
+//! them, their delays and their losses are chosen here.
 
 use std::time::Duration;
 
 use umbel_sim::{Kind, Kinds, LinkSpec, Loss, Network, NodeId};
 
-/// A site, and the tunnel by which it hangs on another.
+/// A site, and the tunnel that connects it to another.
 struct Site {
     name: &'static str,
-    /// The site at the other end and what the tunnel takes, in milliseconds.
+    /// Index of the site at the other end, and delay of the tunnel in milliseconds.
     tunnel: Option<(usize, u64)>,
 }
 
-/// [TMTP "The Test Environment"]. Times grow with the distances; with the two local networks they
-/// come to 500 ms from the sender to Mannheim. The sender is at the first site.
+/// The sites [TMTP "The Test Environment"]. Delays grow with the distances; with the two local
+/// networks they add up to 500 ms from the sender to Mannheim. The sender is at the first site.
 const SITES: [Site; 7] = [
     Site { name: "washington-u", tunnel: None },
     Site { name: "purdue", tunnel: Some((0, 30)) },
@@ -26,39 +26,39 @@ const SITES: [Site; 7] = [
     Site { name: "mannheim", tunnel: Some((5, 195)) },
 ];
 
-/// Where the five receivers of the smallest group are: five domains, the farthest and all children of the
-/// sender among them.
+/// Sites of the five receivers of the smallest group: five domains, including the farthest one and
+/// those of all the sender's children.
 const FIVE: [usize; 5] = [0, 1, 2, 3, 6];
 
-/// What a local network takes, in microseconds.
+/// Delay of a local network in microseconds.
 const LAN_US: u64 = 2_500;
 
 /// A group on the MBone.
 #[derive(Debug)]
 pub(super) struct Mbone {
     pub(super) network: Network,
-    /// In a subnet of its own.
+    /// The sender, in a subnet of its own.
     pub(super) sender: NodeId,
-    /// Those of one site after those of another, in the order of the sites.
+    /// The receivers, by site.
     pub(super) receivers: Vec<Receiver>,
 }
 
-/// A receiver and what it is known by.
+/// A receiver with its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Receiver {
     pub(super) node: NodeId,
-    /// The number of its site: its domain.
+    /// Index of its site, which is its domain.
     pub(super) site: usize,
-    /// What a packet takes from the sender to it, and back.
+    /// One-way delay between the sender and it; the same in both directions.
     pub(super) distance: Duration,
 }
 
 impl Mbone {
-    /// So many receivers, spread evenly over five or seven sites; the tunnels lose so many
-    /// hundredths of a percent of what they carry in each direction.
+    /// Creates a network with `receivers` receivers, spread evenly over five or seven sites. The
+    /// tunnels lose `loss` hundredths of a percent in each direction.
     ///
-    /// Only what the protocols exchange during the transfer is lost: the control tree has the same
-    /// shape in all runs, as in the paper's tests.
+    /// Only packets that the protocols exchange during the transfer are lost: the control tree has
+    /// the same shape in all runs, as in the paper's tests.
     pub(super) fn new(receivers: u32, loss: u32) -> Mbone {
         let sites = if receivers <= 5 { &FIVE[..] } else { &[0, 1, 2, 3, 4, 5, 6] };
         let mut network = Network::new();
@@ -100,13 +100,14 @@ impl Mbone {
         Mbone { network, sender, receivers: all }
     }
 
-    /// The nodes of the receivers.
+    /// Returns the nodes of the receivers.
     pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> {
         self.receivers.iter().map(|receiver| receiver.node)
     }
 }
 
-/// What can be lost: data, repairs, ACKs and NACKs. What makes the control tree has other kinds.
+/// The kinds that can be lost: data, repairs, ACKs and NACKs. The control tree's packets are of
+/// other kinds.
 const LOST: Kinds =
     Kinds::NONE.with(Kind::Data).with(Kind::Repair).with(Kind::Control).with(Kind::Nak);
 

@@ -1,12 +1,12 @@
-//! "A Reliable Dissemination Protocol for Interactive Collaborative Applications", Yavatkar, Griffioen
-//! and Sudan: \[TMTP\] in the code. `docs/papers/tmtp.md` says how it was read.
+//! "A Reliable Dissemination Protocol for Interactive Collaborative Applications", Yavatkar,
+//! Griffioen and Sudan: \[TMTP\] in the code. `docs/papers/tmtp.md` documents how it was read.
 //!
 //! - `mbone.rs`: the seven sites; [`transfer`]: a file to them by TMTP or one of the baselines;
-//!   `repairs.rs` counts retransmissions without knowing by which protocol.
-//! - [`crowd`]: a feed to a group of any size on `internet.rs`, by TMTP, LMS or SRM; `scale.rs`: what
-//!   comes of it.
-//! - `figures.rs`: Figures 6 and 7 and the retransmissions; `verdicts.rs`: what the text says of
-//!   them; `notes.rs`: what was chosen and found.
+//!   `repairs.rs` counts retransmissions, independently of the protocol.
+//! - [`crowd`]: a feed to a group of any size on `internet.rs`, by TMTP, LMS or SRM; `scale.rs`:
+//!   its results.
+//! - `figures.rs`: Figures 6 and 7 and the retransmissions; `verdicts.rs`: the claims of the text;
+//!   `notes.rs`: choices and findings.
 
 pub mod crowd;
 mod figures;
@@ -26,7 +26,7 @@ use crate::output::{Figure, Report};
 use crate::part::{self, Extra, Parts};
 use crate::pool::{Progress, Runs, all_cores, run_all, work};
 
-/// What the report has beside Figures 6 and 7.
+/// Parts of the report besides Figures 6 and 7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Other {
     /// Retransmissions of 30 packets [TMTP "Performance Measures"].
@@ -41,36 +41,36 @@ impl Extra for Other {
         &[(Other::Retransmissions, "retransmissions"), (Other::Beyond, "beyond")];
 }
 
-/// A part of the report that can be had alone.
+/// A part of the report that can be requested alone.
 pub type Part = part::Part<Other>;
 
-/// How much is run.
+/// Extent of the experiments.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Sets of 20 runs of each transfer; the paper has 5 runs.
+    /// Number of sets of 20 runs of each transfer; the paper has 5 runs.
     pub seeds: u32,
-    /// What of the report.
+    /// Parts of the report to produce.
     pub parts: Parts<Other>,
-    /// Threads to run on.
+    /// Number of threads.
     pub threads: usize,
 }
 
 impl Default for Options {
-    /// Five sets, everything, all cores.
+    /// Returns five sets, all parts, and all cores.
     fn default() -> Options {
         Options { seeds: 5, parts: Parts::default(), threads: all_cores() }
     }
 }
 
-/// What a tunnel of the MBone loses in each direction, in hundredths of a percent, unless something else
-/// is said: with it `BURST_BASEP` makes about as many retransmissions as the paper reports.
+/// Default loss of an MBone tunnel in each direction, in hundredths of a percent. With it,
+/// `BURST_BASEP` makes about as many retransmissions as the paper reports.
 const LOSS: u32 = 130;
 
-/// Transfers on the MBone for each seed: one takes milliseconds, and a few losses decide how long it
-/// takes.
+/// Number of transfers on the MBone for each seed. A transfer takes milliseconds to run, and a few
+/// losses decide its simulated duration.
 const RUNS_PER_SEED: u32 = 20;
 
-/// Runs the experiments. The report is a function of the options but for the number of threads.
+/// Runs the experiments. The report depends only on the options, not on the number of threads.
 pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     let wanted = options.parts.figures();
     let has_retransmissions = options.parts.has_extra(Other::Retransmissions);
@@ -122,7 +122,7 @@ fn intro(transfers: usize, runs: u32) -> String {
     )
 }
 
-/// The options that make the same report again.
+/// Returns the options that reproduce the report.
 fn settings(options: &Options) -> Vec<(String, String)> {
     let mut settings = vec![("--seeds".to_owned(), options.seeds.to_string())];
     settings.extend(options.parts.settings());

@@ -1,4 +1,4 @@
-//! What was chosen and found.
+//! Choices and findings.
 
 use crate::output::Note;
 
@@ -6,7 +6,7 @@ fn note(title: &str, text: &str) -> Note {
     Note { title: title.to_owned(), text: text.to_owned() }
 }
 
-/// The notes of the report.
+/// Returns the notes of the report.
 pub(super) fn notes() -> Vec<Note> {
     vec![
         note(

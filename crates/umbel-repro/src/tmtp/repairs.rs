@@ -1,4 +1,4 @@
-//! Counts retransmissions and requests for them, whoever sends them and by whatever protocol.
+//! Counts retransmissions and requests, of any sender and protocol.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use umbel_sim::trace::{Hop, NoteRecord, PacketRecord, Tracer};
 use umbel_sim::{Instant, Kind, Network, NodeId, NodeKind, Simulation};
 
-/// The tracer.
+/// The tracer that counts.
 #[derive(Debug)]
 pub(super) struct Observer {
     is_host: Vec<bool>,
@@ -17,13 +17,13 @@ pub(super) struct Observer {
 /// Retransmissions of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Repairs {
-    /// When each was sent, and by whom.
+    /// Time and sender of each retransmission.
     pub(super) sent: Vec<(Instant, NodeId)>,
-    /// Links that they crossed, all together.
+    /// Number of links that they crossed, in total.
     pub(super) crossings: u64,
-    /// Copies of them that came to hosts.
+    /// Number of copies of them that arrived at hosts.
     pub(super) heard: u64,
-    /// NACKs and other requests that came to each host.
+    /// Number of NACKs and other requests that arrived at each host.
     pub(super) requests: BTreeMap<NodeId, u64>,
 }
 
@@ -34,7 +34,7 @@ impl Observer {
         simulation.set_tracer(Box::new(Observer { is_host, seen: Repairs::default() }));
     }
 
-    /// What was seen so far; nothing is watched any more.
+    /// Ends the observation and returns its result.
     pub(super) fn finish(simulation: &mut Simulation) -> Repairs {
         let tracer: Box<dyn Any> = simulation.take_tracer().expect("it was set");
         tracer.downcast::<Observer>().expect("it is the one that was set").seen
@@ -63,12 +63,12 @@ impl Tracer for Observer {
 }
 
 impl Repairs {
-    /// Those that this node sent.
+    /// Returns the number of retransmissions that this node sent.
     pub(super) fn by(&self, node: NodeId) -> usize {
         self.sent.iter().filter(|(_, sender)| *sender == node).count()
     }
 
-    /// Those during which, or within `span` of which, another node sent one.
+    /// Returns the number of retransmissions within `span` of which another node sent one.
     pub(super) fn concurrent(&self, span: Duration) -> usize {
         let is_near = |a: Instant, b: Instant| a.max(b).since(a.min(b)) < span;
         let is_concurrent = |&&(at, node): &&(Instant, NodeId)| {

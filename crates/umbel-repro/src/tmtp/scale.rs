@@ -1,4 +1,5 @@
-//! What the paper did not try: groups of up to 10,000, and SRM and LMS in the same places.
+//! Experiments that the paper did not do: groups of up to 10,000, and SRM and LMS in the same
+//! places.
 
 use super::crowd::{Crowd, Outcome, Service, Tree};
 use crate::bounds::{LESS, around, up_to};
@@ -6,11 +7,11 @@ use crate::estimate::Estimate;
 use crate::output::{Figure, FigureId, Panel, Point, Row, Section, Series, Table};
 use crate::pool::{Outcomes, Runs};
 
-/// Receivers, and the subnets that they are in.
+/// Numbers of receivers, and of their subnets.
 const SIZES: [(u32, u32); 4] = [(10, 7), (100, 40), (1_000, 200), (10_000, 1_000)];
-/// K: that of the paper's example tree, and the default.
+/// Values of K: that of the paper's example tree, and the default.
 const KS: [u16; 2] = [4, 8];
-/// The largest group takes half a minute.
+/// Size of the largest group, which takes half a minute.
 const LARGE: u32 = 10_000;
 const LARGE_SEEDS: u32 = 2;
 const SEEDS: u32 = 5;
@@ -19,8 +20,8 @@ fn crowd(service: Service, (receivers, subnets): (u32, u32)) -> Crowd {
     Crowd { service, receivers, subnets }
 }
 
-/// The sizes that a service is tried with. Of SRM each node would keep a tree to all who ever asked
-/// or answered, which takes too much memory with 10,000.
+/// Returns the sizes to run for a service. SRM is not run with 10,000 receivers: each node would
+/// keep a tree to all nodes that ever sent a request or repair, which takes too much memory.
 fn sizes(service: Service) -> impl Iterator<Item = (u32, u32)> {
     let is_possible = move |(receivers, _): &(u32, u32)| match service {
         Service::Srm => *receivers < LARGE,
@@ -29,13 +30,13 @@ fn sizes(service: Service) -> impl Iterator<Item = (u32, u32)> {
     SIZES.into_iter().filter(is_possible)
 }
 
-/// TMTP with each K, and the others.
+/// Returns TMTP with each K, and the other services.
 fn services() -> impl Iterator<Item = Service> {
     let tmtp = KS.map(|max_children| Service::Tmtp { max_children });
     tmtp.into_iter().chain([Service::Lms, Service::Srm])
 }
 
-/// What has to be run.
+/// Returns the experiments to run.
 pub(super) fn runs(seeds: u32) -> Runs<Crowd> {
     let all = services().flat_map(|service| {
         sizes(service).map(move |size| {
@@ -46,7 +47,7 @@ pub(super) fn runs(seeds: u32) -> Runs<Crowd> {
     all.collect()
 }
 
-/// Makes curves of outcomes.
+/// Draws curves of outcomes.
 struct Draw<'a>(&'a Outcomes<Crowd>);
 
 impl Draw<'_> {
@@ -55,7 +56,7 @@ impl Draw<'_> {
         Estimate::of(&runs.map(value).collect::<Vec<f64>>())
     }
 
-    /// Of the control tree of a group of so many, with K.
+    /// Returns the mean of a value of the control tree of `receivers` receivers, with K.
     fn tree(&self, k: u16, receivers: u32, value: impl Fn(&Tree) -> f64) -> f64 {
         let service = Service::Tmtp { max_children: k };
         let size = SIZES.into_iter().find(|(size, _)| *size == receivers);
@@ -63,7 +64,7 @@ impl Draw<'_> {
         size.map_or(f64::NAN, |size| self.estimate(crowd(service, size), of).mean)
     }
 
-    /// A curve over the sizes of a service.
+    /// Returns a curve over the sizes of a service.
     fn curve(&self, name: &str, service: Service, value: impl Fn(&Outcome) -> f64) -> Series {
         let points = sizes(service).map(|size| {
             let Estimate { mean, ci95 } = self.estimate(crowd(service, size), &value);
@@ -72,7 +73,7 @@ impl Draw<'_> {
         Series { name: name.to_owned(), points: points.collect() }
     }
 
-    /// A curve for each K.
+    /// Returns a curve for each K.
     fn tree_curves(&self, name: &str, value: impl Fn(&Tree) -> f64) -> Vec<Series> {
         let of = |outcome: &Outcome| outcome.tree.as_ref().map_or(f64::NAN, &value);
         let curve = |max_children| {
@@ -82,13 +83,13 @@ impl Draw<'_> {
         KS.map(curve).into()
     }
 
-    /// A curve for each service.
+    /// Returns a curve for each service.
     fn services(&self, value: fn(&Outcome) -> f64) -> Vec<Series> {
         Service::ALL.map(|service| self.curve(service.name(), service, value)).into()
     }
 }
 
-/// The levels of a tree in which every node has K children.
+/// Returns the number of levels of a tree in which every node has K children.
 fn log_k(k: u16, subnets: u32) -> f64 {
     f64::from(subnets).ln() / f64::from(k).ln()
 }
@@ -108,7 +109,7 @@ fn figure(number: u32, title: &str, panels: Vec<Panel>) -> Figure {
     Figure { id, title, panels, caption: String::new() }
 }
 
-/// The sections of the report, and what has to hold.
+/// Returns the sections of the report, and the rows of claims that must hold.
 pub(super) fn results(outcomes: &Outcomes<Crowd>) -> (Vec<Section>, Vec<Row>) {
     let draw = Draw(outcomes);
     (vec![growth(&draw), others(&draw)], rows(&draw))
@@ -218,7 +219,7 @@ fn others(draw: &Draw<'_>) -> Section {
     }
 }
 
-/// What has to hold.
+/// Returns the rows of claims that must hold.
 fn rows(draw: &Draw<'_>) -> Vec<Row> {
     let row = |figure: u32, what: String, reported: &str, measured: f64, bounds: (f64, f64)| {
         Row::new(FigureId::Beyond(figure), what, reported, (measured, ""), bounds)

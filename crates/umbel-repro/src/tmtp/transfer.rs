@@ -13,32 +13,32 @@ use super::mbone::Mbone;
 use super::repairs::{Observer, Repairs};
 use crate::pool::Experiment;
 
-/// Who delivers the file.
+/// A protocol that delivers the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
     /// TMTP.
     Tmtp {
-        /// Packets that may be sent and not acknowledged; `None` is what T_retrans makes at the
-        /// fixed rate.
+        /// Maximum number of packets sent and not acknowledged; `None` uses the number that
+        /// T_retrans implies at the fixed rate.
         window: Option<u32>,
     },
     /// The sender-initiated protocol with a window of 5.
     WinBasep,
-    /// The same without a window.
+    /// The sender-initiated protocol without a window.
     BurstBasep,
 }
 
 impl Protocol {
-    /// TMTP with the window that it has by its definition.
+    /// TMTP with the window that its definition implies.
     pub const TMTP: Protocol = Protocol::Tmtp { window: None };
 
-    /// TMTP with a window of as many packets as `WIN_BASEP`'s.
+    /// TMTP with the window of `WIN_BASEP`.
     pub const TMTP_WINDOW: Protocol = Protocol::Tmtp { window: Some(WINDOW) };
 
-    /// Those that the paper compares.
+    /// The protocols that the paper compares.
     pub const PAPER: [Protocol; 3] = [Protocol::TMTP, Protocol::WinBasep, Protocol::BurstBasep];
 
-    /// As in legends.
+    /// Returns the name in legends.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Tmtp { window: None } => "TMTP",
@@ -49,53 +49,55 @@ impl Protocol {
     }
 }
 
-/// A transfer. Its runs lose different packets.
+/// A transfer. Its runs differ in the packets that are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Transfer {
-    /// Who delivers.
+    /// The protocol that delivers the file.
     pub protocol: Protocol,
-    /// How many receive.
+    /// Number of receivers.
     pub receivers: u32,
-    /// Packets of 1 KB.
+    /// Number of packets of 1 KB.
     pub packets: u32,
-    /// What a tunnel loses in each direction, in hundredths of a percent.
+    /// Loss of a tunnel in each direction, in hundredths of a percent.
     pub loss: u32,
 }
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Seconds from the start until the sender has the last GOT_IT; not a number if it never came.
+    /// Time in seconds from the start until the sender has the last GOT_IT; NaN if it never
+    /// arrived.
     pub delay: f64,
-    /// Events at the sender.
+    /// Number of events at the sender, by kind.
     pub load: ProcessingLoad,
-    /// Events at a domain manager, on average; not a number without managers.
+    /// Average number of events at a domain manager; NaN without managers.
     pub manager_load: f64,
-    /// Retransmissions by the sender.
+    /// Number of retransmissions by the sender.
     pub by_sender: u32,
-    /// Retransmissions by others.
+    /// Number of retransmissions by other nodes.
     pub by_others: u32,
-    /// Those of all during which another node was retransmitting, too.
+    /// Number of all retransmissions that happened while another node was retransmitting.
     pub concurrent: u32,
-    /// Links that all of them crossed.
+    /// Number of links that all retransmissions crossed.
     pub crossings: u64,
 }
 
-/// Bytes of a packet [TMTP "The Test Environment"].
+/// Length of a packet in bytes [TMTP "The Test Environment"].
 const PACKET_LEN: usize = 1_000;
 /// The window of `WIN_BASEP` [TMTP "The Test Environment"].
 const WINDOW: u32 = 5;
-/// Twice the round trip to the farthest site [TMTP "The Test Environment"].
+/// Timeout: twice the round trip to the farthest site [TMTP "The Test Environment"].
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Time for trees to be made.
+/// Time at which the transfer starts, so that trees are formed before.
 const START: Instant = Instant::from_nanos(120_000_000_000);
-/// The group that everybody is in.
+/// Group that all hosts join.
 const GROUP: u32 = 1;
-/// How closely the end is looked at.
+/// Interval of the checks for the end.
 const STEP: Duration = Duration::from_millis(100);
-/// No transfer takes longer.
+/// Maximum duration of a transfer.
 const LIMIT: Duration = Duration::from_mins(10);
-/// Retransmissions within a round trip to the farthest site of each other are concurrent.
+/// Time within which retransmissions of two nodes are concurrent: a round trip to the farthest
+/// site.
 const CONCURRENT: Duration = Duration::from_secs(1);
 
 impl Experiment for Transfer {
@@ -116,19 +118,19 @@ impl Experiment for Transfer {
     }
 }
 
-/// Packets a second that TMTP sends [TMTP "The Test Environment"].
+/// Packets per second that TMTP sends [TMTP "The Test Environment"].
 const PACKETS_PER_S: u64 = 10;
 /// T_ack, and n [TMTP "The Test Environment"].
 const T_ACK: Duration = Duration::from_millis(1_100);
 const INTERVALS: u8 = 3;
-/// K: with it the sender has the managers of four sites as children, and those have the others.
+/// K, with which the sender has the managers of four sites as children, and these have the others.
 const MAX_CHILDREN: u16 = 4;
-/// The streams from which nodes draw are the same in all runs, and so is the tree; other packets are
-/// lost.
+/// Seed of the nodes' random streams. They are the same in all runs, and so is the tree; only the
+/// lost packets differ.
 const NODE_SEED: u64 = 1;
-/// Managers come after each other, those of nearer sites first.
+/// Interval between the starts of managers, those of nearer sites first.
 const MANAGER_EVERY: Duration = Duration::from_secs(8);
-/// When the other receivers come, each after the one before.
+/// Start of the other receivers, one after the other.
 const MEMBERS_FROM: Duration = Duration::from_mins(1);
 const MEMBER_EVERY: Duration = Duration::from_millis(500);
 
@@ -224,7 +226,7 @@ fn run_to_the_end(
     Observer::finish(simulation)
 }
 
-/// What the sender and each domain manager have done.
+/// Returns the loads of the sender and of each domain manager.
 fn tmtp_loads(mbone: &Mbone, simulation: &Simulation) -> (ProcessingLoad, Vec<ProcessingLoad>) {
     let source = simulation.app::<tmtp::SourceHost>(mbone.sender).expect("it was put there");
     let managers = mbone.nodes().filter_map(|node| {
@@ -234,8 +236,8 @@ fn tmtp_loads(mbone: &Mbone, simulation: &Simulation) -> (ProcessingLoad, Vec<Pr
     (source.engine().stats().load, managers.collect())
 }
 
-/// Sums up a run. Nothing is lost of GOT_IT: it comes over a connection of its own, and takes what
-/// the way takes.
+/// Sums up a run. GOT_IT is never lost: it travels on a connection of its own and takes the path's
+/// delay.
 fn outcome(
     mbone: &Mbone,
     completed: impl Fn(NodeId) -> Option<Instant>,
@@ -294,7 +296,7 @@ mod tests {
     #[test]
     fn the_tree_of_tmtp_is_as_deep_as_the_tunnels_and_its_repairs_are_local() {
         let outcome = transfer(Protocol::TMTP, 30, 0).run(1);
-        // 30 packets at 10 a second, and the way to the farthest and back.
+        // 30 packets at 10 a second, and the way to the farthest receiver and back.
         assert!((3.9..4.1).contains(&outcome.delay), "{outcome:?}");
         assert_eq!((outcome.load.nacks, outcome.load.retransmissions), (0, 0));
         assert!(outcome.load.acks < 30 && outcome.manager_load < 30.0, "{outcome:?}");

@@ -1,8 +1,8 @@
-//! What the paper's text says, and whether it was met.
+//! The claims of the paper's text, and whether they hold.
 //!
-//! The text gives no numbers of Figures 6 and 7, only how the curves compare; "slowly" is under a
-//! fifth of the others' growth here, "steeply" and "sharply" over four times from the least to the
-//! greatest, "almost no increase" under 20 %.
+//! The text has no numbers for Figures 6 and 7, only comparisons of the curves. Here "slowly" is
+//! under a fifth of the others' growth, "steeply" and "sharply" a quotient of over four between the
+//! greatest and the least value, "almost no increase" under 20 %.
 
 use super::LOSS;
 use super::figures::{DELAY, LOAD, estimate};
@@ -14,12 +14,12 @@ use crate::pool::Outcomes;
 const TMTP: &str = "TMTP";
 const BASELINES: [&str; 2] = ["WIN_BASEP", "BURST_BASEP"];
 
-/// "Almost no increase".
+/// Tolerance of "almost no increase".
 const FLAT: f64 = 0.2;
-/// "Steeply", "sharply": over so many times.
+/// Bounds of "steeply" and "sharply": the quotient of the greatest and the least value.
 const STEEP: (f64, f64) = (4.0, f64::INFINITY);
 
-/// The rows of the table about these figures.
+/// Returns the rows of the table about these figures.
 pub(super) fn rows(figures: &[Figure]) -> Vec<Row> {
     figures.iter().flat_map(|figure| Judge(figure).rows()).collect()
 }
@@ -31,14 +31,14 @@ impl Judge<'_> {
         Row::new(self.0.id, what, reported, (measured, ""), bounds)
     }
 
-    /// The first and the last value of a curve.
+    /// Returns the first and the last value of a curve.
     fn ends(&self, panel: &str, series: &str) -> (f64, f64) {
         let values = self.0.values(panel, series);
         let end = |value: Option<&f64>| value.copied().unwrap_or(f64::NAN);
         (end(values.first()), end(values.last()))
     }
 
-    /// How much a curve rises, over how much another does.
+    /// Returns the rise of a curve over that of another.
     fn rises(&self, panel: &str, series: &str, other: &str) -> f64 {
         let rise = |series| {
             let (first, last) = self.ends(panel, series);
@@ -47,19 +47,19 @@ impl Judge<'_> {
         rise(series) / rise(other)
     }
 
-    /// The last value of a curve over its first.
+    /// Returns the quotient of a curve's last and first value.
     fn growth(&self, panel: &str, series: &str) -> f64 {
         let (first, last) = self.ends(panel, series);
         last / first
     }
 
-    /// The greatest quotient of two curves at one point.
+    /// Returns the greatest quotient of two curves at one point.
     fn greatest_quotient(&self, panel: &str, series: &str, other: &str) -> f64 {
         let (a, b) = (self.0.values(panel, series), self.0.values(panel, other));
         a.iter().zip(&b).map(|(a, b)| a / b).fold(f64::NAN, f64::max)
     }
 
-    /// The quotient of the last values of two curves.
+    /// Returns the quotient of two curves' last values.
     fn last_quotient(&self, panel: &str, series: &str, other: &str) -> f64 {
         self.ends(panel, series).1 / self.ends(panel, other).1
     }
@@ -117,7 +117,8 @@ impl Judge<'_> {
     }
 }
 
-/// The rows about retransmissions of 30 packets to 30 receivers [TMTP "Performance Measures"].
+/// Returns the rows about retransmissions of 30 packets to 30 receivers
+/// [TMTP "Performance Measures"].
 pub(super) fn retransmissions(outcomes: &Outcomes<Transfer>) -> Vec<Row> {
     let mean = |protocol, value: fn(&Outcome) -> f64| {
         let transfer = Transfer { protocol, receivers: 30, packets: 30, loss: LOSS };

@@ -1,5 +1,5 @@
-//! What the paper did not try: other repliers, many losses, lost requests and repairs, routers
-//! without LMS, receivers that come and go, and SRM in large groups.
+//! Experiments that the paper did not do: other repliers, many losses, lost requests and repairs,
+//! routers without LMS, receivers that come and go, and SRM in large groups.
 
 pub mod stream;
 
@@ -16,29 +16,29 @@ use crate::estimate::Estimate;
 use crate::output::{Figure, FigureId, Panel, Point, Row, Section, Series};
 use crate::pool::{Experiment, Outcomes};
 
-/// Either kind of experiment.
+/// An experiment of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Run {
-    /// One loss after the other.
+    /// Losses one after the other.
     Trial(Trial),
     /// Losses at random.
     Stream(Stream),
 }
 
 impl Run {
-    /// Whether it takes minutes: SRM with 10,000 receivers.
+    /// Returns whether it takes minutes: SRM with 10,000 receivers.
     pub(super) fn is_long(&self) -> bool {
         matches!(self, Run::Trial(Trial { setting, .. })
             if matches!(setting.graph, Graph::Random { receivers: 10_000.. }))
     }
 }
 
-/// What came of it.
+/// Results of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// Of one loss after the other.
+    /// Results of losses one after the other.
     Trial(trial::Outcome),
-    /// Of losses at random.
+    /// Results of random losses.
     Stream(stream::Outcome),
 }
 
@@ -66,7 +66,7 @@ const DEPLOYMENT: [u8; 7] = [0, 10, 25, 50, 75, 90, 100];
 const SRM_SIZES: [u32; 4] = [20, 100, 1_000, 10_000];
 /// Loss of each link, in hundredths of a percent.
 const LOSSES: [u32; 5] = [10, 50, 100, 200, 500];
-/// Loss of the bad receivers' links, in the same.
+/// Loss of the bad receivers' links, in hundredths of a percent.
 const BAD_LOSSES: [u32; 4] = [200, 500, 1_000, 2_000];
 /// Milliseconds between two changes of a receiver.
 const CHANGES: [u32; 5] = [500, 1_000, 2_000, 5_000, 10_000];
@@ -112,7 +112,7 @@ fn churning(change_ms: u32, loss: u32) -> Stream {
     Stream { change_ms, receivers: 100, ..lossy(scheme, Damage::Everything, loss) }
 }
 
-/// The schemes that are compared, and what may be lost.
+/// The compared schemes, and the packets that may be lost.
 const SCHEMES: [Scheme; 3] = [Scheme::Lms, Scheme::Srm, Scheme::Pgm];
 const DAMAGES: [(Damage, &str); 3] = [
     (Damage::Originals, "originals"),
@@ -120,7 +120,7 @@ const DAMAGES: [(Damage, &str); 3] = [
     (Damage::Everything, "everything"),
 ];
 
-/// What has to be run.
+/// Returns the experiments to run.
 pub(super) fn runs() -> BTreeSet<Run> {
     let mut trials: Vec<Trial> = DEPLOYMENT.iter().flat_map(|&share| deployed(share)).collect();
     trials.extend(dynamic());
@@ -140,7 +140,7 @@ pub(super) fn runs() -> BTreeSet<Run> {
     trials.into_iter().map(Run::Trial).chain(streams.into_iter().map(Run::Stream)).collect()
 }
 
-/// Makes curves of outcomes.
+/// Draws curves of outcomes.
 struct Draw<'a>(&'a Outcomes<Run>);
 
 impl Draw<'_> {
@@ -164,7 +164,7 @@ impl Draw<'_> {
         Estimate::of(&values)
     }
 
-    /// A curve of streams; losses are told in percent.
+    /// Returns a curve of streams, each with its x.
     fn curve(
         &self,
         name: &str,
@@ -198,7 +198,7 @@ fn percent(hundredths: u32) -> f64 {
     f64::from(hundredths) / 100.0
 }
 
-/// The sections of the report, and what has to hold.
+/// Returns the sections of the report, and the rows of claims that must hold.
 pub(super) fn results(outcomes: &Outcomes<Run>) -> (Vec<Section>, Vec<Row>) {
     let draw = Draw(outcomes);
     let sections =
@@ -334,7 +334,7 @@ fn large_groups(draw: &Draw<'_>) -> Section {
     )
 }
 
-/// What has to hold beyond the paper.
+/// Returns the rows of claims that must hold beyond the paper.
 fn rows(draw: &Draw<'_>) -> Vec<Row> {
     let mut unrepaired = 0.0;
     for loss in LOSSES {

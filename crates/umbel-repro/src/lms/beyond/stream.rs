@@ -1,4 +1,4 @@
-//! A stream of packets through a network that loses at random: what the paper left out.
+//! A stream of packets through a network with random losses, which the paper did not simulate.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use crate::lms::scenario::{Delays, Graph, Scenario, Setting};
 use crate::lms::schemes::{self, Scheme};
 use crate::pool::Experiment;
 
-/// What is lost.
+/// Packets that may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Damage {
-    /// Original packets only, each by itself on each link.
+    /// Original packets only, independently on each link.
     Originals,
     /// Original packets in bursts of five on average.
     Bursts,
@@ -25,41 +25,42 @@ pub enum Damage {
     FewReceivers,
 }
 
-/// A stream with a scheme, on a random graph.
+/// A stream repaired by a scheme, on a random graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stream {
-    /// Who repairs.
+    /// The scheme that repairs.
     pub scheme: Scheme,
-    /// How many receivers there are.
+    /// Number of receivers.
     pub receivers: u32,
-    /// What is lost.
+    /// Packets that may be lost.
     pub damage: Damage,
-    /// Loss of each link that loses, in hundredths of a percent.
+    /// Loss of each lossy link, in hundredths of a percent.
     pub loss: u32,
-    /// Receivers leave and come back after so many milliseconds each; 0 for never.
+    /// Time in milliseconds after which receivers leave, and again after which they come back; 0
+    /// for never.
     pub change_ms: u32,
 }
 
-/// What came of a stream.
+/// Results of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Mean normalised recovery latency.
     pub latency: f64,
-    /// Repairs of a packet that a receiver had, for each packet and receiver.
+    /// Repairs of a packet that arrived at a receiver that had it, per packet and receiver.
     pub exposure: f64,
-    /// Packets that receivers found missing, over all receivers.
+    /// Number of packets that receivers found missing, over all receivers.
     pub missed: u64,
-    /// Of these, those that never came while the receiver stayed.
+    /// Number of these that never arrived while the receiver stayed.
     pub unrepaired: u64,
-    /// Repairs that hosts sent for each packet.
+    /// Number of repairs that hosts sent, per packet.
     pub repairs: f64,
 }
 
-/// Packets of the stream.
+/// Number of packets in the stream.
 const PACKETS: u32 = 400;
 const INTERVAL: Duration = Duration::from_millis(50);
 const START: Instant = Instant::from_nanos(30_000_000_000);
-/// Time for what is still missing at the end.
+/// Time after the end for packets that are still missing.
 const AFTER: Duration = Duration::from_mins(2);
 
 impl Experiment for Stream {
@@ -115,7 +116,7 @@ impl Stream {
         })
     }
 
-    /// Each receiver leaves in its turn, and comes back after the same time.
+    /// Lets each receiver leave in its turn, and come back after the same time.
     fn come_and_go(&self, simulation: &mut Simulation, scenario: &Scenario) {
         let every = Duration::from_millis(u64::from(self.change_ms));
         let count = scenario.receivers.len() as u32;
@@ -126,7 +127,7 @@ impl Stream {
             };
             let first = START + every * n / count;
             let times = (0..).map(|k| first + every * k).take_while(|at| *at < START + stream);
-            // Everybody is there in the end.
+            // All receivers are there in the end.
             let mut times: Vec<Instant> = times.collect();
             times.truncate(times.len() / 2 * 2);
             host.host_mut().set_changes(times);
@@ -134,7 +135,7 @@ impl Stream {
     }
 }
 
-/// The number of a data unit, original or repair, of any scheme.
+/// Returns the number of a data unit, original or repair, of any scheme.
 fn unit(payload: &[u8]) -> Option<u64> {
     if pgm::MessageType::of(payload).is_some() {
         return match pgm::Message::parse(payload).ok()? {
@@ -162,16 +163,16 @@ fn unit(payload: &[u8]) -> Option<u64> {
     }
 }
 
-/// What a receiver has.
+/// State of a receiver.
 #[derive(Clone, Debug, Default)]
 struct Ear {
     /// The next packet that it expects.
     next: Option<u64>,
-    /// What it found missing, and when.
+    /// Packets found missing, with the times of their detection.
     missing: BTreeMap<u64, Instant>,
 }
 
-/// The tracer.
+/// The tracer that observes a stream.
 #[derive(Debug)]
 struct Listener {
     receivers: BTreeMap<NodeId, usize>,
@@ -256,7 +257,7 @@ impl Tracer for Listener {
     fn note(&mut self, _record: &NoteRecord<'_>) {}
 
     fn membership(&mut self, record: &MembershipRecord) {
-        // Who comes back does not miss what was sent meanwhile.
+        // A receiver that comes back does not miss the packets sent in between.
         if let Some(&receiver) = self.receivers.get(&record.node) {
             self.ears[receiver] = Ear::default();
         }

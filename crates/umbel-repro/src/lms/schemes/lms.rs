@@ -1,5 +1,5 @@
-//! LMS as the paper simulated it: repliers that never change, each the one that is nearest to its
-//! router [LMS §IV-C].
+//! LMS as the paper simulated it: repliers that never change, each the nearest to its router
+//! [LMS §IV-C].
 
 use umbel_engine::lms::config::{Cost, Horizon, ReplierConfig};
 use umbel_engine::lms::{ReceiverConfig, SourceConfig};
@@ -11,7 +11,7 @@ use umbel_wire::Tsi;
 use super::{Scheme, UNIT_LEN};
 use crate::lms::scenario::{GROUP, Scenario};
 
-/// How much loss counts in the cost of dynamic repliers: 2 % of it is as bad as twice the distance.
+/// Weight of loss in the cost of dynamic repliers: a loss of 2 % counts like twice the distance.
 const LOSS_WEIGHT: f64 = 50.0;
 
 pub(super) fn install(
@@ -23,7 +23,7 @@ pub(super) fn install(
 ) {
     let channel = channel(Some(scenario.source), GROUP);
     let is_partial = matches!(scheme, Scheme::LmsPartial(_));
-    // A first request that comes within the time of the farthest receiver has crossed the reply.
+    // A first request that arrives within the farthest receiver's round trip has crossed the reply.
     let replier = ReplierConfig {
         ignore_period: (scheme == Scheme::Lms).then(|| scenario.greatest_rtt()),
         ..ReplierConfig::default()
@@ -31,13 +31,13 @@ pub(super) fn install(
     let mut config = SourceConfig::new(channel, Tsi(1));
     (config.replier, config.rtt) = (replier, scenario.greatest_rtt());
     if !is_partial {
-        // Only the topmost replier asks, for all.
+        // Only the topmost replier sends requests, for all.
         config.multicast_after = 0;
     }
     let host = Source::host(config, sends, UNIT_LEN);
     simulation.set_app(scenario.source, host, Instant::EPOCH).expect("the source is a free host");
     for (&receiver, distance) in scenario.receivers.iter().zip(&scenario.distances) {
-        // Below a router, who is nearest to the source is nearest to the router.
+        // Below a router, the receiver nearest to the source is also the nearest to the router.
         let cost = u32::try_from(distance.as_nanos() / 100).unwrap_or(u32::MAX);
         let mut config = ReceiverConfig::new(channel);
         (config.replier, config.seed) = (replier, seed ^ u64::from(receiver.0) << 32);
@@ -45,7 +45,7 @@ pub(super) fn install(
             Scheme::LmsDynamic => Cost::LatencyAndLoss { weight: LOSS_WEIGHT },
             _ => Cost::Fixed(Some(cost)),
         };
-        // Who comes back does not want what was sent meanwhile.
+        // A receiver that comes back does not want the packets sent in between.
         config.horizon = Horizon::Back(0);
         let host = Receiver::host(config);
         simulation.set_app(receiver, host, Instant::EPOCH).expect("receivers are free hosts");

@@ -1,4 +1,4 @@
-//! The schemes that are compared, and how each is set up [LMS §IV].
+//! The compared schemes and their setup [LMS §IV].
 
 mod lms;
 mod pgm;
@@ -10,20 +10,20 @@ use umbel_sim::{Instant, Simulation};
 
 use super::scenario::Scenario;
 
-/// Who repairs what was lost, and how.
+/// A scheme that repairs losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scheme {
     /// LMS with static repliers, as in the paper's figures.
     Lms,
     /// LMS whose repliers follow the measured round trip and loss.
     LmsDynamic,
-    /// LMS in so many percent of the routers, at random.
+    /// LMS in this percentage of the routers, at random.
     LmsPartial(u8),
     /// SRM with fixed timers.
     Srm,
     /// SRM with adaptive timers.
     SrmAdaptive,
-    /// SRM in a group that is too large for all to measure all distances.
+    /// SRM in a group that is too large for its members to measure all distances.
     SrmLarge,
     /// PGM without a wait at the source, as in the paper's figures.
     Pgm,
@@ -32,7 +32,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Those that repair all single losses as the paper has them.
+    /// The schemes that repair every single loss, as in the paper.
     pub const ALL: [Scheme; 6] = [
         Scheme::Lms,
         Scheme::LmsDynamic,
@@ -42,7 +42,7 @@ impl Scheme {
         Scheme::PgmWaiting,
     ];
 
-    /// As in legends.
+    /// Returns the name in legends.
     pub fn name(self) -> &'static str {
         match self {
             Scheme::Lms => "LMS",
@@ -56,19 +56,20 @@ impl Scheme {
         }
     }
 
-    /// How long it takes until a loss is repaired for sure, and no packet about it is on its way.
+    /// Returns the time after which a loss is repaired for certain and no packet about it is in
+    /// flight.
     pub(super) fn quiet(self, greatest_rtt: Duration) -> Duration {
         let (rtts, more_ms) = match self {
             Scheme::Lms | Scheme::LmsDynamic | Scheme::Pgm | Scheme::PgmWaiting => (8, 200),
-            // Requests are repeated until somebody answers by multicast.
+            // Requests are repeated until a node answers by multicast.
             Scheme::LmsPartial(_) => (40, 1_000),
-            // Back-off doubles, and the hold-down lasts.
+            // The backoff doubles, and the hold-down lasts.
             Scheme::Srm | Scheme::SrmAdaptive | Scheme::SrmLarge => (30, 1_000),
         };
         greatest_rtt * rtts + Duration::from_millis(more_ms)
     }
 
-    /// How much work a run is, in comparison.
+    /// Returns the approximate amount of work of a run, compared with other schemes.
     pub(super) fn work(self) -> u64 {
         match self {
             Scheme::Srm | Scheme::SrmAdaptive => 40,
@@ -77,11 +78,11 @@ impl Scheme {
     }
 }
 
-/// Bytes of a data unit.
+/// Length of a data unit in bytes.
 const UNIT_LEN: usize = 1000;
 
-/// Puts the scheme's programs on all nodes. The source sends units of [`UNIT_LEN`] bytes at these times,
-/// in the group number [`GROUP`](super::scenario::GROUP).
+/// Installs the scheme's programs on all nodes. The source sends units of [`UNIT_LEN`] bytes at
+/// these times, in the group number [`GROUP`](super::scenario::GROUP).
 pub(crate) fn install(
     scheme: Scheme,
     simulation: &mut Simulation,

@@ -1,4 +1,4 @@
-//! PGM as the paper simulated it: NAKs without back-off, and every router has it.
+//! PGM as the paper simulated it: NAKs without backoff, in every router.
 
 use std::time::Duration;
 

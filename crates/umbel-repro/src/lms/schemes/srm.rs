@@ -1,4 +1,4 @@
-//! SRM as ns-2 has it: C1 = C2 = 2, D1 = D2 = 1, distances from session messages.
+//! SRM with the parameters of ns-2: C1 = C2 = 2, D1 = D2 = 1, distances from session messages.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use umbel_sim::{Instant, Simulation};
 use super::{Scheme, UNIT_LEN};
 use crate::lms::scenario::{GROUP, Scenario};
 
-/// The paper names no timers; these are the defaults of the ns-2 that it used, for repairs D1 and
-/// D2.
+/// D1 and D2 of the repair timer. The paper names no timers; these are the defaults of the ns-2
+/// that it used.
 const REPAIR_TIMER: (f64, f64) = (1.0, 1.0);
 
 pub(super) fn install(
@@ -30,10 +30,10 @@ pub(super) fn install(
         let mut config: Config = srm::config(node, GROUP, seed);
         config.repair_timer = Some(REPAIR_TIMER);
         config.adaptive = scheme == Scheme::SrmAdaptive;
-        // In the paper only the next packet shows a loss.
+        // In the paper only the next packet reveals a loss.
         config.session.heartbeat = None;
         if scheme == Scheme::SrmLarge {
-            // Distances are told instead; session messages come later than the end.
+            // Distances are set directly; session messages would come after the end.
             config.session.min_interval = Duration::from_hours(24);
             config.default_distance = mean;
         }
