@@ -1,5 +1,4 @@
-//! Replays the corpora of the fuzz targets, and every input that once broke something: it is
-//! kept there.
+//! Replays the corpora of the fuzz targets. Every input that once broke something is kept in them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -92,7 +91,7 @@ fn the_corpus_of_control_peek_replays() {
     replay("control_peek", checks::control_peek);
 }
 
-/// A change of the wire format shows here first: then write the seeds anew, and think of the
+/// A change of the wire format fails here first. If so, write the seeds anew, and consider a new
 /// version.
 #[test]
 fn the_seeds_are_still_what_we_emit() {

@@ -1,5 +1,5 @@
-//! Messages beyond their limits are refused, and at the limits they are not. Emitting does not
-//! check, so each bad message is made like a good one.
+//! Messages beyond their limits are refused, and messages at the limits are not. Emitting does not
+//! check, so each invalid message is built like a valid one.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -205,7 +205,7 @@ fn items_have_a_name_and_an_oti_within_limits() {
     refused_from_server(&mode(ItemInfo::MODE_MAX + 1), "permissions");
     let oti = Oti { max_encoding_symbols: 256, ..OTI };
     refused_from_server(&page(vec![ItemInfo { oti, ..item() }]), "encoding symbols");
-    // The OTI is as before but for its length, which is checked all the same.
+    // The OTI equals the previous one but for its length, which is checked nevertheless.
     let oti = Oti { object_len: 1 << 48, ..OTI };
     refused_from_server(&page(vec![item(), ItemInfo { oti, ..item() }]), "bytes");
 }

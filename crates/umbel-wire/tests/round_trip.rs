@@ -1,4 +1,4 @@
-//! Parse of emit is the identity, for every packet and every message; and no bytes make a parser
+//! Emitting and parsing any packet or message returns the same one, and no input makes a parser
 //! panic.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -27,7 +27,7 @@ fn server_bytes(message: &ServerMessage) -> Vec<u8> {
     bytes
 }
 
-/// Parses with every parser; what comes out does not matter.
+/// Parses with every parser and ignores the results.
 fn parse_as_everything(bytes: &[u8]) {
     let _ = DataPacket::parse(bytes);
     let _ = control::peek(bytes);
@@ -36,7 +36,7 @@ fn parse_as_everything(bytes: &[u8]) {
     let _ = Lms::parse(bytes);
 }
 
-/// Well-formed content of a message of LMS, and other.
+/// Payload of the generated messages: itself the frame of a repair, without fields.
 const UNIT: &[u8] = b"Um\x01\x63\0\0\0\x00";
 
 fn lms_bytes(message: &Lms<'_>) -> Vec<u8> {
@@ -124,7 +124,7 @@ proptest! {
         }
     }
 
-    /// The header is made to agree with the cut, so that the cut reaches the fields.
+    /// The header is adjusted to the cut, so that the cut reaches the fields.
     #[test]
     fn a_cut_body_never_panics(
         client in common::client_messages(),

@@ -1,5 +1,5 @@
-//! Announcements come back as they were written, no bytes make the parsers panic, and Wireshark reads
-//! what we announce.
+//! Announcements survive emitting and parsing, no input makes the parsers panic, and Wireshark
+//! reads our announcements.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -22,7 +22,7 @@ fn names() -> impl Strategy<Value = FeedName> {
     "[^\\p{Cc}]{1,25}".prop_filter_map("no name of a feed", |text| text.parse().ok())
 }
 
-/// A source and its two channels, of one family.
+/// Generates a source and its two channels, of one address family.
 fn places() -> impl Strategy<Value = (SocketAddr, Channel, Channel)> {
     (any::<bool>(), any::<[u8; 4]>(), 1_u16.., 1_u16.., 1_u16..).prop_map(
         |(ipv6, [a, b, c, d], port, data_port, domain_port)| {
@@ -62,7 +62,7 @@ fn contents() -> impl Strategy<Value = FeedContent> {
     ]
 }
 
-/// The key of a sealed feed, and the length and digest of the head if it is a pipe.
+/// Generates the key of a sealed feed, and the length and digest of the head of a sealed pipe.
 fn seals() -> impl Strategy<Value = Option<([u8; 32], u64, [u8; 32])>> {
     prop::option::of((any::<[u8; 32]>(), 0..=MANIFEST_LEN, any::<[u8; 32]>()))
 }
@@ -133,7 +133,7 @@ proptest! {
     }
 }
 
-/// A capture of IPv4 datagrams to the port of announcements.
+/// Creates a capture of IPv4 datagrams to the port of announcements.
 fn pcap(payloads: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xA1B2_C3D4, 0x0002_0004, 0, 0, 0xFFFF, 101] {

@@ -1,4 +1,5 @@
-//! Parse of emit is the identity for the messages of SRM; and no bytes make the parser panic.
+//! Emitting and parsing a message of SRM returns the same message, and no input makes the parser
+//! panic.
 
 #[path = "common/checks.rs"]
 mod checks;
@@ -34,7 +35,7 @@ fn scopes() -> impl Strategy<Value = Option<u8>> {
     proptest::option::of(1_u8..)
 }
 
-/// Ascending runs that may touch.
+/// Generates ascending runs that may touch.
 fn runs() -> impl Strategy<Value = Vec<UnitRun>> {
     let start = prop_oneof![0_u64..1 << 20, (u64::MAX - (1 << 33))..(u64::MAX - (1 << 32))];
     (start, vec((0_u64..1 << 16, 1..=limits::UNITS / 128), 1..=limits::RUNS)).prop_map(
@@ -66,7 +67,7 @@ fn echoes() -> impl Strategy<Value = Echo> {
     })
 }
 
-/// Messages whose payloads are empty.
+/// Generates messages whose payloads are empty.
 fn messages() -> impl Strategy<Value = Message<'static>> {
     let payload: &[u8] = &[];
     prop_oneof![
@@ -108,7 +109,7 @@ fn messages() -> impl Strategy<Value = Message<'static>> {
     ]
 }
 
-/// The message with this payload, if it has one.
+/// Returns the message with this payload, if it has one.
 fn with_payload<'a>(message: Message<'a>, bytes: &'a [u8]) -> Message<'a> {
     match message {
         Message::Data { source, sequence, horizon, .. } => {

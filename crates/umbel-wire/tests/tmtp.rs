@@ -1,4 +1,5 @@
-//! Parse of emit is the identity for the messages of TMTP; and no bytes make the parser panic.
+//! Emitting and parsing a message of TMTP returns the same message, and no input makes the parser
+//! panic.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -92,7 +93,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// A beacon without a path.
+    /// Generates a beacon without a path.
     fn detached()(
         (hop_limit, radius, port) in (1_u8.., 1_u8.., 1_u16..),
         source: bool,
@@ -119,14 +120,14 @@ prop_compose! {
     }
 }
 
-/// The beacon of a node this deep, and who sends it.
+/// Returns the beacon of a node at this depth, and its sender.
 fn attached(beacon: Beacon, first: u64, depth: u16) -> (Beacon, NodeId) {
     let path: Vec<NodeId> = (0..=depth).map(|i| NodeId(first.wrapping_add(i.into()))).collect();
     let sender = path[usize::from(depth)];
     (Beacon { standing: Standing { depth, ..beacon.standing }, path, ..beacon }, sender)
 }
 
-/// Ascending runs from a block on that may touch.
+/// Generates ascending runs from a random block on; neighbours may touch.
 fn runs(most: usize, longest: u32) -> impl Strategy<Value = Vec<BlockRun>> {
     (0_u32..1 << 30, vec((0_u32..1 << 20, 1..=longest), 1..=most)).prop_map(|(start, steps)| {
         let mut end = start;
@@ -364,7 +365,7 @@ proptest! {
         let _ = (Message::parse(&bytes), SmallBlockPacket::parse(&bytes), MessageType::of(&bytes));
     }
 
-    /// As a set of numbers does.
+    /// The model is a set of numbers.
     #[test]
     fn a_set_of_symbols_keeps_what_is_put_into_it(
         a in vec(0_u32..300, 0..40),

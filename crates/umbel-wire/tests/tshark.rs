@@ -1,7 +1,7 @@
 //! Wireshark's dissector reads our packets as ALC, with every number where it belongs.
 //!
 //! Wireshark 4.0 names FEC Encoding ID 5 but does not know its FEC Payload ID, which it shows as
-//! the first bytes of the payload. That is all that these tests let pass, and only with that
+//! the first bytes of the payload. These tests tolerate only this deviation, and only with that
 //! scheme.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -19,7 +19,7 @@ const SYMBOL_HEX: &str = "7369787465656e20627974652073796d";
 /// pcap's link type for packets that begin with the IP header.
 const LINKTYPE_RAW: u32 = 101;
 
-/// What tshark prints for each packet.
+/// Fields that tshark prints for each packet.
 const FIELDS: [&str; 14] = [
     "alc.version",
     "rmt-lct.fsize.cci",
@@ -37,7 +37,7 @@ const FIELDS: [&str; 14] = [
     "data.data",
 ];
 
-/// A file that goes away with the test.
+/// A capture file that is deleted with the test.
 struct Capture(PathBuf);
 
 impl Capture {
@@ -48,7 +48,7 @@ impl Capture {
         Capture(path)
     }
 
-    /// Runs tshark on the file; `None` and a word on stderr where it is not installed.
+    /// Runs tshark on the file. Returns `None`, with a message on stderr, if it is not installed.
     fn tshark(&self, args: &[&str]) -> Option<String> {
         let mut command = Command::new("tshark");
         command.arg("-n").arg("-r").arg(&self.0).args(["-d", &format!("udp.port=={PORT},alc")]);
@@ -75,7 +75,7 @@ impl Drop for Capture {
     }
 }
 
-/// A capture of one packet for each header, all with the same symbol.
+/// Creates a capture of one packet for each header, all with the same symbol.
 fn pcap(headers: &[DataHeader]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xA1B2_C3D4, 0x0002_0004, 0, 0, 0xFFFF, LINKTYPE_RAW] {
@@ -91,7 +91,7 @@ fn pcap(headers: &[DataHeader]) -> Vec<u8> {
     file
 }
 
-/// A datagram without a checksum, which IPv4 allows.
+/// Creates a datagram without a checksum, which IPv4 allows.
 fn udp(payload: &[u8]) -> Vec<u8> {
     let mut datagram = Vec::new();
     for half in [40_000, PORT, payload.len() as u16 + 8, 0] {
@@ -130,8 +130,8 @@ fn headers() -> [DataHeader; 3] {
     })
 }
 
-/// What tshark should print for a packet; with `payload_id_shown` = false as an old one prints it
-/// that does not know the FEC Payload ID of Reed–Solomon.
+/// Returns the output expected of tshark for a packet. With `payload_id_shown` = false it is that
+/// of an old version, which does not know the FEC Payload ID of Reed–Solomon.
 fn expected(header: &DataHeader, payload_id_shown: bool) -> String {
     let mut fields = vec![
         "1".to_owned(),

@@ -1,5 +1,5 @@
-//! What must hold for any bytes at all. The fuzz targets run these, and `corpus.rs` runs them on
-//! the corpora of the fuzz targets.
+//! Properties that hold for any bytes. The fuzz targets run these checks, and `corpus.rs` runs them
+//! on the corpora of the fuzz targets.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "shared by test binaries")]
 
@@ -12,14 +12,14 @@ use umbel_wire::sdp::{DESCRIPTION_LEN, Description, Origin};
 use umbel_wire::{DataPacket, Parsed};
 use umbel_wire::{SmallBlockHeader, SmallBlockPacket, basep, pgm, srm, tmtp};
 
-/// What is parsed can be emitted, and comes back.
+/// A parsed packet can be emitted, and parsing it returns the same packet.
 pub fn data_packet(bytes: &[u8]) {
     let Ok(packet) = DataPacket::parse(bytes) else { return };
     let again = [&packet.header.emit().unwrap(), packet.symbol].concat();
     assert_eq!(DataPacket::parse(&again), Ok(packet));
 }
 
-/// What is parsed can be emitted, and comes back.
+/// A parsed message can be emitted, and parsing it returns the same message.
 pub fn client_message(bytes: &[u8]) {
     let Ok(Parsed::Message { message, .. }) = ClientMessage::parse(bytes) else { return };
     let mut again = Vec::new();
@@ -27,7 +27,7 @@ pub fn client_message(bytes: &[u8]) {
     assert_eq!(ClientMessage::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// What is parsed can be emitted, and comes back.
+/// A parsed message can be emitted, and parsing it returns the same message.
 pub fn server_message(bytes: &[u8]) {
     let Ok(Parsed::Message { message, .. }) = ServerMessage::parse(bytes) else { return };
     let mut again = Vec::new();
@@ -35,7 +35,8 @@ pub fn server_message(bytes: &[u8]) {
     assert_eq!(ServerMessage::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// What is parsed can be emitted, and comes back; no block is longer than allowed.
+/// A parsed head can be emitted, and parsing it returns the same head. No block is longer than
+/// allowed.
 pub fn unicast_block(bytes: &[u8]) {
     let max_len = 1 << 20;
     let Ok(head) = UnicastBlock::parse(bytes, max_len) else { return };
@@ -43,7 +44,7 @@ pub fn unicast_block(bytes: &[u8]) {
     assert_eq!(head.emit(), bytes[..UnicastBlock::LEN]);
 }
 
-/// What is parsed can be emitted, and comes back.
+/// A parsed message can be emitted, and parsing it returns the same message.
 pub fn find_feeds(bytes: &[u8]) {
     let Ok(Parsed::Message { message, .. }) = FindFeeds::parse(bytes) else { return };
     let mut again = Vec::new();
@@ -51,7 +52,7 @@ pub fn find_feeds(bytes: &[u8]) {
     assert_eq!(FindFeeds::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// What is parsed can be emitted, and comes back.
+/// A parsed message can be emitted, and parsing it returns the same message.
 pub fn srm_message(bytes: &[u8]) {
     let Ok(Parsed::Message { message, .. }) = srm::Message::parse(bytes) else { return };
     let mut again = Vec::new();
@@ -59,7 +60,8 @@ pub fn srm_message(bytes: &[u8]) {
     assert_eq!(srm::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// What is parsed can be emitted, and comes back; routers are told of it by its first bytes alone.
+/// A parsed message can be emitted, and parsing it returns the same message. Its first bytes alone
+/// tell that it is one of LMS, and whether it is a repair.
 pub fn lms_message(bytes: &[u8]) {
     let Ok(Parsed::Message { message, .. }) = lms::Message::parse(bytes) else { return };
     let mut again = Vec::new();
@@ -69,7 +71,8 @@ pub fn lms_message(bytes: &[u8]) {
     assert_eq!(lms::Message::is_repair(bytes), matches!(message, lms::Message::Repair { .. }));
 }
 
-/// What is parsed can be emitted, and comes back; its type is told beforehand.
+/// A parsed message can be emitted, and parsing it returns the same message. Its first bytes tell
+/// its type.
 pub fn pgm_message(bytes: &[u8]) {
     let known = pgm::MessageType::of(bytes);
     let Ok(Parsed::Message { message, .. }) = pgm::Message::parse(bytes) else { return };
@@ -79,7 +82,7 @@ pub fn pgm_message(bytes: &[u8]) {
     assert_eq!(pgm::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// What is parsed can be emitted, and comes back: packet, description and feed.
+/// A parsed packet can be emitted, and parsing it returns the same packet, description and feed.
 pub fn sap_packet(bytes: &[u8]) {
     let Ok(packet) = SapPacket::parse(bytes) else { return };
     let mut again = Vec::new();
@@ -88,7 +91,7 @@ pub fn sap_packet(bytes: &[u8]) {
     let Ok(description) = Description::parse(packet.payload) else { return };
     assert_eq!(Origin::find(packet.payload).as_ref(), Ok(&description.origin));
     let text = description.emit();
-    // Line breaks of two characters make it longer.
+    // The text grows where a line break of one character becomes one of two.
     if text.len() > DESCRIPTION_LEN {
         return;
     }
@@ -97,7 +100,7 @@ pub fn sap_packet(bytes: &[u8]) {
     assert_eq!(Feed::from_description(&feed.describe("umbel")), Ok(Some(feed)));
 }
 
-/// What is parsed can be emitted, and is the same bytes again.
+/// A parsed head can be emitted, and has the same bytes again.
 pub fn sealed_head(bytes: &[u8]) {
     let Ok(head) = SealedHead::parse(bytes) else { return };
     let keys: Vec<_> = head.keys().collect();
@@ -106,7 +109,8 @@ pub fn sealed_head(bytes: &[u8]) {
     assert_eq!(again, bytes);
 }
 
-/// What is parsed can be emitted, and comes back; its type is told beforehand.
+/// A parsed message can be emitted, and parsing it returns the same message. Its first bytes tell
+/// its type.
 pub fn basep_message(bytes: &[u8]) {
     let known = basep::MessageType::of(bytes);
     let Ok(Parsed::Message { message, .. }) = basep::Message::parse(bytes) else { return };
@@ -116,8 +120,8 @@ pub fn basep_message(bytes: &[u8]) {
     assert_eq!(basep::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// What is parsed can be emitted, and comes back; its type is told beforehand. The same of the
-/// data packets of feeds.
+/// A parsed message can be emitted, and parsing it returns the same message. Its first bytes tell
+/// its type. The same holds for the data packets of feeds.
 pub fn tmtp_message(bytes: &[u8]) {
     if let Ok(packet) = SmallBlockPacket::parse(bytes) {
         let mut again = vec![0; SmallBlockHeader::LEN];
@@ -134,8 +138,8 @@ pub fn tmtp_message(bytes: &[u8]) {
     assert_eq!(tmtp::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// A stream tells the same however much of it is there: nothing yet, and then the same header or
-/// an error.
+/// A longer part of a stream never changes the result: first nothing, then always the same header
+/// or an error.
 pub fn control_peek(bytes: &[u8]) {
     let whole = control::peek(bytes);
     for len in 0..bytes.len().min(FrameHeader::LEN) {

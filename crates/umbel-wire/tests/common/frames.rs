@@ -1,11 +1,11 @@
-//! Control messages as another program may send them: of another version, cut off or altered.
+//! Control messages as another program may send them: with unknown fields, cut off or altered.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
 use proptest::sample::Index;
 use umbel_wire::control::FrameHeader;
 
-/// The bytes with a TLV of a type that no message has.
+/// Appends a TLV of a type that no message has.
 pub fn with_unknown_field(mut frame: Vec<u8>, field: u16) -> Vec<u8> {
     frame.extend_from_slice(&field.to_be_bytes());
     frame.extend_from_slice(b"\0\0\0\x03new");
@@ -13,8 +13,8 @@ pub fn with_unknown_field(mut frame: Vec<u8>, field: u16) -> Vec<u8> {
     frame
 }
 
-/// The bytes cut off within the body, with some of them altered. The header is made to agree with the cut,
-/// so that the cut reaches the fields.
+/// Cuts the message off within the body and alters some of its bytes. The header is adjusted to the
+/// cut, so that the cut reaches the fields.
 pub fn cut_and_altered(mut frame: Vec<u8>, cut: Index, changes: &[(Index, u8)]) -> Vec<u8> {
     frame.truncate(FrameHeader::LEN + cut.index(frame.len() - FrameHeader::LEN + 1));
     for (at, byte) in changes {
@@ -25,7 +25,7 @@ pub fn cut_and_altered(mut frame: Vec<u8>, cut: Index, changes: &[(Index, u8)]) 
     frame
 }
 
-/// Makes the header say how long the body is.
+/// Sets the length in the header to that of the body.
 pub fn fit_header(frame: &mut [u8]) {
     let body_len = (frame.len() - FrameHeader::LEN) as u32;
     frame[4..8].copy_from_slice(&body_len.to_be_bytes());

@@ -20,7 +20,7 @@ pub fn schemes() -> impl Strategy<Value = Scheme> {
     prop_oneof![Just(Scheme::NoCode), Just(Scheme::ReedSolomon), Just(Scheme::RaptorQ)]
 }
 
-/// OTIs within the limits of the scheme.
+/// Generates OTIs within the limits of the scheme.
 pub fn otis(scheme: Scheme) -> impl Strategy<Value = Oti> {
     let object_len = prop_oneof![0..100_000_u64, 0..=scheme.max_object_len()];
     (object_len, 1..=u16::MAX, 1..=scheme.max_block_symbols(), 0..=255_u16)
@@ -60,7 +60,7 @@ fn toi_lists() -> impl Strategy<Value = Vec<Toi>> {
     vec(tois(), 0..50)
 }
 
-/// Mostly small numbers, some of any size.
+/// Generates mostly small numbers, and some of any size.
 fn steps() -> impl Strategy<Value = u32> {
     prop_oneof![4 => 0..4_u32, 1 => any::<u32>()]
 }
@@ -106,7 +106,7 @@ pub fn items() -> impl Strategy<Value = ItemInfo> {
     let media = prop_oneof![Just(String::new()), Just("text/plain".to_owned()), strings(255)];
     let name = strings(limits::NAME_LEN)
         .prop_map(|name| if name.is_empty() { "a/ü".into() } else { name });
-    // Few different OTIs, so that neighbours share them.
+    // Few different OTIs make neighbours share them.
     let oti = prop_oneof![
         (0..1_u64 << 30).prop_map(|object_len| Oti {
             scheme: Scheme::ReedSolomon,
@@ -308,7 +308,7 @@ fn services() -> impl Strategy<Value = Channel> {
     channels().prop_map(|channel| Channel { source: None, ..channel })
 }
 
-/// Messages of LMS, whose content is `payload`.
+/// Generates messages of LMS with this payload.
 pub fn lms_messages(payload: &'static [u8]) -> impl Strategy<Value = Lms<'static>> {
     let tsis = || any::<u32>().prop_map(Tsi);
     let sequences = || 0..u64::MAX;

@@ -29,7 +29,7 @@ pub(crate) const TARGETS: [&str; 13] = [
     "control_peek",
 ];
 
-/// File names and contents.
+/// Returns the names and contents of a target's files.
 pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
     let named = |(name, bytes): (&str, Vec<u8>)| (name.to_owned(), bytes);
     match target {
@@ -83,7 +83,8 @@ fn data_packets() -> Vec<(String, Vec<u8>)> {
         let packet = [&header.emit().unwrap(), &b"symbol"[..]].concat();
         seeds.push((scheme.encoding_id().to_string(), packet));
     }
-    // 16-bit identifiers; EXT_NOP, a fixed extension, and wide identifiers.
+    // The first has 16-bit identifiers; the second EXT_NOP, a fixed extension, and wide
+    // identifiers.
     let half_words = [0x10, 0x10, 3, 5, 9, 8, 7, 6, 0, 1, 0, 2, 0, 0, 3, 4, b'x'];
     seeds.push(("half-words".to_owned(), half_words.to_vec()));
     let mut wide = vec![0x1C, 0xD0, 11, 0];

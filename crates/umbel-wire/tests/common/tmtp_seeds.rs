@@ -1,4 +1,4 @@
-//! A message of TMTP of each kind, and a data packet.
+//! Seeds for TMTP: a message of each kind, and a data packet.
 
 use std::time::Duration;
 
