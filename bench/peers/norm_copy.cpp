@@ -1,9 +1,10 @@
-// Copies one file to many receivers by NORM (libnorm): a peer of bench/peers.sh.
+// Copies one file to many receivers with NORM (libnorm): a peer of bench/peers.sh.
 //
 //   norm_copy recv GROUP PORT INTERFACE ID FILE                          one in each receiver, first
 //   norm_copy send GROUP PORT INTERFACE ID FILE MBIT_S BLOCK PARITY      goes on repairing until it is killed
 //
-// C++ only because normApi.h of libnorm 1.5.9 is not C. A receiver ends when it has the whole file.
+// It is C++ only because normApi.h of libnorm 1.5.9 is not C. A receiver ends when it has the whole
+// file.
 
 #include <normApi.h>
 
@@ -46,7 +47,7 @@ int send(NormInstanceHandle instance, NormSessionHandle session, char** argument
 
 int receive(NormInstanceHandle instance, NormSessionHandle session, char** arguments) {
     std::string file = arguments[0];
-    // libnorm names files itself within a directory; then the file gets its name.
+    // libnorm chooses the name of a received file within a directory; then it is renamed.
     std::string directory = file.substr(0, file.rfind('/') + 1);
     if (!NormSetCacheDirectory(instance, directory.c_str()))
         return fail("the directory was not taken");
@@ -75,7 +76,7 @@ int main(int count, char** arguments) {
         NormCreateSession(instance, arguments[2], atoi(arguments[3]), atoi(arguments[5]));
     if (session == NORM_SESSION_INVALID || !NormSetMulticastInterface(session, arguments[4]))
         return fail("the session was not made");
-    // _Exit: libnorm's clean-up would wait for its thread, and a copy is complete by then.
+    // libnorm's clean-up waits for its thread; _Exit skips it, since a copy is complete by then.
     int code = sending ? send(instance, session, arguments + 6) : receive(instance, session, arguments + 6);
     fflush(nullptr);
     _Exit(code);

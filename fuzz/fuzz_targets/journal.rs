@@ -1,5 +1,5 @@
 //! Fuzzes the replay of a client's journal. The input is a list of records, each as a kind, a
-//! length and a body; the checksums are put in here, since a fuzzer would hardly ever guess one.
+//! length and a body. The checksums are computed here, since a fuzzer would hardly ever guess one.
 
 #![no_main]
 

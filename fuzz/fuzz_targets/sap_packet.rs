@@ -1,4 +1,4 @@
-//! Fuzzes `SapPacket::parse` and of the description in it, `Description::parse`.
+//! Fuzzes `SapPacket::parse`, and `Description::parse` on the description in it.
 
 #![no_main]
 

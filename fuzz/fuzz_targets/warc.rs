@@ -1,4 +1,4 @@
-//! Any bytes are a WARC file, of which what makes sense is served.
+//! Fuzzes `read_warc`, which accepts any bytes. Every item that it finds must be readable.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

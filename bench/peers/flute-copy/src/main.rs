@@ -1,13 +1,14 @@
-//! Copies one file to many receivers by the crate `flute`, as fast as that crate can.
+//! Copies one file to many receivers with the crate `flute`, as fast as that crate can.
 //!
 //! ```text
 //! flute-copy recv GROUP PORT ADDRESS FILE                       # one in each receiver, first
 //! flute-copy send GROUP PORT ADDRESS FILE CODE PARITY MBIT_S    # goes round until it is killed
 //! ```
 //!
-//! `ADDRESS` is that of the local interface. `CODE` is `none` or `raptorq`, `PARITY` the repair symbols of a block
-//! in percent of its source symbols, `MBIT_S` the rate of the UDP payload, 0 to send without pause.
-//! A receiver ends when it has written the whole file. There is no way back to the sender.
+//! `ADDRESS` is that of the local interface. `CODE` is `none` or `raptorq`. `PARITY` is the number
+//! of repair symbols of a block, in percent of its source symbols. `MBIT_S` is the rate of the UDP
+//! payload, 0 to send without pause. A receiver ends when it has written the whole file. There is
+//! no feedback to the sender.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -31,15 +32,15 @@ use url::Url;
 
 type Error = Box<dyn std::error::Error>;
 
-/// Bytes of a symbol: with all headers a packet of about 1,470 bytes.
+/// Length of a symbol in bytes: with all headers a packet has about 1,470 bytes.
 const SYMBOL_LEN: u16 = 1_400;
-/// Source symbols of a RaptorQ block, where the file allows it; what served 100 MB best.
+/// Number of source symbols of a RaptorQ block, if the file allows it: the best value for 100 MB.
 const BLOCK_SYMBOLS: u64 = 300;
-/// RaptorQ numbers its blocks in 8 bits [RFC 6330 §3.3.3].
+/// Maximum number of blocks: RaptorQ numbers its blocks in 8 bits [RFC 6330 §3.3.3].
 const MAX_BLOCKS: u64 = 250;
 const SOCKET_BUFFER: usize = 4 << 20;
 const TSI: u64 = 1;
-/// Waits shorter than this are left to add up: the timer is no finer.
+/// Waits shorter than this add up to a longer one, since the timer is no finer.
 const SHORTEST_WAIT: Duration = Duration::from_micros(200);
 
 fn main() -> Result<(), Error> {
@@ -61,7 +62,7 @@ fn main() -> Result<(), Error> {
     }
 }
 
-/// The code for a file of `len` bytes.
+/// Returns the code for a file of `len` bytes.
 fn oti(code: &str, len: u64, parity_percent: f64) -> Result<Oti, Error> {
     match code {
         "none" => Ok(Oti::new_no_code(SYMBOL_LEN, 1_024)),
@@ -75,7 +76,7 @@ fn oti(code: &str, len: u64, parity_percent: f64) -> Result<Oti, Error> {
     }
 }
 
-/// An error of flute, which is none of the standard library's.
+/// Converts an error of flute, which does not implement the standard library's trait.
 fn said(error: FluteError) -> Error {
     error.0.into()
 }
@@ -164,7 +165,7 @@ fn receive(from: SocketAddrV4, address: Ipv4Addr, file: PathBuf) -> Result<(), E
     Ok(())
 }
 
-/// Where the only object goes.
+/// Destination of the only object.
 struct Output {
     file: PathBuf,
     done: Rc<Cell<bool>>,

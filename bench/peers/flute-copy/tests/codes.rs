@@ -1,5 +1,5 @@
-//! Symbols exchanged with the crate `flute`, an independent implementation of ALC and its codes
-//! (of Reed–Solomon; its RaptorQ is the crate that we use too).
+//! Symbols exchanged with the crate `flute`, an independent implementation of ALC and its codes.
+//! Only its Reed–Solomon code is independent; its RaptorQ is the crate that Umbel uses, too.
 //!
 //! `docs/interop-fec.md` explains the findings.
 
@@ -17,10 +17,10 @@ use umbel_fec::{Code, Partition, Points, SymbolSet};
 use umbel_wire::{Oti, Scheme};
 
 const SYMBOL_LEN: u16 = 64;
-/// Source symbols of the longest block, and repair symbols of every block.
+/// Number of source symbols of the longest block, and of repair symbols of every block.
 const BLOCK: u8 = 20;
 const REPAIR: u8 = 8;
-/// Four blocks of 17 or 16 symbols, the last one of which is not full.
+/// Length of an object of four blocks with 17 or 16 symbols, the last of which is not full.
 const OBJECT_LEN: usize = 4_219;
 
 /// A packet made by flute.
@@ -48,7 +48,7 @@ fn flute_oti(scheme: Scheme) -> FluteOti {
     }
 }
 
-/// All packets with which flute sends the object.
+/// Returns all packets with which flute sends the object.
 fn flute_packets(scheme: Scheme) -> Vec<Packet> {
     let oti = flute_oti(scheme);
     let mut sender = Sender::new(endpoint(), 1, &FluteOti::default(), &Config::default());
@@ -103,7 +103,8 @@ impl Ours {
         symbol
     }
 
-    /// Source and repair symbols that flute made as we do, of all that it made.
+    /// Returns the number of source and of repair symbols on which flute agrees with Umbel, each
+    /// with the number of all that flute made.
     fn agreement(&self, packets: &[Packet]) -> [(usize, usize); 2] {
         let mut counts = [(0, 0); 2];
         for packet in packets {
@@ -117,8 +118,8 @@ impl Ours {
         counts
     }
 
-    /// What flute's receiver makes of packets with our symbols, when the first symbols of each
-    /// block are lost, as many as there are repair symbols.
+    /// Returns the object that flute's receiver restores from packets with Umbel's symbols. In each
+    /// block the first symbols are lost, as many as there are repair symbols.
     fn received_by_flute(&self, packets: &[Packet]) -> Option<Vec<u8>> {
         let writer = Rc::new(ObjectWriterBufferBuilder::new(true));
         let mut receiver = MultiReceiver::new(writer.clone(), None, false);
@@ -139,7 +140,7 @@ impl Ours {
         object.complete.then(|| object.data.clone())
     }
 
-    /// Whether we restore every block from flute's symbols, the same ones lost.
+    /// Returns whether Umbel restores every block from flute's symbols with the same ones lost.
     fn restores_from(&self, packets: &[Packet]) -> bool {
         (0..self.partition.blocks()).all(|sbn| {
             let (k, len) = (self.partition.block_symbols(sbn), usize::from(SYMBOL_LEN));
@@ -162,7 +163,8 @@ impl Ours {
     }
 }
 
-/// Source symbols of the object; flute makes `REPAIR` repair symbols for each of four blocks.
+/// Number of source symbols of the object; flute makes `REPAIR` repair symbols for each of four
+/// blocks.
 const SOURCE: usize = OBJECT_LEN.div_ceil(SYMBOL_LEN as usize);
 const ALL_REPAIR: usize = 4 * REPAIR as usize;
 
