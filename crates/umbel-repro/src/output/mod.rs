@@ -5,7 +5,7 @@
 //! | file | what |
 //! |---|---|
 //! | `report.html` | the whole report on one self-contained page |
-//! | `table.csv` | `figure,what,reported,measured,low,high,verdict`, a line for each compared number |
+//! | `table.csv` | `figure,what,reported,measured,low,high,verdict`, a line for each number |
 //! | `figN.csv` | `series,x,y,ci95`, a line for each point of figure N |
 //! | `figN.svg` | figure N |
 //! | `beyondN.csv`, `beyondN.svg` | the same for figures that are not in the paper |

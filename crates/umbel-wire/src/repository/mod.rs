@@ -132,7 +132,7 @@ pub struct Nak {
     pub transmission: u32,
     /// Its item.
     pub toi: Toi,
-    /// What the client still needs of the blocks that the transmission covered.
+    /// The missing part of the blocks that the transmission covered.
     pub need: Need,
     /// Number of data packets of this transmission that arrived.
     pub received: u32,

@@ -79,7 +79,7 @@ pub enum Body {
     },
     /// Announces a manager's state to its domain, periodically.
     Beacon(Beacon),
-    /// Announces the source's state to everyone, periodically.
+    /// Announces the source's state to all nodes, periodically.
     Heartbeat(Box<Heartbeat>),
     /// ACK: the blocks that a child holds, and the totals of its subtree.
     Ack(Ack),
@@ -359,7 +359,7 @@ pub struct Beacon {
     pub watched: bool,
 }
 
-/// State that the source announces to everyone.
+/// State that the source announces to all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     /// Parameters of the feed.
