@@ -70,8 +70,9 @@ impl Scheme {
         }
     }
 
-    /// Returns the size in bytes of the greatest object that the OTI can describe: 48 bits, or for
-    /// RaptorQ 255 blocks of the most and longest symbols [RFC 6330 §4.4.1.2, erratum 5548].
+    /// Returns the size in bytes of the greatest object that the OTI can describe. The field has 48
+    /// bits; RaptorQ has 255 blocks of the most and longest symbols
+    /// [RFC 6330 §4.4.1.2, erratum 5548].
     pub const fn max_object_len(self) -> u64 {
         match self {
             Scheme::NoCode | Scheme::ReedSolomon => (1 << 48) - 1,

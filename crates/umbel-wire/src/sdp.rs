@@ -154,8 +154,8 @@ impl Description {
     /// # Errors
     ///
     /// Returns an error if the description is too long, is not UTF-8, has control characters, or
-    /// does not begin with `v=0`; if origin or name is missing or occurs twice; or if a line is
-    /// malformed.
+    /// does not begin with `v=0`. It also does if origin or name is missing or occurs twice, or if
+    /// a line is malformed.
     pub fn parse(bytes: &[u8]) -> Result<Description, ParseError> {
         if bytes.len() > DESCRIPTION_LEN {
             return Err(bad("too long"));
