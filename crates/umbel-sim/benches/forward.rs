@@ -1,7 +1,7 @@
-//! Packet-hops per second of processor time on one core, and bytes a receiver.
+//! Packet-hops per second of processor time on one core, and bytes per receiver.
 //!
-//! - `tree`: a binary tree of 128 leaves, a constant-rate multicast from its root, every link with
-//!   a rate, a delay and a bounded queue. `bench/ns2/tree.tcl` is the same network for ns-2.
+//! - `tree`: a binary tree of 128 leaves with a constant-rate multicast from its root. Every link
+//!   has a rate, a delay and a bounded queue. `bench/ns2/tree.tcl` is the same network for ns-2.
 //! - `star`: a router with 100, 10,000 and 1,000,000 receivers, without and with loss.
 //!
 //! Run with `cargo bench -p umbel-sim --bench forward`; an argument restricts the run to the
@@ -43,7 +43,7 @@ impl App for Sender {
     }
 }
 
-/// Joins and counts.
+/// Joins and counts packets.
 struct Receiver {
     group: GroupId,
     packets: u64,
@@ -68,8 +68,8 @@ fn link() -> LinkSpec {
         .queue(Queue::DropTailPackets(50))
 }
 
-/// Runs `packets` packets; prints packet-hops and events a second, and the memory of the process by
-/// receiver where there are many.
+/// Runs `packets` packets. Prints packet-hops and events per second, and with many receivers the
+/// memory of the process per receiver.
 fn run(name: &str, network: Network, source: NodeId, leaves: &[NodeId], packets: u32) {
     let mut simulation = Simulation::new(network, 1);
     let group = simulation.group(Some(source), 1);
@@ -85,7 +85,7 @@ fn run(name: &str, network: Network, source: NodeId, leaves: &[NodeId], packets:
     };
     let start = Instant::EPOCH + Duration::from_secs(1);
     simulation.set_app(source, sender, start).expect("a free host");
-    // Joins and their grafts are not what is measured.
+    // Joins and their grafts are not measured.
     simulation.run_until(start + Duration::from_micros(100));
     let (warm, clock) = (*simulation.counters(), cpu_time());
     simulation.run_until(Instant::from_nanos(u64::MAX));
@@ -97,7 +97,7 @@ fn run(name: &str, network: Network, source: NodeId, leaves: &[NodeId], packets:
         u64::from(packets) * leaves.len() as u64,
         "every packet is accounted for"
     );
-    // Below that, what the process has anyway would count most.
+    // With fewer receivers, the base memory of the process would dominate.
     let memory = match leaves.len() as u64 {
         many @ 100_000.. => (resident_bytes() / many).to_string(),
         _ => "-".to_owned(),
@@ -144,8 +144,8 @@ fn star(count: u32, leaf: &LinkSpec) -> (Network, NodeId, Vec<NodeId>) {
     (network, source, leaves)
 }
 
-/// Processor time of this thread, so that other work on the machine counts less; where Linux does
-/// not tell it, the time of day.
+/// Returns the processor time of this thread, so that other work on the machine counts less. Where
+/// Linux does not report it, returns the time of day.
 fn cpu_time() -> Duration {
     static START: LazyLock<Clock> = LazyLock::new(Clock::now);
     let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -155,7 +155,7 @@ fn cpu_time() -> Duration {
     }
 }
 
-/// Memory of this process, as Linux tells it; 0 elsewhere.
+/// Returns the memory of this process as Linux reports it; 0 elsewhere.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096

@@ -1,9 +1,9 @@
 //! The event queue against a binary heap.
 //!
-//! The hold model: so many events wait; the earliest is taken out and one is put in, some time
-//! later. Times are exponential with a mean of 1 ms, or those of a network: nine in ten are
-//! packets of about 10 µs, one is a timer of about 100 ms. Run with
-//! `cargo bench -p umbel-sim --bench queue`.
+//! Uses the hold model. A fixed number of events wait; the earliest is removed and one is added,
+//! some time later. Times are exponential with a mean of 1 ms, or those of a network. Of these nine
+//! in ten are packets of about 10 µs, one is a timer of about 100 ms. Run with `cargo bench -p
+//! umbel-sim --bench queue`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +17,7 @@ use umbel_sim::random::{self, Purpose};
 const HOLDS: u32 = 4_000_000;
 const REPETITIONS: usize = 5;
 
-/// As long as the simulator's.
+/// Event of the same size as the simulator's.
 type Event = [u32; 5];
 
 trait Queue {
@@ -35,7 +35,7 @@ impl Queue for Wheel<Event> {
     }
 }
 
-/// Ties leave first in, first out, as they have to.
+/// Heap in which ties leave first in, first out, as required.
 #[derive(Default)]
 struct Heap {
     heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -70,7 +70,7 @@ fn later(times: Times, random: &mut Xoshiro256PlusPlus) -> u64 {
     }
 }
 
-/// Million events a second, and a sum of their times.
+/// Returns million events per second, and a sum of their times.
 fn hold(queue: &mut impl Queue, waiting: u32, times: Times) -> (f64, u64) {
     let mut random = random::stream(1, Purpose::Workload, 0);
     // Drawn beforehand, so that drawing is not measured.

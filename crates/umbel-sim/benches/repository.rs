@@ -1,8 +1,8 @@
-//! A repository with very many clients on a star: memory a client, and how fast it runs.
+//! A repository with very many clients on a star: memory per client, and speed of the run.
 //!
-//! Every client loses 10 % on its own link and wants three items of 60 packets; they come within
-//! ten seconds. Run with `cargo bench -p umbel-sim --bench repository`; an argument is the number
-//! of clients, which is 10,000 otherwise.
+//! Every client loses 10 % on its own link and wants three items of 60 packets. The clients arrive
+//! within ten seconds. Run with `cargo bench -p umbel-sim --bench repository`. An argument is the
+//! number of clients, which is 10,000 otherwise.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
@@ -68,7 +68,7 @@ fn main() {
     println!("peak memory      {} B a client", peak_bytes() / u64::from(clients));
 }
 
-/// Most memory that this process has had, as Linux tells it; 0 elsewhere.
+/// Returns the peak memory of this process as Linux reports it; 0 elsewhere.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();

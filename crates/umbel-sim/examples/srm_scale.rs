@@ -1,10 +1,10 @@
-//! SRM in large groups: the rate of session messages, and what one loss costs.
+//! SRM in large groups: the rate of session messages, and the cost of one loss.
 //!
 //! `cargo run --release -p umbel-sim --example srm_scale -- 1000 10000`
 //!
-//! A source behind a core router, 100 edge routers, the receivers spread over them; 10 ms from
-//! the core to the edges, 1 ms to each receiver. After a minute of session messages alone, three
-//! units are lost: one at the source, one before an edge, one at a receiver.
+//! A source is behind a core router, with 100 edge routers and the receivers spread over them.
+//! Delays are 10 ms from the core to the edges and 1 ms to each receiver. After a minute of session
+//! messages alone, three units are lost: one at the source, one before an edge, one at a receiver.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn at(seconds: u64) -> Instant {
     Instant::EPOCH + Duration::from_secs(seconds)
 }
 
-/// Loses the data packets with these numbers, from 1.
+/// Returns a link that loses the data packets with these numbers, from 1.
 fn losing(delay: Duration, nth: &[u64]) -> LinkSpec {
     let script = nth.iter().map(|&nth| ScriptedLoss { flow: FlowId(0), nth }).collect();
     let loss_of = Kinds::NONE.with(Kind::Data);

@@ -1,11 +1,11 @@
-//! SRM on a binary tree, set as ns-2's agent is: what one loss costs.
+//! SRM on a binary tree, configured as ns-2's agent is: the cost of one loss.
 //!
 //! `cargo run --release -p umbel-sim --example srm_tree -- 4 source 20`
 //!
-//! A tree of the given depth with a receiver at each leaf and the source beyond the root; every
-//! link has 10 Mbit/s and 10 ms. The tenth unit is lost once: at the `source`, or at the first
-//! `receiver`. Prints means over so many seeds: latency in round trips to the source, requests and
-//! repairs. `bench/ns2/srm.sh` runs the same in ns-2.
+//! A tree of the given depth has a receiver at each leaf and the source beyond the root. Every link
+//! has 10 Mbit/s and 10 ms. The tenth unit is lost once: at the `source`, or at the first
+//! `receiver`. Prints means over the given number of seeds: latency in round trips to the source,
+//! requests and repairs. `bench/ns2/srm.sh` runs the same in ns-2.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const LINK_BITS_PER_S: u64 = 10_000_000;
 const UNIT_BYTES: usize = 800;
 const LOST: u64 = 9;
 
-/// What one loss cost.
+/// Cost of one loss.
 #[derive(Default)]
 struct Cost {
     latency_rtt: f64,
@@ -64,7 +64,7 @@ fn run(depth: u32, at_source: bool, seed: u64) -> Cost {
         let mut config = config(node, GROUP, seed);
         (config.observe, config.repair_timer) = (true, Some((1.0, 1.0)));
         config.max_request_interval = Duration::from_hours(1);
-        // As ns-2's: everybody speaks once a second, and tells of everybody.
+        // As in ns-2, every member sends one session message a second that covers all members.
         config.session.heartbeat = None;
         config.session.rate = Rate::from_bits_per_s(2_000_000).expect("not zero");
         config.session.echoes = members.len();

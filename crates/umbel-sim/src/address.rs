@@ -1,4 +1,4 @@
-//! The addresses that engines see for the nodes and groups of a simulation.
+//! Addresses of the nodes and groups of a simulation, as engines see them.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -6,15 +6,15 @@ use umbel_wire::Channel;
 
 use crate::network::NodeId;
 
-/// The UDP port that all channels use.
+/// UDP port that all channels use.
 pub(crate) const PORT: u16 = 7702;
 
-/// The address of a node: the node's number within 10.0.0.0/8, from 10.0.0.1 on.
+/// Returns the address of a node. It is the node's number within 10.0.0.0/8, from 10.0.0.1 on.
 pub fn address_of(node: NodeId) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 0, 0, 1)).wrapping_add(node.0))
 }
 
-/// The node that has this address, if any can.
+/// Returns the node that has this address, if any can.
 pub fn node_of(address: IpAddr) -> Option<NodeId> {
     let IpAddr::V4(address) = address else { return None };
     if address.octets()[0] != 10 {
@@ -23,8 +23,8 @@ pub fn node_of(address: IpAddr) -> Option<NodeId> {
     u32::from(address).checked_sub(u32::from(Ipv4Addr::new(10, 0, 0, 1))).map(NodeId)
 }
 
-/// The channel of group number `group`: in 232.0.0.0/8 if it has one source, in 239.0.0.0/8 if not.
-/// Groups are numbered below 2²⁴.
+/// Returns the channel of group number `group`. It is in 232.0.0.0/8 if it has one source, in
+/// 239.0.0.0/8 if not. Groups are numbered below 2²⁴.
 pub fn channel(source: Option<NodeId>, group: u32) -> Channel {
     let first = if source.is_some() { 232 } else { 239 };
     let [_, b, c, d] = group.to_be_bytes();
@@ -35,7 +35,7 @@ pub fn channel(source: Option<NodeId>, group: u32) -> Channel {
     }
 }
 
-/// The source and the number of the group that [`channel`] made this channel of.
+/// Returns the source and the group number from which [`channel`] made this channel.
 pub fn channel_parts(channel: &Channel) -> Option<(Option<NodeId>, u32)> {
     let IpAddr::V4(group) = channel.group else { return None };
     let [_, b, c, d] = group.octets();

@@ -1,4 +1,4 @@
-//! A host that runs an engine with its application.
+//! Host that runs an engine with its application.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use crate::outside::{Alone, Outside};
 use crate::packet::{Destination, FlowId, GroupId, Kind, Packet};
 use crate::trace::Note;
 
-/// How a host sends what its engine gives.
+/// Parameters by which a host sends the datagrams of its engine.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
-    /// Pace of data packets, counted over payloads; `None` lets them leave as they come: links may
-    /// have rates of their own.
+    /// Pace of data packets, counted over payloads. `None` sends them without delay; links may have
+    /// rates of their own.
     pub rate: Option<Rate>,
-    /// Bytes of headers that a datagram has on a link beyond its payload.
+    /// Bytes of headers that a datagram has on a link in addition to its payload.
     pub overhead: u32,
-    /// The hop limit of datagrams for which the engine gives none.
+    /// Hop limit of datagrams for which the engine sets none.
     pub hop_limit: u8,
-    /// The flow of datagrams.
+    /// Flow of datagrams.
     pub flow: FlowId,
-    /// What a datagram that the engine sends is for, for traces and loss models.
+    /// Purpose of the datagrams that the engine sends, for traces and loss models.
     pub kind: KindOf,
 }
 
 type KindFn = dyn Fn(&[u8]) -> Kind + Send + Sync;
 
-/// Tells what a datagram is for.
+/// Function that tells the purpose of a datagram.
 #[derive(Clone)]
 pub enum KindOf {
-    /// By its bytes.
+    /// From its bytes.
     Bytes(fn(&[u8]) -> Kind),
-    /// By its bytes, and what else is known.
+    /// From its bytes and the other facts that are known of it.
     Known(Arc<KindFn>),
 }
 
@@ -61,7 +61,7 @@ impl fmt::Debug for KindOf {
 }
 
 impl Default for HostConfig {
-    /// No pace; UDP over IPv4; anywhere; flow 0; everything is data.
+    /// No pace, UDP over IPv4, the largest hop limit, flow 0, and all datagrams are data.
     fn default() -> HostConfig {
         HostConfig {
             rate: None,
@@ -73,11 +73,11 @@ impl Default for HostConfig {
     }
 }
 
-/// Lets packets leave one by one, at exactly the rate.
+/// Releases packets one by one, at exactly the rate.
 #[derive(Clone, Debug)]
 struct Pacing {
     rate: Option<Rate>,
-    /// When the next packet may leave.
+    /// Time when the next packet may leave.
     next: Instant,
     /// Part of a nanosecond by which `next` is too early, times the rate.
     remainder: u64,
@@ -101,9 +101,9 @@ impl Pacing {
     }
 }
 
-/// An [`App`] that runs a [`Host`] and its engine as the driver on sockets does: it drains the
-/// engine's outputs in the order that [`Engine`] asks for, paces its packets, and maps addresses to
-/// nodes and groups. What is neither network nor engine is the host's [`Outside`].
+/// An [`App`] that runs a [`Host`] and its engine as the driver on sockets does. It drains the
+/// engine's outputs in the order that [`Engine`] requires, paces its packets, and maps addresses to
+/// nodes and groups. Everything outside network and engine is the host's [`Outside`].
 ///
 /// Channels are those of [`channel`], hosts those of [`address_of`].
 pub struct EngineHost<E: Engine, H, O = Alone> {
@@ -111,40 +111,40 @@ pub struct EngineHost<E: Engine, H, O = Alone> {
     host: H,
     outside: O,
     state: State,
-    /// The channel that was used last, and its number.
+    /// Channel that was used last, and its number.
     channel: Option<(Channel, GroupId)>,
-    /// When it was woken last, and how often at that moment.
+    /// Time when the host was woken last, and how often at that moment.
     woken: (Instant, u32),
 }
 
-/// What a host can change by [`Io`].
+/// State that a host can change through [`Io`].
 #[derive(Debug)]
 struct State {
     config: HostConfig,
     data: Pacing,
-    /// By number. Layers beyond have no pace.
+    /// By number. Higher layers have no pace.
     layers: Vec<Pacing>,
-    /// When the host wants to be woken.
+    /// Time when the host wants to be woken.
     wake_at: Option<Instant>,
-    /// When it falls silent without a word.
+    /// Time when the host falls silent without notice.
     crash_at: Option<Instant>,
-    /// The host wants to end.
+    /// Whether the host wants to stop.
     stopped: bool,
 }
 
-/// How often a host may be woken at one moment. An engine whose timeout stays due when it is
-/// handled would hold the time still.
+/// Limit on how often a host may be woken at one moment. An engine whose timeout stays due after it
+/// was handled would stop time otherwise.
 const WAKES_AT_ONCE: u32 = 10_000;
 
 impl<E: Engine, H: Host<E>, O: Outside<H::Input> + Default> EngineHost<E, H, O> {
-    /// A host of `engine` with the usual surroundings.
+    /// Creates a host of `engine` with the default surroundings.
     pub fn new(engine: E, host: H, config: HostConfig) -> EngineHost<E, H, O> {
         EngineHost::with_outside(engine, host, O::default(), config)
     }
 }
 
 impl<E: Engine, H: Host<E>, O: Outside<H::Input>> EngineHost<E, H, O> {
-    /// A host of `engine` with these surroundings.
+    /// Creates a host of `engine` with these surroundings.
     pub fn with_outside(engine: E, host: H, outside: O, config: HostConfig) -> EngineHost<E, H, O> {
         let state = State {
             data: Pacing { rate: config.rate, next: Instant::EPOCH, remainder: 0 },
@@ -158,42 +158,42 @@ impl<E: Engine, H: Host<E>, O: Outside<H::Input>> EngineHost<E, H, O> {
         EngineHost { engine, host, outside, state, channel: None, woken }
     }
 
-    /// The engine.
+    /// Returns the engine.
     pub fn engine(&self) -> &E {
         &self.engine
     }
 
-    /// The engine.
+    /// Returns a mutable reference to the engine.
     pub fn engine_mut(&mut self) -> &mut E {
         &mut self.engine
     }
 
-    /// The application.
+    /// Returns the application.
     pub fn host(&self) -> &H {
         &self.host
     }
 
-    /// The application.
+    /// Returns a mutable reference to the application.
     pub fn host_mut(&mut self) -> &mut H {
         &mut self.host
     }
 
-    /// The surroundings.
+    /// Returns the surroundings.
     pub fn outside(&self) -> &O {
         &self.outside
     }
 
-    /// The surroundings.
+    /// Returns a mutable reference to the surroundings.
     pub fn outside_mut(&mut self) -> &mut O {
         &mut self.outside
     }
 
-    /// Has the host fall silent at this time, without a word.
+    /// Makes the host fall silent at this time, without notice.
     pub fn crash_at(&mut self, at: Instant) {
         self.state.crash_at = Some(at);
     }
 
-    /// Gives the application a turn.
+    /// Calls the application with its [`Io`].
     fn with_host(&mut self, context: &mut Context<'_>, call: impl FnOnce(&mut H, &mut dyn Io<E>)) {
         let EngineHost { engine, host, outside, state, .. } = self;
         let open = |context: &mut Context<'_>, change: Change<'_>| match change {
@@ -206,7 +206,7 @@ impl<E: Engine, H: Host<E>, O: Outside<H::Input>> EngineHost<E, H, O> {
         call(host, &mut Machine { engine, context, state, change: open });
     }
 
-    /// Does what the engine wants until it wants nothing more at this time, then sets the timer.
+    /// Drains the engine until it has nothing more to do at this time, then sets the timer.
     fn drain(&mut self, context: &mut Context<'_>) {
         let mut buf = std::mem::take(context.scratch());
         loop {
@@ -243,7 +243,7 @@ impl<E: Engine, H: Host<E>, O: Outside<H::Input>> EngineHost<E, H, O> {
         any
     }
 
-    /// Hands input that is due to the application.
+    /// Passes input that is due to the application.
     fn take_input(&mut self, context: &mut Context<'_>) -> bool {
         let mut any = false;
         while !self.state.stopped
@@ -265,7 +265,7 @@ impl<E: Engine, H: Host<E>, O: Outside<H::Input>> EngineHost<E, H, O> {
         }
     }
 
-    /// Sends what the engine has to send and may send now. Returns whether there was anything.
+    /// Sends the packets of the engine that may leave now. Returns whether there were any.
     fn transmit(&mut self, context: &mut Context<'_>, buf: &mut TransmitBuf) -> bool {
         let now = context.now();
         let mut any = false;
@@ -307,7 +307,7 @@ impl<E: Engine, H: Host<E>, O: Outside<H::Input>> EngineHost<E, H, O> {
         });
     }
 
-    /// The number of a channel.
+    /// Returns the number of a channel.
     fn group(&mut self, context: &mut Context<'_>, wanted: &Channel) -> Option<GroupId> {
         if let Some((known, group)) = &self.channel
             && known == wanted
@@ -360,13 +360,13 @@ impl State {
     }
 }
 
-/// What a host wants of its surroundings.
+/// Changes to the surroundings that a host asks for.
 enum Change<'a> {
     Open(&'a PortSpec),
     Close(&'a Address),
 }
 
-/// What a host reaches as [`Io`].
+/// Implementation of [`Io`] for a host.
 struct Machine<'a, 'b, E, F> {
     engine: &'a mut E,
     context: &'a mut Context<'b>,
@@ -400,7 +400,7 @@ where
     }
 
     fn close(&mut self, address: &Address) {
-        // It never fails.
+        // Closing never fails.
         let _ = (self.change)(self.context, Change::Close(address));
     }
 

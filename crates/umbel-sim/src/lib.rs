@@ -1,16 +1,16 @@
-//! A discrete-event simulator of packet networks that hosts the same protocol engines as the
-//! driver on real sockets does.
+//! A discrete-event simulator of packet networks. It hosts the same protocol engines as the driver
+//! on real sockets.
 //!
-//! - A [`Network`] is a graph of hosts, routers and switches; a [`LinkSpec`] says what one
-//!   direction of a link does: rate, delay, queue, loss, when it is up.
+//! - A [`Network`] is a graph of hosts, routers and switches. A [`LinkSpec`] describes one
+//!   direction of a link: rate, delay, queue, loss, and when it is up.
 //! - Hosts run [`App`]s. [`EngineHost`] is the one that runs an engine.
 //! - Routers forward unicast along shortest paths and multicast along source-rooted trees, which
 //!   joins and leaves change hop by hop. A [`RouterHook`] is an engine that lives in a router.
-//! - A [`Simulation`] runs it all, and tells a [`Tracer`] what happened.
+//! - A [`Simulation`] runs the network, and reports the events to a [`Tracer`].
 //!
-//! A run is a function of the network, the applications and the seed: time is in whole
-//! nanoseconds, events of one moment run in the order in which they were scheduled, every node
-//! and every purpose draws from a stream of its own, and nothing iterates in hash order.
+//! A run is a function of the network, the applications and the seed. Time is in whole nanoseconds.
+//! Events of one moment run in the order in which they were scheduled. Every node and every purpose
+//! draws from a stream of its own, and nothing iterates in hash order.
 
 #![cfg_attr(
     not(test),

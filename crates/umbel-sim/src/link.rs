@@ -1,4 +1,4 @@
-//! What one direction of a link does to the packets that enter it.
+//! Properties of one direction of a link.
 
 use std::time::Duration;
 
@@ -8,39 +8,39 @@ use umbel_engine::units::{ByteCount, Rate};
 use crate::network::NetworkError;
 use crate::packet::{FlowId, Kinds};
 
-/// One direction of a link. The default is up, passes everything at once and loses nothing.
+/// One direction of a link. By default it is up, passes everything at once and loses nothing.
 ///
-/// A packet meets, in this order: the queue, the rate, propagation, and at the far end loss. A
-/// packet that is lost has taken its time on the link.
+/// The order of effects on a packet is queue, rate, propagation, and loss at the far end. A packet
+/// that is lost has used its time on the link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkSpec {
-    /// Serialisation rate; `None` is unlimited, and nothing waits then.
+    /// Serialisation rate; `None` is unlimited, and then nothing waits.
     pub rate: Option<Rate>,
     /// Propagation time.
     pub delay: Duration,
     /// Each packet's delay is uniform in `delay ± jitter`, never negative; order is kept.
     pub jitter: Duration,
-    /// What waits for the rate.
+    /// Queue of packets that wait for the rate.
     pub queue: Queue,
-    /// Which packets are lost on the way.
+    /// Packets that are lost on the way.
     pub loss: Loss,
-    /// The kinds of packets that `loss` applies to; default all.
+    /// Kinds of packets to which `loss` applies; default all.
     pub loss_of: Kinds,
-    /// When the link goes up (`true`) or down, in increasing order. It is up at the start. What
-    /// enters a link that is down, or would leave it while it is down, is lost.
+    /// Times when the link goes up (`true`) or down, in increasing order. It is up at the start.
+    /// Packets that enter a link that is down, or would leave it while it is down, are lost.
     pub schedule: Vec<(Instant, bool)>,
 }
 
-/// What a link with a rate holds before it drops a packet.
+/// Capacity of a link with a rate, beyond which it drops packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Queue {
-    /// Everything waits.
+    /// Unlimited: every packet waits.
     #[default]
     Unbounded,
-    /// At most this many packets, the one being sent included; drops the newest.
+    /// At most this many packets, including the one being sent; drops the newest.
     DropTailPackets(u32),
-    /// At most this many bytes of packets, the one being sent included; drops the newest. An empty
-    /// queue takes a packet of any length.
+    /// At most this many bytes of packets, including the one being sent; drops the newest. An empty
+    /// queue accepts a packet of any length.
     DropTailBytes(ByteCount),
     /// Random early detection.
     Red(RedConfig),
@@ -61,9 +61,10 @@ pub struct RedConfig {
     pub weight: f64,
     /// Whether drops rise gently above the upper threshold.
     pub gentle: bool,
-    /// What the queue holds at most.
+    /// Largest number of packets in the queue.
     pub limit: u32,
-    /// Length of a typical packet: how fast the average falls while the queue is empty.
+    /// Length of a typical packet, which determines how fast the average falls while the queue is
+    /// empty.
     pub mean_packet: ByteCount,
 }
 
@@ -83,8 +84,8 @@ impl RedConfig {
         }
     }
 
-    /// The recommended settings around these thresholds: 10 % at the upper one, weight 0.002,
-    /// gentle, packets of 1,000 bytes, a limit of four times the upper threshold.
+    /// Creates the recommended settings around these thresholds. They are 10 % at the upper one,
+    /// weight 0.002, gentle, packets of 1,000 bytes, and a limit of four times the upper threshold.
     pub fn new(min_threshold: f64, max_threshold: f64) -> RedConfig {
         RedConfig {
             min_threshold,
@@ -98,14 +99,14 @@ impl RedConfig {
     }
 }
 
-/// Which packets a link loses. On a receiver's own link it hits that receiver alone; on a link
-/// that several share it hits all of them at once.
+/// Packets that a link loses. Loss on a receiver's own link hits that receiver alone; loss on a
+/// shared link hits all its receivers at once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Loss {
     /// None.
     #[default]
     None,
-    /// Each with this probability, independently.
+    /// Each packet with this probability, independently.
     Bernoulli(f64),
     /// A chain with a good and a bad state that takes a step before each packet.
     GilbertElliott {
@@ -118,16 +119,16 @@ pub enum Loss {
         /// Share of packets lost in the bad state.
         loss_bad: f64,
     },
-    /// Exactly these.
+    /// Exactly these packets.
     Script(Vec<ScriptedLoss>),
 }
 
 /// A packet to lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScriptedLoss {
-    /// Its flow.
+    /// Flow of the packet.
     pub flow: FlowId,
-    /// Which packet of that flow on this direction of the link, from 1.
+    /// Number of the packet within that flow on this direction of the link, from 1.
     pub nth: u64,
 }
 
@@ -149,8 +150,8 @@ impl Loss {
         }
     }
 
-    /// The simple Gilbert model: a share of `loss` in runs of `run` packets on average, which is
-    /// at least 1 and, for `loss` above one half, at least `loss / (1 - loss)`.
+    /// Creates the simple Gilbert model: a share of `loss` in runs of `run` packets on average.
+    /// `run` must be at least 1 and, for `loss` above one half, at least `loss / (1 - loss)`.
     pub fn bursts(loss: f64, run: f64) -> Loss {
         Loss::GilbertElliott {
             good_to_bad: loss / (run * (1.0 - loss)),
@@ -166,7 +167,7 @@ impl LinkSpec {
     ///
     /// # Errors
     ///
-    /// The first value that is out of its range.
+    /// Returns the first value that is out of its range.
     pub fn validate(&self) -> Result<(), NetworkError> {
         self.loss.validate()?;
         match self.queue {
@@ -183,37 +184,37 @@ impl LinkSpec {
         }
     }
 
-    /// Delays every packet.
+    /// Sets the propagation time.
     #[must_use]
     pub fn delay(self, delay: Duration) -> LinkSpec {
         LinkSpec { delay, ..self }
     }
 
-    /// Limits the rate.
+    /// Sets the rate.
     #[must_use]
     pub fn rate(self, rate: Rate) -> LinkSpec {
         LinkSpec { rate: Some(rate), ..self }
     }
 
-    /// Bounds what waits for the rate.
+    /// Sets the queue.
     #[must_use]
     pub fn queue(self, queue: Queue) -> LinkSpec {
         LinkSpec { queue, ..self }
     }
 
-    /// Loses packets.
+    /// Sets the loss.
     #[must_use]
     pub fn loss(self, loss: Loss) -> LinkSpec {
         LinkSpec { loss, ..self }
     }
 
-    /// Restricts the loss to packets of these kinds.
+    /// Sets the kinds of packets to which the loss applies.
     #[must_use]
     pub fn loss_of(self, kinds: Kinds) -> LinkSpec {
         LinkSpec { loss_of: kinds, ..self }
     }
 
-    /// Goes up and down.
+    /// Sets the times when the link goes up and down.
     #[must_use]
     pub fn schedule(self, schedule: Vec<(Instant, bool)>) -> LinkSpec {
         LinkSpec { schedule, ..self }

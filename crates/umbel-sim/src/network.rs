@@ -1,4 +1,4 @@
-//! The graph, before a run.
+//! Graph of nodes and links, before a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,18 +6,19 @@ use std::time::Duration;
 use crate::line::Treatment;
 use crate::link::LinkSpec;
 
-/// Most nodes and most links: directions of links and places in trees have numbers of 32 bits.
+/// Largest number of nodes and of links. Directions of links and places in trees have 32-bit
+/// numbers.
 const MOST: u32 = 1 << 30;
 
-/// A node, numbered in the order of creation.
+/// Number of a node, in the order of creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
-/// A link, numbered in the order of creation.
+/// Number of a link, in the order of creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkId(pub u32);
 
-/// What a node does.
+/// Function of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
     /// Runs an application; forwards nothing.
@@ -32,23 +33,23 @@ pub enum NodeKind {
 #[derive(Clone, Debug, Default)]
 pub struct Network {
     kinds: Vec<NodeKind>,
-    /// All names in a row, and where each ends: a network may have millions of nodes.
+    /// All names in one string, and the end of each. A network may have millions of nodes.
     names: String,
     name_ends: Vec<usize>,
     links: Vec<(NodeId, NodeId, [u32; 2])>,
-    /// Different treatments; most links of a large network share one.
+    /// Distinct treatments; most links of a large network share one.
     treatments: Vec<Arc<Treatment>>,
     graft_latency: Option<Duration>,
     prune_latency: Option<Duration>,
 }
 
-/// Why a network or a simulation cannot be built as asked.
+/// Error in a network or a simulation.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NetworkError {
-    /// A node that this network does not have.
+    /// A node that is not in this network.
     #[error("there is no node number {}", .0.0)]
     UnknownNode(NodeId),
-    /// A link that this network does not have.
+    /// A link that is not in this network.
     #[error("there is no link number {}", .0.0)]
     UnknownLink(LinkId),
     /// A link with both ends at one node.
@@ -60,9 +61,9 @@ pub enum NetworkError {
     /// A probability outside of 0 to 1.
     #[error("{what} = {value} is not a probability between 0 and 1")]
     Probability {
-        /// Of what.
+        /// Name of the value.
         what: &'static str,
-        /// What was given.
+        /// Value out of its range.
         value: f64,
     },
     /// A queue that holds nothing.
@@ -74,9 +75,9 @@ pub enum NetworkError {
          at least 0, the upper above it"
     )]
     RedThresholds {
-        /// The lower one.
+        /// Lower threshold.
         min_threshold: f64,
-        /// The upper one.
+        /// Upper threshold.
         max_threshold: f64,
     },
     /// A scripted loss of a packet before the first.
@@ -97,7 +98,7 @@ pub enum NetworkError {
 }
 
 impl Network {
-    /// An empty network.
+    /// Creates an empty network.
     pub fn new() -> Network {
         Network::default()
     }
@@ -124,11 +125,11 @@ impl Network {
         NodeId(self.kinds.len() as u32 - 1)
     }
 
-    /// Joins two nodes; `ab` treats what goes from `a` to `b`.
+    /// Links two nodes; `ab` applies to packets from `a` to `b`.
     ///
     /// # Errors
     ///
-    /// When a node is unknown or a value of a [`LinkSpec`] is out of its range.
+    /// Returns an error if a node is unknown or a value of a [`LinkSpec`] is out of its range.
     pub fn link(
         &mut self,
         a: NodeId,
@@ -150,7 +151,7 @@ impl Network {
         Ok(LinkId(self.links.len() as u32 - 1))
     }
 
-    /// The number of an equal treatment among the latest ones, or of a new one.
+    /// Returns the number of an equal treatment among the latest ones, or of a new one.
     fn intern(&mut self, spec: LinkSpec) -> Result<u32, NetworkError> {
         const LATEST: usize = 8;
         let first = self.treatments.len().saturating_sub(LATEST);
@@ -171,51 +172,50 @@ impl Network {
         }
     }
 
-    /// Makes a join take this long for each hop up the tree; by default it takes the delay of
-    /// the link.
+    /// Sets the time that a join takes for each hop up the tree. Default: the delay of the link.
     pub fn set_graft_latency(&mut self, latency: Duration) {
         self.graft_latency = Some(latency);
     }
 
-    /// Makes a leave take this long for each hop up the tree: packets go on coming for so long.
-    /// By default it takes the delay of the link.
+    /// Sets the time that a leave takes for each hop up the tree, during which packets continue to
+    /// arrive. Default: the delay of the link.
     pub fn set_prune_latency(&mut self, latency: Duration) {
         self.prune_latency = Some(latency);
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn node_count(&self) -> usize {
         self.kinds.len()
     }
 
-    /// How many links there are.
+    /// Returns the number of links.
     pub fn link_count(&self) -> usize {
         self.links.len()
     }
 
-    /// The nodes in the order of creation.
+    /// Returns the nodes in the order of creation.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = (NodeId, NodeKind)> {
         self.kinds.iter().enumerate().map(|(index, kind)| (NodeId(index as u32), *kind))
     }
 
-    /// The links in the order of creation, with their ends.
+    /// Returns the links in the order of creation, with their ends.
     pub fn links(&self) -> impl ExactSizeIterator<Item = (LinkId, NodeId, NodeId)> {
         self.links.iter().enumerate().map(|(index, &(a, b, _))| (LinkId(index as u32), a, b))
     }
 
-    /// The two ends of a link.
+    /// Returns the two ends of a link.
     pub fn ends(&self, link: LinkId) -> (NodeId, NodeId) {
         let (a, b, _) = self.links[link.0 as usize];
         (a, b)
     }
 
-    /// What a link does, from its first end to its second and back.
+    /// Returns the specifications of a link, from its first end to its second and back.
     pub fn specs(&self, link: LinkId) -> (&LinkSpec, &LinkSpec) {
         let (_, _, [ab, ba]) = self.links[link.0 as usize];
         (self.treatments[ab as usize].spec(), self.treatments[ba as usize].spec())
     }
 
-    /// How a link treats packets, from its first end to its second and back.
+    /// Returns the treatments of packets on a link, from its first end to its second and back.
     pub(crate) fn treatments(&self, link: LinkId) -> [&Arc<Treatment>; 2] {
         let (_, _, treatments) = self.links[link.0 as usize];
         treatments.map(|number| &self.treatments[number as usize])
@@ -229,14 +229,14 @@ impl Network {
         self.prune_latency
     }
 
-    /// The name of a node.
+    /// Returns the name of a node.
     pub fn name(&self, node: NodeId) -> &str {
         let index = node.0 as usize;
         let start = if index == 0 { 0 } else { self.name_ends[index - 1] };
         &self.names[start..self.name_ends[index]]
     }
 
-    /// What a node does.
+    /// Returns the kind of a node.
     pub fn kind(&self, node: NodeId) -> NodeKind {
         self.kinds[node.0 as usize]
     }

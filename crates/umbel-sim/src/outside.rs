@@ -1,4 +1,4 @@
-//! What lies around a host besides its network and its engine: sessions, disks, users.
+//! Surroundings of a host besides its network and its engine: sessions, disks, users.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -10,13 +10,13 @@ use umbel_engine::{Address, Instant, SessionId};
 use crate::app::Context;
 use crate::network::NodeId;
 
-/// The surroundings of a host whose input is an `I`.
+/// Surroundings of a host whose input is an `I`.
 pub trait Outside<I>: Send + 'static {
-    /// Opens a port. The network needs none.
+    /// Opens a port. The simulated network needs none.
     ///
     /// # Errors
     ///
-    /// Where a scenario has it fail.
+    /// If a scenario makes it fail.
     fn open(&mut self, _context: &mut Context<'_>, _spec: &PortSpec) -> Result<(), PortError> {
         Ok(())
     }
@@ -24,29 +24,29 @@ pub trait Outside<I>: Send + 'static {
     /// Closes the port that covers an address.
     fn close(&mut self, _context: &mut Context<'_>, _address: &Address) {}
 
-    /// Carries a message of the engine to the far end of a session.
+    /// Sends a message of the engine to the far end of a session.
     fn send(&mut self, context: &mut Context<'_>, session: SessionId, message: Bytes) {
         if let Ok(node) = u32::try_from(session.0) {
             context.send_message(NodeId(node), message);
         }
     }
 
-    /// Takes a message that another host has sent.
+    /// Handles a message that another host has sent.
     fn message(&mut self, _context: &mut Context<'_>, _from: NodeId, _message: Bytes) {}
 
-    /// Lets go of everything, since the host has stopped.
+    /// Releases everything, since the host has stopped.
     fn stop(&mut self, _context: &mut Context<'_>) {}
 
-    /// The next input that is due now.
+    /// Returns the next input that is due now.
     fn poll(&mut self, context: &mut Context<'_>) -> Option<I>;
 
-    /// When [`poll`](Outside::poll) has input next.
+    /// Returns the time when [`poll`](Outside::poll) has input next.
     fn next(&self) -> Option<Instant> {
         None
     }
 }
 
-/// Nothing is around the host.
+/// Empty surroundings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 
@@ -56,21 +56,21 @@ impl<I> Outside<I> for Alone {
     }
 }
 
-/// Sessions with other hosts, numbered by their nodes. The first message opens one, an empty one
-/// closes it.
+/// Sessions with other hosts, numbered by their nodes. The first message opens a session, an empty
+/// one closes it.
 #[derive(Debug, Default)]
 pub struct NodeSessions {
     open: BTreeSet<NodeId>,
     news: VecDeque<SessionNews>,
 }
 
-/// The number of the session with a host.
+/// Returns the number of the session with a host.
 pub fn session_with(node: NodeId) -> SessionId {
     SessionId(u64::from(node.0))
 }
 
 impl NodeSessions {
-    /// How many sessions are open.
+    /// Returns the number of open sessions.
     pub fn count(&self) -> usize {
         self.open.len()
     }

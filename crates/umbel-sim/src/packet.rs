@@ -1,19 +1,19 @@
-//! What travels.
+//! Packets and their properties.
 
 use bytes::Bytes;
 
 use crate::network::NodeId;
 
-/// A multicast channel of this simulation: a group and its only source, or any source. Made by
+/// Multicast channel of this simulation: a group and its only source, or any source. Created by
 /// [`Context::group`](crate::Context::group) or [`Simulation::group`](crate::Simulation::group).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupId(pub u32);
 
-/// Packets that belong together, for scripted loss and for traces. The sender chooses it.
+/// Packets that belong together, for scripted loss and for traces. The sender chooses the flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowId(pub u32);
 
-/// Where a packet goes.
+/// Destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Destination {
     /// One node.
@@ -22,7 +22,7 @@ pub enum Destination {
     Group(GroupId),
 }
 
-/// What a packet is for: the colour in a trace, and what a loss model may single out.
+/// Purpose of a packet. It is the colour in a trace, and a loss model may select by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// Original data.
@@ -39,38 +39,38 @@ pub enum Kind {
     Other(u8),
 }
 
-/// A set of [`Kind`]s. All [`Kind::Other`] are one.
+/// Set of [`Kind`]s. All [`Kind::Other`] count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kinds(u8);
 
-/// A packet on its way. Copies share the payload.
+/// Packet in transit. Copies share the payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Who it says it is from. Multicast follows the tree of this node.
+    /// Claimed sender. Multicast follows the tree of this node.
     pub source: NodeId,
-    /// Where it goes.
+    /// Destination.
     pub destination: Destination,
-    /// How many links it may still cross: a router that gets it with 1 does not pass it on.
-    /// Switches do not count.
+    /// Number of links that the packet may still cross. A router that receives it with 1 does not
+    /// pass it on. Switches do not count.
     pub hop_limit: u8,
-    /// What it is for.
+    /// Purpose.
     pub kind: Kind,
-    /// What it belongs to.
+    /// Flow to which the packet belongs.
     pub flow: FlowId,
-    /// Bytes that it takes on a link, headers included.
+    /// Bytes on a link, including headers.
     pub wire_len: u32,
-    /// What it carries.
+    /// Payload.
     pub payload: Bytes,
 }
 
 impl Packet {
-    /// The hop limit of packets that may go anywhere.
+    /// Hop limit of packets that may travel anywhere.
     pub const ANYWHERE: u8 = 255;
 
     /// Bytes of the IPv4 and UDP headers before a payload.
     pub const UDP_OVERHEAD: u32 = 28;
 
-    /// A UDP datagram over IPv4 of flow 0 that may go anywhere.
+    /// Creates a UDP datagram over IPv4 of flow 0 that may travel anywhere.
     pub fn new(source: NodeId, destination: Destination, kind: Kind, payload: Bytes) -> Packet {
         Packet {
             source,
@@ -90,20 +90,20 @@ impl Kinds {
     /// No kind.
     pub const NONE: Kinds = Kinds(0);
 
-    /// These kinds and `kind`.
+    /// Returns these kinds and `kind`.
     #[must_use]
     pub const fn with(self, kind: Kind) -> Kinds {
         Kinds(self.0 | bit(kind))
     }
 
-    /// Whether `kind` is among them.
+    /// Returns whether `kind` is in the set.
     pub const fn contains(self, kind: Kind) -> bool {
         self.0 & bit(kind) != 0
     }
 }
 
 impl Default for Kinds {
-    /// Every kind.
+    /// Returns every kind.
     fn default() -> Kinds {
         Kinds::ALL
     }

@@ -1,18 +1,18 @@
-//! Random draws that come out the same on any machine.
+//! Random draws that are the same on any machine.
 //!
 //! Only additions, multiplications and divisions of doubles are used, which IEEE 754 fixes to the
-//! bit; the logarithm of a system's library may differ in the last one.
+//! bit. The logarithm of a system's library may differ in the last bit.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
 pub use umbel_engine::chance::uniform;
 
-/// What a stream is used for. Streams of different purposes or numbers are independent, so that
-/// one more receiver changes nobody else's draws.
+/// Purpose of a stream. Streams of different purposes or numbers are independent, so that one more
+/// receiver changes no other draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// What the program of a node draws; numbered by node.
+    /// Draws of a node's program; numbered by node.
     Node,
     /// Loss, early drops and jitter; numbered by direction of a link.
     Link,
@@ -20,16 +20,16 @@ pub enum Purpose {
     Session,
     /// The shape of a generated network.
     Topology,
-    /// Arrivals, choices of items and the like; numbered as the scenario likes.
+    /// Arrivals, choices of items and similar draws; numbered as the scenario chooses.
     Workload,
 }
 
-/// The stream for one purpose of a run.
+/// Creates the stream for one purpose of a run.
 pub fn stream(seed: u64, purpose: Purpose, number: u64) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(key(seed, purpose, number))
 }
 
-/// A number that stands for the seed, the purpose and the number together.
+/// Returns a number that stands for the seed, the purpose and the number together.
 pub fn key(seed: u64, purpose: Purpose, number: u64) -> u64 {
     [purpose as u64 + 1, number].into_iter().fold(mix(seed), |key, part| mix(key ^ mix(part)))
 }
@@ -38,17 +38,17 @@ fn mix(x: u64) -> u64 {
     SplitMix64::seed_from_u64(x).next_u64()
 }
 
-/// Uniform among `0..bound`; 0 for a bound of 0.
+/// Returns a number that is uniform among `0..bound`; 0 for a bound of 0.
 pub fn below(random: &mut impl Rng, bound: u64) -> u64 {
     ((u128::from(random.next_u64()) * u128::from(bound)) >> 64) as u64
 }
 
-/// Exponentially distributed with this mean.
+/// Returns an exponentially distributed number with this mean.
 pub fn exponential(random: &mut impl Rng, mean: f64) -> f64 {
     -mean * ln(1.0 - uniform(random))
 }
 
-/// The natural logarithm of a normal positive number, to about the last two bits.
+/// Returns the natural logarithm of a normal positive number, to about the last two bits.
 pub(crate) fn ln(x: f64) -> f64 {
     const FRACTION: u64 = (1 << 52) - 1;
     let bits = x.to_bits();
@@ -66,7 +66,7 @@ pub(crate) fn ln(x: f64) -> f64 {
     2.0 * z * series + exponent as f64 * std::f64::consts::LN_2
 }
 
-/// `base` to the power `exponent` by squaring.
+/// Returns `base` to the power `exponent` by squaring.
 pub(crate) fn power(mut base: f64, mut exponent: u32) -> f64 {
     let mut result = 1.0;
     while exponent > 0 {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn powers_are_powers() {
-        // `powi` rounds as the compiler likes.
+        // The rounding of `powi` depends on the compiler.
         assert!((power(0.998, 1_000) - 0.998_f64.powi(1_000)).abs() < 1e-14);
         assert!((power(0.5, 0) - 1.0).abs() < 1e-15 && power(0.0, 3).abs() < 1e-15);
     }

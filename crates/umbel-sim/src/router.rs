@@ -16,18 +16,18 @@ use crate::app::Context;
 use crate::network::{LinkId, NodeId};
 use crate::packet::{Destination, GroupId, Kind, Packet};
 
-/// What a router does with a packet after its hook has seen it.
+/// Reaction of a router to a packet after its hook has seen it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forwarding {
-    /// What it would have done without the hook.
+    /// The router handles the packet as it would without the hook.
     Plain,
-    /// Nothing: the hook has dealt with it.
+    /// The router does nothing: the hook has handled the packet.
     Taken,
 }
 
-/// Protocol logic in a router or a switch. It sees every packet that comes by.
+/// Protocol logic in a router or a switch. It sees every packet that passes.
 ///
-/// Packets that it sends itself ([`Context::send`], [`Context::send_on`]) do not come by again.
+/// It does not see the packets that it sends itself ([`Context::send`], [`Context::send_on`]).
 pub trait RouterHook: Any + Send {
     /// Called once, at the start of the run.
     fn start(&mut self, _context: &mut Context<'_>) {}
@@ -46,26 +46,26 @@ pub trait RouterHook: Any + Send {
 
 /// A [`RouterHook`] that runs a [`RouterEngine`] as the router daemon does.
 ///
-/// Interfaces are the router's links, by their numbers; addresses are those of
-/// [`address_of`]. The routers on a link are the node at its far end.
+/// Interfaces are the router's links, by their numbers. Addresses are those of [`address_of`]. The
+/// routers on a link are the node at its far end.
 pub struct RouterHost<E> {
     engine: E,
     kind: fn(&[u8]) -> Kind,
 }
 
 impl<E: RouterEngine> RouterHost<E> {
-    /// A hook that runs `engine`; `kind` says what a datagram that it sends is for.
+    /// Creates a hook that runs `engine`. `kind` returns the purpose of a datagram that it sends.
     pub fn new(engine: E, kind: fn(&[u8]) -> Kind) -> RouterHost<E> {
         RouterHost { engine, kind }
     }
 
-    /// The engine.
+    /// Returns the engine.
     pub fn engine(&self) -> &E {
         &self.engine
     }
 
-    /// The engine. One that takes its place has the state of a router that was just started; it
-    /// is not woken before something comes by.
+    /// Returns a mutable reference to the engine. An engine that replaces it has the state of a
+    /// router that was just started, and is not woken before a packet passes.
     pub fn engine_mut(&mut self) -> &mut E {
         &mut self.engine
     }
@@ -153,7 +153,8 @@ impl<E: RouterEngine + Send + 'static> RouterHook for RouterHost<E> {
     }
 }
 
-/// The source and the number of a channel. Groups of any source have a tree for each source.
+/// Returns the source and the number of a channel. Groups of any source have a tree for each
+/// source.
 fn group_and_source(context: &mut Context<'_>, of: &Channel) -> Option<(NodeId, GroupId)> {
     let (source, number) = channel_parts(of)?;
     let source = source.filter(|source| context.exists(*source))?;
@@ -161,7 +162,7 @@ fn group_and_source(context: &mut Context<'_>, of: &Channel) -> Option<(NodeId, 
     Some((source, context.group(only, number)))
 }
 
-/// What the simulated routers know. Channels have one source, whose tree is asked for.
+/// Routes of the simulated routers. Channels have one source, whose tree is used.
 struct TreeRoutes<'a, 'b>(&'a mut Context<'b>);
 
 impl Routes for TreeRoutes<'_, '_> {

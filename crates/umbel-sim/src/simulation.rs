@@ -1,4 +1,4 @@
-//! The run.
+//! Run of a network.
 
 use std::any::Any;
 use std::fmt;
@@ -15,35 +15,35 @@ use crate::router::{Forwarding, RouterHook};
 use crate::routing::LineId;
 use crate::trace::{ChannelParts, Hop, Tracer};
 
-/// How long messages of sessions take: `min`, and on top of it an exponential time with the mean
-/// `mean_extra`. The messages of one host to another keep their order.
+/// Delay of messages of sessions: `min` plus an exponential time with the mean `mean_extra`. The
+/// messages of one host to another keep their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionDelay {
     /// Least time.
     pub min: Duration,
-    /// Mean of what comes on top.
+    /// Mean of the time that is added.
     pub mean_extra: Duration,
 }
 
-/// Why [`Simulation::run_until`] returned.
+/// Reason why [`Simulation::run_until`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing is left to happen.
     Idle,
-    /// The time is reached.
+    /// The end time is reached.
     Reached,
-    /// The trace can no longer be written; [`Tracer::finish`] says why. The run stands still
-    /// until the tracer is taken away.
+    /// The trace can no longer be written; [`Tracer::finish`] tells why. The run stands still until
+    /// the tracer is removed.
     TraceFailed,
-    /// A host wanted to be woken at one moment again and again, as one does whose engine asks for
-    /// a timeout and does nothing when it comes. The host was stopped; the others can go on.
+    /// A host asked again and again to be woken at the same moment. Its engine asks for a timeout
+    /// and does nothing when it comes. The host was stopped; the others can continue.
     Stuck(NodeId),
 }
 
-/// Events between two looks at the tracer.
+/// Number of events between two checks of the tracer.
 const EVENTS_PER_LOOK: u64 = 256;
 
-/// A network with its programs at a moment of simulated time.
+/// Network with its programs at a moment of simulated time.
 pub struct Simulation {
     fabric: Fabric,
     /// One for each node.
@@ -51,7 +51,7 @@ pub struct Simulation {
     drop_stopped: bool,
 }
 
-/// What runs on a node.
+/// Program of a node.
 enum Program {
     None,
     App(Box<dyn App>),
@@ -65,23 +65,23 @@ impl fmt::Debug for Simulation {
 }
 
 impl Simulation {
-    /// A simulation at time 0.
+    /// Creates a simulation at time 0.
     pub fn new(network: Network, seed: u64) -> Simulation {
         let programs =
             std::iter::repeat_with(|| Program::None).take(network.node_count()).collect();
         Simulation { fabric: Fabric::new(network, seed), programs, drop_stopped: false }
     }
 
-    /// The network.
+    /// Returns the network.
     pub fn network(&self) -> &Network {
         &self.fabric.network
     }
 
-    /// Puts a program on a host; it starts at `start`, or now if that has passed.
+    /// Puts a program on a host. The program starts at `start`, or now if that has passed.
     ///
     /// # Errors
     ///
-    /// When there is no such host, or it has a program already.
+    /// Returns an error if there is no such host, or if it has a program already.
     pub fn set_app(
         &mut self,
         node: NodeId,
@@ -95,11 +95,11 @@ impl Simulation {
         self.install(node, Program::App(Box::new(app)), start)
     }
 
-    /// Puts protocol logic into a router or a switch; it starts with the run.
+    /// Puts protocol logic into a router or a switch. The logic starts with the run.
     ///
     /// # Errors
     ///
-    /// When there is no such router, or it has a hook already.
+    /// Returns an error if there is no such router, or if it has a hook already.
     pub fn set_router_hook(
         &mut self,
         node: NodeId,
@@ -127,67 +127,68 @@ impl Simulation {
         Ok(())
     }
 
-    /// Sets how long messages of sessions take; by default they arrive at once.
+    /// Sets the delay of messages of sessions. By default they arrive at once.
     pub fn set_sessions(&mut self, delay: SessionDelay) {
         self.fabric.sessions.delay = delay;
     }
 
-    /// Sets how long the messages of one sender take, instead of what
-    /// [`set_sessions`](Simulation::set_sessions) says.
+    /// Sets the delay of the messages of one sender. It replaces that of
+    /// [`set_sessions`](Simulation::set_sessions).
     pub fn set_sessions_from(&mut self, sender: NodeId, delay: SessionDelay) {
         self.fabric.sessions.delay_from.insert(sender, delay);
     }
 
-    /// Sets how long the messages of one sender to one receiver take, whatever else is set.
+    /// Sets the delay of the messages of one sender to one receiver. It overrides all other
+    /// settings.
     pub fn set_sessions_between(&mut self, from: NodeId, to: NodeId, delay: SessionDelay) {
         self.fabric.sessions.delay_between.insert((from, to), delay);
     }
 
-    /// Forgets the programs of hosts that stop, rather than keeping them for
+    /// Sets whether the programs of hosts that stop are dropped rather than kept for
     /// [`Simulation::app`].
     pub fn drop_stopped(&mut self, drop: bool) {
         self.drop_stopped = drop;
     }
 
-    /// Tells `tracer` everything that happens from now on. Without one, tracing costs nothing.
+    /// Reports all events to `tracer` from now on. Without a tracer, tracing costs nothing.
     pub fn set_tracer(&mut self, tracer: Box<dyn Tracer>) {
         self.fabric.tracer = Some(tracer);
     }
 
-    /// Takes the tracer back.
+    /// Removes the tracer and returns it.
     pub fn take_tracer(&mut self) -> Option<Box<dyn Tracer>> {
         self.fabric.tracer.take()
     }
 
-    /// The channel of a group and its only source, or of any source. Groups are numbered below
-    /// 2²⁴.
+    /// Returns the channel of a group and its only source, or of any source. Groups are numbered
+    /// below 2²⁴.
     ///
     /// # Panics
     ///
-    /// If there is no such source.
+    /// If the source does not exist.
     pub fn group(&mut self, source: Option<NodeId>, group: u32) -> GroupId {
         self.fabric.group(source, group)
     }
 
-    /// Lets the packets of a channel of any source find their way without a tree: from each router
-    /// on to every neighbour whose own way to the source leads back there, whether or not somebody
-    /// listens behind it, as far as the hop limit reaches; and to hosts that are members. Joins and leaves
-    /// work at once.
+    /// Forwards the packets of a channel of any source without a tree. Each router passes them on
+    /// to every neighbour whose own route to the source leads back to that router. It does so
+    /// whether or not there are members behind that neighbour, as far as the hop limit allows.
+    /// Hosts receive them if they are members. Joins and leaves take effect at once.
     ///
-    /// That is multicast as it is before anything was pruned. A tree takes memory for every member and
-    /// every source, a flood takes time for every packet: it suits channels on which thousands of hosts
-    /// send, and not far. What was sent on trees before is still on its way.
+    /// This is multicast before any pruning. A tree takes memory for every member and every source,
+    /// a flood takes time for every packet. Flooding suits channels on which thousands of hosts
+    /// send over short distances. Packets that were sent on trees before stay in transit.
     pub fn flood(&mut self, group: GroupId) {
         self.fabric.flood(group);
     }
 
-    /// The source and the number of a channel.
+    /// Returns the source and the number of a channel.
     pub fn channel_parts(&self, group: GroupId) -> Option<ChannelParts> {
         self.fabric.channel_parts(group)
     }
 
-    /// Runs everything up to and including `end`. Then it is `end`, unless nothing is left to
-    /// happen or something went wrong: then it is the time of the last thing that happened.
+    /// Runs everything up to and including `end`. The time is then `end`, unless nothing is left to
+    /// happen or the run was cut short. In these cases it is the time of the last event.
     pub fn run_until(&mut self, end: Instant) -> Outcome {
         if self.fabric.trace_failed() {
             return Outcome::TraceFailed;
@@ -215,27 +216,27 @@ impl Simulation {
         Outcome::Reached
     }
 
-    /// The simulated time.
+    /// Returns the simulated time.
     pub fn now(&self) -> Instant {
         self.fabric.now
     }
 
-    /// What has happened so far.
+    /// Returns the counters so far.
     pub fn counters(&self) -> &Counters {
         &self.fabric.counters
     }
 
-    /// What has crossed a link so far, from its first end to its second and back.
+    /// Returns the counters of a link so far, from its first end to its second and back.
     ///
     /// # Panics
     ///
-    /// If there is no such link.
+    /// If the link does not exist.
     pub fn link_counters(&self, link: LinkId) -> (LinkCounters, LinkCounters) {
         let [forth, back] = LineId::of(link).map(|line| self.fabric.link_counters(line));
         (forth, back)
     }
 
-    /// The program of a host, if it is an `A`.
+    /// Returns the program of a host, if it is an `A`.
     pub fn app<A: App>(&self, node: NodeId) -> Option<&A> {
         match self.programs.get(node.0 as usize)? {
             Program::App(app) => (&**app as &dyn Any).downcast_ref(),
@@ -243,7 +244,7 @@ impl Simulation {
         }
     }
 
-    /// The program of a host, if it is an `A`.
+    /// Returns a mutable reference to the program of a host, if it is an `A`.
     pub fn app_mut<A: App>(&mut self, node: NodeId) -> Option<&mut A> {
         match self.programs.get_mut(node.0 as usize)? {
             Program::App(app) => (&mut **app as &mut dyn Any).downcast_mut(),
@@ -251,7 +252,7 @@ impl Simulation {
         }
     }
 
-    /// The hook of a router, if it is an `H`.
+    /// Returns the hook of a router, if it is an `H`.
     pub fn router_hook<H: RouterHook>(&self, node: NodeId) -> Option<&H> {
         match self.programs.get(node.0 as usize)? {
             Program::Hook(hook) => (&**hook as &dyn Any).downcast_ref(),
@@ -259,7 +260,7 @@ impl Simulation {
         }
     }
 
-    /// The hook of a router, if it is an `H`.
+    /// Returns a mutable reference to the hook of a router, if it is an `H`.
     pub fn router_hook_mut<H: RouterHook>(&mut self, node: NodeId) -> Option<&mut H> {
         match self.programs.get_mut(node.0 as usize)? {
             Program::Hook(hook) => (&mut **hook as &mut dyn Any).downcast_mut(),
@@ -347,7 +348,7 @@ impl Simulation {
         self.fabric.put_back(id, parcel);
     }
 
-    /// A packet is at a node, by a branch of a tree or just by a line.
+    /// Handles a packet that arrives at a node, by a branch of a tree or by a line.
     fn arrive(
         &mut self,
         node: NodeId,

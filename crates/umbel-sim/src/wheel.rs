@@ -1,40 +1,39 @@
 //! The event queue: a hierarchical timing wheel.
 //!
-//! Level 0 has a slot for each of the next nanoseconds, and every further level has slots that
-//! are [`SLOTS`] times as long. An event waits in the level of the highest digit, in base
-//! [`SLOTS`], in which its time differs from the present, and moves down when the present
-//! reaches its slot. Slots are lists, first in, first out; an event that comes down was scheduled
-//! before any that is put there directly, so that events of one time leave in the order in
-//! which they came.
+//! Level 0 has a slot for each of the next nanoseconds, and every further level has slots that are
+//! [`SLOTS`] times as long. An event waits in the level of the highest digit, in base [`SLOTS`], in
+//! which its time differs from the present. It moves down when the present reaches its slot. Slots
+//! are lists, first in, first out. An event that moves down was scheduled before any that is put
+//! there directly. So events of one time leave in the order in which they came.
 //!
-//! Pushing and popping take constant time, at most one move a level. Lists are made of chunks, so
-//! that moving a long one down reads memory in order. `benches/queue.rs` compares the wheel with
-//! a binary heap.
+//! Pushing and popping take constant time, with at most one move per level. Lists are made of
+//! chunks, so that moving a long one down reads memory in order. `benches/queue.rs` compares the
+//! wheel with a binary heap.
 
-/// Slots of a level.
+/// Number of slots of a level.
 const SLOTS: usize = 64;
 const DIGIT_BITS: u32 = SLOTS.trailing_zeros();
-/// Enough for 64 bits of time.
+/// Number of levels, enough for 64 bits of time.
 const LEVELS: usize = 64_usize.div_ceil(DIGIT_BITS as usize);
-/// Entries of a chunk.
+/// Number of entries of a chunk.
 const CHUNK: u32 = 32;
 const NONE: u32 = u32::MAX;
 
 /// Events in the order of their times, and of their arrival among equal times.
 #[derive(Debug)]
 pub struct Wheel<T> {
-    /// No event is earlier.
+    /// Time before which there are no events.
     now: u64,
     len: usize,
-    /// Which levels hold anything.
+    /// Bit mask of the levels that hold events.
     levels: u16,
-    /// Which slots of a level hold anything.
+    /// Bit masks of the slots of each level that hold events.
     used: [u64; LEVELS],
     slots: Box<[[List; SLOTS]; LEVELS]>,
     chunks: Chunks<T>,
 }
 
-/// The positions of the first and the last entry; all between are in the same chunk or in those
+/// Positions of the first and the last entry. All entries between are in the same chunk or in those
 /// that follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct List {
@@ -50,7 +49,7 @@ struct Entry<T> {
     event: T,
 }
 
-/// The memory of all lists.
+/// Memory of all lists.
 #[derive(Debug)]
 struct Chunks<T> {
     entries: Vec<Entry<T>>,
@@ -66,7 +65,7 @@ impl<T: Copy> Default for Wheel<T> {
 }
 
 impl<T: Copy> Wheel<T> {
-    /// An empty queue at time 0.
+    /// Creates an empty queue at time 0.
     pub fn new() -> Wheel<T> {
         Wheel {
             now: 0,
@@ -78,12 +77,12 @@ impl<T: Copy> Wheel<T> {
         }
     }
 
-    /// How many events wait.
+    /// Returns the number of events that wait.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no event waits.
+    /// Returns whether no event waits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -94,13 +93,13 @@ impl<T: Copy> Wheel<T> {
         self.file(Entry { at: at.max(self.now), event });
     }
 
-    /// Takes the next event out if it is not later than `end`.
+    /// Removes and returns the next event if it is not later than `end`.
     pub fn pop_until(&mut self, end: u64) -> Option<(u64, T)> {
         while self.levels != 0 {
             let level = self.levels.trailing_zeros() as usize;
             let slot = self.used[level].trailing_zeros() as usize;
             let shift = level as u32 * DIGIT_BITS;
-            // When the slot begins: all higher digits are those of the present.
+            // Begin of the slot: all higher digits are those of the present.
             let start = ((self.now >> shift) & !(SLOTS as u64 - 1) | slot as u64) << shift;
             if start > end {
                 return None;
@@ -122,7 +121,7 @@ impl<T: Copy> Wheel<T> {
             }
             let mut list = std::mem::replace(list, EMPTY);
             self.mark_empty(level, slot);
-            // Going on to the earliest event rather than to the beginning of the slot spares most
+            // Advancing to the earliest event rather than to the beginning of the slot spares most
             // events the levels between.
             let earliest = self.chunks.earliest(list);
             self.now = if earliest <= end { earliest } else { start };
@@ -135,7 +134,7 @@ impl<T: Copy> Wheel<T> {
         None
     }
 
-    /// Puts an entry at the end of the list where it belongs at present.
+    /// Puts an entry at the end of the list to which it belongs at present.
     #[inline]
     fn file(&mut self, entry: Entry<T>) {
         // `| 1` changes no digit above 0, and spares the case of no difference.
@@ -183,7 +182,7 @@ impl<T: Copy> Chunks<T> {
         }
     }
 
-    /// The earliest time in a list that is not empty.
+    /// Returns the earliest time in a list that is not empty.
     fn earliest(&self, list: List) -> u64 {
         let (mut first, mut earliest) = (list.first, u64::MAX);
         loop {
@@ -199,7 +198,7 @@ impl<T: Copy> Chunks<T> {
         }
     }
 
-    /// An unused chunk, or a new one full of `entry`.
+    /// Returns an unused chunk, or a new one full of `entry`.
     fn take_unused(&mut self, entry: Entry<T>) -> u32 {
         if self.unused == NONE {
             self.next.push(NONE);
@@ -223,7 +222,7 @@ mod tests {
     #[test]
     fn events_of_one_time_leave_in_the_order_in_which_they_came() {
         let mut wheel = Wheel::new();
-        // Scheduled from far, from near, at the present, and too late.
+        // Scheduled far ahead, nearby, at the present, and too late.
         wheel.push(5_000, 'a');
         wheel.push(4_999, 'x');
         assert_eq!(wheel.pop_until(u64::MAX), Some((4_999, 'x')));
@@ -260,7 +259,7 @@ mod tests {
         assert_eq!(popped, [(u64::MAX - 1, 1), (u64::MAX, 2), (u64::MAX, 3)]);
     }
 
-    /// Push so far ahead (in nanoseconds), or pop up to so far ahead.
+    /// Push at this distance ahead (in nanoseconds), or pop up to this distance ahead.
     #[derive(Clone, Debug)]
     enum Step {
         Push(u64),
@@ -293,7 +292,7 @@ mod tests {
                         let end = now + ahead;
                         let expected = reference.first().copied().filter(|&(at, _)| at <= end);
                         prop_assert_eq!(wheel.pop_until(end), expected);
-                        // Without one, what comes next may be anywhere from here on.
+                        // Without an event, the next one may be anywhere from here on.
                         now = expected.map_or(end, |(at, _)| at);
                         if let Some(event) = expected {
                             reference.remove(&event);

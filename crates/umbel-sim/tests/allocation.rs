@@ -1,7 +1,7 @@
-//! A link crossing allocates nothing: once a run is warm, packets cross links, wait in queues, are
+//! A link crossing allocates nothing. Once a run is warm, packets cross links, wait in queues, are
 //! lost, branch and are delivered without a single allocation.
 //!
-//! Alone in its file, since it counts the allocations of the whole process.
+//! This test is alone in its file, since it counts the allocations of the whole process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ struct Counting;
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 #[expect(unsafe_code, reason = "an allocator that counts and passes on")]
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);

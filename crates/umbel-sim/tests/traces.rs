@@ -1,4 +1,4 @@
-//! Traces of a run tell the same as the simulation's own counters.
+//! Traces of a run agree with the simulation's own counters.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -15,7 +15,7 @@ use umbel_sim::{
 
 const END: Instant = Instant::from_nanos(2_000_000_000);
 
-/// Sends a packet to the group every millisecond, and now and then one that gets nowhere.
+/// Sends a packet to the group every millisecond, and occasionally one that cannot be delivered.
 struct Sender {
     group: Option<GroupId>,
     /// A host without a link.
@@ -69,7 +69,7 @@ impl App for Listener {
     }
 }
 
-/// A run with every kind of drop, told to these tracers.
+/// Runs a network with every kind of drop, and reports it to these tracers.
 fn run(seed: u64, tracers: impl FnOnce(&Network, &mut FanOut)) -> (Simulation, Box<FanOut>) {
     let mut network = Network::new();
     let source = network.host("source");
@@ -124,7 +124,7 @@ fn the_summary_counts_what_the_simulation_counts() {
     };
     assert_eq!(sum(|traffic| traffic.packets), counters.sent);
     assert_eq!(sum(|traffic| traffic.hops), counters.hops);
-    // No control packet is for the host that it ends at.
+    // No control packet ends at the host to which it is addressed.
     let meant = summary.kinds.iter().filter(|kind| kind.kind != "control");
     assert_eq!(meant.map(|kind| kind.traffic.arrived).sum::<u64>(), counters.delivered);
     assert_eq!(sum(|traffic| traffic.drops.lost), counters.lost);
@@ -163,7 +163,7 @@ fn the_hash_of_a_run_depends_on_the_seed_alone() {
     assert_ne!(digest(2), first);
 }
 
-/// How many lines of a CSV file have this in the column `event`.
+/// Returns the number of lines of a CSV file that have this in the column `event`.
 fn events(csv: &str, event: &str) -> u64 {
     csv.lines().filter(|line| line.split(',').nth(1) == Some(event)).count() as u64
 }

@@ -41,10 +41,10 @@ use crate::address::{PORT, address_of};
 use crate::network::NodeId;
 use crate::{EngineHost, HostConfig, Kind, KindOf};
 
-/// A host that runs a source.
+/// Host that runs a source.
 pub type SourceHost = EngineHost<basep::Source, Source>;
 
-/// A host that runs a receiver.
+/// Host that runs a receiver.
 pub type ReceiverHost = EngineHost<basep::Receiver, Receiver>;
 
 /// Sends a file at a given time.
@@ -58,7 +58,7 @@ pub struct Source {
     finished: Option<Instant>,
 }
 
-/// Checks what it gets.
+/// Checks the packets that it receives.
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     delivered: u64,
@@ -66,12 +66,12 @@ pub struct Receiver {
     completed: Option<Instant>,
 }
 
-/// "As fast as possible" [TMTP "The Test Environment"]: the links set the limits.
+/// "As fast as possible" [TMTP "The Test Environment"]. Only the links limit the rate.
 fn config() -> HostConfig {
     HostConfig { kind: KindOf::Bytes(kind), ..HostConfig::default() }
 }
 
-/// What a datagram of BASEP is for.
+/// Returns the purpose of a BASEP datagram.
 pub fn kind(payload: &[u8]) -> Kind {
     match MessageType::of(payload) {
         Some(MessageType::Data) => Kind::Data,
@@ -80,14 +80,15 @@ pub fn kind(payload: &[u8]) -> Kind {
     }
 }
 
-/// The content of a packet: its number over and over.
+/// Returns the content of a packet, which is its number repeated.
 fn content(sequence: u64, len: usize) -> Bytes {
     sequence.to_be_bytes().into_iter().cycle().take(len).collect()
 }
 
 impl Source {
-    /// A host that sends so many packets of so many bytes to the receivers, all of them at this
-    /// time; `change` sets what is not the default.
+    /// Creates a host that sends packets to the receivers, all of them at one time. The tuple holds
+    /// the time, the number of packets and their length in bytes. `change` sets values other than
+    /// the defaults.
     pub fn host(
         channel: Channel,
         receivers: impl IntoIterator<Item = NodeId>,
@@ -103,17 +104,17 @@ impl Source {
         EngineHost::new(basep::Source::new(engine), application, config())
     }
 
-    /// From whom the source knows that they have everything, and since when.
+    /// Returns the receivers that are known to have everything, and since when.
     pub fn got_it(&self) -> &[(NodeId, Instant)] {
         &self.got_it
     }
 
-    /// Receivers that were given up.
+    /// Returns the number of receivers that were given up.
     pub fn given_up(&self) -> u64 {
         self.given_up
     }
 
-    /// When all was acknowledged, if it was.
+    /// Returns the time when everything was acknowledged, if it was.
     pub fn finished(&self) -> Option<Instant> {
         self.finished
     }
@@ -147,23 +148,23 @@ impl Host<basep::Source> for Source {
 }
 
 impl Receiver {
-    /// A host that receives.
+    /// Creates a host that receives.
     pub fn host(channel: Channel) -> ReceiverHost {
         let engine = basep::Receiver::new(ReceiverConfig::new(channel));
         EngineHost::new(engine, Receiver::default(), config())
     }
 
-    /// Packets delivered.
+    /// Returns the number of packets delivered.
     pub fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// Packets delivered out of order, twice, or with wrong content.
+    /// Returns the number of packets delivered out of order, twice, or with wrong content.
     pub fn wrong(&self) -> u64 {
         self.wrong
     }
 
-    /// When it had everything, if it has.
+    /// Returns the time when the receiver had everything, if it has.
     pub fn completed(&self) -> Option<Instant> {
         self.completed
     }

@@ -48,7 +48,7 @@ impl World {
         self.simulation.app(self.source).unwrap()
     }
 
-    /// How many receivers have the whole file, as it was sent.
+    /// Returns the number of receivers that have the whole file, as it was sent.
     fn complete(&self) -> usize {
         let is_complete = |node: &&NodeId| {
             let receiver = self.simulation.app::<ReceiverHost>(**node).unwrap().host();
@@ -70,7 +70,7 @@ fn without_loss_a_burst_takes_one_round_trip_and_a_window_one_for_each_five_pack
         let took = finished.since(START);
         assert!(took >= expected && took < expected + Duration::from_millis(1), "{took:?}");
         let load = world.source().engine().stats().load;
-        // One from each for each packet; what is counted of the last includes GOT_IT.
+        // One ACK from each receiver for each packet; the count for the last one includes GOT_IT.
         assert_eq!(load.acks, PACKETS * u64::from(RECEIVERS));
         assert_eq!((load.nacks, load.timers, load.retransmissions), (0, 0, 0));
     }
@@ -102,7 +102,7 @@ fn one_that_is_cut_off_does_not_stop_the_others_for_ever() {
     let change = |config: &mut SourceConfig| (config.window, config.retransmissions) = (Some(5), 3);
     let host = Source::host(group, receivers.iter().copied(), change, (START, PACKETS, 1000));
     simulation.set_app(source, host, Instant::EPOCH).unwrap();
-    // The first one is not there.
+    // The first receiver does not run.
     for &receiver in &receivers[1..] {
         simulation.set_app(receiver, Receiver::host(group), Instant::EPOCH).unwrap();
     }

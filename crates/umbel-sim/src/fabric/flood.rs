@@ -1,22 +1,22 @@
-//! Channels without trees: each packet finds its own way down the reverse paths of its source, as
-//! far as its hop limit lets it.
+//! Channels without trees. Each packet travels down the reverse paths of its source, as far as its
+//! hop limit allows.
 
 use super::{Fabric, Parcel, ParcelId};
 use crate::network::{LinkId, NodeId, NodeKind};
 use crate::packet::GroupId;
 use crate::routing::LineId;
 
-/// The lines that leave each node.
+/// Lines that leave each node.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
     lines: Vec<LineId>,
-    /// Where the lines of each node end in `lines`.
+    /// End of each node's group in `lines`.
     ends: Vec<u32>,
 }
 
 impl Neighbours {
-    /// Those of a network whose lines end at these nodes: a line leaves where its other direction
-    /// ends.
+    /// Creates the table for a network whose lines end at these nodes. A line leaves the node where
+    /// its other direction ends.
     fn new(nodes: usize, end_of: impl Fn(LineId) -> NodeId, links: usize) -> Neighbours {
         let mut lines: Vec<LineId> =
             (0..links as u32).flat_map(|link| LineId::of(LinkId(link))).collect();
@@ -41,7 +41,7 @@ impl Neighbours {
 }
 
 impl Fabric {
-    /// Makes a channel one without trees.
+    /// Makes a channel work without trees.
     pub(crate) fn flood(&mut self, group: GroupId) {
         self.multicast.set_flooded(group);
         if self.neighbours.ends.is_empty() {
@@ -50,8 +50,8 @@ impl Fabric {
         }
     }
 
-    /// Puts a copy on each line to a node whose own way to the packet's source leads back here;
-    /// hosts are only given what they have joined.
+    /// Puts a copy on each line to a node whose own route to the packet's source leads back here.
+    /// Hosts are only sent channels that they have joined.
     pub(super) fn flood_from(
         &mut self,
         at: NodeId,

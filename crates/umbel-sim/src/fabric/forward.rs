@@ -12,7 +12,7 @@ use crate::routing::LineId;
 use crate::trace::{ChannelParts, Hop, PacketRecord};
 
 impl Fabric {
-    /// Sends a packet of a node's own.
+    /// Sends a packet that originates at a node.
     pub(crate) fn send(&mut self, node: NodeId, packet: Packet) {
         let left = packet.hop_limit;
         let (id, parcel) = self.open(node, packet);
@@ -22,7 +22,7 @@ impl Fabric {
         self.parcels.close(id, parcel);
     }
 
-    /// Sends a packet of a node's own on one link.
+    /// Sends a packet that originates at a node on one link.
     pub(crate) fn send_on(&mut self, node: NodeId, link: LinkId, packet: Packet) {
         let left = packet.hop_limit;
         let line = LineId::of(link).into_iter().find(|line| self.begins_at(*line, node));
@@ -44,7 +44,7 @@ impl Fabric {
         (id, parcel)
     }
 
-    /// Takes out a packet of which a copy has arrived; [`Fabric::put_back`] has to follow.
+    /// Takes out a packet of which a copy has arrived. [`Fabric::put_back`] must follow.
     pub(crate) fn take(&mut self, id: ParcelId) -> Parcel {
         self.parcels.take(id)
     }
@@ -53,8 +53,8 @@ impl Fabric {
         self.parcels.close(id, parcel);
     }
 
-    /// Passes on a packet that a router got with `left` hops, from its place in the tree if it
-    /// came by the tree.
+    /// Passes on a packet that a router received with `left` hops. If it came by the tree, it
+    /// leaves from the router's place in the tree.
     pub(crate) fn relay(
         &mut self,
         at: NodeId,
@@ -80,7 +80,7 @@ impl Fabric {
         }
     }
 
-    /// Sends a packet on its way from a node.
+    /// Forwards a packet from a node.
     fn forward(&mut self, at: NodeId, id: ParcelId, parcel: &Parcel, left: u8) {
         match parcel.packet.destination {
             Destination::Unicast(to) => match self.next_line_of_route(at, to) {
@@ -107,7 +107,7 @@ impl Fabric {
 
     /// Puts a copy on the line of each branch of a place.
     fn branch_out(&mut self, place: PlaceId, id: ParcelId, parcel: &Parcel, left: u8) {
-        // Neighbours whose copies arrive at the same time share an event.
+        // Neighbouring branches whose copies arrive at the same time share an event.
         let (mut first, mut shared_at) = (0, None);
         let count = self.multicast.branches(place).len();
         for number in 0..count {
@@ -137,7 +137,7 @@ impl Fabric {
         self.schedule(at, Event::Branches { parcel: id, place, first, end, left });
     }
 
-    /// Offers a packet to a line; gives when it arrives.
+    /// Offers a packet to a line. Returns its time of arrival.
     #[inline]
     fn enter(&mut self, line: LineId, parcel: &Parcel) -> Option<Instant> {
         let direction = &mut self.directions[line.0 as usize];
@@ -164,7 +164,7 @@ impl Fabric {
         arrives
     }
 
-    /// Takes a packet out of a line; gives where it is, unless it was lost.
+    /// Takes a packet out of a line. Returns the node that it reached, unless it was lost.
     #[inline]
     pub(crate) fn exit(&mut self, line: LineId, parcel: &Parcel) -> Option<NodeId> {
         let direction = &mut self.directions[line.0 as usize];

@@ -1,10 +1,10 @@
-//! How multicast trees follow joins, leaves and routes.
+//! Multicast trees as they follow joins, leaves and routes.
 //!
 //! Every channel has a tree for each of its sources, made of the routes from the members to the
 //! source. A join travels up hop by hop until it meets the tree, a leave until it meets a place
-//! that others need; each takes its latency for every hop. A channel of any source gets a tree
-//! for a source with its first packet, grown at once to all who are members then; from there on
-//! joins and leaves travel as ever.
+//! that others need. Each takes its latency for every hop. A channel of any source gets a tree for
+//! a source with the source's first packet. This tree has branches to all members at once. From
+//! then on joins and leaves travel as usual.
 //!
 //! ```text
 //!          seek                  graft at parent
@@ -16,9 +16,8 @@
 //!                       prune at parent
 //! ```
 //!
-//! When routes change, places on a new route leave the old one at once and graft onto the new
-//! one; where there is no way, the branches stay and packets are lost on the links that are
-//! down.
+//! When routes change, places on a new route leave the old one at once and graft onto the new one.
+//! Where there is no route, the branches stay and packets are lost on the links that are down.
 
 use std::time::Duration;
 
@@ -31,7 +30,7 @@ use crate::routing::LineId;
 use crate::trace::{ChannelParts, MembershipRecord};
 
 impl Fabric {
-    /// The channel of a group and its only source, or of any source.
+    /// Returns the channel of a group and its only source, or of any source.
     pub(crate) fn group(&mut self, source: Option<NodeId>, group: u32) -> GroupId {
         self.multicast.channel(ChannelParts { source, group })
     }
@@ -44,17 +43,17 @@ impl Fabric {
         self.multicast.is_member(group, node)
     }
 
-    /// A branch by its position, which is kept until [`Fabric::release`].
+    /// Returns a branch by its position, which is kept until [`Fabric::release`].
     pub(crate) fn branch(&self, place: PlaceId, number: u32) -> Branch {
         self.multicast.branches(place)[number as usize]
     }
 
-    /// Says that an event that referred to branches of this place is over.
+    /// Notes that an event that referred to branches of this place is over.
     pub(crate) fn release(&mut self, place: PlaceId) {
         self.multicast.release(place);
     }
 
-    /// Where a node stands in the tree of a source.
+    /// Returns the place of a node in the tree of a source.
     pub(crate) fn tree_links(
         &self,
         group: GroupId,
@@ -70,7 +69,7 @@ impl Fabric {
         })
     }
 
-    /// The link towards the source of a node that has a place in its tree.
+    /// Returns the link towards the source of a node that has a place in its tree.
     pub(crate) fn tree_upstream(
         &self,
         group: GroupId,
@@ -81,7 +80,7 @@ impl Fabric {
         self.upstream_of(self.multicast.find(tree, node)?)
     }
 
-    /// Whether a link leads from a node down the tree of a source.
+    /// Returns whether a link leads from a node down the tree of a source.
     pub(crate) fn is_tree_downstream(
         &self,
         group: GroupId,
@@ -102,7 +101,7 @@ impl Fabric {
         matches!(place.state, State::Attached | State::Pruning).then(|| place.up.link())
     }
 
-    /// The place of a node in the tree of a source.
+    /// Returns the place of a node in the tree of a source.
     pub(super) fn place(&mut self, group: GroupId, source: NodeId, at: NodeId) -> Option<PlaceId> {
         let only = self.multicast.parts(group)?.source;
         let tree = match self.multicast.tree(group, source) {
@@ -115,7 +114,7 @@ impl Fabric {
         self.multicast.find(tree, at)
     }
 
-    /// Makes the tree of a new source with branches to all members.
+    /// Creates the tree of a new source with branches to all members.
     fn grow(&mut self, group: GroupId, root: NodeId) -> TreeId {
         let tree = self.multicast.add_tree(group, root);
         for node in self.multicast.members(group) {
@@ -170,7 +169,7 @@ impl Fabric {
         }
     }
 
-    /// Sees to it that a place that is wanted gets, or keeps, its branch.
+    /// Ensures that a place that is wanted gets, or keeps, its branch.
     fn seek(&mut self, place: PlaceId) {
         match self.multicast.at(place).state {
             State::Root | State::Attached | State::Grafting => {}
@@ -189,7 +188,7 @@ impl Fabric {
         }
     }
 
-    /// Gives up the branch to a place that nobody wants any more.
+    /// Starts to prune the branch to a place that is no longer wanted.
     fn settle(&mut self, place: PlaceId) {
         if self.multicast.is_wanted(place) {
             return;
@@ -203,12 +202,12 @@ impl Fabric {
                 self.schedule(self.now + latency, Event::Prune { place, epoch });
             }
             State::Waiting => self.multicast.enter(place, State::Detached),
-            // A join on its way finds out when it arrives.
+            // A join under way checks this when it arrives.
             State::Root | State::Detached | State::Grafting | State::Pruning => {}
         }
     }
 
-    /// A join has reached the parent.
+    /// Handles a join that has reached the parent.
     pub(crate) fn on_graft(&mut self, place: PlaceId, epoch: u32) {
         let below = self.multicast.at(place);
         if below.epoch != epoch {
@@ -224,14 +223,14 @@ impl Fabric {
         self.seek(parent);
     }
 
-    /// A leave has reached the parent.
+    /// Handles a leave that has reached the parent.
     pub(crate) fn on_prune(&mut self, place: PlaceId, epoch: u32) {
         if self.multicast.at(place).epoch == epoch {
             self.cut(place);
         }
     }
 
-    /// Takes away the branch to a place.
+    /// Removes the branch to a place.
     fn cut(&mut self, place: PlaceId) {
         if let Some(parent) = self.multicast.detach(place) {
             self.settle(parent);
@@ -239,14 +238,14 @@ impl Fabric {
         }
     }
 
-    /// Lets the trees follow a link that went up or down.
+    /// Updates the trees after a link went up or down.
     pub(super) fn mend_trees(&mut self, line: LineId, routes_changed: bool) {
         if routes_changed {
             for place in self.multicast.places() {
                 self.reroute(place);
             }
         } else if self.is_usable(line) {
-            // The only way there is: only joins that met it while it was down wait for it.
+            // There is no other route. Only joins that met the link while it was down wait for it.
             for node in [self.end_of(line), self.end_of(line.back())] {
                 for place in self.multicast.places_of(node) {
                     if self.multicast.at(place).state == State::Waiting {
@@ -273,7 +272,7 @@ impl Fabric {
         }
     }
 
-    /// The line towards the source, if one can be used.
+    /// Returns the line towards the source, if one can be used.
     fn way_up(&mut self, place: PlaceId) -> Option<LineId> {
         let place = self.multicast.at(place);
         let (node, root) = (place.node, self.multicast.root(place.tree));

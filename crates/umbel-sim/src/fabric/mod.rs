@@ -1,10 +1,10 @@
-//! The network at work: everything but the programs of its nodes.
+//! Network of a run: everything but the programs of its nodes.
 //!
-//! A packet that crosses a link costs one event at most, when it arrives: its time in the queue
-//! is worked out when it enters ([`Line`]). Copies that leave a node together, by neighbouring
-//! branches of a multicast tree, and arrive at the same time share one event; since nothing can
-//! come between events that were scheduled together for one time, that changes no order. A
-//! packet is kept once, however many copies of it are on their way.
+//! A packet that crosses a link costs one event at most, when it arrives. Its time in the queue is
+//! computed when it enters ([`Line`]). Copies that leave a node together, by neighbouring branches
+//! of a multicast tree, and arrive at the same time share one event. This changes no order, because
+//! nothing can come between events that were scheduled together for one time. A packet is stored
+//! once, however many copies of it are in transit.
 
 mod flood;
 mod forward;
@@ -36,36 +36,36 @@ use crate::routing::{LineId, Routing};
 use crate::trace::{Note, NoteRecord, Tracer};
 use crate::wheel::Wheel;
 
-/// What is to happen.
+/// Event of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// A packet arrives at the end of a line, with so many hops left.
+    /// Arrival of a packet at the end of a line, with `left` hops remaining.
     Arrival { parcel: ParcelId, line: LineId, left: u8 },
-    /// Copies of a packet arrive at the ends of some branches of a place in a multicast tree.
+    /// Arrival of copies of a packet at the ends of some branches of a place in a multicast tree.
     Branches { parcel: ParcelId, place: PlaceId, first: u32, end: u32, left: u8 },
-    /// A message of a session arrives.
+    /// Arrival of a message of a session.
     Message(MessageId),
-    /// A node's timer may be due.
+    /// Timer of a node, which may be due.
     Wake(NodeId),
-    /// A node's program begins.
+    /// Start of a node's program.
     Start(NodeId),
-    /// A join reaches the next place up the tree.
+    /// Arrival of a join at the next place up the tree.
     Graft { place: PlaceId, epoch: u32 },
-    /// A leave reaches the next place up the tree.
+    /// Arrival of a leave at the next place up the tree.
     Prune { place: PlaceId, epoch: u32 },
-    /// A line goes up or down.
+    /// Change of a line to up or down.
     LineChange { line: LineId, up: bool },
 }
 
-/// What a packet needs to know of a node; small, since there may be millions.
+/// Properties of a node that forwarding needs; small, since there may be millions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeState {
     pub(crate) kind: NodeKind,
-    /// Whether a program or a hook runs on it.
+    /// Whether a program or a hook runs on the node.
     pub(crate) running: bool,
 }
 
-/// A line and what has crossed it.
+/// Line and its counters.
 #[derive(Debug)]
 struct Direction {
     line: Line,
@@ -82,11 +82,11 @@ pub(crate) struct Fabric {
     pub(crate) nodes: Vec<NodeState>,
     pub(crate) timers: Timers,
     pub(crate) sessions: Sessions,
-    /// Hosts that stopped in the event being handled.
+    /// Hosts that stopped during the current event.
     pub(crate) stopped: Vec<NodeId>,
-    /// The host that was stopped because it did not move on.
+    /// Host that was stopped because it made no progress.
     pub(crate) stuck: Option<NodeId>,
-    /// Lent to one engine at a time, so that not every host has its own.
+    /// Buffer that is lent to one engine at a time, so that not every host has its own.
     pub(crate) scratch: TransmitBuf,
     seed: u64,
     events: Wheel<Event>,
@@ -94,9 +94,9 @@ pub(crate) struct Fabric {
     parcels: Parcels,
     routing: Routing,
     multicast: Multicast,
-    /// Made when a channel is flooded.
+    /// Built when a channel is flooded.
     neighbours: Neighbours,
-    /// Made for nodes that draw.
+    /// Streams of the nodes that draw.
     random: Vec<Option<Box<Xoshiro256PlusPlus>>>,
 }
 
@@ -152,7 +152,7 @@ impl Fabric {
         self.events.push(at.as_nanos(), event);
     }
 
-    /// Goes on to the next event, if it is not later than `end`.
+    /// Advances to the next event, if it is not later than `end`.
     pub(crate) fn next_event(&mut self, end: Instant) -> Option<Event> {
         let (at, event) = self.events.pop_until(end.as_nanos())?;
         self.now = Instant::from_nanos(at);
@@ -164,12 +164,12 @@ impl Fabric {
         self.events.is_empty()
     }
 
-    /// Whether there is a tracer that no longer writes.
+    /// Returns whether a tracer has stopped writing.
     pub(crate) fn trace_failed(&self) -> bool {
         self.tracer.as_ref().is_some_and(|tracer| tracer.failed())
     }
 
-    /// A node's own stream.
+    /// Returns a node's own stream.
     pub(crate) fn random(&mut self, node: NodeId) -> &mut Xoshiro256PlusPlus {
         let seed = self.seed;
         let stream = || Box::new(random::stream(seed, Purpose::Node, u64::from(node.0)));
@@ -190,7 +190,7 @@ impl Fabric {
         }
     }
 
-    /// Takes a host off the network for good.
+    /// Takes a host off the network permanently.
     pub(crate) fn stop(&mut self, node: NodeId) {
         let state = &mut self.nodes[node.0 as usize];
         if state.running {
@@ -201,7 +201,7 @@ impl Fabric {
         }
     }
 
-    /// Takes a host off the network because it does not move on.
+    /// Takes a host off the network because it makes no progress.
     pub(crate) fn give_up(&mut self, node: NodeId) {
         if self.nodes[node.0 as usize].running {
             self.counters.stuck += 1;
@@ -210,7 +210,7 @@ impl Fabric {
         }
     }
 
-    /// What crossed a line, and what was lost there.
+    /// Returns the counters of a line.
     pub(crate) fn link_counters(&self, line: LineId) -> LinkCounters {
         let Direction { line, packets, bytes, .. } = &self.directions[line.0 as usize];
         LinkCounters {
@@ -221,23 +221,23 @@ impl Fabric {
         }
     }
 
-    /// The far end of a line.
+    /// Returns the far end of a line.
     pub(crate) fn end_of(&self, line: LineId) -> NodeId {
         self.directions[line.0 as usize].to
     }
 
-    /// The lines that leave a node are those whose other direction ends there.
+    /// Returns whether a line leaves a node, which is where its other direction ends.
     pub(crate) fn begins_at(&self, line: LineId, node: NodeId) -> bool {
         self.directions.get(line.back().0 as usize).is_some_and(|back| back.to == node)
     }
 
-    /// The node at the other end of a node's own link.
+    /// Returns the node at the other end of a node's own link.
     pub(crate) fn neighbour(&self, node: NodeId, link: LinkId) -> Option<NodeId> {
         let lines = LineId::of(link).into_iter();
         lines.filter(|line| self.begins_at(*line, node)).map(|line| self.end_of(line)).next()
     }
 
-    /// Whether only switches lie on the way from one node to another.
+    /// Returns whether only switches lie on the route from one node to another.
     pub(crate) fn is_attached(&mut self, from: NodeId, to: NodeId) -> bool {
         let mut at = from;
         while let Some(line) = self.next_line(at, to) {
@@ -249,25 +249,25 @@ impl Fabric {
         at == to
     }
 
-    /// Routes use a link while both of its directions are up.
+    /// Returns whether routes may use a link, which requires both of its directions to be up.
     fn is_usable(&self, line: LineId) -> bool {
         [line, line.back()].iter().all(|line| self.directions[line.0 as usize].line.is_up())
     }
 
-    /// The line that leads from `at` to `to`.
+    /// Returns the line that leads from `at` to `to`.
     fn next_line(&mut self, at: NodeId, to: NodeId) -> Option<LineId> {
         let Fabric { routing, directions, .. } = self;
         routing.next(at, to, |line| directions[line.0 as usize].line.is_up())
     }
 
-    /// The same for a packet, which does not set out where there is no way.
+    /// Returns the same line for a packet, which does not set out if there is no route.
     fn next_line_of_route(&mut self, at: NodeId, to: NodeId) -> Option<LineId> {
         let Fabric { routing, directions, .. } = self;
         let is_up = |line: LineId| directions[line.0 as usize].line.is_up();
         routing.reaches(at, to, is_up).then(|| routing.next(at, to, is_up)).flatten()
     }
 
-    /// Cuts or mends a line; routes and trees follow at once.
+    /// Cuts or restores a line. Routes and trees follow at once.
     pub(crate) fn change_line(&mut self, line: LineId, up: bool) {
         let before = self.is_usable(line);
         self.directions[line.0 as usize].line.set_up(up);

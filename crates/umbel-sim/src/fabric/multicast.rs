@@ -1,4 +1,4 @@
-//! Multicast trees: who has a branch to whom. `membership.rs` changes them.
+//! Multicast trees and their branches. `membership.rs` changes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,19 +7,19 @@ use crate::packet::GroupId;
 use crate::routing::LineId;
 use crate::trace::ChannelParts;
 
-/// A node's place in a tree, numbered over all trees.
+/// Place of a node in a tree, numbered over all trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlaceId(u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TreeId(u32);
 
-/// A line down a tree. A branch that was pruned stays, inactive, for the packets that are on it
-/// and for its return.
+/// Line down a tree. A branch that was pruned stays, inactive, for the packets that are on it and
+/// for its return.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Branch {
     pub(crate) line: LineId,
-    /// The place at the far end.
+    /// Place at the far end.
     pub(crate) place: PlaceId,
     pub(crate) active: bool,
     /// Whether the far end is a member.
@@ -38,9 +38,9 @@ pub(super) struct Multicast {
 struct Channel {
     parts: ChannelParts,
     members: BTreeSet<NodeId>,
-    /// It has no trees.
+    /// Whether the channel works without trees.
     flooded: bool,
-    /// By source.
+    /// Trees by source.
     trees: BTreeMap<NodeId, TreeId>,
 }
 
@@ -55,39 +55,39 @@ pub(super) struct Place {
     pub(super) node: NodeId,
     pub(super) tree: TreeId,
     pub(super) state: State,
-    /// Counts changes of state: events from before the latest one are out of date.
+    /// Number of changes of state. Events from before the latest one are out of date.
     pub(super) epoch: u32,
-    /// The line towards the source, once there was one.
+    /// Line towards the source, once there was one.
     pub(super) up: LineId,
     member: bool,
-    /// The place that has a branch to this one, active or not, and which branch it is.
+    /// Place that has a branch to this one, active or not, and the position of that branch.
     parent: Option<PlaceId>,
     slot: u32,
     branches: Vec<Branch>,
     active: u32,
-    /// Events that refer to branches by their position.
+    /// Number of events that refer to branches by their position.
     held: u32,
 }
 
-/// How a place stands to the tree.
+/// State of a place in its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It is the source.
+    /// The place is the source.
     Root,
-    /// It has no branch.
+    /// The place has no branch.
     Detached,
-    /// It wants a branch, and there is no way to the source.
+    /// The place wants a branch, and there is no route to the source.
     Waiting,
-    /// Its join is on the way.
+    /// The join of the place is under way.
     Grafting,
-    /// It has a branch.
+    /// The place has a branch.
     Attached,
-    /// It has a branch; its leave is on the way.
+    /// The place has a branch, and its leave is under way.
     Pruning,
 }
 
 impl Multicast {
-    /// The number of a channel; a new one if it has none.
+    /// Returns the number of a channel, which is a new one if it has none.
     pub(super) fn channel(&mut self, parts: ChannelParts) -> GroupId {
         if let Some(known) = self.numbers.get(&(parts.source, parts.group)) {
             return *known;
@@ -102,7 +102,7 @@ impl Multicast {
         group
     }
 
-    /// Does without trees from now on.
+    /// Makes the channel work without trees from now on.
     pub(super) fn set_flooded(&mut self, group: GroupId) {
         if let Some(channel) = self.channels.get_mut(group.0 as usize) {
             channel.flooded = true;
@@ -125,12 +125,12 @@ impl Multicast {
         self.channels[group.0 as usize].members.iter().copied().collect()
     }
 
-    /// Gives whether the node was none before.
+    /// Adds a member. Returns whether the node was not a member before.
     pub(super) fn add_member(&mut self, group: GroupId, node: NodeId) -> bool {
         self.channels.get_mut(group.0 as usize).is_some_and(|channel| channel.members.insert(node))
     }
 
-    /// Gives whether the node was one before.
+    /// Removes a member. Returns whether the node was a member before.
     pub(super) fn remove_member(&mut self, group: GroupId, node: NodeId) -> bool {
         self.channels.get_mut(group.0 as usize).is_some_and(|channel| channel.members.remove(&node))
     }
@@ -143,12 +143,12 @@ impl Multicast {
         self.trees[tree.0 as usize].root
     }
 
-    /// All places of all trees.
+    /// Returns all places of all trees.
     pub(super) fn places(&self) -> impl Iterator<Item = PlaceId> + use<> {
         (0..self.places.len() as u32).map(PlaceId)
     }
 
-    /// The places of a node in all trees.
+    /// Returns the places of a node in all trees.
     pub(super) fn places_of(&self, node: NodeId) -> Vec<PlaceId> {
         self.trees.iter().filter_map(|tree| tree.places.get(&node).copied()).collect()
     }
@@ -168,12 +168,12 @@ impl Multicast {
         &self.at(place).branches
     }
 
-    /// Whether nothing goes on from a place.
+    /// Returns whether a place has no onward branches.
     pub(super) fn is_leaf(&self, place: PlaceId) -> bool {
         self.at(place).active == 0
     }
 
-    /// Keeps the branches of a place in their positions until they are released as often.
+    /// Keeps the branches of a place in their positions until an equal number of releases.
     pub(super) fn hold(&mut self, place: PlaceId) {
         self.at_mut(place).held += 1;
     }
@@ -190,7 +190,7 @@ impl Multicast {
         self.trees[tree.0 as usize].places.get(&node).copied()
     }
 
-    /// A node's place in a tree; a new one if it has none.
+    /// Returns a node's place in a tree, which is a new one if it has none.
     pub(super) fn find_or_add(&mut self, tree: TreeId, node: NodeId) -> PlaceId {
         let Multicast { trees, places, .. } = self;
         *trees[tree.0 as usize].places.entry(node).or_insert_with(|| {
@@ -238,7 +238,7 @@ impl Multicast {
         place.member || place.active > 0
     }
 
-    /// Gives `parent` a branch to `place`, or the one back that it had.
+    /// Adds a branch from `parent` to `place`, or reactivates the one that it had.
     pub(super) fn attach(&mut self, place: PlaceId, parent: PlaceId) {
         let Place { up, member, slot, parent: former, .. } = *self.at(place);
         let branch = Branch { line: up.back(), place, active: true, member };
@@ -256,7 +256,7 @@ impl Multicast {
         self.enter(place, State::Attached);
     }
 
-    /// Takes the branch to a place out of service; gives the place that it leaves.
+    /// Deactivates the branch to a place. Returns the place that loses it.
     pub(super) fn detach(&mut self, place: PlaceId) -> Option<PlaceId> {
         self.enter(place, State::Detached);
         let Place { parent, slot, .. } = *self.at(place);
@@ -266,13 +266,13 @@ impl Multicast {
         parent
     }
 
-    /// Lets go of branches that were held.
+    /// Releases branches that were held.
     pub(super) fn release(&mut self, place: PlaceId) {
         self.at_mut(place).held -= 1;
         self.tidy(place);
     }
 
-    /// Forgets inactive branches, if they are the greater part and nothing refers to them.
+    /// Removes inactive branches, if they are the majority and nothing refers to them.
     pub(super) fn tidy(&mut self, place: PlaceId) {
         const FEW: usize = 16;
         let Place { branches, active, held, .. } = self.at(place);
@@ -283,7 +283,7 @@ impl Multicast {
         let mut next = 0;
         branches.retain(|branch| {
             let below = self.at_mut(branch.place);
-            // An inactive branch may be one that its place has left for another parent.
+            // The place of an inactive branch may have moved to another parent.
             if branch.active {
                 below.slot = next;
                 next += 1;
@@ -296,7 +296,7 @@ impl Multicast {
     }
 }
 
-/// Whether a place has an active branch from its parent.
+/// Returns whether a place has an active branch from its parent.
 fn is_in_tree(state: State) -> bool {
     matches!(state, State::Attached | State::Pruning)
 }

@@ -1,20 +1,20 @@
-//! Packets on their way, each kept once however many copies of it there are.
+//! Packets in transit, each stored once however many copies of it there are.
 
 use crate::packet::Packet;
 
-/// Where a packet is kept.
+/// Position at which a packet is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ParcelId(u32);
 
-/// A packet with its number in the run.
+/// Packet with its number in the run.
 #[derive(Debug)]
 pub(crate) struct Parcel {
     pub(crate) packet: Packet,
     pub(crate) number: u64,
 }
 
-/// While a packet is worked on it is taken out, so that the programs that get it can send others
-/// meanwhile; its place stays reserved.
+/// Store of packets. A packet is taken out while it is handled, so that the programs that receive
+/// it can send others meanwhile. Its position stays reserved.
 #[derive(Debug, Default)]
 pub(super) struct Parcels {
     slots: Vec<Slot>,
@@ -25,12 +25,12 @@ pub(super) struct Parcels {
 #[derive(Debug)]
 struct Slot {
     parcel: Option<Parcel>,
-    /// Copies on their way; those that share an event count as one.
+    /// Number of copies in transit; those that share an event count as one.
     copies: u32,
 }
 
 impl Parcels {
-    /// Reserves a place for a new packet; [`Parcels::close`] has to follow.
+    /// Reserves a position for a new packet. [`Parcels::close`] must follow.
     pub(super) fn open(&mut self, packet: Packet) -> (ParcelId, Parcel) {
         let number = self.next_number;
         self.next_number += 1;
@@ -47,8 +47,7 @@ impl Parcels {
         self.slots[id.0 as usize].copies += 1;
     }
 
-    /// Takes out a packet of which a copy is no longer on its way; [`Parcels::close`] has to
-    /// follow.
+    /// Takes out a packet of which a copy is no longer in transit. [`Parcels::close`] must follow.
     #[inline]
     pub(super) fn take(&mut self, id: ParcelId) -> Parcel {
         let slot = &mut self.slots[id.0 as usize];
@@ -56,7 +55,7 @@ impl Parcels {
         slot.parcel.take().expect("a copy was on its way, and nobody else works on the packet")
     }
 
-    /// Puts a packet back, or forgets it if no copy is on its way any more.
+    /// Puts a packet back, or drops it if no copy is in transit any more.
     #[inline]
     pub(super) fn close(&mut self, id: ParcelId, parcel: Parcel) {
         let slot = &mut self.slots[id.0 as usize];
@@ -86,7 +85,7 @@ mod tests {
         parcels.copy(first);
         parcels.close(first, parcel);
         let parcel = parcels.take(first);
-        // The first packet is being worked on: another one gets another place.
+        // The first packet is still being handled, so another one gets another position.
         let (second, other) = parcels.open(packet.clone());
         assert_ne!(second, first);
         parcels.close(second, other);

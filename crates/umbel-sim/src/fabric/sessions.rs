@@ -1,4 +1,4 @@
-//! Messages of reliable, ordered sessions: a model of their delay rather than packets.
+//! Messages of reliable, ordered sessions. They are a model of delay rather than packets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::random::{self, Purpose};
 use crate::simulation::SessionDelay;
 use crate::trace::MessageRecord;
 
-/// Where a message is kept.
+/// Position at which a message is stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MessageId(u32);
 
-/// A message on its way.
+/// Message in transit.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) from: NodeId,
@@ -29,12 +29,12 @@ pub(crate) struct Message {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(crate) delay: SessionDelay,
-    /// Of the messages of certain senders.
+    /// Delays of the messages of certain senders.
     pub(crate) delay_from: BTreeMap<NodeId, SessionDelay>,
-    /// Of the messages of certain senders to certain receivers.
+    /// Delays of the messages of certain senders to certain receivers.
     pub(crate) delay_between: BTreeMap<(NodeId, NodeId), SessionDelay>,
     seed: u64,
-    /// By sender and receiver.
+    /// Directions by sender and receiver.
     directions: BTreeMap<(NodeId, NodeId), Direction>,
     messages: Vec<Option<Message>>,
     free: Vec<u32>,
@@ -44,7 +44,7 @@ pub(crate) struct Sessions {
 #[derive(Debug)]
 struct Direction {
     last_arrival: Instant,
-    /// Of small state: there may be millions of sessions.
+    /// Stream with a small state, since there may be millions of sessions.
     random: SplitMix64,
 }
 
@@ -61,7 +61,7 @@ impl Sessions {
         }
     }
 
-    /// When a message that is sent now arrives.
+    /// Returns the time of arrival of a message that is sent now.
     fn arrival(&mut self, now: Instant, from: NodeId, to: NodeId) -> Instant {
         let own = self.delay_between.get(&(from, to)).or_else(|| self.delay_from.get(&from));
         let delay = own.unwrap_or(&self.delay);

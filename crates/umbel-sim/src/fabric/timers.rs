@@ -1,4 +1,4 @@
-//! One timer a node.
+//! Timers of nodes, one for each node.
 
 use umbel_engine::Instant;
 
@@ -6,28 +6,28 @@ use crate::network::NodeId;
 
 const NEVER: u64 = u64::MAX;
 
-/// A timer that moves to a later time leaves its event in the queue, and is scheduled anew when
-/// that comes up. So a timer that is moved with every packet costs an event now and then, not
-/// one a packet.
+/// Timers of all nodes. A timer that moves to a later time leaves its event in the queue, and is
+/// scheduled anew when that event comes up. So a timer that is moved with every packet costs an
+/// occasional event, not one a packet.
 #[derive(Debug)]
 pub(crate) struct Timers(Vec<Timer>);
 
 #[derive(Clone, Copy, Debug)]
 struct Timer {
-    /// When the program wants to be woken.
+    /// Time when the program wants to be woken.
     wanted: u64,
-    /// The earliest event in the queue; later ones are ignored.
+    /// Time of the earliest event in the queue; later ones are ignored.
     scheduled: u64,
 }
 
-/// What to do about the event of a timer.
+/// Reaction to the event of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Wake the program.
     Now,
     /// Schedule another event.
     Later(Instant),
-    /// Nothing.
+    /// Do nothing.
     Never,
 }
 
@@ -36,7 +36,7 @@ impl Timers {
         Timers(vec![Timer { wanted: NEVER, scheduled: NEVER }; nodes])
     }
 
-    /// Sets, moves or clears a timer. Gives when to schedule an event, if one is missing.
+    /// Sets, moves or clears a timer. Returns the time of an event to schedule, if one is missing.
     pub(super) fn set(&mut self, node: NodeId, at: Option<Instant>) -> Option<Instant> {
         let timer = &mut self.0[node.0 as usize];
         timer.wanted = at.map_or(NEVER, Instant::as_nanos);
@@ -47,7 +47,7 @@ impl Timers {
         at
     }
 
-    /// Takes note that an event has come up.
+    /// Notes that an event has come up.
     pub(crate) fn on_event(&mut self, node: NodeId, now: Instant) -> Due {
         let timer = &mut self.0[node.0 as usize];
         if timer.scheduled != now.as_nanos() {

@@ -1,4 +1,4 @@
-//! Which packets a line loses.
+//! Loss of packets on a line.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -6,7 +6,7 @@ use crate::link::{Loss, ScriptedLoss};
 use crate::packet::FlowId;
 use crate::random;
 
-/// A [`Loss`] at work.
+/// State of a [`Loss`] in use.
 #[derive(Clone, Debug)]
 pub(super) enum LossState {
     None,
@@ -15,12 +15,12 @@ pub(super) enum LossState {
     Script(Vec<Scripted>),
 }
 
-/// A flow of which packets are lost.
+/// Flow of which packets are lost.
 #[derive(Clone, Debug)]
 pub(super) struct Scripted {
     flow: FlowId,
     seen: u64,
-    /// Numbers of the packets that are still to be lost, latest first.
+    /// Numbers of the packets that will be lost, latest first.
     nth: Vec<u64>,
 }
 
@@ -59,7 +59,7 @@ impl LossState {
     }
 }
 
-/// Draws only where the outcome is open.
+/// Returns whether an event with this probability happens. Draws only if the outcome is open.
 fn happens(random: &mut Xoshiro256PlusPlus, probability: f64) -> bool {
     probability > 0.0 && (probability >= 1.0 || random::uniform(random) < probability)
 }

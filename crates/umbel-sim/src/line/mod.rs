@@ -1,8 +1,8 @@
 //! One direction of a link as a function of time and a seeded stream; no clock, no events.
 //!
-//! A packet is [offered](Line::offer) when it enters and gets its time of arrival at once: the
-//! queue is worked out from what was sent before, so that waiting takes no event. At the far end
-//! [`Line::passes`] says whether it got through.
+//! A packet is [offered](Line::offer) when it enters and gets its time of arrival at once. The
+//! queue is computed from the packets sent before, so that waiting takes no event. At the far end
+//! [`Line::passes`] tells whether the packet got through.
 
 mod loss;
 mod red;
@@ -22,7 +22,7 @@ use crate::network::NetworkError;
 use crate::packet::{FlowId, Kind};
 use crate::random;
 
-/// Why a packet did not enter a line.
+/// Reason why a packet did not enter a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The line is down.
@@ -31,7 +31,7 @@ pub enum Refusal {
     Queue,
 }
 
-/// A [`LinkSpec`] that was checked and made ready. Lines that are treated alike share one.
+/// A [`LinkSpec`] that was checked and prepared. Lines with equal specifications share one.
 #[derive(Clone, Debug)]
 pub struct Treatment {
     spec: LinkSpec,
@@ -46,14 +46,14 @@ pub struct Treatment {
 #[derive(Clone, Debug)]
 pub struct Line {
     treatment: Arc<Treatment>,
-    /// When the last packet that was admitted will have been sent.
+    /// Time when the last admitted packet will have been sent.
     sent_at: u64,
-    /// How long a packet of `known_len` takes at the rate: packets are mostly of one length, and
-    /// the division is slow.
+    /// Sending time of a packet of `known_len`. Most packets have one length, and the division is
+    /// slow.
     known_time: u64,
     known_len: u32,
     up: bool,
-    /// What only some lines need.
+    /// State that only some lines need.
     extra: Option<Box<Extra>>,
 }
 
@@ -63,7 +63,7 @@ struct Extra {
     loss: LossState,
     waiting: Waiting,
     red: Option<Red>,
-    /// The latest arrival so far.
+    /// Latest arrival so far.
     last_arrival: u64,
     lost: u64,
     queue_drops: u64,
@@ -72,7 +72,7 @@ struct Extra {
 /// Packets that have not been sent yet.
 #[derive(Clone, Debug, Default)]
 struct Waiting {
-    /// When each will have been sent, and its length; oldest first.
+    /// Time when each will have been sent, and its length; oldest first.
     packets: VecDeque<(u64, u32)>,
     bytes: u64,
 }
@@ -82,7 +82,7 @@ impl Treatment {
     ///
     /// # Errors
     ///
-    /// The value that is out of its range.
+    /// If a value is out of its range.
     pub fn new(spec: LinkSpec) -> Result<Treatment, NetworkError> {
         spec.validate()?;
         Ok(Treatment {
@@ -95,12 +95,12 @@ impl Treatment {
         })
     }
 
-    /// What was asked for.
+    /// Returns the specification.
     pub fn spec(&self) -> &LinkSpec {
         &self.spec
     }
 
-    /// Propagation time.
+    /// Returns the propagation time.
     pub(crate) fn delay_ns(&self) -> u64 {
         self.delay_ns
     }
@@ -111,8 +111,8 @@ fn nanos(duration: std::time::Duration) -> u64 {
 }
 
 impl Line {
-    /// A line that is up and idle. Equal streams and inputs give equal outputs on any machine;
-    /// a stream is asked for only if something is left to chance.
+    /// Creates a line that is up and idle. Equal streams and inputs produce equal outputs on any
+    /// machine. `random` is called only if something is left to chance.
     pub fn new(treatment: Arc<Treatment>, random: impl FnOnce() -> Xoshiro256PlusPlus) -> Line {
         let Treatment { spec, jitter_ns, bounded, lossy, .. } = &*treatment;
         let extra = (*bounded || *lossy || *jitter_ns > 0).then(|| {
@@ -132,26 +132,27 @@ impl Line {
         Line { treatment, sent_at: 0, known_time: 0, known_len: 0, up: true, extra }
     }
 
-    /// What it does.
+    /// Returns the treatment of packets.
     pub fn treatment(&self) -> &Treatment {
         &self.treatment
     }
 
-    /// Whether it is up.
+    /// Returns whether the line is up.
     pub fn is_up(&self) -> bool {
         self.up
     }
 
-    /// Cuts or mends it.
+    /// Cuts or restores the line.
     pub fn set_up(&mut self, up: bool) {
         self.up = up;
     }
 
-    /// Takes a packet of `length` bytes at `now`, which never decreases; gives when it arrives.
+    /// Accepts a packet of `length` bytes at `now`, which never decreases. Returns its time of
+    /// arrival.
     ///
     /// # Errors
     ///
-    /// Why the packet did not enter.
+    /// If the packet did not enter.
     #[inline]
     pub fn offer(&mut self, now: Instant, length: u32) -> Result<Instant, Refusal> {
         if !self.up {
@@ -174,7 +175,7 @@ impl Line {
         Ok(self.propagate(self.sent_at))
     }
 
-    /// Whether a packet that arrives at the far end got through.
+    /// Returns whether a packet that arrives at the far end got through.
     #[inline]
     pub fn passes(&mut self, kind: Kind, flow: FlowId) -> bool {
         if !self.treatment.lossy || !self.treatment.spec.loss_of.contains(kind) {
@@ -186,18 +187,18 @@ impl Line {
         !lost
     }
 
-    /// How many packets were lost at the far end.
+    /// Returns the number of packets that were lost at the far end.
     pub fn lost(&self) -> u64 {
         self.extra.as_ref().map_or(0, |extra| extra.lost)
     }
 
-    /// How many packets the queue has dropped.
+    /// Returns the number of packets that the queue has dropped.
     pub fn queue_drops(&self) -> u64 {
         self.extra.as_ref().map_or(0, |extra| extra.queue_drops)
     }
 
-    /// Bytes of packets that wait for the rate, the one being sent included. Known for lines with
-    /// a bounded queue only; 0 for others.
+    /// Returns the bytes of packets that wait for the rate, including the one being sent. Known for
+    /// lines with a bounded queue only; 0 for others.
     pub fn backlog_bytes(&mut self, now: Instant) -> u64 {
         let Some(extra) = &mut self.extra else { return 0 };
         extra.waiting.forget_sent(now.as_nanos());
@@ -215,7 +216,7 @@ impl Line {
         self.known_time
     }
 
-    /// Whether the queue takes a packet.
+    /// Returns whether the queue admits a packet.
     #[inline]
     fn admits(&mut self, now: u64, length: u32) -> bool {
         let Some(extra) = &mut self.extra else { return true };
@@ -239,7 +240,7 @@ impl Line {
         admitted
     }
 
-    /// When a packet that has been sent at `sent` arrives.
+    /// Returns the time of arrival of a packet that leaves the queue at `sent`.
     #[inline]
     fn propagate(&mut self, sent: u64) -> Instant {
         let Treatment { delay_ns, jitter_ns, .. } = *self.treatment;

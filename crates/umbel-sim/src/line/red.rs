@@ -6,11 +6,11 @@ use super::nanos;
 use crate::link::RedConfig;
 use crate::random::power;
 
-/// The state of one queue [Floyd and Jacobson 1993, Fig. 2].
+/// State of one queue [Floyd and Jacobson 1993, Fig. 2].
 #[derive(Clone, Debug)]
 pub(super) struct Red {
     config: RedConfig,
-    /// How long a typical packet takes, at least 1.
+    /// Sending time of a typical packet, at least 1.
     packet_ns: u64,
     /// Averaged length.
     average: f64,
@@ -24,8 +24,8 @@ impl Red {
         Red { config, packet_ns, average: 0.0, since_drop: None }
     }
 
-    /// Takes note of a packet that comes at `now`, when `length` packets wait, and says whether
-    /// it may join them. If none waits, the line has been idle since `idle_since`.
+    /// Updates the average for a packet that comes at `now`, when `length` packets wait. Returns
+    /// whether the packet may join them. If none waits, the line has been idle since `idle_since`.
     pub(super) fn admits(
         &mut self,
         now: u64,
@@ -37,7 +37,7 @@ impl Red {
         if length > 0 {
             self.average += weight * (length as f64 - self.average);
         } else {
-            // As if small packets had come to the empty queue all the time.
+            // Computed as if small packets had arrived at the empty queue all the time.
             let missed = now.saturating_sub(idle_since) / self.packet_ns;
             self.average *= power(1.0 - weight, u32::try_from(missed).unwrap_or(u32::MAX));
         }
@@ -60,7 +60,7 @@ impl Red {
         !dropped
     }
 
-    /// The share of packets to drop at the present average.
+    /// Returns the share of packets to drop at the present average.
     fn share(&self) -> f64 {
         let RedConfig { min_threshold, max_threshold, max_probability, gentle, .. } = self.config;
         if self.average < max_threshold {

@@ -12,7 +12,7 @@ fn at(us: u64) -> Instant {
     Instant::from_nanos(us * 1_000)
 }
 
-/// 1,000 bytes take 1 ms.
+/// Returns a link on which 1,000 bytes take 1 ms.
 fn slow() -> LinkSpec {
     LinkSpec::default().rate(Rate::from_bits_per_s(8_000_000).unwrap())
 }
@@ -22,7 +22,7 @@ fn line(spec: LinkSpec) -> Line {
     Line::new(treatment, || random::stream(1, Purpose::Link, 0))
 }
 
-/// Which of `count` packets a line loses.
+/// Returns which of `count` packets a line loses.
 fn losses(spec: LinkSpec, count: usize) -> Vec<bool> {
     let mut line = line(spec);
     (0..count).map(|_| !line.passes(Kind::Data, FlowId(0))).collect()
@@ -54,7 +54,7 @@ fn a_full_queue_drops_the_newest_packet() {
     assert_eq!(line.offer(at(0), 1_000), Ok(at(1_000)));
     assert_eq!(line.offer(at(0), 1_000), Ok(at(2_000)));
     assert_eq!(line.offer(at(999), 1_000), Err(Refusal::Queue));
-    // The first one has been sent.
+    // The first packet has been sent.
     assert_eq!(line.offer(at(1_000), 1_000), Ok(at(3_000)));
     assert_eq!(line.queue_drops(), 1);
 }
@@ -86,7 +86,7 @@ fn jitter_spreads_arrivals_and_keeps_their_order() {
     let mut last = Instant::EPOCH;
     let mut delays = Vec::new();
     for n in 0..1_000 {
-        // Far enough apart that none has to wait for the one before.
+        // Far enough apart that no packet has to wait for its predecessor.
         let sent = at(n * 200);
         let arrival = line.offer(sent, 100).unwrap();
         assert!(arrival >= last);
@@ -119,7 +119,7 @@ fn bursts_keep_their_share_and_their_length() {
 
 #[test]
 fn both_states_of_the_chain_have_their_own_loss() {
-    // In the bad state one packet in three, and the chain is there for 1 of 5.
+    // In the bad state one packet in three is lost, and the chain is in it for 1 of 5.
     let loss = Loss::GilbertElliott {
         good_to_bad: 0.05,
         bad_to_good: 0.2,
@@ -164,8 +164,8 @@ fn certain_and_impossible_loss_draw_nothing() {
     assert_eq!(losses(0.0), [false; 100]);
 }
 
-/// Offers packets of 1,000 bytes at `load` times the rate; gives the share of drops in the
-/// second half of `count`.
+/// Offers packets of 1,000 bytes at `load` times the rate. Returns the share of drops in the second
+/// half of `count`.
 fn red_drops(config: RedConfig, load: f64, count: u32) -> f64 {
     let mut line = line(slow().queue(Queue::Red(config)));
     let dropped: Vec<bool> = (0..count)
@@ -178,7 +178,7 @@ fn red_drops(config: RedConfig, load: f64, count: u32) -> f64 {
 fn red_drops_nothing_below_its_lower_threshold_and_the_excess_above() {
     let config = RedConfig::new(5.0, 15.0);
     assert!(red_drops(config, 0.95, 20_000) == 0.0);
-    // In the long run what exceeds the rate is dropped, whatever the settings.
+    // In the long run, packets beyond the rate are dropped, whatever the settings.
     for load in [1.05, 1.5, 3.0] {
         let drops = red_drops(config, load, 20_000);
         assert!((drops - (1.0 - 1.0 / load)).abs() < 0.02, "load {load}: {drops}");
@@ -187,7 +187,8 @@ fn red_drops_nothing_below_its_lower_threshold_and_the_excess_above() {
 
 #[test]
 fn red_keeps_the_average_where_its_slope_gives_the_drops_that_are_needed() {
-    // 5 % too much: half of the 10 % at the upper threshold, so the average settles half-way.
+    // 5 % too many packets, which is half of the 10 % at the upper threshold. So the average
+    // settles half-way.
     let config = RedConfig { weight: 0.01, ..RedConfig::new(10.0, 30.0) };
     let mut line = line(slow().queue(Queue::Red(config)));
     let mut sum = 0.0;
@@ -198,7 +199,7 @@ fn red_keeps_the_average_where_its_slope_gives_the_drops_that_are_needed() {
         }
     }
     let mean = sum / 20_000.0;
-    // Spreading the drops evenly about doubles their share: a quarter of the way will do.
+    // Spreading the drops evenly about doubles their share, so a quarter of the way is enough.
     assert!((13.0..22.0).contains(&mean), "{mean}");
 }
 
@@ -213,7 +214,7 @@ fn red_forgets_the_average_while_the_line_is_idle() {
     let before = average(&line);
     assert!(before > 4.0);
     let idle_since = line.sent_at / 1_000;
-    // Idle for as long as three packets take.
+    // Idle for the duration of three packets.
     line.offer(at(idle_since + 3_000), 1_000).unwrap();
     assert!((average(&line) - before / 8.0).abs() < 1e-12);
 }
@@ -225,7 +226,8 @@ fn a_gentle_queue_admits_some_above_the_upper_threshold() {
         let mut line = line(slow().queue(Queue::Red(config)));
         (0..200).filter(|_| line.offer(at(0), 1_000).is_ok()).count()
     };
-    // With weight 1 the average is the present length: all drop from 10, or from 20 on.
+    // With weight 1 the average is the present length. All packets are dropped from 10, or from 20
+    // on.
     assert_eq!(admitted(RedConfig { gentle: false, ..gentle }), 10);
     assert!((12..=20).contains(&admitted(gentle)));
 }

@@ -1,17 +1,18 @@
 //! LMS's source and receivers as programs of hosts, and its routers as hooks: the engines of
 //! [`umbel_engine::lms`], unchanged.
 //!
-//! - [`Source::host`] sends units at given times. [`Receiver::host`] joins when it starts, checks
-//!   what it is given ([`Receiver::delivered`], [`Receiver::wrong`]) and writes down each loss that
-//!   was repaired ([`Receiver::recoveries`]: when it was found, when it came, after how many
-//!   requests).
-//! - The engine's own counters tell the rest ([`umbel_engine::lms::receiver::ReceiverStats`]:
-//!   requests, repairs, duplicates, which are the exposure); `simulation.app::<ReceiverHost>(node)`
-//!   gives the host, its `engine()` the engine, with the measured round trip to the source.
+//! - [`Source::host`] sends units at given times. [`Receiver::host`] joins when it starts and
+//!   checks the units that it receives ([`Receiver::delivered`], [`Receiver::wrong`]). It records
+//!   each loss that was repaired ([`Receiver::recoveries`]: times of detection and of recovery, and
+//!   number of requests).
+//! - The engine's own counters have the rest ([`umbel_engine::lms::receiver::ReceiverStats`]:
+//!   requests, repairs, and duplicates, which are the exposure).
+//!   `simulation.app::<ReceiverHost>(node)` returns the host, its `engine()` the engine, with the
+//!   measured round trip to the source.
 //! - [`router`] is the hook of a router. Routers without one forward requests towards the source
 //!   as any packet.
-//! - [`kind`] tells originals ([`Kind::Data`]), repairs and DMCASTs ([`Kind::Repair`]), requests
-//!   ([`Kind::Nak`]) and all the rest ([`Kind::Control`]) apart, for traces and loss models.
+//! - [`kind`] distinguishes originals ([`Kind::Data`]), repairs and DMCASTs ([`Kind::Repair`]),
+//!   requests ([`Kind::Nak`]) and all the rest ([`Kind::Control`]), for traces and loss models.
 //!
 //! ```
 //! use std::time::Duration;
@@ -64,13 +65,13 @@ use crate::network::NodeId;
 use crate::random::{Purpose, stream};
 use crate::{EngineHost, HostConfig, Kind, KindOf, RouterHost};
 
-/// A host that runs a source.
+/// Host that runs a source.
 pub type SourceHost = EngineHost<lms::Source, Source>;
 
-/// A host that runs a receiver.
+/// Host that runs a receiver.
 pub type ReceiverHost = EngineHost<lms::Receiver, Receiver>;
 
-/// A router's hook.
+/// Hook of a router.
 pub type RouterHook = RouterHost<lms::Router>;
 
 /// Sends units at given times.
@@ -79,25 +80,25 @@ pub struct Source {
     sends: VecDeque<Instant>,
     unit_len: usize,
     sent: u64,
-    /// Questions that are to be asked.
+    /// Questions that remain to be asked.
     questions: VecDeque<(Instant, u32, Duration)>,
     collected: Vec<(u32, Summary)>,
 }
 
-/// A loss that was repaired.
+/// Loss that was repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// The unit.
+    /// Number of the unit.
     pub sequence: u64,
-    /// When it was found missing.
+    /// Time when the unit was found missing.
     pub detected: Instant,
-    /// When it came.
+    /// Time when the unit arrived.
     pub recovered: Instant,
-    /// Requests sent for it.
+    /// Number of requests sent for the unit.
     pub requests: u8,
 }
 
-/// Checks what it gets, and comes and goes.
+/// Checks the units that it receives, and leaves and joins.
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     next: u64,
@@ -105,10 +106,10 @@ pub struct Receiver {
     wrong: u64,
     given_up: u64,
     recoveries: Vec<Recovery>,
-    /// When it leaves and joins, by turns.
+    /// Times when it leaves and joins, alternately.
     changes: VecDeque<Instant>,
     is_away: bool,
-    /// What it answers questions with, added to the question.
+    /// Number that is added to a question to answer it.
     answer: u64,
 }
 
@@ -116,13 +117,13 @@ fn config() -> HostConfig {
     HostConfig { kind: KindOf::Bytes(kind), ..HostConfig::default() }
 }
 
-/// A router's hook at this node, with a secret drawn from `seed`; `change` sets what is not the
-/// default.
+/// Creates a router's hook at this node, with a secret drawn from `seed`. `change` sets values
+/// other than the defaults.
 pub fn router(node: NodeId, seed: u64, change: impl FnOnce(&mut RouterConfig)) -> RouterHook {
     RouterHost::new(router_engine(node, seed, change), kind)
 }
 
-/// The engine of [`router`], as it is after a start.
+/// Creates the engine of [`router`], as it is after a start.
 pub fn router_engine(
     node: NodeId,
     seed: u64,
@@ -135,7 +136,7 @@ pub fn router_engine(
     lms::Router::new(config)
 }
 
-/// What a datagram of LMS is for.
+/// Returns the purpose of an LMS datagram.
 pub fn kind(payload: &[u8]) -> Kind {
     match Message::parse(payload).ok().and_then(umbel_wire::Parsed::message) {
         Some(Message::Data { .. }) => Kind::Data,
@@ -145,14 +146,14 @@ pub fn kind(payload: &[u8]) -> Kind {
     }
 }
 
-/// The content of a unit, by which a receiver knows whether it got the right one.
+/// Returns the content of a unit, by which a receiver checks that it received the right one.
 pub fn content(sequence: u64, len: usize) -> Bytes {
     sequence.to_be_bytes().into_iter().cycle().take(len).collect()
 }
 
 impl Source {
-    /// A host that sends a unit of `unit_len` bytes at each of these times, ascending. A unit
-    /// that the engine's queue has no room for is left out.
+    /// Creates a host that sends a unit of `unit_len` bytes at each of these times, ascending. A
+    /// unit for which the engine's queue has no room is skipped.
     pub fn host(
         engine: SourceConfig,
         sends: impl IntoIterator<Item = Instant>,
@@ -168,17 +169,17 @@ impl Source {
         EngineHost::new(lms::Source::new(engine), application, config())
     }
 
-    /// Has it ask all members something at a time later than all asked before.
+    /// Makes the source ask all members a question at a time later than all previous ones.
     pub fn ask_at(&mut self, at: Instant, question: u32, spread: Duration) {
         self.questions.push_back((at, question, spread));
     }
 
-    /// Answers that came, by round.
+    /// Returns the answers that arrived, by round.
     pub fn collected(&self) -> &[(u32, Summary)] {
         &self.collected
     }
 
-    /// Units given to the engine.
+    /// Returns the number of units passed to the engine.
     pub fn sent(&self) -> u64 {
         self.sent
     }
@@ -210,7 +211,7 @@ impl Host<lms::Source> for Source {
             }
         }
         while let Some((_, question, spread)) = self.questions.pop_front_if(|q| q.0 <= io.now()) {
-            // A question is always taken.
+            // The engine never refuses a question.
             let _ = io.command(SourceCommand::Collect { question, spread });
         }
         self.set_timer(io);
@@ -218,44 +219,44 @@ impl Host<lms::Source> for Source {
 }
 
 impl Receiver {
-    /// A host that joins when it starts.
+    /// Creates a host that joins when it starts.
     pub fn host(engine: ReceiverConfig) -> ReceiverHost {
         EngineHost::new(lms::Receiver::new(engine), Receiver::default(), config())
     }
 
-    /// Has it leave, join again, leave and so on at these times, ascending.
+    /// Makes the receiver leave, join again, leave and so on at these times, ascending.
     pub fn set_changes(&mut self, changes: impl IntoIterator<Item = Instant>) {
         self.changes = changes.into_iter().collect();
     }
 
-    /// Has it answer questions with their number and this one.
+    /// Makes the receiver answer each question with its number plus `answer`.
     pub fn set_answer(&mut self, answer: u64) {
         self.answer = answer;
     }
 
-    /// Units delivered since it joined last.
+    /// Returns the number of units delivered since the last join.
     pub fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// The next unit that it expects: all before it, from where it joined, were delivered or given
-    /// up.
+    /// Returns the next unit that the receiver expects. All before it, from where it joined, were
+    /// delivered or given up.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Units that were delivered twice, out of order, after a gap that was not told, or with wrong
-    /// content.
+    /// Returns the number of units that were delivered twice, out of order, after a gap that was
+    /// not reported, or with wrong content.
     pub fn wrong(&self) -> u64 {
         self.wrong
     }
 
-    /// Units that were given up since nobody had them any more.
+    /// Returns the number of units that were given up because no member had them any more.
     pub fn given_up(&self) -> u64 {
         self.given_up
     }
 
-    /// Losses that were repaired, as they were.
+    /// Returns the losses that were repaired, in the order of their repair.
     pub fn recoveries(&self) -> &[Recovery] {
         &self.recoveries
     }

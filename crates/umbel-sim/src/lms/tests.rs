@@ -1,4 +1,4 @@
-//! Every receiver gets every unit once and in order, whatever happens to the network.
+//! Every receiver gets every unit once and in order, whatever the faults of the network.
 
 mod faults;
 mod services;
@@ -15,7 +15,7 @@ use crate::simulation::Simulation;
 
 const GROUP: u32 = 1;
 
-/// Milliseconds after the epoch.
+/// Returns the time `n` milliseconds after the epoch.
 fn ms(n: u64) -> Instant {
     Instant::EPOCH + Duration::from_millis(n)
 }
@@ -28,7 +28,7 @@ struct Net {
     receivers: Vec<NodeId>,
 }
 
-/// What happens on each link of a [`Net`].
+/// Treatment of packets on each link of a [`Net`].
 #[derive(Clone, Debug, Default)]
 struct Treatment {
     loss: f64,
@@ -37,7 +37,8 @@ struct Treatment {
 }
 
 impl Net {
-    /// Two to six routers, two to eight receivers, delays of 1 to 10 ms.
+    /// Creates a network of two to six routers and two to eight receivers, with delays of 1 to 10
+    /// ms.
     fn random(seed: u64, treatment: &Treatment) -> Net {
         let mut random = stream(seed, Purpose::Topology, 0);
         let mut up_to = |least: u64, most: u64| least + below(&mut random, most - least + 1);
@@ -71,21 +72,21 @@ impl Net {
     }
 }
 
-/// A run of a [`Net`].
+/// Run of a [`Net`].
 struct Run {
     simulation: Simulation,
     source: NodeId,
     units: u64,
 }
 
-/// Units that a run sends from 100 ms on.
+/// Number of units that a run sends from 100 ms on.
 const UNITS: u64 = 15;
 /// Time between two units.
 const EVERY_MS: u64 = 20;
 
 impl Run {
-    /// Puts LMS on all nodes; `change` sees to what is different about a receiver, `has_lms` to
-    /// which routers take part.
+    /// Puts LMS on all nodes. `change` sets the differences of a receiver, and `has_lms` selects
+    /// the routers that take part.
     fn new(
         net: &Net,
         seed: u64,
@@ -114,7 +115,7 @@ impl Run {
         Run { simulation, source: net.source, units }
     }
 
-    /// Has a receiver fall silent at this time, without a word.
+    /// Makes a receiver fall silent at this time, without notice.
     fn crash(&mut self, node: NodeId, at: Instant) {
         self.simulation.app_mut::<ReceiverHost>(node).unwrap().crash_at(at);
     }
@@ -135,7 +136,7 @@ impl Run {
         self.simulation.app::<SourceHost>(self.source).unwrap().engine()
     }
 
-    /// Runs until all of these have got everything, at most until `end`.
+    /// Runs until all of these receivers have everything, at most until `end`.
     fn until_complete(&mut self, receivers: &[NodeId], end: Instant) {
         let mut at = ms(0);
         while at < end {
@@ -148,7 +149,7 @@ impl Run {
         }
     }
 
-    /// Checks that all of these got everything, once and in order.
+    /// Checks that all of these receivers got everything, once and in order.
     #[track_caller]
     fn assert_complete(&self, receivers: &[NodeId], what: &str) {
         for &node in receivers {
@@ -162,7 +163,7 @@ impl Run {
     }
 }
 
-/// Runs a test for many seeds; a failure names the seed. `UMBEL_SEEDS` sets how many, and
+/// Runs a test for many seeds; a failure names the seed. `UMBEL_SEEDS` sets their number, and
 /// `UMBEL_SEED` runs just one.
 fn for_seeds(count: u64, test: impl Fn(u64)) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

@@ -48,13 +48,13 @@ use crate::address::{PORT, address_of};
 use crate::network::NodeId;
 use crate::{EngineHost, HostConfig, Kind, KindOf, RouterHost};
 
-/// A host that runs a source.
+/// Host that runs a source.
 pub type SourceHost = EngineHost<pgm::Source, Source>;
 
-/// A host that runs a receiver.
+/// Host that runs a receiver.
 pub type ReceiverHost = EngineHost<pgm::Receiver<Xoshiro256PlusPlus>, Receiver>;
 
-/// A router's hook.
+/// Hook of a router.
 pub type RouterHook = RouterHost<pgm::Router>;
 
 /// Sends units at given times.
@@ -64,7 +64,7 @@ pub struct Source {
     unit: Bytes,
 }
 
-/// Counts what comes, in order.
+/// Counts the units delivered, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     next: u64,
@@ -76,14 +76,14 @@ fn config() -> HostConfig {
     HostConfig { kind: KindOf::Bytes(kind), ..HostConfig::default() }
 }
 
-/// A router's hook at this node; `change` sets what is not the default.
+/// Creates a router's hook at this node. `change` sets values other than the defaults.
 pub fn router(node: NodeId, change: impl FnOnce(&mut RouterConfig)) -> RouterHook {
     let mut config = RouterConfig::new((address_of(node), PORT).into());
     change(&mut config);
     RouterHost::new(pgm::Router::new(config), kind)
 }
 
-/// What a datagram of PGM is for.
+/// Returns the purpose of a PGM datagram.
 pub fn kind(payload: &[u8]) -> Kind {
     match MessageType::of(payload) {
         Some(MessageType::Odata) => Kind::Data,
@@ -94,8 +94,8 @@ pub fn kind(payload: &[u8]) -> Kind {
 }
 
 impl Source {
-    /// A host that sends a unit of `unit_len` bytes at each of these times, ascending. A unit
-    /// that the engine's queue has no room for is left out.
+    /// Creates a host that sends a unit of `unit_len` bytes at each of these times, ascending. A
+    /// unit for which the engine's queue has no room is skipped.
     pub fn host(
         engine: SourceConfig,
         sends: impl IntoIterator<Item = Instant>,
@@ -120,7 +120,7 @@ impl Host<pgm::Source> for Source {
 
     fn wake(&mut self, io: &mut dyn Io<pgm::Source>) {
         while self.sends.pop_front_if(|at| *at <= io.now()).is_some() {
-            // The queue is full: the application sends faster than the network takes it.
+            // The queue is full: the application sends faster than the network accepts.
             let _ = io.command(SourceCommand::Send(self.unit.clone()));
         }
         io.wake_at(self.sends.front().copied());
@@ -128,18 +128,18 @@ impl Host<pgm::Source> for Source {
 }
 
 impl Receiver {
-    /// A host that receives; its back-off times are drawn from `seed`.
+    /// Creates a host that receives. Its back-off times are drawn from `seed`.
     pub fn host(engine: ReceiverConfig, seed: u64) -> ReceiverHost {
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
         EngineHost::new(pgm::Receiver::new(engine, random), Receiver::default(), config())
     }
 
-    /// Units delivered; each came once and in order.
+    /// Returns the number of units delivered; each arrived once and in order.
     pub fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// Units that were given up.
+    /// Returns the number of units that were given up.
     pub fn lost(&self) -> u64 {
         self.lost
     }

@@ -8,7 +8,7 @@ use crate::{Kinds, LinkSpec, Loss, Network, ScriptedLoss, Simulation, channel};
 
 const UNITS: u64 = 50;
 
-/// A binary tree of eight receivers on links of 10 ms, on which `spec` may do more.
+/// A binary tree of eight receivers on links of 10 ms, which `spec` may change.
 struct World {
     simulation: Simulation,
     source: NodeId,
@@ -81,7 +81,7 @@ fn plain() -> LinkSpec {
     LinkSpec::default().delay(Duration::from_millis(10))
 }
 
-/// Loses unit 4 on one link.
+/// Returns specifications that lose unit 4 on one link.
 fn once(from: &'static str, to: &'static str) -> impl Fn(&str, &str) -> LinkSpec {
     move |a, b| {
         if (a, b) == (from, to) {
@@ -114,7 +114,7 @@ fn a_loss_at_the_source_is_repaired_by_one_retransmission_where_all_are_equally_
     assert_eq!(world.repairs(), 1);
     let root: &RouterHook = world.simulation.router_hook(world.routers[0]).unwrap();
     let stats = root.engine().stats();
-    // One NAK from each side, of which one goes up.
+    // One NAK from each side; one of them goes up.
     assert_eq!((stats.naks, stats.naks_up, stats.copies), (2, 1, 2));
 }
 
@@ -154,7 +154,7 @@ fn everything_arrives_once_and_in_order_although_all_links_lose_everything_at_ra
 fn routers_without_pgm_in_between_pass_everything_on() {
     let mut world = world(1, Duration::ZERO, once("r4", "h2"));
     let group = channel(Some(world.source), 1);
-    // The same without hooks: the NAK goes all the way.
+    // The same without hooks: the NAK travels all the way.
     let network = world.simulation.network().clone();
     let mut bare = Simulation::new(network, 1);
     let sends = (0..UNITS).map(|n| Instant::EPOCH + Duration::from_millis(1_000 + 100 * n));

@@ -1,11 +1,11 @@
-//! What a server offers.
+//! Items that a server offers.
 
 use std::collections::BTreeMap;
 
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Oti, Scheme, Toi};
 
-/// The items of a repository; they are numbered from 1.
+/// Items of a repository, numbered from 1.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     items: Vec<ItemInfo>,
@@ -13,7 +13,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// These items, each with a name of its own.
+    /// Creates a catalog of these items. Each has a name of its own.
     pub fn new(items: impl IntoIterator<Item = (String, Oti)>) -> Catalog {
         let mut catalog = Catalog::default();
         for (name, oti) in items {
@@ -32,8 +32,8 @@ impl Catalog {
         catalog
     }
 
-    /// `count` items of `symbols` symbols each, in one block as long as the scheme has blocks of
-    /// that size: 255 encoding symbols for Reed–Solomon codes.
+    /// Creates `count` items of `symbols` symbols each. An item is one block as long as the scheme
+    /// has blocks of that size: 255 encoding symbols for Reed–Solomon codes.
     pub fn uniform(count: u32, symbols: u16, symbol_len: u16, scheme: Scheme) -> Catalog {
         let oti = Oti {
             scheme,
@@ -45,17 +45,17 @@ impl Catalog {
         Catalog::new((1..=count).map(|number| (number.to_string(), oti)))
     }
 
-    /// All items in the order of their numbers.
+    /// Returns all items in the order of their numbers.
     pub fn items(&self) -> &[ItemInfo] {
         &self.items
     }
 
-    /// An item by its number.
+    /// Returns an item by its number.
     pub fn item(&self, toi: Toi) -> Option<&ItemInfo> {
         self.items.get((toi.0 as usize).checked_sub(1)?)
     }
 
-    /// An item by its name.
+    /// Returns an item by its name.
     pub fn find(&self, name: &str) -> Option<&ItemInfo> {
         self.item(*self.by_name.get(name)?)
     }

@@ -1,4 +1,4 @@
-//! The client's application side.
+//! Application side of the client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,24 +20,24 @@ use crate::engine_host::{EngineHost, HostConfig};
 use crate::network::NodeId;
 use crate::outside::{NodeSessions, Outside, session_with};
 
-/// A host that wants some of a repository.
+/// Host that wants some items of a repository.
 pub type ClientHost = EngineHost<Engine, Client, Around>;
 
 type Engine = Receiver<CountingSink>;
 
-/// What lies around a client: its session and its sink.
+/// Surroundings of a client: its session and its sink.
 #[derive(Debug)]
 pub struct Around {
     sessions: NodeSessions,
     sink: CountingSink,
 }
 
-/// What reaches a client from outside.
+/// Input to a client from its surroundings.
 #[derive(Debug)]
 pub enum Input {
     /// News of its session.
     News(SessionNews),
-    /// Every block of an item is there.
+    /// Completion of an item: every block is there.
     Complete(Toi),
 }
 
@@ -56,7 +56,7 @@ impl Outside<Input> for Around {
     }
 }
 
-/// Requests items when it starts, notes when it has them, and goes away.
+/// Requests items when it starts, records when it has them, and leaves.
 #[derive(Clone, Debug)]
 pub struct Client {
     server: NodeId,
@@ -70,7 +70,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A host that wants these items. Multicast is all that it has: it does not fall back on
+    /// Creates a host that wants these items. It has multicast only, so it does not fall back on
     /// unicast, whatever `config` says.
     pub fn host(
         config: ReceiverConfig,
@@ -95,27 +95,28 @@ impl Client {
         EngineHost::with_outside(receiver, client, around, HostConfig::default())
     }
 
-    /// Has it go away this long after it started, done or not.
+    /// Makes the client leave this long after it started, done or not.
     pub fn set_leave_after(&mut self, time: Duration) {
         self.leave_after = Some(time);
     }
 
-    /// What it wants.
+    /// Returns the wanted items.
     pub fn wanted(&self) -> &[Toi] {
         &self.wanted
     }
 
-    /// How many items it does not have yet.
+    /// Returns the number of items that are still missing.
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// When it started.
+    /// Returns the time when the client started.
     pub fn arrived(&self) -> Option<Instant> {
         self.arrived
     }
 
-    /// From its start until it had every item [Repository §2.1]; `None` as long as it has not.
+    /// Returns the time from its start until it had every item [Repository §2.1]; `None` until
+    /// then.
     pub fn delay(&self) -> Option<Duration> {
         Some(self.finished? - self.arrived?)
     }
@@ -128,7 +129,7 @@ impl Client {
         }
     }
 
-    /// Notes how many items it waits for, which an animation shows beside it.
+    /// Notes the number of missing items, which an animation shows beside the client.
     fn say_left(&self, io: &mut dyn Io<Engine>) {
         let values = [self.left as f64, 0.0, 0.0];
         io.note("outstanding", values);
@@ -136,12 +137,12 @@ impl Client {
 
     fn finish(&mut self, io: &mut dyn Io<Engine>) {
         self.finished = Some(io.now());
-        // It goes when the engine has told the server.
+        // The client leaves when the engine has told the server.
         io.wake_at(Some(io.now()));
     }
 }
 
-/// Gives the engine a command. One that it refuses leaves it as it is.
+/// Passes a command to the engine. A refused command leaves the engine unchanged.
 fn tell(io: &mut dyn Io<Engine>, command: ReceiverCommand) -> bool {
     io.command(command).is_ok()
 }

@@ -1,4 +1,4 @@
-//! Announcements in the multicast control group, at a thousand clients.
+//! Announcements in the multicast control group, with a thousand clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const CLIENTS: u32 = 1_000;
 /// Number of the control group.
 const CONTROL: u32 = 2;
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Debug)]
 struct Outcome {
     done: u32,
@@ -26,11 +26,11 @@ struct Outcome {
     late: u64,
     /// Clients that heard the group.
     on_control: u32,
-    /// Requests for announcements that came to the server, one for each unit.
+    /// Requests for announcements that reached the server, one for each unit.
     requests: u64,
 }
 
-/// A thousand clients behind links that lose a tenth of everything in both directions; each
+/// Runs a thousand clients behind links that lose a tenth of all packets in both directions. Each
 /// wants up to three of ten items.
 fn run(seed: u64) -> Outcome {
     let mut network = Network::new();
@@ -95,10 +95,9 @@ fn a_thousand_clients_that_lose_a_tenth_hear_of_transmissions_in_time_or_recover
     let outcome = run(1);
     assert_eq!(outcome.done, CLIENTS, "{outcome:?}");
     assert!(outcome.on_control > 950, "{outcome:?}");
-    // Nine in ten come at once, before the first packet; the rest by repairs.
+    // Nine in ten arrive at once, before the first packet; the rest by repairs.
     assert!(outcome.late * 10 < outcome.announced, "{outcome:?}");
-    // Nobody waits for the time after which a
-    // client asks again.
+    // No client waits for the time after which it asks again.
     assert!(outcome.longest < Duration::from_secs(10), "{outcome:?}");
     println!("{outcome:?}");
 }

@@ -1,10 +1,10 @@
 //! The repository's server and client as programs of hosts: the engines of
-//! [`umbel_engine::repository`], unchanged, with the application side that a disk has on a real
-//! host.
+//! [`umbel_engine::repository`], unchanged. Their application side takes the place of a real host's
+//! disk.
 //!
-//! Nothing is stored: the server's symbols all share one payload, and the client counts what it
-//! gets ([`symbols`]). The session between the two is that of the simulation; its first message
-//! opens it, an empty one closes it.
+//! Nothing is stored. The server's symbols all share one payload, and the client counts the symbols
+//! that it receives ([`symbols`]). The session between the two is that of the simulation. Its first
+//! message opens it, an empty one closes it.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The server's application side.
+//! Application side of the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::network::NodeId;
 use crate::outside::{NodeSessions, session_with};
 use crate::packet::Kind;
 
-/// A host that serves a repository.
+/// Host that serves a repository.
 pub type ServerHost = EngineHost<Engine, Server, NodeSessions>;
 
 type Engine = Source<CountingSource>;
@@ -26,16 +26,16 @@ type Engine = Source<CountingSource>;
 #[derive(Clone, Debug)]
 pub struct Server {
     catalog: Arc<Catalog>,
-    /// What the engine is told of a session's round trip.
+    /// Round-trip time of sessions as reported to the engine.
     rtt: Duration,
-    /// Of the sessions of certain clients.
+    /// Round-trip times of the sessions of certain clients.
     rtt_of: BTreeMap<SessionId, Duration>,
-    /// Loss of clients, where the engine is told.
+    /// Loss of the clients for which it is reported to the engine.
     known_loss: BTreeMap<SessionId, f64>,
 }
 
 impl Server {
-    /// A host that serves `catalog` at the rate of `config`.
+    /// Creates a host that serves `catalog` at the rate of `config`.
     pub fn host(config: SourceConfig, catalog: Arc<Catalog>) -> ServerHost {
         let symbols = CountingSource::new(catalog.clone());
         let known = catalog.clone();
@@ -46,23 +46,23 @@ impl Server {
         EngineHost::new(Source::new(config, symbols), server, host)
     }
 
-    /// Has the engine think that a round trip on a session takes this long; by default nothing.
+    /// Sets the round-trip time of sessions as reported to the engine. Default 0.
     pub fn set_rtt(&mut self, rtt: Duration) {
         self.rtt = rtt;
     }
 
-    /// Has the engine think so of the session with one client.
+    /// Sets the round-trip time of the session with one client as reported to the engine.
     pub fn set_rtt_of(&mut self, client: NodeId, rtt: Duration) {
         self.rtt_of.insert(session_with(client), rtt);
     }
 
-    /// Has the engine know what a client loses, for the ideal server of [Repository §6.3].
+    /// Tells the engine the loss of a client, for the ideal server of [Repository §6.3].
     pub fn set_known_loss(&mut self, client: NodeId, loss: f64) {
         self.known_loss.insert(session_with(client), loss);
     }
 }
 
-/// What a datagram of the server is for.
+/// Returns the purpose of a datagram of the server.
 fn kind(catalog: &Catalog, payload: &[u8]) -> Kind {
     let Ok(DataPacket { header, .. }) = DataPacket::parse(payload) else { return Kind::Data };
     let source_symbols = catalog.item(header.toi).map_or(0, |item| match item.oti.scheme {
@@ -72,7 +72,7 @@ fn kind(catalog: &Catalog, payload: &[u8]) -> Kind {
     if header.esi < source_symbols { Kind::Data } else { Kind::Repair }
 }
 
-/// Gives the engine a command that it cannot refuse.
+/// Passes a command to the engine, which cannot refuse it.
 fn tell(io: &mut dyn Io<Engine>, command: SourceCommand) {
     match io.command(command) {
         Ok(()) => {}
@@ -81,7 +81,8 @@ fn tell(io: &mut dyn Io<Engine>, command: SourceCommand) {
 }
 
 impl Server {
-    /// Answers a query with all items that have one of these names, or all if there is none.
+    /// Answers a query with all items that have one of these names, or with all items if there are
+    /// no names.
     fn answer(
         &self,
         io: &mut dyn Io<Engine>,

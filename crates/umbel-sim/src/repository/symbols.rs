@@ -11,7 +11,7 @@ use umbel_wire::Toi;
 
 use super::Catalog;
 
-/// Gives symbols of the right length that all share one payload.
+/// Source of symbols of the right length that all share one payload.
 #[derive(Clone, Debug)]
 pub struct CountingSource {
     catalog: Arc<Catalog>,
@@ -19,7 +19,7 @@ pub struct CountingSource {
 }
 
 impl CountingSource {
-    /// Symbols of these items.
+    /// Creates a source of symbols of these items.
     pub fn new(catalog: Arc<Catalog>) -> CountingSource {
         let longest = catalog.items().iter().map(|item| item.oti.symbol_len).max().unwrap_or(0);
         CountingSource { catalog, payload: Bytes::from(vec![0; usize::from(longest)]) }
@@ -55,7 +55,7 @@ pub struct CountingSink(Arc<Mutex<Counted>>);
 struct Counted {
     symbols: u64,
     blocks: u64,
-    /// Blocks that are not restored, of each item.
+    /// Number of blocks of each item that are not restored.
     left: BTreeMap<Toi, u32>,
     complete: VecDeque<Toi>,
 }
@@ -65,7 +65,7 @@ impl CountingSink {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in an item of so many blocks.
+    /// Adds an item with this number of blocks.
     pub fn add(&self, toi: Toi, blocks: u32) {
         let mut counted = self.lock();
         if blocks == 0 {
@@ -75,17 +75,17 @@ impl CountingSink {
         }
     }
 
-    /// An item of which every block is restored, once.
+    /// Returns an item of which every block is restored, once.
     pub fn take_complete(&self) -> Option<Toi> {
         self.lock().complete.pop_front()
     }
 
-    /// Symbols that were taken; no two alike.
+    /// Returns the number of symbols that were stored, all different.
     pub fn symbols(&self) -> u64 {
         self.lock().symbols
     }
 
-    /// Blocks that were restored.
+    /// Returns the number of blocks that were restored.
     pub fn blocks(&self) -> u64 {
         self.lock().blocks
     }

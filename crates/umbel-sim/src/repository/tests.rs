@@ -12,7 +12,7 @@ use crate::{Instant, LinkSpec, Loss, Outcome, SessionDelay, Simulation, channel}
 const SERVER: NodeId = NodeId(0);
 const SYMBOLS: u16 = 60;
 
-/// A star: node 0 serves, node 1 is the middle, the clients follow.
+/// Creates a star: node 0 serves, node 1 is the middle, the clients follow.
 fn star(clients: &[(f64, &[u32], u64)], scheme: Scheme, seed: u64) -> Simulation {
     let mut network = Network::new();
     let server = network.host("server");

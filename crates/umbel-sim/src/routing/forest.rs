@@ -1,13 +1,14 @@
-//! The trees that hang on the core of a network.
+//! Trees that hang on the core of a network.
 
 use super::{LineId, NONE};
 use crate::network::{LinkId, Network, NodeId};
 
-/// Nodes are taken off while they have a single link; what is left is the core. Of a network
-/// that is a tree one node is left, of one in several parts at least one of each.
+/// Trees of a network. Nodes are removed as long as they have a single link; the rest is the core.
+/// If the network is a tree, one node remains. If it has several parts, at least one node of each
+/// remains.
 ///
-/// The nodes of a tree are numbered so that those below a node directly follow it: whether one
-/// is below another is a comparison.
+/// The nodes of a tree are numbered so that those below a node directly follow it. So a comparison
+/// tells whether one node is below another.
 #[derive(Debug)]
 pub(super) struct Forest {
     places: Vec<Place>,
@@ -21,14 +22,14 @@ pub(super) struct Forest {
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Its number, and the one after the last below it.
+    /// Number of the node, and the one after the last below it.
     begin: u32,
     end: u32,
-    /// The line to the node above; `NONE` in the core.
+    /// Line to the node above; `NONE` in the core.
     up: u32,
-    /// Number within the core of the node on which its tree hangs.
+    /// Number within the core of the node on which the tree of this node hangs.
     gate: u32,
-    /// Where its group in `down` begins and ends.
+    /// Begin and end of the node's group in `down`.
     first_down: u32,
     end_down: u32,
 }
@@ -51,11 +52,11 @@ impl Forest {
         forest
     }
 
-    /// Gives each node its place. `cut` has the nodes that were taken off, in that order, each
-    /// with the line to the node above.
+    /// Assigns each node its place. `cut` has the nodes that were removed, in that order, each with
+    /// the line to the node above.
     fn number(&mut self, network: &Network, cut: &[(NodeId, LineId)]) {
         let above = |line: LineId| end_of(network, line).0 as usize;
-        // At first, `end` counts a node and those below it, `end_down` those directly below.
+        // At first, `end` counts a node and those below it, and `end_down` those directly below.
         for &(node, line) in cut {
             let node = &mut self.places[node.0 as usize];
             node.up = line.0;
@@ -78,7 +79,7 @@ impl Forest {
             down += count;
         }
         self.down = vec![Down { begin: 0, line: LineId(0) }; down as usize];
-        // From the core outwards. `next` is the number for the next node below each.
+        // Works from the core outwards. `next` is the number for the next node below each.
         let mut next: Vec<u32> = self.places.iter().map(|place| place.begin + 1).collect();
         for &(node, line) in cut.iter().rev() {
             let (up, node) = (above(line), node.0 as usize);
@@ -94,7 +95,7 @@ impl Forest {
         }
     }
 
-    /// The line from `at` towards `to`, if `to` is below it.
+    /// Returns the line from `at` towards `to`, if `to` is below it.
     pub(super) fn down(&self, at: NodeId, to: NodeId) -> Option<LineId> {
         let place = &self.places[at.0 as usize];
         let number = self.places[to.0 as usize].begin;
@@ -106,18 +107,18 @@ impl Forest {
         Some(group[after - 1].line)
     }
 
-    /// The line from a node off the core to the one above it.
+    /// Returns the line from a node outside the core to the one above it.
     pub(super) fn up(&self, at: NodeId) -> Option<LineId> {
         let up = self.places[at.0 as usize].up;
         (up != NONE).then_some(LineId(up))
     }
 
-    /// Number within the core of the node on which the tree of `node` hangs.
+    /// Returns the number within the core of the node on which the tree of `node` hangs.
     pub(super) fn gate(&self, node: NodeId) -> u32 {
         self.places[node.0 as usize].gate
     }
 
-    /// The nodes of the core by their number.
+    /// Returns the nodes of the core by their number.
     pub(super) fn core(&self) -> &[NodeId] {
         &self.core
     }
@@ -127,11 +128,11 @@ impl Forest {
     }
 }
 
-/// Takes off nodes with a single link as long as there are any; gives them in that order with
-/// their lines upwards.
+/// Removes nodes with a single link as long as there are any. Returns them in that order with their
+/// lines upwards.
 fn cut_off(network: &Network, in_core: &mut [bool]) -> Vec<(NodeId, LineId)> {
-    // For each node how many links are left, and the numbers of those links xored together:
-    // when one is left, that is its number.
+    // For each node, the number of links that are left, and the numbers of those links xored
+    // together. When one link is left, the latter is its number.
     let mut left = vec![(0_u32, 0_u32); network.node_count()];
     for (link, a, b) in network.links() {
         for end in [a, b] {
@@ -146,7 +147,7 @@ fn cut_off(network: &Network, in_core: &mut [bool]) -> Vec<(NodeId, LineId)> {
     let mut cut = Vec::new();
     while let Some(node) = singles.pop() {
         let (count, link) = left[node.0 as usize];
-        // The other end may have been taken off by the same link.
+        // The other end may have been removed by the same link.
         if count != 1 {
             continue;
         }
@@ -167,7 +168,7 @@ fn cut_off(network: &Network, in_core: &mut [bool]) -> Vec<(NodeId, LineId)> {
     cut
 }
 
-/// The far end of a line.
+/// Returns the far end of a line.
 fn end_of(network: &Network, line: LineId) -> NodeId {
     let (a, b) = network.ends(line.link());
     if line == LineId::of(line.link())[0] { b } else { a }

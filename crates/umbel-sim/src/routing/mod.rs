@@ -1,12 +1,11 @@
 //! Unicast routes: shortest paths by delay, then by number of links.
 //!
-//! Most nodes of most networks hang on trees: the leaves of a star, all of a k-ary tree, the
-//! stubs of an internet. There a packet goes down if its destination is below and up if it is
-//! not, which takes no table. What is left when the trees are cut off, the *core*, has a table
-//! for each destination that is used: made when it is used first, dropped when a link of the
-//! core goes up or down.
+//! Most nodes of most networks hang on trees: the leaves of a star, all of a k-ary tree, the stubs
+//! of an internet. There a packet goes down if its destination is below and up if it is not, which
+//! takes no table. The rest of the network is the *core*. It has a table for each destination in
+//! use. A table is built on first use and dropped when a link of the core goes up or down.
 //!
-//! A link is used while both of its directions are up. Hosts pass nothing on.
+//! A link is used while both of its directions are up. Hosts forward nothing.
 
 mod forest;
 #[cfg(test)]
@@ -18,13 +17,12 @@ use std::collections::BinaryHeap;
 use self::forest::Forest;
 use crate::network::{LinkId, Network, NodeId, NodeKind};
 
-/// A direction of a link: twice the number of the link, and 1 more from its second end to its
-/// first.
+/// Direction of a link: twice the number of the link, and 1 more from its second end to its first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct LineId(pub(crate) u32);
 
 impl LineId {
-    /// Both directions of a link.
+    /// Returns both directions of a link.
     pub(crate) fn of(link: LinkId) -> [LineId; 2] {
         [LineId(link.0 * 2), LineId(link.0 * 2 + 1)]
     }
@@ -33,7 +31,7 @@ impl LineId {
         LinkId(self.0 / 2)
     }
 
-    /// The other direction.
+    /// Returns the other direction.
     pub(crate) fn back(self) -> LineId {
         LineId(self.0 ^ 1)
     }
@@ -47,20 +45,20 @@ pub(crate) struct Routing {
     core: Core,
 }
 
-/// The nodes and links that are on no tree.
+/// Nodes and links that are on no tree.
 #[derive(Debug)]
 struct Core {
     nodes: Vec<CoreNode>,
     /// Lines that lead to a node of the core, grouped by that node.
     incoming: Vec<Incoming>,
-    /// For each destination that was used: the line to take, for each node of the core.
+    /// Tables of the destinations in use, each with the line to take for each node of the core.
     tables: Vec<Option<Box<[u32]>>>,
 }
 
 #[derive(Debug)]
 struct CoreNode {
     forwards: bool,
-    /// Where its group in `incoming` begins; it ends where the next one begins.
+    /// Begin of the node's group in `incoming`; the group ends where the next one begins.
     first_incoming: u32,
 }
 
@@ -79,8 +77,8 @@ impl Routing {
         Routing { forest, core }
     }
 
-    /// The line that a packet for `to` takes at `at`. `None` if it is there, or if there is no
-    /// way; where there is only one way, that one is given even while it is down.
+    /// Returns the line that a packet for `to` takes at `at`. `None` if it is there, or if there is
+    /// no route. Where there is only one line, that line is returned even while it is down.
     pub(crate) fn next(
         &mut self,
         at: NodeId,
@@ -96,8 +94,8 @@ impl Routing {
         self.core.next(self.forest.gate(at), self.forest.gate(to), is_up)
     }
 
-    /// Whether there is a way: it takes the core's tables to know, where the way leads through the
-    /// core. A link of a tree counts as one even while it is down, since there is no other.
+    /// Returns whether there is a route. A route through the core requires the core's tables. A
+    /// link of a tree counts as a route even while it is down, since there is no other.
     pub(crate) fn reaches(
         &mut self,
         at: NodeId,
@@ -108,7 +106,7 @@ impl Routing {
         from == gate || self.core.next(from, gate, is_up).is_some()
     }
 
-    /// Takes note that a link went up or down. Gives whether routes may have changed.
+    /// Notes that a link went up or down. Returns whether routes may have changed.
     pub(crate) fn link_changed(&mut self, link: LinkId) -> bool {
         let in_core = self.forest.is_in_core(link);
         if in_core {
@@ -151,7 +149,7 @@ impl Core {
         (line != NONE).then_some(LineId(line))
     }
 
-    /// The lines to take towards `to`: Dijkstra's algorithm, from the destination backwards.
+    /// Computes the lines towards `to` by Dijkstra's algorithm, from the destination backwards.
     fn table(&self, to: u32, is_up: impl Fn(LineId) -> bool) -> Box<[u32]> {
         let mut lines = vec![NONE; self.nodes.len()].into_boxed_slice();
         let mut distances = vec![(u64::MAX, u32::MAX); self.nodes.len()];
@@ -169,7 +167,8 @@ impl Core {
                 }
                 let through = (delay.saturating_add(delay_ns), links + 1);
                 let known = distances[from as usize];
-                // Of equal ways the one by the older link, whatever the order of the search.
+                // Of equal routes, takes the one by the older link, whatever the order of the
+                // search.
                 if through < known || (through == known && line.0 < lines[from as usize]) {
                     lines[from as usize] = line.0;
                 }

@@ -9,8 +9,8 @@ fn ms(n: u64) -> LinkSpec {
     LinkSpec::default().delay(Duration::from_millis(n))
 }
 
-/// Follows the routes from `from` to `to`. `None` if they end, pass a host or meet a link that is
-/// down; else the delay in milliseconds and the number of links.
+/// Follows the routes from `from` to `to`. Returns `None` if they end, pass a host or meet a link
+/// that is down; otherwise the delay in milliseconds and the number of links.
 fn walk(network: &Network, down: &[LinkId], from: NodeId, to: NodeId) -> Option<(u64, u32)> {
     let mut routing = Routing::new(network);
     let (mut at, mut length) = (from, (0, 0));
@@ -59,7 +59,7 @@ fn the_faster_way_is_taken_and_the_other_one_when_it_is_down() {
     network.link(b, c, ms(1), ms(1)).unwrap();
     network.link(a, c, ms(5), ms(1)).unwrap();
     assert_eq!(walk(&network, &[], a, c), Some((2, 2)));
-    // The delay of the direction counts.
+    // Only the delay of the direction counts.
     assert_eq!(walk(&network, &[], c, a), Some((1, 1)));
     assert_eq!(walk(&network, &[fast], a, c), Some((5, 1)));
 }
@@ -94,7 +94,7 @@ fn hosts_pass_nothing_on() {
     assert_eq!(walk(&network, &[], host, b), Some((1, 1)));
 }
 
-/// Nodes (`true` for hosts), links with their delays and whether they are down.
+/// Nodes (`true` for hosts), and links with their delays and whether they are down.
 #[derive(Clone, Debug)]
 struct Graph {
     hosts: Vec<bool>,

@@ -1,4 +1,4 @@
-//! Links that fail for a while.
+//! Links that fail for some time.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::file::Text;
 use crate::topology::values::{Time, Written};
 use crate::topology::{Mistake, Schedules, Topology};
 
-/// A link that is down for a while, in both directions.
+/// Link that is down for some time, in both directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Positions of the link in the topology; several links may join the same two nodes.
     pub links: Vec<usize>,
-    /// From when on.
+    /// Start of the failure.
     pub from: Duration,
-    /// Until when; `None` is for good.
+    /// End of the failure; `None` if it is permanent.
     pub until: Option<Duration>,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn read(
     Ok(cuts)
 }
 
-/// When each link goes up and down.
+/// Returns the times when each link goes up and down.
 pub(super) fn schedules(cuts: &[Cut]) -> Schedules {
     let mut schedules = Schedules::new();
     for cut in cuts {
@@ -107,13 +107,13 @@ pub(super) fn schedules(cuts: &[Cut]) -> Schedules {
     schedules
 }
 
-/// Says that there is no such node, and which there are.
+/// Returns the text of a mistake that names an unknown node and the known ones.
 pub(super) fn unknown_node(topology: &Topology, name: &str) -> String {
     let all = listed(topology.nodes.iter().map(|node| node.name.as_str()));
     format!("no node is called `{name}`: there are {all}")
 }
 
-/// The first few names of many.
+/// Returns the first few of many names as text.
 pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     const MOST: usize = 8;
     let names: Vec<&str> = names.collect();

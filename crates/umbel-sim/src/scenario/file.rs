@@ -1,4 +1,4 @@
-//! The TOML form of a scenario.
+//! TOML form of a scenario.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::topology::values::{Delay, Time, Written};
 use crate::topology::{Mistake, Topology};
 use crate::trace::TraceError;
 
-/// The text of a file, for the places of mistakes.
+/// Text of a file, for the places of mistakes.
 pub(super) struct Text<'t>(&'t str);
 
 impl Text<'_> {
@@ -37,7 +37,7 @@ struct File {
     name: String,
     seed: Option<u64>,
     duration: Option<Spanned<Written<Time>>>,
-    /// Read by itself, since it has several forms.
+    /// Read separately, since it has several forms.
     #[serde(rename = "topology")]
     _topology: IgnoredAny,
     sessions: Option<SessionsEntry>,
@@ -71,24 +71,24 @@ struct OutputEntry {
     trace: Vec<Spanned<PathBuf>>,
 }
 
-/// Where a topology stands in a file of its own.
+/// Reference to a topology in a file of its own.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TopologyFile {
     file: Spanned<PathBuf>,
 }
 
-/// The longest run of a scenario that does not say.
+/// Longest run of a scenario that sets no duration.
 const DAY: Duration = Duration::from_hours(24);
 
-/// The seed of a generated graph that has none of its own.
+/// Seed of a generated graph that has none of its own.
 const GRAPH_SEED: u64 = 1;
 
 impl Scenario {
     /// Reads and checks the TOML form. Files that it names are found in `folder`.
     ///
     /// # Errors
-    /// One line: the line of the text, what is wrong with it and what was expected.
+    /// Returns one line with the line of the text, the mistake and the expected input.
     pub fn from_toml(text: &str, folder: &Path) -> Result<Scenario, Mistake> {
         let text = Text(text);
         let table = DeTable::parse(text.0).map_err(|error| text.toml(&error))?;
@@ -123,7 +123,7 @@ impl Scenario {
     }
 }
 
-/// Reads `[topology]`: a generator, a file, or what a topology file has.
+/// Reads `[topology]`, which is a generator, a file, or the content of a topology file.
 fn read_topology(text: &Text<'_>, table: &DeTable<'_>, folder: &Path) -> Result<Topology, Mistake> {
     let Some((_, value)) = table.get_key_value("topology") else {
         return Err(text.mistake(0..0, "there is no section [topology]"));
@@ -143,7 +143,7 @@ fn read_topology(text: &Text<'_>, table: &DeTable<'_>, folder: &Path) -> Result<
         return Topology::from_file(&folder.join(file.file.get_ref())).map_err(|mistake| {
             match mistake.line() {
                 Some(_) => mistake,
-                // The file cannot be read, which is a mistake in this one.
+                // The other file cannot be read, which is a mistake in this one.
                 None => text.mistake(file.file.span(), mistake.to_string()),
             }
         });

@@ -1,4 +1,4 @@
-//! Which hosts a name in a scenario means, and which of them can be reached.
+//! Hosts that a name in a scenario means, and the hosts that can be reached.
 
 use std::collections::VecDeque;
 
@@ -8,17 +8,17 @@ use super::cut::listed;
 use super::file::Text;
 use crate::topology::{Mistake, NodeKind, Topology};
 
-/// The hosts of a topology, seen from the server.
+/// Hosts of a topology, seen from the server.
 pub(super) struct Hosts<'a> {
     text: &'a Text<'a>,
     topology: &'a Topology,
-    /// What the server reaches.
+    /// Nodes that the server reaches.
     reached: Vec<bool>,
     server: usize,
 }
 
 impl<'a> Hosts<'a> {
-    /// `server` is the name of a host.
+    /// Creates the view from the host that is named `server`.
     pub(super) fn new(
         text: &'a Text<'a>,
         topology: &'a Topology,
@@ -35,13 +35,13 @@ impl<'a> Hosts<'a> {
         Ok(Hosts { text, topology, reached, server: index })
     }
 
-    /// The server's position.
+    /// Returns the server's position.
     pub(super) fn server(&self) -> usize {
         self.server
     }
 
-    /// The hosts that match any of these patterns, in the order of the topology; the server is
-    /// not among them.
+    /// Returns the hosts that match any of these patterns, in the order of the topology, without
+    /// the server.
     pub(super) fn matching(&self, patterns: &[Spanned<String>]) -> Result<Vec<usize>, Mistake> {
         let mut found = vec![false; self.topology.nodes.len()];
         for pattern in patterns {
@@ -77,14 +77,14 @@ impl<'a> Hosts<'a> {
         Ok((0..found.len()).filter(|&node| found[node]).collect())
     }
 
-    /// All hosts but the server.
+    /// Returns all hosts but the server.
     fn clients(&self) -> impl Iterator<Item = usize> {
         let hosts =
             |&node: &usize| self.topology.nodes[node].kind == NodeKind::Host && node != self.server;
         (0..self.topology.nodes.len()).filter(hosts)
     }
 
-    /// The name of a node.
+    /// Returns the name of a node.
     pub(super) fn name(&self, node: usize) -> &str {
         &self.topology.nodes[node].name
     }
@@ -112,7 +112,7 @@ fn not_a_host(topology: &Topology, node: usize) -> String {
     format!("`{}` is a {kind}: expected a host", topology.nodes[node].name)
 }
 
-/// Which nodes can be reached over routers and switches.
+/// Returns which nodes can be reached over routers and switches.
 fn reached_from(topology: &Topology, from: usize) -> Vec<bool> {
     let names = topology.names();
     let mut neighbours = vec![Vec::new(); topology.nodes.len()];
@@ -137,7 +137,7 @@ fn reached_from(topology: &Topology, from: usize) -> Vec<bool> {
     reached
 }
 
-/// Whether a name matches a pattern in which each `*` stands for any characters, or none.
+/// Returns whether a name matches a pattern, in which `*` stands for any number of characters.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else {

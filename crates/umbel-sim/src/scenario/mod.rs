@@ -1,8 +1,9 @@
-//! What is simulated, written in one TOML file.
+//! Scenarios of simulations, each written in one TOML file.
 //!
-//! A scenario has a topology (in place, in a file of its own that the lab reads too, or by a
-//! [generator](crate::topology::generate)), the section of a protocol, and what happens
-//! meanwhile. `docs/sim.md` has every key, `examples/sim/` has scenarios.
+//! A scenario has a topology, the section of a protocol, and the events of the run. The topology is
+//! in place, in a file of its own that the lab reads too, or from a
+//! [generator](crate::topology::generate). `docs/sim.md` has every key, `examples/sim/` has
+//! scenarios.
 //!
 //! ```
 //! use std::path::Path;
@@ -24,7 +25,7 @@
 //! # Ok::<(), umbel_sim::topology::Mistake>(())
 //! ```
 //!
-//! Whatever is wrong with a file is a [`Mistake`] with the line that has it.
+//! Any error in a file is a [`Mistake`] that names its line.
 
 mod cut;
 mod file;
@@ -46,32 +47,32 @@ pub use self::workload::Arrival;
 use crate::topology::{Mistake, Schedules, Topology};
 use crate::{Network, SessionDelay};
 
-/// A scenario that was read and checked.
+/// Scenario that was read and checked.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What to call it; else the name of its file.
+    /// Name of the scenario. Default: the name of its file.
     pub name: String,
-    /// Seed of the run: loss, arrivals, choices, delays.
+    /// Seed of the run, for loss, arrivals, choices and delays.
     pub seed: u64,
-    /// When the run ends, unless nothing is left to happen before.
+    /// Time when the run ends, unless nothing is left to happen earlier.
     pub duration: Duration,
-    /// The network.
+    /// Network of the run.
     pub topology: Topology,
-    /// How long messages of sessions take; else the propagation time between the two.
+    /// Delay of messages of sessions. Default: the propagation time between the two hosts.
     pub sessions: Option<SessionDelay>,
-    /// What a join takes a hop up the tree, and a leave; else the delay of the link.
+    /// Time that a join takes for a hop up the tree. Default: the delay of the link.
     pub join_latency: Option<Duration>,
-    /// As above.
+    /// Time that a leave takes for a hop up the tree. Default: the delay of the link.
     pub leave_latency: Option<Duration>,
     /// Links that fail.
     pub cuts: Vec<Cut>,
-    /// What runs on the hosts.
+    /// Protocol that runs on the hosts.
     pub protocol: Protocol,
-    /// Traces to write; the extension says in which form.
+    /// Traces to write; the extension determines the form.
     pub traces: Vec<PathBuf>,
 }
 
-/// The section that says what runs on the hosts.
+/// Section of a protocol, which determines the programs of the hosts.
 #[derive(Clone, Debug)]
 pub enum Protocol {
     /// `[repository]`.
@@ -79,15 +80,15 @@ pub enum Protocol {
 }
 
 impl Scenario {
-    /// When links go up and down.
+    /// Returns the times when links go up and down.
     pub fn schedules(&self) -> Schedules {
         cut::schedules(&self.cuts)
     }
 
-    /// The network with its failures.
+    /// Returns the network with its failures.
     ///
     /// # Errors
-    /// What the simulator cannot do, such as links that reorder.
+    /// If the simulator does not support a feature, such as links that reorder.
     pub fn network(&self) -> Result<Network, Mistake> {
         let mut network = self.topology.to_network(&self.schedules())?;
         if let Some(latency) = self.join_latency {
@@ -102,7 +103,7 @@ impl Scenario {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// One line: file, line, what is wrong and what was expected.
+    /// Returns one line with the file, the line, the mistake and the expected input.
     #[allow(clippy::disallowed_methods, reason = "scenarios are read before a run")]
     pub fn from_file(path: &Path) -> Result<Scenario, Mistake> {
         let folder = path.parent().unwrap_or(Path::new(""));

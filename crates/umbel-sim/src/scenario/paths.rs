@@ -1,4 +1,4 @@
-//! How long packets are on their way.
+//! Travel times of packets.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::topology::{NodeKind, Topology};
 
-/// The least propagation time from a node to each other one over routers and switches, and back;
-/// `None` where there is no way. Rates, queues and jitter are left out.
+/// Returns the least propagation time from a node to each other one over routers and switches, and
+/// back. `None` where there is no route. Rates, queues and jitter are ignored.
 pub(super) fn delays(topology: &Topology, node: usize) -> Vec<Option<(Duration, Duration)>> {
     let names = topology.names();
     let mut out = vec![Vec::new(); topology.nodes.len()];
@@ -23,7 +23,7 @@ pub(super) fn delays(topology: &Topology, node: usize) -> Vec<Option<(Duration, 
     there.into_iter().zip(back).map(|(there, back)| there.zip(back)).collect()
 }
 
-/// Distances by Dijkstra's algorithm.
+/// Computes distances by Dijkstra's algorithm.
 fn shortest(
     topology: &Topology,
     from: usize,

@@ -1,4 +1,4 @@
-//! What a run came to.
+//! Results of a run.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -9,76 +9,76 @@ use umbel_engine::units::ByteCount;
 
 use crate::Counters;
 
-/// What a run came to. Displays as a table.
+/// Results of a run. Displays as a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The seed of the run.
+    /// Seed of the run.
     pub seed: u64,
-    /// How long it was, in simulated seconds.
+    /// Length of the run in simulated seconds.
     pub simulated_s: f64,
     /// All clients.
     pub clients: Clients,
-    /// The clients of each group.
+    /// Clients of each group.
     pub groups: Vec<Clients>,
-    /// What the server sent.
+    /// Counters of the server.
     pub server: ServerReport,
-    /// What the network did.
+    /// Counters of the network.
     pub network: Network,
 }
 
-/// The delays of some clients: from arrival until they had all that they wanted. Those of clients
-/// that did not come so far are left out of means and percentiles.
+/// Delays of some clients, from arrival until they had everything that they wanted. Means and
+/// percentiles exclude clients that did not finish.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Clients {
-    /// What they are called.
+    /// Name of the clients.
     pub name: String,
-    /// How many there are.
+    /// Number of clients.
     pub count: usize,
-    /// How many have what they want.
+    /// Number of clients that have everything that they want.
     pub finished: usize,
     /// Mean delay in seconds.
     pub mean_s: Option<f64>,
-    /// Half of them waited no longer, in seconds.
+    /// Delay that half of the clients do not exceed, in seconds.
     pub median_s: Option<f64>,
-    /// 99 of 100 waited no longer, in seconds.
+    /// Delay that 99 of 100 clients do not exceed, in seconds.
     pub p99_s: Option<f64>,
-    /// The longest delay in seconds.
+    /// Longest delay in seconds.
     pub max_s: Option<f64>,
 }
 
-/// What the server sent.
+/// Counters of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ServerReport {
     /// Transmissions.
     pub transmissions: u64,
-    /// Of these, retransmissions.
+    /// Transmissions that are retransmissions.
     pub retransmissions: u64,
     /// Data packets.
     pub packets: u64,
-    /// Their bytes of UDP payload.
+    /// Bytes of UDP payload of the data packets.
     pub bytes: u64,
-    /// NAKs that came.
+    /// NAKs that arrived.
     pub naks: u64,
 }
 
-/// What the network did.
+/// Counters of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Network {
-    /// Packets that hosts sent.
+    /// Packets that hosts and hooks sent.
     pub packets: u64,
-    /// Links that they crossed.
+    /// Packets that entered a link: packet-hops.
     pub hops: u64,
-    /// Lost on links.
+    /// Packets lost on links.
     pub lost: u64,
-    /// Dropped by full queues.
+    /// Packets dropped by full queues.
     pub queue_drops: u64,
-    /// Lost to links that were down.
+    /// Packets lost because a link was down.
     pub down: u64,
-    /// Dropped for other reasons: no way, too many hops.
+    /// Packets dropped for other reasons: no route, too many hops.
     pub undelivered: u64,
     /// Messages of sessions.
     pub messages: u64,
-    /// Their bytes.
+    /// Bytes of those messages.
     pub message_bytes: u64,
     /// Events that were simulated.
     pub events: u64,
@@ -88,7 +88,7 @@ impl Clients {
     pub(super) fn new(name: &str, delays: &[Option<Duration>]) -> Clients {
         let mut finished: Vec<Duration> = delays.iter().flatten().copied().collect();
         finished.sort_unstable();
-        // The smallest delay that at least this share of all does not exceed.
+        // The smallest delay that at least this share of all delays does not exceed.
         let percentile = |share: f64| {
             let rank = (share * finished.len() as f64).ceil().max(1.0) as usize;
             finished.get(rank - 1).map(Duration::as_secs_f64)
@@ -158,7 +158,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// A table of delays with a line for each group.
+/// Returns a table of delays with a line for each group.
 fn delay_table<'a>(rows: impl Iterator<Item = &'a Clients>) -> String {
     let mut text = format!(
         "{:<16} {:>9} {:>9} {:>10} {:>10} {:>10} {:>10}\n",
@@ -175,8 +175,8 @@ fn delay_table<'a>(rows: impl Iterator<Item = &'a Clients>) -> String {
     text
 }
 
-/// The mean of some values and the half-width of its 95 % confidence interval; `None` for fewer
-/// than two.
+/// Returns the mean of some values and the half-width of its 95 % confidence interval; `None` for
+/// fewer than two.
 pub fn mean_and_interval(values: &[f64]) -> Option<(f64, f64)> {
     let count = values.len();
     if count < 2 {
@@ -188,7 +188,7 @@ pub fn mean_and_interval(values: &[f64]) -> Option<(f64, f64)> {
     Some((mean, student(count - 1) * deviation / (count as f64).sqrt()))
 }
 
-/// The two-sided 95 % quantile of Student's distribution.
+/// Returns the two-sided 95 % quantile of Student's distribution.
 fn student(freedom: usize) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,

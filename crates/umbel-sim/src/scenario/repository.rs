@@ -1,4 +1,4 @@
-//! The section `[repository]`.
+//! Section `[repository]`.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -23,59 +23,59 @@ use crate::topology::generate::SOURCE;
 use crate::topology::values::{Share, Time, Written};
 use crate::topology::{Mistake, Topology};
 
-/// A server of items and its clients.
+/// Server of items and its clients.
 #[derive(Clone, Debug)]
 pub struct Repository {
-    /// The host that serves.
+    /// Host of the server.
     pub server: NodeId,
-    /// How the server behaves.
+    /// Parameters of the server.
     pub config: SourceConfig,
-    /// What can be had.
+    /// Items that the server offers.
     pub items: Vec<Item>,
-    /// Who wants what, and when.
+    /// Clients, with the items that they want and their times.
     pub clients: Vec<ClientGroup>,
 }
 
-/// Something to serve.
+/// Item to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// What clients call it.
+    /// Name by which clients request the item.
     pub name: String,
-    /// Its length, and how it is cut into symbols.
+    /// Length of the item, and its division into symbols.
     pub oti: Oti,
 }
 
 /// Clients that behave alike.
 #[derive(Clone, Debug)]
 pub struct ClientGroup {
-    /// What to call them in results.
+    /// Name of the group in results.
     pub name: String,
-    /// Where they run, in the order in which they come.
+    /// Hosts of the clients, in the order in which they arrive.
     pub hosts: Vec<NodeId>,
-    /// Whether they come in random order instead.
+    /// Whether the clients arrive in random order instead.
     pub shuffled: bool,
-    /// When the first comes.
+    /// Arrival time of the first client.
     pub start: Duration,
-    /// When the others come.
+    /// Arrival times of the other clients.
     pub arrivals: Arrivals,
-    /// Positions of the items that they may want.
+    /// Positions of the items that the clients may want.
     pub items: Vec<u32>,
-    /// How many of these each wants, chosen at random; `None` is all.
+    /// Number of these items that each client wants, chosen at random; `None` is all.
     pub want: Option<usize>,
-    /// Each goes away this long after it came, done or not.
+    /// Time after its arrival when each client leaves, done or not.
     pub leave_after: Option<Duration>,
-    /// How each behaves, but for its seed.
+    /// Parameters of each client, except its seed.
     pub config: ReceiverConfig,
 }
 
-/// How clients follow each other.
+/// Intervals between arrivals of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// All at once.
+    /// All clients at once.
     Together,
-    /// One each time this has passed.
+    /// Regular intervals.
     Regular(Duration),
-    /// After exponentially distributed times with this mean.
+    /// Exponentially distributed intervals with this mean.
     Poisson(Duration),
 }
 
@@ -159,14 +159,14 @@ enum ArrivalsEntry {
     Poisson,
 }
 
-/// What headers, tunnels and authentication may take of the MTU, as in `umbel serve`.
+/// Part of the MTU that is reserved for headers, tunnels and authentication, as in `umbel serve`.
 const MTU_RESERVE: u16 = 100;
 const MIN_MTU: u16 = 576;
-/// More items than a machine with 8 GB simulates.
+/// Limit on items, above the number that a machine with 8 GB can simulate.
 const MOST_ITEMS: usize = 5_000_000;
-/// Most items that all clients of a group want together, chosen at random.
+/// Limit on the items that all clients of a group want together, chosen at random.
 const MOST_WANTS: usize = 100_000_000;
-/// The number of the data channel's group, and of its session.
+/// Number of the data channel's group, and of its session.
 const GROUP: u32 = 1;
 
 fn time(entry: Option<Written<Time>>, default: Duration) -> Duration {
@@ -206,7 +206,7 @@ impl RepositoryEntry {
         let mut reader =
             Clients { text, hosts: &hosts, items: &items, end, taken: BTreeSet::new() };
         let clients = if clients.is_empty() {
-            // Everyone wants everything, at once.
+            // Every client wants everything, at once.
             vec![reader.read(Spanned::new(span, ClientEntry::default()), 1)?]
         } else {
             let groups = clients.into_iter().enumerate();
@@ -275,7 +275,7 @@ impl RepositoryEntry {
         })
     }
 
-    /// How a policy that is set by hand reads the paper.
+    /// Returns the reading of the paper for a policy that is set by hand.
     fn reading(&self) -> PaperReading {
         let default = PaperReading::default();
         PaperReading {
@@ -289,7 +289,7 @@ impl RepositoryEntry {
         }
     }
 
-    /// What is served: so many alike, or the listed ones.
+    /// Reads the items, which are a number of equal ones or a list.
     fn items(
         &self,
         text: &Text<'_>,
@@ -360,7 +360,7 @@ impl RepositoryEntry {
 }
 
 impl RepositoryEntry {
-    /// How items are cut into symbols, as `umbel serve` does it.
+    /// Returns the parameters by which items are divided into symbols, as in `umbel serve`.
     fn cut(&self, config: &SourceConfig) -> Cut {
         Cut {
             scheme: match self.code {
@@ -389,9 +389,9 @@ struct Clients<'a> {
     text: &'a Text<'a>,
     hosts: &'a Hosts<'a>,
     items: &'a [Item],
-    /// The end of the run.
+    /// End of the run.
     end: Duration,
-    /// Which nodes have a client already.
+    /// Nodes that already have a client.
     taken: BTreeSet<usize>,
 }
 
@@ -465,7 +465,7 @@ impl Clients<'_> {
         }
     }
 
-    /// Positions of the items that match, with a check of how many are wanted.
+    /// Returns the positions of the items that match, and checks the number of wanted items.
     fn wanted(&self, entry: &ClientEntry) -> Result<Vec<u32>, Mistake> {
         let positions = 0..self.items.len() as u32;
         let mut found: Vec<u32> = match &entry.items {

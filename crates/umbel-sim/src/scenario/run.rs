@@ -1,4 +1,4 @@
-//! A scenario that runs.
+//! Run of a scenario.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::topology::Mistake;
 use crate::trace::{TraceError, Tracer};
 use crate::{Counters, Outcome, SessionDelay, Simulation};
 
-/// A scenario with a seed, at a moment of simulated time.
+/// Scenario with a seed, at a moment of simulated time.
 #[derive(Debug)]
 pub struct Run {
     simulation: Simulation,
@@ -26,15 +26,15 @@ pub struct Run {
     groups: Vec<String>,
     seed: u64,
     end: Instant,
-    /// What the last step came to.
+    /// Outcome of the last step.
     outcome: Outcome,
 }
 
 impl Scenario {
-    /// Puts the programs on their hosts. Equal seeds give equal runs.
+    /// Puts the programs on their hosts. Equal seeds produce equal runs.
     ///
     /// # Errors
-    /// What the simulator cannot do, such as links that reorder.
+    /// If the simulator does not support a feature, such as links that reorder.
     pub fn start(&self, seed: u64) -> Result<Run, Mistake> {
         let failed = |error: crate::NetworkError| Mistake::new(error.to_string());
         let mut simulation = Simulation::new(self.network()?, seed);
@@ -67,7 +67,7 @@ impl Scenario {
         })
     }
 
-    /// Sets how long messages take, and what the server thinks of that.
+    /// Sets the delays of messages, and the round-trip times as reported to the server.
     fn set_sessions(
         &self,
         repository: &Repository,
@@ -90,18 +90,18 @@ impl Scenario {
     }
 }
 
-/// A client's own random stream, for its NAK delays.
+/// Returns the seed of a client's own random stream, for its NAK delays.
 fn client_seed(seed: u64, arrival: &Arrival) -> u64 {
     seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(arrival.node.0)
 }
 
 impl Run {
-    /// Has a tracer told of everything from now on.
+    /// Reports all events to a tracer from now on.
     pub fn set_tracer(&mut self, tracer: Box<dyn Tracer>) {
         self.simulation.set_tracer(tracer);
     }
 
-    /// Goes on for at most `time` of simulated time; gives whether anything is left to do.
+    /// Continues for at most `time` of simulated time. Returns whether anything is left to do.
     pub fn go_on(&mut self, time: Duration) -> bool {
         if !self.is_over() {
             let until = (self.simulation.now() + time).min(self.end);
@@ -110,12 +110,12 @@ impl Run {
         !self.is_over()
     }
 
-    /// Whether the end is reached, nothing is left to happen, or something went wrong.
+    /// Returns whether the end is reached, nothing is left to happen, or an error occurred.
     pub fn is_over(&self) -> bool {
         self.outcome != Outcome::Reached || self.simulation.now() >= self.end
     }
 
-    /// The host whose engine did not move on, which ended the run.
+    /// Returns the host that ended the run because its engine made no progress.
     pub fn stuck(&self) -> Option<&str> {
         match self.outcome {
             Outcome::Stuck(node) => Some(self.simulation.network().name(node)),
@@ -123,31 +123,31 @@ impl Run {
         }
     }
 
-    /// The simulation.
+    /// Returns the simulation.
     pub fn simulation(&self) -> &Simulation {
         &self.simulation
     }
 
-    /// What has happened so far.
+    /// Returns the counters so far.
     pub fn counters(&self) -> &Counters {
         self.simulation.counters()
     }
 
-    /// How many clients have what they want, and how many there are in all.
+    /// Returns the number of clients that have everything that they want, and that of all clients.
     pub fn progress(&self) -> (usize, usize) {
         let done = self.arrivals.iter().filter(|arrival| self.delay(arrival).is_some()).count();
         (done, self.arrivals.len())
     }
 
-    /// From a client's arrival until it had all that it wanted.
+    /// Returns the time from a client's arrival until it had everything that it wanted.
     fn delay(&self, arrival: &Arrival) -> Option<Duration> {
         self.simulation.app::<ClientHost>(arrival.node)?.host().delay()
     }
 
-    /// Ends the trace; gives the tracer back.
+    /// Ends the trace and returns the tracer.
     ///
     /// # Errors
-    /// Why the trace could not be written.
+    /// If the trace could not be written.
     pub fn finish_trace(&mut self) -> Result<Option<Box<dyn Tracer>>, TraceError> {
         let mut tracer = self.simulation.take_tracer();
         if let Some(tracer) = &mut tracer {
@@ -156,7 +156,7 @@ impl Run {
         Ok(tracer)
     }
 
-    /// What the run came to so far.
+    /// Returns the results of the run so far.
     pub fn report(&self) -> Report {
         let mut groups: BTreeMap<usize, Vec<Option<Duration>>> = BTreeMap::new();
         for arrival in &self.arrivals {

@@ -96,7 +96,7 @@ fn messages_take_the_time_of_the_path_unless_the_scenario_says_otherwise() {
     let near = first(&small.replace("5ms", "0ms"));
     let far = first(&small.replace("5ms", "400ms"));
     let slow = first(&(small.replace("5ms", "0ms") + "\n[sessions]\nmin = \"400ms\"\n"));
-    // To ask and to be told of the transmission takes a round trip at least.
+    // The request and the notice of the transmission take a round trip at least.
     assert!(far > near + 0.8, "{near} {far}");
     assert!(slow > near + 0.8, "{near} {slow}");
 }

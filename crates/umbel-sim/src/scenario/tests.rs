@@ -186,7 +186,7 @@ fn arrivals_and_choices_have_the_distribution_that_they_should() {
     assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), order.len());
 }
 
-/// What is wrong with the base when `what` is replaced by `with`.
+/// Returns the mistake in the base when `what` is replaced by `with`.
 fn mistake(what: &str, with: &str) -> String {
     assert!(BASE.contains(what), "{what}");
     match read(&BASE.replacen(what, with, 1)) {

@@ -1,4 +1,4 @@
-//! Who comes when and wants what: a function of the scenario and the seed.
+//! Arrivals of clients and the items that they want, as a function of the scenario and the seed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use super::{Arrivals, ClientGroup, Repository};
 use crate::network::NodeId;
 use crate::random::{Purpose, below, exponential, stream};
 
-/// A client that comes.
+/// Arrival of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Position of its group.
+    /// Position of the client's group.
     pub group: usize,
-    /// Where.
+    /// Host of the client.
     pub node: NodeId,
-    /// When.
+    /// Time of arrival.
     pub at: Instant,
-    /// Positions of the items that it wants, in increasing order.
+    /// Positions of the items that the client wants, in increasing order.
     pub items: Arc<[u32]>,
 }
 
-/// Streams that are not those of single clients, which have the numbers of their nodes.
+/// Base of the streams that belong to no client. Clients' streams have the numbers of their nodes.
 const ORDER: u64 = 1 << 40;
 const TIMES: u64 = 2 << 40;
 
 impl Repository {
-    /// All clients, group by group in the order in which they come. One more client in a group
-    /// changes nobody else's items, nor the times of those before.
+    /// Returns all clients, group by group in the order in which they arrive. One more client in a
+    /// group changes neither the items of others nor the times of those before it.
     pub fn arrivals(&self, seed: u64) -> Vec<Arrival> {
         let groups = self.clients.iter().enumerate();
         groups.flat_map(|(index, group)| group.arrivals(index, seed)).collect()
@@ -67,7 +67,7 @@ impl ClientGroup {
         arrivals
     }
 
-    /// A random choice of `want` items, every one equally likely [Floyd 1987].
+    /// Returns a random choice of `want` items, every choice equally likely [Floyd 1987].
     fn choose(&self, want: usize, node: NodeId, seed: u64) -> Arc<[u32]> {
         let mut random = stream(seed, Purpose::Workload, u64::from(node.0));
         let mut chosen = BTreeSet::new();

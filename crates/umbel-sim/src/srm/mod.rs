@@ -1,8 +1,8 @@
-//! Members of SRM groups as programs of hosts: the engine of [`umbel_engine::srm`], unchanged,
-//! with an application that sends to a plan and writes down what it gets.
+//! Members of SRM groups as programs of hosts: the engine of [`umbel_engine::srm`], unchanged. Its
+//! application sends according to a plan and records the units that it receives.
 //!
-//! Members are named by their nodes ([`id_of`]), and the content of each unit follows from its
-//! name ([`content`]), so that whoever gets one can tell whether it is right.
+//! Members are named by their nodes ([`id_of`]), and the content of each unit follows from its name
+//! ([`content`]). So each member can check the units that it receives.
 //!
 //! ```
 //! use std::time::Duration;
@@ -48,66 +48,67 @@ use crate::random::{Purpose, key};
 #[cfg(test)]
 mod tests;
 
-/// A host that is a member.
+/// Host that is a member.
 pub type MemberHost = EngineHost<Member, Participant>;
 
-/// The name of the member that runs on a node.
+/// Returns the name of the member that runs on a node.
 pub fn id_of(node: NodeId) -> MemberId {
     MemberId(u64::from(node.0))
 }
 
-/// The defaults for the member on a node in group number `group`, with a random stream of its
-/// own.
+/// Creates the default configuration of the member on a node in group number `group`, with a random
+/// stream of its own.
 pub fn config(node: NodeId, group: u32, seed: u64) -> Config {
     let seed = key(seed, Purpose::Node, u64::from(node.0));
     Config::new(id_of(node), channel(None, group), seed)
 }
 
-/// The content of a unit of so many bytes.
+/// Returns the content of a unit of `len` bytes.
 pub fn content(unit: Unit, len: usize) -> Bytes {
     let name = [unit.source.0.to_be_bytes(), unit.sequence.to_be_bytes()].concat();
     name.into_iter().cycle().take(len).collect()
 }
 
-/// What a member got of one source.
+/// Units that a member received from one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// The first unit that was delivered.
+    /// First unit that was delivered.
     pub first: u64,
-    /// One beyond the last one.
+    /// Number after the last unit that was delivered.
     pub next: u64,
-    /// Units delivered out of order, twice, after a gap that was not told, or with wrong content.
+    /// Number of units delivered out of order, twice, after a gap that was not reported, or with
+    /// wrong content.
     pub wrong: u64,
-    /// Units that were told to be given up.
+    /// Number of units that were reported as given up.
     pub lost: u64,
-    /// When the last one was delivered.
+    /// Time when the last unit was delivered.
     pub last_at: Instant,
 }
 
-/// The recovery of one unit as one member saw it, if its
+/// Recovery of one unit as seen by one member, if its
 /// [`Config::observe`](umbel_engine::srm::Config::observe) is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// When it was found missing; `None` if it was not.
+    /// Time when the unit was found missing; `None` if it was not.
     pub detected: Option<Instant>,
-    /// From there until it came.
+    /// Time from detection until the unit arrived.
     pub latency: Option<Duration>,
-    /// Requests for it sent from here.
+    /// Requests for the unit sent by this member.
     pub requests_sent: u32,
-    /// Others' requests for it.
+    /// Requests of others for the unit.
     pub requests_heard: u32,
-    /// Repairs of it sent from here.
+    /// Repairs of the unit sent by this member.
     pub repairs_sent: u32,
-    /// Others' repairs of it.
+    /// Repairs of the unit sent by others.
     pub repairs_heard: u32,
-    /// Those of them that came when it was held already: duplicates.
+    /// Others' repairs that arrived when the unit was already held: duplicates.
     pub repairs_unneeded: u32,
 }
 
-/// Sends to a plan, leaves when it should, and writes down what comes.
+/// Sends according to a plan, leaves at its time, and records the units that it receives.
 #[derive(Clone, Debug, Default)]
 pub struct Participant {
-    /// When to send how many bytes, after the start.
+    /// Times after the start and lengths of the units to send.
     plan: VecDeque<(Duration, usize)>,
     leave_after: Option<Duration>,
     distances: Vec<(MemberId, Duration)>,
@@ -119,50 +120,52 @@ pub struct Participant {
 }
 
 impl Participant {
-    /// A host that runs it. It joins the group when it starts.
+    /// Creates a host that runs this application. It joins the group when it starts.
     pub fn host(self, config: Config) -> MemberHost {
         let host = HostConfig { kind: KindOf::Bytes(kind), ..HostConfig::default() };
         EngineHost::new(Member::new(config), self, host)
     }
 
-    /// Sends a unit of so many bytes this long after the start. Units go in the order of these
-    /// calls, and none before the one before it.
+    /// Sends a unit of `len` bytes at this time after the start. Units leave in the order of these
+    /// calls, none before its predecessor.
     pub fn send_after(&mut self, time: Duration, len: usize) {
         self.plan.push_back((time, len));
     }
 
-    /// Sends `count` units of `len` bytes, the first after `first`, the others `every` so often.
+    /// Sends `count` units of `len` bytes, the first after `first`, the others at intervals of
+    /// `every`.
     pub fn send_stream(&mut self, first: Duration, every: Duration, count: u32, len: usize) {
         (0..count).for_each(|n| self.send_after(first + every * n, len));
     }
 
-    /// Leaves the group this long after the start; then the host is off the network.
+    /// Leaves the group at this time after the start. Then the host is off the network.
     pub fn leave_after(&mut self, time: Duration) {
         self.leave_after = Some(time);
     }
 
-    /// Tells the engine the one-way distance to a member when it starts, instead of leaving it to
+    /// Tells the engine the one-way distance to a member when it starts, instead of relying on
     /// session messages.
     pub fn know_distance(&mut self, member: MemberId, distance: Duration) {
         self.distances.push((member, distance));
     }
 
-    /// What it got of a source; `None` if nothing.
+    /// Returns the units received from a source; `None` if there were none.
     pub fn received(&self, source: MemberId) -> Option<&Received> {
         self.received.get(&source)
     }
 
-    /// Sources of which it got something.
+    /// Returns the sources from which units were received.
     pub fn sources(&self) -> impl Iterator<Item = (MemberId, &Received)> {
         self.received.iter().map(|(&source, received)| (source, received))
     }
 
-    /// The recovery of each unit that was missing, asked for or repaired, as seen from here.
+    /// Returns the recovery of each unit that was missing, requested or repaired, as seen by this
+    /// member.
     pub fn recoveries(&self) -> &BTreeMap<Unit, Recovery> {
         &self.recoveries
     }
 
-    /// Units that it has sent as their source.
+    /// Returns the number of units that this member sent as their source.
     pub fn sent(&self) -> u64 {
         self.sent
     }
@@ -213,7 +216,7 @@ impl Host<Member> for Participant {
 
     fn start(&mut self, io: &mut dyn Io<Member>) {
         self.started = io.now();
-        // The member is outside, where it refuses neither of these.
+        // The member is outside the group, where it refuses neither command.
         let _ = io.command(Command::Join);
         for (member, distance) in self.distances.drain(..) {
             let _ = io.command(Command::Distance(member, distance));
@@ -242,14 +245,14 @@ impl Host<Member> for Participant {
         }
         if self.leave_after.is_some_and(|time| self.started + time <= now) {
             self.left = io.command(Command::Leave).is_ok();
-            // It goes when the engine has told the group.
+            // The member leaves when the engine has told the group.
             return io.wake_at(Some(now));
         }
         self.set_timer(io);
     }
 }
 
-/// What a datagram of SRM is for.
+/// Returns the purpose of an SRM datagram.
 pub fn kind(payload: &[u8]) -> Kind {
     match Message::parse(payload).ok().and_then(umbel_wire::Parsed::message) {
         Some(Message::Repair { .. }) => Kind::Repair,

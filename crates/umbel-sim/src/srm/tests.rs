@@ -1,6 +1,6 @@
-//! Small groups on bad networks: every unit once and in order. The number of seeds is
-//! `UMBEL_SEEDS`, default 60; the whole suite has passed with 1,000 and more. A failure prints
-//! the seed and what every member got.
+//! Small groups on bad networks, where every unit is delivered once and in order. The number of
+//! seeds is `UMBEL_SEEDS`, default 60; the whole suite has passed with 1,000 and more. A failure
+//! prints the seed and the units that every member received.
 
 use super::*;
 use crate::link::{LinkSpec, Loss, ScriptedLoss};
@@ -23,8 +23,8 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// A random tree of routers, and `hosts` hosts at random places of it. All links lose so much in
-/// both directions.
+/// Creates a random tree of routers, and `hosts` hosts at random places of it. All links have this
+/// loss in both directions.
 fn tree(seed: u64, hosts: usize, loss: f64) -> (Network, Vec<NodeId>) {
     let mut random = stream(seed, Purpose::Topology, 0);
     let mut network = Network::new();
@@ -55,8 +55,7 @@ fn member(simulation: &Simulation, node: NodeId) -> &MemberHost {
     simulation.app::<MemberHost>(node).unwrap()
 }
 
-/// Everything from unit `first` on came to `node`, once and in order, up to the last of `count`
-/// units.
+/// Checks that `node` received all `count` units from unit `first` on, once and in order.
 #[track_caller]
 fn assert_all(simulation: &Simulation, node: NodeId, source: NodeId, first: u64, count: u64) {
     let got = member(simulation, node).host().received(id_of(source)).copied();
@@ -65,8 +64,8 @@ fn assert_all(simulation: &Simulation, node: NodeId, source: NodeId, first: u64,
     assert!(right, "{node:?} got of {source:?}: {got:?} instead of {first} to {count}");
 }
 
-/// Runs to the end of `seconds`, or on until these have everything that was sent: there
-/// is no upper bound to the time that a recovery takes where requests and repairs are lost.
+/// Runs to the end of `seconds`, or longer until these members have everything that was sent. The
+/// time of a recovery has no upper bound where requests and repairs are lost.
 fn run(simulation: &mut Simulation, seconds: u64, done: impl Fn(&Simulation) -> bool) {
     for more in 0..100 {
         simulation.run_until(at(seconds + 10 * more));
@@ -76,7 +75,7 @@ fn run(simulation: &mut Simulation, seconds: u64, done: impl Fn(&Simulation) -> 
     }
 }
 
-/// Everything up to `count` came to these members from all these sources.
+/// Returns whether these members received everything up to `count` from all these sources.
 fn all_came(simulation: &Simulation, hosts: &[NodeId], sources: &[NodeId], count: u64) -> bool {
     hosts.iter().all(|&host| {
         let app = member(simulation, host).host();
@@ -86,7 +85,7 @@ fn all_came(simulation: &Simulation, hosts: &[NodeId], sources: &[NodeId], count
     })
 }
 
-/// Runs a test for each seed, and says which one failed.
+/// Runs a test for each seed, and names the one that failed.
 fn for_each_seed(test: impl Fn(u64) + std::panic::RefUnwindSafe) {
     for seed in 0..seeds() {
         if let Err(panic) = std::panic::catch_unwind(|| test(seed)) {
@@ -103,7 +102,7 @@ fn every_unit_comes_once_and_in_order_where_all_links_lose_a_third() {
         let mut simulation = Simulation::new(network, seed);
         for (n, &host) in hosts.iter().enumerate() {
             let mut participant = Participant::default();
-            // Two of the equals are sources.
+            // Two of the members are sources.
             if n < 2 {
                 participant.send_stream(ms(1000 + 7 * n as u64), ms(40), 30, 100);
             }
@@ -166,14 +165,14 @@ fn members_that_come_and_go_every_second_get_everything_meanwhile() {
             if n == 0 {
                 participant.send_stream(ms(500), ms(100), UNITS as u32, 100);
             } else if n % 3 != 0 {
-                // Every second one comes, and most go again.
+                // A host joins every second, and most of them leave again.
                 participant.leave_after(Duration::from_secs(2 + n % 5));
             }
             let mut config = config(host, GROUP, seed);
             config.recover_from_horizon = seed % 2 == 0;
             simulation.set_app(host, participant.host(config), at(n)).unwrap();
         }
-        // Who comes after the last unit gets all of it only by recovering from the horizon.
+        // A member that joins after the last unit gets units only by recovering from the horizon.
         let came_before = if seed % 2 == 0 { hosts.len() } else { 14 };
         let staying: Vec<NodeId> =
             (1..came_before).filter(|n| n % 3 == 0).map(|n| hosts[n]).collect();
@@ -253,7 +252,7 @@ fn measured_distances_are_those_of_the_network() {
 
 #[test]
 fn one_loss_makes_few_requests_and_repairs() {
-    // Twenty receivers behind one lossy link: all lack the same unit.
+    // Twenty receivers behind one lossy link: the same unit is missing at all of them.
     let mut network = Network::new();
     let (source, near, far) = (network.host("s"), network.router("near"), network.router("far"));
     let clean = LinkSpec { delay: ms(10), ..LinkSpec::default() };
@@ -290,7 +289,7 @@ fn one_loss_makes_few_requests_and_repairs() {
     let requests: u32 = seen.iter().map(|r| r.requests_sent).sum();
     assert!((1..=8).contains(&requests), "{requests} requests");
     for recovery in &seen {
-        // Detected when unit 3 came, repaired within a few round trips of 60 ms.
+        // Detected when unit 3 arrived, repaired within a few round trips of 60 ms.
         assert_eq!(recovery.detected, Some(at(10) + ms(330)));
         assert!(recovery.latency.is_some_and(|l| l < ms(400)), "{recovery:?}");
         assert_eq!(recovery.requests_sent + recovery.requests_heard, requests);

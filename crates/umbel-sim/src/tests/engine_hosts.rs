@@ -9,8 +9,8 @@ use super::*;
 use crate::engine_host::{EngineHost, HostConfig};
 use crate::{NodeSessions, Outcome, address_of, channel};
 
-/// Sends `left` data packets to a channel, hears packets and sessions, and writes down in which
-/// order it is called.
+/// Sends `left` data packets to a channel, receives packets and messages, and records the order of
+/// its calls.
 #[derive(Debug, Default)]
 struct Probe {
     left: u32,
@@ -19,7 +19,7 @@ struct Probe {
     memberships: VecDeque<Membership>,
     events: VecDeque<&'static str>,
     timeout: Option<Instant>,
-    /// Asks for its timeout again whenever it comes.
+    /// Whether it requests its timeout again each time it is handled.
     stubborn: bool,
     source: NodeId2,
 }
@@ -101,7 +101,7 @@ impl Engine for Probe {
     }
 }
 
-/// Runs its plan at the start and answers nothing.
+/// Executes its plan at the start and answers nothing.
 #[derive(Debug)]
 struct Plan {
     commands: Vec<Command>,
@@ -145,7 +145,7 @@ fn plan(commands: Vec<Command>) -> Plan {
     Plan { commands, events: 0, woken: Vec::new(), stop_at: None }
 }
 
-/// Two hosts with 1 ms between them.
+/// Creates two hosts with 1 ms between them.
 fn pair() -> (Network, NodeId, NodeId) {
     let mut network = Network::new();
     let (a, b) = (network.host("a"), network.host("b"));
@@ -216,7 +216,7 @@ fn a_host_that_stops_in_an_event_is_left_alone() {
     simulation.set_app(a, sender, ms(3)).unwrap();
     simulation.run_until(ms(1_000));
     assert_eq!(log(&simulation, b).len(), 1);
-    // Nor does its timer go off.
+    // Its timer does not fire either.
     let host = simulation.app::<ProbeHost>(b).unwrap();
     assert_eq!(host.host().woken, []);
 }
@@ -233,7 +233,7 @@ fn an_engine_that_never_moves_on_is_stopped_and_named() {
     simulation.set_app(b, host(false), ms(75)).unwrap();
     assert_eq!(simulation.run_until(ms(1_000)), Outcome::Stuck(a));
     assert_eq!((simulation.now(), simulation.counters().stuck), (ms(70), 1));
-    // The other goes on.
+    // The other host continues.
     assert_eq!(simulation.run_until(ms(1_000)), Outcome::Idle);
     assert_eq!(log(&simulation, b), [(ms(75), "timeout".to_owned())]);
 }

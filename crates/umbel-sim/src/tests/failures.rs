@@ -1,7 +1,7 @@
 use super::*;
 
-/// A ring of four routers with a host on the first and one on the third; one way around takes
-/// 2 ms, the other 6 ms. `schedule` is that of the faster way.
+/// A ring of four routers with a host on the first and one on the third. One direction around takes
+/// 2 ms, the other 6 ms. `schedule` is that of the faster one.
 struct Ring {
     network: Network,
     a: NodeId,
@@ -24,7 +24,7 @@ fn ring(schedule: &[(Instant, bool)], other: &[(Instant, bool)]) -> Ring {
     Ring { network, a, c }
 }
 
-/// Delays in milliseconds of flows that are numbered by the millisecond of sending.
+/// Returns the delays in milliseconds of flows that are numbered by the millisecond of sending.
 fn delays(simulation: &Simulation, host: NodeId) -> Vec<(u32, u64)> {
     let delay = |at: Instant, flow: u32| (at - ms(u64::from(flow))).as_millis() as u64;
     got(simulation, host).iter().map(|&(at, flow)| (flow, delay(at, flow))).collect()
@@ -39,9 +39,9 @@ fn unicast_takes_the_other_way_while_a_link_is_down() {
     let mut expected = Vec::new();
     for flow in 0..30 {
         match flow {
-            // On the link when it went down: sent at 8, it entered at 9 and would leave at 10.
+            // On the link when it went down: sent at 8, it entered at 9 and would have left at 10.
             8 => {}
-            // It chooses its way 1 ms after it was sent.
+            // The route is chosen 1 ms after sending.
             9..19 => expected.push((flow, 8)),
             _ => expected.push((flow, 4)),
         }
@@ -63,8 +63,8 @@ fn multicast_grafts_onto_the_other_way() {
     assert_eq!(delays[0], (5, 4));
     let (before, after): (Vec<_>, Vec<_>) =
         delays.iter().copied().partition(|(_, delay): &(u32, u64)| *delay == 4);
-    // That of 98 is on the link at 100. The old way is given up at once, so that the join on the
-    // new one has to go back to the source: 3 + 3 + 1 ms.
+    // The packet of 98 is on the link at 100. The old route is left at once. So the join on the new
+    // one has to travel to the source: 3 + 3 + 1 ms.
     assert_eq!(before.last().unwrap().0, 97);
     assert_eq!(after.first(), Some(&(107, 8)));
     assert_eq!(after.len(), 93);
@@ -78,7 +78,7 @@ fn a_partition_heals_and_the_tree_goes_on() {
     let mut simulation = scripted(network, &[(a, &packets), (c, &[(ms(0), Do::Join(Some(a)))])]);
     simulation.run_until(ms(1_000));
     let flows: Vec<u32> = got(&simulation, c).iter().map(|(_, flow)| *flow).collect();
-    // Packets meet the link 1 ms after they were sent, and leave it 1 ms later.
+    // Packets enter the link 1 ms after they were sent, and leave it 1 ms later.
     assert_eq!(flows, (5..48).chain(99..200).collect::<Vec<_>>());
     assert_eq!(simulation.counters().down, 51);
 }
@@ -96,7 +96,7 @@ fn a_join_that_meets_a_cut_link_waits_for_it() {
     let mut simulation =
         scripted(network, &[(source, &packets), (leaf, &[(ms(5), Do::Join(Some(source)))])]);
     simulation.run_until(ms(1_000));
-    // It goes on at 30 from the second router and is at the source at 32.
+    // The join continues at 30 from the second router and reaches the source at 32.
     assert_eq!(got(&simulation, leaf)[0], (ms(35), 32));
 }
 
@@ -124,7 +124,7 @@ fn a_packet_without_a_way_does_not_set_out() {
     for (host, router) in hosts.into_iter().zip(routers) {
         network.link(host, router, delay_ms(1), delay_ms(1)).unwrap();
     }
-    // The third is another network.
+    // The third router is another network.
     network.link(routers[0], routers[1], delay_ms(1), delay_ms(1)).unwrap();
     let [a, b, c] = hosts;
     let script = [(ms(1), Do::Send(c, 1, 255)), (ms(2), Do::Send(b, 2, 255))];

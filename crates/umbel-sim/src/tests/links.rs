@@ -41,7 +41,7 @@ fn a_full_queue_and_a_script_lose_exactly_their_packets() {
     let sends: Vec<_> = (0..6).map(|flow| (ms(0), Do::Send(b, flow, 1))).collect();
     let mut simulation = scripted(network, &[(a, &sends)]);
     simulation.run_until(ms(100));
-    // The lost one has taken its time on the link.
+    // The lost packet has used its time on the link.
     assert_eq!(got(&simulation, b), [(ms(1), 0), (ms(2), 1), (ms(4), 3)]);
     let (there, back) = simulation.link_counters(link);
     assert_eq!((there.packets, there.bytes, there.lost, there.queue_drops), (4, 4_000, 1, 2));
@@ -60,7 +60,7 @@ fn hop_limits_count_routers_and_not_switches() {
     let script: Vec<_> = (0..5).map(|hops| (ms(0), Do::Send(b, hops, hops as u8))).collect();
     let mut simulation = scripted(network, &[(a, &script)]);
     simulation.run_until(ms(100));
-    // Over two routers it takes a limit of three.
+    // Two routers require a limit of three.
     assert_eq!(got(&simulation, b), [(ms(4), 3), (ms(4), 4)]);
     assert_eq!(simulation.app::<Scripted>(b).unwrap().left, [1, 2]);
     assert_eq!(simulation.counters().hop_limit, 3);
@@ -76,7 +76,7 @@ fn packets_without_a_way_are_counted() {
     let script = [(ms(0), Do::Send(island, 0, 255)), (ms(0), Do::Send(c, 0, 255))];
     let mut simulation = scripted(network, &[(a, &script)]);
     simulation.run_until(ms(100));
-    // Hosts pass nothing on.
+    // Hosts forward nothing.
     assert_eq!((simulation.counters().no_route, simulation.counters().delivered), (2, 0));
 }
 
@@ -96,7 +96,7 @@ fn messages_keep_their_order_and_take_their_time() {
         .map(|(at, _, byte)| (*at - ms(u64::from(*byte))).as_secs_f64() * 1e3)
         .collect();
     assert!(delays.iter().all(|delay| *delay >= 30.0));
-    // Waiting for earlier ones makes the mean larger than 50.
+    // Waiting for earlier messages makes the mean larger than 50.
     let mean = delays.iter().sum::<f64>() / 200.0;
     assert!((50.0..200.0).contains(&mean), "{mean}");
 }

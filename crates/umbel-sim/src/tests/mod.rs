@@ -1,4 +1,4 @@
-//! Small networks with scripted hosts; what arrives where, to the nanosecond.
+//! Small networks with scripted hosts, and the exact arrival times to the nanosecond.
 
 mod engine_hosts;
 mod failures;
@@ -22,12 +22,12 @@ use crate::{App, Context};
 /// Group number of the channel that the scripts use.
 const GROUP: u32 = 7;
 
-/// Milliseconds after the epoch.
+/// Returns the time `n` milliseconds after the epoch.
 fn ms(n: u64) -> Instant {
     us(n * 1_000)
 }
 
-/// Microseconds after the epoch.
+/// Returns the time `n` microseconds after the epoch.
 fn us(n: u64) -> Instant {
     Instant::from_nanos(n * 1_000)
 }
@@ -36,12 +36,12 @@ fn delay_ms(n: u64) -> LinkSpec {
     LinkSpec::default().delay(Duration::from_millis(n))
 }
 
-/// 1,000 bytes take 1 ms.
+/// Returns a link on which 1,000 bytes take 1 ms.
 fn slow() -> LinkSpec {
     LinkSpec::default().rate(Rate::from_bits_per_s(8_000_000).unwrap())
 }
 
-/// Something that a scripted host does.
+/// Action of a scripted host.
 #[derive(Clone, Copy, Debug)]
 enum Do {
     /// Joins the channel of this source, or of any.
@@ -51,19 +51,19 @@ enum Do {
     Send(NodeId, u32, u8),
     /// Sends 1,000 bytes of this flow to the channel of this source, or of any.
     Cast(Option<NodeId>, u32),
-    /// The same to the channel of any source, with this hop limit.
+    /// Sends 1,000 bytes of this flow to the channel of any source, with this hop limit.
     CastNear(u32, u8),
     /// Sends a message of one byte.
     Say(NodeId, u8),
     Stop,
 }
 
-/// Does what its script says, and notes what it gets.
+/// Executes its script, and records the packets that it receives.
 #[derive(Debug, Default)]
 struct Scripted {
     /// Latest first.
     script: Vec<(Instant, Do)>,
-    /// When packets came, of which flow.
+    /// Times of arrival and flows of packets.
     got: Vec<(Instant, u32)>,
     /// Hop limits of the packets.
     left: Vec<u8>,
@@ -126,7 +126,7 @@ impl App for Scripted {
     }
 }
 
-/// A simulation of `network` with these scripts; the other hosts run empty ones.
+/// Creates a simulation of `network` with these scripts. The other hosts run empty ones.
 fn scripted(network: Network, scripts: &[(NodeId, &[(Instant, Do)])]) -> Simulation {
     seeded(network, scripts, 1)
 }
@@ -152,12 +152,13 @@ fn seeded(network: Network, scripts: &[(NodeId, &[(Instant, Do)])], seed: u64) -
     simulation
 }
 
-/// What a host got.
+/// Returns the packets that a host received.
 fn got(simulation: &Simulation, host: NodeId) -> &[(Instant, u32)] {
     &simulation.app::<Scripted>(host).unwrap().got
 }
 
-/// A packet a millisecond to the channel of `source`, flows counted from 0.
+/// Returns a script that sends a packet every millisecond to the channel of `source`, with flows
+/// counted from 0.
 fn stream(source: NodeId, packets: u32) -> Vec<(Instant, Do)> {
     (0..packets).map(|n| (ms(u64::from(n)), Do::Cast(Some(source), n))).collect()
 }

@@ -8,7 +8,7 @@ use crate::TreeLinks;
 use crate::network::LinkId;
 use crate::router::{Forwarding, RouterHook, RouterHost};
 
-/// Takes flow 1, turns flow 2 into a multicast on one link, notes the rest.
+/// Takes flow 1, turns flow 2 into a multicast on one link, and records the rest.
 struct Steering {
     source: NodeId,
     on: LinkId,
@@ -70,7 +70,7 @@ fn a_hook_takes_packets_and_sends_down_a_branch() {
     let hook = Steering { source, on: to_far, seen: Vec::new(), place: None, woken: Vec::new() };
     simulation.set_router_hook(near, hook).unwrap();
     simulation.run_until(ms(1_000));
-    // Flow 0 passes, flow 1 ends, flow 2 goes down to b and c; the hook does not see that again.
+    // Flow 0 passes, flow 1 ends, flow 2 goes down to b and c. The hook does not see flow 2 again.
     assert_eq!(got(&simulation, source), [(ms(102), 0)]);
     assert_eq!(got(&simulation, a), [(ms(202), 3)]);
     for leaf in [b, c] {
@@ -85,7 +85,7 @@ fn a_hook_takes_packets_and_sends_down_a_branch() {
     assert_eq!((place.upstream, place.downstream.len()), (Some(up), 2));
 }
 
-/// Counts what is addressed to the router itself, and answers.
+/// Counts the packets that are addressed to the router itself, and answers.
 struct Answering(u32);
 
 impl RouterHook for Answering {
@@ -120,8 +120,8 @@ fn a_router_can_be_spoken_to() {
     assert_eq!((simulation.counters().hop_limit, simulation.counters().no_route), (0, 0));
 }
 
-/// Takes what is addressed to the router, and sends it up, down a branch and to the neighbours of
-/// that branch; notes what it is told of the tree.
+/// Takes packets that are addressed to the router, and sends them up, down a branch and to the
+/// neighbours of that branch. Records the tree.
 #[derive(Default)]
 struct Relaying {
     wanted: Option<(umbel_wire::Channel, InterfaceId)>,

@@ -8,7 +8,7 @@ use crate::link::{Loss, Queue, RedConfig};
 use crate::simulation::{Outcome, SessionDelay};
 use crate::trace::{MembershipRecord, MessageRecord, NoteRecord, PacketRecord, Tracer};
 
-/// Hashes everything that it is told.
+/// Hashes all reports.
 #[derive(Clone, Default)]
 struct Hashing(Arc<Mutex<(DefaultHasher, u64)>>);
 
@@ -40,7 +40,7 @@ impl Tracer for Hashing {
     }
 }
 
-/// A network with everything in it that draws, and hosts that come and go.
+/// Runs a network with everything that draws, and hosts that join and leave.
 fn everything(seed: u64) -> (u64, u64) {
     let mut network = Network::new();
     let source = network.host("source");
@@ -150,7 +150,7 @@ fn one_more_receiver_changes_nobody_elses_losses() {
     assert!(more.iter().all(|got| (180..240).contains(&got.len())));
 }
 
-/// Can write so many packets.
+/// Fails after this number of packets.
 struct Full(u32);
 
 impl Tracer for Full {

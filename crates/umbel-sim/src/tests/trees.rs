@@ -68,13 +68,14 @@ fn after_a_leave_packets_come_for_the_prune_latency_and_are_not_delivered() {
         let (link, ..) = network.links().find(|(_, _, b)| network.name(*b) == name).unwrap();
         simulation.link_counters(link).0.packets
     };
-    // Nothing is delivered from the leave on; up to 107, 114 and 121 ms packets go on entering
-    // the links, each 10 ms closer to the source, until its router has heard of it.
+    // Nothing is delivered from the leave on. Up to 107, 114 and 121 ms packets continue to enter
+    // the links, each 10 ms closer to the source. They stop when the link's router has received the
+    // leave.
     assert_eq!(got(&simulation, far).last(), Some(&(ms(99), 59)));
     assert_eq!(hops("leaf2"), 107 - 30);
     assert_eq!(hops("r2"), 114 - 20);
     assert_eq!(hops("r1"), 121 - 10);
-    // The first router has a leaf of its own. The first packet left before anyone had joined.
+    // The first router has a leaf of its own. The first packet left before any join.
     assert_eq!((hops("r0"), hops("leaf0")), (299, 299));
     assert_eq!(hops("leaf1"), 0);
 }
@@ -93,7 +94,7 @@ fn a_member_that_comes_back_before_the_prune_misses_only_its_absence() {
     let mut simulation = scripted(network, &[(source, &packets), (near, &script)]);
     simulation.run_until(ms(1_000));
     let flows: Vec<u32> = got(&simulation, near).iter().map(|(_, flow)| *flow).collect();
-    // On the links for 20 ms; absent while those of 30 to 35 ms arrive.
+    // On the links for 20 ms, and absent while those of 30 to 35 ms arrive.
     let expected: Vec<u32> = (1..100).filter(|flow| !(30..=35).contains(flow)).collect();
     assert_eq!(flows, expected);
 }
@@ -116,7 +117,7 @@ fn branches_that_came_and_went_are_found_again() {
     network.link(source, hub, delay_ms(0), delay_ms(0)).unwrap();
     network.set_prune_latency(Duration::ZERO);
     let leaves: Vec<NodeId> = (0..50).map(|n| network.host(format!("{n}"))).collect();
-    // Leaves come and go in turn, each for 3 of 10 ms; all come back three times.
+    // Leaves join in turn, each for 3 of 10 ms. All return four times.
     let mut scripts = vec![(source, stream(source, 60))];
     for (n, leaf) in leaves.iter().enumerate() {
         network.link(hub, *leaf, delay_ms(2), delay_ms(0)).unwrap();
@@ -134,9 +135,9 @@ fn branches_that_came_and_went_are_found_again() {
     let mut simulation = scripted(network, &scripts);
     simulation.run_until(ms(1_000));
     for (n, leaf) in leaves.iter().enumerate() {
-        // Present when the packets of -1, 0 and 1 ms after coming arrive; the branch is there from its
-        // coming, so that of these only the one of 1 ms is sent to it in the first round, and
-        // no other later: the branch goes when the leaf does.
+        // The leaf is present when the packets sent at -1, 0 and 1 ms after `come` arrive. Its
+        // branch exists only while the leaf is a member, so that in every round only the packet of
+        // 1 ms is sent to it.
         let flows: Vec<u32> = got(&simulation, *leaf).iter().map(|(_, flow)| *flow).collect();
         let expected: Vec<u32> = (0..5).map(|round| round * 10 + n as u32 % 10 + 1).collect();
         assert_eq!(flows, expected, "leaf {n}");
@@ -177,7 +178,7 @@ fn anyone_can_send_to_a_channel_of_any_source() {
         &[
             (source, &[join]),
             (near, &[join, (ms(200), Do::Cast(None, 2))]),
-            // The tree of a new source has branches to all who are members.
+            // The tree of a new source has branches to all members.
             (middle, &[(ms(100), Do::Cast(None, 1))]),
             (far, &[join, (ms(150), Do::Leave(None)), (ms(201), join.1)]),
         ],
@@ -207,7 +208,7 @@ fn only_its_source_can_send_to_a_channel_that_has_one() {
 
 #[test]
 fn a_flooded_channel_reaches_whom_its_tree_would_reach_and_no_farther() {
-    // Two ways around a square of routers, each with a leaf; one of them has left.
+    // Two directions around a square of routers, each with a leaf; one of them has left.
     let mut network = Network::new();
     let routers = [0, 1, 2, 3].map(|n| network.router(format!("r{n}")));
     for (a, b, delay) in [(0, 1, 10), (1, 2, 10), (2, 3, 10), (3, 0, 50)] {
@@ -249,7 +250,7 @@ fn a_flooded_channel_reaches_whom_its_tree_would_reach_and_no_farther() {
         assert_eq!(tree.1, flood.1);
     }
     let (arrivals, _, hops) = run(true, 255);
-    // The long way is nobody's; nothing comes back to the sender.
+    // The long way has no members, and nothing comes back to the sender.
     let times = arrivals.map(|got| got.iter().map(|&(at, _)| at).collect::<Vec<_>>());
     assert_eq!(times, [vec![], vec![], vec![ms(522)], vec![ms(532)]]);
     assert_eq!(hops, 6);

@@ -1,16 +1,18 @@
 //! TMTP's source and receivers as programs of hosts: the engines of [`umbel_engine::tmtp`],
 //! unchanged.
 //!
-//! - [`Feed`] has what all nodes of a feed know from the session directory, and makes their
-//!   configurations.
-//! - [`Source::host`] extends the feed at given times and writes down when it was complete and what it
-//!   had cost by then. [`Receiver::host`] joins when it starts, wants everything, and checks every
-//!   block ([`FeedSink`]); it can leave ([`Receiver::leave_at`]) or fail ([`EngineHost::crash_at`](crate::EngineHost::crash_at)).
-//! - The engines' own counters and views tell the rest: `simulation.app::<ReceiverHost>(node)` gives
-//!   the host, its `engine()` the engine.
-//! - [`kind`] tells what a datagram is for: original data, repairs, NACKs, what else a transfer needs
-//!   ([`Kind::Control`]: ACKs, beacons, heartbeats, FETCHes, reports), and what makes the control
-//!   tree ([`Kind::Announcement`]). A network can lose some and not others.
+//! - [`Feed`] has the facts of a feed that all nodes know from the session directory, and creates
+//!   their configurations.
+//! - [`Source::host`] extends the feed at given times and records the time and the costs of its
+//!   completion. [`Receiver::host`] joins when it starts, wants everything, and checks every block
+//!   ([`FeedSink`]). It can leave ([`Receiver::leave_at`]) or fail
+//!   ([`EngineHost::crash_at`](crate::EngineHost::crash_at)).
+//! - The engines' own counters and views have the rest. `simulation.app::<ReceiverHost>(node)`
+//!   returns the host, its `engine()` the engine.
+//! - [`kind`] returns the purpose of a datagram. It distinguishes original data, repairs, NACKs,
+//!   the other messages of a transfer, and those that form the control tree
+//!   ([`Kind::Announcement`]). The other messages are ACKs, beacons, heartbeats, FETCHes and
+//!   reports ([`Kind::Control`]). A network can lose some and not others.
 
 mod receiver;
 mod source;
@@ -34,38 +36,38 @@ pub use receiver::{Receiver, ReceiverHost};
 pub use source::{Source, SourceHost};
 pub use symbols::{FeedSink, FeedSymbols};
 
-/// The number of the group for data.
+/// Number of the group for data.
 const DATA_GROUP: u32 = 1;
-/// The number of the domain group, a channel of any source.
+/// Number of the domain group, a channel of any source.
 pub const DOMAIN_GROUP: u32 = 2;
 
-/// A feed, as the session directory describes it.
+/// Feed as the session directory describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Feed {
-    /// The host that it comes from.
+    /// Host of the source.
     pub source: NodeId,
-    /// Bytes of a symbol.
+    /// Length of a symbol in bytes.
     pub symbol_len: u16,
-    /// Most symbols of a block; with 1, blocks are packets, as in the paper.
+    /// Largest number of symbols in a block; with 1, blocks are packets, as in the paper.
     pub block_symbols: u8,
-    /// Whether repairs are symbols not sent before.
+    /// Whether repairs are symbols that were not sent before.
     pub fec: bool,
-    /// Where the random streams of all nodes begin.
+    /// Base of the random streams of all nodes.
     pub seed: u64,
 }
 
 impl Feed {
-    /// As the paper has it: a packet is a block, and what is lost is sent again.
+    /// Creates a feed as in the paper, where a packet is a block and lost packets are sent again.
     pub fn of_packets(source: NodeId, packet_len: u16, seed: u64) -> Feed {
         Feed { source, symbol_len: packet_len, block_symbols: 1, fec: false, seed }
     }
 
-    /// The defaults for the source, which sends at most at this rate.
+    /// Creates the default configuration of the source, which sends at most at this rate.
     pub fn source_config(&self, rate: Rate) -> SourceConfig {
         SourceConfig::new(self.node(self.source), self.shape(), rate)
     }
 
-    /// The defaults for the receiver on this node.
+    /// Creates the default configuration of the receiver on this node.
     pub fn receiver_config(&self, node: NodeId) -> ReceiverConfig {
         ReceiverConfig::new(self.node(node), self.shape())
     }
@@ -88,17 +90,17 @@ impl Feed {
     }
 }
 
-/// What the process on a node is called.
+/// Returns the name of the process on a node.
 pub fn id_of(node: NodeId) -> MemberId {
     MemberId(u64::from(node.0) + 1)
 }
 
-/// The node that a process of this name runs on.
+/// Returns the node on which a process of this name runs.
 pub fn node_of_id(id: MemberId) -> NodeId {
     NodeId(u32::try_from(id.0 - 1).unwrap_or(u32::MAX))
 }
 
-/// What a datagram of TMTP is for.
+/// Returns the purpose of a TMTP datagram.
 pub fn kind(payload: &[u8]) -> Kind {
     if SmallBlockPacket::is_one(payload) {
         let packet = SmallBlockPacket::parse(payload).ok();

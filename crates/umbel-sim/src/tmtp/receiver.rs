@@ -1,4 +1,4 @@
-//! A receiver's host.
+//! Host of a receiver.
 
 use std::convert::Infallible;
 
@@ -10,10 +10,10 @@ use umbel_wire::tmtp::{End, Refusal};
 use super::{FeedSink, host_config};
 use crate::EngineHost;
 
-/// A host that runs a receiver.
+/// Host that runs a receiver.
 pub type ReceiverHost = EngineHost<tmtp::Receiver<FeedSink>, Receiver>;
 
-/// Joins, wants everything, says when it has it, and comes and goes.
+/// Joins, wants everything, reports when it has everything, and leaves.
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     leave_at: Option<Instant>,
@@ -31,64 +31,64 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A host that joins the group when it starts.
+    /// Creates a host that joins the group when it starts.
     pub fn host(self, config: tmtp::ReceiverConfig) -> ReceiverHost {
         let sink = FeedSink::new(config.shape.symbol_len);
         let engine = tmtp::Receiver::new(config, sink);
         EngineHost::new(engine, self, host_config(None))
     }
 
-    /// Leaves the group at this time; then the host is off the network.
+    /// Makes the receiver leave the group at this time. Then the host is off the network.
     pub fn leave_at(&mut self, at: Instant) {
         self.leave_at = Some(at);
     }
 
-    /// How often it found a parent.
+    /// Returns how often the receiver found a parent.
     pub fn joined(&self) -> u32 {
         self.joined
     }
 
-    /// How often its parent was lost.
+    /// Returns how often the receiver lost its parent.
     pub fn orphaned(&self) -> u32 {
         self.orphaned
     }
 
-    /// How often it became the manager of its subnet.
+    /// Returns how often the receiver became the manager of its subnet.
     pub fn elected(&self) -> u32 {
         self.elected
     }
 
-    /// Where the feed ends, if it knows.
+    /// Returns the end of the feed, if it is known.
     pub fn end(&self) -> Option<&End> {
         self.end.as_ref()
     }
 
-    /// When it had everything, if it has.
+    /// Returns the time when the receiver had everything, if it has.
     pub fn completed(&self) -> Option<Instant> {
         self.completed
     }
 
-    /// Blocks that were not to be had.
+    /// Returns the number of blocks that were not available.
     pub fn gone(&self) -> u32 {
         self.gone
     }
 
-    /// How often its parent gave it up.
+    /// Returns how often the parent gave up the receiver.
     pub fn evicted(&self) -> u32 {
         self.evicted
     }
 
-    /// Why it was last refused, if it was.
+    /// Returns the reason of the last refusal, if there was one.
     pub fn refused(&self) -> Option<Refusal> {
         self.refused
     }
 
-    /// When the source was gone, or had deleted the group.
+    /// Returns the time when the source was gone, or had deleted the group.
     pub fn source_gone(&self) -> Option<Instant> {
         self.source_gone
     }
 
-    /// When it had left.
+    /// Returns the time when the receiver had left.
     pub fn left(&self) -> Option<Instant> {
         self.left
     }
@@ -130,7 +130,7 @@ impl Host<tmtp::Receiver<FeedSink>> for Receiver {
             ReceiverEvent::SourceGone => self.source_gone = Some(io.now()),
             ReceiverEvent::Left => {
                 self.left = Some(io.now());
-                // It goes when the engine has said all that it had to say.
+                // The host stops when the engine has sent everything that it had to send.
                 io.wake_at(Some(io.now()));
             }
             ReceiverEvent::Feed(_)

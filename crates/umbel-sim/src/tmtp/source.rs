@@ -1,4 +1,4 @@
-//! The source's host.
+//! Host of the source.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -11,15 +11,15 @@ use umbel_wire::tmtp::{ReceiverReport, Totals};
 use super::{Feed, FeedSymbols, host_config};
 use crate::EngineHost;
 
-/// A host that runs a source.
+/// Host that runs a source.
 pub type SourceHost = EngineHost<tmtp::Source<FeedSymbols>, Source>;
 
-/// Extends a feed at given times, ends it, and writes down what it is told.
+/// Extends a feed at given times, ends it, and records the reports to the source.
 #[derive(Clone, Debug)]
 pub struct Source {
     plan: VecDeque<(Instant, BlockCount)>,
     is_finished: bool,
-    /// When the group is deleted.
+    /// Time when the group is deleted.
     close_at: Option<Instant>,
     completed: Option<Instant>,
     acknowledged: u32,
@@ -30,8 +30,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// A host that creates the group when it starts, extends the feed by these blocks at these times,
-    /// ascending, and ends it with the last.
+    /// Creates a host that creates the group when it starts. It extends the feed by these blocks at
+    /// these times, ascending, and ends it with the last.
     pub fn host(
         feed: &Feed,
         config: tmtp::SourceConfig,
@@ -58,38 +58,38 @@ impl Source {
         EngineHost::new(engine, application, host)
     }
 
-    /// Deletes the group at this time.
+    /// Makes the source delete the group at this time.
     pub fn close_at(&mut self, at: Instant) {
         self.close_at = Some(at);
     }
 
-    /// When the feed had ended and every receiver that was known had it all, gave up or had left: the
-    /// first time.
+    /// Returns the first time when the feed had ended and every known receiver had everything, had
+    /// given up or had left.
     pub fn completed(&self) -> Option<Instant> {
         self.completed
     }
 
-    /// The first block that some child that is waited for does not hold.
+    /// Returns the first block that is missing at a child for which the source waits.
     pub fn acknowledged(&self) -> u32 {
         self.acknowledged
     }
 
-    /// What the tree amounts to, as the source was told.
+    /// Returns the totals of the tree, as reported to the source.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// What the source was told of receivers.
+    /// Returns the reports of receivers to the source.
     pub fn reports(&self) -> &BTreeMap<MemberId, ReceiverReport> {
         &self.reports
     }
 
-    /// Children that were given up.
+    /// Returns the number of children that were given up.
     pub fn evicted(&self) -> u32 {
         self.evicted
     }
 
-    /// When the group was deleted.
+    /// Returns the time when the group was deleted.
     pub fn closed(&self) -> Option<Instant> {
         self.closed
     }

@@ -1,5 +1,5 @@
-//! The symbols of a feed: their content follows from block and number, so that whoever gets some can
-//! tell whether they are right.
+//! Symbols of a feed. Their content follows from block and number, so that a receiver can check
+//! them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use umbel_engine::symbols::{BlockId, Load, SymbolSink, SymbolSource};
 use umbel_fec::{Code, SymbolSet};
 use umbel_wire::Scheme;
 
-/// The source symbols of a block, one after the other.
+/// Returns the source symbols of a block, one after the other.
 fn content(block: u32, symbols: u8, symbol_len: usize) -> Vec<u8> {
     let mut all = Vec::with_capacity(usize::from(symbols) * symbol_len);
     for esi in 0..symbols {
@@ -19,16 +19,16 @@ fn content(block: u32, symbols: u8, symbol_len: usize) -> Vec<u8> {
     all
 }
 
-/// Makes the symbols of a feed as they are asked for.
+/// Computes the symbols of a feed on request.
 #[derive(Debug)]
 pub struct FeedSymbols {
     symbol_len: usize,
-    /// How many symbols each block has.
+    /// Number of symbols of each block.
     blocks: Vec<u8>,
 }
 
 impl FeedSymbols {
-    /// The symbols of blocks with these numbers of source symbols.
+    /// Creates the symbols of blocks with these numbers of source symbols.
     pub fn new(symbol_len: u16, blocks: Vec<u8>) -> FeedSymbols {
         FeedSymbols { symbol_len: usize::from(symbol_len), blocks }
     }
@@ -57,18 +57,18 @@ impl SymbolSource for FeedSymbols {
 #[derive(Clone, Debug)]
 pub struct FeedSink {
     symbol_len: usize,
-    /// What is held of blocks that are not restored.
+    /// Symbols held of blocks that are not restored.
     held: BTreeMap<u32, Vec<(u32, Bytes)>>,
-    /// Which blocks are restored.
+    /// Whether each block is restored.
     restored: Vec<bool>,
     blocks: u32,
     wrong: u32,
-    /// Symbols for which there is room at a time.
+    /// Number of symbols that fit at a time.
     room: usize,
 }
 
 impl FeedSink {
-    /// Holds nothing yet.
+    /// Creates an empty sink.
     pub fn new(symbol_len: u16) -> FeedSink {
         FeedSink {
             symbol_len: usize::from(symbol_len),
@@ -80,12 +80,12 @@ impl FeedSink {
         }
     }
 
-    /// Blocks that were restored, and are as they were sent.
+    /// Returns the number of blocks that were restored as they were sent.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// Blocks that were restored twice, or wrong.
+    /// Returns the number of blocks that were restored twice or with wrong content.
     pub fn wrong(&self) -> u32 {
         self.wrong
     }

@@ -1,4 +1,4 @@
-//! Topologies built in Rust.
+//! Construction of topologies in Rust.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use umbel_engine::units::Rate;
 use super::{Impairment, LinkSpec, NodeKind, NodeSpec, Queue, Topology};
 
 impl Topology {
-    /// No nodes, no links.
+    /// Creates a topology without nodes and links.
     pub fn new() -> Topology {
         Topology::default()
     }
 
-    /// Hosts `h1` … `hn` on the switch `sw`.
+    /// Creates hosts `h1` … `hn` on the switch `sw`.
     pub fn star(hosts: usize) -> Topology {
         let mut topology = Topology::new().switch("sw");
         for n in 1..=hosts {
@@ -22,7 +22,7 @@ impl Topology {
         topology
     }
 
-    /// `h1 – r1 – … – rn – h2`; without routers, `h1 – h2`.
+    /// Creates `h1 – r1 – … – rn – h2`; without routers, `h1 – h2`.
     pub fn line(routers: usize) -> Topology {
         let mut topology = Topology::new().host("h1").host("h2");
         let mut previous = "h1".to_owned();
@@ -34,8 +34,8 @@ impl Topology {
         topology.link(&previous, "h2")
     }
 
-    /// A tree of routers below host `src`: `depth` levels, `fanout` children each, a host `h1` …
-    /// below every router of the lowest level.
+    /// Creates a tree of routers below host `src`. It has `depth` levels, `fanout` children each,
+    /// and a host `h1` … below every router of the lowest level.
     pub fn tree(depth: usize, fanout: usize) -> Topology {
         let mut topology = Topology::new().host("src").router("r1").link("src", "r1");
         let (mut level, mut routers, mut hosts) = (vec!["r1".to_owned()], 1, 0);
@@ -100,24 +100,24 @@ impl Topology {
         self
     }
 
-    /// Changes the link added last.
+    /// Changes the link that was added last.
     ///
     /// # Panics
-    /// If there is no link yet, as do the methods below.
+    /// If there is no link yet. The methods below panic likewise.
     #[must_use]
     pub fn with_link(mut self, change: impl FnOnce(&mut LinkSpec)) -> Topology {
         change(self.links.last_mut().expect("a link was added before it is changed"));
         self
     }
 
-    /// Changes every link there is.
+    /// Changes every link that was added so far.
     #[must_use]
     pub fn with_every_link(mut self, change: impl FnMut(&mut LinkSpec)) -> Topology {
         self.links.iter_mut().for_each(change);
         self
     }
 
-    /// Changes both directions of the link added last.
+    /// Changes both directions of the link that was added last.
     #[must_use]
     pub fn impair(self, mut change: impl FnMut(&mut Impairment)) -> Topology {
         self.with_link(|link| {
@@ -126,37 +126,37 @@ impl Topology {
         })
     }
 
-    /// Loses this share of the frames, each direction by itself.
+    /// Sets the share of frames lost, independently in each direction.
     #[must_use]
     pub fn loss(self, loss: f64) -> Topology {
         self.impair(|i| i.loss = loss)
     }
 
-    /// Delays every frame.
+    /// Sets the delay.
     #[must_use]
     pub fn delay(self, delay: Duration) -> Topology {
         self.impair(|i| i.delay = delay)
     }
 
-    /// Varies the delay by up to this much either way.
+    /// Sets the jitter: the delay varies by up to this much either way.
     #[must_use]
     pub fn jitter(self, jitter: Duration) -> Topology {
         self.impair(|i| i.jitter = jitter)
     }
 
-    /// Limits the rate.
+    /// Sets the rate.
     #[must_use]
     pub fn rate(self, rate: Rate) -> Topology {
         self.impair(|i| i.rate = Some(rate))
     }
 
-    /// Bounds the queue in front of the rate.
+    /// Sets the bound of the queue in front of the rate.
     #[must_use]
     pub fn queue(self, queue: Queue) -> Topology {
         self.impair(|i| i.queue = queue)
     }
 
-    /// Lets frames pass the emulator although nothing is impaired yet.
+    /// Makes frames pass the emulator although nothing is impaired yet.
     #[must_use]
     pub fn emulated(self) -> Topology {
         self.with_link(|link| link.emulated = Some(true))

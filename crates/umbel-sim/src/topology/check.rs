@@ -1,32 +1,32 @@
-//! What a topology must fulfil.
+//! Constraints on a topology.
 
 use std::collections::BTreeMap;
 
 use super::{Impairment, LinkSpec, Mistake, NodeKind, Topology};
 
-/// A contradiction, with the part that it is in, so that a reader of files finds its line.
+/// Contradiction with its place, so that a reader of files finds its line.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) part: Part,
     pub(super) message: String,
 }
 
-/// A part of a topology.
+/// Part of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// A node's name.
+    /// Name of a node.
     Node(usize),
-    /// A property of a link, by the name that it has in files.
+    /// Property of a link, by its name in files.
     Link { index: usize, key: &'static str },
-    /// A property of one direction of a link: `a_to_b` or `b_to_a`.
+    /// Property of one direction of a link: `a_to_b` or `b_to_a`.
     Direction { index: usize, direction: &'static str, key: &'static str },
 }
 
 impl Topology {
-    /// Checks that names are unique and known and that every value is in range.
+    /// Checks that names are unique and known and that every value is in its range.
     ///
     /// # Errors
-    /// The first contradiction, in one line.
+    /// Returns the first contradiction, in one line.
     pub fn validate(&self) -> Result<(), Mistake> {
         self.check().map_err(|fault| Mistake::new(fault.message))
     }
@@ -102,12 +102,12 @@ impl Impairment {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// One line that names the field and the value.
+    /// Returns one line with the field and the value.
     pub fn validate(&self) -> Result<(), Mistake> {
         self.check().map_err(|(_, message)| Mistake::new(message))
     }
 
-    /// As [`Impairment::validate`], with the name of the field.
+    /// Checks as [`Impairment::validate`] does, and names the field.
     pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
         for (name, value) in [
             ("loss", self.loss),

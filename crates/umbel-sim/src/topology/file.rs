@@ -1,4 +1,4 @@
-//! The TOML form of a topology.
+//! TOML form of a topology.
 
 use std::ops::Range;
 use std::path::Path;
@@ -44,7 +44,7 @@ struct SwitchEntry {
     querier: bool,
 }
 
-/// A table with impairments beside other keys: `deny_unknown_fields` does not work with `flatten`.
+/// Table with impairments beside other keys. `deny_unknown_fields` does not work with `flatten`.
 macro_rules! with_impairments {
     ($(#[$about:meta])* struct $name:ident { $($own:tt)* }) => {
         $(#[$about])*
@@ -66,7 +66,7 @@ macro_rules! with_impairments {
         }
 
         impl $name {
-            /// `base` with what is written here put in its place.
+            /// Returns `base` with the values of this table in place of its own.
             pub(crate) fn over(&self, base: Impairment) -> Impairment {
                 let share = |written: Option<Written<Share>>, base| written.map_or(base, |s| s.0.0);
                 let delay = |written: Option<Written<Delay>>| written.map(|delay| delay.0.0);
@@ -111,7 +111,7 @@ with_impairments! {
 }
 
 with_impairments! {
-    /// The link of a host.
+    /// Link of a host.
     struct AccessEntry {
         #[serde(default)]
         up: ImpairmentEntry,
@@ -121,7 +121,7 @@ with_impairments! {
 }
 
 impl AccessEntry {
-    /// What a host's link does.
+    /// Returns the treatment of packets on a host's link.
     pub(crate) fn access(&self) -> Access {
         let both = self.over(Impairment::none());
         Access { up: self.up.over(both), down: self.down.over(both) }
@@ -160,10 +160,10 @@ impl LinkEntry {
 }
 
 impl Impairment {
-    /// Reads `loss=5% delay=20ms …` as changes of `self`; the names are those of the file.
+    /// Reads `loss=5% delay=20ms …` as changes of `self`. The names are those of the file.
     ///
     /// # Errors
-    /// One line naming what cannot be read or is out of range.
+    /// Returns one line with the setting that cannot be read or is out of its range.
     pub fn with_settings(self, settings: &[impl AsRef<str>]) -> Result<Impairment, Mistake> {
         let mut text = String::new();
         for setting in settings {
@@ -190,7 +190,7 @@ impl Topology {
     /// Reads and validates the TOML form.
     ///
     /// # Errors
-    /// One line: the line of the text and what is wrong with it.
+    /// Returns one line with the line of the text and the mistake.
     pub fn from_toml(text: &str) -> Result<Topology, Mistake> {
         let table = DeTable::parse(text).map_err(|error| Mistake::toml(text, &error))?;
         let span = table.span();
@@ -212,7 +212,7 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Where a part stands in the table that this was read from: the most exact place there is.
+    /// Returns the most exact place of a part in the table from which the topology was read.
     fn find(&self, part: Part, table: &DeTable<'_>) -> Option<Range<usize>> {
         let (array, index, keys): (_, _, &[&str]) = match part {
             Part::Node(index) => {
@@ -238,7 +238,7 @@ impl Topology {
     /// Reads and validates a file.
     ///
     /// # Errors
-    /// One line that begins with the file's name.
+    /// Returns one line that begins with the file's name.
     #[allow(clippy::disallowed_methods, reason = "topologies are read before a run")]
     pub fn from_file(path: &Path) -> Result<Topology, Mistake> {
         std::fs::read_to_string(path)
@@ -248,7 +248,7 @@ impl Topology {
     }
 }
 
-/// The array of tables in which nodes of a kind stand.
+/// Returns the name of the array of tables for nodes of a kind.
 fn array_of(kind: NodeKind) -> &'static str {
     match kind {
         NodeKind::Host => "host",

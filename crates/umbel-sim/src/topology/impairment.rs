@@ -1,11 +1,11 @@
-//! What a link does to the frames that cross it in one direction.
+//! Impairment of frames that cross a link in one direction.
 
 use std::fmt;
 use std::time::Duration;
 
 use umbel_engine::units::{ByteCount, Rate};
 
-/// How much a link with a rate holds before it drops the newest frame.
+/// Capacity of a link with a rate, beyond which it drops the newest frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
     /// At most this many bytes of frames.
@@ -21,16 +21,16 @@ impl Queue {
 }
 
 impl Default for Queue {
-    /// 100 frames.
+    /// Returns 100 frames.
     fn default() -> Queue {
         Queue::Packets(100)
     }
 }
 
-/// The treatment of one direction of a link. The default does nothing to any frame.
+/// Treatment of one direction of a link. By default frames are not changed.
 ///
-/// Frames keep their order unless `reorder` says otherwise: jitter stretches and shrinks the
-/// distances between them, it does not swap them.
+/// Frames keep their order unless `reorder` is set. Jitter stretches and shrinks the intervals
+/// between them, but does not swap them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Impairment {
     /// Serialisation rate, counted over whole Ethernet frames (14 bytes of header, no
@@ -40,64 +40,64 @@ pub struct Impairment {
     pub delay: Duration,
     /// Each frame's delay is uniform in `delay ± jitter`, never negative.
     pub jitter: Duration,
-    /// The share of frames lost, 0 to 1.
+    /// Share of frames lost, 0 to 1.
     pub loss: f64,
-    /// Mean length of a run of losses, in frames, at least 1; 1 is independent loss, more is
-    /// the simple Gilbert model (everything is lost in the bad state, nothing in the good).
+    /// Mean length of a run of losses, in frames, at least 1. 1 is independent loss, more is the
+    /// simple Gilbert model (everything is lost in the bad state, nothing in the good).
     pub loss_burst: Option<f64>,
-    /// The share of frames held back by `reorder_by`, so that later ones overtake them.
+    /// Share of frames held back by `reorder_by`, so that later ones overtake them.
     pub reorder: f64,
-    /// How long a reordered frame is held back; default half the delay, at least 1 ms.
+    /// Time for which a reordered frame is held back; default half the delay, at least 1 ms.
     pub reorder_by: Option<Duration>,
-    /// The share of frames delivered twice.
+    /// Share of frames delivered twice.
     pub duplicate: f64,
-    /// The share of frames in which one payload bit is flipped, the checksum left wrong.
+    /// Share of frames in which one payload bit is flipped, with the checksum left wrong.
     pub corrupt: f64,
-    /// The share of frames in which one payload bit is flipped and the UDP or TCP checksum
-    /// repaired, so that only an end-to-end check notices.
+    /// Share of frames in which one payload bit is flipped and the UDP or TCP checksum repaired, so
+    /// that only an end-to-end check notices.
     pub corrupt_silently: f64,
-    /// How much waits for the rate; without a rate nothing waits.
+    /// Bound of the queue in front of the rate; without a rate nothing waits.
     pub queue: Queue,
 }
 
 impl Impairment {
-    /// Does nothing to any frame.
+    /// Creates an impairment that changes no frame.
     pub fn none() -> Impairment {
         Impairment::default()
     }
 
-    /// Loses each frame with this probability.
+    /// Sets the probability with which each frame is lost.
     #[must_use]
     pub fn loss(self, loss: f64) -> Impairment {
         Impairment { loss, ..self }
     }
 
-    /// Limits the rate.
+    /// Sets the rate.
     #[must_use]
     pub fn rate(self, rate: Rate) -> Impairment {
         Impairment { rate: Some(rate), ..self }
     }
 
-    /// Delays every frame.
+    /// Sets the delay.
     #[must_use]
     pub fn delay(self, delay: Duration) -> Impairment {
         Impairment { delay, ..self }
     }
 
-    /// Bounds the queue in front of the rate.
+    /// Sets the bound of the queue in front of the rate.
     #[must_use]
     pub fn queue(self, queue: Queue) -> Impairment {
         Impairment { queue, ..self }
     }
 
-    /// Whether every frame passes at once and unchanged.
+    /// Returns whether every frame passes at once and unchanged.
     pub fn is_none(&self) -> bool {
         *self == Impairment { queue: self.queue, loss_burst: self.loss_burst, ..Impairment::none() }
     }
 }
 
 impl fmt::Display for Impairment {
-    /// Lists what is impaired, like `rate 10.0 Mbit/s, delay 20ms, loss 5%`, or `none`.
+    /// Lists the impairments, like `rate 10.0 Mbit/s, delay 20ms, loss 5%`, or `none`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         if let Some(rate) = self.rate {

@@ -1,8 +1,8 @@
 //! One direction of a link as a function of time and a seeded generator; no I/O, no clock.
 //!
-//! A frame meets, in this order: the bounded queue and the rate, loss, duplication, then for
-//! each copy propagation delay with jitter, reordering and corruption. A frame that is lost has
-//! taken its time on the link, as in the simulator.
+//! The order of effects on a frame is the bounded queue and the rate, loss, and duplication. Then
+//! for each copy propagation delay with jitter, reordering and corruption follow. A frame that is
+//! lost has used its time on the link, as in the simulator.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use umbel_engine::Instant;
 use super::{Impairment, Queue};
 use crate::random::uniform;
 
-/// Why a frame was dropped.
+/// Reason why a frame was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkDrop {
     /// Random loss.
@@ -25,34 +25,34 @@ pub enum LinkDrop {
     Down,
 }
 
-/// A bit to flip in a frame that arrives.
+/// Bit to flip in a frame that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corruption {
-    /// A uniform draw that selects the bit.
+    /// Uniform draw that selects the bit.
     pub draw: u64,
     /// Whether the transport checksum is repaired, so that only an end-to-end check notices.
     pub repair_checksum: bool,
 }
 
-/// One arrival of a frame at the far end.
+/// Arrival of a frame at the far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When.
+    /// Time of arrival.
     pub at: Instant,
-    /// What happened to it on the way.
+    /// Corruption on the way, if any.
     pub corruption: Option<Corruption>,
-    /// Whether it was held back so that later frames overtake it.
+    /// Whether the frame was held back so that later frames overtake it.
     pub reordered: bool,
 }
 
-/// What becomes of a frame: dropped, or one or two arrivals.
+/// Fate of a frame: dropped, or one or two arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It never arrives.
+    /// The frame never arrives.
     Drop(LinkDrop),
-    /// It arrives once.
+    /// The frame arrives once.
     Deliver(Arrival),
-    /// It arrives twice.
+    /// The frame arrives twice.
     DeliverTwice([Arrival; 2]),
 }
 
@@ -62,19 +62,20 @@ pub struct LinkModel {
     impairment: Impairment,
     up: bool,
     generator: Xoshiro256PlusPlus,
-    /// When the last admitted frame will have been sent.
+    /// Time when the last admitted frame will have been sent.
     sent_at: Instant,
     /// Send times and lengths of the frames that have not been sent yet, oldest first.
     waiting: VecDeque<(Instant, u32)>,
     waiting_bytes: u64,
-    /// The latest arrival so far of a frame that keeps its order.
+    /// Latest arrival so far of a frame that keeps its order.
     last_arrival: Instant,
     /// Whether the link is in the state of the Gilbert model that loses everything.
     in_burst: bool,
 }
 
 impl LinkModel {
-    /// A link that is up and idle. Equal seeds and inputs give equal outputs on any machine.
+    /// Creates a link that is up and idle. Equal seeds and inputs produce equal outputs on any
+    /// machine.
     pub fn new(impairment: Impairment, seed: u64) -> LinkModel {
         LinkModel {
             impairment,
@@ -88,28 +89,28 @@ impl LinkModel {
         }
     }
 
-    /// What the link does at present.
+    /// Returns the present impairment.
     pub fn impairment(&self) -> &Impairment {
         &self.impairment
     }
 
-    /// Changes what the link does; frames already offered keep their arrival times.
+    /// Sets the impairment. Frames that were already offered keep their arrival times.
     pub fn set_impairment(&mut self, impairment: Impairment) {
         self.impairment = impairment;
     }
 
-    /// Cuts or mends the link; a cut link drops every frame.
+    /// Cuts or restores the link. A cut link drops every frame.
     pub fn set_up(&mut self, up: bool) {
         self.up = up;
     }
 
-    /// Bytes of frames that wait for the rate, the one being sent included.
+    /// Returns the bytes of frames that wait for the rate, including the one being sent.
     pub fn backlog_bytes(&mut self, now: Instant) -> u64 {
         self.forget_sent(now);
         self.waiting_bytes
     }
 
-    /// Takes a frame of `length` bytes that enters the link at `now`. `now` never decreases.
+    /// Accepts a frame of `length` bytes that enters the link at `now`, which never decreases.
     pub fn offer(&mut self, now: Instant, length: usize) -> Verdict {
         if !self.up {
             return Verdict::Drop(LinkDrop::Down);
@@ -133,7 +134,7 @@ impl LinkModel {
         let Some(burst) = self.impairment.loss_burst.filter(|&b| b > 1.0 && loss < 1.0) else {
             return self.happens(loss);
         };
-        // Mean stay in the bad state `burst` frames, stationary share of it `loss`.
+        // The mean stay in the bad state is `burst` frames, and its stationary share is `loss`.
         let change = if self.in_burst { 1.0 / burst } else { loss / (burst * (1.0 - loss)) };
         if self.happens(change) {
             self.in_burst = !self.in_burst;
@@ -141,12 +142,12 @@ impl LinkModel {
         self.in_burst
     }
 
-    /// When the frame has been sent; `None` if the queue has no room for it.
+    /// Returns the time when the frame has been sent; `None` if the queue has no room for it.
     fn serialise(&mut self, now: Instant, length: usize) -> Option<Instant> {
         let Some(rate) = self.impairment.rate else { return Some(now) };
         self.forget_sent(now);
         let full = match self.impairment.queue {
-            // An empty queue takes a frame of any length, or a large one could never pass.
+            // An empty queue accepts a frame of any length; otherwise a large one could never pass.
             Queue::Bytes(limit) => {
                 !self.waiting.is_empty() && self.waiting_bytes + length as u64 > limit.0
             }
@@ -196,7 +197,8 @@ impl LinkModel {
             .then(|| Corruption { draw: self.generator.next_u64(), repair_checksum: silent })
     }
 
-    /// Draws only where the outcome is open, so that an impairment that is off costs nothing.
+    /// Returns whether an event with this probability happens. Draws only if the outcome is open,
+    /// so that an impairment that is off costs nothing.
     fn happens(&mut self, probability: f64) -> bool {
         probability > 0.0 && (probability >= 1.0 || uniform(&mut self.generator) < probability)
     }

@@ -1,11 +1,11 @@
-//! What is wrong with a file or a description, and where.
+//! Mistakes in a file or a description, with their places.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with a topology or a scenario. Displays as one line, like
-/// `lossy.toml:12: loss = 2 is not a probability between 0 and 1`.
+/// Mistake in a topology or a scenario. Displays as one line, like `lossy.toml:12: loss = 2 is not
+/// a probability between 0 and 1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     file: Option<PathBuf>,
@@ -14,23 +14,23 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    /// A mistake without a place.
+    /// Creates a mistake without a place.
     pub fn new(message: impl Into<String>) -> Mistake {
         Mistake { file: None, line: None, message: message.into() }
     }
 
-    /// A mistake in a line, from 1.
+    /// Creates a mistake in a line, from 1.
     pub(crate) fn at_line(line: usize, message: impl Into<String>) -> Mistake {
         Mistake { line: Some(line), ..Mistake::new(message) }
     }
 
-    /// A mistake at a span of a text.
+    /// Creates a mistake at a span of a text.
     pub(crate) fn at(text: &str, span: Range<usize>, message: impl Into<String>) -> Mistake {
         let before = text.get(..span.start).unwrap_or_default();
         Mistake::at_line(before.matches('\n').count() + 1, message)
     }
 
-    /// What the TOML reader found.
+    /// Creates a mistake from an error of the TOML reader.
     pub(crate) fn toml(text: &str, error: &toml::de::Error) -> Mistake {
         let message = error.message().trim_end().replace('\n', ", ");
         match error.span() {
@@ -39,23 +39,23 @@ impl Mistake {
         }
     }
 
-    /// The same in a file, unless it is known to be in another.
+    /// Places the mistake in a file, unless it is known to be in another.
     #[must_use]
     pub fn in_file(self, path: &Path) -> Mistake {
         Mistake { file: self.file.or_else(|| Some(path.to_owned())), ..self }
     }
 
-    /// The file that it is in.
+    /// Returns the file of the mistake.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// Its line, from 1.
+    /// Returns the line of the mistake, from 1.
     pub fn line(&self) -> Option<usize> {
         self.line
     }
 
-    /// What is wrong, without the place.
+    /// Returns the message without the place.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -1,4 +1,4 @@
-//! What a lab or a simulation is made of: hosts, routers, switches and links.
+//! Topologies of labs and simulations: hosts, routers, switches and links.
 //!
 //! A topology is written in TOML ([`Topology::from_toml`]) or built in Rust:
 //!
@@ -14,8 +14,8 @@
 //! # Ok::<(), umbel_sim::topology::Mistake>(())
 //! ```
 //!
-//! Loss on the link of a server or of a switch is shared by all who sit behind it; loss on a
-//! receiver's own link is independent of everyone else's.
+//! Loss on the link of a server or of a switch is shared by all hosts behind it. Loss on a
+//! receiver's own link is independent of all others.
 
 mod build;
 mod check;
@@ -35,7 +35,7 @@ pub use self::impairment::{Impairment, Queue};
 pub use self::mistake::Mistake;
 pub use self::network::Schedules;
 
-/// What a node does.
+/// Function of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
     /// Runs programs; forwards nothing.
@@ -44,7 +44,7 @@ pub enum NodeKind {
     Router,
     /// Joins links into one Ethernet.
     Switch {
-        /// Whether multicast goes only to ports whose members reported; off floods it. As
+        /// Whether multicast goes only to ports whose members reported; otherwise it is flooded. As
         /// Linux has it, this takes a querier, on the switch or behind it, and about a second.
         snooping: bool,
         /// Whether the switch itself sends IGMP and MLD queries.
@@ -52,52 +52,52 @@ pub enum NodeKind {
     },
 }
 
-/// A host, router or switch.
+/// Host, router or switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSpec {
     /// Unique; letters, digits, `-`, `_` and `.`, at most 32.
     pub name: String,
-    /// What it does.
+    /// Function of the node.
     pub kind: NodeKind,
 }
 
-/// An address with the length of its prefix, like `10.1.0.1/24`.
+/// Address with the length of its prefix, like `10.1.0.1/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cidr {
-    /// The interface's address.
+    /// Address of the interface.
     pub address: IpAddr,
     /// Length of the prefix in bits.
     pub prefix: u8,
 }
 
-/// A cable between two nodes.
+/// Cable between two nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
-    /// One end's node.
+    /// Node at one end.
     pub a: String,
-    /// The other end's node.
+    /// Node at the other end.
     pub b: String,
-    /// What happens to frames from `a` to `b`.
+    /// Treatment of frames from `a` to `b`.
     pub a_to_b: Impairment,
-    /// What happens to frames from `b` to `a`.
+    /// Treatment of frames from `b` to `a`.
     pub b_to_a: Impairment,
-    /// Largest IP packet, in bytes; 1,500 unless given.
+    /// Largest IP packet, in bytes; default 1,500.
     pub mtu: Option<u32>,
-    /// Segmentation and checksum offload at the ends. On by default on plain links where nothing
-    /// is routed (Linux drops multicast that is not cut yet and larger than the next link's MTU),
-    /// always off on emulated ones, where every packet is judged by itself.
+    /// Segmentation and checksum offload at the ends. On by default on plain links where nothing is
+    /// routed (Linux drops multicast that is not segmented yet and larger than the next link's
+    /// MTU). Always off on emulated links, where every packet is judged by itself.
     pub offload: Option<bool>,
-    /// Whether frames pass the emulator. By default only if the link impairs them; `true` lets
-    /// an unimpaired link be impaired later.
+    /// Whether frames pass the emulator. By default only if the link impairs them; `true` allows an
+    /// unimpaired link to be impaired later.
     pub emulated: Option<bool>,
-    /// Addresses of the interface at `a`; empty lets the lab choose.
+    /// Addresses of the interface at `a`; if empty, the lab chooses.
     pub a_addresses: Vec<Cidr>,
-    /// Addresses of the interface at `b`; empty lets the lab choose.
+    /// Addresses of the interface at `b`; if empty, the lab chooses.
     pub b_addresses: Vec<Cidr>,
 }
 
 impl LinkSpec {
-    /// An unimpaired link.
+    /// Creates an unimpaired link.
     pub fn new(a: impl Into<String>, b: impl Into<String>) -> LinkSpec {
         LinkSpec {
             a: a.into(),
@@ -112,12 +112,12 @@ impl LinkSpec {
         }
     }
 
-    /// Whether frames pass the emulator.
+    /// Returns whether frames pass the emulator.
     pub fn is_emulated(&self) -> bool {
         self.emulated.unwrap_or(false) || !self.a_to_b.is_none() || !self.b_to_a.is_none()
     }
 
-    /// `a–b`, for messages.
+    /// Returns `a–b`, for messages.
     pub fn label(&self) -> String {
         format!("{}–{}", self.a, self.b)
     }
@@ -129,8 +129,8 @@ impl LinkSpec {
 
 /// Nodes and the links between them.
 ///
-/// The methods named after impairments change the link that was added last, so that a topology
-/// reads as a list of links each with its properties.
+/// The methods named after impairments change the link that was added last. So a topology reads as
+/// a list of links, each with its properties.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Topology {
     /// Hosts, routers and switches in order of definition.
@@ -142,23 +142,23 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// The position of the node with this name.
+    /// Returns the position of the node with this name.
     pub fn node_index(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
     }
 
-    /// The position of the first link between these two nodes, in either order.
+    /// Returns the position of the first link between these two nodes, in either order.
     pub fn link_index(&self, a: &str, b: &str) -> Option<usize> {
         self.links.iter().position(|link| link.joins(a, b))
     }
 
-    /// Whether segmentation and checksum offload stay on at the ends of a link.
+    /// Returns whether segmentation and checksum offload stay on at the ends of a link.
     pub fn has_offload(&self, link: &LinkSpec) -> bool {
         let routed = || self.nodes.iter().any(|node| node.kind == NodeKind::Router);
         !link.is_emulated() && link.offload.unwrap_or_else(|| !routed())
     }
 
-    /// The position of every node by name; of two with the same name, the first.
+    /// Returns the position of every node by name; of two with the same name, the first.
     pub fn names(&self) -> BTreeMap<&str, usize> {
         let nodes = self.nodes.iter().enumerate().rev();
         nodes.map(|(index, node)| (node.name.as_str(), index)).collect()

@@ -9,19 +9,19 @@ use super::{Impairment, LinkSpec, Mistake, NodeKind, Queue, Topology};
 use crate::link::{self, Loss};
 use crate::network::{LinkId, Network, NodeId};
 
-/// When links go up (`true`) and down, by the position of the link, for both directions.
+/// Times when links go up (`true`) and down, by the position of the link, for both directions.
 pub type Schedules = BTreeMap<usize, Vec<(Instant, bool)>>;
 
 impl Topology {
-    /// The same as a network: node and link numbers are positions here. `schedules` are failures
-    /// of links, which a topology does not have.
+    /// Returns the topology as a network, in which node and link numbers are positions here.
+    /// `schedules` are failures of links, which a topology does not have.
     ///
     /// A packet that `corrupt` damages counts as lost, as it is wherever checksums are verified.
-    /// Addresses, MTU and offload mean nothing in a simulation.
+    /// Addresses, MTU and offload have no effect in a simulation.
     ///
     /// # Errors
-    /// What [`Topology::validate`] finds, or that a link reorders, duplicates or corrupts
-    /// silently, which simulated links do not.
+    /// Returns the error of [`Topology::validate`]. Also returns an error if a link reorders,
+    /// duplicates or corrupts silently, which simulated links do not support.
     pub fn to_network(&self, schedules: &Schedules) -> Result<Network, Mistake> {
         self.validate()?;
         let mut network = Network::new();
@@ -45,21 +45,21 @@ impl Topology {
         Ok(network)
     }
 
-    /// The simulator's number of the node with this name.
+    /// Returns the simulator's number of the node with this name.
     pub fn node_id(&self, name: &str) -> Option<NodeId> {
         self.node_index(name).map(|index| NodeId(index as u32))
     }
 }
 
 impl LinkSpec {
-    /// The delay from `a` to `b` and back, jitter apart.
+    /// Returns the delay from `a` to `b` and back, without jitter.
     pub fn round_trip(&self) -> Duration {
         self.a_to_b.delay + self.b_to_a.delay
     }
 }
 
 impl Impairment {
-    /// The same as one direction of a simulated link.
+    /// Converts to one direction of a simulated link.
     fn to_spec(self, schedule: &[(Instant, bool)]) -> Result<link::LinkSpec, String> {
         for (name, share) in [
             ("reorder", self.reorder),
@@ -89,7 +89,7 @@ impl Impairment {
         match self.loss_burst.filter(|&burst| burst > 1.0 && loss > 0.0 && loss < 1.0) {
             Some(burst) => match Loss::bursts(loss, burst) {
                 Loss::GilbertElliott { good_to_bad, bad_to_good, loss_bad, .. } => {
-                    // More than a whole step in one packet is a step.
+                    // More than a whole step in one packet counts as one step.
                     let good_to_bad = good_to_bad.min(1.0);
                     Loss::GilbertElliott { good_to_bad, bad_to_good, loss_good: corrupt, loss_bad }
                 }
@@ -175,7 +175,7 @@ mod tests {
             impairment in impairments(), loss in 0.0..0.9_f64,
             steps in proptest::collection::vec((0_u64..5_000, 14_u32..9_000), 1..300),
         ) {
-            // What is lost has been queued and sent before, so that loss, which the two draw
+            // A lost packet has been queued and sent before. So loss, which the two models draw
             // from streams of their own, changes nothing else.
             let (mut lab, mut simulator) = (LinkModel::new(impairment.loss(loss), 1), line(impairment));
             let mut now = Instant::EPOCH;

@@ -10,7 +10,7 @@ use umbel_engine::units::ByteCount;
 
 use super::{Cidr, Queue};
 
-/// A value that is read by `FromStr`, whether TOML has it as a string or as a number.
+/// Value that is read by `FromStr`, whether TOML has it as a string or as a number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written<T>(pub(crate) T);
 
@@ -32,7 +32,7 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Written<T> {
     }
 }
 
-/// A time, like `20ms` or `2h`.
+/// Time, like `20ms` or `2h`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time(pub(crate) Duration);
 
@@ -61,7 +61,7 @@ impl FromStr for Time {
     }
 }
 
-/// A time that a packet is on its way, at most an hour.
+/// Travel time of a packet, at most an hour.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delay(pub(crate) Duration);
 
@@ -78,7 +78,7 @@ impl FromStr for Delay {
     }
 }
 
-/// A duration as [`Time`] reads it, exactly.
+/// Writes a duration as [`Time`] reads it, exactly.
 pub(crate) fn time_text(time: Duration) -> String {
     let ns = time.as_nanos();
     for (unit, name) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")] {
@@ -89,7 +89,7 @@ pub(crate) fn time_text(time: Duration) -> String {
     format!("{ns}ns")
 }
 
-/// A share of a whole, like `0.05` or `5%`; whoever takes it checks its range.
+/// Share of a whole, like `0.05` or `5%`. The user of the value checks its range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share(pub(crate) f64);
 

@@ -6,8 +6,8 @@ use super::values::time_text;
 use super::{Impairment, LinkSpec, NodeKind, Queue, Topology};
 
 impl Topology {
-    /// The TOML form, which [`Topology::from_toml`] reads back: nodes by kind, otherwise in
-    /// order, then links.
+    /// Returns the TOML form, which [`Topology::from_toml`] reads back. Nodes are grouped by kind,
+    /// otherwise in order, and links follow.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         if self.seed != 0 {
@@ -66,7 +66,7 @@ fn write_link(text: &mut String, link: &LinkSpec) {
     }
 }
 
-/// What differs from an unimpaired direction.
+/// Returns the settings that differ from an unimpaired direction.
 fn settings(impairment: &Impairment) -> Vec<(&'static str, String)> {
     let none = Impairment::none();
     let mut all = Vec::new();

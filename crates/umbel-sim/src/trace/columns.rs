@@ -1,25 +1,25 @@
-//! The table that CSV and Parquet files hold.
+//! Table in CSV and Parquet files.
 //!
-//! One row for each thing that happened. What does not apply to it is empty.
+//! The table has one row for each event. Cells that do not apply to the event are empty.
 //!
 //! | column | type | meaning |
 //! |---|---|---|
-//! | `time_ns` | integer | when, in nanoseconds of simulated time |
-//! | `event` | text | what: of a packet `sent`, `delivered`, `lost`, `queue_drop`, `down`, `no_route`, `hop_limit` ([`Hop`](super::Hop)); `message` of a session; `join`, `leave`; `note` |
+//! | `time_ns` | integer | time of the event, in nanoseconds of simulated time |
+//! | `event` | text | of a packet `sent`, `delivered`, `lost`, `queue_drop`, `down`, `no_route`, `hop_limit` ([`Hop`](super::Hop)); `message` of a session; `join`, `leave`; `note` |
 //! | `link` | integer | number of the link |
-//! | `node`, `node_name` | integer, text | the near end of the link, or the node where it happened |
+//! | `node`, `node_name` | integer, text | the near end of the link, or the node of the event |
 //! | `peer`, `peer_name` | integer, text | the far end of the link; the receiver of a message |
 //! | `packet` | integer | number of the packet; its copies have the same |
 //! | `kind` | text | `data`, `repair`, `control`, `nak`, `announcement`, `other-N`; `session` for a message |
 //! | `flow` | integer | flow of the packet |
-//! | `source` | integer | node that the packet is from; for `join` and `leave` the only source of the channel, empty if it may be any |
-//! | `destination` | integer | node that a unicast packet goes to |
-//! | `channel` | integer | number of the group that a multicast packet goes to, or that is joined or left |
-//! | `hop_limit` | integer | how many links the packet may still cross |
+//! | `source` | integer | source node of the packet; for `join` and `leave` the only source of the channel, empty if it may be any |
+//! | `destination` | integer | destination node of a unicast packet |
+//! | `channel` | integer | group number of a multicast packet, or of a channel that is joined or left |
+//! | `hop_limit` | integer | number of links that the packet may still cross |
 //! | `bytes` | integer | bytes that the packet takes on a link; bytes of the message |
-//! | `arrives_ns` | integer | when what was sent will arrive, if it is not lost |
+//! | `arrives_ns` | integer | time of arrival of a sent packet or message, if it is not lost |
 //! | `note` | text | name of the note |
-//! | `value_1`, `value_2`, `value_3` | number | its numbers |
+//! | `value_1`, `value_2`, `value_3` | number | numbers of the note |
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ use super::{MembershipRecord, MessageRecord, NoteRecord, PacketRecord};
 use crate::network::{Network, NodeId};
 use crate::packet::{Destination, Kind};
 
-/// What a column holds.
+/// Type of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnType {
     Integer,
@@ -37,7 +37,7 @@ pub(super) enum ColumnType {
     Text,
 }
 
-/// A value of a row.
+/// Value of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell<'a> {
     Empty,
@@ -46,7 +46,7 @@ pub(super) enum Cell<'a> {
     Text(Cow<'a, str>),
 }
 
-/// The columns in their order.
+/// Columns in their order.
 pub(super) const COLUMNS: [(&str, ColumnType); 20] = [
     ("time_ns", ColumnType::Integer),
     ("event", ColumnType::Text),
@@ -70,10 +70,10 @@ pub(super) const COLUMNS: [(&str, ColumnType); 20] = [
     ("value_3", ColumnType::Number),
 ];
 
-/// A row of the table.
+/// Row of the table.
 pub(super) type Row<'a> = [Cell<'a>; COLUMNS.len()];
 
-/// What a row says, by name.
+/// Values of a row by name.
 #[derive(Default)]
 struct Fields<'a> {
     link: Option<u64>,
@@ -91,7 +91,7 @@ struct Fields<'a> {
     values: Option<[f64; 3]>,
 }
 
-/// The row of a packet.
+/// Returns the row of a packet.
 pub(super) fn packet<'a>(network: &'a Network, record: &PacketRecord<'a>) -> Row<'a> {
     let packet = record.packet;
     let destination = match packet.destination {
@@ -115,14 +115,14 @@ pub(super) fn packet<'a>(network: &'a Network, record: &PacketRecord<'a>) -> Row
     row(network, record.at, record.what.name(), record.from, fields)
 }
 
-/// The row of a note.
+/// Returns the row of a note.
 pub(super) fn note<'a>(network: &'a Network, record: &NoteRecord<'a>) -> Row<'a> {
     let note = record.note;
     let fields = Fields { note: Some(note.name), values: Some(note.values), ..Fields::default() };
     row(network, record.at, "note", record.node, fields)
 }
 
-/// The row of a message.
+/// Returns the row of a message.
 pub(super) fn message<'a>(network: &'a Network, record: &MessageRecord<'_>) -> Row<'a> {
     let fields = Fields {
         peer: Some(record.to),
@@ -134,7 +134,7 @@ pub(super) fn message<'a>(network: &'a Network, record: &MessageRecord<'_>) -> R
     row(network, record.at, "message", record.from, fields)
 }
 
-/// The row of a join or a leave.
+/// Returns the row of a join or a leave.
 pub(super) fn membership<'a>(network: &'a Network, record: &MembershipRecord) -> Row<'a> {
     let event = if record.joined { "join" } else { "leave" };
     let fields = Fields {
@@ -180,10 +180,10 @@ fn row<'a>(
     ]
 }
 
-/// The kind that session messages have in traces.
+/// Kind of session messages in traces.
 pub(super) const SESSION: &str = "session";
 
-/// The name of a kind in traces.
+/// Returns the name of a kind in traces.
 pub(super) fn kind_name(kind: Kind) -> Cow<'static, str> {
     Cow::Borrowed(match kind {
         Kind::Data => "data",

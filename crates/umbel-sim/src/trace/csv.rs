@@ -1,4 +1,4 @@
-//! The table of a run as comma-separated values [RFC 4180].
+//! Table of a run as comma-separated values [RFC 4180].
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,10 +10,10 @@ use super::output::Output;
 use super::{MembershipRecord, MessageRecord, NoteRecord, PacketRecord, TraceError, Tracer};
 use crate::network::Network;
 
-/// Writes one line for each thing that happens, below a line with the names of the columns.
+/// Writes one line for each event, below a line with the names of the columns.
 ///
-/// Columns and their meaning are those of [`columns`]. What does not apply is empty.
-/// Numbers with a fraction are written so that they read back as the same number.
+/// Columns and their meaning are those of [`columns`]. Cells that do not apply are empty. Numbers
+/// with a fraction are written so that they read back as the same number.
 #[derive(Debug)]
 pub struct CsvTracer {
     network: Network,
@@ -25,7 +25,7 @@ impl CsvTracer {
     ///
     /// # Errors
     ///
-    /// When the file cannot be created.
+    /// Returns an error if the file cannot be created.
     pub fn create(path: &Path, network: &Network) -> Result<CsvTracer, TraceError> {
         let mut output = Output::create(path)?;
         output.write(|file| {
@@ -81,8 +81,8 @@ fn write_row(file: &mut impl Write, row: &Row<'_>) -> io::Result<()> {
     file.write_all(b"\n")
 }
 
-/// Quotes what would otherwise be read as more than one value. An empty text is quoted too, so
-/// that it is not read as no text.
+/// Quotes a text that would otherwise be read as more than one value. An empty text is quoted too,
+/// so that it is not read as no text.
 fn write_text(file: &mut impl Write, text: &str) -> io::Result<()> {
     if !text.is_empty() && !text.contains([',', '"', '\n', '\r']) {
         return file.write_all(text.as_bytes());

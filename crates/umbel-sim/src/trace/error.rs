@@ -1,4 +1,4 @@
-//! Why a trace could not be written.
+//! Errors in writing a trace.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,38 +6,38 @@ use std::path::PathBuf;
 #[cfg(feature = "parquet")]
 use parquet::errors::ParquetError;
 
-/// Why a trace could not be written. The run that it tells of is not affected.
+/// Error in writing a trace. The traced run is not affected.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The name of the file does not say what to write.
+    /// The extension of the file's name is not that of a trace.
     #[error(
         "{}: no trace has this extension: use .pcapng or .pcap, .csv, .parquet, or .html",
         .0.display()
     )]
     Extension(PathBuf),
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error("cannot create {}: {source}", .path.display())]
     Create {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Something could not be written to the file.
+    /// A write to the file failed.
     #[error("cannot write {}: {source}", .path.display())]
     Write {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Something could not be written to a Parquet file.
+    /// A write to a Parquet file failed.
     #[cfg(feature = "parquet")]
     #[error("cannot write {}: {source}", .path.display())]
     Parquet {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the Parquet writer.
         source: ParquetError,
     },
     /// This build cannot write Parquet files.
@@ -54,11 +54,11 @@ pub enum TraceError {
         .path.display()
     )]
     TooManyNodes {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Nodes of the network.
+        /// Number of nodes in the network.
         nodes: usize,
-        /// Most nodes of an animation.
+        /// Largest number of nodes in an animation.
         limit: usize,
     },
 }

@@ -6,14 +6,14 @@ use umbel_engine::Instant;
 
 use super::{MembershipRecord, MessageRecord, NoteRecord, PacketRecord, TraceError, Tracer};
 
-/// Tells several tracers the same, in the order in which they were added.
+/// Forwards each report to several tracers, in the order in which they were added.
 #[derive(Default)]
 pub struct FanOut {
     tracers: Vec<Box<dyn Tracer>>,
 }
 
 impl FanOut {
-    /// Tells nobody.
+    /// Creates a fan-out without tracers.
     pub fn new() -> FanOut {
         FanOut::default()
     }
@@ -23,7 +23,7 @@ impl FanOut {
         self.tracers.push(tracer);
     }
 
-    /// The first tracer that is a `T`, for its result.
+    /// Returns the first tracer that is a `T`, for its result.
     pub fn get<T: Tracer>(&self) -> Option<&T> {
         self.tracers.iter().find_map(|tracer| {
             let tracer: &dyn Any = &**tracer;
@@ -59,7 +59,7 @@ impl Tracer for FanOut {
         self.tracers.iter().any(|tracer| tracer.failed())
     }
 
-    /// Ends all of them, and gives the first error.
+    /// Ends all tracers, and returns the first error.
     fn finish(&mut self, end: Instant) -> Result<(), TraceError> {
         let results = self.tracers.iter_mut().map(|tracer| tracer.finish(end));
         results.fold(Ok(()), Result::and)

@@ -1,4 +1,4 @@
-//! A number that stands for a whole run.
+//! Hash of a whole run.
 
 use umbel_engine::Instant;
 
@@ -10,9 +10,9 @@ use crate::packet::{Destination, Kind};
 /// An odd number with its bits well mixed: 2⁶⁴ divided by the golden ratio.
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Makes one number out of everything that happens, payloads included. Two runs that differ
-/// in anything have different numbers, but for a chance of 2⁻⁶⁴. The number is the same on any
-/// machine; it is no protection against those who want to find two runs with the same.
+/// Computes one number from all events, payloads included. Two runs that differ in anything have
+/// different numbers, except for a chance of 2⁻⁶⁴. The number is the same on any machine. It is no
+/// protection against deliberate search for two runs with the same number.
 #[derive(Clone, Debug)]
 pub struct HashTracer {
     state: u64,
@@ -25,14 +25,14 @@ impl Default for HashTracer {
 }
 
 impl HashTracer {
-    /// The number of a run in which nothing has happened yet.
+    /// Creates the tracer of a run without events so far.
     pub const fn new() -> HashTracer {
         HashTracer { state: MULTIPLIER }
     }
 
-    /// The number of what has happened so far.
+    /// Returns the number of the events so far.
     pub const fn digest(&self) -> u64 {
-        // What was added last has not reached the low bits yet.
+        // The last addition has not reached the low bits yet.
         let mixed = (self.state ^ (self.state >> 32)).wrapping_mul(MULTIPLIER);
         mixed ^ (mixed >> 29)
     }
@@ -42,7 +42,7 @@ impl HashTracer {
         self.state ^= self.state >> 31;
     }
 
-    /// Adds bytes after their number, so that no two sequences of them are alike.
+    /// Adds bytes after their number, so that no two sequences of them are equal.
     fn add_bytes(&mut self, bytes: &[u8]) {
         self.add(bytes.len() as u64);
         let (words, rest) = bytes.as_chunks::<8>();
@@ -56,7 +56,7 @@ impl HashTracer {
         }
     }
 
-    /// Adds what may be there or not.
+    /// Adds a value that may be absent.
     fn add_option(&mut self, value: Option<u64>) {
         self.add(u64::from(value.is_some()));
         self.add(value.unwrap_or_default());

@@ -1,19 +1,18 @@
-//! What a run tells about itself.
+//! Traces of runs.
 //!
-//! A [`Simulation`](crate::Simulation) tells a [`Tracer`] of every packet at every link, of
-//! session messages, of joins and leaves, and of the [`Note`]s that applications write. Here are
-//! the tracers:
+//! A [`Simulation`](crate::Simulation) reports to a [`Tracer`] every packet at every link, session
+//! messages, joins and leaves, and the [`Note`]s that applications write. The tracers are:
 //!
 //! - [`PcapTracer`]: captured packets, for Wireshark.
 //! - [`CsvTracer`], and `ParquetTracer` with the feature `parquet`: a table with a row for each
-//!   thing that happened ([`columns`]).
+//!   event ([`columns`]).
 //! - [`HtmlTracer`]: a page that plays a small run.
 //! - [`SummaryTracer`]: counts by kind, flow, link and node.
-//! - [`HashTracer`]: one number that two runs have in common if they are the same.
-//! - [`FanOut`]: several at once.
+//! - [`HashTracer`]: one number that is equal for equal runs.
+//! - [`FanOut`]: several tracers at once.
 //!
-//! [`open`] makes the one that the name of a file asks for. What a file says does not depend on the
-//! machine or the day: equal runs give equal files.
+//! [`open`] creates the tracer for the name of a file. The content of a file does not depend on the
+//! machine or the day: equal runs produce equal files.
 
 use std::any::Any;
 use std::path::Path;
@@ -48,44 +47,43 @@ pub use record::{
 };
 pub use summary::{Summary, SummaryTracer};
 
-/// Is told everything that happens in a run, in the order of time.
+/// Receives all events of a run, in the order of time.
 pub trait Tracer: Any + Send {
-    /// A packet crossed a link, or did not.
+    /// Called when a packet crossed a link, or failed to.
     fn packet(&mut self, record: &PacketRecord<'_>);
 
-    /// An application wrote something into the trace.
+    /// Called when an application wrote a note into the trace.
     fn note(&mut self, record: &NoteRecord<'_>);
 
-    /// A message was sent on a session.
+    /// Called when a message was sent on a session.
     fn message(&mut self, _record: &MessageRecord<'_>) {}
 
-    /// A host joined or left a channel.
+    /// Called when a host joined or left a channel.
     fn membership(&mut self, _record: &MembershipRecord) {}
 
-    /// Whether the trace could not be written: nothing more is written, and
-    /// [`finish`](Tracer::finish) will say why.
+    /// Returns whether the trace could not be written. If so, nothing more is written, and
+    /// [`finish`](Tracer::finish) returns the error.
     fn failed(&self) -> bool {
         false
     }
 
-    /// Ends the trace at the time that the run reached, and writes what is still held. Nothing is
-    /// told any more after it.
+    /// Ends the trace at the time that the run reached, and writes the data that is still held. No
+    /// event is reported afterwards.
     ///
     /// # Errors
     ///
-    /// The first reason why something could not be written, now or earlier.
+    /// Returns the first error in writing, now or earlier.
     fn finish(&mut self, _end: Instant) -> Result<(), TraceError> {
         Ok(())
     }
 }
 
-/// The tracer for a file, chosen by its extension: `.pcapng`, `.pcap`, `.csv`, `.parquet`,
-/// `.html`.
+/// Creates the tracer for a file by its extension: `.pcapng`, `.pcap`, `.csv`, `.parquet`, `.html`.
 ///
 /// # Errors
 ///
-/// When there is no tracer for the extension, or the file cannot be created. `.parquet` needs the
-/// feature `parquet`.
+/// Returns an error if there is no tracer for the extension, or if the file cannot be created.
+/// `.parquet` needs the feature `parquet`.
 pub fn open(path: &Path, network: &Network) -> Result<Box<dyn Tracer>, TraceError> {
     let extension = path.extension().map(|text| text.to_string_lossy().to_ascii_lowercase());
     Ok(match extension.as_deref() {

@@ -1,4 +1,4 @@
-//! A file that is written until something goes wrong.
+//! File that is written until an error occurs.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::TraceError;
 
-/// Bytes that are gathered before they are written.
+/// Number of bytes that are gathered before they are written.
 const BUFFER_LEN: usize = 1 << 20;
 
-/// A buffered file. After the first error nothing more is written, and the error comes out at the
+/// Buffered file. After the first error nothing more is written, and the error is returned at the
 /// end.
 #[derive(Debug)]
 pub(super) struct Output {
@@ -29,19 +29,19 @@ impl Output {
         })
     }
 
-    /// Writes something, unless an earlier write failed.
+    /// Calls `write` on the file, unless an earlier write failed.
     pub(super) fn write(&mut self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) {
         if self.error.is_none() {
             self.error = write(&mut self.file).err();
         }
     }
 
-    /// Whether something could not be written.
+    /// Returns whether a write failed.
     pub(super) fn failed(&self) -> bool {
         self.error.is_some()
     }
 
-    /// Writes what is still in the buffer.
+    /// Writes the rest of the buffer.
     pub(super) fn finish(&mut self) -> Result<(), TraceError> {
         self.write(BufWriter::flush);
         match self.error.take() {

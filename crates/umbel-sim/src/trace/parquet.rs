@@ -1,4 +1,4 @@
-//! The table of a run as a Parquet file.
+//! Table of a run as a Parquet file.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -18,14 +18,14 @@ use super::output::create;
 use super::{MembershipRecord, MessageRecord, NoteRecord, PacketRecord, TraceError, Tracer};
 use crate::network::Network;
 
-/// Rows that are gathered before they are written together: up to some 20 MB of memory.
+/// Number of rows that are gathered before they are written together: up to some 20 MB of memory.
 const ROW_GROUP: usize = 1 << 17;
 
-/// Writes the same rows as [`CsvTracer`](super::CsvTracer), compressed with Snappy: a tenth of the
-/// size, and typed. Integers are 64 bits wide, numbers doubles, texts UTF-8; every column may be
-/// empty but `time_ns`, `event`, `node` and `node_name`.
+/// Writes the same rows as [`CsvTracer`](super::CsvTracer), typed and compressed with Snappy, in a
+/// tenth of the size. Integers are 64 bits wide, numbers doubles, texts UTF-8. Every column may be
+/// empty except `time_ns`, `event`, `node` and `node_name`.
 ///
-/// The file can be read after [`finish`](Tracer::finish) only.
+/// The file can be read only after [`finish`](Tracer::finish).
 pub struct ParquetTracer {
     network: Network,
     path: PathBuf,
@@ -35,7 +35,7 @@ pub struct ParquetTracer {
     error: Option<ParquetError>,
 }
 
-/// The values of a column that are not written yet.
+/// Values of a column that are not written yet.
 struct Column {
     values: Values,
     /// For each row 1 if it has a value, 0 if it is empty.
@@ -54,7 +54,7 @@ impl ParquetTracer {
     ///
     /// # Errors
     ///
-    /// When the file cannot be created or written.
+    /// Returns an error if the file cannot be created or written.
     pub fn create(path: &Path, network: &Network) -> Result<ParquetTracer, TraceError> {
         let file = create(path)?;
         let writer =
@@ -84,7 +84,7 @@ impl ParquetTracer {
         if let Some(writer) = &mut self.writer
             && let Err(error) = write_group(writer, &self.columns)
         {
-            // A file that lacks rows in its middle is of no use: it is given up.
+            // A file without some rows in its middle is useless, so it is given up.
             self.writer = None;
             self.error = Some(error);
         }
@@ -135,7 +135,7 @@ impl Tracer for ParquetTracer {
     }
 }
 
-/// Begins the file.
+/// Creates the writer and begins the file.
 fn writer(file: File) -> Result<SerializedFileWriter<File>, ParquetError> {
     let mut schema = String::from("message umbel_trace {\n");
     for (name, kind) in COLUMNS {
@@ -150,7 +150,7 @@ fn writer(file: File) -> Result<SerializedFileWriter<File>, ParquetError> {
     schema.push('}');
     let schema = Arc::new(parse_message_type(&schema)?);
     let mut properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
-    // Numbers that only grow are small as differences, and would each be new to a dictionary.
+    // Numbers that only grow are small as differences, but would each be new to a dictionary.
     for name in ["time_ns", "packet", "arrives_ns"] {
         properties = properties
             .set_column_dictionary_enabled(name.into(), false)

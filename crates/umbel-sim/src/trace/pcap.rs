@@ -1,21 +1,20 @@
-//! The packets of a run as they would be captured, for Wireshark and its like.
+//! Packets of a run as they would be captured, for Wireshark and similar programs.
 //!
-//! A packet is recorded when it enters a link, at the near end: IPv4 and UDP headers around the
-//! payload that the simulation carries, so that our data packets dissect as ALC once UDP port 7702
+//! A packet is recorded when it enters a link, at the near end, with IPv4 and UDP headers around
+//! the payload that the simulation carries. So our data packets dissect as ALC once UDP port 7702
 //! is decoded as such (`tshark -d udp.port==7702,alc`). Addresses are those that the engines see
-//! ([`address_of`], [`channel`]). The captured length is that of the real payload, the length on the
-//! wire what the simulation counts.
+//! ([`address_of`], [`channel`]). The captured length is that of the real payload. The length on
+//! the wire is the one that the simulation counts.
 //!
-//! A pcapng file has an interface for each link, packets from its first end going out and those from
-//! its second coming in, and two more:
+//! A pcapng file has an interface for each link, with packets from its first end as outgoing and
+//! those from its second as incoming. It has two more interfaces:
 //!
-//! - `drops` has a copy of each packet that a link or a node dropped, at the time when that
-//!   happened, with the reason as a comment. Leave it out with
-//!   `frame.interface_name != "drops"`.
-//! - `sessions` has the messages of sessions in plain, each as a datagram between the session ports
-//!   (or more than one, if it does not fit). On a real network they are encrypted.
+//! - `drops` has a copy of each packet that a link or a node dropped, at the time of the drop. The
+//!   reason is its comment. Exclude it with `frame.interface_name != "drops"`.
+//! - `sessions` has the messages of sessions in plain, each as one or more datagrams between the
+//!   session ports. On a real network they are encrypted.
 //!
-//! A pcap file tells neither links apart nor reasons, so it has no drops.
+//! A pcap file distinguishes neither links nor reasons, so it has no drops.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -31,15 +30,16 @@ use crate::address::{PORT, address_of, channel};
 use crate::network::{Network, NodeId};
 use crate::packet::{Destination, Kind};
 
-/// Where packets that are neither data nor repairs go to, and where sessions end.
+/// Port of packets that are neither data nor repairs.
 const CONTROL_PORT: u16 = 7701;
+/// Port at both ends of a session.
 const SESSION_PORT: u16 = 7700;
-/// The link type of packets that begin with the IP header.
+/// Link type of packets that begin with the IP header.
 const LINKTYPE_RAW: u32 = 101;
 /// Nanoseconds as negative power of ten.
 const NANOSECONDS: u8 = 9;
 
-/// What kind of file to write.
+/// Format of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PcapFormat {
     /// An interface for each link, comments on drops.
@@ -58,11 +58,11 @@ pub struct PcapTracer {
     messages: u16,
 }
 
-/// One captured packet.
+/// Captured packet.
 struct Capture<'a> {
     at: Instant,
     interface: u32,
-    /// `Some(true)`: went out of the first end of the link.
+    /// `Some(true)` if the packet left the first end of the link.
     outbound: Option<bool>,
     headers: UdpV4,
     payload: &'a [u8],
@@ -75,7 +75,7 @@ impl PcapTracer {
     ///
     /// # Errors
     ///
-    /// When the file cannot be created.
+    /// Returns an error if the file cannot be created.
     pub fn create(
         path: &Path,
         format: PcapFormat,
@@ -105,7 +105,7 @@ impl PcapTracer {
         });
     }
 
-    /// Why a packet was dropped, in words.
+    /// Returns the reason why a packet was dropped, in words.
     fn reason(&self, record: &PacketRecord<'_>) -> String {
         let (from, to) = (self.network.name(record.from), self.network.name(record.to));
         match record.what {
@@ -143,7 +143,7 @@ impl Tracer for PcapTracer {
         self.write(&capture);
     }
 
-    /// Notes are no packets.
+    /// Ignores notes, which are no packets.
     fn note(&mut self, _record: &NoteRecord<'_>) {}
 
     fn message(&mut self, record: &MessageRecord<'_>) {
@@ -215,14 +215,14 @@ impl Capture<'_> {
         )
     }
 
-    /// Bytes captured and bytes on the wire, which are never fewer.
+    /// Returns the number of captured bytes and that of bytes on the wire, which is never smaller.
     fn lengths(&self, payload: &[u8]) -> (u32, u32) {
         let captured = (UdpV4::LEN + payload.len()) as u32;
         (captured, captured.max(self.wire_len))
     }
 }
 
-/// The file header of pcap, in the byte order of little-endian machines.
+/// Writes the file header of pcap, in the byte order of little-endian machines.
 fn begin_pcap(file: &mut BufWriter<File>) -> io::Result<()> {
     for word in [0xA1B2_3C4D, 0x0004_0002, 0, 0, 0x0004_0000, LINKTYPE_RAW] {
         file.write_all(&u32::to_le_bytes(word))?;
@@ -241,7 +241,7 @@ fn write_pcap(file: &mut BufWriter<File>, capture: &Capture<'_>) -> io::Result<(
     file.write_all(payload)
 }
 
-/// The section header and a description of each interface.
+/// Writes the section header and a description of each interface.
 fn begin_pcapng(file: &mut BufWriter<File>, network: &Network) -> io::Result<()> {
     const COMMENT: u16 = 1;
     const APPLICATION: u16 = 4;
@@ -261,7 +261,7 @@ fn begin_pcapng(file: &mut BufWriter<File>, network: &Network) -> io::Result<()>
     interface("sessions", "messages of sessions, in plain", None).write(file)
 }
 
-/// The description of an interface.
+/// Returns the description of an interface.
 fn interface(name: &str, description: &str, bits_per_s: Option<u64>) -> Block {
     const NAME: u16 = 2;
     const DESCRIPTION: u16 = 3;
@@ -299,7 +299,7 @@ fn write_pcapng(file: &mut BufWriter<File>, capture: &Capture<'_>) -> io::Result
     block.write(file)
 }
 
-/// A block of a pcapng file, in the byte order of little-endian machines.
+/// Block of a pcapng file, in the byte order of little-endian machines.
 struct Block {
     bytes: Vec<u8>,
     has_options: bool,
@@ -318,7 +318,7 @@ impl Block {
         }
     }
 
-    /// Adds bytes, and fills up the last word of them.
+    /// Adds bytes, and pads the last word of them.
     fn bytes(&mut self, parts: &[&[u8]]) {
         for part in parts {
             self.bytes.extend_from_slice(part);
@@ -326,7 +326,7 @@ impl Block {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    /// Adds an option; what is too long for one is cut.
+    /// Adds an option, which is truncated if it is too long.
     fn option(&mut self, code: u16, value: &[u8]) {
         let value = &value[..value.len().min(usize::from(u16::MAX))];
         self.bytes.extend_from_slice(&code.to_le_bytes());

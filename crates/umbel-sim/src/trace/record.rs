@@ -1,4 +1,4 @@
-//! What a tracer is told.
+//! Records of events for tracers.
 
 use bytes::Bytes;
 use umbel_engine::Instant;
@@ -6,30 +6,30 @@ use umbel_engine::Instant;
 use crate::network::{LinkId, NodeId};
 use crate::packet::Packet;
 
-/// What became of a packet at a link.
+/// Event of a packet at a link.
 ///
-/// A packet that enters a link is [`Sent`](Hop::Sent), and one of the others once it is known what
-/// became of it; a packet that does not get as far is one of the others alone.
+/// A packet that enters a link has the event [`Sent`](Hop::Sent), and one of the others once its
+/// fate is known. A packet that does not enter has only one of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Hop {
-    /// It entered the link, and would arrive at [`PacketRecord::arrives`].
+    /// The packet entered the link, and would arrive at [`PacketRecord::arrives`].
     Sent,
-    /// It reached the far end.
+    /// The packet reached the far end.
     Delivered,
-    /// It was lost on the way.
+    /// The packet was lost on the way.
     Lost,
-    /// The queue dropped it.
+    /// The queue dropped the packet.
     QueueDrop,
     /// The link is down.
     Down,
-    /// The node knows no way to its destination.
+    /// The node has no route to the packet's destination.
     NoRoute,
-    /// Its hop limit ran out at the node.
+    /// The packet's hop limit was exceeded at the node.
     HopLimit,
 }
 
 impl Hop {
-    /// All of them.
+    /// All events.
     pub const ALL: [Hop; 7] = [
         Hop::Sent,
         Hop::Delivered,
@@ -40,7 +40,7 @@ impl Hop {
         Hop::HopLimit,
     ];
 
-    /// Its name in traces.
+    /// Returns the name of the event in traces.
     pub const fn name(self) -> &'static str {
         match self {
             Hop::Sent => "sent",
@@ -54,84 +54,84 @@ impl Hop {
     }
 }
 
-/// A multicast channel, by what it means in any run: a [`GroupId`](crate::GroupId) only has a
-/// meaning in its own.
+/// Multicast channel by values that are valid in any run. A [`GroupId`](crate::GroupId) is only
+/// valid in its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelParts {
-    /// The only source, or any.
+    /// Only source, or any.
     pub source: Option<NodeId>,
-    /// The number of the group.
+    /// Number of the group.
     pub group: u32,
 }
 
-/// A packet at a link.
+/// Packet at a link.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketRecord<'a> {
-    /// When.
+    /// Time of the event.
     pub at: Instant,
-    /// On which link; `None` where it was dropped in a node.
+    /// Link of the event; `None` if the packet was dropped in a node.
     pub link: Option<LinkId>,
-    /// The near end, or the node that dropped it.
+    /// Near end, or the node that dropped the packet.
     pub from: NodeId,
-    /// The far end, or the node that dropped it.
+    /// Far end, or the node that dropped the packet.
     pub to: NodeId,
-    /// What happened.
+    /// Event.
     pub what: Hop,
-    /// When it will arrive, or would, for [`Hop::Sent`].
+    /// Time when the packet will arrive, or would, for [`Hop::Sent`].
     pub arrives: Option<Instant>,
-    /// The packet.
+    /// Packet.
     pub packet: &'a Packet,
-    /// The channel that the packet is sent to, if it is multicast.
+    /// Channel to which the packet is sent, if it is multicast.
     pub channel: Option<ChannelParts>,
-    /// Number of the packet: copies of one packet that a node sent have the same, a packet that is
-    /// sent later has a higher one.
+    /// Number of the packet. Copies of one packet that a node sent have the same number; a packet
+    /// that is sent later has a higher one.
     pub id: u64,
 }
 
-/// Something that an application wrote into the trace: a name and up to three numbers.
+/// Note of an application in the trace: a name and up to three numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Note {
-    /// What happened.
+    /// Name of the event.
     pub name: &'static str,
-    /// Numbers that belong to it; those that are not used are 0.
+    /// Numbers that belong to the event; those that are not used are 0.
     pub values: [f64; 3],
 }
 
-/// A [`Note`] with time and place.
+/// [`Note`] with time and place.
 #[derive(Clone, Copy, Debug)]
 pub struct NoteRecord<'a> {
-    /// When.
+    /// Time of the note.
     pub at: Instant,
-    /// On which node.
+    /// Node that wrote the note.
     pub node: NodeId,
-    /// What.
+    /// Note of the application.
     pub note: &'a Note,
 }
 
-/// A message of a session.
+/// Message of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageRecord<'a> {
-    /// When it was sent.
+    /// Time of sending.
     pub at: Instant,
-    /// By whom.
+    /// Sender.
     pub from: NodeId,
-    /// To whom.
+    /// Receiver.
     pub to: NodeId,
-    /// When it arrives.
+    /// Time of arrival.
     pub arrives: Instant,
-    /// What it says.
+    /// Content.
     pub message: &'a Bytes,
 }
 
-/// A host that joined or left a channel.
+/// Join or leave of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MembershipRecord {
-    /// When the host asked for it; the tree follows.
+    /// Time when the host asked to join or leave; the tree follows.
     pub at: Instant,
-    /// Which host.
+    /// Host.
     pub node: NodeId,
-    /// Which channel.
+    /// Channel that the host joined or left.
     pub channel: ChannelParts,
-    /// Whether it joined, or left.
+    /// Whether the host joined; otherwise it left.
     pub joined: bool,
 }

@@ -25,7 +25,7 @@ fn everything_comes_in_two_steps_too() {
     });
 }
 
-/// The receiver that hears a request first, and when, by whole milliseconds.
+/// Returns the receiver that hears a request first, and the time in whole milliseconds.
 fn first_replier(net: &Net, seed: u64) -> Option<(usize, u64)> {
     let mut run = Run::new(net, seed, UNITS, |_| true, |_, _, _| {});
     (100..3_000).find_map(|now| {
@@ -84,7 +84,7 @@ fn a_partition_heals() {
 fn receivers_may_join_and_leave_every_second() {
     for_seeds(100, |seed| {
         let net = Net::random(seed, &lossy(0.3));
-        // Half of them come and go, and are there in the end.
+        // Half of the receivers leave and join repeatedly, and are members at the end.
         let comes_and_goes = |number: usize| number % 2 == 1;
         let change = |number, _: &mut ReceiverConfig, receiver: &mut Receiver| {
             if comes_and_goes(number) {
@@ -112,7 +112,7 @@ fn some_routers_or_all_may_be_without_lms() {
 fn a_replier_that_hardly_ever_answers_holds_nobody_up() {
     for_seeds(100, |seed| {
         let net = Net::random(seed, &lossy(0.3));
-        // It offers itself for nothing, and is there when routers ask.
+        // It offers itself at cost 0, and is there when routers ask.
         let lazy = |number, config: &mut ReceiverConfig, _: &mut Receiver| {
             if number == 0 {
                 config.cost = lms::config::Cost::Fixed(Some(0));
@@ -168,11 +168,11 @@ fn the_state_of_routers_does_not_grow_with_losses() {
             net.network.links().filter(|(_, a, b)| *a == router || *b == router).count()
         };
         let mut run = Run::new(&net, seed, 300, |_| true, |_, _, _| {});
-        // Requests are under way as long as units are sent, and longer.
+        // Requests are under way as long as units are sent, and some time longer.
         for now in (0..10_000).step_by(10) {
             run.simulation.run_until(ms(now));
             for &node in &net.routers {
-                // The channel, and for each interface two offers and a count of requests.
+                // State: the channel, and for each interface two offers and a count of requests.
                 let state = run.router(node).state_len();
                 assert!(state <= 1 + 3 * degree(node), "seed {seed}: {state} entries at {now} ms");
             }

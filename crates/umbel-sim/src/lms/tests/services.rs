@@ -6,7 +6,7 @@ use umbel_wire::Channel;
 
 use super::*;
 
-/// A LAN of four receivers, another receiver elsewhere.
+/// Creates a LAN of four receivers, and another receiver elsewhere.
 fn lan(loss: f64) -> Net {
     let mut network = Network::new();
     let source = network.host("source");
@@ -45,7 +45,7 @@ fn a_lan_elects_one_replier_and_another_when_it_crashes() {
     let mut run = Run::new(&net, 1, UNITS, |_| true, change);
     run.crash(net.receivers[0], ms(5_000));
     run.simulation.run_until(ms(4_900));
-    // All cost the same, so the lowest address wins; only it is known to the router.
+    // All have the same cost, so the lowest address wins. The router knows no other.
     assert_eq!(lan_repliers(&run, &net), [0]);
     let (_, replier) =
         run.router(net.routers[1]).replier(&channel(Some(net.source), GROUP)).unwrap();
@@ -136,7 +136,8 @@ impl Host<AnycastHost> for Oracle {
 
 #[test]
 fn queries_reach_the_nearest_server_and_the_other_one_when_it_stops() {
-    // A ring of five routers: the client at the first, servers at the second and the fourth.
+    // A ring of five routers, with the client at the first and servers at the second and the
+    // fourth.
     let mut network = Network::new();
     let routers: Vec<NodeId> = (0..5).map(|n| network.router(format!("r{n}"))).collect();
     let [client, near, far] = ["client", "near", "far"].map(|name| network.host(name));
@@ -173,7 +174,7 @@ fn queries_reach_the_nearest_server_and_the_other_one_when_it_stops() {
     let answers =
         &simulation.app::<EngineHost<AnycastHost, Oracle>>(client).unwrap().host().answers;
     let name = |node: NodeId| Bytes::from(node.0.to_string());
-    // Three links there and three back; then four, by the other way around.
+    // Three links there and three back; then four, by the other direction around.
     let expected = [(ms(1_006), name(near)), (ms(2_008), name(far)), (ms(30_008), name(far))];
     assert_eq!(answers[..], expected);
 }

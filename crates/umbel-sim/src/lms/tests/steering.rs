@@ -1,12 +1,12 @@
-//! What the paper's own examples do, to the request.
+//! The paper's own examples, request by request.
 
 use super::*;
 use crate::Kinds;
 use crate::link::ScriptedLoss;
 use crate::packet::FlowId;
 
-/// The tree of Fig. 6: R1 has R2 and E8 below it, R2 has R3, R4, R5 and E7, and those have two
-/// receivers each.
+/// The tree of Fig. 6. R1 has R2 and E8 below it, R2 has R3, R4, R5 and E7, and those routers have
+/// two receivers each.
 struct Figure6 {
     network: Network,
     source: NodeId,
@@ -16,7 +16,7 @@ struct Figure6 {
     receivers: [NodeId; 8],
 }
 
-/// Where the third unit is lost.
+/// Place where the third unit is lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lost {
     BelowR1,
@@ -85,7 +85,7 @@ fn a_loss_that_all_below_a_link_share_makes_one_request_and_one_dmcast() {
     // E8 has the unit, and answers once.
     assert_eq!((stats(receivers[7]).requests_heard, stats(receivers[7]).dmcasts), (1, 1));
     assert_eq!(run.source().stats().requests, 0);
-    // E7 has asked itself and ignores those of E2, E4 and E6.
+    // E7 has sent a request itself and ignores those of E2, E4 and E6.
     assert_eq!((stats(receivers[6]).requests_heard, stats(receivers[6]).dmcasts), (3, 0));
     // E1's request turns around at R3, those of R3, R4 and R5 at R2, that of R2 at R1.
     let turned = [r1, r2, r3].map(|router| run.router(router).stats().turned);
@@ -114,7 +114,7 @@ fn a_loss_at_one_receiver_stays_in_its_family() {
 
 #[test]
 fn a_loss_at_a_replier_exposes_its_siblings_unless_recovery_has_two_steps() {
-    // Fig. 7: the DMCAST is multicast on R2's link to R3, and E1 gets it too.
+    // Fig. 7: the DMCAST is multicast on R2's link to R3, so E1 receives it too.
     let duplicates = |two_step| {
         let figure = Figure6::new(Lost::AtE2);
         let receivers = figure.receivers;
@@ -162,7 +162,7 @@ fn with_the_loss_counted_a_lossy_receiver_is_not_made_replier() {
     };
     let (is_e2, exposed) = replier(lms::config::Cost::Latency);
     assert!(is_e2 && exposed > 30, "{exposed}");
-    // Only until the loss was seen.
+    // Exposed only until the loss was noticed.
     let (is_e2, exposed_less) = replier(lms::config::Cost::LatencyAndLoss { weight: 50.0 });
     assert!(!is_e2 && exposed_less * 4 < exposed, "{exposed_less}, {exposed}");
 }

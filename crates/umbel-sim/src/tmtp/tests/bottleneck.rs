@@ -1,4 +1,5 @@
-//! Links that carry less than the source sends, and links that lose at random and carry everything.
+//! Links that carry less than the source sends, and links that lose at random but have enough
+//! capacity.
 
 use bytes::Bytes;
 
@@ -6,9 +7,9 @@ use super::*;
 use crate::packet::{Destination, Packet};
 use crate::{App, Context, Queue};
 
-/// The source sends at most so much.
+/// Largest rate of the source.
 const MOST: u64 = 100_000_000;
-/// A bottleneck carries so much.
+/// Rate of a bottleneck.
 const NARROW: u64 = 10_000_000;
 /// Bytes of a symbol, and symbols of a block.
 const SYMBOL: u16 = 1_250;
@@ -22,7 +23,7 @@ fn near() -> LinkSpec {
     LinkSpec::default().delay(Duration::from_micros(500))
 }
 
-/// A link whose queue takes so many packets.
+/// Returns a link whose queue holds this number of packets.
 fn narrow(queue: u32) -> LinkSpec {
     LinkSpec { rate: Some(rate(NARROW)), queue: Queue::DropTailPackets(queue), ..near() }
 }
@@ -31,7 +32,7 @@ fn lossy(loss: f64) -> LinkSpec {
     near().loss(Loss::Bernoulli(loss))
 }
 
-/// Sends at a rate, whatever becomes of it.
+/// Sends at a rate, regardless of losses.
 struct Flood {
     to: NodeId,
     gap: Duration,
@@ -58,7 +59,7 @@ impl App for Flood {
     }
 }
 
-/// Takes what comes.
+/// Accepts all packets and ignores them.
 struct Bin;
 
 impl App for Bin {
@@ -81,12 +82,12 @@ struct Transfer {
     blocks: u32,
 }
 
-/// How it went.
+/// Results of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Outcome {
-    /// Until every receiver had everything, in seconds.
+    /// Time until every receiver had everything, in seconds.
     time: f64,
-    /// Packets that the source sent, to one that the file has.
+    /// Packets that the source sent, per packet of the file.
     sent: f64,
 }
 
@@ -133,7 +134,7 @@ impl Transfer {
         Transfer { simulation, source, receivers, traffic, blocks }
     }
 
-    /// Others send through the first link too, so long after the file has begun.
+    /// Adds other traffic through the first link, at these seconds after the start of the file.
     fn disturb(&mut self, bits_per_s: u64, seconds: std::ops::Range<u64>) {
         let gap = rate(bits_per_s).time_for(u64::from(SYMBOL) + 28);
         let flood = Flood { to: self.traffic[1], gap, until: at(START + seconds.end) };
@@ -165,7 +166,7 @@ impl Transfer {
     }
 }
 
-/// The time that these bytes take at a rate, headers included.
+/// Returns the time that these bytes take at a rate, headers included.
 fn ideal(bytes: u32, bits_per_s: u64) -> f64 {
     f64::from(bytes) * 8.0 * f64::from(SYMBOL + 28) / f64::from(SYMBOL) / bits_per_s as f64
 }
@@ -181,7 +182,7 @@ fn a_bottleneck_is_found_and_little_is_lost_in_vain() {
             assert!(time < 1.3 && outcome.sent < 1.5, "{routed}, {queue}: {time}, {outcome:?}");
         }
     }
-    // At a fixed rate most is lost.
+    // At a fixed rate most packets are lost.
     let links = (narrow(50), vec![near(); 4]);
     let outcome = Transfer::new(BYTES / 4, links, (false, false), 1).run();
     assert!(outcome.sent > 5.0, "{outcome:?}");
@@ -199,7 +200,7 @@ fn loss_at_random_does_not_slow_the_source() {
             times.sum::<f64>() / 3.0
         };
         let (adaptive, fixed) = (run(true), run(false));
-        // Trials take some percent; what is left is chance: which of the last repairs are lost.
+        // Trials take some percent. The rest is chance: which of the last repairs are lost.
         assert!(adaptive < fixed * 1.15, "{loss}: {adaptive} s, {fixed} s at a fixed rate");
     }
 }
@@ -222,7 +223,8 @@ fn the_rate_follows_what_others_leave_of_a_bottleneck() {
         transfer.disturb(NARROW / 10 * 8, 2..7);
         transfer.run()
     });
-    // Others take four fifths for 5 s. What a rate that rises slowly misses is 1.5 times that.
+    // Other traffic takes four fifths for 5 s. The capacity that a slowly rising rate misses is 1.5
+    // times that.
     let time = |outcome: &Outcome| outcome.time / (ideal(BYTES, NARROW) + 4.0);
     let (times, sent): (Vec<f64>, Vec<f64>) = outcomes.map(|o| (time(&o), o.sent)).unzip();
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;

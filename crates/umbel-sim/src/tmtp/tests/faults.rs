@@ -1,9 +1,9 @@
-//! Loss, receivers that come, leave and fail, and links that are cut.
+//! Loss, receivers that join, leave and fail, and links that are cut.
 
 use super::*;
 use crate::random::{Purpose as Draw, below, stream};
 
-/// Seeds of each kind of trouble.
+/// Number of seeds of each kind of trouble.
 const SEEDS: u64 = 40;
 
 fn lossy(plan: Plan) -> Plan {

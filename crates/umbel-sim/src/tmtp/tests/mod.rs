@@ -1,4 +1,4 @@
-//! A feed to subnets behind routers, whatever happens to links and receivers.
+//! A feed to subnets behind routers, with faults of links and receivers.
 
 mod bottleneck;
 mod faults;
@@ -14,9 +14,9 @@ use umbel_wire::tmtp::Role;
 use super::*;
 use crate::{LinkId, LinkSpec, Loss, Network, Simulation};
 
-/// When the feed begins; until then the tree is made.
+/// Second when the feed begins; until then the tree forms.
 const START: u64 = 10;
-/// No feed takes longer, in seconds.
+/// Longest time of a feed, in seconds.
 const LIMIT: u64 = 180;
 /// Subnets with receivers, and receivers in each.
 const SUBNETS: usize = 6;
@@ -30,7 +30,7 @@ fn after(begin: Instant, ms: u64) -> Instant {
     begin + Duration::from_millis(ms)
 }
 
-/// What is sent, and what is lost of it.
+/// Content that is sent, and its losses.
 #[derive(Clone, Copy)]
 struct Plan {
     block_symbols: u8,
@@ -39,7 +39,7 @@ struct Plan {
     kbit_per_s: u64,
     /// Loss on the links between routers, and on those of hosts.
     loss: (f64, f64),
-    /// Children of a node that are managers, at most.
+    /// Largest number of managers among the children of a node.
     max_children: u16,
 }
 
@@ -56,8 +56,8 @@ const PACKETS: Plan = Plan {
 /// Blocks of eight symbols, whose repairs are fresh symbols.
 const BLOCKS: Plan = Plan { block_symbols: 8, fec: true, blocks: 25, ..PACKETS };
 
-/// The source's subnet and two others at the first of three routers in a row, two at each of the
-/// others.
+/// Network with three routers in a row. The source's subnet and two others are at the first router,
+/// two at each of the others.
 ///
 /// ```text
 /// source ── r0 ── r1 ── r2
@@ -73,7 +73,8 @@ struct World {
     plan: Plan,
 }
 
-/// The network, and its nodes: the source, the receivers, and the links between routers.
+/// Creates the network. Returns its nodes: the source, the receivers, and the links between
+/// routers.
 fn network(
     plan: &Plan,
     change: impl Fn(usize, LinkSpec) -> LinkSpec,
@@ -124,18 +125,18 @@ impl World {
         config
     }
 
-    /// Lets a receiver begin; it does what `application` says.
+    /// Starts a receiver with `application`.
     fn begin(&mut self, node: NodeId, application: Receiver, at: Instant) {
         let host = application.host(self.config(node));
         self.simulation.set_app(node, host, at).unwrap();
     }
 
-    /// Lets all of them begin within a second.
+    /// Starts all receivers within a second.
     fn begin_all(&mut self) {
         self.begin_each(37);
     }
 
-    /// Lets one after the other begin.
+    /// Starts one receiver after the other.
     fn begin_each(&mut self, ms: u64) {
         for (n, node) in self.receivers.clone().into_iter().enumerate() {
             self.begin(node, Receiver::default(), after(Instant::EPOCH, ms * n as u64));
@@ -155,8 +156,8 @@ impl World {
         all.filter(|&node| self.receiver(node).engine().tree().role == Role::Manager).collect()
     }
 
-    /// Runs until these receivers have everything and the source knows that nobody lacks
-    /// anything.
+    /// Runs until these receivers have everything and the source knows that nothing is missing
+    /// anywhere.
     fn run_until_complete(&mut self, who: &[NodeId]) {
         let mut seconds = START;
         let is_over = |world: &World| {

@@ -1,4 +1,4 @@
-//! How far repairs and NACKs go.
+//! Reach of repairs and NACKs.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::trace::{Hop, NoteRecord, PacketRecord, Tracer};
 
-/// The links that repairs and NACKs crossed.
+/// Links that repairs and NACKs crossed.
 #[derive(Debug, Default)]
 struct Crossed(BTreeSet<LinkId>, u32);
 
@@ -21,11 +21,11 @@ impl Tracer for Crossed {
     fn note(&mut self, _record: &NoteRecord<'_>) {}
 }
 
-/// Runs a feed that loses original packets where `loses` says, and gives the names of the nodes that
-/// repairs and NACKs came from or went to.
+/// Runs a feed that loses original packets where `loses` returns true. Returns the names of the
+/// nodes at the ends of the links that repairs and NACKs crossed.
 fn reached(loses: impl Fn(&str) -> bool) -> (BTreeSet<String>, u32) {
     let mut world = World::new(PACKETS, 7, |_, spec| spec);
-    // The same network, with the loss where it is wanted.
+    // The same network, with loss only at the selected places.
     let (plain, ..) = network(&PACKETS, |_, spec| spec);
     let mut network = Network::new();
     for (node, kind) in plain.nodes() {
@@ -51,7 +51,7 @@ fn reached(loses: impl Fn(&str) -> bool) -> (BTreeSet<String>, u32) {
     world.simulation = Simulation::new(network, 7);
     let host = Source::host(&world.feed, config, [(at(START), run)]);
     world.simulation.set_app(world.source, host, Instant::EPOCH).unwrap();
-    // One subnet after the other, so that each finds the one next door.
+    // One subnet after the other, so that each finds its neighbour.
     world.begin_each(400);
     world.simulation.run_until(at(START));
     world.simulation.set_tracer(Box::new(Crossed::default()));
@@ -67,11 +67,11 @@ fn reached(loses: impl Fn(&str) -> bool) -> (BTreeSet<String>, u32) {
 
 #[test]
 fn what_a_member_lost_is_repaired_in_its_subnet() {
-    // No manager: those began first.
+    // Neither is a manager, because those started first.
     let (reached, crossings) = reached(|to| to == "h5.1" || to == "h5.2");
     let subnet = ["n5", "h5.0", "h5.1", "h5.2", "r2"].map(str::to_owned);
     assert!(crossings > 20);
-    // The router is on the subnet's link, and passes nothing on.
+    // The router is on the subnet's link, and forwards nothing.
     assert_eq!(reached, subnet.into());
 }
 
@@ -79,6 +79,7 @@ fn what_a_member_lost_is_repaired_in_its_subnet() {
 fn what_a_subnet_lost_is_repaired_from_next_door() {
     let (reached, crossings) = reached(|to| to == "n5");
     assert!(crossings > 20);
-    // The parent of its manager is at the same router or at the next; nothing comes near the source.
+    // The parent of the subnet's manager is at the same router or at the next. Nothing comes near
+    // the source.
     assert!(!reached.contains("source") && !reached.contains("r0"), "{reached:?}");
 }

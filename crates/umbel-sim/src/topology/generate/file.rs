@@ -13,7 +13,7 @@ use crate::topology::file::{AccessEntry, ImpairmentEntry};
 use crate::topology::values::{Delay, Written};
 use crate::topology::{Impairment, Mistake, Topology};
 
-/// The name of a shape in files, and its parameters.
+/// Shape with its name in files and its parameters.
 struct Known {
     name: &'static str,
     about: &'static str,
@@ -92,7 +92,7 @@ const KNOWN: [Known; 8] = [
     },
 ];
 
-/// What every generator takes.
+/// Parameters of every generator.
 const COMMON: [&str; 7] =
     ["seed", "sources", "source_link", "receivers", "access", "anywhere", "placement"];
 
@@ -106,7 +106,7 @@ impl Known {
     }
 }
 
-/// The generators with what each makes and its parameters, for a help text.
+/// Returns the generators with a description and the parameters of each, for a help text.
 pub fn known() -> impl Iterator<Item = (&'static str, &'static str, Vec<&'static str>)> {
     KNOWN.iter().map(|known| (known.name, known.about, known.keys()))
 }
@@ -146,7 +146,7 @@ enum PlacementEntry {
     Random,
 }
 
-/// A group of receivers.
+/// Group of receivers.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
@@ -155,7 +155,7 @@ struct Group {
     access: Option<AccessEntry>,
 }
 
-/// A generator of a file, with where its parts stand.
+/// Generator of a file, with the places of its parts.
 struct Reader<'t, 'd> {
     text: &'t str,
     table: DeTable<'d>,
@@ -163,8 +163,8 @@ struct Reader<'t, 'd> {
 }
 
 impl Generator {
-    /// Reads the generator in a table of `text` and makes its network; `seed` counts unless the
-    /// table has one, and files are found beside `folder`.
+    /// Reads the generator in a table of `text` and creates its network. `seed` applies unless the
+    /// table has one, and `folder` is the base of file names.
     pub(crate) fn topology_from_table(
         text: &str,
         table: Spanned<DeTable<'_>>,
@@ -175,7 +175,7 @@ impl Generator {
         let reader = Reader { text, table: table.into_inner(), span };
         let (generator, own_seed) = reader.read(folder)?;
         generator.generate(own_seed.unwrap_or(seed)).map_err(|mistake| {
-            // A mistake in a file that the generator reads has its place already.
+            // A mistake in a file that the generator reads already has its place.
             if mistake.file().is_some() {
                 mistake
             } else {
@@ -184,11 +184,11 @@ impl Generator {
         })
     }
 
-    /// Makes a network by the name of its generator and settings like `depth=3` or
-    /// `access.loss=5%`, the keys and values of the table `[topology]` in a scenario.
+    /// Creates a network from the name of its generator and settings like `depth=3` or
+    /// `access.loss=5%`. Settings are the keys and values of the table `[topology]` in a scenario.
     ///
     /// # Errors
-    /// One line that names what is wrong.
+    /// Returns one line with the mistake.
     pub fn from_settings(name: &str, settings: &[impl AsRef<str>]) -> Result<Topology, Mistake> {
         let mut text = format!("generator = {}\n", toml::Value::String(name.to_owned()));
         for setting in settings {
@@ -222,7 +222,7 @@ impl Reader<'_, '_> {
         let known = self.known()?;
         self.check_keys(known)?;
         let mut own = self.table.clone();
-        // A number or tables: read by itself.
+        // A number or tables, read separately.
         own.remove("receivers");
         let entry = Entry::deserialize(ValueDeserializer::from(Spanned::new(
             self.span.clone(),
@@ -236,7 +236,7 @@ impl Reader<'_, '_> {
             generator.link = link.over(Impairment::none());
             self.check_impairment(self.table.get("link"), "", &generator.link)?;
         }
-        // Links that are all alike in one respect are so in the other, unless told otherwise.
+        // Links that are equal in one respect are equal in the other, unless specified otherwise.
         generator.delay_across = match entry.delay_across {
             Some(delay) => delay.0.0,
             None if known.lengths && known.name != "graphml" && generator.link.delay.is_zero() => {
@@ -259,7 +259,7 @@ impl Reader<'_, '_> {
         Ok((generator, entry.seed))
     }
 
-    /// The generator that the table names.
+    /// Returns the generator that the table names.
     fn known(&self) -> Result<&'static Known, Mistake> {
         let name = self.table.get("generator").map(Spanned::get_ref).and_then(DeValue::as_str);
         KNOWN.iter().find(|known| Some(known.name) == name).ok_or_else(|| {
@@ -327,7 +327,7 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// The groups of receivers: a number, or an array of tables.
+    /// Returns the groups of receivers: a number, or an array of tables.
     fn receivers(&self, access: &Access) -> Result<Vec<Receivers>, Mistake> {
         let alike = |count| vec![Receivers { access: *access, ..Receivers::new(count) }];
         let Some(value) = self.table.get("receivers") else { return Ok(alike(None)) };
@@ -348,7 +348,7 @@ impl Reader<'_, '_> {
         receivers.collect()
     }
 
-    /// The link of a host, read from the table `of`.
+    /// Returns the link of a host, read from the table `of`.
     fn access(
         &self,
         of: Option<&Spanned<DeValue<'_>>>,
@@ -360,7 +360,7 @@ impl Reader<'_, '_> {
         Ok(access)
     }
 
-    /// Checks what was read from the table `of`, or from `of.direction`.
+    /// Checks values that were read from the table `of`, or from `of.direction`.
     fn check_impairment(
         &self,
         of: Option<&Spanned<DeValue<'_>>>,
@@ -376,17 +376,17 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// A parameter that has no default.
+    /// Returns a parameter that has no default.
     fn given<T>(&self, key: &str, value: Option<T>) -> Result<T, Mistake> {
         value.ok_or_else(|| self.at("generator", format!("this generator needs `{key}`")))
     }
 
-    /// A mistake at a key, or at the table if it has no such key.
+    /// Returns a mistake at a key, or at the table if it has no such key.
     fn at(&self, key: &str, message: impl Into<String>) -> Mistake {
         let span = self.table.get(key).map_or(self.span.clone(), Spanned::span);
         Mistake::at(self.text, span, message)
     }
 }
 
-/// The delay of a link as long as the side of the plane, where nothing is said about delays.
+/// Delay of a link as long as the side of the plane, if no delay is specified.
 const DEFAULT_DELAY_ACROSS: Duration = Duration::from_millis(20);

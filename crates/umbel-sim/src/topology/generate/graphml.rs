@@ -1,8 +1,7 @@
 //! Graphs from GraphML files.
 //!
-//! Nodes are called by their `id`; characters that a name cannot have become `_`. What is known
-//! about nodes and links is in `data` elements, found by the `attr.name` of their keys, in any
-//! case:
+//! Nodes are named by their `id`; characters that are not allowed in names become `_`. Properties
+//! of nodes and links are in `data` elements, found by the `attr.name` of their keys, in any case:
 //!
 //! | of | attribute | |
 //! |---|---|---|
@@ -27,7 +26,7 @@ use super::{Core, CoreLink, Impairment, Mistake, NodeKind, NodeSpec};
 use crate::topology::Queue;
 use crate::topology::values::{Delay, Share};
 
-/// How fast signals travel in a fibre.
+/// Speed of signals in a fibre.
 const KM_PER_S: f64 = 200_000.0;
 const EARTH_RADIUS_KM: f64 = 6_371.0;
 
@@ -65,7 +64,7 @@ struct Reader<'a> {
     keys: BTreeMap<&'a str, String>,
     /// Latitude and longitude of each node.
     places: Vec<Option<Place>>,
-    /// Place on the plane of each node.
+    /// Position of each node on the plane.
     points: Vec<Option<Place>>,
     core: Core,
 }
@@ -131,7 +130,7 @@ impl<'a> Reader<'a> {
         let loss = value::<Share>(&data, &["loss"])?;
         let queue = value::<Queue>(&data, &["queue"])?;
         let far = self.places[a].zip(self.places[b]).map(|(a, b)| {
-            // To the microsecond, below which the library's functions may differ.
+            // Rounded to the microsecond, below which the library's functions may differ.
             Duration::from_micros((kilometres(a, b) / KM_PER_S * 1e6).round() as u64)
         });
         let treatment = Impairment {
@@ -151,7 +150,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Makes the longer side of the rectangle around all points the unit of length.
+    /// Scales lengths so that the longer side of the rectangle around all points is 1.
     fn scale_lengths(&mut self) {
         let side = |of: fn(&Place) -> f64| {
             let values = || self.points.iter().flatten().map(of);
@@ -165,7 +164,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The data of a node or an edge by name.
+    /// Returns the data of a node or an edge by name.
     fn data(&self, of: Node<'a, 'a>) -> Data<'a> {
         let data = of.children().filter(|child| child.has_tag_name_anywhere("data"));
         data.filter_map(|data| {
@@ -179,7 +178,7 @@ impl<'a> Reader<'a> {
 
 type Data<'a> = BTreeMap<String, (Node<'a, 'a>, &'a str)>;
 
-/// The value of the first of these names that there is.
+/// Returns the value of the first of these names that is present.
 fn value<T: FromStr<Err: fmt::Display>>(
     data: &Data<'_>,
     names: &[&str],
@@ -198,7 +197,7 @@ fn at(node: Node<'_, '_>, message: impl Into<String>) -> Mistake {
     Mistake::at_line(line, message)
 }
 
-/// The length of the great circle between two places in degrees.
+/// Returns the length of the great circle between two places in degrees.
 fn kilometres((lat_a, lon_a): Place, (lat_b, lon_b): Place) -> f64 {
     let half = |a: f64, b: f64| ((b - a).to_radians() / 2.0).sin();
     let (lat, lon) = (half(lat_a, lat_b), half(lon_a, lon_b));
@@ -207,7 +206,7 @@ fn kilometres((lat_a, lon_a): Place, (lat_b, lon_b): Place) -> f64 {
 }
 
 trait Named {
-    /// Whether this is an element of that name, in whatever namespace.
+    /// Returns whether this is an element of that name, in any namespace.
     fn has_tag_name_anywhere(&self, name: &str) -> bool;
 }
 
@@ -237,7 +236,7 @@ mod tests {
 
     #[test]
     fn places_on_earth_give_delays_and_speeds_give_rates() {
-        // From Vienna to Paris it is about 1,034 km.
+        // The distance from Vienna to Paris is about 1,034 km.
         let core = graph(
             KEYS,
             "<node id=\"0\"><data key=\"d0\">48.208</data><data key=\"d1\">16.373</data></node>\n\

@@ -1,6 +1,6 @@
 //! Networks of known shapes.
 //!
-//! A shape gives routers and the links between them. Hosts are put at its routers, each on a link
+//! A shape has routers and the links between them. Hosts are added at its routers, each on a link
 //! of its own: the `source` (or `source1`, `source2` …) and the receivers `h1`, `h2` ….
 //!
 //! | shape | routers | edge, where receivers are put | the source is at |
@@ -14,9 +14,9 @@
 //! | transit-stub | domains of transit routers, stub domains at each of them | stub routers | a random stub router |
 //! | graphml | those of the file | all | a random one |
 //!
-//! The random shapes are drawn again until they are connected, so that they are those that are
-//! connected among all, each with its own probability. The shape, the places of sources and those
-//! of receivers are drawn from streams of their own: more receivers leave the graph as it was.
+//! Random shapes are drawn again until they are connected. So each connected shape appears in
+//! proportion to its own probability. The shape, the places of sources and those of receivers are
+//! drawn from streams of their own, so that more receivers leave the graph unchanged.
 
 mod file;
 mod graphml;
@@ -36,17 +36,17 @@ pub use self::file::known;
 use super::{Impairment, LinkSpec, Mistake, NodeKind, NodeSpec, Topology};
 use crate::random::{Purpose, below, stream};
 
-/// How routers are joined.
+/// Arrangement of routers and links.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
-    /// Everyone at one switch.
+    /// One switch with all hosts.
     Star,
     /// Routers in a row.
     Line {
-        /// How many, at least 1.
+        /// Number of routers, at least 1.
         routers: usize,
     },
-    /// A tree in which every router has equally many children.
+    /// A tree in which every router has the same number of children.
     Tree {
         /// Links from the root to a receiver, at least 1.
         depth: u32,
@@ -55,34 +55,35 @@ pub enum Shape {
     },
     /// Two routers with one link between them, sources on the left, receivers on the right.
     Dumbbell,
-    /// A random graph in which each two routers are joined independently.
+    /// A random graph in which each pair of routers is joined independently.
     Gnp {
-        /// How many, at least 1.
+        /// Number of routers, at least 1.
         routers: usize,
         /// Probability of a link.
         p: f64,
     },
     /// A random graph on the plane in which the probability of a link falls with its length d
-    /// [Waxman 1988]: `beta` · exp(-d / (`alpha` · L)), where L is the diagonal of the plane.
+    /// [Waxman 1988]. It is `beta` · exp(-d / (`alpha` · L)), where L is the diagonal of the plane.
     Waxman {
-        /// How many, at least 1.
+        /// Number of routers, at least 1.
         routers: usize,
-        /// How slowly the probability falls, above 0.
+        /// Decay length of the probability, above 0; the larger, the more slowly the probability
+        /// falls.
         alpha: f64,
         /// Probability of a link of length 0.
         beta: f64,
     },
-    /// The shape that GT-ITM makes [Zegura, Calvert, Bhattacharjee 1996].
+    /// The shape that GT-ITM generates [Zegura, Calvert, Bhattacharjee 1996].
     TransitStub(TransitStub),
     /// A graph from a file in GraphML, with delays by geographic distance if it has places.
     GraphMl {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
     },
 }
 
-/// Domains of transit routers, joined to each other; at each transit router stub domains, which
-/// are random graphs too. Sizes are exact, not averages.
+/// Domains of transit routers that are joined to each other, with stub domains at each transit
+/// router. Stub domains are random graphs too. Sizes are exact, not averages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransitStub {
     /// Transit domains, at least 1.
@@ -106,7 +107,7 @@ pub struct TransitStub {
 }
 
 impl TransitStub {
-    /// Of these sizes, with the defaults.
+    /// Creates domains of these sizes, with the defaults.
     pub fn new(domains: usize, transit: usize, stubs: usize, stub_nodes: usize) -> TransitStub {
         TransitStub {
             domains,
@@ -122,101 +123,101 @@ impl TransitStub {
     }
 }
 
-/// The link of a host.
+/// Link of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Access {
-    /// From the host into the network.
+    /// Direction from the host into the network.
     pub up: Impairment,
-    /// From the network to the host.
+    /// Direction from the network to the host.
     pub down: Impairment,
 }
 
 impl Access {
-    /// The same in both directions.
+    /// Creates a link with the same impairment in both directions.
     pub fn both(impairment: Impairment) -> Access {
         Access { up: impairment, down: impairment }
     }
 }
 
-/// Receivers that are alike.
+/// Receivers of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Receivers {
-    /// How many; `None` is one at each router of the edge, in a tree `fanout`.
+    /// Number of receivers; `None` is one at each router of the edge, in a tree `fanout`.
     pub count: Option<usize>,
-    /// They are called so, with a number from 1.
+    /// Name of the receivers, which is followed by a number from 1.
     pub name: String,
-    /// Their links.
+    /// Links of the receivers.
     pub access: Access,
 }
 
 impl Receivers {
-    /// So many on unimpaired links, called `h1`, `h2` ….
+    /// Creates `count` receivers on unimpaired links, named `h1`, `h2` ….
     pub fn new(count: impl Into<Option<usize>>) -> Receivers {
         Receivers { count: count.into(), name: "h".to_owned(), access: Access::default() }
     }
 }
 
-/// To which of the routers receivers are put.
+/// Order in which receivers are distributed over the routers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// To one after the other, again from the first when all have one.
+    /// One after the other, again from the first when each has a receiver.
     Even,
-    /// To all in random order, again from the first when all have one.
+    /// All in random order, again from the first when each has a receiver.
     Random,
 }
 
-/// A shape, what its links do, and the hosts at its routers.
+/// Shape, impairments of its links, and the hosts at its routers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generator {
-    /// How routers are joined.
+    /// Arrangement of routers and links.
     pub shape: Shape,
-    /// The links between routers.
+    /// Impairment of the links between routers.
     pub link: Impairment,
-    /// What a link between routers delays on top of that if it is as long as the side of the
-    /// plane, shorter ones in proportion. Only shapes with places on a plane have lengths: gnp,
+    /// Additional delay of a link between routers that is as long as the side of the plane; shorter
+    /// links are delayed in proportion. Only shapes with places on a plane have lengths: gnp,
     /// waxman, transit-stub, and GraphML files with coordinates.
     pub delay_across: Duration,
-    /// How many sources.
+    /// Number of sources.
     pub sources: usize,
-    /// The links of the sources.
+    /// Links of the sources.
     pub source_link: Access,
     /// Groups of receivers.
     pub receivers: Vec<Receivers>,
-    /// Whether receivers can be at all routers rather than at the edge only.
+    /// Whether receivers can be at all routers rather than only at the edge.
     pub anywhere: bool,
-    /// The order in which routers get receivers.
+    /// Order in which routers get receivers.
     pub placement: Placement,
 }
 
-/// Sources are called so.
+/// Name of the source. With several sources, a number from 1 follows.
 pub const SOURCE: &str = "source";
 
-/// What the places of hosts are drawn from; the shape itself is drawn from stream 0.
+/// Streams for the places of sources and of receivers. The shape itself is drawn from stream 0.
 const SOURCE_STREAM: u64 = 1;
 const RECEIVER_STREAM: u64 = 2;
 
-/// The routers of a shape.
+/// Routers of a shape.
 #[derive(Debug, Default)]
 struct Core {
     nodes: Vec<NodeSpec>,
     links: Vec<CoreLink>,
-    /// Where receivers are put, in order.
+    /// Routers at which receivers are put, in order.
     edge: Vec<usize>,
-    /// Where sources are; drawn among the edge if the shape does not say.
+    /// Router of the sources; drawn among the edge if the shape does not determine it.
     source: Option<usize>,
-    /// Receivers at each router of the edge where nobody says how many.
+    /// Number of receivers at each router of the edge if none is specified.
     receivers_each: usize,
     /// Whether the shape has hosts of its own and needs no others.
     has_hosts: bool,
 }
 
-/// A link between routers.
+/// Link between routers.
 #[derive(Debug)]
 struct CoreLink {
     ends: (usize, usize),
-    /// In sides of the plane; 0 without a plane.
+    /// Length in sides of the plane; 0 without a plane.
     length: f64,
-    /// What it does, where the shape says.
+    /// Impairment, if the shape determines it.
     treatment: Option<Impairment>,
 }
 
@@ -231,8 +232,8 @@ fn router(name: String) -> NodeSpec {
 }
 
 impl Generator {
-    /// A shape with one source and a receiver at each router of its edge, in a tree `fanout`;
-    /// the links do nothing.
+    /// Creates a generator with one source and a receiver at each router of the shape's edge, in a
+    /// tree `fanout`. Links have no impairments.
     pub fn new(shape: Shape) -> Generator {
         let random = !matches!(
             shape,
@@ -250,11 +251,11 @@ impl Generator {
         }
     }
 
-    /// Makes the network. Equal seeds give equal networks.
+    /// Generates the network. Equal seeds produce equal networks.
     ///
     /// # Errors
-    /// A parameter that is out of range, a file that cannot be read, or a random shape that does
-    /// not come out connected.
+    /// If a parameter is out of its range, a file cannot be read, or a random shape does not come
+    /// out connected.
     pub fn generate(&self, seed: u64) -> Result<Topology, Mistake> {
         self.check().map_err(|(_, message)| Mistake::new(message))?;
         let core = self.shape.routers(&mut stream(seed, Purpose::Topology, 0))?;
@@ -272,7 +273,7 @@ impl Generator {
         Ok(topology)
     }
 
-    /// Checks the ranges before anything is made; gives the parameter and what is wrong with it.
+    /// Checks the ranges before anything is generated. Returns the parameter and its mistake.
     fn check(&self) -> Result<(), (&'static str, String)> {
         self.shape.check()?;
         let edge = if self.anywhere { self.shape.size().nodes } else { self.shape.edge() };
@@ -333,7 +334,7 @@ fn attach(topology: &mut Topology, host: String, router: &str, access: &Access) 
 }
 
 impl Topology {
-    /// Puts the nodes in the order in which files have them.
+    /// Sorts the nodes into the order of files.
     fn sort_nodes(&mut self) {
         self.nodes.sort_by_key(|node| match node.kind {
             NodeKind::Host => 0,
@@ -359,7 +360,7 @@ impl Shape {
         })
     }
 
-    /// Checks the ranges; gives the parameter and what is wrong with it.
+    /// Checks the ranges. Returns the parameter and its mistake.
     fn check(&self) -> Result<(), (&'static str, String)> {
         let at_least_1 = |key: &'static str, value: usize| {
             let message = || format!("{key} = {value}: there is at least 1");
@@ -426,7 +427,7 @@ impl Shape {
         Ok(())
     }
 
-    /// The parameter that is to blame if a shape is too large.
+    /// Returns the parameter that is responsible if a shape is too large.
     fn size_key(&self) -> &'static str {
         match self {
             Shape::Tree { .. } => "depth",
@@ -437,11 +438,11 @@ impl Shape {
         }
     }
 
-    /// What a shape comes to; of random ones on average. As numbers that do not overflow.
+    /// Returns the size of a shape; for random ones, the average. Its numbers do not overflow.
     fn size(&self) -> Size {
         let pairs = |n: f64| n * (n - 1.0) / 2.0;
         match self {
-            // A file is as large as it is.
+            // The size of a file's graph is not limited here.
             Shape::Star | Shape::GraphMl { .. } => Size { nodes: 1.0, ..Size::default() },
             Shape::Dumbbell => Size { nodes: 2.0, links: 1.0, pairs: 0.0 },
             Shape::Line { routers } => {
@@ -449,7 +450,7 @@ impl Shape {
             }
             Shape::Tree { depth, fanout } => {
                 let (depth, fanout) = (f64::from(*depth), *fanout as f64);
-                // The lowest level, and those above it.
+                // Routers of the lowest level, and of those above it.
                 let below = fanout.powf(depth - 1.0);
                 let nodes = if fanout > 1.0 { below * fanout / (fanout - 1.0) } else { depth };
                 Size { nodes, links: nodes, pairs: 0.0 }
@@ -476,7 +477,7 @@ impl Shape {
         }
     }
 
-    /// How many routers are at the edge.
+    /// Returns the number of routers at the edge.
     fn edge(&self) -> f64 {
         match self {
             Shape::Tree { depth, fanout } => (*fanout as f64).powf(f64::from(*depth) - 1.0),
@@ -485,31 +486,32 @@ impl Shape {
         }
     }
 
-    /// Receivers at each router of the edge where nobody says how many.
+    /// Returns the number of receivers at each router of the edge if none is specified.
     fn receivers_each(&self) -> f64 {
         if let Shape::Tree { fanout, .. } = self { *fanout as f64 } else { 1.0 }
     }
 }
 
-/// A large number in few digits.
+/// Returns a large number in few digits.
 fn readable(number: f64) -> String {
     if number < 1e12 { format!("{number:.0}") } else { format!("{number:.1e}") }
 }
 
-/// How large a shape is.
+/// Size of a shape.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     nodes: f64,
     links: f64,
-    /// Pairs of routers that are looked at one by one.
+    /// Pairs of routers that are examined one by one.
     pairs: f64,
 }
 
-/// More nodes than a machine with 8 GB simulates: what is larger was a slip of the keyboard.
+/// Limit on nodes, above the number that a machine with 8 GB can simulate. A larger number is
+/// likely a typing error.
 const MOST_NODES: f64 = 5_000_000.0;
-/// Most links between routers.
+/// Limit on links between routers.
 const MOST_LINKS: f64 = 10_000_000.0;
-/// Most pairs of routers that are looked at one by one: half a minute.
+/// Limit on pairs of routers that are examined one by one: half a minute.
 const MOST_PAIRS: f64 = 1e9;
 
 fn pick<'a, T>(random: &mut Xoshiro256PlusPlus, from: &'a [T]) -> &'a T {

@@ -5,19 +5,19 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::{Core, CoreLink, Mistake, router};
 use crate::random::{ln, uniform};
 
-/// A place on the plane.
+/// Place on the plane.
 pub(super) type Place = (f64, f64);
 
-/// How often a graph is drawn before it counts as one that does not come out connected.
+/// Limit on draws of a graph, after which it counts as one that does not come out connected.
 const TRIES: usize = 1_000;
-/// Random numbers that may be drawn for that.
+/// Limit on random numbers that may be drawn for this.
 const MOST_DRAWS: u64 = 1_000_000_000;
 
 pub(super) fn distance((x, y): Place, (u, v): Place) -> f64 {
     ((x - u) * (x - u) + (y - v) * (y - v)).sqrt()
 }
 
-/// A place in the square of side `side` whose lowest corner is `corner`.
+/// Returns a place in the square of side `side` whose lowest corner is `corner`.
 pub(super) fn place(random: &mut Xoshiro256PlusPlus, corner: Place, side: f64) -> Place {
     let x = corner.0 + side * uniform(random);
     (x, corner.1 + side * uniform(random))
@@ -93,7 +93,7 @@ fn core(places: &[Place], links: &[(usize, usize)]) -> Core {
     }
 }
 
-/// The links of a connected G(n, p); `None` if none comes up.
+/// Returns the links of a connected G(n, p); `None` if no draw is connected.
 pub(super) fn connected_gnp(
     nodes: usize,
     p: f64,
@@ -113,7 +113,7 @@ pub(super) fn connected_gnp(
     None
 }
 
-/// The links of G(n, p), in time that grows with their number [Batagelj and Brandes 2005].
+/// Draws the links of G(n, p), in time that grows with their number [Batagelj and Brandes 2005].
 fn draw_gnp(nodes: usize, p: f64, random: &mut Xoshiro256PlusPlus) -> Vec<(usize, usize)> {
     let pairs = (1..nodes).flat_map(|b| (0..b).map(move |a| (a, b)));
     if p >= 1.0 {
@@ -126,7 +126,7 @@ fn draw_gnp(nodes: usize, p: f64, random: &mut Xoshiro256PlusPlus) -> Vec<(usize
     let log_without = ln(1.0 - p);
     let (mut a, mut b) = (0_usize, 1_usize);
     loop {
-        // How many pairs have no link before the next that has one.
+        // Number of pairs without a link before the next pair with one.
         let skip = ln(1.0 - uniform(random)) / log_without;
         if skip >= (nodes * nodes) as f64 {
             return links;

@@ -1,9 +1,9 @@
-//! Shapes without chance.
+//! Shapes without randomness.
 
 use super::{Core, CoreLink, NodeKind, NodeSpec, router};
 
 pub(super) fn star() -> Core {
-    // Snooping and querying, the switch of a lab forwards groups to their members only, as a
+    // With snooping and a querier, the switch of a lab forwards groups to their members only, as a
     // simulated one does.
     let kind = NodeKind::Switch { snooping: true, querier: true };
     Core {

@@ -29,7 +29,7 @@ fn links_of<'a>(topology: &'a Topology, name: &'a str) -> impl Iterator<Item = &
     topology.links.iter().filter(move |link| link.a == name || link.b == name)
 }
 
-/// The routers at which the hosts are whose names begin so.
+/// Returns the routers of the hosts whose names begin with `prefix`.
 fn places<'a>(topology: &'a Topology, prefix: &'a str) -> Vec<&'a str> {
     let hosts = topology.links.iter().filter(|link| link.b.starts_with(prefix));
     hosts.map(|link| link.a.as_str()).collect()
@@ -153,11 +153,11 @@ fn near_routers_of_a_waxman_graph_are_joined_more_often() {
         .map(|link| link.a_to_b.delay.as_secs_f64())
         .collect();
     let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
-    // The mean distance of two places in a square is 0.521; with this alpha links are near 0.2.
+    // The mean distance of two places in a square is 0.521. With this alpha links are near 0.2.
     assert!((0.1..0.3).contains(&mean), "{mean}");
     let far = generated("waxman", &["routers=60", "alpha=100", "beta=0.3"]);
     let links = far.links.len() - 61;
-    // Without the distance it is G(n, 0.3): 1,770 pairs, standard deviation 19.
+    // Without the distance the graph is G(n, 0.3): 1,770 pairs, standard deviation 19.
     assert!((links as f64 - 0.3 * 1770.0).abs() < 80.0, "{links}");
 }
 
@@ -200,7 +200,7 @@ fn a_transit_stub_graph_can_have_several_domains_and_extra_links() {
     ];
     let plain = generated("transit-stub", &settings);
     assert_eq!(routers(&plain), 3 * 2 * (1 + 2 * 3));
-    // In domains 3·1 + 12·3, to stubs 12, between domains 3; hosts 1 + 36.
+    // Links in domains 3·1 + 12·3, to stubs 12, between domains 3, of hosts 1 + 36.
     assert_eq!(plain.links.len(), 39 + 12 + 3 + 37);
     let extra = ["extra_transit_stub=4", "extra_stub_stub=5"];
     let more = generated("transit-stub", &[&settings[..], &extra].concat());

@@ -1,7 +1,7 @@
 //! Domains of routers in two levels.
 //!
-//! Transit domains have a square of the plane each; the square of a stub domain is smaller and
-//! has its transit router inside.
+//! Each transit domain has a square of the plane. The square of a stub domain is smaller and
+//! contains its transit router.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ use super::plane::{Place, connected_gnp, distance, place};
 use super::{Core, CoreLink, Mistake, TransitStub, pick, router};
 use crate::random::uniform;
 
-/// The side of a stub domain's square in sides of the transit domain's.
+/// Side of a stub domain's square in sides of the transit domain's.
 const STUB_SIDE: f64 = 0.3;
-/// How often an extra link is drawn before there seems to be no room for it.
+/// Limit on draws of an extra link, after which there seems to be no room for it.
 const TRIES: usize = 1_000;
 
 pub(super) fn make(sizes: &TransitStub, random: &mut Xoshiro256PlusPlus) -> Result<Core, Mistake> {
     let mut graph = Graph::default();
-    // Cells a side.
+    // Number of cells on a side.
     let cells = sizes.domains.isqrt() + usize::from(sizes.domains.isqrt().pow(2) < sizes.domains);
     let side = 1.0 / cells as f64;
     let (mut transit, mut stubs) = (Vec::new(), Vec::new());
@@ -56,7 +56,7 @@ pub(super) fn make(sizes: &TransitStub, random: &mut Xoshiro256PlusPlus) -> Resu
     for _ in 0..sizes.extra_stub_stub {
         let draw = |random: &mut _| {
             let (a, b) = (pick(random, &stubs), pick(random, &stubs));
-            // A link within one domain is none between two: drawn again.
+            // A link within one domain does not join two domains, so it is drawn again.
             if a == b { (a[0], a[0]) } else { (*pick(random, a), *pick(random, b)) }
         };
         graph.join_anew("extra_stub_stub", sizes.extra_stub_stub, random, draw)?;
@@ -75,7 +75,7 @@ struct Graph {
 }
 
 impl Graph {
-    /// Adds a connected random graph in a square; gives its routers.
+    /// Adds a connected random graph in a square. Returns its routers.
     fn domain(
         &mut self,
         (what, size, p): (&str, usize, f64),
@@ -98,7 +98,7 @@ impl Graph {
         Ok((first..first + size).collect())
     }
 
-    /// Adds a link unless there is one; says whether it did.
+    /// Adds a link unless it exists. Returns whether it was added.
     fn join(&mut self, a: usize, b: usize) -> bool {
         let new = a != b && self.joined.insert((a.min(b), a.max(b)));
         if new {
@@ -108,7 +108,7 @@ impl Graph {
         new
     }
 
-    /// Adds a link that was not there.
+    /// Adds a link that did not exist.
     fn join_anew(
         &mut self,
         key: &str,

@@ -1,8 +1,8 @@
-//! A run as a page that moves: one HTML file that needs nothing else.
+//! Animation of a run: one self-contained HTML file.
 //!
-//! - `recording.rs`: what the page knows of the run, and the limits of it.
-//! - `layout/`: where the nodes are drawn.
-//! - `page/`: the page: `page.html` with `style.css` and the scripts, which are put into it in the
+//! - `recording.rs`: the events of the run that the page shows, and their limits.
+//! - `layout/`: the places of the nodes.
+//! - `page/`: the page, `page.html` with `style.css` and the scripts, which are inserted in the
 //!   order of [`SCRIPTS`].
 
 use std::fs::File;
@@ -21,7 +21,7 @@ mod recording;
 #[cfg(test)]
 mod tests;
 
-/// The parts of the page.
+/// Parts of the page.
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
 const SCRIPTS: [&str; 8] = [
@@ -38,12 +38,12 @@ const SCRIPTS: [&str; 8] = [
 /// Writes a page that shows the network and plays the run: packets on their links, losses, joins,
 /// notes.
 ///
-/// The page holds the first part of a run, up to [`MAX_PACKETS`](HtmlTracer::MAX_PACKETS) packets on links
-/// or as many other events, and says so where the run went on. It is written by
-/// [`finish`](Tracer::finish); nothing is kept beyond what it holds.
+/// The page holds the first part of a run, up to [`MAX_PACKETS`](HtmlTracer::MAX_PACKETS) packets
+/// on links or the same number of other events. It shows a notice if the run went on. It is written
+/// by [`finish`](Tracer::finish); nothing else is kept in memory.
 ///
-/// A note that is named `outstanding` is taken for what a node still waits for, and its first value is
-/// shown at the node; the page lets its reader choose another one.
+/// The first value of a note named `outstanding` is taken as the number of items that a node still
+/// waits for. It is shown at the node. The reader of the page can choose another note.
 #[derive(Debug)]
 pub struct HtmlTracer {
     title: String,
@@ -52,16 +52,16 @@ pub struct HtmlTracer {
 }
 
 impl HtmlTracer {
-    /// Packets on links that a page shows.
+    /// Largest number of packets on links that a page shows.
     pub const MAX_PACKETS: usize = 100_000;
-    /// Nodes that a page shows.
+    /// Largest number of nodes that a page shows.
     pub const MAX_NODES: usize = 2_000;
 
     /// Creates the file, or empties it. The title of the page is the name of the file.
     ///
     /// # Errors
     ///
-    /// When the file cannot be created, or the network has more than
+    /// Returns an error if the file cannot be created, or if the network has more than
     /// [`MAX_NODES`](HtmlTracer::MAX_NODES) nodes.
     pub fn create(path: &Path, network: &Network) -> Result<HtmlTracer, TraceError> {
         let (nodes, limit) = (network.node_count(), HtmlTracer::MAX_NODES);
@@ -76,14 +76,14 @@ impl HtmlTracer {
         })
     }
 
-    /// Gives the page another title.
+    /// Sets the title of the page.
     #[must_use]
     pub fn title(self, title: impl Into<String>) -> HtmlTracer {
         HtmlTracer { title: title.into(), ..self }
     }
 
-    /// Shows another number of packets than [`MAX_PACKETS`](HtmlTracer::MAX_PACKETS). A page grows
-    /// by some 20 bytes with each.
+    /// Sets the limit on packets on links, and on other events. Default
+    /// [`MAX_PACKETS`](HtmlTracer::MAX_PACKETS). A page grows by some 20 bytes with each packet.
     #[must_use]
     pub fn max_packets(self, packets: usize) -> HtmlTracer {
         HtmlTracer { recording: self.recording.limit(packets), ..self }
@@ -118,7 +118,7 @@ impl Tracer for HtmlTracer {
     }
 }
 
-/// Writes the page: the places that are named `{{…}}` in it are filled in.
+/// Writes the page, with the places that are named `{{…}}` filled in.
 fn write_page(
     file: &mut BufWriter<File>,
     title: &str,
@@ -133,7 +133,7 @@ fn write_page(
             "title" => file.write_all(escape(title).as_bytes())?,
             "style" => file.write_all(STYLE.as_bytes())?,
             "scripts" => file.write_all(SCRIPTS.concat().as_bytes())?,
-            // Within a script element `<` could begin its end; in JSON it is only found in texts.
+            // Within a script element `<` could begin its end. In JSON it is only found in texts.
             _ => {
                 let json = recording.to_json(title, end)?.replace('<', "\\u003c");
                 file.write_all(json.as_bytes())?;

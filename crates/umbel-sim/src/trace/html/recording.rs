@@ -1,4 +1,4 @@
-//! What a page knows of a run.
+//! Recording of a run for a page.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,13 +13,13 @@ use crate::packet::{Destination, Kind, Packet};
 use crate::trace::columns::kind_name;
 use crate::trace::{ChannelParts, Hop, MembershipRecord, MessageRecord, NoteRecord, PacketRecord};
 
-/// The first part of a run: everything up to the moment when one of the limits was reached.
+/// First part of a run, up to the moment when one of the limits was reached.
 #[derive(Clone, Debug)]
 pub(super) struct Recording {
     network: Network,
     limit: usize,
     packets: Vec<Crossing>,
-    /// Packets that are on a link: where they are in `packets`, by number and way.
+    /// Positions in `packets` of the packets that are on a link, by number and way.
     underway: BTreeMap<(u64, i64), usize>,
     classes: Interned<Class>,
     channels: Interned<ChannelParts>,
@@ -27,20 +27,20 @@ pub(super) struct Recording {
     notes: Vec<(u64, u32, usize, [f64; 3])>,
     messages: Vec<(u64, u64, u32, u32, usize)>,
     members: Vec<(u64, u32, usize, bool)>,
-    /// Bytes of data that each node sent.
+    /// Bytes of data and repairs that each node sent.
     sent: Vec<u64>,
     next_id: u64,
-    /// When the first thing happened that is not recorded.
+    /// Time of the first event that is not recorded.
     cut: Option<Instant>,
     /// Packets that entered a link, in the whole run.
     hops: u64,
 }
 
-/// A packet on a link, or dropped.
+/// Packet on a link, or dropped.
 #[derive(Clone, Copy, Debug)]
 struct Crossing {
     at: u64,
-    /// Nanoseconds until it arrives.
+    /// Nanoseconds until its arrival.
     took: u64,
     way: i64,
     class: usize,
@@ -48,7 +48,7 @@ struct Crossing {
     fate: Fate,
 }
 
-/// What became of a packet; the numbers are those of the page.
+/// Fate of a packet. The numbers are those of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Arrived = 0,
@@ -59,18 +59,18 @@ enum Fate {
     HopLimit = 5,
 }
 
-/// What many packets have in common.
+/// Properties that many packets have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Class {
     kind: Kind,
     flow: u32,
     source: u32,
-    /// A node or, if it is multicast, a number of a channel.
+    /// Node or, if the packet is multicast, number of the channel.
     destination: Result<u32, Option<usize>>,
     bytes: u32,
 }
 
-/// Things that are numbered in the order in which they first came.
+/// Values that are numbered in the order of their first appearance.
 #[derive(Clone, Debug)]
 struct Interned<T> {
     numbers: BTreeMap<T, usize>,
@@ -93,7 +93,8 @@ impl<T: Ord + Copy> Interned<T> {
 }
 
 impl Recording {
-    /// Of nothing yet; of at most `limit` packets on links, notes, messages, and joins and leaves.
+    /// Creates an empty recording of at most `limit` each of packets on links, notes, messages, and
+    /// joins and leaves.
     pub(super) fn new(network: Network, limit: usize) -> Recording {
         Recording {
             sent: vec![0; network.node_count()],
@@ -113,12 +114,12 @@ impl Recording {
         }
     }
 
-    /// With another limit.
+    /// Sets the limit.
     pub(super) fn limit(self, limit: usize) -> Recording {
         Recording { limit, ..self }
     }
 
-    /// Whether something that happens now is still recorded, next to `held` of its sort.
+    /// Returns whether an event at this time is still recorded, beside `held` of its kind.
     fn has_room(&mut self, at: Instant, held: usize) -> bool {
         if held >= self.limit && self.cut.is_none() {
             self.cut = Some(at);
@@ -126,8 +127,8 @@ impl Recording {
         self.cut.is_none()
     }
 
-    /// A direction of a link: twice the link's number, and one more for the way back; below 0 a node
-    /// that dropped the packet itself.
+    /// Returns the number of a packet's way. A direction of a link has twice the link's number, and
+    /// one more for the way back. A node that dropped the packet itself has a number below 0.
     fn way(&self, record: &PacketRecord<'_>) -> i64 {
         match record.link {
             None => -1 - i64::from(record.from.0),
@@ -213,7 +214,7 @@ impl Recording {
         }
     }
 
-    /// The recording as `run.js` reads it.
+    /// Returns the recording as `run.js` reads it.
     pub(super) fn to_json(&self, title: &str, end: Instant) -> io::Result<String> {
         let source = (0..self.sent.len()).rev().max_by_key(|&node| self.sent[node]);
         let layout = layout::layout(&self.network, NodeId(source.unwrap_or_default() as u32));
@@ -310,14 +311,14 @@ fn class_row(class: &Class) -> ClassRow {
 
 /// Name, kind, x, y, side of the label, address.
 type NodeRow<'a> = (&'a str, u8, f64, f64, u8, String);
-/// Delay in nanoseconds, rate in bits per second or 0, when it goes up and down.
+/// Delay in nanoseconds, rate in bits per second or 0, times when it goes up and down.
 type Direction = (u64, u64, Vec<(u64, bool)>);
 /// Both ends, and both directions.
 type LinkRow = (u32, u32, Direction, Direction);
 /// Kind, flow, source, destination or -1, channel or -1, bytes.
 type ClassRow = (String, u32, u32, i64, i64, u32);
 
-/// The recording in JSON. Times are in nanoseconds.
+/// Recording in JSON. Times are in nanoseconds.
 #[derive(Serialize)]
 struct Run<'a> {
     title: &'a str,
@@ -336,7 +337,7 @@ struct Run<'a> {
     members: &'a [(u64, u32, usize, bool)],
 }
 
-/// Column by column, times as differences: a third of the size of a list of packets.
+/// Packets column by column, with times as differences: a third of the size of a list of packets.
 #[derive(Serialize)]
 struct Packets {
     at: Vec<i64>,

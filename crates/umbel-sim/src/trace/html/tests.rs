@@ -1,4 +1,4 @@
-//! The page holds what happened, as text that a browser takes for nothing else.
+//! The page holds the events of the run, as text that a browser takes for nothing else.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::link::LinkSpec;
 use crate::network::{Network, NodeId};
 use crate::trace::tests::{END, network, tell};
 
-/// The page of the run that all tracers are told.
+/// Returns the page of the run that all tracers receive.
 fn page(change: impl FnOnce(HtmlTracer) -> HtmlTracer) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("run.html");
@@ -20,7 +20,7 @@ fn page(change: impl FnOnce(HtmlTracer) -> HtmlTracer) -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// What the page knows of the run.
+/// Returns the recording in the page.
 fn recording(page: &str) -> Value {
     let (_, after) = page.split_once("<script type=\"application/json\" id=\"run\">").unwrap();
     let (json, _) = after.split_once("</script>").unwrap();
@@ -31,7 +31,8 @@ fn recording(page: &str) -> Value {
 fn the_page_knows_what_became_of_each_packet() {
     let run = recording(&page(|tracer| tracer));
     let packets = &run["packets"];
-    // Two of data on their way, two lost or dropped; a request, dropped at the router; two repairs.
+    // Two data packets in transit, two lost or dropped; a request, dropped at the router; two
+    // repairs.
     assert_eq!(
         packets["at"],
         serde_json::json!([
@@ -90,7 +91,7 @@ fn a_page_that_is_full_says_from_when_on() {
     let run = recording(&page(|tracer| tracer.max_packets(2)));
     assert_eq!(run["packets"]["id"], serde_json::json!([1, 1]));
     assert_eq!((&run["cut"], &run["hops"]), (&Value::from(20_000_000), &Value::from(4)));
-    // What happened later is not there either.
+    // Later events are not there either.
     assert_eq!(run["messages"], serde_json::json!([]));
     assert_eq!(run["notes"].as_array().unwrap().len(), 1);
 }

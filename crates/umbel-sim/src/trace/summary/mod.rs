@@ -1,4 +1,4 @@
-//! What a run came to, in a few tables.
+//! Summary of a run, in a few tables.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::packet::{FlowId, Kind};
 
 mod table;
 
-/// Counts what happens, for a [`Summary`].
+/// Counts events, for a [`Summary`].
 #[derive(Clone, Debug)]
 pub struct SummaryTracer {
     network: Network,
@@ -21,43 +21,43 @@ pub struct SummaryTracer {
     links: Vec<[LinkTraffic; 2]>,
     nodes: Vec<NodeTraffic>,
     sessions: SessionTraffic,
-    /// The number that the next new packet has at least.
+    /// Lower bound of the number of the next new packet.
     next_id: u64,
     notes: u64,
 }
 
-/// What a run came to. [`Display`](std::fmt::Display) prints it as tables of the most active links, nodes and
-/// flows; [`to_json`](Summary::to_json) has all of them that saw anything.
+/// Summary of a run. [`Display`](std::fmt::Display) prints it as tables of the most active links,
+/// nodes and flows. [`to_json`](Summary::to_json) has all of them with any activity.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// How long the run was, in simulated time.
+    /// Length of the run in simulated time.
     pub duration_ns: u64,
-    /// Nodes of the network.
+    /// Number of nodes in the network.
     pub nodes_in_network: u64,
-    /// Links of the network.
+    /// Number of links in the network.
     pub links_in_network: u64,
-    /// Packets by what they are for.
+    /// Packets by kind.
     pub kinds: Vec<KindSummary>,
     /// Packets by flow.
     pub flows: Vec<FlowSummary>,
-    /// Directions of links that saw packets.
+    /// Directions of links that carried packets.
     pub links: Vec<LinkSummary>,
-    /// Nodes that saw packets or messages.
+    /// Nodes that handled packets or messages.
     pub nodes: Vec<NodeSummary>,
     /// Messages of sessions.
     pub sessions: SessionTraffic,
-    /// Notes that applications wrote.
+    /// Number of notes that applications wrote.
     pub notes: u64,
 }
 
-/// Packets by what became of them.
+/// Counters of packets by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
     /// Packets that nodes sent; copies that the network makes do not count.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of those packets.
     pub bytes: u64,
-    /// Links that they and their copies entered.
+    /// Links that those packets and their copies entered.
     pub hops: u64,
     /// Bytes on those links.
     pub hop_bytes: u64,
@@ -75,42 +75,42 @@ pub struct Drops {
     pub lost: u64,
     /// Dropped by queues.
     pub queue_drops: u64,
-    /// On links that were down.
+    /// Dropped on links that were down.
     pub down: u64,
-    /// In nodes that knew no way to the destination.
+    /// Dropped in nodes without a route to the destination.
     pub no_route: u64,
-    /// In nodes where the hop limit ran out.
+    /// Dropped in nodes where the hop limit was exceeded.
     pub hop_limit: u64,
 }
 
-/// The packets of one kind.
+/// Packets of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KindSummary {
     /// Name of the kind.
     pub kind: String,
-    /// What became of them.
+    /// Counters of the packets.
     #[serde(flatten)]
     pub traffic: Traffic,
 }
 
-/// The packets of one kind in one flow.
+/// Packets of one kind in one flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowSummary {
     /// Number of the flow.
     pub flow: u32,
     /// Name of the kind.
     pub kind: String,
-    /// What became of them.
+    /// Counters of the packets.
     #[serde(flatten)]
     pub traffic: Traffic,
 }
 
-/// What one direction of a link saw.
+/// Counters of one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LinkTraffic {
     /// Packets that entered it.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of those packets.
     pub bytes: u64,
     /// Packets that were dropped.
     #[serde(flatten)]
@@ -126,45 +126,45 @@ pub struct LinkSummary {
     pub from: String,
     /// Name of the far end.
     pub to: String,
-    /// What it saw.
+    /// Counters of the direction.
     #[serde(flatten)]
     pub traffic: LinkTraffic,
     /// Share of the rate that was used over the whole run; `None` if the rate is unlimited.
     pub utilisation: Option<f64>,
 }
 
-/// What a node saw.
+/// Counters of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NodeTraffic {
-    /// Packets that it sent of its own.
+    /// Packets that originate at the node.
     pub sent: u64,
-    /// Their bytes.
+    /// Bytes of those packets.
     pub sent_bytes: u64,
-    /// Packets that came to it, those that it forwarded among them.
+    /// Packets that reached the node, including those that it forwarded.
     pub received: u64,
-    /// Their bytes.
+    /// Bytes of those packets.
     pub received_bytes: u64,
-    /// Packets that were dropped in it, or on their way to it.
+    /// Packets that were dropped in the node, or on their way to it.
     #[serde(flatten)]
     pub drops: Drops,
-    /// Messages of sessions that it sent.
+    /// Messages of sessions that the node sent.
     pub messages_sent: u64,
-    /// Messages of sessions that were sent to it.
+    /// Messages of sessions that were sent to the node.
     pub messages_received: u64,
-    /// Joins.
+    /// Channels that the node joined.
     pub joins: u64,
-    /// Leaves.
+    /// Channels that the node left.
     pub leaves: u64,
 }
 
-/// A node.
+/// Node with its counters.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NodeSummary {
     /// Number of the node.
     pub node: u32,
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// What it saw.
+    /// Counters of the node.
     #[serde(flatten)]
     pub traffic: NodeTraffic,
 }
@@ -172,14 +172,14 @@ pub struct NodeSummary {
 /// Messages of sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SessionTraffic {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Their bytes.
+    /// Bytes of those messages.
     pub bytes: u64,
 }
 
 impl Drops {
-    /// All of them.
+    /// Returns the number of all drops.
     pub const fn total(&self) -> u64 {
         let Drops { lost, queue_drops, down, no_route, hop_limit } = *self;
         lost + queue_drops + down + no_route + hop_limit
@@ -217,7 +217,7 @@ impl Traffic {
 }
 
 impl SummaryTracer {
-    /// Nothing has happened yet.
+    /// Creates a tracer without any events yet.
     pub fn new(network: &Network) -> SummaryTracer {
         SummaryTracer {
             links: vec![Default::default(); network.link_count()],
@@ -230,7 +230,7 @@ impl SummaryTracer {
         }
     }
 
-    /// What has happened up to `end`.
+    /// Returns the summary of the events up to `end`.
     pub fn summary(&self, end: Instant) -> Summary {
         Summary {
             duration_ns: end.as_nanos(),
@@ -298,7 +298,7 @@ impl SummaryTracer {
     }
 }
 
-/// Share of the rate that these bytes take up to `end`.
+/// Returns the share of the rate that these bytes take up to `end`.
 fn utilisation(bytes: u64, rate: Rate, end: Instant) -> f64 {
     if end == Instant::EPOCH {
         return 0.0;

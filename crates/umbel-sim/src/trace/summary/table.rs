@@ -1,4 +1,4 @@
-//! A summary as people read it.
+//! Summary for human readers.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use umbel_engine::units::ByteCount;
 use super::{Drops, KindSummary, Summary, Traffic};
 use crate::trace::columns::SESSION;
 
-/// Rows of a table, at most.
+/// Limit on rows of a table.
 const ROWS: usize = 20;
 
 impl Summary {
-    /// Everything, as one JSON object on one line.
+    /// Returns the whole summary as one JSON object on one line.
     pub fn to_json(&self) -> String {
-        // Numbers, texts and lists of them cannot fail to be written to a string.
+        // Writing numbers, texts and lists of them to a string cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
@@ -116,10 +116,10 @@ impl Summary {
     }
 }
 
-/// The columns of [`Traffic`].
+/// Columns of [`Traffic`].
 const TRAFFIC: [&str; 9] =
     ["packets", "bytes", "hops", "arrived", "lost", "queue", "down", "no route", "hop limit"];
-/// Nothing to say.
+/// Text of an empty cell.
 const NONE: &str = "-";
 
 fn traffic_cells(traffic: &Traffic) -> Vec<String> {
@@ -137,7 +137,7 @@ fn traffic_cells(traffic: &Traffic) -> Vec<String> {
     ]
 }
 
-/// A number with its thousands apart; nothing for 0.
+/// Returns a number with its thousands apart; `-` for 0.
 fn count(number: u64) -> String {
     if number == 0 {
         return NONE.to_owned();
@@ -153,18 +153,18 @@ fn count(number: u64) -> String {
     out
 }
 
-/// A number of bytes; nothing for 0.
+/// Returns a number of bytes; `-` for 0.
 fn bytes(number: u64) -> String {
     if number == 0 { NONE.to_owned() } else { ByteCount(number).to_string() }
 }
 
-/// Rows under a head, each column as wide as it needs.
+/// Rows below a head, each column as wide as needed.
 struct Table {
     head: Vec<&'static str>,
-    /// Columns that are texts.
+    /// Number of columns that are texts.
     left: usize,
     rows: Vec<Vec<String>>,
-    /// Rows that are not shown.
+    /// Number of rows that are not shown.
     more: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A short run with one of everything, told to every tracer.
+//! A short run with one event of every kind, reported to every tracer.
 
 use std::fs;
 use std::path::Path;
@@ -27,14 +27,14 @@ const ROUTER: NodeId = NodeId(1);
 const NEAR: NodeId = NodeId(2);
 const FAR: NodeId = NodeId(3);
 const CHANNEL: ChannelParts = ChannelParts { source: Some(SOURCE), group: 7 };
-/// When the run ends.
+/// End of the run.
 pub(super) const END: Instant = at_ms(100);
 
 const fn at_ms(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }
 
-/// A source, a router and two receivers with awkward names; 1 Mbit/s and 10 ms to each.
+/// Creates a source, a router and two receivers with awkward names; 1 Mbit/s and 10 ms to each.
 pub(super) fn network() -> Network {
     let mut network = Network::new();
     let source = network.host("source");
@@ -50,7 +50,7 @@ pub(super) fn network() -> Network {
     network
 }
 
-/// A data packet of the source with a real header.
+/// Creates a data packet of the source with a real header.
 fn data(index: u32) -> Packet {
     let header = DataHeader {
         tsi: Tsi(0xF001_0203),
@@ -67,7 +67,7 @@ fn data(index: u32) -> Packet {
     Packet::new(SOURCE, Destination::Group(GroupId(0)), kind, payload)
 }
 
-/// A request for repair, which the simulation counts longer than its payload is.
+/// Creates a request for repair, which the simulation counts as longer than its payload.
 fn nak() -> Packet {
     let payload = Bytes::from_static(b"please");
     Packet {
@@ -78,7 +78,7 @@ fn nak() -> Packet {
     }
 }
 
-/// Where packets cross: link, near end, far end.
+/// Crossing of a link: link, near end, far end.
 type Crossing = (u32, NodeId, NodeId);
 const UP: Crossing = (0, SOURCE, ROUTER);
 const TO_NEAR: Crossing = (1, ROUTER, NEAR);
@@ -116,7 +116,7 @@ impl Teller<'_> {
     }
 }
 
-/// Tells a run of 100 ms: 2 data packets, a request, a repair; every kind of drop once.
+/// Reports a run of 100 ms: 2 data packets, a request, a repair, and every kind of drop once.
 pub(super) fn tell(tracer: &mut dyn Tracer) {
     let mut teller = Teller(tracer);
     teller.join(0, NEAR, true);
@@ -141,7 +141,7 @@ pub(super) fn tell(tracer: &mut dyn Tracer) {
     teller.join(70, NEAR, false);
 }
 
-/// Writes the run to a file of this name, and gives the bytes.
+/// Writes the run to a file of this name, and returns the bytes.
 fn written(directory: &Path, name: &str) -> Vec<u8> {
     let path = directory.join(name);
     let mut tracer = open(&path, &network()).unwrap();
@@ -210,7 +210,7 @@ fn a_file_that_cannot_be_created_is_an_error() {
     }
 }
 
-/// A name for the device that is always full, so that a file can be written to it.
+/// Links a name to the device that is always full, so that a file can be written to it.
 #[cfg(target_os = "linux")]
 fn full_disk(directory: &Path, name: &str) -> std::path::PathBuf {
     let path = directory.join(name);

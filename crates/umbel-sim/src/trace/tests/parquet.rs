@@ -8,7 +8,7 @@ use parquet::record::Field;
 use super::tables::parse_csv;
 use super::*;
 
-/// The rows of a Parquet file as texts.
+/// Returns the rows of a Parquet file as texts.
 fn parse_parquet(path: &Path) -> Vec<Vec<Option<String>>> {
     let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
     let fields = reader.metadata().file_metadata().schema().get_fields();

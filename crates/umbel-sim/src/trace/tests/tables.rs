@@ -4,7 +4,7 @@ use super::*;
 use crate::trace::columns::{COLUMNS, ColumnType};
 use crate::trace::{Summary, SummaryTracer};
 
-/// Takes a CSV file apart; what is quoted and empty is `Some("")`, what is empty `None`.
+/// Parses a CSV file. A quoted empty cell is `Some("")`, an empty one `None`.
 pub(super) fn parse_csv(text: &str) -> Vec<Vec<Option<String>>> {
     let mut rows = vec![vec![]];
     let mut cell: Option<String> = None;

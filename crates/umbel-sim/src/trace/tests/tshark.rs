@@ -5,7 +5,8 @@ use std::process::{Command, Output};
 
 use super::*;
 
-/// Runs tshark on the capture of the run; `None` and a word on stderr where it is not installed.
+/// Runs tshark on the capture of the run. Returns `None` with a note on stderr if it is not
+/// installed.
 fn tshark(name: &str, args: &[&str]) -> Option<String> {
     let directory = tempfile::tempdir().unwrap();
     written(directory.path(), name);
@@ -24,7 +25,8 @@ fn tshark(name: &str, args: &[&str]) -> Option<String> {
     }
 }
 
-/// The values of some fields of all packets that a filter selects, one line for each packet.
+/// Returns the values of some fields of all packets that a filter selects, one line for each
+/// packet.
 fn fields(name: &str, filter: &str, fields: &[&str]) -> Option<Vec<String>> {
     let mut args = vec!["-Y", filter, "-T", "fields", "-E", "separator=|"];
     args.extend(fields.iter().flat_map(|field| ["-e", field]));

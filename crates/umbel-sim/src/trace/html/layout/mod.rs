@@ -1,12 +1,12 @@
-//! Where the nodes of a network are drawn.
+//! Places of a network's nodes in a drawing.
 //!
 //! - A tree grows from left to right out of its source, or, with many leaves, around its centre.
 //! - A dumbbell, or another tree with two halves whose leaves are equally deep, grows from its
 //!   middle to both sides.
-//! - Anything else is drawn so that distances on the page are as the numbers of links in between
+//! - Any other network is drawn so that distances on the page match the numbers of links in between
 //!   (`stress.rs`).
 //!
-//! The same network always gives the same picture.
+//! The same network always has the same picture.
 
 use std::collections::VecDeque;
 
@@ -15,27 +15,27 @@ use crate::network::{Network, NodeId};
 mod stress;
 mod tree;
 
-/// A picture of a network.
+/// Picture of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Layout {
-    /// Where each node is; x grows to the right, y downwards, the unit is arbitrary.
+    /// Place of each node; x grows to the right, y downwards, the unit is arbitrary.
     pub(super) places: Vec<Place>,
-    /// Whether width and height may be stretched apart to fill a page.
+    /// Whether width and height may be stretched independently to fill a page.
     pub(super) stretch: bool,
 }
 
-/// Where a node is.
+/// Place of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Place {
-    /// To the right.
+    /// Coordinate to the right.
     pub(super) x: f64,
-    /// Downwards.
+    /// Coordinate downwards.
     pub(super) y: f64,
-    /// Where its name has room.
+    /// Side of the node with room for its name.
     pub(super) label: Label,
 }
 
-/// On which side of a node its name is.
+/// Side of a node on which its name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Label {
     Right,
@@ -47,7 +47,7 @@ pub(super) enum Label {
 /// Neighbours of each node, in the order of the links.
 type Neighbours = Vec<Vec<usize>>;
 
-/// Draws a network; a tree grows out of `source`.
+/// Draws a network. A tree grows out of `source`.
 pub(super) fn layout(network: &Network, source: NodeId) -> Layout {
     let neighbours = neighbours(network);
     let source = source.0 as usize;
@@ -76,7 +76,7 @@ fn is_tree(neighbours: &Neighbours, links: usize) -> bool {
     links + 1 == neighbours.len() && distances(neighbours, 0).iter().all(Option::is_some)
 }
 
-/// How many links away from `start` each node is, if there is a way.
+/// Returns the number of links from `start` to each node, if there is a path.
 fn distances(neighbours: &Neighbours, start: usize) -> Vec<Option<u32>> {
     let mut distances = vec![None; neighbours.len()];
     distances[start] = Some(0);
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::link::LinkSpec;
 
-    /// A network of nodes without names.
+    /// Creates a network of nodes without names.
     fn network(nodes: u32, links: &[(u32, u32)]) -> Network {
         let mut network = Network::new();
         (0..nodes).for_each(|_| _ = network.router(""));
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_tree_grows_from_its_source_to_the_right() {
-        // 3 is the source; 0, 1 and 6 are routers, 2, 4 and 5 leaves.
+        // 3 is the source. 0, 1 and 6 are routers, 2, 4 and 5 leaves.
         let links = [(0, 1), (0, 2), (3, 6), (6, 0), (1, 4), (1, 5)];
         let places = places(&network(7, &links), 3);
         let columns: Vec<f64> = places.iter().map(|place| place.0).collect();

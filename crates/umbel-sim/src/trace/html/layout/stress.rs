@@ -1,6 +1,6 @@
-//! Pictures of networks that are no trees, by minimising stress [Gansner, Koren, North 2004]: the
-//! square of how much each distance on the page differs from the number of links in between, the
-//! less important the more links there are.
+//! Pictures of networks that are no trees, by minimising stress [Gansner, Koren, North 2004].
+//! Stress is the square of the difference between each distance on the page and the number of links
+//! in between. Its weight falls with the number of links.
 
 use rand_core::SeedableRng;
 use rand_xoshiro::SplitMix64;
@@ -8,17 +8,17 @@ use rand_xoshiro::SplitMix64;
 use super::{Neighbours, distances};
 use crate::random::uniform;
 
-/// Sweeps over all pairs of nodes. The picture hardly changes any more after them.
+/// Number of sweeps over all pairs of nodes, after which the picture hardly changes any more.
 const SWEEPS: usize = 80;
-/// A sweep costs so many steps a start at most; small networks are drawn from several starts, and
-/// the best is taken.
+/// Number of pairs times starts in a sweep, which limits the starts. Small networks are drawn from
+/// several starts, and the best result is used.
 const PAIRS: usize = 200_000;
-/// Starts at most.
+/// Limit on starts.
 const MAX_STARTS: usize = 12;
 
 type Point = (f64, f64);
 
-/// Points for all nodes.
+/// Returns points for all nodes.
 pub(super) fn layout(neighbours: &Neighbours) -> Vec<Point> {
     let nodes = neighbours.len();
     let wanted = wanted(neighbours);
@@ -40,8 +40,8 @@ pub(super) fn layout(neighbours: &Neighbours) -> Vec<Point> {
     best.1
 }
 
-/// The distance that each pair of nodes should have: the number of links between them. Pairs with
-/// no way between them should be a little farther apart than any others.
+/// Returns the wanted distance of each pair of nodes, which is the number of links between them.
+/// Pairs without a path between them should be a little farther apart than any others.
 fn wanted(neighbours: &Neighbours) -> Vec<Vec<f64>> {
     let links: Vec<_> = (0..neighbours.len()).map(|node| distances(neighbours, node)).collect();
     let most = links.iter().flatten().flatten().max().copied().unwrap_or_default();
@@ -49,8 +49,8 @@ fn wanted(neighbours: &Neighbours) -> Vec<Vec<f64>> {
     links.into_iter().map(|row| row.into_iter().map(wanted).collect()).collect()
 }
 
-/// Moves each point to where its stress would be least if each of the others alone pulled it to
-/// the distance that it wants.
+/// Moves each point to the place of least stress, if each of the others alone pulled it to its
+/// wanted distance.
 fn sweep(points: &mut [Point], wanted: &[Vec<f64>]) {
     for index in 0..points.len() {
         let here = points[index];
@@ -90,7 +90,7 @@ fn stress(points: &[Point], wanted: &[Vec<f64>]) -> f64 {
     sum
 }
 
-/// Turns the picture so that its longer axis lies flat.
+/// Rotates the picture so that its longer axis is horizontal.
 fn upright(points: &mut [Point]) {
     let count = points.len() as f64;
     let (sum_x, sum_y) = points.iter().fold((0.0, 0.0), |sum, p| (sum.0 + p.0, sum.1 + p.1));

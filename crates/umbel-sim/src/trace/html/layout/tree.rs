@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use super::{Label, Layout, Neighbours, Place};
 
-/// With more leaves than this a tree is drawn round: they have more room on a circle.
+/// Number of leaves above which a tree is drawn as a circle, where there is more room.
 const MAX_ROWS: usize = 40;
-/// Room between leaves of different parents, where leaves of one parent are 1 apart.
+/// Gap between leaves of different parents, where leaves of one parent are 1 apart.
 const FAMILY_GAP: f64 = 0.6;
 
-/// A tree seen from one of its nodes.
+/// Tree seen from one of its nodes.
 struct Rooted {
-    /// Parents before their children, the leaves from top to bottom.
+    /// Parents before their children, with the leaves from top to bottom.
     order: Vec<usize>,
     parent: Vec<Option<usize>>,
     depth: Vec<u32>,
@@ -29,7 +29,7 @@ pub(super) fn layout(neighbours: &Neighbours, source: usize) -> Layout {
     if leaves > MAX_ROWS { round(neighbours, centre[0]) } else { rows(neighbours, source) }
 }
 
-/// The one or two nodes in the middle of the longest way.
+/// Returns the one or two nodes in the middle of the longest path.
 fn centre(neighbours: &Neighbours) -> Vec<usize> {
     let mut left = neighbours.len();
     let mut degree: Vec<usize> = neighbours.iter().map(Vec::len).collect();
@@ -51,7 +51,7 @@ fn centre(neighbours: &Neighbours) -> Vec<usize> {
     outer
 }
 
-/// Looks at the tree from `root`, without what is behind `cut`.
+/// Returns the tree seen from `root`, without the part behind `cut`.
 fn rooted(neighbours: &Neighbours, root: usize, cut: Option<usize>) -> Rooted {
     let mut tree = Rooted {
         order: Vec::new(),
@@ -73,8 +73,8 @@ fn rooted(neighbours: &Neighbours, root: usize, cut: Option<usize>) -> Rooted {
 }
 
 impl Rooted {
-    /// A row for each node of this tree: leaves one below the other, the others in the middle of
-    /// their first and last child. Also how many rows there are.
+    /// Returns a row for each node of this tree, and the number of rows. Leaves are one below the
+    /// other, and other nodes midway between their first and last child.
     fn rows(&self) -> (Vec<f64>, f64) {
         let nodes = self.parent.len();
         let mut rows = vec![0.0; nodes];
@@ -107,7 +107,7 @@ impl Rooted {
         (rows, next_row)
     }
 
-    /// How deep each leaf is.
+    /// Returns the depth of each leaf.
     fn leaf_depths(&self) -> Vec<u32> {
         let parents: BTreeSet<usize> =
             self.order.iter().filter_map(|&node| self.parent[node]).collect();
@@ -116,7 +116,7 @@ impl Rooted {
     }
 }
 
-/// From left to right, leaves in rows.
+/// Draws a tree from left to right, with leaves in rows.
 fn rows(neighbours: &Neighbours, root: usize) -> Layout {
     let tree = rooted(neighbours, root, None);
     let (rows, _) = tree.rows();
@@ -128,8 +128,8 @@ fn rows(neighbours: &Neighbours, root: usize) -> Layout {
     Layout { places: (0..neighbours.len()).map(place).collect(), stretch: true }
 }
 
-/// From a link in the middle to both sides, the source on the left; `None` unless either side
-/// branches, its leaves are equally deep, and they have room.
+/// Draws a tree from a link in the middle to both sides, with the source on the left. Returns
+/// `None` unless both sides branch, their leaves are equally deep, and they have room.
 fn both_sides(neighbours: &Neighbours, a: usize, b: usize, source: usize) -> Option<Layout> {
     let halves = [rooted(neighbours, a, Some(b)), rooted(neighbours, b, Some(a))];
     let is_fan = |half: &Rooted| {
@@ -147,7 +147,7 @@ fn both_sides(neighbours: &Neighbours, a: usize, b: usize, source: usize) -> Opt
             let depth = f64::from(half.depth[node]) + 0.5;
             places[node] = Place {
                 x: if is_left { -depth } else { depth },
-                // Both halves are as high, whatever their numbers of leaves.
+                // Both halves have the same height, whatever their numbers of leaves.
                 y: (rows[node] + 0.5) / count,
                 label: match (neighbours[node].len() == 1, is_left) {
                     (false, _) => Label::Above,
@@ -160,7 +160,7 @@ fn both_sides(neighbours: &Neighbours, a: usize, b: usize, source: usize) -> Opt
     Some(Layout { places, stretch: true })
 }
 
-/// Around the root, each node on the circle of its depth.
+/// Draws a tree around the root, with each node on the circle of its depth.
 fn round(neighbours: &Neighbours, root: usize) -> Layout {
     let tree = rooted(neighbours, root, None);
     let (rows, count) = tree.rows();
