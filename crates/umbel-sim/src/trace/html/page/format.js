@@ -2,7 +2,7 @@
 
 const UNITS = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]];
 
-/** Writes times of a run: one unit, and the digits that tell moments `step` apart. */
+/** Writes times of a run in one unit, with the digits that distinguish moments `step` apart. */
 class Clock {
   constructor(end, step) {
     [this.unit, this.factor] = UNITS.find(([, factor]) => end >= 10 * factor) ?? UNITS[3];
@@ -19,7 +19,7 @@ class Clock {
   }
 }
 
-/** A duration in its own best unit. */
+/** Writes a duration in the unit that suits it best. */
 function duration(ns) {
   const [unit, factor] = UNITS.find(([, factor]) => ns >= factor) ?? UNITS[3];
   return `${significant(ns / factor)} ${unit}`;
@@ -39,7 +39,7 @@ function rate(bitsPerSecond) {
   return `${bitsPerSecond} bit/s`;
 }
 
-/** Three digits that matter. */
+/** Writes three significant digits. */
 function significant(value) {
   return value >= 100 ? value.toFixed(0) : Number(value.toPrecision(3)).toString();
 }
@@ -48,14 +48,14 @@ function count(number) {
   return number.toLocaleString("en");
 }
 
-/** A number of a note. */
+/** Writes a number of a note. */
 function noteNumber(value) {
   if (value === null) return "NaN";
   if (Number.isInteger(value) && Math.abs(value) < 1e15) return count(value);
   return Number(value.toPrecision(5)).toString();
 }
 
-/** A note as text; numbers at its end that are 0 were not used, unless all are. */
+/** Writes a note as text. Numbers at its end that are 0 were not used, unless all are. */
 function noteText(name, values) {
   let used = values.length;
   while (used > 0 && values[used - 1] === 0) used--;

@@ -1,10 +1,10 @@
-// Time passing on the page, and the reader's hands on it.
+// Time of the page, and the reader's controls.
 
-/** Seconds on the wall that a usual packet is seen on its link. */
+/** Seconds of real time that a usual packet is visible on its link. */
 const SEEN = 0.9;
-/** Seconds that a run should last at most, unless its packets got too fast to be followed. */
+/** Largest length of a run in seconds, unless its packets became too fast to follow. */
 const PATIENCE = 180;
-/** Seconds that a usual packet is seen in a run that would last too long. */
+/** Seconds that a usual packet is visible in a run that would last too long. */
 const SEEN_AT_LEAST = 0.15;
 
 const run = new Run(JSON.parse(element("run").textContent));
@@ -21,7 +21,7 @@ timeline.onHover = () => request();
 
 let t = 0, playing = false, speed = usualSpeed(), lastFrame = null, requested = false;
 
-/** Nanoseconds a second: packets can be followed, and the run comes to an end. */
+/** Returns nanoseconds per second at which packets can be followed and the run comes to an end. */
 function usualSpeed() {
   const followed = run.usualTransit / SEEN;
   return Math.max(followed, Math.min(run.busyTime / PATIENCE, run.usualTransit / SEEN_AT_LEAST));
@@ -31,7 +31,7 @@ function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
 }
 
-/** Asks for one picture; while playing, one follows the other. */
+/** Requests one picture; while playing, one follows the other. */
 function request() {
   if (!requested) requestAnimationFrame(frame);
   requested = true;
@@ -41,7 +41,7 @@ function frame(now) {
   requested = false;
   let moved = 0;
   if (playing) {
-    // A page that was out of sight does not make up for it.
+    // A page that was hidden does not catch up.
     const passed = Math.min((now - (lastFrame ?? now)) / 1000, 0.1);
     const before = t;
     t = Math.min(t + passed * speed, run.end);
@@ -54,7 +54,7 @@ function frame(now) {
   if (playing) request();
 }
 
-/** Shows the present moment; `moved` is what has passed since the last picture. */
+/** Shows the present moment; `moved` is the time of the run since the last picture. */
 function draw(moved) {
   replay.seek(t);
   stage.draw(t, moved, speed);
@@ -63,7 +63,7 @@ function draw(moved) {
   element("clock").innerHTML = `${clock.number(t)} <small>${clock.unit}</small>`;
 }
 
-/** Where nothing is under way, goes on shortly before something is. */
+/** If nothing is under way, moves on to shortly before the next event. */
 function skipQuiet() {
   const quiet = element("skip").checked ? run.quiet(t) : null;
   if (quiet && t > quiet.since + LINGER * speed && quiet.until - t > 0.5 * speed) {
@@ -93,7 +93,7 @@ function seek(time) {
   request();
 }
 
-/** Goes to the next moment at which something happens, or to the one before. */
+/** Moves to the next moment with an event, or to the previous one. */
 function step(direction) {
   pause();
   const next = upperBound(run.steps, t);
@@ -101,13 +101,13 @@ function step(direction) {
   else seek(run.steps[run.steps[next - 1] < t ? next - 1 : next - 2] ?? 0);
 }
 
-/** Something is to be seen or not that was not or was. */
+/** Updates the page after something was shown or hidden. */
 function changed() {
   timeline.background = null;
   request();
 }
 
-/** The slider goes over ten powers of ten. */
+/** The slider covers ten powers of ten. */
 const SLOWEST = 1e1;
 function showSpeed() {
   element("speed").value = Math.log10(speed / SLOWEST) * 100;
@@ -156,7 +156,7 @@ addEventListener("keydown", (event) => {
   action();
 });
 
-/** The pointer on the stage: moves it, chooses nodes, tells what it points at. */
+/** The pointer on the stage: moves the stage, chooses nodes, describes the thing below it. */
 let grabbed = null;
 const canvas = element("stage");
 canvas.addEventListener("pointerdown", (event) => {
@@ -210,11 +210,11 @@ function pointAt(thing, event) {
 new ResizeObserver(() => {
   stage.resize();
   timeline.resize();
-  // At once, or an empty canvas would be seen.
+  // At once; otherwise an empty canvas would be visible.
   draw(0);
 }).observe(element("view"));
 
-/** What the run is, and what of it is not here. */
+/** Describes the run, and the part of it that is missing here. */
 function describeRun() {
   const facts = [`${count(run.nodes.length)} nodes`, `${count(run.links.length)} links`,
     `${duration(run.wholeEnd)} of simulated time`, `${count(run.allHops)} packet hops`];
@@ -243,7 +243,7 @@ function offerMetrics() {
   };
 }
 
-/** `#t=SECONDS`, `#node=NAME`, `#theme=dark`, `#play=1` in the address say how the page begins. */
+/** `#t=SECONDS`, `#node=NAME`, `#theme=dark`, `#play=1` in the address set the initial state of the page. */
 function begin() {
   if (options.has("t")) seek(Number(options.get("t")) * 1e9 || 0);
   const node = run.nodes.findIndex(({ name }) => name === options.get("node"));

@@ -1,6 +1,6 @@
-// The side: counts by kind, the chosen node, and what happens in words.
+// The side panel: counts by kind, the chosen node, and events in words.
 
-/** Lines of the list that are on the page at a time, before and after now. */
+/** Number of list lines on the page at a time, before and after now. */
 const LINES_BEFORE = 60, LINES_AFTER = 40;
 const FILTERS = [["note", "notes"], ["drop", "losses"], ["join", "joins"], ["message", "messages"]];
 const SIGNS = { note: "•", drop: "✕", join: "+", leave: "−", message: "✉" };
@@ -72,7 +72,7 @@ class Panel {
     };
   }
 
-  /** Keeps the events of the chosen sorts, and of the chosen node if there is one. */
+  /** Keeps the events of the chosen kinds, and of the chosen node if there is one. */
   filterEvents() {
     const concerns = (event) => {
       if (this.node === null) return true;
@@ -131,7 +131,7 @@ class Panel {
     list.scrollTop = now ? now.offsetTop - list.offsetTop - list.clientHeight * 0.6 : 0;
   }
 
-  /** An event in words; all of them where they do not fit the line. */
+  /** Returns an event in words; all of them if they do not fit the line. */
   text(type, index) {
     const text = escapeHtml(this.describe(type, index));
     return `<span title="${text}">${text}</span>`;
@@ -200,7 +200,7 @@ class Panel {
     element("node").querySelector("button").onclick = () => this.choose(null);
   }
 
-  /** When packets left a node and came to it. */
+  /** Returns when packets left a node, arrived at it, and were lost on the way to it. */
   nodeTraffic(node) {
     const { run } = this;
     const traffic = { sent: [], came: [], lost: [] };
@@ -233,7 +233,7 @@ class Panel {
     }
   }
 
-  /** The first values of a note over the run, as steps. */
+  /** Draws the first values of a note over the run, as steps. */
   drawCurve(canvas, notes, t) {
     const { context, width, height } = fitCanvas(canvas);
     const x = (time) => (time / this.run.end) * width;

@@ -1,4 +1,4 @@
-// What the nodes have said and joined up to a moment.
+// Notes and memberships of the nodes up to a moment.
 
 class Replay {
   constructor(run) {
@@ -15,13 +15,13 @@ class Replay {
     this.t = -1;
     this.nextNote = 0;
     this.nextMember = 0;
-    /** For each node: channel to when it was joined. */
+    /** For each node: time of joining by channel. */
     this.joined = this.run.nodes.map(() => new Map());
-    /** For each node: name of a note to the latest. */
+    /** For each node: latest note by name. */
     this.latest = this.run.nodes.map(() => new Map());
   }
 
-  /** Goes to time `t`, by way of the start if it is earlier. */
+  /** Moves to time `t`, by way of the start if it is earlier. */
   seek(t) {
     if (t < this.t) this.reset();
     const { notes, members } = this.run;
@@ -40,12 +40,12 @@ class Replay {
     return this.joined[node].size > 0;
   }
 
-  /** The first value of a node's latest note of a name. */
+  /** Returns the first value of a node's latest note of a name. */
   value(node, name) {
     return this.latest[node].get(name)?.values[0];
   }
 
-  /** The greatest first value that a node ever gives. */
+  /** Returns the greatest first value that a node ever reports. */
   greatest(node, name) {
     return this.most.get(`${name} ${node}`) ?? 0;
   }

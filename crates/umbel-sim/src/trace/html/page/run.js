@@ -1,12 +1,12 @@
-// The recording, unpacked for quick answers to "what is under way at t?".
+// The recording, unpacked for quick answers to "which packets are under way at t?".
 
 const FATE = { arrived: 0, lost: 1, queue: 2, down: 3, noRoute: 4, hopLimit: 5 };
 const KIND_ORDER = ["data", "repair", "nak", "control", "announcement"];
 const SESSION = "session";
-/** Packets whose latest arrival is known together. */
+/** Number of packets whose latest arrival is stored together. */
 const BLOCK = 256;
 
-/** Index of the first element above `value` in a sorted array. */
+/** Returns the index of the first element above `value` in a sorted array. */
 function upperBound(sorted, value) {
   let low = 0, high = sorted.length;
   while (low < high) {
@@ -74,7 +74,7 @@ class Run {
     this.usualTransit = took.length > 0 ? took[took.length >> 1] : this.wholeEnd / 20;
   }
 
-  /** The page ends where the recording does, or soon after the last thing that happens. */
+  /** The page ends with the recording, or soon after the last event. */
   findEnd() {
     this.last = 0;
     const reach = (time) => (this.last = Math.max(this.last, time));
@@ -85,7 +85,7 @@ class Run {
     this.end = Math.max(this.cut ?? Math.min(this.wholeEnd, soon), 1);
   }
 
-  /** How long packet `i` is on its link once it is its turn. */
+  /** Returns the time that packet `i` spends on its link after its turn has come. */
   transit(i) {
     const direction = this.directionOf(this.way[i]);
     if (!direction) return 0;
@@ -93,12 +93,12 @@ class Run {
     return direction.delay + (direction.bits > 0 ? (bits * 1e9) / direction.bits : 0);
   }
 
-  /** What one way of a link does; nothing for a node's own way. */
+  /** Returns the properties of one way of a link; nothing for a node's own way. */
   directionOf(way) {
     return way < 0 ? null : this.links[way >> 1].directions[way & 1];
   }
 
-  /** Both ends of a way, or the node of a node's own way twice. */
+  /** Returns both ends of a way, or the node of a node's own way twice. */
   ends(way) {
     if (way < 0) return [-1 - way, -1 - way];
     const { a, b } = this.links[way >> 1];
@@ -109,7 +109,7 @@ class Run {
     return this.classes[this.classOf[i]].kind;
   }
 
-  /** When packet `i` was dropped: at once, or at the far end of the link that it had entered. */
+  /** Returns when packet `i` was dropped: at once, or at the far end of the link that it had entered. */
   droppedAt(i) {
     return this.arrives[i];
   }
@@ -126,7 +126,7 @@ class Run {
     }
   }
 
-  /** For each kind the times at which packets entered links, left them and were dropped. */
+  /** Returns for each kind the times at which packets entered links, left them and were dropped. */
   countKinds() {
     this.entered = this.kinds.map(() => []);
     this.left = this.kinds.map(() => []);
@@ -151,7 +151,7 @@ class Run {
     this.dropped = this.dropped.map(sorted);
   }
 
-  /** Everything that the list of events shows. */
+  /** Returns all events that the list shows. */
   listEvents() {
     this.events = [];
     const add = (type, at, index) => this.events.push({ type, at, index });
@@ -164,7 +164,7 @@ class Run {
     this.events.sort((a, b) => a.at - b.at);
   }
 
-  /** All moments at which something begins or ends, once each. */
+  /** Returns all moments at which something begins or ends, once each. */
   listSteps() {
     const times = [0, this.end];
     for (const message of this.messages) times.push(message.end);
@@ -177,7 +177,7 @@ class Run {
     this.steps = all.filter((time, i) => time <= this.end && (i === 0 || time !== all[i - 1]));
   }
 
-  /** The times in which something is under way, joined to intervals. */
+  /** Returns the times in which something is under way, joined to intervals. */
   findBusyTimes() {
     const spans = this.events.map((event) => [event.at, event.at]);
     for (const message of this.messages) spans.push([message.at, message.end]);
@@ -197,14 +197,14 @@ class Run {
     this.busyTime = this.busyFrom.reduce((sum, from, i) => sum + this.busyTo[i] - from, 0);
   }
 
-  /** If nothing is under way at `t`: since when, and until when. */
+  /** If nothing is under way at `t`, returns the begin and the end of that gap. */
   quiet(t) {
     const next = upperBound(this.busyFrom, t);
     const since = next > 0 ? this.busyTo[next - 1] : 0;
     return t < since ? null : { since, until: this.busyFrom[next] ?? this.end };
   }
 
-  /** A link's way is up unless its schedule says otherwise. */
+  /** Returns whether a link's way is up, which it is unless its schedule says otherwise. */
   isUp(way, t) {
     const { schedule } = this.directionOf(way);
     let up = true;

@@ -34,7 +34,7 @@ function shapeOf(kind) {
   return PATHS[kind] ?? PATHS.other;
 }
 
-/** A cross as on a map. */
+/** Draws a cross as on a map. */
 function cross(path, x, y, r) {
   path.moveTo(x - r, y - r);
   path.lineTo(x + r, y + r);
@@ -42,7 +42,7 @@ function cross(path, x, y, r) {
   path.lineTo(x - r, y + r);
 }
 
-/** A circle struck through: no way. */
+/** Draws a circle struck through: no route. */
 function barred(path, x, y, r) {
   path.moveTo(x + r * 1.25, y);
   path.arc(x, y, r * 1.25, 0, 2 * Math.PI);
@@ -50,10 +50,10 @@ function barred(path, x, y, r) {
   path.lineTo(x + r * 0.85, y - r * 0.85);
 }
 
-/** The signs of drops. */
+/** Signs of drops. */
 const DROP_SIGNS = { loss: cross, drop: cross, down: barred };
 
-/** The colours of the page as it is, by name. */
+/** Colours of the current page, by name. */
 class Palette {
   constructor() {
     this.refresh();
@@ -74,7 +74,7 @@ class Palette {
   }
 }
 
-/** Makes a canvas as fine as the screen; gives its context, in units of the page. */
+/** Fits a canvas to the resolution of the screen. Returns its context, in units of the page. */
 function fitCanvas(canvas) {
   const { width, height } = canvas.getBoundingClientRect();
   const scale = window.devicePixelRatio || 1;
@@ -85,7 +85,7 @@ function fitCanvas(canvas) {
   return { context, width, height };
 }
 
-/** Draws a kind's sign, or a drop's, into a small canvas of the legend. */
+/** Draws the sign of a kind or of a drop into a small canvas of the legend. */
 function drawSign(canvas, palette, name) {
   const { context, width, height } = fitCanvas(canvas);
   context.clearRect(0, 0, width, height);

@@ -1,12 +1,12 @@
-// The network, and what moves on it.
+// The network and its moving parts.
 
 /** Pixels between the middle of a link and each of its ways. */
 const LANE = 3.5;
-/** Seconds on the wall for which crosses, rings and texts stay. */
+/** Seconds of real time for which crosses, rings and texts stay. */
 const LINGER = 0.9;
-/** How far along its link a packet gets that is lost on the way; there it fades until its time is over. */
+/** Share of its link after which a lost packet stops; there it fades until its time is over. */
 const LOST_AT = 0.72;
-/** Packets drawn one by one in a queue; of a longer one the number is given. */
+/** Number of packets drawn one by one in a queue; for a longer one the number is shown. */
 const QUEUE_SHOWN = 10;
 const MAX_BUBBLES = 10;
 
@@ -37,11 +37,11 @@ class Stage {
     let sx = (this.width - 2 * margin.x) / Math.max(right - left, 1e-9);
     let sy = (this.height - 2 * margin.y) / Math.max(bottom - top, 1e-9);
     if (stretch) {
-      // Few rows or columns do not spread over everything.
+      // A few rows or columns do not spread over the whole page.
       sx = Math.min(sx, 330);
       sy = Math.min(sy, (bottom - top > 2 ? 90 : 1e9));
     } else {
-      // A round picture may become a little broader than it is high.
+      // A round picture may become a little wider than it is high.
       sy = Math.min(sx, sy, 420);
       sx = Math.min(sx, sy * 1.3);
     }
@@ -57,7 +57,7 @@ class Stage {
     this.placeLabels();
   }
 
-  /** The least distance between neighbours in a sample of the nodes. */
+  /** Returns the least distance between neighbours in a sample of the nodes. */
   nearest() {
     let least = 1e9;
     const points = this.points;
@@ -69,7 +69,7 @@ class Stage {
     return Math.sqrt(least);
   }
 
-  /** Where packets go on one way of a link: from rim to rim, on its right side. */
+  /** Returns the line of packets on one way of a link: from rim to rim, on its right side. */
   line(way) {
     const [from, to] = this.run.ends(way).map((node) => this.points[node]);
     const length = Math.hypot(to.x - from.x, to.y - from.y) || 1;
@@ -111,8 +111,8 @@ class Stage {
     return { node, x: lx, y: ly, box: [lx - 2, ly - 8, lx + width + 2, ly + 8] };
   }
 
-  /** Draws the moment `t`; `moved` is how much time has passed on the page since the last picture, and `speed` how
-   * much passes in a second. */
+  /** Draws the moment `t`. `moved` is the time of the run since the last picture, and `speed` the
+   * time of the run per second. */
   draw(t, moved, speed) {
     const { context } = this;
     Object.assign(this, { t, moved, linger: LINGER * speed });
@@ -143,13 +143,13 @@ class Stage {
     context.setLineDash([]);
   }
 
-  /** The faster a link the broader, and all the narrower the less room there is. */
+  /** Returns the width of a link's line: wider for faster links, narrower where there is less room. */
   linkWidth(bits) {
     const wide = bits > 0 ? Math.min(1.2 + Math.max(Math.log10(bits / 1e5), 0) * 0.55, 5) : 1.8;
     return Math.max(wide * Math.min(this.radius / 7, 1), 0.7);
   }
 
-  /** Messages of sessions go on arcs of their own, since they name no links. */
+  /** Messages of sessions travel on arcs of their own, since they name no links. */
   drawMessages() {
     const { context, run, t } = this;
     const kind = run.kinds.indexOf(SESSION);
@@ -178,13 +178,13 @@ class Stage {
     context.fill(path);
   }
 
-  /** Half the width of a packet on the page. */
+  /** Returns half the width of a packet on the page. */
   size(bytes) {
     const most = Math.min(Math.max(this.radius * 0.62, 2.2), 5.4);
     return most * (bytes >= 600 ? 1 : bytes >= 200 ? 0.85 : 0.72);
   }
 
-  /** How far along its link packet `i` is at `t`, from 0 to 1. */
+  /** Returns the position of packet `i` on its link at `t`, from 0 to 1. */
   progress(i, t) {
     const { departs, arrives } = this.run;
     return Math.min(Math.max((t - departs[i]) / Math.max(arrives[i] - departs[i], 1), 0), 1);
@@ -313,7 +313,7 @@ class Stage {
     return this.times;
   }
 
-  /** The value of the chosen note in a host, and around it how much of the greatest that is. */
+  /** Draws the value of the chosen note in a host, and around it the share of the greatest value. */
   drawMetric(node, x, y) {
     const { context, replay, metric, radius: r } = this;
     const value = metric === null ? undefined : replay.value(node, metric);
@@ -333,7 +333,7 @@ class Stage {
     context.textAlign = "left";
   }
 
-  /** Crosses where packets were dropped, for a while. */
+  /** Draws crosses where packets were dropped, for some time. */
   drawDrops() {
     const { context, run, t, linger } = this;
     const fresh = { loss: new Map(), drop: new Map(), down: new Map() };
@@ -366,7 +366,7 @@ class Stage {
     context.globalAlpha = 1;
   }
 
-  /** Where a packet was dropped; out of a full queue it falls. */
+  /** Returns the place of a drop; a packet falls out of a full queue. */
   dropPoint(i, age) {
     const way = this.run.way[i];
     if (way < 0) {
@@ -379,7 +379,7 @@ class Stage {
     return [line.x + line.dx * share, line.y + line.dy * share + fall];
   }
 
-  /** What nodes have just said; the latest of each node. */
+  /** Draws the recent notes of nodes, the latest of each node. */
   drawBubbles() {
     const { context, run, t, linger } = this;
     this.noteTimes ??= Float64Array.from(run.notes, (note) => note.at);
@@ -414,7 +414,7 @@ class Stage {
     context.globalAlpha = 1;
   }
 
-  /** Text that can be read on top of lines. */
+  /** Draws text that can be read on top of lines. */
   text(text, x, y, colour) {
     const { context } = this;
     Object.assign(context, { strokeStyle: this.palette.get("halo"), lineWidth: 3.5, lineJoin: "round", fillStyle: colour });
@@ -422,7 +422,7 @@ class Stage {
     context.fillText(text, x, y);
   }
 
-  /** The packet, node or link at a point of the page. */
+  /** Returns the packet, node or link at a point of the page. */
   at(x, y) {
     const { run } = this;
     let found = null, nearest = 9;

@@ -1,5 +1,5 @@
-// The run at a glance, and where in it the page is: packets entering links, stacked by kind;
-// drops below the line, what nodes say and join above it.
+// The run at a glance, and the position of the page in it. Packets entering links are stacked by
+// kind, with drops below the line, and notes and joins of nodes above it.
 
 const LINE = 0.74;
 
@@ -27,7 +27,7 @@ class Timeline {
     return Math.min(Math.max((event.clientX - left) / width, 0), 1) * this.run.end;
   }
 
-  /** Counts what falls into each column; this is drawn once, and put below the marker after that. */
+  /** Fits the canvas and its columns. The background is then drawn again. */
   resize() {
     const { context, width, height } = fitCanvas(this.canvas);
     Object.assign(this, { context, width, height });
@@ -43,6 +43,7 @@ class Timeline {
     return counts;
   }
 
+  /** Counts and draws the events of each column: once, and later put below the marker. */
   drawBackground(hidden) {
     const { run, palette, columns, width, height } = this;
     const canvas = new OffscreenCanvas(this.canvas.width, this.canvas.height);
@@ -56,7 +57,7 @@ class Timeline {
       counts.get(kind).forEach((n, i) => (total[i] += n));
       this.histogram(run.dropped[kind]).forEach((n, i) => (drops[i] += n));
     }
-    // The root keeps a lone request visible beside a burst of data.
+    // The root keeps a single request visible beside a burst of data.
     const most = Math.sqrt(Math.max(...total, 1));
     const mostDrops = Math.sqrt(Math.max(...drops, 1));
     for (let i = 0; i < columns; i++) {
@@ -113,7 +114,7 @@ class Timeline {
     this.canvas.setAttribute("aria-valuemax", clock.number(run.end));
   }
 
-  /** The time below the pointer. */
+  /** Returns the time below the pointer. */
   mark(time) {
     const { context, palette, width, height, run, clock } = this;
     const x = (time / run.end) * width, text = clock.text(time);
