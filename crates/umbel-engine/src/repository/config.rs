@@ -9,7 +9,7 @@ use super::policy::Policy;
 use super::scheduler::SchedulerKind;
 use crate::units::Rate;
 
-/// How a server behaves.
+/// Configuration of a server.
 #[derive(Clone, Debug)]
 pub struct SourceConfig {
     /// Name and version of the program, told to clients.
@@ -18,56 +18,56 @@ pub struct SourceConfig {
     pub tsi: Tsi,
     /// The data channel.
     pub channel: Channel,
-    /// The highest rate of data packets. The engine asks for less while most clients cannot take
-    /// it ([`SourceEvent::Rate`](super::SourceEvent::Rate)).
+    /// The highest rate of data packets. The engine asks for less while most clients cannot take it
+    /// ([`SourceEvent::Rate`](super::SourceEvent::Rate)).
     pub rate: Rate,
     /// UDP payload of a full data packet in bytes.
     pub packet_len: usize,
     /// Forward error correction, retransmission and notification [Repository §3]. Default `auto`.
     pub policy: Policy,
-    /// Which item comes next [Repository §2.2]. Default `gain`; with a policy that is set by hand,
-    /// [`Policy::usual_scheduler`] is `rq`.
+    /// Rule that chooses the next item [Repository §2.2]. Default `gain`; with a policy that is set
+    /// by hand, [`Policy::usual_scheduler`] is `rq`.
     pub scheduler: SchedulerKind,
     /// The token that clients must show, if any.
     pub token: Option<String>,
-    /// Transmissions are announced to everyone at once in this group, to clients who hear it.
-    /// Default none: on the sessions.
+    /// Multicast control channel, where transmissions are announced at once to all clients that
+    /// hear it. Default none: they are announced on the sessions.
     pub control: Option<ControlConfig>,
     /// Transmissions are chosen and announced this long before their first packet leaves, or up to
-    /// half as long again, as long as the channel is busy. Default 10 ms. Zero chooses at the last
+    /// half as long again, while the channel is busy. Default 10 ms. Zero chooses at the last
     /// moment, as the paper does.
     pub lookahead: Duration,
-    /// How a large item is cut into transmissions.
+    /// Division of a large item into transmissions.
     pub segment: SegmentConfig,
-    /// What the first packet on an idle channel waits for.
+    /// Waits of the first packet on an idle channel.
     pub start: StartConfig,
-    /// When NAKs come, and how long they are gathered.
+    /// Timing of NAKs, and of their gathering.
     pub naks: NakConfig,
-    /// How the paper is read, by a policy that is set by hand. `auto` has nothing to do with it.
+    /// Reading of the paper by a policy that is set by hand. `auto` ignores it.
     pub reading: PaperReading,
-    /// Share of the packets that `auto` sends for the oldest request, 0 to 1. It bounds how long a
-    /// client can wait. Default 1/16.
+    /// Share of the packets that `auto` sends for the oldest request, 0 to 1. It bounds a client's
+    /// waiting time. Default 1/16.
     pub oldest_share: f64,
-    /// Most items that one client may have outstanding. Default 4,000,000.
+    /// Greatest number of items that one client may have outstanding. Default 4,000,000.
     pub max_items_per_client: usize,
-    /// Loss estimates above this do not raise FEC(f·loss): such a client is served by later
-    /// transmissions, so that it does not hold up the others. Default 0.5.
+    /// Loss estimates above this do not raise FEC(f·loss). Later transmissions serve such a client,
+    /// so that it does not hold up the others. Default 0.5.
     pub loss_cap: f64,
 }
 
-/// How a large item is cut into transmissions.
+/// Division of a large item into transmissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentConfig {
-    /// Time that a transmission takes, about. NAKs follow each, so that repairs travel while the
+    /// Approximate duration of a transmission. NAKs follow each, so that repairs travel while the
     /// item goes on. Default 100 ms; [`Duration::MAX`] sends each item in one, as the paper does.
     pub time: Duration,
-    /// Most bytes of a transmission: clients hold its incomplete blocks in memory until the repair
-    /// comes. Default 8 MiB.
+    /// Greatest number of bytes of a transmission. Clients hold its incomplete blocks in memory
+    /// until the repair comes. Default 8 MiB.
     pub max_bytes: u64,
-    /// Fewest packets of a transmission. Default 512.
+    /// Smallest number of packets of a transmission. Default 512.
     pub min_packets: u32,
     /// Number of clients that doubles a transmission, so that announcements and NAKs stay cheap
-    /// beside the data. Default 64.
+    /// compared with the data. Default 64.
     pub clients: u32,
 }
 
@@ -82,12 +82,12 @@ impl Default for SegmentConfig {
     }
 }
 
-/// What the first packet on an idle channel waits for.
+/// Waits of the first packet on an idle channel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StartConfig {
     /// Time beyond the slowest client's round trip, so that clients have joined. Default 5 ms.
     pub join_lead: Duration,
-    /// An item waits until no further client has asked for it for this long, so that those who are
+    /// An item waits until no further client has asked for it for this long, so that clients
     /// started together are served together. Default 25 ms.
     pub quiet: Duration,
     /// Longest wait as a share of the item's own channel time. Default 0.03.
@@ -107,7 +107,7 @@ impl Default for StartConfig {
     }
 }
 
-/// When NAKs come, and how long they are gathered.
+/// Timing of NAKs, and of their gathering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NakConfig {
     /// NAKs of one transmission spread over this time for each client that wants the item
@@ -121,7 +121,7 @@ pub struct NakConfig {
 }
 
 impl NakConfig {
-    /// Returns over what time the NAKs of so many clients spread.
+    /// Returns the time over which the NAKs of this number of clients spread.
     pub(super) fn spread_of(&self, clients: usize) -> Duration {
         let (least, most) = self.spread;
         (self.spread_per_client * clients as u32).clamp(least, most)
@@ -138,29 +138,30 @@ impl Default for NakConfig {
     }
 }
 
-/// How a policy that is set by hand reads what the paper leaves open (`docs/papers/repository.md`).
+/// Reading of the paper's open points by a policy that is set by hand
+/// (`docs/papers/repository.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaperReading {
-    /// A transmission whose clients have all finished or gone is cut short. Default true; the
-    /// paper's transmissions are not.
+    /// Whether a transmission is cut short once all its clients have finished or left. Default
+    /// true; the paper's transmissions are not.
     pub cut_short: bool,
-    /// NAKs are gathered for all of their time, even when every client has answered. Default
+    /// Whether NAKs are gathered for their full time, even when every client has answered. Default
     /// false.
     pub gather_fully: bool,
-    /// While NAKs are awaited the channel carries nothing else. Default false: it goes on with
-    /// the next item.
+    /// Whether the channel carries nothing else while NAKs are awaited. Default false: it goes on
+    /// with the next item.
     pub wait_for_naks: bool,
-    /// A NAK joins the retransmission of its item that is being gathered, whatever its size
-    /// [Repository §3.2.4]. Default true. If not, each NAK is judged by itself.
+    /// Whether a NAK of any size joins the retransmission of its item that is being gathered
+    /// [Repository §3.2.4]. Default true. Otherwise each NAK is judged by itself.
     pub join_repairs: bool,
-    /// Retransmissions are announced to everyone who wants the item, as on a control channel that
-    /// all hear [Repository §5.1], but to those who came while it was sent and were not told.
-    /// Default false: to those whose NAKs they answer.
+    /// Whether retransmissions are announced to every client that wants the item, as on a control
+    /// channel that all hear [Repository §5.1]. Clients that came while the item was sent and were
+    /// not told are left out. Default false: only the clients whose NAKs are answered are told.
     pub open_repairs: bool,
-    /// Retransmissions are expanded, as passes are [Repository §3.1]. Default true.
+    /// Whether retransmissions are expanded, as passes are [Repository §3.1]. Default true.
     pub expand_repairs: bool,
-    /// Rescheduled items are sent whole (as in the paper) rather than only what is missing, and
-    /// count so in what a client has outstanding. Default false.
+    /// Whether rescheduled items are sent whole (as in the paper) rather than only their missing
+    /// symbols. They then also count as whole in a client's outstanding request. Default false.
     pub reschedule_whole: bool,
 }
 
@@ -179,7 +180,7 @@ impl Default for PaperReading {
 }
 
 impl SourceConfig {
-    /// The defaults for a channel.
+    /// Creates the default configuration for a channel.
     pub fn new(tsi: Tsi, channel: Channel, rate: Rate) -> SourceConfig {
         SourceConfig {
             agent: concat!("umbel/", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -208,35 +209,34 @@ impl SourceConfig {
 pub struct ControlConfig {
     /// The group: any-source multicast.
     pub channel: Channel,
-    /// Authenticates what is said there. Nobody outside may guess it.
+    /// Key that authenticates the group's messages. It must not be guessable by outsiders.
     pub key: ControlKey,
     /// Seed of the server's own random stream there.
     pub seed: u64,
 }
 
-/// How a client behaves.
+/// Configuration of a client.
 #[derive(Clone, Debug)]
 pub struct ReceiverConfig {
     /// Name and version of the program, told to the server.
     pub agent: String,
-    /// Shown to a server that admits by token.
+    /// Token shown to a server that admits by token.
     pub token: Option<String>,
-    /// The data channel is left when nothing that is wanted was announced or repaired for this
-    /// long. Default 500 ms.
+    /// Time after which the data channel is left, if nothing that is wanted was announced or
+    /// repaired meanwhile. Default 500 ms.
     pub linger: Duration,
-    /// An announced transmission that brings no packet for this long makes the client go on by
+    /// Time without any packet of an announced transmission after which the client continues by
     /// unicast. Default 5 s; `None` never does.
     pub fallback_after: Option<Duration>,
-    /// While on unicast, how often multicast is probed. Default 5 s.
+    /// Interval between probes of multicast while on unicast. Default 5 s.
     pub probe_every: Duration,
-    /// The end of a transmission is assumed when its time has passed and then nothing came for
-    /// this long. Default 1 s.
+    /// Silence after a transmission's expected end after which it counts as over. Default 1 s.
     pub end_slack: Duration,
-    /// When a wanted item sees no packet, announcement or end for this long, the client asks for
-    /// it again. Default 20 s.
+    /// Time without a packet, announcement or end after which the client asks for a wanted item
+    /// again. Default 20 s.
     pub ask_again_after: Duration,
-    /// A NAK waits at least this long, and then for a random part of the announced spread
-    /// [Repository §3.2.3]. Default 0; the paper's begins at 30 ms.
+    /// Shortest delay of a NAK, to which a random part of the announced spread is added [Repository
+    /// §3.2.3]. Default 0; the paper's begins at 30 ms.
     pub nak_delay_min: Duration,
     /// Seed of the client's own random stream (NAK delays).
     pub seed: u64,

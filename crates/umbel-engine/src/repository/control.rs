@@ -7,14 +7,16 @@
 //!    └───────────────────────┴─ client
 //! ```
 //!
-//! Server and clients are members of the group; only what the server sends counts. A client that
+//! Server and clients are members of the group, but only the server's messages count. A client that
 //! hears the server there says so on its session, and from then on hears of transmissions in the
-//! group only; when the server falls silent it takes that back, and announcements come on its session
-//! again. So a network without any-source multicast costs nothing but a few messages.
+//! group only. When the server falls silent there, the client takes this back, and announcements
+//! come on its session again. A network without any-source multicast thus costs only a few
+//! messages.
 //!
 //! Each datagram ends in a tag under a key that the server hands to admitted clients on their
-//! sessions. Others can neither announce nor ask. Clients can: they all hold the key; but an
-//! announcement only says what to listen to, and what is received is verified by its digest.
+//! sessions. Others can neither announce nor request. Clients can, because they all hold the key.
+//! But an announcement only says which transmission to listen to, and received items are verified
+//! by their digests.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -33,36 +35,37 @@ use crate::{Address, Allowance, Datagram, Engine, Instant, Membership, Transmit,
 /// The server's name in its group.
 pub(super) const SERVER: MemberId = MemberId(0);
 
-/// Bytes of the tag.
+/// Length of the tag in bytes.
 const TAG_LEN: usize = blake3::OUT_LEN;
 
-/// Announcements are repaired for this long; later they are of no use.
+/// Announcements are repaired for this long. Later they are useless.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// Most messages that are repaired, so that clients never wait for one while their windows fill.
+/// Greatest number of messages that are repaired, so that clients never wait for one while their
+/// windows fill.
 const MOST_KEPT: usize = 512;
 
-/// The server's first session message after an announcement comes in this time, so that its loss
-/// is found soon.
+/// Delay of the server's first session message after an announcement. It reveals the loss of the
+/// announcement early.
 const HEARTBEAT: Duration = Duration::from_millis(10);
 
-/// A client that has not heard the server in the group for this long wants announcements on its
+/// A client that has not heard the server in the group for this long asks for announcements on its
 /// session. The server's session messages come about every second.
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
 
 /// Session messages of the whole group take this share of the data channel's rate, within these
-/// bounds, in bits per second: every client wakes up for each of them.
+/// bounds, in bits per second. The bounds matter because every client wakes up for each of them.
 const SESSION_SHARE: u64 = 20;
 const SESSION_RATE: RangeInclusive<u64> = 10_000..=50_000;
 
-/// Member, key and what goes with it: one end of the control channel.
+/// One end of the control channel: its member, key and counters.
 #[derive(Debug)]
 pub(super) struct Control {
     channel: Channel,
     key: ControlKey,
     member: Member,
     buf: TransmitBuf,
-    /// The server's units of the last [`KEPT`], and when they were sent.
+    /// The server's units of the last [`KEPT`], with their sending times.
     kept: VecDeque<(Instant, u64)>,
     sent: u64,
     server_heard: Option<Instant>,
@@ -70,7 +73,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// The server's end. It joins the group at `now`; its data channel has this rate.
+    /// Creates the server's end, which joins the group at `now`. Its data channel has this rate.
     pub(super) fn server(
         now: Instant,
         channel: Channel,
@@ -79,14 +82,14 @@ impl Control {
         data_bits_per_s: u64,
     ) -> Control {
         let mut control = Control::new(now, channel, key, SERVER, seed, data_bits_per_s);
-        // Whoever sends something is a source, whose session messages come often enough to be
-        // missed: that is how clients know whether they hear the group.
+        // A member that has sent something is a source, and clients notice when its frequent
+        // session messages are missing. From these, clients know whether they hear the group.
         control.announce(now, Duration::ZERO, Duration::ZERO, Vec::new());
         control
     }
 
-    /// A client's end. It joins the group at `now`; the server is so far away, one way, and its
-    /// data channel has this rate.
+    /// Creates a client's end, which joins the group at `now`. `server_distance` is one way, and
+    /// `data_bits_per_s` is the data channel's rate.
     pub(super) fn client(
         now: Instant,
         group: &ControlGroup,
@@ -109,13 +112,13 @@ impl Control {
         data_bits_per_s: u64,
     ) -> Control {
         let mut config = srm::Config::new(id, channel, seed);
-        // An old announcement is of no use, and none need wait for another.
+        // An old announcement is useless, and none needs to wait for another.
         config.recover_from_horizon = false;
         config.in_order = false;
         config.give_up_after = KEPT;
         config.window.units = 2 * MOST_KEPT as u64;
-        // Clients on one network are about equally far from the server: only chance keeps them
-        // from asking all at once, and that must grow with them.
+        // Clients on one network are about equally far from the server. Only random delays keep
+        // them from requesting all at once, and the delays must grow with the number of clients.
         config.adaptive = true;
         config.session.heartbeat = Some(HEARTBEAT);
         let (least, most) = (*SESSION_RATE.start(), *SESSION_RATE.end());
@@ -135,24 +138,24 @@ impl Control {
         }
     }
 
-    /// Whether a datagram came by the group.
+    /// Returns whether a datagram came on the group's channel.
     pub(super) fn owns(&self, channel: &Channel) -> bool {
         (channel.group, channel.port) == (self.channel.group, self.channel.port)
     }
 
-    /// The group.
+    /// Returns the group's channel.
     pub(super) fn channel(&self) -> Channel {
         self.channel
     }
 
-    /// The distance to a member, one way, is known from a session.
+    /// Sets the distance to a member, one way, as measured on a session.
     pub(super) fn know_distance(&mut self, now: Instant, member: MemberId, distance: Duration) {
         self.member
             .handle_command(now, Command::Distance(member, distance))
             .expect("a distance can be told at any time");
     }
 
-    /// Sends a message to all who hear the group.
+    /// Sends a message to all members that hear the group.
     pub(super) fn say(&mut self, now: Instant, message: &ServerMessage) {
         let mut bytes = Vec::new();
         message.emit(&mut bytes);
@@ -162,14 +165,15 @@ impl Control {
             let Some((_, sequence)) = self.kept.pop_front() else { break };
             let _ = self.member.handle_command(now, Command::Horizon(sequence + 1));
         }
-        // What the member cannot take is lost, as it may be on the way; it takes thousands.
+        // A message that the member refuses is lost, as it may be on the way. The member takes
+        // thousands.
         if self.member.handle_command(now, Command::Send(bytes.into())).is_ok() {
             self.kept.push_back((now, self.sent));
             self.sent += 1;
         }
     }
 
-    /// Announces transmissions to all who hear the group.
+    /// Announces transmissions to all members that hear the group.
     pub(super) fn announce(
         &mut self,
         now: Instant,
@@ -180,7 +184,7 @@ impl Control {
         self.say(now, &ServerMessage::Announce { starts_in, nak_spread, announcements });
     }
 
-    /// Takes a datagram of the group. One without the right tag is dropped and counted.
+    /// Handles a datagram of the group. A datagram without a valid tag is dropped and counted.
     pub(super) fn handle_datagram(&mut self, now: Instant, by: Channel, payload: &[u8]) {
         let genuine = payload.split_last_chunk::<TAG_LEN>().filter(|(message, theirs)| {
             tag(&self.key, message) == blake3::Hash::from_bytes(**theirs)
@@ -200,12 +204,12 @@ impl Control {
         self.member.handle_datagram(now, Datagram { by, hop_limit: None, payload: message });
     }
 
-    /// When the server was last heard in the group.
+    /// Returns the time at which the server was last heard in the group.
     pub(super) fn server_heard(&self) -> Option<Instant> {
         self.server_heard
     }
 
-    /// The next message of the server.
+    /// Returns the next message of the server.
     pub(super) fn poll_message(&mut self) -> Option<ServerMessage> {
         loop {
             match self.member.poll_event()? {
@@ -232,7 +236,7 @@ impl Control {
         self.member.poll_membership()
     }
 
-    /// The next datagram, with its tag.
+    /// Appends the next datagram, with its tag.
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
@@ -246,13 +250,13 @@ impl Control {
         Some(transmit)
     }
 
-    /// What its member has done and seen, and datagrams that bore no right tag.
+    /// Returns the member's counters, and the number of datagrams without a valid tag.
     pub(super) fn stats(&self) -> (srm::Stats, u64) {
         (self.member.stats(), self.forged)
     }
 }
 
-/// The tag of a message. Hashes compare in constant time.
+/// Returns the tag of a message. Hashes compare in constant time.
 fn tag(key: &ControlKey, message: &[u8]) -> blake3::Hash {
     blake3::keyed_hash(&key.0, message)
 }
@@ -277,7 +281,7 @@ mod tests {
         Control::client(at(0), &group, 1, Duration::from_millis(5), RATE)
     }
 
-    /// What one end sends now.
+    /// Returns the datagrams that one end sends now.
     fn sent(now: Instant, control: &mut Control) -> Vec<Vec<u8>> {
         let mut buf = TransmitBuf::new(Allowance::data(0));
         let mut datagrams = Vec::new();
@@ -347,7 +351,7 @@ mod tests {
         heard(&mut client);
         server.say(at(1), &end(1));
         sent(at(1), &mut server);
-        // The heartbeat tells of it.
+        // The heartbeat reveals it.
         for ms in 2..200 {
             server.handle_timeout(at(ms));
             client.handle_timeout(at(ms));
@@ -374,7 +378,7 @@ mod tests {
         let mut server = Control::server(at(0), CHANNEL, KEY, 1, 1_000_000_000);
         let mut client = client(KEY);
         let (mut heard_in_time, mut said) = (0, 0);
-        // 10,000 messages a second for three seconds; one in 50 is lost, and a run of 1,000.
+        // 10,000 messages a second for three seconds. One in 50 is lost, and a run of 1,000.
         for step in 1..30_000_u64 {
             let now = Instant::from_nanos(step * 100_000);
             let number = step as u32;

@@ -3,7 +3,7 @@
 use crate::drops::drop_reasons;
 
 drop_reasons! {
-    /// It came by a way on which nothing is expected.
+    /// The datagram came on a channel on which none is expected.
     Unexpected,
     /// It is not a packet or message of this protocol and version.
     Malformed,
@@ -11,7 +11,7 @@ drop_reasons! {
     OtherSession,
     /// A message before the session was opened properly.
     NotAdmitted,
-    /// It names an item that nobody here wants.
+    /// It names an item that is not wanted here.
     NotWanted,
     /// It names a block or symbol that the item does not have, or has a wrong length.
     OutsideItem,
@@ -19,8 +19,8 @@ drop_reasons! {
     Duplicate,
     /// The sink had no room.
     NoRoom,
-    /// A NAK about a transmission that is not known or still runs.
+    /// A NAK about a transmission that is not known or is still running.
     StaleNak,
-    /// A client asked for more than it may.
+    /// A client asked for more than its limit.
     OverLimit,
 }

@@ -1,4 +1,4 @@
-//! What a client still lacks of an item, as the server keeps it.
+//! A client's missing symbols of an item, as the server keeps them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,20 +8,20 @@ use umbel_wire::repository::{Need, NeedRun, SymbolRun};
 
 use crate::runs::Runs;
 
-/// Most runs of a need that a client tells. What is beyond that is told in a later one.
+/// Greatest number of runs of a need in one message. The rest follows in a later one.
 const MOST_TOLD: usize = 1 << 16;
 
-/// What is lacking of one source block of which something is held.
+/// Missing symbols of a source block of which some are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockNeed<'a> {
-    /// So many further symbols, whichever.
+    /// Any symbols, of this number.
     Count(u16),
     /// These encoding symbol IDs.
     Exact(&'a Runs),
 }
 
 impl BlockNeed<'_> {
-    /// Returns how many symbols are lacking.
+    /// Returns the number of missing symbols.
     pub(crate) fn symbols(&self) -> u64 {
         match self {
             BlockNeed::Count(n) => u64::from(*n),
@@ -30,28 +30,28 @@ impl BlockNeed<'_> {
     }
 }
 
-/// The blocks of an item that a client, or several clients together, still lack. What it takes in
-/// memory and time depends on the number of runs, not on that of blocks.
+/// Blocks of an item that one or several clients are missing. Memory and time depend on the number
+/// of runs, not of blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missing {
     /// Blocks of which nothing is held.
     whole: Runs,
-    /// Runs of blocks that lack so many symbols each: start to end, and symbols. They do not
-    /// overlap, neither among themselves nor with the others.
+    /// Runs of blocks that are each missing the same number of symbols: start to end, and symbols.
+    /// They do not overlap, neither among themselves nor with the others.
     counted: BTreeMap<u32, (u32, u16)>,
-    /// Encoding symbol IDs that are lacking, by block.
+    /// Missing encoding symbol IDs, by block.
     exact: BTreeMap<u32, Runs>,
 }
 
 impl Missing {
-    /// All of an item.
+    /// Creates the set of all blocks of an item.
     pub(crate) fn everything(partition: &Partition) -> Missing {
         let mut missing = Missing::default();
         missing.whole.insert(0..partition.blocks());
         missing
     }
 
-    /// What a message says that a client needs; what lies outside the item is left out.
+    /// Creates the set of blocks that a message names. Blocks outside the item are left out.
     pub(crate) fn from_need(need: &Need, partition: &Partition) -> Missing {
         let blocks = partition.blocks();
         let mut missing = Missing::default();
@@ -86,14 +86,14 @@ impl Missing {
         self.whole.insert(blocks);
     }
 
-    /// Adds that so many symbols are lacking of each of these blocks. Where more were lacking,
-    /// that holds.
+    /// Adds blocks that are each missing this number of symbols. Where more are missing already,
+    /// the greater number stays.
     fn add_count(&mut self, blocks: Range<u32>, symbols: u16) {
         if blocks.is_empty() || symbols == 0 {
             return;
         }
         let mut taken: Vec<Range<u32>> = self.whole.runs(blocks.clone()).collect();
-        // One item has one scheme, and the scheme decides how needs are told. Should a client mix
+        // One item has one scheme, and the scheme decides the form of its needs. If a client mixes
         // them, the greater need wins.
         let exact = self.exact.range(blocks.clone());
         let (more, less): (Vec<_>, Vec<_>) =
@@ -119,7 +119,7 @@ impl Missing {
         }
     }
 
-    /// Adds symbols that are lacking of a block.
+    /// Adds missing symbols of a block.
     fn add_exact(&mut self, block: u32, esis: Range<u32>) {
         if esis.is_empty() || self.whole.contains(block) {
             return;
@@ -133,7 +133,7 @@ impl Missing {
         }
     }
 
-    /// Adds all that `other` lacks.
+    /// Adds everything that is missing in `other`.
     pub(crate) fn merge(&mut self, other: &Missing) {
         for run in other.whole.iter() {
             self.add_whole(run);
@@ -148,7 +148,7 @@ impl Missing {
         }
     }
 
-    /// Forgets what is lacking of these blocks.
+    /// Removes these blocks.
     pub(crate) fn clear(&mut self, blocks: Range<u32>) {
         self.clear_partial(&blocks);
         self.whole.remove(blocks);
@@ -162,7 +162,7 @@ impl Missing {
         }
     }
 
-    /// Takes out the counts of these blocks.
+    /// Removes the counts of these blocks, and returns them.
     fn take_counted(&mut self, blocks: &Range<u32>) -> Vec<(Range<u32>, u16)> {
         let mut taken = Vec::new();
         if blocks.is_empty() {
@@ -183,7 +183,7 @@ impl Missing {
         taken
     }
 
-    /// Puts in the count of blocks that have none; neighbours with the same become one run.
+    /// Inserts the count of blocks that have none. Neighbours with the same count become one run.
     fn put_counted(&mut self, blocks: Range<u32>, symbols: u16) {
         let Range { mut start, mut end } = blocks;
         if let Some((&before, &(past, same))) = self.counted.range(..start).next_back()
@@ -200,18 +200,18 @@ impl Missing {
         self.counted.insert(start, (end, symbols));
     }
 
-    /// Keeps only what is lacking of these blocks.
+    /// Removes all but these blocks.
     pub(crate) fn keep_only(&mut self, blocks: Range<u32>) {
         self.clear(0..blocks.start);
         self.clear(blocks.end..u32::MAX);
     }
 
-    /// Returns whether nothing is lacking.
+    /// Returns whether nothing is missing.
     pub(crate) fn is_empty(&self) -> bool {
         self.whole.is_empty() && self.counted.is_empty() && self.exact.is_empty()
     }
 
-    /// Returns how many runs it consists of: what it takes in memory.
+    /// Returns the number of runs, which determines the memory used.
     pub(crate) fn runs(&self) -> usize {
         let exact: usize = self.exact.values().map(Runs::len).sum();
         self.whole.len() + self.counted.len() + exact
@@ -222,7 +222,7 @@ impl Missing {
         self.whole.contains(block)
     }
 
-    /// Returns what is lacking of a block of which something is held.
+    /// Returns the missing symbols of a block of which some are held.
     pub(crate) fn partial(&self, block: u32) -> Option<BlockNeed<'_>> {
         if let Some((_, &(end, symbols))) = self.counted.range(..=block).next_back()
             && block < end
@@ -232,7 +232,7 @@ impl Missing {
         self.exact.get(&block).map(BlockNeed::Exact)
     }
 
-    /// Returns the first block from `from` on of which anything is lacking.
+    /// Returns the first block from `from` on that is missing anything.
     pub(crate) fn next_block(&self, from: u32) -> Option<u32> {
         if self.is_whole(from) || self.partial(from).is_some() {
             return Some(from);
@@ -243,7 +243,7 @@ impl Missing {
         [whole, counted, exact].into_iter().flatten().min()
     }
 
-    /// Returns how many symbols are lacking.
+    /// Returns the number of missing symbols.
     pub(crate) fn symbols(&self, partition: &Partition) -> u64 {
         let whole = self.whole.iter().map(|run| partition.symbols_of(run));
         let counted = self
@@ -254,12 +254,13 @@ impl Missing {
     }
 }
 
-/// Returns how many numbers a set has.
+/// Returns the size of a set.
 fn count(set: &Runs) -> u64 {
     u64::from(set.count(0..u32::MAX))
 }
 
-/// Returns the runs of blocks with equally many symbols: larger blocks come first [RFC 5052 §9.1].
+/// Splits blocks into runs with equally many symbols each. Larger blocks come first [RFC 5052
+/// §9.1].
 pub(crate) fn alike(partition: &Partition, blocks: Range<u32>) -> [Range<u32>; 2] {
     let Range { start, end } = blocks;
     let step = partition.large_blocks().clamp(start, end.max(start));
@@ -274,7 +275,7 @@ pub(crate) struct NeedBuilder {
 }
 
 impl NeedBuilder {
-    /// Returns whether a message holds no more. What follows is told in a later one.
+    /// Returns whether the message is full. The rest follows in a later one.
     pub(crate) fn is_full(&self) -> bool {
         self.runs.len().max(self.exact.len()) >= MOST_TOLD
     }
@@ -293,7 +294,7 @@ impl NeedBuilder {
         }
     }
 
-    /// Adds a block that needs certain symbols.
+    /// Adds a block that needs these symbols.
     pub(crate) fn exact(&mut self, block: u32, esis: Range<u32>) {
         let count = esis.end.saturating_sub(esis.start);
         if count > 0 && !self.is_full() {
@@ -301,7 +302,7 @@ impl NeedBuilder {
         }
     }
 
-    /// The finished need.
+    /// Returns the finished need.
     pub(crate) fn finish(self) -> Need {
         if self.exact.is_empty() { Need::Symbols(self.runs) } else { Need::Exact(self.exact) }
     }
@@ -378,7 +379,7 @@ mod tests {
         missing.add_exact(1, 1..3);
         assert_eq!(missing.partial(0), Some(BlockNeed::Count(5)));
         assert_eq!(missing.partial(1), Some(BlockNeed::Exact(&exact(&[0..3, 4..5]))));
-        // A client that mixes them.
+        // A client that mixes both forms.
         missing.add_count(0..2, 3);
         assert_eq!(missing.partial(1), Some(BlockNeed::Exact(&exact(&[0..3, 4..5]))));
         missing.add_count(1..2, 9);
@@ -405,7 +406,7 @@ mod tests {
         ) {
             let p = partition(64 * 8);
             let mut missing = Missing::default();
-            let mut model = vec![0_u16; 64]; // Symbols that are lacking; 8 is all.
+            let mut model = vec![0_u16; 64]; // Missing symbols; 8 is all.
             for (kind, start, len, symbols) in operations {
                 let blocks = start..start + len;
                 let cells = &mut model[start as usize..(start + len) as usize];

@@ -1,9 +1,9 @@
-//! The multicast repository: clients ask a server for subsets of its items; a control channel
-//! announces, a data channel carries [Repository §2].
+//! The multicast repository: clients ask a server for subsets of its items. Transmissions are
+//! announced on a control channel and carried on a data channel [Repository §2].
 //!
 //! - [`source`]: the server's engine.
 //! - [`receiver`]: the client's engine.
-//! - [`scheduler`]: which item is sent next [Repository §2.2].
+//! - [`scheduler`]: the choice of the next item [Repository §2.2].
 //! - [`policy`]: forward error correction and retransmission [Repository §3].
 //! - [`config`]: every constant.
 

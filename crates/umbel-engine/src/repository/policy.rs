@@ -1,10 +1,9 @@
-//! How the data channel is made reliable: forward error correction, retransmission,
-//! notification, set by hand in the paper's notation [Repository §3], or all of it left to the
-//! server.
+//! Reliability of the data channel: forward error correction, retransmission and notification.
 //!
-//! A policy is read and written as `auto`, or as `FEC(0.1)+R(10)`, `FEC(0.01R)+R(0)+notify`,
-//! `FEC(1loss+0.05)+R(inf)`, `R(∞)` or `R(0)+no-ecc`. The order of the parts is free; without
-//! `FEC` nothing is added, without `R` every NAK is answered by a retransmission.
+//! They are set by hand in the paper's notation [Repository §3], or all left to the server. A
+//! policy is read and written as `auto`, or as `FEC(0.1)+R(10)`, `FEC(0.01R)+R(0)+notify`,
+//! `FEC(1loss+0.05)+R(inf)`, `R(∞)` or `R(0)+no-ecc`. The order of the parts is free. Without `FEC`
+//! nothing is added; without `R` every NAK is answered by a retransmission.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +13,7 @@ use super::scheduler::SchedulerKind;
 /// The greatest factor that a term of an expansion can have.
 const MAX_FACTOR: f64 = 1000.0;
 
-/// How much is sent beyond the data: the sum of four terms, each 0 to 1000 [Repository §3.1].
+/// Packets sent beyond the data: the sum of four terms, each 0 to 1000 [Repository §3.1].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expansion {
     /// f of `FEC(f)`.
@@ -32,8 +31,8 @@ impl Expansion {
     pub const NONE: Expansion =
         Expansion { fixed: 0.0, times_requests: 0.0, over_requests: 0.0, times_loss: 0.0 };
 
-    /// The expansion factor for an item that `requests` clients want, the worst of which loses
-    /// the share `max_loss`, 0 to 1, of its packets.
+    /// Returns the expansion factor for an item that `requests` clients want. `max_loss`, 0 to 1,
+    /// is the greatest loss share among these clients.
     pub fn factor(&self, requests: u32, max_loss: f64) -> f64 {
         let requests = f64::from(requests.max(1));
         let loss = if max_loss.is_finite() { max_loss.clamp(0.0, 1.0) } else { 0.0 };
@@ -44,12 +43,12 @@ impl Expansion {
     }
 }
 
-/// Which NAKs are answered at once; the others put the request back to the scheduler.
+/// NAKs that are answered at once. The others return the request to the scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retransmit {
     /// `R(0)`: none; everything is rescheduled [Repository §3.3].
     Never,
-    /// `R(p)`: those of no more than so many packets [Repository §3.2.4].
+    /// `R(p)`: NAKs of at most this number of packets [Repository §3.2.4].
     UpTo(u64),
     /// `R(∞)`: every one.
     #[default]
@@ -59,9 +58,9 @@ pub enum Retransmit {
 /// The reliability policy of the data channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Policy {
-    /// `auto`: each transmission has as many symbols as bring the most clients nearest to their
-    /// end for each packet, by what their NAKs tell of their losses; see
-    /// `docs/papers/repository.md`. Late clients are told of what runs.
+    /// `auto`: each transmission has the number of symbols that brings the most clients nearest to
+    /// their end for each packet. It follows from the losses that their NAKs report; see
+    /// `docs/papers/repository.md`. Late clients are told of running transmissions.
     #[default]
     Auto,
     /// One of the paper's schemes.
@@ -69,7 +68,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Whether clients that come late hear of transmissions that are running.
+    /// Returns whether late clients are told of running transmissions.
     pub fn notifies(&self) -> bool {
         match self {
             Policy::Auto => true,
@@ -77,8 +76,8 @@ impl Policy {
         }
     }
 
-    /// The scheduler that goes with it unless another is asked for: the gain rule with `auto`, R/Q
-    /// with the paper's schemes.
+    /// Returns the scheduler used unless another is asked for: the gain rule with `auto`, R/Q with
+    /// the paper's schemes.
     pub fn usual_scheduler(&self) -> SchedulerKind {
         match self {
             Policy::Auto => SchedulerKind::Gain,
@@ -86,7 +85,7 @@ impl Policy {
         }
     }
 
-    /// Whether the packets that were lost are sent again instead of error-correcting ones.
+    /// Returns whether lost packets are sent again instead of error-correcting ones.
     pub fn is_exact(&self) -> bool {
         matches!(self, Policy::HandSet(HandSet { exact: true, .. }))
     }
@@ -99,33 +98,32 @@ pub struct HandSet {
     pub fec: Expansion,
     /// Retransmission, `R(…)`.
     pub retransmit: Retransmit,
-    /// `notify`: clients that come late hear of transmissions that are running
-    /// [Repository §5.3].
+    /// `notify`: late clients are told of running transmissions [Repository §5.3].
     pub notify: bool,
-    /// `no-ecc`: the packets that were lost are sent again instead of error-correcting ones,
-    /// for comparison [Repository §6.4].
+    /// `no-ecc`: lost packets are sent again instead of error-correcting ones, for comparison
+    /// [Repository §6.4].
     pub exact: bool,
 }
 
-/// A policy that cannot be read.
+/// A policy that could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// A part that is none of those known.
+    /// An unknown part.
     #[error(
         "`{0}` is no part of a policy: write auto alone, or FEC(0.1), R(10), R(inf), notify or \
          no-ecc, joined by +"
     )]
     Part(String),
-    /// A term of `FEC` that is none of those known.
+    /// An unknown term of `FEC`.
     #[error("`{0}` is no expansion: write 0.1, 0.01R, 0.5/R or 1loss, joined by +")]
     Term(String),
     /// A factor that is not a number from 0 to 1000.
     #[error("`{0}` is no expansion factor: it is a number from 0 to 1000")]
     Factor(String),
-    /// A bound of retransmission that is not a whole number or infinite.
+    /// A bound of retransmission that is neither a whole number nor infinite.
     #[error("R({0}): write a whole number of packets, or inf")]
     Packets(String),
-    /// A part that stands twice.
+    /// A part that occurs twice.
     #[error("{0} stands twice in the policy")]
     Twice(&'static str),
     /// Error-correcting packets both asked for and excluded.
@@ -134,25 +132,27 @@ pub enum PolicyError {
 }
 
 impl HandSet {
-    /// The expansion factor for an item that `requests` clients want, the worst of which loses
-    /// the share `max_loss`, 0 to 1, of its packets.
+    /// Returns the expansion factor for an item that `requests` clients want. `max_loss`, 0 to 1,
+    /// is the greatest loss share among these clients.
     pub fn expansion(&self, requests: u32, max_loss: f64) -> f64 {
         self.fec.factor(requests, max_loss)
     }
 
-    /// How many packets are sent for `d` data packets: ⌈(1 + f)·d⌉ with f the
-    /// [`expansion`](HandSet::expansion), where floating point may err by 10⁻⁹ without a packet
-    /// more [Repository §3.1]. Never below `d`; the caller caps it by what the code can make.
+    /// Returns the number of packets sent for `d` data packets [Repository §3.1]. It is ⌈(1 + f)·d⌉
+    /// with f the [`expansion`](HandSet::expansion). Floating-point errors up to 10⁻⁹ add no
+    /// packet. It is never below `d`; the caller caps it at the number of symbols that the code can
+    /// make.
     pub fn packets(&self, d: u32, requests: u32, max_loss: f64) -> u32 {
         let extra = self.expansion(requests, max_loss) * f64::from(d);
         let nearest = extra.round();
         let close = (extra - nearest).abs() <= 1e-9 * extra.max(1.0);
         let extra = if close { nearest } else { extra.ceil() };
-        // The conversion saturates; a factor that is not a number adds nothing.
+        // The conversion saturates. NaN adds nothing.
         d.saturating_add(extra as u32)
     }
 
-    /// Whether a NAK of so many packets is answered by a retransmission [Repository §3.2.4].
+    /// Returns whether a NAK of this number of packets is answered by a retransmission [Repository
+    /// §3.2.4].
     pub fn accepts(&self, nak_packets: u64) -> bool {
         match self.retransmit {
             Retransmit::Never => false,
@@ -163,7 +163,7 @@ impl HandSet {
 }
 
 impl fmt::Display for Expansion {
-    /// The inside of `FEC(…)`, as in `0.05+0.01R`.
+    /// Writes the inside of `FEC(…)`, as in `0.05+0.01R`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let terms = [
             (self.fixed, ""),
@@ -183,8 +183,8 @@ impl fmt::Display for Expansion {
 impl FromStr for Expansion {
     type Err = PolicyError;
 
-    /// Reads the inside of `FEC(…)`. A term without a number has the factor 1, and `maxloss`
-    /// is `loss`.
+    /// Parses the inside of `FEC(…)`. A term without a number has the factor 1, and `maxloss` is
+    /// `loss`.
     fn from_str(text: &str) -> Result<Expansion, PolicyError> {
         let mut sum = Expansion::NONE;
         for term in text.split('+') {
@@ -227,7 +227,7 @@ impl fmt::Display for Retransmit {
     }
 }
 
-/// Reads the inside of `R(…)`.
+/// Parses the inside of `R(…)`.
 fn read_retransmit(text: &str) -> Result<Retransmit, PolicyError> {
     match text.trim() {
         "∞" | "inf" | "infinity" => Ok(Retransmit::Always),
@@ -240,7 +240,7 @@ fn read_retransmit(text: &str) -> Result<Retransmit, PolicyError> {
 }
 
 impl fmt::Display for Policy {
-    /// As [`Policy::from_str`] reads it.
+    /// Writes the form that [`Policy::from_str`] parses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Policy::Auto => f.write_str("auto"),
@@ -252,11 +252,11 @@ impl fmt::Display for Policy {
 impl FromStr for Policy {
     type Err = PolicyError;
 
-    /// Reads `auto` or the paper's notation, upper or lower case.
+    /// Parses `auto` or the paper's notation, upper or lower case.
     ///
     /// # Errors
     ///
-    /// As [`HandSet::from_str`].
+    /// The same as [`HandSet::from_str`].
     fn from_str(text: &str) -> Result<Policy, PolicyError> {
         if text.trim().eq_ignore_ascii_case("auto") {
             return Ok(Policy::Auto);
@@ -266,7 +266,7 @@ impl FromStr for Policy {
 }
 
 impl fmt::Display for HandSet {
-    /// As [`HandSet::from_str`] reads it, FEC and R always written.
+    /// Writes the form that [`HandSet::from_str`] parses, with FEC and R always present.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FEC({})+{}", self.fec, self.retransmit)?;
         if self.notify {
@@ -282,11 +282,11 @@ impl fmt::Display for HandSet {
 impl FromStr for HandSet {
     type Err = PolicyError;
 
-    /// Reads the paper's notation, in any order, upper or lower case.
+    /// Parses the paper's notation, in any order, upper or lower case.
     ///
     /// # Errors
     ///
-    /// The first part that cannot be read, one that stands twice, or error correction together
+    /// Returns an error for the first invalid or repeated part, or if error correction is combined
     /// with `no-ecc`.
     fn from_str(text: &str) -> Result<HandSet, PolicyError> {
         let (mut fec, mut retransmit) = (None, None);
@@ -314,7 +314,7 @@ impl FromStr for HandSet {
     }
 }
 
-/// Cuts at each `+` outside parentheses.
+/// Splits at each `+` outside parentheses.
 fn split_parts(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0i32;
     text.split(move |c| {
@@ -324,7 +324,7 @@ fn split_parts(text: &str) -> impl Iterator<Item = &str> {
     .map(str::trim)
 }
 
-/// The inside of `name(inside)`.
+/// Returns the inside of `name(inside)`.
 fn argument<'a>(part: &'a str, name: &str) -> Option<&'a str> {
     part.strip_prefix(name)?.trim_start().strip_prefix('(')?.strip_suffix(')')
 }

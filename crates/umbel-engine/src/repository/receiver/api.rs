@@ -1,4 +1,4 @@
-//! What the client's application asks for or reports, and what it is told.
+//! Commands and events between the engine and the client's application.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::item::Held;
 use crate::symbols::BlockId;
 use crate::{Instant, SessionId};
 
-/// What the client's application asks for or reports.
+/// Requests and reports of the client's application.
 #[derive(Clone, Debug)]
 pub enum ReceiverCommand {
     /// The session to the server is open.
@@ -18,57 +18,57 @@ pub enum ReceiverCommand {
         /// The session.
         session: SessionId,
     },
-    /// The session is lost; every item is forgotten and may be asked for again.
+    /// The session is lost. Every item is forgotten and may be asked for again.
     Disconnected,
     /// Ask for a page of the catalog.
     List {
-        /// Comes back with the answer.
+        /// Number chosen by the application, returned with the answer.
         query: u32,
         /// Glob patterns; empty for all.
         patterns: Vec<String>,
-        /// 0, or what the page before said.
+        /// 0, or the cursor given with the page before.
         cursor: u64,
-        /// Most items.
+        /// Greatest number of items.
         limit: u32,
     },
-    /// Ask for all items that match, and have them transmitted.
+    /// Ask for all matching items, and have them transmitted.
     Request {
-        /// Comes back with the answers.
+        /// Number chosen by the application, returned with the answers.
         query: u32,
         /// Glob patterns; empty for all.
         patterns: Vec<String>,
-        /// Transmit nothing before the client says what it lacks of each item.
+        /// Transmit nothing before the client names the missing symbols of each item.
         hold: bool,
     },
     /// Receive an item of a page.
     Accept {
         /// The item.
         toi: Toi,
-        /// How it is cut into symbols.
+        /// The item's division into symbols.
         oti: Oti,
-        /// What is already held of it.
+        /// The parts of it that are already held.
         held: Held,
-        /// The server has been asked for all of it, by [`ReceiverCommand::Request`].
+        /// Whether the server has been asked for all of it, by [`ReceiverCommand::Request`].
         requested: bool,
     },
-    /// Join the control group that the server named: its channel can be received.
+    /// Join the control group that the server named, because its channel can be received.
     JoinControl,
-    /// The item is verified, or was there all along: tell the server.
+    /// The item is verified, or was already there. The server is told.
     Done {
         /// The item.
         toi: Toi,
     },
-    /// No longer receive the item.
+    /// Stop receiving the item.
     Cancel {
         /// The item.
         toi: Toi,
     },
-    /// A block could not be restored: more symbols are needed.
+    /// A block could not be restored. More symbols are needed.
     RestoreFailed {
         /// The block.
         block: BlockId,
     },
-    /// Blocks were found wrong and dropped.
+    /// Blocks were found corrupt and dropped.
     BadBlocks {
         /// The item.
         toi: Toi,
@@ -80,12 +80,12 @@ pub enum ReceiverCommand {
         /// The item.
         toi: Toi,
     },
-    /// So many packets reached this machine and were lost in it, since they came too fast.
+    /// This number of packets reached this machine too fast and were lost in it.
     Overrun {
-        /// Packets.
+        /// Number of packets.
         packets: u32,
     },
-    /// A whole source block came on the session.
+    /// A whole source block arrived on the session.
     UnicastBlock {
         /// The block.
         block: BlockId,
@@ -94,18 +94,18 @@ pub enum ReceiverCommand {
     },
     /// Ask for a burst of probe packets and listen to it.
     Probe {
-        /// Comes back with packets and answer.
+        /// Number chosen by the application, returned with the packets and the answer.
         probe: u32,
-        /// Packets.
+        /// Number of packets.
         packets: u32,
-        /// UDP payload bytes of each.
+        /// UDP payload of each packet, in bytes.
         packet_len: u16,
-        /// Bits of UDP payload per second.
+        /// Rate of the burst, in bits of UDP payload per second.
         rate_bits_per_s: u64,
     },
 }
 
-/// Why a command was not carried out.
+/// Reason for which a command was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReceiverCommandError {
     /// The command needs a session and there is none.
@@ -114,15 +114,15 @@ pub enum ReceiverCommandError {
     /// The command names an item that is not being received.
     #[error("item {item} is not being received", item = .0.0)]
     UnknownItem(Toi),
-    /// The object transmission information of an item makes no sense.
+    /// The object transmission information of an item is invalid.
     #[error("the server describes item {item} wrongly: {1}", item = .0.0)]
     BadItem(Toi, String),
-    /// The sink has no room for a block now; the same command may be given again later.
+    /// The sink has no room for a block now. The same command may be repeated later.
     #[error("no room for a block of item {item} now", item = .0.0)]
     NoRoom(Toi),
 }
 
-/// What the client's application should do or know.
+/// Requests and news for the client's application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiverEvent {
     /// The server admitted this client.
@@ -146,36 +146,36 @@ pub enum ReceiverEvent {
     Page {
         /// The query that it answers.
         query: u32,
-        /// The items.
+        /// The page's items.
         items: Vec<ItemInfo>,
-        /// Items on all pages.
+        /// Total number of items on all pages.
         total: u64,
         /// The cursor of the next page.
         next: Option<u64>,
     },
-    /// A query has no answer.
+    /// A query that failed.
     Failed {
-        /// The query.
+        /// The failed query.
         query: u32,
         /// One line for the user.
         reason: String,
     },
-    /// The item can no longer be had.
+    /// The item is no longer available.
     Gone {
         /// The item.
         toi: Toi,
         /// One line for the user.
         reason: String,
     },
-    /// Digests of blocks that were asked for.
+    /// Digests of blocks, as asked for.
     Digests {
         /// The item.
         toi: Toi,
         /// Block of the first digest.
         first_block: u32,
-        /// A digest of each block from there.
+        /// Digests of consecutive blocks from `first_block`.
         digests: Vec<Digest>,
-        /// Whether more follow.
+        /// Whether more digests follow.
         more: bool,
     },
     /// A probe packet arrived.
@@ -184,52 +184,53 @@ pub enum ReceiverEvent {
         probe: u32,
         /// The packet's number in the burst.
         index: u32,
-        /// When it arrived.
+        /// Time of its arrival.
         at: Instant,
-        /// UDP payload bytes.
+        /// Its UDP payload in bytes.
         len: usize,
     },
     /// The server has sent a probe burst.
     Probed {
         /// The probe.
         probe: u32,
-        /// Packets sent.
+        /// Number of packets sent.
         packets: u32,
     },
-    /// Multicast brings nothing: the client goes on by unicast.
+    /// Multicast brings nothing. The client continues by unicast.
     Fallback {
-        /// For how long nothing came.
+        /// Time for which nothing came.
         silent: Duration,
     },
-    /// Multicast works (again); the client goes on with it.
+    /// Multicast works (again). The client continues with it.
     MulticastBack,
 }
 
 /// Counters of the data channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
-    /// Data packets of this session.
+    /// Data packets received of this session.
     pub packets: u64,
     /// Bytes of UDP payload in them.
     pub bytes: u64,
-    /// Packets that came of transmissions that were announced to this client.
+    /// Packets received of transmissions that were announced to this client.
     pub heard: u64,
-    /// Packets of those transmissions that did not come.
+    /// Packets of those transmissions that did not arrive.
     pub lost: u64,
-    /// Packets that came after a later one.
+    /// Packets that arrived out of order, after a later one.
     pub reordered: u64,
     /// Transmissions of wanted items that were announced.
     pub announced: u64,
-    /// Of these, those whose packets, or those of a later one, came before the announcement did.
+    /// Of these, transmissions whose first packets, or those of a later one, came before the
+    /// announcement.
     pub announced_late: u64,
     /// NAKs sent.
     pub naks: u64,
-    /// Source blocks that came by unicast.
+    /// Source blocks received by unicast.
     pub unicast_blocks: u64,
 }
 
 impl ReceiverStats {
-    /// Share of the packets announced to this client that did not come, 0 to 1.
+    /// Returns the share of the packets announced to this client that did not arrive, 0 to 1.
     pub fn loss(&self) -> f64 {
         self.lost as f64 / (self.heard + self.lost).max(1) as f64
     }

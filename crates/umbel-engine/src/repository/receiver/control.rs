@@ -9,9 +9,9 @@ use umbel_wire::{Channel, Toi};
 use crate::repository::control::{Control, SILENCE};
 use crate::{Instant, Membership, Transmit, TransmitBuf};
 
-/// Announcements in the group may overtake the page that names their item by so much.
+/// Time by which announcements in the group may precede the page that names their item.
 const EARLY: Duration = Duration::from_secs(2);
-/// Most of these.
+/// Greatest number of such early announcements.
 const MOST_EARLY: usize = 1024;
 
 /// An announcement of an item that the client does not know or want yet.
@@ -22,17 +22,17 @@ pub(super) struct Early {
     pub(super) announcement: Announcement,
 }
 
-/// What the client has of the control channel.
+/// The client's state of the control channel.
 #[derive(Debug, Default)]
 pub(super) struct ControlEnd {
     offer: Option<ControlGroup>,
     /// The data channel's rate, in bits per second.
     data_bits_per_s: u64,
     control: Option<Control>,
-    /// When the session was asked for, and from there until the welcome.
+    /// Time at which the session was opened, and the delay from there until the welcome.
     asked: Instant,
     welcomed_after: Duration,
-    /// The server was told that it is heard.
+    /// Whether the server was told that it is heard.
     hears: bool,
     early: VecDeque<Early>,
 }
@@ -56,19 +56,19 @@ impl ControlEnd {
         group.map(|group| group.channel)
     }
 
-    /// Joins the group that was offered.
+    /// Joins the offered group.
     pub(super) fn join(&mut self, now: Instant, seed: u64) {
         let Some(group) = &self.offer else { return };
         let distance = self.welcomed_after / 2;
         self.control = Some(Control::client(now, group, seed, distance, self.data_bits_per_s));
     }
 
-    /// Returns whether a datagram came by the group.
+    /// Returns whether a datagram came on the group's channel.
     pub(super) fn owns(&self, channel: &Channel) -> bool {
         self.control.as_ref().is_some_and(|control| control.owns(channel))
     }
 
-    /// Ends the membership with the session. Returns what to leave.
+    /// Ends the membership with the session. Returns the channel to leave.
     pub(super) fn close(&mut self) -> Option<Channel> {
         let control = std::mem::take(self).control?;
         Some(control.channel())
@@ -79,7 +79,7 @@ impl ControlEnd {
         self.hears
     }
 
-    /// Takes a datagram of the group. Returns whether the server is heard there from now on.
+    /// Handles a datagram of the group. Returns whether the server is heard there from now on.
     pub(super) fn handle_datagram(&mut self, now: Instant, by: Channel, payload: &[u8]) -> bool {
         let Some(control) = &mut self.control else { return false };
         control.handle_datagram(now, by, payload);
@@ -93,7 +93,7 @@ impl ControlEnd {
         self.control.as_mut()?.poll_message()
     }
 
-    /// Does what is due in the group. Returns whether the server has fallen silent there.
+    /// Does the work that is due in the group. Returns whether the server has fallen silent there.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
         let Some(control) = &mut self.control else { return false };
         control.handle_timeout(now);
@@ -102,8 +102,8 @@ impl ControlEnd {
         silent
     }
 
-    /// Keeps an announcement of an item that is not known, in case its page is on the way. Returns
-    /// whether it may be: on the session pages come first.
+    /// Keeps an announcement of an unknown item, in case its page is on the way. Returns whether
+    /// that is possible. On the session, pages come first.
     pub(super) fn remember(&mut self, early: Early) -> bool {
         if self.control.is_none() {
             return false;
@@ -115,7 +115,7 @@ impl ControlEnd {
         true
     }
 
-    /// Takes out announcements of an item that came before its page did.
+    /// Takes out announcements of an item that arrived before its page.
     pub(super) fn take_early(&mut self, now: Instant, toi: Toi) -> VecDeque<Early> {
         while self.early.pop_front_if(|early| early.starts + EARLY <= now).is_some() {}
         let (of_item, others) = std::mem::take(&mut self.early)

@@ -1,4 +1,4 @@
-//! When multicast brings nothing: unicast, and the way back.
+//! Fallback to unicast when multicast brings nothing, and the way back.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use umbel_wire::repository::ClientMessage;
 use crate::Instant;
 use crate::repository::config::ReceiverConfig;
 
-/// The burst that looks whether multicast works again. It is slow enough for any path.
+/// The burst that tests whether multicast works again. It is slow enough for any path.
 pub(super) const PROBE: ClientMessage = ClientMessage::Probe {
     probe: 0,
     channel: 0,
@@ -16,11 +16,11 @@ pub(super) const PROBE: ClientMessage = ClientMessage::Probe {
     rate_bits_per_s: 1_000_000,
 };
 
-/// How the client gets its items.
+/// Way by which the client gets its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Multicast,
-    /// On the session; multicast is probed at this time.
+    /// On the session. Multicast is probed at this time.
     Unicast {
         next_probe: Instant,
     },
@@ -30,7 +30,7 @@ enum Way {
 #[derive(Debug)]
 pub(super) struct Fallback {
     way: Way,
-    /// Since when an announced transmission runs and nothing came.
+    /// Time since which an announced transmission has run without a packet.
     silent_since: Option<Instant>,
     after: Option<Duration>,
     probe_every: Duration,
@@ -50,7 +50,7 @@ impl Fallback {
         self.way == Way::Multicast
     }
 
-    /// Starts anew with multicast.
+    /// Restarts with multicast.
     pub(super) fn reset(&mut self) {
         self.way = Way::Multicast;
         self.silent_since = None;
@@ -68,19 +68,19 @@ impl Fallback {
         back
     }
 
-    /// Returns when the client gives multicast up, unless a packet comes.
+    /// Returns the time at which the client gives multicast up, unless a packet comes.
     pub(super) fn gives_up_at(&self) -> Option<Instant> {
         self.silent_since.filter(|_| self.is_multicast()).zip(self.after).map(|(at, d)| at + d)
     }
 
-    /// Goes on by unicast. Returns for how long nothing came.
+    /// Switches to unicast. Returns the time for which nothing came.
     pub(super) fn give_up(&mut self, now: Instant) -> Duration {
         let silent = self.silent_since.take().map_or(Duration::ZERO, |since| now - since);
         self.probe_later(now);
         silent
     }
 
-    /// Returns when multicast is probed.
+    /// Returns the time of the next probe of multicast.
     pub(super) fn next_probe(&self) -> Option<Instant> {
         match self.way {
             Way::Unicast { next_probe } => Some(next_probe),

@@ -1,4 +1,4 @@
-//! An item that the client wants, and which of its symbols it holds.
+//! An item that the client wants, and the symbols of it that are held.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,7 +19,7 @@ pub(super) struct NumberSet {
 }
 
 impl NumberSet {
-    /// Adds `n`; gives whether it was not there.
+    /// Adds `n`. Returns whether it was not there.
     pub(super) fn insert(&mut self, n: u32) -> bool {
         let (word, bit) = (n as usize / 64, 1 << (n % 64));
         if self.words.len() <= word {
@@ -40,21 +40,21 @@ impl NumberSet {
     }
 }
 
-/// What an application already holds of an item when it asks for it.
+/// Parts of an item that an application already holds when it asks for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Runs of source blocks that are complete.
     pub complete: Vec<Range<u32>>,
-    /// Encoding symbol IDs held of other blocks.
+    /// Encoding symbol IDs held of other blocks, by block.
     pub partial: BTreeMap<u32, Vec<u32>>,
 }
 
-/// What came of a symbol.
+/// Effect of a new symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// It is new; more are needed.
+    /// More symbols of the block are needed.
     New,
-    /// It is new, and the block can be restored with it.
+    /// The block can be restored with it.
     BlockComplete,
 }
 
@@ -68,11 +68,11 @@ pub(super) struct Item {
     partial: BTreeMap<u32, NumberSet>,
     /// Further symbols that a block needs because its restoration failed (RaptorQ).
     extra: BTreeMap<u32, u32>,
-    /// When something was last heard of it.
+    /// Time at which something was last heard of it.
     pub(super) last_heard: Instant,
 }
 
-/// RaptorQ encoding symbol IDs are taken up to this one: a source that goes beyond is broken.
+/// RaptorQ encoding symbol IDs below this are accepted. A source that goes beyond is broken.
 const MAX_ESI: u32 = 1 << 20;
 
 impl Item {
@@ -97,22 +97,22 @@ impl Item {
         item
     }
 
-    /// Whether every block can be restored.
+    /// Returns whether every block can be restored.
     pub(super) fn is_complete(&self) -> bool {
         self.complete.first_gap(0) >= self.partition.blocks()
     }
 
-    /// Whether nothing is held yet.
+    /// Returns whether nothing is held yet.
     pub(super) fn is_untouched(&self) -> bool {
         self.complete.is_empty() && self.partial.is_empty()
     }
 
-    /// Symbols that must be held of a block.
+    /// Returns the number of symbols that must be held of a block.
     fn enough(&self, block: u32) -> u32 {
         self.partition.block_symbols(block) + self.extra.get(&block).copied().unwrap_or(0)
     }
 
-    /// Whether the item has this symbol and it has this length.
+    /// Returns whether the item has this symbol and it has this length.
     pub(super) fn admits(&self, block: u32, esi: u32, len: usize) -> bool {
         if block >= self.partition.blocks() || esi >= MAX_ESI {
             return false;
@@ -125,7 +125,7 @@ impl Item {
         len as u64 == range.end - range.start
     }
 
-    /// Whether the item has this block and its content has this length.
+    /// Returns whether the item has this block and its content has this length.
     pub(super) fn is_block(&self, block: u32, len: usize) -> bool {
         if block >= self.partition.blocks() {
             return false;
@@ -134,13 +134,13 @@ impl Item {
         len as u64 == range.end - range.start
     }
 
-    /// Whether a symbol would be new.
+    /// Returns whether a symbol would be new.
     pub(super) fn lacks(&self, block: u32, esi: u32) -> bool {
         !self.complete.contains(block)
             && !self.partial.get(&block).is_some_and(|held| held.contains(esi))
     }
 
-    /// Notes a symbol that was lacking.
+    /// Notes a symbol that was missing.
     pub(super) fn take(&mut self, block: u32, esi: u32) -> Taken {
         let enough = self.enough(block);
         let held = self.partial.entry(block).or_default();
@@ -154,14 +154,14 @@ impl Item {
 
     /// Notes a block that can be restored.
     fn complete_block(&mut self, block: u32) {
-        // The symbols stay noted where the code may fail: then they count again.
+        // The symbols stay noted if the code may fail, because they then count again.
         if self.oti.scheme != Scheme::RaptorQ {
             self.partial.remove(&block);
         }
         self.complete.insert(block..block + 1);
     }
 
-    /// The block could not be restored from what is held of it.
+    /// Notes that the block could not be restored from the held symbols.
     pub(super) fn restore_failed(&mut self, block: u32) {
         self.complete.remove(block..block + 1);
         let held = self.partial.get(&block).map_or(0, NumberSet::len);
@@ -169,14 +169,14 @@ impl Item {
         self.extra.insert(block, (held + 2).saturating_sub(k).max(2));
     }
 
-    /// Nothing of the block is held any more.
+    /// Forgets everything held of the block.
     pub(super) fn forget_block(&mut self, block: u32) {
         self.complete.remove(block..block + 1);
         self.partial.remove(&block);
         self.extra.remove(&block);
     }
 
-    /// Blocks of the run of which some symbols, but not enough, are held.
+    /// Returns the blocks of the run of which some symbols, but not enough, are held.
     pub(super) fn partial_blocks(&self, blocks: Range<u32>) -> impl Iterator<Item = u32> {
         self.partial
             .range(blocks)
@@ -184,8 +184,8 @@ impl Item {
             .filter(|&block| !self.complete.contains(block))
     }
 
-    /// What these blocks still need, as far as a message holds it. O(blocks of which something is
-    /// held).
+    /// Returns the missing symbols of these blocks, as far as a message holds them. O(blocks of
+    /// which something is held).
     pub(super) fn need(&self, blocks: Range<u32>) -> Need {
         let mut need = NeedBuilder::default();
         let end = blocks.end.min(self.partition.blocks());
@@ -244,12 +244,12 @@ impl Item {
         }
     }
 
-    /// What the whole item still needs.
+    /// Returns the missing symbols of the whole item.
     pub(super) fn whole_need(&self) -> Need {
         if self.is_untouched() { Need::Whole } else { self.need(0..self.partition.blocks()) }
     }
 
-    /// Blocks that are complete, and blocks of the item.
+    /// Returns the number of complete blocks, and of all blocks of the item.
     pub(super) fn progress(&self) -> (u32, u32) {
         let blocks = self.partition.blocks();
         (self.complete.count(0..blocks), blocks)

@@ -11,11 +11,10 @@ use crate::Instant;
 use crate::repository::drops::DropReason;
 use crate::symbols::{BlockId, SymbolSink};
 
-/// Blocks that are put to rest when the sink has no room.
+/// Number of blocks that are put to rest when the sink has no room.
 const REST_AT_ONCE: usize = 16;
 
-/// Items that are received, and items whose blocks are all complete and whose digest is being
-/// checked.
+/// Items being received, and items whose blocks are all complete and whose digest is being checked.
 #[derive(Debug, Default)]
 pub(super) struct Items {
     received: BTreeMap<Toi, Item>,
@@ -23,7 +22,7 @@ pub(super) struct Items {
 }
 
 impl Items {
-    /// Returns how many items are not verified yet.
+    /// Returns the number of items that are not verified yet.
     pub(super) fn len(&self) -> usize {
         self.received.len() + self.verifying.len()
     }
@@ -47,7 +46,7 @@ impl Items {
         self.received.insert(toi, item);
     }
 
-    /// Takes an item out, whether it is being received or verified.
+    /// Removes an item, whether it is being received or verified, and returns it.
     pub(super) fn remove(&mut self, toi: Toi) -> Option<Item> {
         let received = self.received.remove(&toi);
         self.verifying.remove(&toi).or(received)
@@ -76,7 +75,7 @@ impl Items {
         }
         let block = BlockId { toi, sbn };
         if !sink.store(block, esi, symbol) {
-            // The oldest blocks wait for repairs; the disk can hold them meanwhile.
+            // The oldest blocks wait for repairs. The disk can hold them meanwhile.
             for sbn in item.partial_blocks(0..sbn).take(REST_AT_ONCE) {
                 sink.rest(BlockId { toi, sbn });
             }
@@ -89,7 +88,7 @@ impl Items {
         Ok(())
     }
 
-    /// Stores a block that came on the session, as if its source symbols had come one by one.
+    /// Stores a block from the session, as if its source symbols had come one by one.
     pub(super) fn take_block(
         &mut self,
         now: Instant,
@@ -117,8 +116,8 @@ impl Items {
         Ok(())
     }
 
-    /// Asks for nothing more of an item whose blocks are all complete: the sink says whether it is
-    /// right. Returns whether they are.
+    /// Stops asking for an item once its blocks are all complete, while the sink verifies it.
+    /// Returns whether they are complete.
     pub(super) fn verify_if_complete(&mut self, toi: Toi) -> bool {
         let complete = self.get(toi).is_some_and(Item::is_complete);
         if complete && let Some(item) = self.received.remove(&toi) {
@@ -127,18 +126,18 @@ impl Items {
         complete
     }
 
-    /// Returns complete blocks and all blocks of an item.
+    /// Returns the number of complete blocks, and of all blocks of an item.
     pub(super) fn progress(&self, toi: Toi) -> Option<(u32, u32)> {
         self.get(toi).or_else(|| self.verifying.get(&toi)).map(Item::progress)
     }
 
-    /// Returns what each item that is being received needs.
+    /// Returns the needs of each item that is being received.
     pub(super) fn needs(&self) -> impl Iterator<Item = (Toi, Need)> {
         self.received.iter().map(|(&toi, item)| (toi, item.whole_need()))
     }
 
-    /// Returns what items need of which nothing was heard since this time, and notes that they are
-    /// asked for now.
+    /// Returns the needs of the items for which `since` holds of the time they were last heard of.
+    /// Notes that these items are asked for now.
     pub(super) fn forgotten(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! Announced transmissions: listening to them, noticing their end, and answering with a NAK.
+//! Announced transmissions: hearing their packets, noticing their end, and answering with a NAK.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,11 +15,11 @@ use crate::Instant;
 use crate::repository::config::ReceiverConfig;
 use crate::units::Rate;
 
-/// A packet may be overtaken by others for this long before its transmission counts as over.
+/// Time by which others may overtake a packet before its transmission counts as over.
 const REORDER_GUARD: Duration = Duration::from_millis(1);
 
-/// After the server has said that the channel is idle, silence of this long means that the last
-/// packet has come: packets may still wait in the socket when that message is read.
+/// Silence of this long, after the server has said that the channel is idle, means that the last
+/// packet has come. Packets may still wait in the socket when that message is read.
 const QUIET: Duration = Duration::from_millis(2);
 
 /// UDP payload size assumed when computing announced durations.
@@ -28,30 +28,30 @@ const NOMINAL_PACKET: u64 = 1_400;
 /// Number of the first transmission of a session, as if numbers did not wrap.
 const FIRST: u64 = 1 << 32;
 
-/// A transmission that was announced and is not answered yet.
+/// An announced transmission that is not answered yet.
 #[derive(Clone, Debug)]
 struct Listening {
     id: u32,
     toi: Toi,
     blocks: Range<u32>,
     packets: u32,
-    /// When its last packet should have come.
+    /// Time at which its last packet should have come.
     expected_end: Instant,
-    /// How long nothing must have come after that for it to count as over.
+    /// Silence after that time after which it counts as over.
     slack: Duration,
     nak_spread: Duration,
-    /// The client had joined and heard nothing of it or of a later one before it was announced, so
-    /// that silence is loss. One that joins for it may come late; of one that is announced late
-    /// nobody counted what came.
+    /// Whether the client had joined before the announcement and had heard nothing of this or a
+    /// later transmission, so that silence is loss. A client that joins for it may come late. After
+    /// a late announcement, nobody counted the earlier packets.
     from_start: bool,
     received: u32,
-    /// Number of the first packet that was heard, and of the highest.
+    /// Numbers of the first packet heard, and of the highest.
     heard: Option<(u32, u32)>,
-    /// The server was told how much of it came.
+    /// Whether the server was told the numbers of packets received and lost.
     told: bool,
 }
 
-/// Packets that came, and that did not.
+/// Numbers of packets that came, and that did not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reception {
     pub(super) received: u32,
@@ -65,12 +65,12 @@ impl Reception {
     }
 }
 
-/// Packets that came too fast since the last NAK.
+/// Numbers of packets that came too fast since the last NAK.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Overrun {
-    /// They never reached the engine.
+    /// Packets that never reached the engine.
     before: u32,
-    /// The sink had no room for them.
+    /// Packets for which the sink had no room.
     no_room: u32,
 }
 
@@ -86,16 +86,16 @@ impl Overrun {
     }
 }
 
-/// What is said of transmissions that are announced together.
+/// Facts common to transmissions that are announced together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outlook {
     pub(super) nak_spread: Duration,
-    /// The client has joined the channel.
+    /// Whether the client has joined the channel.
     pub(super) joined: bool,
 }
 
 impl Listening {
-    /// Returns how many packets did not come since the client listened.
+    /// Returns the number of packets that did not come while the client listened.
     fn lost(&self) -> u32 {
         let first = match self.heard {
             _ if self.from_start => 0,
@@ -105,8 +105,8 @@ impl Listening {
         (self.packets.saturating_sub(first)).saturating_sub(self.received)
     }
 
-    /// Returns how many packets did not come while the client could tell, for its user. Where it
-    /// needs nothing more, those behind the last that came may never have been sent.
+    /// Returns the number of packets known not to have come, for the user. If the client needs
+    /// nothing more, packets after the last received one may never have been sent.
     fn missed(&self, settled: bool) -> u32 {
         let (first, end) = match self.heard {
             None if self.from_start && !settled => (0, self.packets),
@@ -119,13 +119,13 @@ impl Listening {
         end.saturating_sub(first).saturating_sub(self.received)
     }
 
-    /// Returns what has not been told.
+    /// Returns the counts that the server was not told.
     fn reception(&self) -> Reception {
         if self.told { Reception::default() } else { self.so_far() }
     }
 
-    /// Only what is before the last packet that came counts as lost: the transmission may be cut
-    /// short where nobody needs the rest.
+    /// Counts as lost only packets before the last received one. The transmission may be cut short
+    /// once nobody needs the rest.
     fn so_far(&self) -> Reception {
         let Some((first, highest)) = self.heard else { return Reception::default() };
         let first = if self.from_start { 0 } else { first };
@@ -144,12 +144,12 @@ pub(super) struct Listener {
     /// Channel time of a full packet.
     packet_time: Duration,
     listening: BTreeMap<u64, Listening>,
-    /// Transmissions that are over and left something missing, by the time of their NAKs.
+    /// Finished transmissions that left something missing, by the time of their NAKs.
     naks: BTreeMap<(Instant, u64), Listening>,
     highest: u64,
     last_packet: Instant,
     pub(super) overrun: Overrun,
-    /// Of transmissions that ended without a NAK.
+    /// Counts of transmissions that ended without a NAK.
     untold: Reception,
     stats: ReceiverStats,
 }
@@ -183,19 +183,19 @@ impl Listener {
         self.naks.clear();
     }
 
-    /// Forgets all of a session.
+    /// Forgets all state of a session.
     pub(super) fn reset(&mut self) {
         self.stop();
         self.untold = Reception::default();
         self.highest = FIRST;
     }
 
-    /// Returns whether no transmission is listened to or answered.
+    /// Returns whether no transmission awaits packets or a NAK.
     pub(super) fn is_idle(&self) -> bool {
         self.listening.is_empty() && self.naks.is_empty()
     }
 
-    /// Returns transmission numbers as they would be if they did not wrap.
+    /// Returns the transmission number as it would be if numbers did not wrap.
     fn unwrap(&self, id: u32) -> u64 {
         let near = self.highest;
         let candidate = (near & !0xffff_ffff) | u64::from(id);
@@ -208,13 +208,13 @@ impl Listener {
         }
     }
 
-    /// Returns when the last of the transmissions ends that start at `starts` or before.
+    /// Returns the end of the last announced transmission, or `starts` if that is later.
     pub(super) fn busy_until(&self, starts: Instant) -> Instant {
         let last = self.listening.values().next_back();
         last.map_or(starts, |last| last.expected_end.max(starts))
     }
 
-    /// Listens to a transmission that follows what ends at `after`. Returns when it ends.
+    /// Listens to a transmission that begins at `after`. Returns its expected end.
     pub(super) fn listen(
         &mut self,
         announcement: &Announcement,
@@ -245,13 +245,13 @@ impl Listener {
         expected_end
     }
 
-    /// Notes that a packet came, of whatever transmission.
+    /// Notes a packet of any transmission.
     pub(super) fn note_packet(&mut self, now: Instant) {
         self.last_packet = now;
     }
 
-    /// Notes that a packet of a transmission came; those before it are over. Returns whether any
-    /// that was listened to is.
+    /// Notes a packet of a transmission. Earlier transmissions are over. Returns whether the client
+    /// was listening to any that has ended.
     pub(super) fn hear(&mut self, now: Instant, items: &Items, packet: (u32, u32)) -> bool {
         let (transmission, index) = packet;
         let number = self.unwrap(transmission);
@@ -277,7 +277,7 @@ impl Listener {
         self.listening.first_key_value().map(|(&first, _)| first)
     }
 
-    /// Takes the server's word that a transmission is over, and those before it.
+    /// Notes the server's message that a transmission and those before it are over.
     pub(super) fn hear_end(&mut self, now: Instant, transmission: u32) {
         let number = self.unwrap(transmission);
         for (_, listening) in self.listening.range_mut(..=number) {
@@ -286,7 +286,7 @@ impl Listener {
         }
     }
 
-    /// Puts a NAK into the line if the transmission left something missing.
+    /// Ends a transmission, and schedules a NAK if it left something missing.
     fn end(&mut self, now: Instant, items: &Items, number: u64) {
         let Some(listening) = self.listening.remove(&number) else { return };
         let item = items.get(listening.toi);
@@ -303,7 +303,7 @@ impl Listener {
         self.naks.insert((due, number), listening);
     }
 
-    /// Ends transmissions that fell silent. Returns whether there were any.
+    /// Ends transmissions that fell silent. Returns whether any did.
     pub(super) fn end_silent(&mut self, now: Instant, items: &Items) -> bool {
         let mut over = false;
         while let Some(first) =
@@ -315,13 +315,14 @@ impl Listener {
         over
     }
 
-    /// Returns when the first transmission in line counts as over though nothing says so.
+    /// Returns the time at which the first transmission in line counts as over for its silence.
     pub(super) fn next_silent_end(&self) -> Option<Instant> {
         let first = self.listening.values().next()?;
         Some(first.expected_end.max(self.last_packet) + first.slack)
     }
 
-    /// Returns the next NAK that is due, if the client still lacks anything and `may` say so.
+    /// Returns the next NAK that is due, if the client is still missing anything and `may` allows
+    /// it.
     pub(super) fn next_nak(&mut self, now: Instant, items: &mut Items, may: bool) -> Option<Nak> {
         while let Some((&(due, number), _)) = self.naks.first_key_value()
             && due <= now
@@ -349,12 +350,12 @@ impl Listener {
         None
     }
 
-    /// Returns when the next NAK is due.
+    /// Returns the time of the next NAK.
     pub(super) fn next_nak_due(&self) -> Option<Instant> {
         self.naks.keys().next().map(|&(at, _)| at)
     }
 
-    /// Returns what came and what did not of transmissions of which no NAK tells, so far.
+    /// Returns the counts, so far, of transmissions that no NAK reports.
     pub(super) fn take_reception(&mut self, items: &Items) -> Reception {
         for listening in self.listening.values_mut() {
             if items.get(listening.toi).is_none() {
@@ -365,7 +366,7 @@ impl Listener {
         std::mem::take(&mut self.untold)
     }
 
-    /// Returns the counters of transmissions, with those that are not over.
+    /// Returns the counters of all transmissions, including those that are not over.
     pub(super) fn stats(&self) -> ReceiverStats {
         let mut stats = self.stats;
         for listening in self.listening.range(..=self.highest).map(|(_, one)| one) {

@@ -1,5 +1,5 @@
-//! The client: asks, listens while something that it wants is announced, and says at the end of
-//! each transmission what is missing.
+//! The client's engine: asks for items, listens while wanted items are announced, and reports the
+//! missing symbols at the end of each transmission.
 //!
 //! ```text
 //!              Announce                 last packet, a later transmission,
@@ -13,10 +13,10 @@
 //!                           verifying ──digest matches──▶ done
 //! ```
 //!
-//! Symbols of a wanted item are taken whenever they come, whether the transmission was announced
-//! to this client or not. When announced transmissions bring no packet for
-//! [`ReceiverConfig::fallback_after`], the client asks for its items on the session
-//! (*unicast*), and goes back as soon as a probe or any data packet arrives.
+//! Symbols of a wanted item are taken whenever they come, whether or not the transmission was
+//! announced to this client. When announced transmissions bring no packet for
+//! [`ReceiverConfig::fallback_after`], the client asks for its items on the session (*unicast*). It
+//! goes back as soon as a probe or any data packet arrives.
 
 mod api;
 mod control;
@@ -55,17 +55,17 @@ use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf};
 
 timers! {
-    /// What is to happen.
+    /// Timers of the client.
     enum Timer, Timers {
-        /// When to do what is due in the control group.
+        /// When to do the work that is due in the control group.
         Control,
-        /// When to take it that a transmission is over, though nothing says so.
+        /// When to assume that a transmission is over, because it fell silent.
         End,
-        /// When to say what a transmission left missing.
+        /// When to report the symbols that a transmission left missing.
         Nak,
-        /// When to go on by unicast.
+        /// When to switch to unicast.
         Fallback,
-        /// When to look whether multicast works again.
+        /// When to probe whether multicast works again.
         Probe,
         /// When to ask again for items of which nothing was heard.
         AskAgain,
@@ -74,7 +74,7 @@ timers! {
     }
 }
 
-/// Items asked for again in one go: a client with many that wait for their turn is no flood.
+/// Items asked for again at once, so that a client with many waiting items causes no flood.
 const ASK_AGAIN_AT_ONCE: usize = 256;
 
 /// The client's engine.
@@ -97,7 +97,7 @@ pub struct Receiver<K> {
 }
 
 impl<K: SymbolSink> Receiver<K> {
-    /// A client that keeps symbols in `sink`.
+    /// Creates a client that keeps symbols in `sink`.
     pub fn new(config: ReceiverConfig, sink: K) -> Receiver<K> {
         let random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
         Receiver {
@@ -118,33 +118,33 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// Input that was discarded, by reason.
+    /// Returns the discarded input, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
     }
 
-    /// Counters of the data channel.
+    /// Returns counters of the data channel.
     pub fn stats(&self) -> ReceiverStats {
         let ReceiverStats { packets, bytes, unicast_blocks, .. } = self.stats;
         ReceiverStats { packets, bytes, unicast_blocks, ..self.listener.stats() }
     }
 
-    /// Where symbols are kept.
+    /// Returns the sink that keeps the symbols.
     pub fn sink_mut(&mut self) -> &mut K {
         &mut self.sink
     }
 
-    /// Items that are wanted and not verified yet.
+    /// Returns the number of items that are wanted and not verified yet.
     pub fn outstanding(&self) -> usize {
         self.items.len()
     }
 
-    /// Complete blocks and all blocks of an item that is being received.
+    /// Returns the number of complete blocks, and of all blocks, of an item that is being received.
     pub fn progress(&self, toi: Toi) -> Option<(u32, u32)> {
         self.items.progress(toi)
     }
 
-    /// Whether the client hears of transmissions in the control group.
+    /// Returns whether the client hears of transmissions in the control group.
     pub fn hears_control(&self) -> bool {
         self.control.hears()
     }
@@ -254,7 +254,7 @@ impl<K: SymbolSink> Receiver<K> {
         let item = Item::new(oti, partition, held, now);
         let need = item.whole_need();
         self.items.insert(toi, item);
-        // Announcements of it may have come before its page did.
+        // Announcements of it may have arrived before its page.
         for Early { starts, nak_spread, announcement } in self.control.take_early(now, toi) {
             self.on_announce(now, starts - now, nak_spread, &[announcement]);
         }
@@ -273,7 +273,7 @@ impl<K: SymbolSink> Receiver<K> {
         Ok(())
     }
 
-    /// Receives more of an item: something that was complete is not.
+    /// Resumes receiving an item after `change` has made something of it missing again.
     fn receive_again(
         &mut self,
         now: Instant,
@@ -366,7 +366,7 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// Takes a datagram of the control group.
+    /// Handles a datagram of the control group.
     fn on_control(&mut self, now: Instant, by: Channel, payload: &[u8]) {
         if self.control.handle_datagram(now, by, payload) {
             self.outbox.say(ClientMessage::Control { hears: true });
@@ -379,13 +379,13 @@ impl<K: SymbolSink> Receiver<K> {
                 ServerMessage::End { transmission } => {
                     self.listener.hear_end(now, transmission);
                 }
-                // Nothing else is for everyone.
+                // No other message is meant for the whole group.
                 _ => {}
             }
         }
     }
 
-    /// Takes a packet of the data channel.
+    /// Handles a packet of the data channel.
     fn on_packet(&mut self, now: Instant, bytes: &[u8]) {
         let Ok(packet) = DataPacket::parse(bytes) else {
             return self.drops.count(DropReason::Malformed);
@@ -423,12 +423,12 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// Does what is due in the control group, and wants announcements on the session when the
-    /// server has fallen silent there.
+    /// Does the work that is due in the control group. Asks for announcements on the session when
+    /// the server has fallen silent there.
     fn drive_control(&mut self, now: Instant) {
         if self.control.handle_timeout(now) {
             self.outbox.say(ClientMessage::Control { hears: false });
-            // What was announced meanwhile was missed, and is asked for again.
+            // Announcements made meanwhile were missed, so the items are asked for again.
             for (toi, need) in self.items.needs().take(ASK_AGAIN_AT_ONCE) {
                 self.outbox.say(ClientMessage::Want { toi, need });
             }
@@ -455,7 +455,7 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// Goes on by unicast: announced transmissions bring nothing.
+    /// Switches to unicast, because announced transmissions bring nothing.
     fn fall_back(&mut self, now: Instant) {
         let silent = self.fallback.give_up(now);
         self.listener.stop();
@@ -465,7 +465,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.events.push_back(ReceiverEvent::Fallback { silent });
     }
 
-    /// Asks for a burst that would show that multicast works.
+    /// Asks for a probe burst that would show that multicast works.
     fn probe(&mut self, now: Instant) {
         self.fallback.probe_later(now);
         if !self.items.is_idle() {
@@ -474,7 +474,7 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// Goes on by multicast: a packet came while the client was on unicast.
+    /// Returns to multicast, because a packet came while the client was on unicast.
     fn go_back_to_multicast(&mut self, now: Instant) {
         self.tuner.set_interest(now + self.config.linger);
         for (toi, need) in self.items.needs() {
@@ -483,15 +483,16 @@ impl<K: SymbolSink> Receiver<K> {
         self.events.push_back(ReceiverEvent::MulticastBack);
     }
 
-    /// Asks again for items of which nothing has been heard for long.
+    /// Asks again for items of which nothing has been heard for a long time.
     fn ask_again(&mut self, now: Instant) {
         if self.items.is_idle() {
             return;
         }
         let long = self.config.ask_again_after;
         if self.fallback.is_multicast() {
-            // A client that waits for its turn is not forgotten: asking again changes nothing
-            // on the server then. It matters where the two disagree about what was sent.
+            // A client that waits for its turn is not forgotten, and asking again then changes
+            // nothing on the server. It matters if the two disagree about the symbols that were
+            // sent.
             let forgotten = self.items.forgotten(now, |heard| heard + long <= now);
             for (toi, need) in forgotten.take(ASK_AGAIN_AT_ONCE) {
                 self.outbox.say(ClientMessage::Want { toi, need });
@@ -500,12 +501,13 @@ impl<K: SymbolSink> Receiver<K> {
         self.timers.set(Timer::AskAgain, now + long);
     }
 
-    /// Returns whether nothing is listened to, answered or probed by multicast.
+    /// Returns whether the client listens to nothing, answers nothing and probes nothing by
+    /// multicast.
     fn is_idle(&self) -> bool {
         self.listener.is_idle() && !self.tuner.probing && self.fallback.is_multicast()
     }
 
-    /// Leaves the channel when nothing on it has been of interest for a while.
+    /// Leaves the channel when nothing of interest was announced for a while.
     fn leave_if_idle(&mut self, now: Instant) {
         let bored = self.items.is_idle() || now >= self.tuner.interest_until();
         if self.is_idle() && bored {

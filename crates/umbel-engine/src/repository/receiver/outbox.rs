@@ -1,4 +1,4 @@
-//! What the client has to say to the server.
+//! Messages queued for the server.
 
 use std::collections::VecDeque;
 
@@ -8,11 +8,11 @@ use umbel_wire::repository::ClientMessage;
 use super::items::Items;
 use super::listener::{Listener, Reception};
 
-/// Most items that one message reports as done.
+/// Greatest number of items that one message reports as done.
 const DONE_AT_ONCE: usize = 4096;
 
-/// Messages in the order in which they leave; what is done is said when there is nothing else to
-/// say, all at once.
+/// Messages in their sending order. Finished items are reported all at once, when no other message
+/// is queued.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     messages: VecDeque<ClientMessage>,

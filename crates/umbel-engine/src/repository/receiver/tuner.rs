@@ -11,9 +11,9 @@ use crate::{Instant, Membership};
 pub(super) struct Tuner {
     channel: Option<Channel>,
     joined: bool,
-    /// Until when something of interest may come.
+    /// Time until which something of interest may come.
     interest_until: Instant,
-    /// A burst of probe packets was asked for.
+    /// Whether a burst of probe packets was asked for.
     pub(super) probing: bool,
     changes: VecDeque<Membership>,
 }
@@ -29,7 +29,7 @@ impl Tuner {
         }
     }
 
-    /// Tunes in to a channel, which is joined when there is something to receive.
+    /// Tunes in to a channel, and joins it once there is something to receive.
     pub(super) fn tune(&mut self, channel: Channel) {
         if self.channel != Some(channel) {
             self.leave();
@@ -55,12 +55,12 @@ impl Tuner {
         }
     }
 
-    /// Leaves another channel, too.
+    /// Leaves another channel as well.
     pub(super) fn leave_also(&mut self, channel: Channel) {
         self.changes.push_back(Membership::Leave(channel));
     }
 
-    /// Sets until when something of interest may come.
+    /// Sets the time until which something of interest may come.
     pub(super) fn set_interest(&mut self, until: Instant) {
         self.interest_until = until;
     }
@@ -70,7 +70,7 @@ impl Tuner {
         self.interest_until = self.interest_until.max(until);
     }
 
-    /// Returns until when something of interest may come.
+    /// Returns the time until which something of interest may come.
     pub(super) fn interest_until(&self) -> Instant {
         self.interest_until
     }

@@ -1,32 +1,34 @@
-//! How many symbols of an item are worth sending at once.
+//! Bursts: the number of symbols of an item that are worth sending at once.
 
 use super::requests::FILL_UNIT;
 
-/// The gain of a request that is all that its client waits for.
+/// Gain of a request that is the only one its client waits for.
 const WHOLE: f64 = (1_u64 << 40) as f64;
-/// A client is taken to receive at least this share of packets, in parts of [`FILL_UNIT`], so
-/// that nothing is sent twenty times for one that hardly receives at all.
+/// Smallest share of packets that a client is assumed to receive, in parts of [`FILL_UNIT`]. It
+/// keeps symbols from being sent more than twenty times for one that receives almost nothing.
 const LEAST_FILL: u32 = FILL_UNIT / 20;
-/// Announcing a burst costs as much as this many symbols, counted in sixteenths…
+/// Fixed cost of announcing a burst, in sixteenths of a symbol. Each client adds one sixteenth,
+/// because it is told on its own session.
 const COST: u64 = 16;
-/// …and a sixteenth for each client, who is told on its own session.
+/// Cost of a symbol, in the same unit.
 const COST_PER_SYMBOL: u64 = 16;
-/// Reaches below this have a class of their own; above, the classes are finer than a thirtieth.
+/// Reaches below this have a class of their own. Above, the classes are finer than a thirtieth.
 const EXACT: u64 = 64;
 
-/// How many symbols must be sent until a client that lacks `size` is expected to have them.
+/// Returns the number of symbols to send until a client that is missing `size` is expected to have
+/// them.
 pub(super) fn reach(size: u32, fill: u32) -> u64 {
     (u64::from(size) * u64::from(FILL_UNIT)).div_ceil(u64::from(fill.max(LEAST_FILL)))
 }
 
-/// What it gains that a client has an item of `full` symbols, of all that it `asked` for.
+/// Returns the gain of a client's completing an item of `full` symbols, of all that it `asked` for.
 pub(super) fn gain(full: u32, asked: u64) -> u64 {
     let share = f64::from(full) / asked.max(1) as f64;
     // The conversion saturates.
     ((share * share * WHOLE) as u64).max(1)
 }
 
-/// The class of a reach.
+/// Returns the class of a reach.
 pub(super) fn class(reach: u64) -> u16 {
     if reach < EXACT {
         return reach as u16;
@@ -37,7 +39,7 @@ pub(super) fn class(reach: u64) -> u16 {
     (64 + 32 * u64::from(octave) + within) as u16
 }
 
-/// The greatest reach of a class.
+/// Returns the greatest reach of a class.
 pub(super) fn upper(class: u16) -> u64 {
     let class = u64::from(class);
     if class < EXACT {
@@ -50,17 +52,17 @@ pub(super) fn upper(class: u16) -> u64 {
 /// A burst of symbols of one item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Burst {
-    /// Its symbols; those who need no more are expected to have the item with it.
+    /// Number of its symbols. Clients that need no more are expected to complete the item with it.
     pub(super) reach: u64,
-    /// What it gains.
+    /// Sum of the gains of the requests that it satisfies.
     pub(super) gain: u64,
-    /// What it costs, in sixteenths of a symbol.
+    /// Its cost in sixteenths of a symbol.
     pub(super) cost: u64,
 }
 
 impl Burst {
-    /// The burst with the greatest gain over cost, by the ascending reaches of the requests and
-    /// what each gains; of those with the same, the longest. `wanting` clients hear of it.
+    /// Returns the burst with the greatest gain over cost, and of equals the longest. `steps` are
+    /// the requests' ascending reaches and their gains. `wanting` clients are told of the burst.
     pub(super) fn best(steps: impl IntoIterator<Item = (u64, u64)>, wanting: u32) -> Option<Burst> {
         let mut best: Option<Burst> = None;
         let mut sum = 0_u64;
@@ -75,13 +77,13 @@ impl Burst {
         best
     }
 
-    /// Whether it is at least as good as another.
+    /// Returns whether it is at least as good as another.
     fn is_worth(&self, other: &Burst) -> bool {
         let this = u128::from(self.gain) * u128::from(other.cost);
         this >= u128::from(other.gain) * u128::from(self.cost)
     }
 
-    /// Gain over cost.
+    /// Returns gain over cost.
     pub(super) fn score(&self) -> f64 {
         self.gain as f64 / self.cost as f64
     }
@@ -95,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_burst_goes_as_far_as_the_next_client_is_worth_its_symbols() {
-        // A client that lacks 2 symbols, ten that lack 60, one that lacks 120.
+        // A client that is missing 2 symbols, ten that are missing 60, one that is missing 120.
         let steps = |near, far| [(2, near), (60, 100), (120, far)];
         let best = |near, far| Burst::best(steps(near, far), 12).map(|burst| burst.reach);
         assert_eq!(best(1, 1), Some(60));

@@ -1,18 +1,20 @@
 //! The index of the gain rule.
 //!
-//! A request's *reach* is how many symbols must be sent of the item until its client is expected
-//! to have it: what it lacks over its fill. Its *gain* is the square of its share in all that the
-//! client asked for and does not have yet: an item that a client still waits for counts the more,
-//! the less else the client waits for. A burst of n symbols of an item gains what the requests
-//! with a reach up to n gain, and costs n symbols and what it takes to announce it. The score of
-//! an item is the greatest gain over cost of any burst.
+//! A request's *reach* is the number of symbols to send of the item until its client is expected to
+//! have it: its missing symbols over its fill. Its *gain* is the square of its share in all that
+//! the client asked for and does not have yet. A missing item thus counts the more, the less else
+//! its client waits for. A burst of n symbols of an item gains the sum over the requests with a
+//! reach up to n. It costs n symbols and its announcement. The score of an item is the greatest
+//! gain over cost of any burst.
 //!
-//! Requests of an item are counted in *classes* of nearly the same reach, so that a score is a
-//! walk over some tens of classes, however many want the item. What a client asked for changes
-//! with each item that it gets, and with it the gain of all its other requests. They are counted
-//! anew at once where they are few; else only when it has changed by an eighth, some with each
-//! call, so that no call takes long. That is eight requests for each item that a client gets, on
-//! average.
+//! Requests of an item are counted in *classes* of nearly the same reach. A score is thus a walk
+//! over some tens of classes, however many clients want the item.
+//!
+//! The size of all that a client asked for changes with each item that it gets, and with it the
+//! gain of all its other requests. A client's requests are recounted at once if they are few.
+//! Otherwise they are recounted only when that size has changed by an eighth, some with each call,
+//! so that no call takes long. That makes eight recounted requests on average for each item that a
+//! client gets.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -24,18 +26,18 @@ use super::heap::Ranking;
 use super::requests::{NONE, Requests};
 use crate::Instant;
 
-/// Requests of a client that are counted anew at once.
+/// Greatest number of a client's requests that are recounted at once.
 const FEW: u32 = 16;
-/// Requests that are counted anew with each change, and with each choice, where there are more.
+/// Number of requests that are recounted with each change, and with each choice, if there are more.
 const CATCH_UP: usize = 16;
-/// What a client asked for counts as changed when it did so by one part of so many.
+/// A client's asked size counts as changed once it has changed by one part in this number.
 const ASKED_STEPS: u64 = 8;
-/// The same for its fill.
+/// The same for the client's fill.
 const FILL_STEPS: u64 = 32;
-/// The class of a request of which nothing is to be sent.
+/// Class of a request for which nothing is to be sent.
 const WAITING: u16 = u16::MAX;
 
-/// How a request is counted.
+/// Class and gain with which a request is counted.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     class: u16,
@@ -51,17 +53,17 @@ struct Class {
     gain: u64,
 }
 
-/// What the requests of a client were counted with.
+/// Client values with which its requests were last counted.
 #[derive(Clone, Copy, Debug)]
 struct Published {
     asked: u64,
     fill: u32,
-    /// Its request that is counted anew next, if it stands in line.
+    /// Its next request to be recounted, if the client is in line.
     next: u32,
     in_line: bool,
 }
 
-/// A score that orders like the number: a float above zero, by its bits.
+/// A sort key that orders like a float above zero, by its bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key(u64);
 
@@ -89,7 +91,7 @@ impl GainIndex {
         }
     }
 
-    /// A request was entered.
+    /// Notes that a request was entered.
     pub(super) fn added(&mut self, requests: &Requests, request: u32) {
         let (client, item) = self.make_room(requests, request);
         self.counted[request as usize] = Counted { class: WAITING, gain: 0 };
@@ -98,14 +100,14 @@ impl GainIndex {
         self.client_changed(requests, client);
     }
 
-    /// The size of a request has changed.
+    /// Notes that the size of a request has changed.
     pub(super) fn resized(&mut self, requests: &Requests, request: u32) {
         self.count(requests, request);
         self.rank(requests, requests.request(request).item);
         self.client_changed(requests, requests.request(request).client);
     }
 
-    /// A request is about to be taken out.
+    /// Notes that a request is about to be removed.
     pub(super) fn removing(&mut self, requests: &Requests, request: u32) {
         let entry = requests.request(request);
         let published = &mut self.published[entry.client as usize];
@@ -116,13 +118,13 @@ impl GainIndex {
         self.uncount(entry.item, old);
     }
 
-    /// A request of this client for this item was taken out.
+    /// Notes that a request of this client for this item was removed.
     pub(super) fn removed(&mut self, requests: &Requests, client: u32, item: u32) {
         self.rank(requests, item);
         self.client_changed(requests, client);
     }
 
-    /// What the client asked for, or its fill, has changed.
+    /// Notes that the client's asked size or its fill has changed.
     pub(super) fn client_changed(&mut self, requests: &Requests, client: u32) {
         let Some(published) = self.published.get_mut(client as usize) else { return };
         let entry = requests.client(client);
@@ -152,19 +154,19 @@ impl GainIndex {
         self.catch_up(requests);
     }
 
-    /// The item is held from now on, or no longer.
+    /// Notes that the item is held from now on, or no longer.
     pub(super) fn hold_changed(&mut self, requests: &Requests, item: u32) {
         self.rank(requests, item);
     }
 
-    /// The best item that is not held.
+    /// Returns the best item that is not held.
     pub(super) fn choose(&mut self, requests: &Requests) -> Option<Toi> {
         self.catch_up(requests);
         self.ranking.top().map(|((_, Reverse(toi)), _)| toi)
     }
 
-    /// The item with the oldest request of those that are not held and of which something is to
-    /// be sent.
+    /// Returns the item with the oldest request, among items that are not held and have something
+    /// to be sent.
     pub(super) fn oldest(&self) -> Option<Toi> {
         self.oldest.top().map(|((_, Reverse(toi)), _)| toi)
     }
@@ -181,7 +183,7 @@ impl GainIndex {
         (entry.client, entry.item)
     }
 
-    /// Counts anew some requests of clients that have changed.
+    /// Recounts some requests of clients that have changed.
     fn catch_up(&mut self, requests: &Requests) {
         for _ in 0..CATCH_UP {
             let Some(&client) = self.line.front() else { break };
@@ -203,7 +205,7 @@ impl GainIndex {
         }
     }
 
-    /// Counts a request as it is now; gives whether that changes anything.
+    /// Counts a request as it is now. Returns whether that changes anything.
     fn count(&mut self, requests: &Requests, request: u32) -> bool {
         let entry = requests.request(request);
         let client = requests.client(entry.client);
@@ -245,7 +247,7 @@ impl GainIndex {
         }
     }
 
-    /// Puts an item to its place in the rankings.
+    /// Moves an item to its place in the rankings.
     fn rank(&mut self, requests: &Requests, item: u32) {
         let entry = requests.item(item);
         let classes = &mut self.classes[item as usize];

@@ -2,9 +2,9 @@
 
 use super::requests::NONE;
 
-/// A binary heap of ids with keys, the greatest first. Where each id stands is kept in a vector
-/// of places that the caller owns, so that many heaps can share one; [`NONE`] for those that
-/// stand in none. All changes cost O(log n).
+/// A binary heap of ids with keys, the greatest first. The caller owns a vector with the place of
+/// each id, so that many heaps can share one. The place is [`NONE`] for ids in no heap. All changes
+/// cost O(log n).
 #[derive(Clone, Debug)]
 pub(super) struct Heap<K> {
     entries: Vec<(K, u32)>,
@@ -44,7 +44,7 @@ impl<K: Copy + Ord> Heap<K> {
         }
     }
 
-    /// Takes `id` out, which stands in this heap.
+    /// Removes `id`, which must be in this heap.
     pub(super) fn remove(&mut self, places: &mut [u32], id: u32) {
         let place = places[id as usize] as usize;
         places[id as usize] = NONE;
@@ -112,7 +112,7 @@ impl<K: Copy + Ord> Ranking<K> {
         self.heap.top()
     }
 
-    /// Enters `id`, changes its key, or takes it out where there is no key.
+    /// Enters `id`, changes its key, or removes it if there is no key.
     pub(super) fn set(&mut self, id: u32, key: Option<K>) {
         if self.places.len() <= id as usize {
             self.places.resize(id as usize + 1, NONE);

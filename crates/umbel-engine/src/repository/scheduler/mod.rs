@@ -1,8 +1,8 @@
-//! Which item is sent next.
+//! The choice of the next item to send.
 //!
-//! The server knows what each client still wants. A [`Scheduler`] ranks the wanted items by one
-//! of six rules and keeps the ranking up to date as requests come and go, so that a choice does
-//! not look at all of them. R is the number of clients that want an item.
+//! The server knows each client's missing symbols. A [`Scheduler`] ranks the wanted items by one of
+//! six rules. It keeps the ranking up to date as requests come and go, so that a choice does not
+//! look at all of them. R is the number of clients that want an item.
 //!
 //! | kind | sends first the item with | from |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 //! | `mrf` | the greatest R | Dykeman, Ammar and Wong, 1986 |
 //! | `fcfs` | the oldest request | |
 //!
-//! A client's outstanding request is the sum of what it lacks of all items that it wants, in
-//! symbols. Ties go to the smallest item id.
+//! A client's outstanding request is the number of its missing symbols in all items that it wants.
+//! Ties go to the smallest item id.
 
 mod burst;
 mod gain;
@@ -53,7 +53,7 @@ pub enum SchedulerKind {
     Rq,
     /// R/(Q/fill): as R/Q, with the time that a lossy client needs [Repository §6.3.2].
     RqFill,
-    /// Requests times the waiting time of the oldest.
+    /// Requests multiplied by the waiting time of the oldest.
     Rxw,
     /// Most requests first.
     Mrf,
@@ -72,7 +72,7 @@ impl SchedulerKind {
         SchedulerKind::Fcfs,
     ];
 
-    /// The name on the command line.
+    /// Returns the name used on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             SchedulerKind::Gain => "gain",
@@ -91,15 +91,15 @@ impl fmt::Display for SchedulerKind {
     }
 }
 
-/// Whom a burst should satisfy.
+/// Clients that a burst should satisfy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
-    /// Those with whom it gains the most for its symbols.
+    /// The clients with which the burst gains the most for its symbols.
     Best,
-    /// Of these, only those who need at most a quarter more than the nearest: where symbols are
-    /// sent in the order of blocks, the nearest would have to wait for the others.
+    /// Of these, only the clients that need at most a quarter more than the nearest. Where symbols
+    /// are sent in the order of blocks, the nearest would have to wait for the others.
     Nearest,
-    /// These and at least the client whose request is the oldest.
+    /// The best clients, and at least the one whose request is the oldest.
     Oldest,
 }
 
@@ -108,19 +108,19 @@ pub enum Aim {
 pub struct Target {
     /// The client.
     pub session: SessionId,
-    /// How many symbols of the item are to be sent until it is expected to have it.
+    /// Number of symbols of the item to send until the client is expected to have it.
     pub reach: u64,
     fill: u32,
 }
 
 impl Target {
-    /// How many symbols are to be sent until the client is expected to have so many.
+    /// Returns the number of symbols to send until the client is expected to have `symbols` more.
     pub fn reach_of(&self, symbols: u32) -> u64 {
         burst::reach(symbols, self.fill)
     }
 }
 
-/// A scheduler's name that is not known.
+/// An unknown scheduler name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no scheduler: choose gain, rq, rq-fill, rxw, mrf or fcfs")]
 pub struct UnknownScheduler(pub String);
@@ -134,7 +134,7 @@ impl FromStr for SchedulerKind {
     }
 }
 
-/// What makes a choice cheap, by kind. In all, items that are held are not chosen.
+/// Index that makes a choice cheap, by kind. In all of them, held items are not chosen.
 #[derive(Clone, Debug)]
 enum Index {
     Gain(Box<GainIndex>),
@@ -144,12 +144,12 @@ enum Index {
     Oldest(Ranking<(Reverse<Instant>, Reverse<Toi>)>),
 }
 
-/// What clients want, and which item of it is sent next.
+/// The clients' requests, and the choice of the item to be sent next.
 ///
 /// With a million items and a hundred thousand requests a choice by R/Q takes about one
-/// microsecond, now and then some tens where many clients were waiting for what was just held; by
-/// the other rules it takes less. Every change takes below one on average. Only what somebody
-/// wants takes memory, about 100 bytes a request. `benches/scheduler.rs` measures this.
+/// microsecond. It takes some tens now and then, when many clients were waiting for the item just
+/// held. The other rules are faster. Every change takes below one microsecond on average. Only
+/// wanted items take memory, about 100 bytes a request. `benches/scheduler.rs` measures this.
 ///
 /// Time does not run backwards here: a `now` before an earlier one counts as the earlier one.
 #[derive(Clone, Debug)]
@@ -163,7 +163,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler without requests.
+    /// Creates a scheduler without requests.
     pub fn new(kind: SchedulerKind) -> Scheduler {
         let index = match kind {
             SchedulerKind::Gain => Index::Gain(Box::new(GainIndex::new())),
@@ -177,13 +177,13 @@ impl Scheduler {
         Scheduler { kind, requests, index, held, latest: Instant::EPOCH }
     }
 
-    /// The rule that it follows.
+    /// Returns the rule that it follows.
     pub fn kind(&self) -> SchedulerKind {
         self.kind
     }
 
-    /// The client wants the item, of which it lacks `size` symbols. A size of 0 counts as 1, one
-    /// above 2³² − 1 as that. A client that wants the item already keeps its place; its size
+    /// Adds the request of a client that is missing `size` symbols of the item. A size of 0 counts
+    /// as 1, one above 2³² − 1 as that. A request that exists already keeps its place; its size
     /// changes.
     pub fn add(&mut self, now: Instant, client: SessionId, item: Toi, size: u64) {
         let now = self.advance(now);
@@ -201,17 +201,18 @@ impl Scheduler {
         }
     }
 
-    /// What the client lacks of an item that it wants has changed; nothing happens if it does
-    /// not want it. Sizes are read as by [`add`](Scheduler::add).
+    /// Changes the number of symbols that a client is missing of an item. Does nothing if the
+    /// client does not want the item. Sizes are read as by [`add`](Scheduler::add).
     pub fn resize(&mut self, client: SessionId, item: Toi, size: u64) {
         if let Some(request) = self.find(client, item) {
             self.resize_request(request, symbols(size));
         }
     }
 
-    /// Nothing of the item is to be sent to the client until [`add`](Scheduler::add) or
-    /// [`resize`](Scheduler::resize) says what it lacks: a transmission may have brought all. By
-    /// `gain` the client still waits for the item; by the other rules its request is taken out.
+    /// Sends nothing of the item to the client until [`add`](Scheduler::add) or
+    /// [`resize`](Scheduler::resize) sets its missing symbols, because a transmission may have
+    /// brought all. By `gain` the client still waits for the item. By the other rules its request
+    /// is removed.
     pub fn wait(&mut self, client: SessionId, item: Toi) {
         let Some(request) = self.find(client, item) else { return };
         match self.index {
@@ -230,7 +231,7 @@ impl Scheduler {
         }
     }
 
-    /// The client no longer wants the item, or has it.
+    /// Removes the request of a client that no longer wants the item, or has it.
     pub fn remove(&mut self, client: SessionId, item: Toi) {
         if let Some(request) = self.find(client, item) {
             self.remove_request(request);
@@ -251,7 +252,7 @@ impl Scheduler {
         }
     }
 
-    /// For the rules that know an item by itself: its requests, or whether it is held, changed.
+    /// Updates the rules that rank an item by itself, after its requests or its hold have changed.
     fn update_item(&mut self, item: u32) {
         let entry = self.requests.item(item);
         let first = self.requests.of_item(item).next().filter(|_| !entry.held);
@@ -269,7 +270,7 @@ impl Scheduler {
         }
     }
 
-    /// The client is gone: its requests and its fill are forgotten. O(its items).
+    /// Forgets the requests and the fill of a client that is gone. O(its items).
     pub fn remove_client(&mut self, client: SessionId) {
         let Some(slot) = self.requests.client_slot(client) else { return };
         while let Some(request) = self.requests.of_client(slot).next() {
@@ -278,9 +279,9 @@ impl Scheduler {
         self.requests.forget_client(slot);
     }
 
-    /// The share of packets that the client receives, 0 to 1: 1 − loss. 1 until set, kept until
-    /// [`remove_client`](Scheduler::remove_client), counted in millionths and as one millionth
-    /// if less. What is not a number changes nothing.
+    /// Sets the share of packets that the client receives, 0 to 1: 1 − loss. It is 1 until set, and
+    /// kept until [`remove_client`](Scheduler::remove_client). It is counted in millionths, at
+    /// least one. NaN changes nothing.
     pub fn set_fill(&mut self, client: SessionId, fill: f64) {
         if fill.is_nan() {
             return;
@@ -295,8 +296,8 @@ impl Scheduler {
         }
     }
 
-    /// The item is being sent: it is not chosen until [`unhold`](Scheduler::unhold), whoever
-    /// asks for it, and still counts in what its clients have outstanding.
+    /// Holds an item that is being sent. Until [`unhold`](Scheduler::unhold) it is not chosen, even
+    /// if further clients ask for it, but still counts in its clients' outstanding requests.
     pub fn hold(&mut self, item: Toi) {
         if !self.held.insert(item) {
             return;
@@ -310,7 +311,7 @@ impl Scheduler {
         }
     }
 
-    /// The item is no longer being sent.
+    /// Ends the hold of an item that is no longer being sent.
     pub fn unhold(&mut self, item: Toi) {
         if !self.held.remove(&item) {
             return;
@@ -324,8 +325,8 @@ impl Scheduler {
         }
     }
 
-    /// The item to be sent next: of those that are wanted and not held, the one with the greatest
-    /// [`score`](Scheduler::score), of these the one with the smallest id. Its requests stay.
+    /// Returns the item to be sent next. Of the items wanted and not held, it has the greatest
+    /// [`score`](Scheduler::score), and of equals the smallest id. Its requests stay.
     pub fn choose(&mut self, now: Instant) -> Option<Toi> {
         let now = self.advance(now);
         match &mut self.index {
@@ -337,8 +338,8 @@ impl Scheduler {
         }
     }
 
-    /// By `gain`, the item with the oldest request of those that could be chosen; a request counts
-    /// while its client has not got the item.
+    /// Returns, by `gain`, the item with the oldest request among those that could be chosen. A
+    /// request counts until its client has the item.
     pub fn oldest(&self) -> Option<Toi> {
         match &self.index {
             Index::Gain(index) => index.oldest(),
@@ -346,8 +347,9 @@ impl Scheduler {
         }
     }
 
-    /// Whom a burst of an item should satisfy, by the gain rule: clients that lack some of it, in
-    /// the order in which symbols of it would satisfy them. O(R log R).
+    /// Returns the clients that a burst of an item should satisfy, by the gain rule. They are
+    /// missing some of it, and are in the order in which its symbols would satisfy them. O(R log
+    /// R).
     pub fn targets(&self, item: Toi, aim: Aim) -> Vec<Target> {
         let Some(slot) = self.requests.item_slot(item) else { return Vec::new() };
         let mut oldest = None;
@@ -374,9 +376,9 @@ impl Scheduler {
         targets.take_while(|target| target.reach <= reach).collect()
     }
 
-    /// The exact score of an item that somebody wants, held or not; by `gain` only if something of
-    /// it is to be sent. For FCFS it is the age of the oldest request, and times are in
-    /// nanoseconds. O(R).
+    /// Returns the exact score of a wanted item, held or not; by `gain` only if something of it is
+    /// to be sent. For FCFS it is the age of the oldest request, and times are in nanoseconds.
+    /// O(R).
     pub fn score(&self, now: Instant, item: Toi) -> Option<Score> {
         let slot = self.requests.item_slot(item)?;
         let requesters = u128::from(self.requests.item(slot).requesters);
@@ -395,8 +397,7 @@ impl Scheduler {
         })
     }
 
-    /// The gain over cost of the best burst, whose reaches are those of the classes in which the
-    /// index counts.
+    /// Returns the gain over cost of the best burst, computed with the index's classes of reaches.
     fn gain_score(&self, item: u32) -> Option<Score> {
         let mut classes = BTreeMap::new();
         let mut wanting = 0;
@@ -412,7 +413,7 @@ impl Scheduler {
         Some(Score::new(best.gain.into(), best.cost.into()))
     }
 
-    /// R over what this client has outstanding.
+    /// Returns R over this client's outstanding request.
     fn score_for(&self, requesters: u128, client: u32) -> Score {
         let client = self.requests.client(client);
         let outstanding = u128::from(client.outstanding);
@@ -425,7 +426,7 @@ impl Scheduler {
         }
     }
 
-    /// The clients that want an item, in the order in which they asked.
+    /// Returns the clients that want an item, in the order in which they asked.
     pub fn clients(&self, item: Toi) -> impl Iterator<Item = SessionId> {
         let list = self.requests.item_slot(item).map(|slot| self.requests.of_item(slot));
         list.into_iter().flatten().map(|request| {
@@ -434,24 +435,24 @@ impl Scheduler {
         })
     }
 
-    /// Whether the client wants the item.
+    /// Returns whether the client wants the item.
     pub fn contains(&self, client: SessionId, item: Toi) -> bool {
         self.find(client, item).is_some()
     }
 
-    /// R: how many clients want an item.
+    /// Returns R, the number of clients that want an item.
     pub fn requesters(&self, item: Toi) -> usize {
         let slot = self.requests.item_slot(item);
         slot.map_or(0, |slot| self.requests.item(slot).requesters as usize)
     }
 
-    /// Q: how many symbols a client lacks of all items that it wants.
+    /// Returns Q, the number of symbols that a client is missing of all items that it wants.
     pub fn outstanding(&self, client: SessionId) -> u64 {
         let slot = self.requests.client_slot(client);
         slot.map_or(0, |slot| self.requests.client(slot).outstanding)
     }
 
-    /// The items that a client wants, in the order in which it asked.
+    /// Returns the items that a client wants, in the order in which it asked.
     pub fn items_of(&self, client: SessionId) -> impl Iterator<Item = Toi> {
         let list = self.requests.client_slot(client).map(|slot| self.requests.of_client(slot));
         list.into_iter().flatten().map(|request| {
@@ -460,18 +461,18 @@ impl Scheduler {
         })
     }
 
-    /// The items that somebody wants, held or not, in an order that depends on nothing but the
-    /// calls made so far.
+    /// Returns the wanted items, held or not, in an order that depends only on the calls made so
+    /// far.
     pub fn items(&self) -> impl Iterator<Item = Toi> {
         self.requests.items().map(|(_, item)| item.toi)
     }
 
-    /// How many requests are pending: pairs of a client and an item.
+    /// Returns the number of pending requests: pairs of a client and an item.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether nobody wants anything.
+    /// Returns whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -486,7 +487,7 @@ impl Scheduler {
     }
 }
 
-/// A size as it is counted.
+/// Returns a size as it is counted.
 fn symbols(size: u64) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX).max(1)
 }

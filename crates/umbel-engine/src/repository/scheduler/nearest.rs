@@ -1,23 +1,24 @@
 //! The index of the R/Q rules.
 //!
-//! The best score is the greatest R_i/q_c over all pairs of an item i and a client c that wants
-//! it, where q_c is what c has outstanding (divided by its fill, for R/(Q/fill)). A client's best
-//! item does not depend on q_c: it is the one with the greatest R, and of these the one with the
-//! smallest id. The index keeps upper bounds of these bests and makes them exact only where they
+//! The best score is the greatest R_i/q_c over all pairs of an item i and a client c that wants it.
+//! Here q_c is the outstanding request of c (divided by its fill, for R/(Q/fill)). A client's best
+//! item does not depend on q_c. It is the one with the greatest R, and of equals the one with the
+//! smallest id. The index keeps upper bounds of these bests, and makes them exact only where they
 //! decide a choice.
 //!
 //! A *wish* is R and an item id in one number, ordered as the rule orders the items of one client.
-//! Each client has a heap of wishes, none below the truth. R falling leaves a wish stale, to be
-//! corrected when it comes up. R rising must raise the wishes of everyone who wants the item,
-//! which would make many requests for one item quadratic. So a wish is first entered with the
-//! item's *published* R, half as much again as the true one, which is raised for all only when R
-//! outgrows it; and a wish that was *lowered* to the truth since is remembered with the item and
-//! raised again when R rises. Every raising is thus paid for by an earlier request or correction.
+//! Each client has a heap of wishes, none below the truth. Falling R leaves a wish stale; it is
+//! corrected when it comes up. Rising R must raise the wishes of every client that wants the item,
+//! which would make many requests for one item quadratic. A wish is therefore first entered with
+//! the item's *published* R, half as much again as the true one. The published R is raised for all
+//! only when R outgrows it. A wish that was *lowered* to the truth since is remembered with the
+//! item, and raised again when R rises. Every raising is thus paid for by an earlier request or
+//! correction.
 //!
 //! Clients with the same wish on top form a *group*, a heap by q_c. The groups are ranked by the
 //! wish and the smallest q_c. When an item is held, or many of its requests go at once, only its
-//! group is stale, whose bound is cut to the most popular item that there is (*clipped*) before
-//! any of its clients is looked at.
+//! group is stale. The group's bound is then cut to the most popular item (*clipped*) before any of
+//! its clients is looked at.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -29,13 +30,14 @@ use super::requests::{NONE, Requests, SlotMap};
 
 /// An item that more clients want than this is not searched for its nearest client.
 const SEARCHED_REQUESTERS: u32 = 64;
-/// Most wishes of one client that are corrected before others are looked at again.
+/// Greatest number of one client's wishes that are corrected before other clients are looked at
+/// again.
 const CORRECTIONS: u32 = 16;
-/// Wishes of a client that are corrected with each request that is taken out, so that few are
-/// left for the next choice.
+/// Number of a client's wishes that are corrected with each removed request, so that few are left
+/// for the next choice.
 const ADVANCE_CORRECTIONS: u32 = 4;
 
-/// R in the upper half, the inverted item id in the lower: the greater, the sooner.
+/// R in the upper half, the inverted item id in the lower. Greater wishes come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Wish(u64);
 
@@ -53,7 +55,7 @@ impl Wish {
     }
 }
 
-/// How near a client is to having all it wants: fill/Q; the greater, the nearer.
+/// Nearness of a client to having all it wants: fill/Q. A greater value is nearer.
 #[derive(Clone, Copy, Debug)]
 struct Nearness {
     fill: u32,
@@ -86,7 +88,7 @@ impl Eq for Nearness {}
 struct Rank {
     wish: Wish,
     nearness: Nearness,
-    /// Known to be stale: comes after an equal bound that may be exact.
+    /// Whether the rank is known to be stale. It then comes after an equal bound that may be exact.
     clipped: bool,
 }
 
@@ -118,35 +120,35 @@ impl PartialOrd for Rank {
     }
 }
 
-/// The clients whose greatest wish is the same.
+/// Clients with the same greatest wish.
 #[derive(Clone, Debug)]
 struct Group {
     wish: Wish,
-    /// The wish, or what it was clipped to.
+    /// The wish, or the bound that it was clipped to.
     bound: Wish,
     /// Whether its slot is in the list of clipped groups.
     listed: bool,
     members: Heap<Nearness>,
 }
 
-/// What is published of an item's R.
+/// Published state of an item's R.
 #[derive(Clone, Debug, Default)]
 struct Published {
-    /// Whoever wants the item has a wish of at least so many requesters, unless it was lowered.
+    /// Each client that wants the item has a wish of at least this R, unless it was lowered.
     requesters: u32,
-    /// Clients whose wish was lowered to the true R, or taken out while the item is held; some
-    /// may be gone.
+    /// Clients whose wish was lowered to the true R, or removed while the item is held. Some may be
+    /// gone.
     lowered: Vec<u32>,
 }
 
-/// The index; see the module.
+/// The index described in the module.
 #[derive(Clone, Debug)]
 pub(super) struct NearestIndex {
     with_fill: bool,
     /// The true wish of each item that is not held.
     popular: Ranking<Wish>,
     published: Vec<Published>,
-    /// By client: its wishes, its group, and its place there.
+    /// By client: its wishes, its group, and its place in that group.
     wishes: Vec<BinaryHeap<Wish>>,
     group_of: Vec<u32>,
     places: Vec<u32>,
@@ -154,13 +156,13 @@ pub(super) struct NearestIndex {
     free_groups: Vec<u32>,
     group_slots: SlotMap<u64>,
     ranking: Ranking<Rank>,
-    /// Clipped groups; some may be gone. The lowest of their bounds.
+    /// Clipped groups, of which some may be gone, and the lowest of their bounds.
     clipped: Vec<u32>,
     lowest_clip: Wish,
 }
 
 impl NearestIndex {
-    /// An empty index; `with_fill` for R/(Q/fill).
+    /// Creates an empty index; `with_fill` for R/(Q/fill).
     pub(super) fn new(with_fill: bool) -> NearestIndex {
         NearestIndex {
             with_fill,
@@ -178,7 +180,7 @@ impl NearestIndex {
         }
     }
 
-    /// A request was entered.
+    /// Notes that a request was entered.
     pub(super) fn added(&mut self, requests: &mut Requests, client: u32, item: u32) {
         self.make_room(client, item);
         let entry = requests.item(item);
@@ -199,14 +201,14 @@ impl NearestIndex {
         self.seat(requests, client);
     }
 
-    /// What the client has outstanding, or its fill, has changed.
+    /// Notes that the client's outstanding request or its fill has changed.
     pub(super) fn client_changed(&mut self, requests: &Requests, client: u32) {
         if self.group_of.get(client as usize).is_some_and(|&group| group != NONE) {
             self.seat(requests, client);
         }
     }
 
-    /// A request was taken out.
+    /// Notes that a request was removed.
     pub(super) fn removed(&mut self, requests: &mut Requests, client: u32, item: u32) {
         let entry = requests.item(item);
         let (toi, requesters) = (entry.toi, entry.requesters);
@@ -219,7 +221,7 @@ impl NearestIndex {
             }
             let published = &mut self.published[item as usize].requesters;
             if requesters < *published / 4 {
-                // Wishes only stand above what is published now.
+                // No wish is below the newly published R.
                 *published = requesters + requesters / 2;
             }
         }
@@ -232,12 +234,12 @@ impl NearestIndex {
         self.correct(requests, client, ADVANCE_CORRECTIONS);
     }
 
-    /// The item is held from now on.
+    /// Notes that the item is held from now on.
     pub(super) fn held(&mut self, item: u32) {
         self.popular.set(item, None);
     }
 
-    /// The item is no longer held.
+    /// Notes that the item is no longer held.
     pub(super) fn unheld(&mut self, requests: &mut Requests, item: u32) {
         let entry = requests.item(item);
         let (toi, requesters) = (entry.toi, entry.requesters);
@@ -255,7 +257,7 @@ impl NearestIndex {
         self.published[item as usize].lowered = lowered;
     }
 
-    /// The best item that is not held.
+    /// Returns the best item that is not held.
     pub(super) fn choose(&mut self, requests: &mut Requests) -> Option<Toi> {
         let (popular, popular_item) = self.popular.top()?;
         let mut candidate = None;
@@ -264,8 +266,8 @@ impl NearestIndex {
             let entry = &self.groups[group as usize];
             let (_, client) = entry.members.top()?;
             if rank.wish > popular {
-                // A group that was clipped before, or has one client, does not get away without
-                // a correction, so that each visit but the first is paid for.
+                // A group that was clipped before, or has one client, always costs a correction
+                // here. Each visit but the first is thus paid for.
                 if rank.clipped || entry.members.len() == 1 {
                     self.correct(requests, client, CORRECTIONS);
                 }
@@ -290,7 +292,8 @@ impl NearestIndex {
         }
     }
 
-    /// The exact rank of the most popular item, if few enough want it to search them.
+    /// Returns the exact rank of the most popular item, if few enough clients want it to search
+    /// them.
     fn rank_of_popular(&self, requests: &Requests, wish: Wish, item: u32) -> Option<Rank> {
         if wish.requesters() > SEARCHED_REQUESTERS {
             return None;
@@ -309,8 +312,8 @@ impl NearestIndex {
         self.published.resize_with(items, Published::default);
     }
 
-    /// Sets the true wish of an item, which may have risen: bounds that were clipped below it
-    /// are no longer bounds.
+    /// Sets the true wish of an item, which may have risen. Bounds that were clipped below it are
+    /// then bounds no longer.
     fn set_popular(&mut self, item: u32, wish: Wish) {
         self.popular.set(item, Some(wish));
         if wish <= self.lowest_clip {
@@ -337,8 +340,8 @@ impl NearestIndex {
         self.rank(group);
     }
 
-    /// Publishes R, and half as much again where that spares many steps, to everyone who wants
-    /// the item.
+    /// Publishes R to every client that wants the item, and half as much again where that spares
+    /// many steps.
     fn publish(&mut self, requests: &mut Requests, item: u32) {
         let entry = requests.item(item);
         let (toi, requesters) = (entry.toi, entry.requesters);
@@ -356,7 +359,7 @@ impl NearestIndex {
         }
     }
 
-    /// Raises the wishes that were lowered to what is published.
+    /// Raises the lowered wishes to the published R.
     fn raise_lowered(&mut self, requests: &mut Requests, item: u32) {
         let toi = requests.item(item).toi;
         let published = self.published[item as usize].requesters;
@@ -369,7 +372,7 @@ impl NearestIndex {
         }
     }
 
-    /// Enters a wish of a client; one more for the same item does no harm.
+    /// Enters a wish of a client. A second wish for the same item does no harm.
     fn push(&mut self, requests: &Requests, client: u32, wish: Wish) {
         self.wishes[client as usize].push(wish);
         self.settle(requests, client);
@@ -378,7 +381,7 @@ impl NearestIndex {
         }
     }
 
-    /// Takes out dead wishes that stand on top, or all where they are more than the live ones.
+    /// Removes dead wishes on top, or all dead ones if they outnumber the live ones.
     fn settle(&mut self, requests: &Requests, client: u32) {
         let items = requests.client(client).items as usize;
         if self.wishes[client as usize].len() > 2 * items + 32 {
@@ -437,7 +440,7 @@ impl NearestIndex {
         let lowered = &mut self.published[item as usize].lowered;
         lowered.push(requests.request(request).client);
         if lowered.len() > 2 * requests.item(item).requesters as usize + 32 {
-            // Some are gone; the flags of the requests say which are not.
+            // Some clients are gone. The flags of the requests tell which are not.
             let still = requests.of_item(item).map(|request| requests.request(request));
             *lowered = still.filter(|r| r.lowered).map(|r| r.client).collect();
         }
@@ -453,7 +456,7 @@ impl NearestIndex {
         Nearness { fill, outstanding: client.outstanding }
     }
 
-    /// Puts a client into the group of its greatest wish, at its place there.
+    /// Moves a client to the group of its greatest wish, at its place there.
     fn seat(&mut self, requests: &Requests, client: u32) {
         let wish = self.top_wish(client);
         let old = self.group_of[client as usize];

@@ -1,9 +1,9 @@
-//! Who wants what: clients, items, and the requests that join them.
+//! The clients, the items, and the requests that join them.
 //!
-//! Clients, items and requests live in slabs and are known by their slot. Each request stands in
+//! Clients, items and requests live in slabs and are identified by their slot. Each request is in
 //! two doubly linked lists: that of its item, in order of arrival, and that of its client. Every
-//! change costs O(1); a request takes about 40 bytes and its entry in the map of requests 20
-//! to 40. Maps are looked up and never iterated, so their order does not matter.
+//! change costs O(1). A request takes about 40 bytes, and its entry in the map 20 to 40. Maps are
+//! looked up and never iterated, so their order does not matter.
 
 #[allow(clippy::disallowed_types, reason = "see `SlotMap`")]
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use crate::{Instant, SessionId};
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A client's fill is counted in these parts.
+/// Number of parts in which a client's fill is counted.
 pub(super) const FILL_UNIT: u32 = 1_000_000;
 
 /// A hash for keys that this process numbers itself: one multiplication.
@@ -52,23 +52,24 @@ pub(super) type SlotMap<K> = HashMap<K, u32, BuildHasherDefault<SlotHasher>>;
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     pub(super) session: SessionId,
-    /// Q: outstanding symbols; no overflow, since 2³² requests have at most 2³² symbols each.
+    /// Q: outstanding symbols. They cannot overflow, since 2³² requests have at most 2³² symbols
+    /// each.
     pub(super) outstanding: u64,
-    /// What it has asked for: the full sizes of its requests, until it has the items.
+    /// Full sizes of all its requests, each counted until the client has the item.
     pub(super) asked: u64,
     /// The share of packets that it receives, in millionths; at least 1.
     pub(super) fill: u32,
-    /// Items in its list.
+    /// Number of requests in its list.
     pub(super) items: u32,
     first: u32,
     last: u32,
 }
 
-/// An item that somebody wants.
+/// An item that some client wants.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub(super) toi: Toi,
-    /// R: clients in its list.
+    /// R: number of requests in its list.
     pub(super) requesters: u32,
     pub(super) held: bool,
     first: u32,
@@ -81,11 +82,11 @@ pub(super) struct Request {
     pub(super) since: Instant,
     pub(super) client: u32,
     pub(super) item: u32,
-    /// Outstanding symbols; 0 while the client has not said what a transmission left missing.
+    /// Outstanding symbols; 0 until the client has named those that a transmission left missing.
     pub(super) size: u32,
-    /// The greatest number of symbols that were outstanding: what was asked for.
+    /// The greatest number of symbols that were ever outstanding.
     pub(super) full: u32,
-    /// The R/Q index lowered its wish to the true R; unused otherwise.
+    /// Whether the R/Q index lowered its wish to the true R. Unused otherwise.
     pub(super) lowered: bool,
     /// Neighbours in the lists of the item and of the client.
     next: [u32; 2],
@@ -172,7 +173,7 @@ impl Requests {
         self.wanted_slots.get(&request_key(client, toi)).copied()
     }
 
-    /// The slot of a client, made if there is none.
+    /// Returns the slot of a client, and adds the client if it is not known.
     pub(super) fn enter_client(&mut self, session: SessionId) -> u32 {
         if let Some(slot) = self.client_slot(session) {
             return slot;
@@ -207,7 +208,7 @@ impl Requests {
         self.items.slots[item as usize].held = held;
     }
 
-    /// Enters a request that does not exist yet; a new item takes `held` from there.
+    /// Adds a request that does not exist yet. A new item takes its `held` from the argument.
     pub(super) fn add(
         &mut self,
         since: Instant,
@@ -260,8 +261,8 @@ impl Requests {
         request.full = request.full.max(size);
     }
 
-    /// Takes a request out. Its item is forgotten with its last one; the slot of the item can
-    /// be read until the next request is added.
+    /// Removes a request. The item is forgotten with its last request; its slot can be read until
+    /// the next request is added.
     pub(super) fn remove(&mut self, slot: u32) {
         let Request { client, item, size, full, next, previous, .. } = *self.request(slot);
         let toi = self.item(item).toi;
@@ -299,27 +300,27 @@ impl Requests {
         self.wanted.free.push(slot);
     }
 
-    /// The requests for an item, oldest first.
+    /// Returns the requests for an item, oldest first.
     pub(super) fn of_item(&self, item: u32) -> RequestList<'_> {
         RequestList { requests: self, slot: self.item(item).first, list: BY_ITEM }
     }
 
-    /// The request after this one in the list of its item.
+    /// Returns the next request in the list of this request's item.
     pub(super) fn next_of_item(&self, slot: u32) -> Option<u32> {
         Some(self.request(slot).next[BY_ITEM]).filter(|&next| next != NONE)
     }
 
-    /// The request after this one in the list of its client.
+    /// Returns the next request in the list of this request's client.
     pub(super) fn next_of_client(&self, slot: u32) -> u32 {
         self.request(slot).next[BY_CLIENT]
     }
 
-    /// The requests of a client, oldest first.
+    /// Returns the requests of a client, oldest first.
     pub(super) fn of_client(&self, client: u32) -> RequestList<'_> {
         RequestList { requests: self, slot: self.client(client).first, list: BY_CLIENT }
     }
 
-    /// The items that somebody wants, in the order of their slots.
+    /// Returns the wanted items, in the order of their slots.
     pub(super) fn items(&self) -> impl Iterator<Item = (u32, &Item)> {
         let slots = self.items.slots.iter().enumerate();
         slots.filter(|(_, item)| item.requesters > 0).map(|(slot, item)| (slot as u32, item))
@@ -330,7 +331,7 @@ fn request_key(client: u32, toi: Toi) -> u64 {
     u64::from(client) << 32 | u64::from(toi.0)
 }
 
-/// Walks one list of requests and gives their slots.
+/// Walks one list of requests and yields their slots.
 pub(super) struct RequestList<'a> {
     requests: &'a Requests,
     slot: u32,

@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-/// How urgent an item is, as a fraction in lowest terms; the greatest is sent next.
+/// Urgency of an item, as a fraction in lowest terms. The item with the greatest score is sent
+/// next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Score {
     numerator: u128,
@@ -11,24 +12,25 @@ pub struct Score {
 }
 
 impl Score {
-    /// `numerator / denominator` in lowest terms; a denominator of 0 is taken as 1.
+    /// Creates the score `numerator / denominator`, in lowest terms. A denominator of 0 counts as
+    /// 1.
     pub fn new(numerator: u128, denominator: u128) -> Score {
         let denominator = denominator.max(1);
         let divisor = greatest_common_divisor(numerator, denominator);
         Score { numerator: numerator / divisor, denominator: denominator / divisor }
     }
 
-    /// The numerator in lowest terms.
+    /// Returns the numerator in lowest terms.
     pub const fn numerator(self) -> u128 {
         self.numerator
     }
 
-    /// The nearest number with a floating point.
+    /// Returns the nearest floating-point number.
     pub fn value(self) -> f64 {
         self.numerator as f64 / self.denominator as f64
     }
 
-    /// The denominator in lowest terms; at least 1.
+    /// Returns the denominator in lowest terms; at least 1.
     pub const fn denominator(self) -> u128 {
         self.denominator
     }
@@ -54,7 +56,7 @@ impl Ord for Score {
             if rest_a == 0 || rest_b == 0 {
                 return rest_a.cmp(&rest_b);
             }
-            // a's rest is greater where its inverse is smaller.
+            // a's rest is greater if its inverse is smaller.
             (a, b) = (
                 Score { numerator: b.denominator, denominator: rest_b },
                 Score { numerator: a.denominator, denominator: rest_a },

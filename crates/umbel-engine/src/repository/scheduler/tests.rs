@@ -52,7 +52,7 @@ fn the_papers_example_has_its_scores_order_and_delays() {
     assert!(scheduler.is_empty());
 }
 
-/// The choice by a look at every item.
+/// Chooses by a look at every item.
 fn choose_by_scan(scheduler: &Scheduler, now: Instant) -> Option<Toi> {
     scheduler
         .items()
@@ -72,7 +72,7 @@ enum Step {
     Answer(u64, u32),
     Hold(u32),
     Unhold(u32),
-    /// The chosen item is held, and its clients but every n-th have it.
+    /// The chosen item is held, and all but every n-th of its clients receive it.
     Send(usize),
     Wait(u64),
 }
@@ -156,7 +156,7 @@ proptest! {
 
     #[test]
     fn rare_choices_are_those_of_a_scan(steps in steps(12, 30), every in 2..60usize) {
-        // A client with more than a few items is counted anew by and by.
+        // A client with more than a few items is recounted gradually.
         choices_of_kinds_equal_those_of_a_scan(&SchedulerKind::ALL[1..], &steps, every);
     }
 
@@ -196,7 +196,7 @@ fn who_waits_for_an_answer_wants_the_item_and_is_sent_nothing() {
     assert_eq!(scheduler.choose(at(0)), Some(Toi(1)));
     scheduler.remove(A, Toi(1));
     assert_eq!(scheduler.score(at(0), Toi(2)), Some(Score::new(1 << 40, 30 * 16 + 17)));
-    // By the other rules it no longer counts.
+    // By the other rules the request no longer counts.
     let mut scheduler = example(SchedulerKind::Rq);
     scheduler.wait(A, Toi(2));
     assert!(!scheduler.contains(A, Toi(2)));
@@ -242,8 +242,7 @@ fn a_burst_aims_at_the_best_the_nearest_or_the_oldest() {
     assert!(scheduler.targets(Toi(2), Aim::Best).is_empty());
 }
 
-/// Long enough that what is published is raised and lowered again, and that dead entries are
-/// swept out.
+/// Long enough that the published R is raised and lowered again, and dead entries are swept out.
 #[test]
 fn choices_stay_those_of_a_scan_through_long_churn() {
     for seed in 0..6 {

@@ -11,14 +11,14 @@ use crate::Instant;
 
 /// Items that are not held, in classes of equal R, each ordered by the oldest request.
 ///
-/// The best item of a class is its first, so a choice compares one item for each R that occurs.
-/// It walks them from the greatest R down and stops where R times the longest wait of all is
-/// below the best product so far, the bound of Aksoy and Franklin's RxW. With n requests there
+/// The best item of a class is its first, so a choice compares one item for each R that occurs. It
+/// walks them from the greatest R down, and stops where R times the longest wait of all is below
+/// the best product so far. This is the bound of Aksoy and Franklin's RxW. With n requests there
 /// are at most √(2n) classes.
 #[derive(Clone, Debug)]
 pub(super) struct WaitingIndex {
     classes: BTreeMap<u32, BTreeSet<(Instant, Toi)>>,
-    /// Where each item stands, by its slot.
+    /// Place of each item, by its slot.
     standing: Vec<Option<(u32, Instant, Toi)>>,
     oldest: Ranking<Reverse<Instant>>,
 }
@@ -29,7 +29,7 @@ impl WaitingIndex {
         WaitingIndex { classes, standing: Vec::new(), oldest: Ranking::new() }
     }
 
-    /// The item's requests, or whether it is held, have changed.
+    /// Updates an item whose requests or hold have changed.
     pub(super) fn update(&mut self, requests: &Requests, item: u32) {
         let entry = requests.item(item);
         let first = requests.of_item(item).next().filter(|_| !entry.held);

@@ -1,7 +1,8 @@
-//! The way by which clients hear of transmissions and of all else.
+//! Tells clients about transmissions, and carries every other message to them.
 //!
-//! The one place that knows it: those who hear the multicast control channel are told of
-//! transmissions there, all at once [Repository §2]; the others on their sessions.
+//! Clients on the multicast control channel hear of transmissions there, all at once [Repository
+//! §2]. The others hear of them on their sessions. No other module knows which client is told
+//! where.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::{Address, Instant, Membership, SessionId, Transmit, TransmitBuf};
 /// Most announcements of one datagram, so that it fits any link.
 const AT_ONCE: usize = 32;
 
-/// Transmissions that were planned together, and who is to hear of them.
+/// Transmissions that were planned together, and the clients to be told.
 #[derive(Debug, Default)]
 pub(super) struct Announcements {
     to: BTreeMap<SessionId, Vec<Announcement>>,
@@ -28,7 +29,7 @@ pub(super) struct Announcements {
 }
 
 impl Announcements {
-    /// Adds a transmission that starts after this time, for all who take part in it.
+    /// Adds a transmission that starts after this time, for all its participants.
     pub(super) fn add(&mut self, transmission: &Transmission, starts_in: Duration) {
         self.starts_in = self.starts_in.max(starts_in);
         for &session in &transmission.participants {
@@ -43,7 +44,7 @@ impl Announcements {
     }
 }
 
-/// Messages on their way to clients.
+/// Messages queued for clients.
 #[derive(Debug)]
 pub(super) struct Announcer {
     config: Option<ControlConfig>,
@@ -52,8 +53,8 @@ pub(super) struct Announcer {
     /// The server's end of the multicast control channel, once it has joined it.
     control: Option<Control>,
     outbox: VecDeque<(SessionId, ServerMessage)>,
-    /// The last transmission that is over, and its listeners, until a packet of a later one
-    /// leaves.
+    /// The last finished transmission and its listeners, until a packet of a later transmission is
+    /// sent.
     unseen_end: Option<(u32, BTreeSet<SessionId>)>,
 }
 
@@ -68,19 +69,19 @@ impl Announcer {
         }
     }
 
-    /// Puts a message into the line to a session that exists.
+    /// Queues a message for a session, if the session exists.
     pub(super) fn say(&mut self, clients: &Clients, session: SessionId, message: ServerMessage) {
         if clients.get(session).is_some() {
             self.outbox.push_back((session, message));
         }
     }
 
-    /// Drops what was to be said on a session.
+    /// Drops the messages queued for a session.
     pub(super) fn hang_up(&mut self, session: SessionId) {
         self.outbox.retain(|(to, _)| *to != session);
     }
 
-    /// Tells clients of transmissions to come.
+    /// Announces planned transmissions to clients.
     pub(super) fn announce(
         &mut self,
         now: Instant,
@@ -107,8 +108,8 @@ impl Announcer {
         self.announce_on_sessions(clients, Announcements { to, starts_in, nak_spread });
     }
 
-    /// Tells clients of transmissions on their sessions: a client that comes late hears of the item
-    /// there first.
+    /// Announces transmissions on the clients' sessions. A late client learns of the item there
+    /// first.
     pub(super) fn announce_on_sessions(&mut self, clients: &Clients, announcements: Announcements) {
         let Announcements { to, starts_in, nak_spread } = announcements;
         for (session, announcements) in to {
@@ -137,26 +138,26 @@ impl Announcer {
         }
     }
 
-    /// Remembers who has to be told that a transmission is over, unless a packet of a later one
+    /// Remembers the clients to be told that a transmission is over, unless a packet of a later one
     /// shows it.
     pub(super) fn note_end(&mut self, transmission: u32, listeners: BTreeSet<SessionId>) {
         self.unseen_end = Some((transmission, listeners));
     }
 
-    /// Notes that a packet shows all that earlier transmissions are over.
+    /// Notes that a packet tells every listener that earlier transmissions are over.
     pub(super) fn end_is_seen(&mut self) {
         self.unseen_end = None;
     }
 
-    /// Tells the listeners of the last transmission that it is over, since no packet of a later
-    /// one shows it to them.
+    /// Tells the listeners of the last transmission that it is over, because no packet of a later
+    /// one will show it.
     pub(super) fn announce_unseen_end(&mut self, now: Instant, clients: &Clients) {
         if let Some(end) = self.unseen_end.take() {
             self.announce_end(now, clients, end);
         }
     }
 
-    /// Joins the control group if that is not done, and does what is due there.
+    /// Joins the control group if it has not joined yet, and does the work that is due there.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         match (&mut self.control, self.config) {
             (Some(control), _) => control.handle_timeout(now),
@@ -168,7 +169,7 @@ impl Announcer {
         }
     }
 
-    /// Returns when something is due in the control group: at once as long as it was not joined.
+    /// Returns the time of the next work in the control group: at once while it has not joined.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         match &self.control {
             Some(control) => control.poll_timeout(),
@@ -180,13 +181,13 @@ impl Announcer {
         self.control.as_mut()?.poll_membership()
     }
 
-    /// Takes a datagram of the control group. Returns false if it is of another channel.
+    /// Handles a datagram of the control group. Returns false if it is of another channel.
     pub(super) fn handle_datagram(&mut self, now: Instant, by: Channel, payload: &[u8]) -> bool {
         let Some(control) = self.control.as_mut().filter(|control| control.owns(&by)) else {
             return false;
         };
         control.handle_datagram(now, by, payload);
-        // Only the server has anything to tell.
+        // Clients have nothing to tell the server there.
         while control.poll_message().is_some() {}
         true
     }
@@ -212,27 +213,27 @@ impl Announcer {
         self.control.is_some()
     }
 
-    /// Returns what a client needs to know of the control group.
+    /// Returns the control group's parameters for a client.
     pub(super) fn control_group(&self, session: SessionId) -> Option<ControlGroup> {
         let ControlConfig { channel, key, .. } = self.config?;
         Some(ControlGroup { channel, server: control::SERVER, client: name_in_group(session), key })
     }
 
-    /// Learns from a session's round trip how far its client is in the control group.
+    /// Derives the client's distance in the control group from its session's round trip time.
     pub(super) fn know_distance(&mut self, now: Instant, session: SessionId, rtt: Duration) {
         if let Some(control) = &mut self.control {
             control.know_distance(now, name_in_group(session), rtt / 2);
         }
     }
 
-    /// Returns what the server has done and seen in the control group, and datagrams there that
-    /// were none of its members'.
+    /// Returns the server's counters in the control group, and the number of datagrams there
+    /// without a valid tag.
     pub(super) fn control_stats(&self) -> Option<(crate::srm::Stats, u64)> {
         self.control.as_ref().map(Control::stats)
     }
 }
 
-/// A client's name in the control group.
+/// Returns a client's name in the control group.
 fn name_in_group(session: SessionId) -> MemberId {
     MemberId(session.0.wrapping_add(1))
 }

@@ -1,4 +1,4 @@
-//! Transmissions that are over, and who has answered to them.
+//! Finished transmissions, and the clients that have answered them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -9,14 +9,14 @@ use umbel_wire::Toi;
 use super::transmission::Transmission;
 use crate::{Instant, SessionId};
 
-/// NAKs about a transmission are understood for this long after they were gathered.
+/// NAKs about a transmission are understood for this long after their gathering ends.
 const REMEMBERED: Duration = Duration::from_mins(1);
 
 /// A transmission whose last packet has left.
 #[derive(Debug)]
 struct Ended {
     blocks: Range<u32>,
-    /// Until when NAKs are gathered.
+    /// End of the time in which NAKs are gathered.
     gather_until: Instant,
     /// Clients that listened and have neither sent a NAK nor finished the item.
     unanswered: BTreeSet<SessionId>,
@@ -26,12 +26,13 @@ struct Ended {
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     ended: BTreeMap<(Toi, u32), Ended>,
-    /// The same in the order in which they ended, with the time when they are forgotten.
+    /// The same transmissions in the order in which they ended, with the time at which each is
+    /// forgotten.
     order: VecDeque<(Instant, Toi, u32)>,
 }
 
 impl Answers {
-    /// Waits for answers to a transmission that is over.
+    /// Waits for answers to a finished transmission.
     pub(super) fn await_from(
         &mut self,
         listeners: BTreeSet<SessionId>,
@@ -44,15 +45,14 @@ impl Answers {
         self.order.push_back((gather_until + REMEMBERED, toi, id));
     }
 
-    /// Returns the blocks of a transmission and until when NAKs about it are gathered, if it is
-    /// known.
+    /// Returns the transmission's blocks and the end of its gathering time, if it is known.
     pub(super) fn about(&self, toi: Toi, transmission: u32) -> Option<(Range<u32>, Instant)> {
         let ended = self.ended.get(&(toi, transmission))?;
         Some((ended.blocks.clone(), ended.gather_until))
     }
 
-    /// Notes that a client has said what it lacks of an item, or that it lacks nothing. Returns
-    /// whether answers of others are still gathered.
+    /// Notes that a client has named its missing symbols of an item, or has none missing. Returns
+    /// whether answers of other clients are still being gathered.
     pub(super) fn hear(&mut self, now: Instant, session: SessionId, toi: Toi) -> bool {
         let mut waiting = false;
         for (_, ended) in self.ended.range_mut((toi, 0)..=(toi, u32::MAX)) {
@@ -62,7 +62,7 @@ impl Answers {
         waiting
     }
 
-    /// Returns until when answers to the last transmission are gathered, if any are missing.
+    /// Returns the end of the last transmission's gathering time, if answers are missing.
     pub(super) fn awaited_until(&self, now: Instant) -> Option<Instant> {
         let &(_, toi, id) = self.order.back()?;
         let ended = self.ended.get(&(toi, id))?;
@@ -78,14 +78,14 @@ impl Answers {
         }
     }
 
-    /// Forgets transmissions about which no NAK is expected any more.
+    /// Forgets transmissions about which no further NAK is expected.
     pub(super) fn forget_old(&mut self, now: Instant) {
         while let Some((_, toi, id)) = self.order.pop_front_if(|(until, ..)| *until <= now) {
             self.ended.remove(&(toi, id));
         }
     }
 
-    /// Returns when the oldest transmission is forgotten.
+    /// Returns the time at which the oldest transmission is forgotten.
     pub(super) fn next_forgotten(&self) -> Option<Instant> {
         self.order.front().map(|&(at, ..)| at)
     }

@@ -1,4 +1,4 @@
-//! What the server's application asks for, and what it is told.
+//! Commands and events between the engine and the server's application.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use umbel_wire::{Digest, Oti, Toi};
 use crate::SessionId;
 use crate::units::Rate;
 
-/// What the server's application asks for or answers.
+/// Requests and answers of the server's application.
 #[derive(Clone, Debug)]
 pub enum SourceCommand {
     /// A client opened a session.
@@ -25,17 +25,17 @@ pub enum SourceCommand {
         /// Its round trip time.
         rtt: Duration,
     },
-    /// The session is over; its client wants nothing more.
+    /// The session has ended. Its client wants nothing more.
     SessionClosed {
         /// The session.
         session: SessionId,
     },
-    /// A client's loss on the data channel, 0 to 1, is known from elsewhere: it is estimated no
-    /// longer.
+    /// A client's loss on the data channel, 0 to 1, is known from elsewhere. The engine stops
+    /// estimating it.
     LossKnown {
         /// The session.
         session: SessionId,
-        /// The share of packets that it loses.
+        /// The share of packets that the client loses.
         loss: f64,
     },
     /// A page that answers [`SourceEvent::List`] or [`SourceEvent::Request`].
@@ -44,20 +44,20 @@ pub enum SourceCommand {
         session: SessionId,
         /// The query that it answers.
         query: u32,
-        /// The items.
+        /// The page's items.
         items: Vec<ItemInfo>,
-        /// Items on all pages.
+        /// Total number of items on all pages.
         total: u64,
         /// The cursor of the next page.
         next: Option<u64>,
-        /// The client requested these items: they are scheduled for it.
+        /// Whether the client requested these items. They are then scheduled for it.
         wanted: bool,
     },
-    /// A query has no answer.
+    /// A query that failed.
     Failed {
         /// The session that asked.
         session: SessionId,
-        /// The query.
+        /// The failed query.
         query: u32,
         /// One line for the user.
         reason: String,
@@ -68,14 +68,14 @@ pub enum SourceCommand {
         session: SessionId,
         /// The item.
         toi: Toi,
-        /// How it is cut into symbols.
+        /// The item's division into symbols.
         oti: Oti,
-        /// What the client lacks.
+        /// The symbols missing at the client.
         need: Need,
     },
-    /// An item can no longer be had.
+    /// An item is no longer available.
     Gone {
-        /// The item.
+        /// The item that was lost.
         toi: Toi,
         /// One line for the user.
         reason: String,
@@ -91,29 +91,29 @@ pub enum SourceCommand {
     Digests {
         /// The session that asked.
         session: SessionId,
-        /// The item.
+        /// The digested item.
         toi: Toi,
         /// Block of the first digest.
         first_block: u32,
-        /// A digest of each block from there.
+        /// Digests of consecutive blocks from `first_block`.
         digests: Vec<Digest>,
-        /// Whether more follow.
+        /// Whether more digests follow.
         more: bool,
     },
     /// Answers [`SourceEvent::Probe`] when the burst has been sent.
     Probed {
         /// The session that asked.
         session: SessionId,
-        /// As the client chose it.
+        /// The client's number of the probe.
         probe: u32,
-        /// Packets sent.
+        /// Number of packets sent.
         packets: u32,
     },
-    /// The symbol source has made something: goes on with what waited for it.
+    /// The symbol source has made symbols. The engine resumes work that waited for them.
     SymbolsReady,
 }
 
-/// What the server's application should do or know.
+/// Requests and news for the server's application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
     /// Answer with a page of the catalog.
@@ -124,12 +124,12 @@ pub enum SourceEvent {
         query: u32,
         /// Glob patterns; empty for all.
         patterns: Vec<String>,
-        /// Where the page starts.
+        /// Start of the page.
         cursor: u64,
-        /// Most items.
+        /// Greatest number of items.
         limit: u32,
     },
-    /// Answer with all items that match, as wanted pages unless `hold` is set.
+    /// Answer with all matching items, as wanted pages unless `hold` is set.
     Request {
         /// The session that asks.
         session: SessionId,
@@ -137,26 +137,27 @@ pub enum SourceEvent {
         query: u32,
         /// Glob patterns; empty for all.
         patterns: Vec<String>,
-        /// Transmit nothing before the client says what it lacks of each item.
+        /// Transmit nothing before the client names the missing symbols of each item.
         hold: bool,
     },
-    /// A client wants an item that the engine does not know: answer with
-    /// [`SourceCommand::Want`] or [`SourceCommand::NoSuchItem`].
+    /// A client wants an item that the engine does not know. Answer with [`SourceCommand::Want`] or
+    /// [`SourceCommand::NoSuchItem`].
     Lookup {
         /// The session that asks.
         session: SessionId,
         /// The item.
         toi: Toi,
-        /// What the client lacks.
+        /// The symbols missing at the client.
         need: Need,
     },
-    /// Send what is needed on the session; stops what was sent there of the item before.
+    /// Send the needed symbols on the session, in place of anything still being sent of the item
+    /// there.
     ServeUnicast {
         /// The session.
         session: SessionId,
         /// The item.
         toi: Toi,
-        /// What the client lacks.
+        /// The symbols missing at the client.
         need: Need,
     },
     /// The client no longer needs the item by unicast.
@@ -179,44 +180,44 @@ pub enum SourceEvent {
         session: SessionId,
         /// Chosen by the client.
         probe: u32,
-        /// Packets.
+        /// Number of packets.
         packets: u32,
-        /// UDP payload bytes of each.
+        /// UDP payload of each packet, in bytes.
         packet_len: u16,
-        /// Bits of UDP payload per second.
+        /// Rate of the burst, in bits of UDP payload per second.
         rate_bits_per_s: u64,
     },
-    /// End the session: its client is not admitted or broke the protocol.
+    /// Close the session. Its client is not admitted or broke the protocol.
     CloseSession {
         /// The session.
         session: SessionId,
         /// One line for the log.
         reason: String,
     },
-    /// A client has an item.
+    /// A client has received a whole item.
     Delivered {
         /// The session.
         session: SessionId,
         /// The item.
         toi: Toi,
     },
-    /// An item could not be read; every client that wanted it has been told.
+    /// An item could not be read. Every client that wanted it has been told.
     ItemLost {
         /// The item.
         toi: Toi,
-        /// What went wrong.
+        /// Cause of the failure.
         reason: String,
     },
-    /// Data packets are to leave at this rate from now on: clients cannot take more, or can again.
+    /// Data packets leave at this rate from now on. Clients cannot take more, or can again.
     Rate {
-        /// The rate.
+        /// The new rate.
         rate: Rate,
     },
-    /// A client wants nothing more.
+    /// A client has everything that it wanted.
     Satisfied {
         /// The session.
         session: SessionId,
-        /// From its first request to now.
+        /// Time from its first request until now.
         after: Duration,
     },
 }
@@ -226,22 +227,22 @@ pub enum SourceEvent {
 pub struct SourceStats {
     /// Transmissions finished.
     pub transmissions: u64,
-    /// Of these, retransmissions.
+    /// Number of these that were retransmissions.
     pub repairs: u64,
     /// Data packets sent.
     pub packets: u64,
     /// Bytes of UDP payload in data packets.
     pub bytes: u64,
-    /// NAKs heard.
+    /// NAKs received.
     pub naks: u64,
 }
 
-/// What an operator sees of a client.
+/// A client's state, for the operator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClientStatus {
-    /// Items that it wants and does not have.
+    /// Number of items that the client wants and does not have.
     pub wanted: usize,
-    /// Items that it gets on the session, because multicast does not reach it.
+    /// Number of items that it gets on the session because multicast does not reach it.
     pub by_unicast: usize,
     /// Estimated loss on the data channel, 0 to 1.
     pub loss: f64,

@@ -1,4 +1,4 @@
-//! The data channel: what clients want from it, what is planned, and what leaves.
+//! The data channel: the clients' demand, the planned transmissions, and the packets sent.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -31,12 +31,13 @@ use crate::{Address, Instant, RateClass, SessionId, Transmit, TransmitBuf};
 /// A client that took part in a transmission stays joined at least this long after it.
 const LISTENS_ON: Duration = Duration::from_millis(300);
 
-/// Most runs of blocks or symbols that a client may lack of all items, beyond one for each.
+/// Limit on the runs of blocks or symbols that a client may ask for in all items, beyond one for
+/// each.
 const MOST_RUNS: usize = 1 << 17;
-/// Most runs of a NAK about a transmission that is not known any more.
+/// Limit on the runs of a NAK about a transmission that is no longer known.
 const MOST_STRAY_RUNS: usize = 64;
 
-/// A call to the engine: when it came, and who may hear of what it does.
+/// A call to the engine: its time, and the parties to be told of its effects.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     pub(super) now: Instant,
@@ -72,18 +73,18 @@ impl<S: SymbolSource> DataChannel<S> {
         }
     }
 
-    /// Returns the rate at which packets leave.
+    /// Returns the current packet rate.
     pub(super) fn rate(&self) -> Rate {
         self.throttle.rate()
     }
 
-    /// Returns when something may be planned that waits for NAKs. While the channel is busy, that
-    /// is looked at between packets.
+    /// Returns the time at which work that waits for NAKs may be planned. While the channel is
+    /// busy, this is checked between packets.
     pub(super) fn next_plan(&self) -> Option<Instant> {
         self.planner.next_due().filter(|_| self.line.is_empty())
     }
 
-    /// Takes it that a client lacks exactly `need` of the item from now on.
+    /// Sets the client's missing symbols of the item to exactly `need`.
     pub(super) fn want(
         &mut self,
         turn: &mut Turn<'_>,
@@ -119,8 +120,8 @@ impl<S: SymbolSource> DataChannel<S> {
         Ok(())
     }
 
-    /// Tells a client that came late about transmissions of its item that are planned and, if
-    /// the policy says so, running [Repository §5.3].
+    /// Tells a late client about transmissions of its item that are planned and, if the policy says
+    /// so, running [Repository §5.3].
     fn notify_late(&mut self, turn: &mut Turn<'_>, session: SessionId, toi: Toi) {
         let mut announcements = Announcements::default();
         let mut coming = Vec::new();
@@ -136,7 +137,7 @@ impl<S: SymbolSource> DataChannel<S> {
         turn.announcer.announce_on_sessions(turn.clients, announcements);
     }
 
-    /// Takes what a client says at the end of a transmission [Repository §3.2.3].
+    /// Handles a client's answer at the end of a transmission [Repository §3.2.3].
     pub(super) fn on_nak(
         &mut self,
         turn: &mut Turn<'_>,
@@ -149,7 +150,8 @@ impl<S: SymbolSource> DataChannel<S> {
         self.review_rate(turn);
         self.hear_loss(turn, session, (received, lost));
         if self.line.nudge(transmission, session) {
-            // Too early: the client thinks that the transmission is over. It hears when it is.
+            // Too early: the client thinks that the transmission is over. It will be told when it
+            // is.
             return Err(DropReason::StaleNak);
         }
         let mut missing = self.wanted.missing(session, toi, need).ok_or(DropReason::NotWanted)?;
@@ -168,14 +170,14 @@ impl<S: SymbolSource> DataChannel<S> {
         Ok(())
     }
 
-    /// Notes that a client has said what it lacks of an item, or that it lacks nothing.
+    /// Notes that a client has named its missing symbols of an item, or has none missing.
     fn on_answer(&mut self, now: Instant, session: SessionId, toi: Toi) {
         if !self.answers.hear(now, session, toi) {
             self.planner.on_all_answered(now, &mut self.wanted, toi);
         }
     }
 
-    /// Changes the channel's rate if clients cannot take it, or can again.
+    /// Lowers the channel's rate if clients cannot take it, or raises it if they can again.
     fn review_rate(&mut self, turn: &mut Turn<'_>) {
         if !self.throttle.is_due(turn.now) {
             return;
@@ -186,7 +188,7 @@ impl<S: SymbolSource> DataChannel<S> {
         }
     }
 
-    /// Learns how many packets a client got and lost.
+    /// Records the numbers of packets that a client received and lost.
     pub(super) fn hear_loss(
         &mut self,
         turn: &mut Turn<'_>,
@@ -197,7 +199,7 @@ impl<S: SymbolSource> DataChannel<S> {
         self.change_loss(turn.clients, session, |loss| loss.hear(received, lost));
     }
 
-    /// Changes what is known of a client's loss.
+    /// Changes the estimate of a client's loss.
     pub(super) fn change_loss(
         &mut self,
         clients: &mut Clients,
@@ -209,8 +211,8 @@ impl<S: SymbolSource> DataChannel<S> {
         }
     }
 
-    /// Drops what a client wanted: it has the item, or no longer wants it. Returns whether it
-    /// wanted it.
+    /// Drops a client's demand for an item, because the client has it or no longer wants it.
+    /// Returns whether the client wanted it.
     pub(super) fn drop_demand(
         &mut self,
         turn: &mut Turn<'_>,
@@ -228,7 +230,7 @@ impl<S: SymbolSource> DataChannel<S> {
         true
     }
 
-    /// Sends a client no more of an item on the channel.
+    /// Stops sending an item to a client on the channel.
     pub(super) fn release(&mut self, turn: &mut Turn<'_>, session: SessionId, toi: Toi) {
         self.wanted.scheduler.remove(session, toi);
         let Some(item) = self.wanted.get_mut(toi) else { return };
@@ -253,7 +255,7 @@ impl<S: SymbolSource> DataChannel<S> {
         }
     }
 
-    /// Tells everyone who wants an item that it cannot be read.
+    /// Tells every client that wants an item that it cannot be read.
     pub(super) fn lose_item(&mut self, turn: &mut Turn<'_>, toi: Toi, reason: &str) {
         for session in turn.clients.wanting(toi) {
             self.drop_demand(turn, session, toi);
@@ -264,7 +266,7 @@ impl<S: SymbolSource> DataChannel<S> {
         turn.events.push_back(SourceEvent::ItemLost { toi, reason: reason.to_owned() });
     }
 
-    /// Forgets an item that nobody wants any more, or nobody can have.
+    /// Forgets an item that no client wants any more, or that is no longer available.
     fn abandon(&mut self, turn: &mut Turn<'_>, toi: Toi, cut_short: bool) {
         self.wanted.remove(toi);
         self.planner.on_item_gone(toi);
@@ -274,7 +276,7 @@ impl<S: SymbolSource> DataChannel<S> {
         });
     }
 
-    /// Takes transmissions out of the line. Returns what they were for.
+    /// Takes transmissions out of the line. Returns their purposes.
     fn cancel(
         &mut self,
         turn: &mut Turn<'_>,
@@ -288,7 +290,7 @@ impl<S: SymbolSource> DataChannel<S> {
     }
 
     /// Plans and announces transmissions when the line is shorter than the lookahead, until it is
-    /// longer by half: so many short ones are announced together.
+    /// longer by half. Several short ones are thus announced together.
     pub(super) fn fill_line(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now;
         let lookahead = self.config.lookahead;
@@ -324,19 +326,19 @@ impl<S: SymbolSource> DataChannel<S> {
         turn.announcer.announce(now, turn.clients, announcements);
     }
 
-    /// Returns whether the channel is done with what is planned before this time has passed.
+    /// Returns whether the channel finishes the planned packets before this time has passed.
     fn is_shorter(&self, time: Duration) -> bool {
         self.line.is_empty() || self.time_for(self.line.packets()) < time
     }
 
-    /// Returns how long so many packets keep the channel busy.
+    /// Returns the time that this number of packets keeps the channel busy.
     fn time_for(&self, packets: u64) -> Duration {
         self.throttle.rate().time_for(packets * self.config.packet_len as u64)
     }
 
-    /// Returns when a transmission starts: as soon as its clients can have joined and, where the
-    /// channel was idle, as nobody else who wants the item has come in for a while; and when it
-    /// does at the latest.
+    /// Returns a transmission's planned start and its latest start. It starts as soon as its
+    /// clients can have joined. If the channel was idle, it also waits until no further client has
+    /// asked for the item for a while.
     fn start(&self, turn: &Turn<'_>, transmission: &Transmission) -> (Instant, Instant) {
         let now = turn.now;
         let StartConfig { join_lead, quiet, fraction, most } = self.config.start;
@@ -353,14 +355,14 @@ impl<S: SymbolSource> DataChannel<S> {
         (now + join.max(gather.min(quiet)), now + join.max(gather))
     }
 
-    /// Ends the first transmission in line if its last packet has left. Returns whether it has.
+    /// Ends the first transmission in line if its last packet has left. Returns whether it ended.
     fn finish_front(&mut self, turn: &mut Turn<'_>) -> bool {
         let Some(transmission) = self.line.pop_finished() else { return false };
         let now = turn.now;
         self.stats.transmissions += 1;
         self.stats.repairs += u64::from(transmission.purpose == Purpose::Repair);
         if self.planner.on_finished(&mut self.wanted, &transmission) {
-            // What clients then lack raises the estimates again.
+            // Clients that then report missing symbols raise the estimates again.
             for &session in &transmission.participants {
                 self.change_loss(turn.clients, session, |loss| loss.doubt(transmission.packets));
             }
@@ -410,7 +412,7 @@ impl<S: SymbolSource> DataChannel<S> {
         (!buf.is_empty()).then_some(Transmit::data(Address::Channel(self.config.channel)))
     }
 
-    /// Writes a data packet.
+    /// Appends a data packet to `buf`.
     fn push_packet(&mut self, buf: &mut TransmitBuf, next: &Next, symbol: Bytes) {
         let header = DataHeader {
             tsi: self.config.tsi,

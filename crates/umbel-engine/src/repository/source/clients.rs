@@ -1,4 +1,4 @@
-//! The clients: who is admitted, and what is known of each.
+//! The clients: their admission, and the state kept for each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,12 +20,12 @@ pub(super) struct Client {
     pub(super) wanted: BTreeSet<Toi>,
     /// Items that it gets on the session.
     pub(super) unicast: BTreeSet<Toi>,
-    /// Runs of what it lacks, beyond one for each item: what it costs in memory.
+    /// Runs of missing blocks or symbols, beyond one for each item. They bound the client's memory.
     pub(super) charged: usize,
     first_request: Option<Instant>,
-    /// It hears of transmissions in the control group.
+    /// Whether the client hears of transmissions in the control group.
     hears_control: bool,
-    /// It has joined the data channel and stays so until then.
+    /// Time until which the client stays joined to the data channel.
     listening_until: Instant,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Client {
 #[derive(Debug)]
 pub(super) struct Clients {
     by_session: BTreeMap<SessionId, Client>,
-    /// Loss of all together, supposed of new ones.
+    /// Loss of all clients together, assumed for new ones.
     usual_loss: Loss,
     /// Estimates above this are left out of [`worst_loss`](Clients::worst_loss).
     loss_cap: f64,
@@ -44,7 +44,7 @@ impl Clients {
         Clients { by_session: BTreeMap::new(), usual_loss: Loss::supposed(0.0), loss_cap }
     }
 
-    /// Adds a client, and returns the share of packets that it is supposed to lose.
+    /// Adds a client, and returns its assumed loss share.
     pub(super) fn open(&mut self, session: SessionId, rtt: Duration) -> f64 {
         let loss = Loss::supposed(self.usual_loss.share());
         let client = Client {
@@ -79,12 +79,12 @@ impl Clients {
         self.get(session).is_some_and(|client| client.hears_control)
     }
 
-    /// Returns how many clients hear of transmissions in the control group.
+    /// Returns the number of clients that hear of transmissions in the control group.
     pub(super) fn on_control(&self) -> usize {
         self.by_session.values().filter(|client| client.hears_control).count()
     }
 
-    /// Returns how many clients the channel serves.
+    /// Returns the number of clients that the channel serves.
     pub(super) fn served(&self) -> usize {
         self.by_session.values().filter(|c| c.unicast.len() < c.wanted.len()).count()
     }
@@ -95,7 +95,7 @@ impl Clients {
         wanting.map(|(&session, _)| session).collect()
     }
 
-    /// Returns what an operator sees of each client.
+    /// Returns the operator's view of each client.
     pub(super) fn statuses(&self) -> impl Iterator<Item = (SessionId, ClientStatus)> {
         self.by_session.iter().map(|(&session, client)| {
             let status = ClientStatus {
@@ -142,20 +142,21 @@ impl Clients {
             .fold(0.0, f64::max)
     }
 
-    /// Notes that a client asks for something, if it was satisfied.
+    /// Notes a client's request. It counts as the first if the client was satisfied before.
     pub(super) fn note_request(&mut self, session: SessionId, now: Instant) {
         if let Some(client) = self.get_mut(session) {
             client.first_request.get_or_insert(now);
         }
     }
 
-    /// Returns how long a client that has all that it wants has waited for it, once.
+    /// Returns the waiting time of a client that now has everything it wanted. Each wait is
+    /// returned once.
     pub(super) fn take_satisfied(&mut self, session: SessionId, now: Instant) -> Option<Duration> {
         let client = self.get_mut(session).filter(|client| client.wanted.is_empty())?;
         client.first_request.take().map(|first| now - first)
     }
 
-    /// Notes that a client gets an item on its session. Returns whether it wants it.
+    /// Notes that a client gets an item on its session. Returns whether the client wants the item.
     pub(super) fn begin_unicast(&mut self, session: SessionId, toi: Toi) -> bool {
         let client = self.get_mut(session).filter(|client| client.wanted.contains(&toi));
         client.is_some_and(|client| {
@@ -171,12 +172,12 @@ impl Clients {
         }
     }
 
-    /// Learns from any client what all together lose [Repository §3.1].
+    /// Updates the loss of all clients together with any client's counts [Repository §3.1].
     pub(super) fn hear_usual_loss(&mut self, received: u32, lost: u32) {
         self.usual_loss.hear(received, lost);
     }
 
-    /// Changes what is known of a client's loss. Returns the new share if it has changed.
+    /// Changes the estimate of a client's loss. Returns the new share if it has changed.
     pub(super) fn change_loss(
         &mut self,
         session: SessionId,

@@ -16,12 +16,12 @@ use crate::runs::Runs;
 /// One client's demand for an item.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Demand {
-    /// What the scheduler still has to send to it.
+    /// Symbols that the scheduler still has to send to the client.
     pub(super) missing: Missing,
-    /// It came while the item was being sent and was not told: it knows of the item again with
-    /// the next pass.
+    /// The client came while the item was being sent and was not told. It learns of the item again
+    /// with the next pass.
     pub(super) unaware: bool,
-    /// Runs that it counts as in what the client may have outstanding.
+    /// Runs of this demand that count against the client's limit.
     pub(super) charged: usize,
 }
 
@@ -34,18 +34,18 @@ pub(super) struct Item {
     sent: Sent,
 }
 
-/// Which symbols were sent: for each block, the encoding symbol after the last one.
+/// The symbols sent: for each block, the encoding symbol ID after the last one.
 #[derive(Debug, Default)]
 struct Sent {
     next_esi: Vec<u32>,
 }
 
-/// What is to be sent of one block.
+/// Symbols to be sent of one block.
 #[derive(Clone, Copy, Debug)]
 struct BlockDemand {
-    /// Greatest number of symbols that a client lacks.
+    /// Greatest number of symbols missing at one client.
     symbols: u32,
-    /// Some client holds a part of the block, so only symbols that were not sent before help it.
+    /// Whether some client holds a part of the block. Only symbols not sent before then help it.
     fresh: bool,
 }
 
@@ -54,12 +54,12 @@ impl Item {
         Item { oti, partition, demands: BTreeMap::new(), sent: Sent::default() }
     }
 
-    /// The first block from `from` on that some client lacks.
+    /// Returns the first block from `from` on that some client is missing.
     pub(super) fn next_wanted_block(&self, from: u32) -> Option<u32> {
         self.demands.values().filter_map(|demand| demand.missing.next_block(from)).min()
     }
 
-    /// The clients that lack some of these blocks.
+    /// Returns the clients that are missing some of these blocks.
     pub(super) fn who_lack(&self, blocks: Range<u32>) -> BTreeSet<SessionId> {
         let lacks = |demand: &Demand| {
             demand.missing.next_block(blocks.start).is_some_and(|block| block < blocks.end)
@@ -68,8 +68,8 @@ impl Item {
         lacking.map(|(&session, _)| session).collect()
     }
 
-    /// How many symbols the scheduler is told that a client lacks which lacks `missing`: all of
-    /// the item if it is always sent `whole`.
+    /// Returns the number of outstanding symbols that the scheduler is told for a client missing
+    /// `missing`. It is the whole item's number if the item is always sent `whole`.
     pub(super) fn outstanding(&self, missing: &Missing, whole: bool) -> u64 {
         match missing.symbols(&self.partition) {
             0 => 0,
@@ -78,7 +78,7 @@ impl Item {
         }
     }
 
-    /// Adds to `plan` the symbols that a pass sends of this block, and gives how many they are.
+    /// Adds the symbols that a pass sends of this block to `plan`, and returns their number.
     pub(super) fn plan_pass_block(
         &mut self,
         block: u32,
@@ -106,7 +106,7 @@ impl Item {
         self.sent.plan_block(&self.partition, block, (wanted, count), plan)
     }
 
-    /// Adds to `plan` the symbols that repair `missing` of this block.
+    /// Adds the symbols that repair `missing` of this block to `plan`.
     pub(super) fn plan_repair_block(
         &mut self,
         block: u32,
@@ -130,7 +130,7 @@ impl Item {
         plan_exact_block(&self.partition, block, whole, &lacking, plan)
     }
 
-    /// These clients and what they lack, to plan a burst for them.
+    /// Returns these clients with their missing symbols, to plan a burst for them.
     pub(super) fn audience(&mut self, targets: &[Target]) -> Audience<'_> {
         let lacking =
             |target: &Target| Some((*target, &self.demands.get(&target.session)?.missing));
@@ -182,7 +182,7 @@ impl Sent {
     }
 }
 
-/// Adds to `plan` the symbols of a block that were lost, or all if one client lacks all.
+/// Adds the lost symbols of a block to `plan`, or all if one client is missing the whole block.
 fn plan_exact_block(
     partition: &Partition,
     block: u32,
@@ -215,17 +215,17 @@ pub(super) struct Audience<'a> {
 }
 
 impl Audience<'_> {
-    /// The first block from `from` on that one of them lacks.
+    /// Returns the first block from `from` on that one of the clients is missing.
     pub(super) fn next_block(&self, from: u32) -> Option<u32> {
         self.targets.iter().filter_map(|(_, missing)| missing.next_block(from)).min()
     }
 
-    /// Whether one of them holds a part of the block.
+    /// Returns whether one of the clients holds a part of the block.
     pub(super) fn is_repair(&self, block: u32) -> bool {
         self.targets.iter().any(|(_, missing)| missing.partial(block).is_some())
     }
 
-    /// Adds to `plan` the symbols of a block with which they are expected to have it.
+    /// Adds enough symbols of a block to `plan` for the clients to be expected to complete it.
     pub(super) fn plan_block(&mut self, block: u32, plan: &mut Vec<SymbolRun>) -> u32 {
         if self.scheme == Scheme::NoCode {
             let lacking: Vec<&Missing> = self.targets.iter().map(|&(_, missing)| missing).collect();
@@ -259,11 +259,11 @@ fn push_exact(block: u32, esis: &Runs, plan: &mut Vec<SymbolRun>) -> u32 {
     esis.count(0..u32::MAX)
 }
 
-/// How many symbols are sent for so many wanted ones [Repository §3.1].
+/// Number of symbols sent for a number of wanted ones [Repository §3.1].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expand<'a> {
     pub(super) policy: &'a HandSet,
-    /// Clients that want the item.
+    /// Number of clients that want the item.
     pub(super) requests: u32,
     /// Greatest estimated loss of those clients.
     pub(super) max_loss: f64,

@@ -1,4 +1,4 @@
-//! Transmissions that are planned and have not left.
+//! Planned transmissions that have not left.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use super::transmission::{Purpose, Transmission};
 use crate::symbols::{BlockId, SymbolSource};
 use crate::{Instant, SessionId};
 
-/// The packet that leaves next.
+/// The next packet to leave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next {
     pub(super) transmission: u32,
@@ -23,12 +23,12 @@ pub(super) struct Next {
 #[derive(Debug)]
 pub(super) struct Line {
     transmissions: VecDeque<Transmission>,
-    /// Packets of them that have not left.
+    /// Number of their packets that have not left.
     packets: u64,
     next_id: u32,
-    /// The next symbol has to be made first.
+    /// Whether the next symbol has to be made first.
     waiting_for_symbols: bool,
-    /// The first transmission may not start yet.
+    /// Whether the first transmission may not start yet.
     waiting_for_start: bool,
 }
 
@@ -47,7 +47,7 @@ impl Line {
         self.transmissions.is_empty()
     }
 
-    /// Returns how many packets have not left.
+    /// Returns the number of packets that have not left.
     pub(super) fn packets(&self) -> u64 {
         self.packets
     }
@@ -87,7 +87,7 @@ impl Line {
         Some(finished)
     }
 
-    /// Returns the packet that leaves next, if one may now.
+    /// Returns the next packet, if one may leave now.
     pub(super) fn next(&mut self, now: Instant) -> Option<Next> {
         let front = self.transmissions.front()?;
         self.waiting_for_start = front.not_before > now;
@@ -98,14 +98,14 @@ impl Line {
         Some(Next { transmission: front.id, index, oti: front.oti, block, esi })
     }
 
-    /// Notes that the next packet has left. Returns the block that was its transmission's last of
-    /// it, if it was.
+    /// Notes that the next packet has left. Returns its block if the transmission sends no more of
+    /// that block.
     pub(super) fn sent(&mut self) -> Option<BlockId> {
         self.packets = self.packets.saturating_sub(1);
         self.transmissions.front_mut().and_then(Transmission::advance)
     }
 
-    /// Notes that a client believes a transmission to be over that is not. Returns false if the
+    /// Notes that a client wrongly believes a transmission to be over. Returns false if the
     /// transmission is not in line.
     pub(super) fn nudge(&mut self, transmission: u32, session: SessionId) -> bool {
         let running = self.transmissions.iter_mut().find(|running| running.id == transmission);
@@ -115,7 +115,7 @@ impl Line {
         })
     }
 
-    /// Drops transmissions and what the source has made for them. Returns what they were for.
+    /// Drops transmissions and the symbols made for them. Returns their purposes.
     pub(super) fn drop_where(
         &mut self,
         symbols: &mut impl SymbolSource,
@@ -141,7 +141,7 @@ impl Line {
         dropped
     }
 
-    /// Lets the next packet wait until its symbol is made.
+    /// Makes the next packet wait until its symbol is made.
     pub(super) fn wait_for_symbols(&mut self) {
         self.waiting_for_symbols = true;
     }
@@ -151,7 +151,7 @@ impl Line {
         self.waiting_for_symbols = false;
     }
 
-    /// Looks anew whether the first transmission may start.
+    /// Rechecks whether the first transmission may start.
     pub(super) fn look_again(&mut self) {
         self.waiting_for_start = false;
     }
@@ -161,7 +161,7 @@ impl Line {
         !self.waiting_for_symbols && !self.waiting_for_start && !self.is_empty()
     }
 
-    /// Returns when the first transmission starts, if it waits for that.
+    /// Returns the start of the first transmission, if the line waits for it.
     pub(super) fn starts(&self) -> Option<Instant> {
         self.front().filter(|_| self.waiting_for_start).map(|front| front.not_before)
     }

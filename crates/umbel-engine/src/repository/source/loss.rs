@@ -1,39 +1,39 @@
-//! Estimates of what clients lose.
+//! Estimates of the clients' losses.
 
-/// An estimate forgets what lies more packets back than this.
+/// Packets after which an estimate forgets.
 const MEMORY: f64 = 1024.0;
-/// What is supposed of a new client counts as much as so many packets of its own.
+/// Weight of a new client's assumed loss, in packets.
 const SUPPOSED: f64 = 20.0;
-/// By how much an estimate falls with a transmission that is not complained of…
+/// Fall of an estimate after a transmission without a complaint…
 const DECAY: f64 = 0.1;
-/// …if it has at least so many packets; less with fewer.
+/// …of at least this number of packets. Shorter transmissions lower it by less.
 const TELLING_PACKETS: f64 = 256.0;
 
-/// What is known of the share of packets that a client loses.
+/// Estimated share of packets that a client loses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Loss {
     share: f64,
-    /// How many packets say so; none are asked where the application knows.
+    /// Number of packets behind the estimate. `None` if the application knows the share.
     packets: Option<f64>,
 }
 
 impl Loss {
-    /// Of a client of which nothing was heard, where others lose this share.
+    /// Creates the estimate for a client not heard yet, where others lose this share.
     pub(super) const fn supposed(share: f64) -> Loss {
         Loss { share, packets: Some(SUPPOSED) }
     }
 
-    /// Known to the application. What is not a number is no loss.
+    /// Creates an estimate that is known to the application. NaN counts as no loss.
     pub(super) fn known(share: f64) -> Loss {
         Loss { share: if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) }, packets: None }
     }
 
-    /// The share, 0 to 1.
+    /// Returns the share, 0 to 1.
     pub(super) const fn share(&self) -> f64 {
         self.share
     }
 
-    /// So many packets came, so many did not.
+    /// Records packets that were received and lost.
     pub(super) fn hear(&mut self, received: u32, lost: u32) {
         let heard = f64::from(received) + f64::from(lost);
         if let Some(packets) = self.packets.as_mut().filter(|_| heard > 0.0) {
@@ -43,8 +43,8 @@ impl Loss {
         }
     }
 
-    /// The client did not complain of so many packets, and error correction may be why. Less is
-    /// supposed from now on; what is then lacking raises the estimate again.
+    /// Lowers the estimate after this number of packets without a complaint, which error correction
+    /// may explain. Symbols found missing later raise it again.
     pub(super) fn doubt(&mut self, packets: u32) {
         if self.packets.is_some() {
             self.share *= 1.0 - DECAY * (f64::from(packets) / TELLING_PACKETS).min(1.0);

@@ -1,4 +1,4 @@
-//! The server: gathers what clients want, schedules the data channel, answers NAKs.
+//! The server's engine: gathers the clients' demand, schedules the data channel, answers NAKs.
 //!
 //! ```text
 //!           Want/Request                    last packet of the pass left
@@ -11,12 +11,15 @@
 //!                                             repair ───────────┘
 //! ```
 //!
-//! The states are those of one item. *Pending*: clients lack some of it, the scheduler ranks it
-//! [Repository §2.2]. *Pass*: it is sent, in one transmission or, when it is large, in several
-//! one after the other; what clients lacked is taken as delivered unless they NAK. *Gathering*:
-//! a NAK that the policy honours [Repository §3.2.4] waits for others. *Repair*: what the
-//! gathered NAKs ask for is sent. NAKs that are not honoured put what they name back to pending
-//! [Repository §3.3].
+//! The states are those of one item.
+//!
+//! - *Pending*: clients are missing some of it, and the scheduler ranks it [Repository §2.2].
+//! - *Pass*: it is sent, in one transmission or, when it is large, in several one after the other.
+//!   Missing symbols count as delivered unless the clients NAK.
+//! - *Gathering*: a NAK that the policy honours [Repository §3.2.4] waits for others.
+//! - *Repair*: the symbols named in the gathered NAKs are sent.
+//!
+//! Blocks named in NAKs that are not honoured become pending again [Repository §3.3].
 
 mod announcer;
 mod answers;
@@ -53,15 +56,15 @@ use crate::{
 };
 
 timers! {
-    /// What is to happen.
+    /// Timers of the server.
     enum Timer, Timers {
-        /// When to do what is due in the control group.
+        /// When to do the work that is due in the control group.
         Control,
         /// When to start the first transmission in line.
         Start,
-        /// When to plan what waits for NAKs.
+        /// When to plan work that waits for NAKs.
         Plan,
-        /// When to forget the oldest transmission: no NAK about it is expected any more.
+        /// When to forget the oldest transmission, because no further NAK about it is expected.
         Forget,
     }
 }
@@ -79,7 +82,7 @@ pub struct Source<S> {
 }
 
 impl<S: SymbolSource> Source<S> {
-    /// A server that takes symbols from `symbols`.
+    /// Creates a server that takes symbols from `symbols`.
     pub fn new(config: SourceConfig, symbols: S) -> Source<S> {
         Source {
             clients: Clients::new(config.loss_cap),
@@ -92,43 +95,44 @@ impl<S: SymbolSource> Source<S> {
         }
     }
 
-    /// Input that was discarded, by reason.
+    /// Returns the discarded input, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
     }
 
-    /// Counters of the data channel.
+    /// Returns counters of the data channel.
     pub fn stats(&self) -> SourceStats {
         self.channel.stats
     }
 
-    /// Where symbols are taken from.
+    /// Returns the source of the symbols.
     pub fn symbols_mut(&mut self) -> &mut S {
         &mut self.channel.symbols
     }
 
-    /// Items that some client wants from the channel and does not have.
+    /// Returns the number of items that some client wants from the channel and does not have.
     pub fn pending_items(&self) -> usize {
         self.channel.wanted.len()
     }
 
-    /// The rate at which data packets leave now: the operator's, or what most clients can take.
+    /// Returns the current rate of data packets: the operator's, or a lower one that most clients
+    /// can take.
     pub fn rate(&self) -> Rate {
         self.channel.rate()
     }
 
-    /// What is known of each client.
+    /// Returns the state of each client.
     pub fn clients(&self) -> impl Iterator<Item = (SessionId, ClientStatus)> {
         self.clients.statuses()
     }
 
-    /// How many clients hear of transmissions in the control group.
+    /// Returns the number of clients that hear of transmissions in the control group.
     pub fn clients_on_control(&self) -> usize {
         self.clients.on_control()
     }
 
-    /// What the server has done and seen in the control group, and datagrams there that were
-    /// none of its members'.
+    /// Returns the server's counters in the control group, and the number of datagrams there
+    /// without a valid tag.
     pub fn control_stats(&self) -> Option<(crate::srm::Stats, u64)> {
         self.announcer.control_stats()
     }

@@ -1,10 +1,10 @@
 //! Holds the channel to a rate that most receivers can take ([`Overrun`]).
 //!
-//! A receiver tells in its NAKs how many packets reached its machine and could not be kept. One slow
-//! client slows nobody: it is served by later transmissions.
+//! A receiver's NAKs give the number of packets that reached its machine and were dropped there.
+//! One slow client slows nobody: later transmissions serve it.
 //!
-//! Loss on the network, which has its own field in the NAK, changes nothing here: on a shared
-//! link it is no sign of one's own doing, and error correction takes care of it.
+//! Network loss, which has its own field in the NAK, changes nothing here. On a shared link it is
+//! no sign of this channel's own load, and error correction covers it.
 
 use std::time::Duration;
 
@@ -12,19 +12,20 @@ use crate::overrun::Overrun;
 use crate::units::Rate;
 use crate::{Instant, SessionId};
 
-/// The least rate as a share of the operator's.
+/// The lowest rate, as a share of the operator's.
 const LEAST_SHARE: f64 = 0.01;
 
-/// How long a complaint counts: clients speak one after the other, and mostly once in a segment.
+/// Time for which a complaint counts. Clients complain one after the other, and mostly once in a
+/// segment.
 const LASTS: Duration = Duration::from_millis(250);
 
 /// The rate of the channel.
 #[derive(Debug)]
 pub(super) struct Throttle {
     overrun: Overrun<SessionId>,
-    /// Packets that had been sent when the window began.
+    /// Number of packets sent before the window began.
     sent_before: u64,
-    /// Transmissions from this one on were sent at the present rate.
+    /// First transmission sent at the present rate.
     since: u32,
 }
 
@@ -33,13 +34,13 @@ impl Throttle {
         Throttle { overrun: Overrun::new(most, LEAST_SHARE), sent_before: 0, since: 0 }
     }
 
-    /// The present rate.
+    /// Returns the present rate.
     pub(super) fn rate(&self) -> Rate {
         self.overrun.rate()
     }
 
-    /// A NAK tells that so many packets of a transmission reached the client and were kept, or
-    /// were not.
+    /// Handles a NAK's counts of a transmission's packets that reached the client and were kept or
+    /// dropped.
     pub(super) fn on_nak(
         &mut self,
         now: Instant,
@@ -51,14 +52,14 @@ impl Throttle {
         self.overrun.hear(now, session, kept_and_overrun, old);
     }
 
-    /// Whether it is time for [`review`](Throttle::review).
+    /// Returns whether it is time for [`review`](Throttle::review).
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.overrun.is_due(now)
     }
 
-    /// Looks whether the rate should change. `served` is how many clients the channel serves,
-    /// `sent` how many packets have left so far, `next` the next transmission's number. Gives the
-    /// new rate.
+    /// Reviews the rate, and returns the new one if it changes. `served` is the number of clients
+    /// that the channel serves, `sent` the number of packets sent so far, and `next` the next
+    /// transmission's number.
     pub(super) fn review(
         &mut self,
         now: Instant,
@@ -100,7 +101,7 @@ mod tests {
         throttle.on_nak(at(40), SessionId(2), 1, (800, 200));
         let rate = throttle.review(at(50), 3, 20, 5).unwrap();
         assert_eq!(rate.bits_per_s(), 560_000_000);
-        // What is still said about the time before does not count again.
+        // Late complaints about the time before do not count again.
         throttle.on_nak(at(60), SessionId(1), 4, (0, 1000));
         throttle.on_nak(at(60), SessionId(2), 4, (0, 1000));
         assert!(throttle.review(at(75), 3, 30, 6).unwrap() > rate);

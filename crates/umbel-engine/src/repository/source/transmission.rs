@@ -10,7 +10,7 @@ use umbel_wire::{Oti, Toi};
 use crate::symbols::BlockId;
 use crate::{Instant, SessionId};
 
-/// Why a transmission is made.
+/// Reason for a transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The scheduler chose the item.
@@ -22,19 +22,19 @@ pub(super) enum Purpose {
 /// A planned or running transmission.
 #[derive(Debug)]
 pub(super) struct Transmission {
-    /// Number by which clients know it; the line gives it.
+    /// Number by which clients know the transmission. The line assigns it.
     pub(super) id: u32,
     pub(super) toi: Toi,
     pub(super) oti: Oti,
     pub(super) purpose: Purpose,
     pub(super) blocks: Range<u32>,
-    /// Not to start before this, so that clients can join.
+    /// Earliest start, so that clients can join.
     pub(super) not_before: Instant,
-    /// It starts then, even if more clients keep coming in.
+    /// Latest start, even if more clients keep coming in.
     pub(super) starts_by: Instant,
     pub(super) nak_spread: Duration,
     pub(super) participants: BTreeSet<SessionId>,
-    /// Clients that believed too early that it was over.
+    /// Clients that wrongly believed it to be over.
     pub(super) nudged: BTreeSet<SessionId>,
     pub(super) packets: u32,
     plan: Vec<SymbolRun>,
@@ -44,7 +44,7 @@ pub(super) struct Transmission {
 }
 
 impl Transmission {
-    /// A transmission for these clients that has no number yet.
+    /// Creates a transmission for these clients, without a number yet.
     pub(super) fn new(
         (toi, oti): (Toi, Oti),
         purpose: Purpose,
@@ -71,8 +71,8 @@ impl Transmission {
         }
     }
 
-    /// Waits for clients that may follow one that has come in, until this time, if it has not
-    /// started.
+    /// Delays a transmission that has not started until this time, for clients that may follow a
+    /// new one.
     pub(super) fn await_more(&mut self, until: Instant) {
         if !self.started() {
             self.not_before = self.not_before.max(until.min(self.starts_by));
@@ -90,19 +90,19 @@ impl Transmission {
         }
     }
 
-    /// The runs of symbols in sending order.
+    /// Returns the runs of symbols in sending order.
     pub(super) fn plan(&self) -> &[SymbolRun] {
         &self.plan
     }
 
-    /// The symbol that is sent next, and its packet's number.
+    /// Returns the next symbol, and the number of its packet.
     pub(super) fn next_symbol(&self) -> Option<(BlockId, u32, u32)> {
         let run = self.plan.get(self.run)?;
         let block = BlockId { toi: self.toi, sbn: run.block };
         Some((block, run.first_esi + self.in_run, self.sent))
     }
 
-    /// Goes on to the next symbol. Returns the block that it leaves, if it leaves one.
+    /// Advances to the next symbol. Returns the finished block, if the step leaves one.
     pub(super) fn advance(&mut self) -> Option<BlockId> {
         let run = self.plan.get(self.run)?;
         self.sent += 1;

@@ -1,4 +1,4 @@
-//! What clients want from the channel.
+//! The clients' demand on the channel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -24,7 +24,7 @@ impl Wanted {
         Wanted { items: BTreeMap::new(), scheduler }
     }
 
-    /// Returns how many items are wanted.
+    /// Returns the number of wanted items.
     pub(super) fn len(&self) -> usize {
         self.items.len()
     }
@@ -37,7 +37,7 @@ impl Wanted {
         self.items.get_mut(&toi)
     }
 
-    /// Returns the item, as if it had been wanted before.
+    /// Returns the item, and adds it if no client wanted it before.
     pub(super) fn enter(&mut self, toi: Toi, oti: Oti, partition: Partition) -> &mut Item {
         self.items.entry(toi).or_insert_with(|| Item::new(oti, partition))
     }
@@ -47,13 +47,13 @@ impl Wanted {
         self.scheduler.unhold(toi);
     }
 
-    /// Returns what a need comes to; `None` if the client does not want the item.
+    /// Returns the symbols that a need names, or `None` if the client does not want the item.
     pub(super) fn missing(&self, session: SessionId, toi: Toi, need: &Need) -> Option<Missing> {
         let item = self.items.get(&toi).filter(|item| item.demands.contains_key(&session))?;
         Some(Missing::from_need(need, &item.partition))
     }
 
-    /// Notes that a client lacks this, too.
+    /// Adds to a client's missing symbols.
     pub(super) fn lack(
         &mut self,
         now: Instant,
@@ -67,7 +67,7 @@ impl Wanted {
         }
     }
 
-    /// Notes that a client will have these blocks, unless it says otherwise.
+    /// Notes that a client will have these blocks, unless a NAK says otherwise.
     pub(super) fn expect(&mut self, now: Instant, session: SessionId, toi: Toi, blocks: &[u32]) {
         if let Some(demand) = self.demand(session, toi) {
             for &block in blocks {
@@ -77,7 +77,7 @@ impl Wanted {
         }
     }
 
-    /// Notes that clients have these blocks, unless they say otherwise. The ranking stays.
+    /// Notes that clients have these blocks, unless NAKs say otherwise. The ranking stays.
     pub(super) fn deliver(&mut self, toi: Toi, sessions: &BTreeSet<SessionId>, blocks: Range<u32>) {
         for &session in sessions {
             if let Some(demand) = self.demand(session, toi) {
@@ -86,8 +86,8 @@ impl Wanted {
         }
     }
 
-    /// Ranks the item by what a client lacks of it. With `whole` a client that lacks anything
-    /// counts as one that lacks all.
+    /// Ranks the item by a client's missing symbols. With `whole`, a client that is missing
+    /// anything counts as missing everything.
     pub(super) fn rank(&mut self, now: Instant, session: SessionId, toi: Toi, whole: bool) {
         let Some(item) = self.items.get(&toi) else { return };
         let Some(demand) = item.demands.get(&session) else { return };
@@ -100,7 +100,8 @@ impl Wanted {
         }
     }
 
-    /// Ranks the item by what its clients lack; those whose request was taken out stay out.
+    /// Ranks the item by its clients' missing symbols. Clients whose request was taken out stay
+    /// out.
     pub(super) fn rerank(&mut self, toi: Toi, whole: bool) {
         let Some(item) = self.items.get(&toi) else { return };
         for (&session, demand) in &item.demands {
@@ -111,7 +112,7 @@ impl Wanted {
         }
     }
 
-    /// Returns how many runs count as what a client has outstanding of an item.
+    /// Returns the number of runs of an item that count against the client's limit.
     pub(super) fn charged(&self, session: SessionId, toi: Toi) -> usize {
         let demand = self.items.get(&toi).and_then(|item| item.demands.get(&session));
         demand.map_or(0, |demand| demand.charged)

@@ -11,7 +11,7 @@ use crate::repository::config::SourceConfig;
 use crate::repository::policy::Policy;
 use crate::repository::scheduler::SchedulerKind;
 
-/// Time of a packet at the rate of the tests' channel.
+/// Channel time of a packet at the tests' rate.
 const PACKET: Duration = Duration::from_micros(704);
 
 fn auto() -> SourceConfig {
@@ -53,7 +53,7 @@ fn losses_cost_little_more_than_what_is_lost() {
 
 #[test]
 fn loss_is_learned_from_those_who_never_complain() {
-    // The first client makes the second one's losses be covered in advance.
+    // The losses of the first client cause the second one's to be covered in advance.
     let mut world = world(objects(30, 32), 2);
     let all: Vec<u32> = (1..=30).collect();
     world.add_client(&all, 0.4);
@@ -94,8 +94,8 @@ fn a_small_item_comes_in_between_the_segments_of_a_large_one() {
     assert!(world.sent_packets < 10_100, "{}", world.sent_packets);
 }
 
-/// How long a client waits that wants ten items of its own, while others keep coming who want one
-/// small item each.
+/// Returns the waiting time of a client that wants ten items of its own, while others keep coming
+/// that want one small item each.
 fn wait_of_a_large_request(oldest_share: f64) -> Option<Duration> {
     let mut config = auto();
     config.oldest_share = oldest_share;

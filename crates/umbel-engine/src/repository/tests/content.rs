@@ -1,4 +1,4 @@
-//! Items in memory: what the server sends and what clients make of it.
+//! Items in memory: the server's content, and the clients' copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -49,7 +49,7 @@ pub(super) struct MemorySource {
     pub(super) objects: BTreeMap<Toi, Object>,
     /// Items that turn out to be unreadable.
     pub(super) gone: BTreeSet<Toi>,
-    /// How often each symbol was asked for.
+    /// Number of times that each symbol was asked for.
     pub(super) asked: BTreeMap<(BlockId, u32), u32>,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct MemorySink {
     symbols: BTreeMap<BlockId, BTreeMap<u32, Vec<u8>>>,
     pub(super) blocks: BTreeMap<BlockId, Vec<u8>>,
     pub(super) failed: Vec<BlockId>,
-    /// Items of which every block is restored, until somebody asks.
+    /// Items of which every block is restored, until the host takes them.
     pub(super) complete: Vec<Toi>,
     pub(super) refuse: bool,
 }

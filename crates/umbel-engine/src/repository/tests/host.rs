@@ -25,7 +25,7 @@ use crate::{
 pub(super) struct Client {
     pub(super) engine: Receiver<MemorySink>,
     pub(super) loss: f64,
-    /// Multicast does not reach it.
+    /// Whether multicast does not reach it.
     pub(super) deaf: bool,
     pub(super) joined: bool,
     pub(super) done: BTreeMap<Toi, Instant>,
@@ -51,12 +51,12 @@ pub(super) struct World {
     pub(super) clients: Vec<Client>,
     pub(super) source_events: Vec<SourceEvent>,
     pub(super) latency: Duration,
-    /// What messages to clients take longer than packets.
+    /// Extra delay of messages to clients, compared with packets.
     pub(super) message_delay: Duration,
-    /// Loss that all clients share.
+    /// Loss common to all clients.
     pub(super) source_loss: f64,
     pub(super) duplicate: f64,
-    /// Extra delay of a packet, at most.
+    /// Greatest extra delay of a packet.
     pub(super) jitter: Duration,
     steps: u64,
     packet_time: Duration,
@@ -69,7 +69,7 @@ pub(super) struct World {
     pub(super) sent_packets: u64,
     /// Items in the order in which their first packets left.
     pub(super) order: Vec<Toi>,
-    /// Messages that announced transmissions to clients.
+    /// Number of messages that announced transmissions to clients.
     pub(super) announcements: u64,
 }
 
@@ -120,7 +120,7 @@ impl World {
         crate::chance::uniform(&mut self.random) < p
     }
 
-    /// A client that connects and requests items by number.
+    /// Adds a client that connects and requests items by number.
     pub(super) fn add_client(&mut self, wanted: &[u32], loss: f64) -> usize {
         let index = self.clients.len();
         let config = ReceiverConfig { seed: index as u64, ..ReceiverConfig::default() };
@@ -152,7 +152,7 @@ impl World {
         index
     }
 
-    /// The client vanishes.
+    /// Makes the client vanish.
     pub(super) fn close(&mut self, index: usize) {
         self.clients[index].closed = true;
         let session = SessionId(index as u64);
@@ -160,7 +160,7 @@ impl World {
         self.drain_source();
     }
 
-    /// Runs until every client has what it wanted. Gives false when nothing moves any more or
+    /// Runs until every client has everything it wanted. Returns false if nothing moves any more or
     /// the limit is reached.
     pub(super) fn run(&mut self, limit: Duration) -> bool {
         let end = self.now + limit;
@@ -221,7 +221,7 @@ impl World {
             self.send_packet();
         }
         if next <= self.now && arrival.is_none() && pacer.is_none() {
-            // Only timers: make sure that a timer which stays due does not stop the clock.
+            // Only timers: make sure that a timer that stays due does not stop the clock.
             self.now += Duration::from_nanos(1);
         }
         true
@@ -477,7 +477,7 @@ impl World {
 }
 
 impl Client {
-    /// It has been answered.
+    /// Returns whether the client has been answered.
     fn settled(&self) -> bool {
         self.refused || !self.done.is_empty() || !self.gone.is_empty()
     }

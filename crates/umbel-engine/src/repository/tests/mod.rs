@@ -108,7 +108,8 @@ fn a_client_measures_the_loss_of_what_was_announced_to_it() {
     world.add_client(&[1], 0.2);
     world.add_client(&[1, 2, 3, 4], 0.0);
     assert!(world.run(MINUTE * 5));
-    // The first hears the others' packets too, of which it does not know how many were sent.
+    // The first client also hears the others' packets, and does not know how many of those were
+    // sent.
     let [lossy, clean] = [0, 1].map(|client: usize| world.clients[client].engine.stats());
     assert!(lossy.packets > lossy.heard + 500, "{lossy:?}");
     assert!((0.15..0.25).contains(&lossy.loss()), "{lossy:?}");
@@ -226,13 +227,14 @@ fn exact_packets_can_be_rescheduled_whole() {
     world.add_client(&[1], 0.3);
     assert!(world.run(MINUTE));
     world.assert_has(0, &[1]);
-    // The last transmission goes on to its end.
+    // The last transmission continues to its end.
     world.run_for(Duration::from_secs(1));
     assert!(world.sent_packets >= 64, "{} packets are no two items", world.sent_packets);
     assert_eq!(world.sent_packets % 32, 0);
 }
 
-/// A transmission with losses, and a client that comes after it and before its retransmission.
+/// Creates a world with a lossy transmission, and a client that comes between it and its
+/// retransmission.
 fn late_for_the_pass(change: impl FnOnce(&mut SourceConfig)) -> World {
     let mut config = config();
     config.policy = "FEC(0)+R(inf)".parse().unwrap();
@@ -430,7 +432,7 @@ fn symbols_that_are_not_ready_are_waited_for() {
     assert!(world.run(MINUTE));
 }
 
-/// A server to which one admitted client speaks, without a network.
+/// Creates a server with one admitted client, without a network.
 fn server_with_a_client() -> (Source<MemorySource>, SessionId) {
     let mut source = Source::new(config(), MemorySource::default());
     let session = SessionId(1);
@@ -459,7 +461,7 @@ fn huge() -> Oti {
     }
 }
 
-/// Every other block lacks a symbol.
+/// A need in which every other block is missing a symbol.
 fn scattered(runs: u32) -> Need {
     let run = |n| NeedRun { first_block: 2 * n, blocks: 1, symbols: 1 };
     Need::Symbols((0..runs).map(run).collect())
@@ -473,7 +475,7 @@ fn what_a_client_can_make_the_server_remember_is_bounded() {
         source.handle_command(Instant::EPOCH, want(toi, scattered(runs))).unwrap();
     }
     assert_eq!((source.pending_items(), source.drops().of(DropReason::OverLimit)), (3, 1));
-    // What it has is no longer in the way.
+    // Symbols that the client has no longer count against its limit.
     let done = ClientMessage::Done { tois: vec![Toi(1)], received: 0, lost: 0 };
     say(&mut source, session, &done);
     source.handle_command(Instant::EPOCH, want(4, scattered(30_000))).unwrap();

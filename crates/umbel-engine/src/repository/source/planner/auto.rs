@@ -1,15 +1,16 @@
-//! The policy `auto`: what is sent next, and how much of it, follows from what clients lack and
-//! lose.
+//! The policy `auto` chooses each transmission and its size from the clients' missing symbols and
+//! losses.
 //!
-//! Each transmission is a decision of its own. The scheduler chooses the item; its gain rule also
-//! says whom the transmission should satisfy, and with it how many symbols of each block are
-//! sent. They count as delivered to everyone who listens, until NAKs say otherwise. NAKs of an
-//! item are gathered, and put what they name back to the scheduler: a repair is a short burst
-//! like any other. A large item goes out in segments, and another item that gains more comes in
-//! between.
+//! Each transmission is a decision of its own. The scheduler chooses the item. Its gain rule also
+//! names the clients that the transmission should satisfy, and thus the number of symbols of each
+//! block. The symbols count as delivered to every listener until NAKs say otherwise.
+//!
+//! NAKs of an item are gathered, and return the blocks that they name to the scheduler. A repair is
+//! a short burst like any other. A large item goes out in segments, and another item that gains
+//! more comes in between.
 //!
 //! A share of the channel goes to the oldest request, whatever it gains, so that no client waits
-//! for ever: see [`SourceConfig::oldest_share`].
+//! forever: see [`SourceConfig::oldest_share`].
 //!
 //! [`SourceConfig::oldest_share`]: crate::repository::config::SourceConfig::oldest_share
 
@@ -26,7 +27,7 @@ use crate::{Instant, SessionId};
 #[derive(Debug)]
 pub(in crate::repository::source) struct Auto {
     oldest_share: f64,
-    /// Packets that are due to the oldest request.
+    /// Packets owed to the oldest request.
     oldest_credit: f64,
     /// NAKs that wait for others.
     gathering: Gathering,
@@ -41,8 +42,7 @@ impl Auto {
         self.gathering.next_due()
     }
 
-    /// Plans the transmission that gains the most, or, in its turn, the one for the oldest
-    /// request.
+    /// Plans the transmission that gains the most, or, in its turn, the one for the oldest request.
     pub(super) fn plan(&mut self, desk: &mut Desk<'_>) -> Option<Transmission> {
         let now = desk.now;
         while let Some((toi, needs)) = self.gathering.take_due(now) {
@@ -95,7 +95,7 @@ impl Auto {
     }
 }
 
-/// Plans the first blocks that these clients lack, as much as one segment takes.
+/// Plans the first blocks that these clients are missing, up to one segment.
 fn plan_for(desk: &mut Desk<'_>, toi: Toi, targets: &[Target]) -> Option<Transmission> {
     let item = desk.wanted.get_mut(toi)?;
     let limit = desk.segments.packets(item.demands.len());
@@ -106,8 +106,8 @@ fn plan_for(desk: &mut Desk<'_>, toi: Toi, targets: &[Target]) -> Option<Transmi
     let (mut packets, mut end) = (0, first);
     let mut next = Some(first);
     while let Some(block) = next.filter(|_| packets < limit) {
-        // A NAK tells of the whole run of blocks. Between a repair and what is sent for the
-        // first time lie blocks of which the answers are still awaited.
+        // A NAK reports on the whole run of blocks. Between a repair and the blocks sent for the
+        // first time lie blocks whose answers are still awaited.
         if block > end && audience.is_repair(block) != repair {
             break;
         }

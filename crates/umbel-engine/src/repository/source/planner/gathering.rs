@@ -1,4 +1,4 @@
-//! What clients lack after a transmission, until all of them have said it.
+//! Symbols missing after a transmission, gathered until all clients have answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +11,11 @@ use crate::{Instant, SessionId};
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     items: BTreeMap<Toi, Gathered>,
-    /// The same items in the order in which they are due.
+    /// The same items in the order of their due times.
     due: BTreeSet<(Instant, Toi)>,
 }
 
-/// What was gathered for an item.
+/// The NAKs gathered for an item.
 #[derive(Debug)]
 struct Gathered {
     needs: BTreeMap<SessionId, Missing>,
@@ -23,7 +23,7 @@ struct Gathered {
 }
 
 impl Gathering {
-    /// Adds what a client lacks. The first NAK of an item says until when others are awaited.
+    /// Adds a client's missing symbols. The first NAK of an item sets the end of its gathering.
     pub(super) fn add(&mut self, toi: Toi, session: SessionId, missing: &Missing, due: Instant) {
         let gathered = self.items.entry(toi).or_insert_with(|| {
             self.due.insert((due, toi));
@@ -32,7 +32,7 @@ impl Gathering {
         gathered.needs.entry(session).or_default().merge(missing);
     }
 
-    /// When the first item is due.
+    /// Returns the due time of the first item.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|&(due, _)| due)
     }
@@ -50,7 +50,7 @@ impl Gathering {
         Some(gathered.needs)
     }
 
-    /// What this client said of the item no longer holds.
+    /// Forgets this client's NAK about the item.
     pub(super) fn forget(&mut self, toi: Toi, session: SessionId) {
         if let Some(gathered) = self.items.get_mut(&toi) {
             gathered.needs.remove(&session);

@@ -1,4 +1,4 @@
-//! A policy that is set by hand: the paper's schemes, as [`PaperReading`] has them read.
+//! A policy that is set by hand: the paper's schemes, as read by [`PaperReading`].
 //!
 //! ```text
 //!             last segment planned and over
@@ -21,14 +21,14 @@ use crate::repository::source::transmission::{Purpose, Transmission};
 use crate::repository::source::wanted::Wanted;
 use crate::{Instant, SessionId};
 
-/// A pass over an item: everything that its clients lack, in block order.
+/// A pass over an item: all symbols that its clients are missing, in block order.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pass {
     /// The next block to plan.
     next_block: u32,
-    /// Transmissions that are planned and not finished.
+    /// Number of transmissions that are planned and not finished.
     open: u32,
-    /// Every block has been planned.
+    /// Whether every block has been planned.
     planned: bool,
 }
 
@@ -37,7 +37,7 @@ struct Pass {
 struct Repair {
     missing: Missing,
     participants: BTreeSet<SessionId>,
-    /// When the retransmission may be planned.
+    /// Time at which the retransmission may be planned.
     due: Instant,
 }
 
@@ -47,10 +47,10 @@ pub(in crate::repository::source) struct HandSet {
     scheme: policy::HandSet,
     pub(super) reading: PaperReading,
     passes: BTreeMap<Toi, Pass>,
-    /// The pass under way: continued before another item is chosen [Repository §4].
+    /// The pass under way, which continues before another item is chosen [Repository §4].
     current: Option<Toi>,
     repairs: BTreeMap<Toi, Repair>,
-    /// The channel is kept free for NAKs until then.
+    /// Time until which the channel is kept free for NAKs.
     kept_free_until: Option<Instant>,
 }
 
@@ -89,7 +89,7 @@ impl HandSet {
         while let Some(toi) = desk.wanted.scheduler.choose(desk.now) {
             desk.wanted.scheduler.hold(toi);
             if desk.wanted.get(toi).is_none() {
-                // The scheduler holds no item without a demand; forget it should it happen.
+                // The scheduler should hold no item without a demand. Forget it if one turns up.
                 desk.wanted.scheduler.unhold(toi);
                 return None;
             }
@@ -102,8 +102,8 @@ impl HandSet {
         None
     }
 
-    /// Plans the next blocks of the pass over an item. At its end the pass is closed and there
-    /// is nothing to plan.
+    /// Plans the next blocks of the pass over an item. At its end the pass is closed and nothing is
+    /// planned.
     fn plan_segment(&mut self, desk: &mut Desk<'_>, toi: Toi) -> Option<Transmission> {
         let item = desk.wanted.get_mut(toi)?;
         let pass = self.passes.get_mut(&toi)?;
@@ -140,7 +140,7 @@ impl HandSet {
         Some(Transmission::new(what, Purpose::Pass, (first?..end, plan), participants))
     }
 
-    /// Plans the retransmission whose NAKs have been gathered the longest.
+    /// Plans the retransmission with the earliest due time.
     fn plan_repair(&mut self, desk: &mut Desk<'_>) -> Option<Transmission> {
         let due = self.repairs.iter().filter(|(_, repair)| repair.due <= desk.now);
         let toi = due.min_by_key(|(_, repair)| repair.due).map(|(&toi, _)| toi)?;
@@ -167,7 +167,7 @@ impl HandSet {
         Some(Transmission::new(what, Purpose::Repair, (first..end, plan), participants))
     }
 
-    /// Gathers a NAK that the policy honours; gives others to the scheduler [Repository §3.3].
+    /// Gathers a NAK that the policy honours, and passes others to the scheduler [Repository §3.3].
     pub(super) fn on_nak(&mut self, now: Instant, wanted: &mut Wanted, lack: Lack) {
         let Lack { session, toi, missing, gather_until } = lack;
         let symbols = wanted.get(toi).map_or(0, |item| missing.symbols(&item.partition));
@@ -194,7 +194,7 @@ impl HandSet {
         }
     }
 
-    /// Takes what a transmission sent as delivered, until NAKs say otherwise.
+    /// Counts a transmission's symbols as delivered, until NAKs say otherwise.
     pub(super) fn on_finished(&mut self, wanted: &mut Wanted, transmission: &Transmission) {
         let toi = transmission.toi;
         wanted.deliver(toi, &transmission.participants, transmission.blocks.clone());
@@ -207,7 +207,7 @@ impl HandSet {
         }
     }
 
-    /// Takes it that a transmission of the pass over an item is over.
+    /// Notes that a transmission of the pass over an item is over.
     pub(super) fn close_segment(&mut self, wanted: &mut Wanted, toi: Toi) {
         let Some(pass) = self.passes.get_mut(&toi) else { return };
         pass.open = pass.open.saturating_sub(1);
@@ -216,7 +216,7 @@ impl HandSet {
         }
     }
 
-    /// Ends the pass over an item: what clients still lack is pending again.
+    /// Ends the pass over an item. Symbols that clients are still missing are pending again.
     fn end_pass(&mut self, wanted: &mut Wanted, toi: Toi) {
         self.passes.remove(&toi);
         wanted.rerank(toi, self.reading.reschedule_whole);

@@ -1,4 +1,4 @@
-//! What the data channel carries next: by `auto`, or by a policy that is set by hand.
+//! Chooses the data channel's next transmission, by `auto` or by a policy that is set by hand.
 
 mod auto;
 mod gathering;
@@ -20,14 +20,14 @@ use crate::repository::policy::Policy;
 use crate::units::Rate;
 use crate::{Instant, SessionId};
 
-/// What plans transmissions, with what only it needs to know.
+/// Planner of transmissions, with the state that only it needs.
 #[derive(Debug)]
 pub(super) enum Planner {
     Auto(Auto),
     HandSet(HandSet),
 }
 
-/// What a planner sees.
+/// A planner's view of the channel.
 #[derive(Debug)]
 pub(super) struct Desk<'a> {
     pub(super) now: Instant,
@@ -37,7 +37,7 @@ pub(super) struct Desk<'a> {
     pub(super) segments: Segments,
 }
 
-/// How long transmissions are at the present rate.
+/// Length of transmissions at the present rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segments {
     pub(super) config: SegmentConfig,
@@ -46,7 +46,7 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// Returns how many packets a transmission has of an item that so many clients want.
+    /// Returns the number of packets of a transmission of an item that `clients` clients want.
     fn packets(&self, clients: usize) -> u32 {
         let SegmentConfig { time, max_bytes, min_packets, clients: doubling } = self.config;
         if time == Duration::MAX {
@@ -59,13 +59,13 @@ impl Segments {
     }
 }
 
-/// What a client lacks after a transmission.
+/// Symbols missing at a client after a transmission.
 #[derive(Debug)]
 pub(super) struct Lack {
     pub(super) session: SessionId,
     pub(super) toi: Toi,
     pub(super) missing: Missing,
-    /// Until when NAKs about the transmission are gathered; `None` if it is not known.
+    /// End of the transmission's gathering time, or `None` if the transmission is not known.
     pub(super) gather_until: Option<Instant>,
 }
 
@@ -85,7 +85,7 @@ impl Planner {
         }
     }
 
-    /// Returns when something may be planned that waits for NAKs.
+    /// Returns the time at which work that waits for NAKs may be planned.
     pub(super) fn next_due(&self) -> Option<Instant> {
         match self {
             Planner::Auto(auto) => auto.next_due(),
@@ -93,7 +93,7 @@ impl Planner {
         }
     }
 
-    /// Returns whether a client that lacks anything of an item is sent all of it.
+    /// Returns whether a client that is missing anything of an item is sent all of it.
     pub(super) fn sends_whole(&self) -> bool {
         match self {
             Planner::Auto(_) => false,
@@ -101,7 +101,7 @@ impl Planner {
         }
     }
 
-    /// Returns whether a transmission ends when nobody needs the rest.
+    /// Returns whether a transmission ends when no client needs the rest.
     pub(super) fn cuts_short(&self) -> bool {
         match self {
             Planner::Auto(_) => true,
@@ -109,7 +109,7 @@ impl Planner {
         }
     }
 
-    /// Takes a NAK that says that something is lacking.
+    /// Handles a NAK that names missing symbols.
     pub(super) fn on_nak(&mut self, now: Instant, wanted: &mut Wanted, lack: Lack) {
         match self {
             Planner::Auto(auto) => auto.on_nak(now, wanted, lack),
@@ -117,8 +117,8 @@ impl Planner {
         }
     }
 
-    /// Takes it that every client of an item's transmissions has answered: what was gathered need
-    /// not wait for more.
+    /// Notes that every client has answered an item's transmissions. The gathered NAKs need not
+    /// wait for more.
     pub(super) fn on_all_answered(&mut self, now: Instant, wanted: &mut Wanted, toi: Toi) {
         match self {
             Planner::Auto(auto) => auto.on_all_answered(now, wanted, toi),
@@ -126,14 +126,14 @@ impl Planner {
         }
     }
 
-    /// Forgets what a client has said of an item: it says anew what it lacks.
+    /// Forgets a client's answers about an item, because the client names its missing symbols anew.
     pub(super) fn on_want(&mut self, session: SessionId, toi: Toi) {
         if let Planner::Auto(auto) = self {
             auto.forget(session, toi);
         }
     }
 
-    /// Takes it that a client that came late hears the transmissions of these blocks.
+    /// Notes that a late client hears the transmissions of these blocks.
     pub(super) fn on_late(
         &mut self,
         now: Instant,
@@ -162,19 +162,19 @@ impl Planner {
         }
     }
 
-    /// Takes it that a transmission was cancelled.
+    /// Notes that a transmission was cancelled.
     pub(super) fn on_cancelled(&mut self, wanted: &mut Wanted, toi: Toi, purpose: Purpose) {
         if let (Planner::HandSet(scheme), Purpose::Pass) = (self, purpose) {
             scheme.close_segment(wanted, toi);
         }
     }
 
-    /// Takes it that a transmission is over. Returns whether error correction may have saved
-    /// clients that do not complain, so that their losses are unknown.
+    /// Notes that a transmission is over. Returns whether error correction may have hidden the
+    /// losses of clients that do not complain.
     pub(super) fn on_finished(&mut self, wanted: &mut Wanted, transmission: &Transmission) -> bool {
         match self {
-            // A client that has all of an item says so, with what it lost; one that got only some
-            // blocks of it may have been saved by error correction.
+            // A client that has all of an item reports its losses. Error correction may have saved
+            // one that completed only some blocks of it.
             Planner::Auto(_) => {
                 wanted.get(transmission.toi).is_some_and(|item| item.partition.blocks() > 1)
             }
