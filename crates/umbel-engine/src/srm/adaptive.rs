@@ -1,10 +1,10 @@
-//! Timer intervals that follow what is seen [SRM, adaptive timers].
+//! Timer intervals that adapt to the observed duplicates and delays [SRM, adaptive timers].
 
-/// Above so many duplicates on average the interval grows.
+/// Average number of duplicates above which the interval grows.
 const AVERAGE_DUPLICATES: f64 = 1.0;
-/// Above this delay on average, in round trips, the interval shrinks.
+/// Average delay, in round trips, above which the interval shrinks.
 const AVERAGE_DELAY: f64 = 1.0;
-/// The averages' weight of what came last.
+/// Weight of the newest value in the averages.
 const WEIGHT: f64 = 0.25;
 
 /// An interval [start·d, (start + width)·d] for request timers (C1, C2) or repair timers (D1, D2).
@@ -16,13 +16,13 @@ pub(super) struct Interval {
     max_start: f64,
     duplicates: f64,
     delay: f64,
-    /// Whether one of the last units was asked for, or repaired, from here, and duplicates came
-    /// from farther away only.
+    /// Whether one of the last units was requested or repaired by this member, and all duplicates
+    /// came from farther away.
     closest: bool,
 }
 
 impl Interval {
-    /// An interval that stays as it is, or adapts.
+    /// Creates an interval that is fixed, or adapts.
     pub(super) fn new((start, width): (f64, f64), adapts: bool) -> Interval {
         Interval {
             start,
@@ -35,18 +35,18 @@ impl Interval {
         }
     }
 
-    /// Start and width in distances.
+    /// Returns start and width in distances.
     pub(super) fn get(&self) -> (f64, f64) {
         (self.start, self.width)
     }
 
-    /// Sets where the interval starts from, before anything was seen.
+    /// Sets the initial interval, before anything was observed.
     pub(super) fn reset(&mut self, (start, width): (f64, f64)) {
         (self.start, self.width) = (start, width);
         self.max_start = start.max(2.0);
     }
 
-    /// From here a request or repair was sent: others may rely on it being early.
+    /// Notes that this member sent a request or repair. Others may rely on its being early.
     pub(super) fn on_sent(&mut self) {
         if self.adapts {
             self.closest = true;
@@ -55,22 +55,23 @@ impl Interval {
         }
     }
 
-    /// Another was earlier, or sent the same from less than 1.5 times as far away as here is.
+    /// Notes that another member was earlier, or sent the same from less than 1.5 times this
+    /// member's distance.
     pub(super) fn on_nearer(&mut self) {
         self.closest = false;
     }
 
-    /// From the timer's start until the first request or repair, in round trips.
+    /// Records the delay from the timer's start until the first request or repair, in round trips.
     pub(super) fn on_delay(&mut self, round_trips: f64) {
         self.delay += WEIGHT * (round_trips - self.delay);
     }
 
-    /// A unit is dealt with; so many requests or repairs for it were too many.
+    /// Records the number of superfluous requests or repairs for a unit, once it is dealt with.
     pub(super) fn on_duplicates(&mut self, duplicates: u32) {
         self.duplicates += WEIGHT * (f64::from(duplicates) - self.duplicates);
     }
 
-    /// A new timer is about to be set in a group of so many members.
+    /// Adapts the interval before a new timer is set in a group of this number of members.
     pub(super) fn adapt(&mut self, members: u64) {
         if !self.adapts {
             return;

@@ -1,4 +1,4 @@
-//! How many members a group has, by a sample of bounded size.
+//! Estimate of a group's size, by a sample of bounded size.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use umbel_wire::srm::MemberId;
 
 use crate::Instant;
 
-/// Most members in the sample: the estimate is off by a sixteenth at most times.
+/// Greatest number of members in the sample. The estimate is mostly off by a sixteenth at most.
 const MOST: usize = 256;
 
-/// Estimates how many others there are. Small groups are counted; of large ones a sample is kept
-/// of the members whose hash ends in so many zero bits [RFC 2762 §3].
+/// Estimates the number of other members. Small groups are counted. For large ones a sample is kept
+/// of the members whose hash ends in `zero_bits` zero bits [RFC 2762 §3].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Census {
     zero_bits: u32,
@@ -19,7 +19,7 @@ pub(super) struct Census {
 }
 
 impl Census {
-    /// A member was heard. O(log n) but for the rare halving of the sample.
+    /// Notes that a member was heard. O(log n) except for the rare halving of the sample.
     pub(super) fn heard(&mut self, now: Instant, member: MemberId) {
         if !self.samples(member) {
             return;
@@ -38,14 +38,14 @@ impl Census {
         }
     }
 
-    /// A member has left.
+    /// Forgets a member that has left.
     pub(super) fn forget(&mut self, member: MemberId) {
         if let Some(heard) = self.sample.remove(&member) {
             self.by_heard.remove(&(heard, member));
         }
     }
 
-    /// Forgets whom nobody heard since `since`.
+    /// Forgets members not heard since `since`.
     pub(super) fn forget_silent(&mut self, since: Instant) {
         while let Some(&(heard, member)) = self.by_heard.first()
             && heard < since
@@ -53,13 +53,13 @@ impl Census {
             self.by_heard.pop_first();
             self.sample.remove(&member);
         }
-        // A group that shrank is sampled more densely from now on.
+        // A group that has shrunk is sampled more densely from now on.
         if self.sample.len() < MOST / 8 {
             self.zero_bits = self.zero_bits.saturating_sub(1);
         }
     }
 
-    /// How many others there are, about.
+    /// Returns the approximate number of others.
     pub(super) fn others(&self) -> u64 {
         (self.sample.len() as u64) << self.zero_bits.min(40)
     }

@@ -1,4 +1,4 @@
-//! A member of the group: what it takes and gives.
+//! A member of the group: the engine.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -26,23 +26,23 @@ use crate::chance::uniform;
 use crate::stream::{History, ReceiveWindow, Refused};
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
-/// Where the member stands.
+/// The member's relation to the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Outside,
     Inside,
-    /// It still has to say that it leaves.
+    /// It still has to announce its departure.
     Leaving,
 }
 
-/// What this member sends itself.
+/// This member's own stream.
 #[derive(Debug)]
 pub(super) struct Own {
     /// The next sequence number.
     pub(super) next: u64,
-    /// How many units have left.
+    /// Number of units that have left.
     pub(super) sent: u64,
-    /// Bytes of the units that did not leave yet.
+    /// Bytes of the units that have not left yet.
     unsent_bytes: usize,
     stated_horizon: u64,
     pub(super) history: History<()>,
@@ -56,15 +56,15 @@ impl Own {
     }
 }
 
-/// What comes of another source.
+/// State of another source's stream.
 #[derive(Debug)]
 pub(super) struct Inflow {
     pub(super) window: ReceiveWindow,
-    /// As the source stated it, or where this member began.
+    /// As the source stated it, or the unit at which this member began.
     pub(super) horizon: u64,
-    /// When the source was last heard itself.
+    /// Time at which the source itself was last heard.
     pub(super) heard: Instant,
-    /// It has left or was not heard for long.
+    /// Whether it has left or has been silent for long.
     pub(super) gone: bool,
 }
 
@@ -87,11 +87,11 @@ pub struct Member {
     timers: Timers,
     pub(super) session_due: bool,
     pub(super) heartbeat_due: bool,
-    /// When the next heartbeat is due, and the time to the one after it.
+    /// Time of the next heartbeat, and the interval to the one after it.
     heartbeat: Option<(Instant, Duration)>,
     /// Own timestamps, the newest last.
     pub(super) timestamps: VecDeque<u64>,
-    /// Where the next session message goes on to tell of sources.
+    /// Source from which the next session message continues its list.
     pub(super) told_until: MemberId,
     memberships: VecDeque<Membership>,
     pub(super) events: VecDeque<Event>,
@@ -100,7 +100,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// A member that has not joined yet.
+    /// Creates a member that has not joined yet.
     pub fn new(config: Config) -> Member {
         let (units, bytes) = config.history;
         let repair_timer = config.repair_timer.unwrap_or((1.0, 1.0));
@@ -138,42 +138,42 @@ impl Member {
         }
     }
 
-    /// Has every data unit checked before it is taken.
+    /// Sets the check for every data unit before it is accepted.
     pub fn set_check(&mut self, check: Box<dyn UnitCheck>) {
         self.check = Some(check);
     }
 
-    /// The member's name.
+    /// Returns the member's name.
     pub fn id(&self) -> MemberId {
         self.config.id
     }
 
-    /// Input that was discarded, by reason.
+    /// Returns the discarded input, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
     }
 
-    /// What the member has done and seen.
+    /// Returns the member's counters.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// How many members the group has, this one included, about.
+    /// Returns the approximate number of members of the group, including this one.
     pub fn members(&self) -> u64 {
         self.census.others() + 1
     }
 
-    /// The distance to a member, one way, if it was measured or given.
+    /// Returns the distance to a member, one way, if it was measured or given.
     pub fn distance(&self, member: MemberId) -> Option<Duration> {
         self.peers.distance(member)
     }
 
-    /// The current C1, C2 and D1, D2.
+    /// Returns the current C1, C2 and D1, D2.
     pub fn timer_intervals(&self) -> ((f64, f64), (f64, f64)) {
         (self.requests.interval.get(), self.repairs.interval.get())
     }
 
-    /// How much the member remembers.
+    /// Returns the sizes of the member's tables.
     pub fn footprint(&self) -> Footprint {
         Footprint {
             peers: self.peers.len(),
@@ -185,17 +185,17 @@ impl Member {
         }
     }
 
-    /// Whether every unit that others are known to have sent was delivered or given up.
+    /// Returns whether every unit known to have been sent by others was delivered or given up.
     pub fn is_complete(&self) -> bool {
         self.sources.values().all(|inflow| inflow.window.is_complete())
     }
 
-    /// Uniform in [0, 1).
+    /// Draws a uniform number in [0, 1).
     pub(super) fn uniform(&mut self) -> f64 {
         uniform(&mut self.random)
     }
 
-    /// The distance that timers take.
+    /// Returns the distance that timers use.
     pub(super) fn distance_to(&self, member: MemberId) -> Duration {
         self.plausible(self.peers.distance(member).unwrap_or(self.config.default_distance))
     }
@@ -221,11 +221,11 @@ impl Member {
         }
         let from = if self.config.recover_from_horizon { horizon } else { sequence };
         let Some(inflow) = self.inflow(now, source, from) else { return };
-        // What lies far ahead says nothing about the horizon either.
+        // A unit far ahead says nothing about the horizon either.
         let is_plausible = inflow.window.note_sent(sequence).is_ok();
         self.note_heard(now, source);
         if is_plausible {
-            // What is given up makes room for what came.
+            // Units that are given up make room for the new one.
             self.on_horizon(source, horizon);
         }
         self.take_unit(now, unit, payload);
@@ -260,7 +260,7 @@ impl Member {
         past || self.check.as_ref().is_none_or(|check| check.admits(unit, payload))
     }
 
-    /// Puts a unit in its place. Gives whether it was new.
+    /// Stores a unit. Returns whether it was new.
     fn take_unit(&mut self, now: Instant, unit: Unit, payload: &[u8]) -> bool {
         let Some(inflow) = self.sources.get_mut(&unit.source) else { return false };
         let payload = Bytes::copy_from_slice(payload);
@@ -285,7 +285,7 @@ impl Member {
         true
     }
 
-    /// Delivers what is in order, or only lets the window move on if order does not matter.
+    /// Delivers the units that are in order, or only moves the window on if order does not matter.
     pub(super) fn deliver(&mut self, source: MemberId) {
         let Some(inflow) = self.sources.get_mut(&source) else { return };
         while let Some((sequence, payload)) = inflow.window.poll_delivery() {
@@ -351,7 +351,7 @@ impl Member {
                     self.on_unit_timer(now, timer);
                 }
             }
-            // What waits for it leaves when it is polled.
+            // The due requests and repairs leave when they are polled.
             Timer::Recovery => {}
             Timer::Heartbeat => {
                 self.heartbeat_due = true;
@@ -522,7 +522,8 @@ impl Engine for Member {
 }
 
 impl Member {
-    /// New data first, then what others wait for, then what is missing here.
+    /// Returns the first message that is due: new data, else a repair, a request or a session
+    /// message.
     fn next_message(&mut self, now: Instant) -> Option<(Vec<u8>, Option<u8>)> {
         if let Some(data) = self.next_data(now) {
             return Some((data, None));

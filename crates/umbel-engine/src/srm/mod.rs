@@ -3,10 +3,12 @@
 //!
 //! \[SRM\] is Floyd, Jacobson, Liu, McCanne and Zhang, *A Reliable Multicast Framework for
 //! Light-weight Sessions and Application Level Framing*, IEEE/ACM Transactions on Networking 5(6),
-//! 1997. All members are equal: each may be a source, each asks for what it lacks, and whoever
-//! holds a unit may repair it. Units are named by source and sequence number ([`Unit`]).
+//! 1997.
 //!
-//! What a member lacks goes this way:
+//! All members are equal. Each may be a source, each requests its missing units, and any holder of
+//! a unit may repair it. Units are named by source and sequence number ([`Unit`]).
+//!
+//! The states of a unit that a member is missing:
 //!
 //! ```text
 //!             gap, session message, or another's request
@@ -18,7 +20,8 @@
 //!   delivered in order ◀──── data or repair came ───────────┘
 //! ```
 //!
-//! d is the distance to the source, i begins at 0. What a member holds and another lacks:
+//! d is the distance to the source, and i begins at 0. The states of a unit that a member holds and
+//! another is missing:
 //!
 //! ```text
 //!              request heard                        own repair sent
@@ -27,43 +30,45 @@
 //!    └──────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! d is the distance to the requester here. The timers depend on distances so that whoever is
-//! nearest to the loss asks and answers first, and on chance so that equals do not all speak at once.
+//! Here d is the distance to the requester. The timers depend on distances, so that the member
+//! nearest to the loss requests or repairs first. They depend on chance, so that equals do not all
+//! send at once.
 //!
-//! Session messages tell the highest sequence number of each source, so that the loss of a last
-//! unit is found, and echo others' timestamps: half the time that a timestamp was away, less what
-//! it was held, is the distance. The messages of the whole group keep to one rate
-//! ([`SessionConfig::rate`]), so that a member of a large group sends few, as with RTCP [RFC 3550 §6].
+//! Session messages give the highest sequence number of each source, so that the loss of a last
+//! unit is found. They also echo others' timestamps. The distance is half the time that a timestamp
+//! was away, less the time it was held. The messages of the whole group keep to one rate
+//! ([`SessionConfig::rate`]), so that a member of a large group sends few, as in RTCP
+//! [RFC 3550 §6].
 //!
-//! - `member.rs`: the engine. `api.rs`: what it takes and gives.
+//! - `member.rs`: the engine. `api.rs`: its commands and events.
 //! - `requests.rs`, `repairs.rs`: the two diagrams. `timers.rs`, `adaptive.rs`: their timers.
-//! - `session.rs`, `pacing.rs`: session messages and when they leave. `peers.rs`: distances.
+//! - `session.rs`, `pacing.rs`: session messages and their timing. `peers.rs`: distances.
 //!   `census.rs`: the size of the group.
 //! - [`config`]: every constant.
 //!
 //! # Scope and limitations
 //!
-//! - **Bounds.** What is held of a source ([`Config::window`]), kept for repairs, known of others
-//!   ([`Config::max_peers`]) and asked for are bounded. In groups larger than that the longest
-//!   silent members' distances are forgotten, and an estimate stands in ([`Config::default_distance`],
-//!   or by way of the source).
+//! - **Bounds.** Units held of a source ([`Config::window`]), units kept for repairs, peers
+//!   ([`Config::max_peers`]) and requests are bounded. In larger groups the distances of the
+//!   longest silent members are forgotten. An estimate then stands in
+//!   ([`Config::default_distance`], or by way of the source).
 //! - **Amplification.** A request makes at most one repair of each unit at each holder in three
 //!   distances, and all of a member's requests and repairs keep to [`Config::recovery_rate`].
 //! - **Echoes.** A session message echoes at most [`SessionConfig::echoes`] timestamps, those that
 //!   waited longest, each once. Small groups are echoed whole, as in the paper.
-//! - **Trust.** The engine believes its group: whoever hands it datagrams authenticates them, and
+//! - **Trust.** The engine trusts its group: its host authenticates the datagrams, and
 //!   [`UnitCheck`] can tell the units of a source from those that a member made up. A made-up
-//!   sequence number makes members ask for what does not exist until they give it up
-//!   ([`Config::give_up_after`]), in ever longer intervals.
+//!   sequence number makes members request a unit that does not exist, in ever longer intervals,
+//!   until they give it up ([`Config::give_up_after`]).
 //! - **Memory of sources.** A source that has gone is remembered, so that nothing is delivered
 //!   twice when it comes back, until another takes its place ([`Config::max_sources`]).
-//! - **Long gaps.** Who is [`WindowLimits::far_ahead`](crate::stream::WindowLimits::far_ahead)
-//!   units behind does not catch up.
-//!
+//! - **Long gaps.** A member that is
+//!   [`WindowLimits::far_ahead`](crate::stream::WindowLimits::far_ahead) units behind does not
+//!   catch up.
 //! # Validation
 //!
-//! `umbel-sim/src/srm/tests.rs`: each unit once and in order under 30 % loss on every link, partitions
-//! and churn. `docs/papers/srm.md` says how the paper was read.
+//! `umbel-sim/src/srm/tests.rs`: each unit once and in order under 30 % loss on every link,
+//! partitions and churn. `docs/papers/srm.md` records the reading of the paper.
 
 mod adaptive;
 mod api;

@@ -1,4 +1,4 @@
-//! How often session messages leave, and how much recovery may cost.
+//! Pacing of session messages, and the budget of recovery.
 
 use std::time::Duration;
 
@@ -7,17 +7,18 @@ use crate::bucket::Bucket;
 
 use super::config::SessionConfig;
 
-/// When session messages leave [RFC 3550 §6.3]: at a mean interval such that those of the whole
-/// group keep to their rate, and at random, so that members do not fall into step.
+/// Schedules session messages [RFC 3550 §6.3]. The mean interval keeps those of the whole group to
+/// their rate, and randomness keeps members out of step.
 #[derive(Clone, Debug)]
 pub(super) struct SessionPacer {
     config: SessionConfig,
-    /// No message left yet: half the shortest interval will do [RFC 3550 §6.2].
+    /// Whether no message has left yet, so that half the shortest interval suffices
+    /// [RFC 3550 §6.2].
     first: bool,
-    /// When the last message left, or the member joined.
+    /// Time at which the last message left, or the member joined.
     last: Instant,
     next: Instant,
-    /// Bytes of a message, headers included, on average.
+    /// Average length of a message, headers included, in bytes.
     average_len: f64,
     /// Session messages of all members, as a bucket that drains at the group's rate.
     crowd: Bucket,
@@ -25,56 +26,57 @@ pub(super) struct SessionPacer {
 
 /// IPv4 and UDP headers.
 const HEADERS: usize = 28;
-/// Shortens intervals by what deferring messages lengthens them: e − 3/2 [RFC 3550 §6.3.1].
+/// Shortens intervals by as much as deferring messages lengthens them: e − 3/2 [RFC 3550 §6.3.1].
 const COMPENSATION: f64 = 1.218_28;
 
-/// When more session messages came than this time at the group's rate holds, members wait: many
-/// have come at once, and nobody knows yet how many.
+/// Members wait when more session messages came than this time holds at the group's rate. Many
+/// members have then come at once, and their number is not known yet.
 const CROWD: Duration = Duration::from_secs(2);
 
-/// Who is there, as far as the interval depends on it.
+/// The group's members, as far as the interval depends on them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
-    /// Members, this one included.
+    /// Number of members, including this one.
     pub(super) members: u64,
-    /// Sources, this one included if it is one.
+    /// Number of sources, including this member if it is one.
     pub(super) sources: u64,
-    /// This member is a source.
+    /// Whether this member is a source.
     pub(super) is_source: bool,
 }
 
 impl SessionPacer {
-    /// A pacer that has sent nothing yet.
+    /// Creates a pacer that has sent nothing yet.
     pub(super) fn new(config: SessionConfig) -> SessionPacer {
         let (last, next) = (Instant::EPOCH, Instant::EPOCH);
         let crowd = Bucket::new(Duration::ZERO);
         SessionPacer { config, first: true, last, next, average_len: 100.0, crowd }
     }
 
-    /// When the next message may leave.
+    /// Returns the time at which the next message may leave.
     pub(super) fn next(&self) -> Instant {
         self.next
     }
 
-    /// The member joins now.
+    /// Schedules the first message of a member that joins now.
     pub(super) fn start(&mut self, now: Instant, group: Group, uniform: f64) {
         (self.first, self.last) = (true, now);
         self.next = now + self.randomized(group, uniform);
     }
 
-    /// A session message of so many bytes was sent or came.
+    /// Counts a session message of this length, sent or received.
     pub(super) fn count(&mut self, now: Instant, len: usize) {
         self.crowd.spend(now, self.config.rate.time_for((len + HEADERS) as u64));
     }
 
-    /// It was of the usual kind, which has echoes.
+    /// Averages the length of a session message of the usual kind, which has echoes.
     pub(super) fn average(&mut self, len: usize) {
         self.average_len += ((len + HEADERS) as f64 - self.average_len) / 16.0;
     }
 
-    /// Whether a message leaves now that its time has come. The group may have grown since that
-    /// was chosen: then it is put off [RFC 3550 §6.3.6]. So it is in a crowd, for about as long as
-    /// what came exceeds the rate; sources wait less.
+    /// Returns whether a message may leave now that its time has come. If the group has grown since
+    /// that time was chosen, the message is put off [RFC 3550 §6.3.6]. The same holds in a crowd,
+    /// for about as long as the received messages exceed the rate. Sources tolerate twice the
+    /// excess.
     pub(super) fn is_due(&mut self, now: Instant, group: Group, uniform: f64) -> bool {
         let next = self.last + self.randomized(group, uniform);
         if next > now {
@@ -89,13 +91,13 @@ impl SessionPacer {
         true
     }
 
-    /// A message left.
+    /// Schedules the next message after one has left.
     pub(super) fn sent(&mut self, now: Instant, group: Group, uniform: f64) {
         (self.first, self.last) = (false, now);
         self.next = now + self.randomized(group, uniform);
     }
 
-    /// The mean interval between two messages of a member.
+    /// Returns the mean interval between two messages of a member.
     pub(super) fn interval(&self, group: Group) -> Duration {
         let Group { members, sources, is_source } = group;
         let share = self.config.source_share;
@@ -158,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_crowd_that_comes_at_once_keeps_to_the_rate_before_it_is_counted() {
-        // 5,000 members that know of nobody; all hear each other at once.
+        // 5,000 members that know of no others; all hear each other at once.
         let new = || SessionPacer::new(SessionConfig::default());
         let mut pacers: Vec<SessionPacer> = std::iter::repeat_with(new).take(5_000).collect();
         let uniform = |n: usize, ms: u64| ((n as u64 * 7_919 + ms * 31) % 1_000) as f64 / 1_000.0;

@@ -1,4 +1,4 @@
-//! The other members: how far they are, and what they are to be told of their timestamps.
+//! The other members: their distances, and the echoes of their timestamps.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -7,17 +7,17 @@ use umbel_wire::srm::{Echo, MemberId};
 
 use crate::Instant;
 
-/// Members heard of lately, at most so many. When there is no room, those whose distance is not
-/// known go first, so that nobody's claims drive out what was measured; then the longest silent.
+/// Members heard of lately, up to a limit. When there is no room, members without a known distance
+/// go first, so that no claims drive out measurements; then the longest silent.
 #[derive(Clone, Debug)]
 pub(super) struct Peers {
     limit: usize,
     known: BTreeMap<MemberId, Peer>,
-    /// In the order in which they make room.
+    /// Members in the order in which they make room.
     order: BTreeSet<(bool, Instant, MemberId)>,
-    /// Timestamps that were not echoed yet, and when they came.
+    /// Timestamps not echoed yet, with the times of their arrival.
     to_echo: BTreeMap<MemberId, (u64, Instant)>,
-    /// Whose timestamps wait, the first to come first; also some that were forgotten since.
+    /// Members whose timestamps wait, the earliest first. Some may have been forgotten since.
     echo_order: VecDeque<MemberId>,
 }
 
@@ -28,7 +28,7 @@ struct Peer {
 }
 
 impl Peers {
-    /// Nobody yet, and at most `limit` members.
+    /// Creates an empty table for at most `limit` members.
     pub(super) fn new(limit: usize) -> Peers {
         Peers {
             limit: limit.max(1),
@@ -39,12 +39,12 @@ impl Peers {
         }
     }
 
-    /// How many are known.
+    /// Returns the number of known members.
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// A member's session message came, to be echoed.
+    /// Records the timestamp of a member's session message, to be echoed.
     pub(super) fn timestamp(&mut self, now: Instant, member: MemberId, timestamp_ns: u64) {
         self.update(now, member, None);
         if self.to_echo.insert(member, (timestamp_ns, now)).is_none() {
@@ -55,30 +55,30 @@ impl Peers {
         {
             self.to_echo.remove(&first);
         }
-        // The line may name members that were forgotten, but not without bound.
+        // The queue may name members that were forgotten, but not without bound.
         if self.echo_order.len() > 2 * self.limit {
             let to_echo = &self.to_echo;
             self.echo_order.retain(|member| to_echo.contains_key(member));
         }
     }
 
-    /// A member's distance was measured.
+    /// Records a member's measured distance.
     pub(super) fn measured(&mut self, now: Instant, member: MemberId, distance: Duration) {
         self.update(now, member, Some(distance));
     }
 
-    /// The distance to a member, if it was ever measured.
+    /// Returns the distance to a member, if it was ever measured.
     pub(super) fn distance(&self, member: MemberId) -> Option<Duration> {
         self.known.get(&member)?.distance
     }
 
-    /// A member has left.
+    /// Forgets a member that has left.
     pub(super) fn forget(&mut self, member: MemberId) {
         self.to_echo.remove(&member);
         self.remove(member);
     }
 
-    /// Forgets whom nobody heard since `since`.
+    /// Forgets members not heard since `since`.
     pub(super) fn forget_silent(&mut self, since: Instant) {
         for measured in [false, true] {
             let first = (measured, Instant::EPOCH, MemberId(0));

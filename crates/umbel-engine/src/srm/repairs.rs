@@ -1,4 +1,4 @@
-//! Repairing what others miss [SRM, loss recovery].
+//! Repairs of units that others are missing [SRM, loss recovery].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::Instant;
 #[derive(Debug)]
 pub(super) struct Repairs {
     waiting: BTreeMap<Unit, Waiting>,
-    /// Their timers have run out; they leave as soon as the rate allows.
+    /// Repairs whose timers have run out. They leave as soon as the rate allows.
     due: BTreeSet<Unit>,
     held_down: BTreeMap<Unit, HeldDown>,
     /// D1 and D2.
     pub(super) interval: Interval,
 }
 
-/// A repair that someone asked for.
+/// A repair that another member requested.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     requester: MemberId,
@@ -37,9 +37,9 @@ struct Waiting {
 #[derive(Clone, Copy, Debug)]
 struct HeldDown {
     until: Instant,
-    /// Repairs since.
+    /// Number of repairs since.
     repairs: u32,
-    /// One was from here.
+    /// Whether one was sent by this member.
     sent: bool,
 }
 
@@ -53,7 +53,7 @@ impl Repairs {
         }
     }
 
-    /// Repairs that wait for their timers or for the rate.
+    /// Returns the number of repairs that wait for their timers or for the rate.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -67,23 +67,23 @@ impl Repairs {
     }
 }
 
-/// Someone's request, as far as a repair depends on it.
+/// The parts of a request on which a repair depends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) requester: MemberId,
-    /// From the requester to the source, as it says.
+    /// Distance from the requester to the source, as the requester states it.
     pub(super) distance: Duration,
     pub(super) scope: Option<u8>,
 }
 
 impl Member {
-    /// Someone asks for a unit that is held here.
+    /// Schedules a repair of a held unit that another member requests.
     pub(super) fn offer_repair(&mut self, now: Instant, unit: Unit, asked: Asked) {
         if self.repairs.held_down.get(&unit).is_some_and(|held| now < held.until) {
             return self.drops.count(DropReason::HeldDown);
         }
         if let Some(waiting) = self.repairs.waiting.get_mut(&unit) {
-            // Who asks everyone is not served by a local repair.
+            // A requester that asks everyone is not served by a local repair.
             waiting.scope = waiting.scope.zip(asked.scope).map(|(one, other)| one.max(other));
             return;
         }
@@ -104,8 +104,9 @@ impl Member {
         self.unit_timers.set(timer, UnitTimer::Repair(unit));
     }
 
-    /// As measured; else what the requester says, if it asks for a unit from here; else the way
-    /// by the source, which is not shorter.
+    /// Returns the measured distance if there is one. Otherwise it returns the requester's claim
+    /// for one of this member's own units, or else the distance by way of the source, which is not
+    /// shorter.
     fn distance_to_requester(&self, source: MemberId, asked: Asked) -> Duration {
         let measured = self.peers.distance(asked.requester);
         let claimed = || {
@@ -130,7 +131,7 @@ impl Member {
     pub(super) fn next_repair(&mut self, now: Instant) -> Option<(Vec<u8>, Option<u8>)> {
         while let Some(unit) = self.repairs.due.pop_first() {
             let Some(waiting) = self.repairs.waiting.remove(&unit) else { continue };
-            // It may have been driven out of the history meanwhile.
+            // It may have been evicted from the history meanwhile.
             let Some(payload) = self.held_unit(unit).cloned() else { continue };
             self.on_repair_sent(now, unit, waiting);
             return Some(self.repair_message(unit, waiting, &payload));
@@ -167,7 +168,7 @@ impl Member {
         self.repairs.interval.on_delay(delay.as_secs_f64() / (2.0 * distance.as_secs_f64()));
     }
 
-    /// Ignores requests for the unit for three distances.
+    /// Ignores requests for the unit for [`Config::hold_down`](super::Config::hold_down) distances.
     fn hold_down(&mut self, now: Instant, unit: Unit, distance: Duration, sent: bool) {
         let until = now + distance.mul_f64(self.config.hold_down);
         let held = self.repairs.held_down.entry(unit).or_insert(HeldDown {
@@ -188,13 +189,13 @@ impl Member {
         }
     }
 
-    /// Someone else repaired a unit: it need not be repaired from here as well.
+    /// Cancels this member's repair of a unit that another member has repaired.
     pub(super) fn on_repair_heard(&mut self, now: Instant, unit: Unit, repair: Heard) {
         if self.held_unit(unit).is_none() {
             return;
         }
         if let Some(waiting) = self.repairs.waiting.get(&unit).copied() {
-            // A local repair does not reach those who asked everyone.
+            // A local repair does not reach requesters that asked everyone.
             if repair.scope.is_some() && waiting.scope.is_none() {
                 return;
             }
@@ -211,8 +212,9 @@ impl Member {
         self.hold_down(now, unit, distance, false);
     }
 
-    /// A local repair came in answer to a request from here: it goes on from here as far as the
-    /// request went, so that all who heard that have the unit [SRM, local recovery].
+    /// Schedules passing on a local repair that answers this member's request. It goes as far as
+    /// the request went, so that all members that heard the request get the unit
+    /// [SRM, local recovery].
     pub(super) fn pass_on(&mut self, now: Instant, unit: Unit, scope: u8) {
         if self.repairs.waiting.contains_key(&unit) {
             return;
@@ -224,7 +226,7 @@ impl Member {
         self.repairs.due.insert(unit);
     }
 
-    /// A unit that can be repaired from here.
+    /// Returns a unit that this member can repair.
     pub(super) fn held_unit(&self, unit: Unit) -> Option<&Bytes> {
         if unit.source == self.config.id {
             self.own.history.get((), unit.sequence)
@@ -234,7 +236,7 @@ impl Member {
     }
 }
 
-/// Someone's repair, as far as timers depend on it.
+/// The parts of a repair on which timers depend.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heard {
     pub(super) requester: MemberId,
@@ -242,8 +244,8 @@ pub(super) struct Heard {
     pub(super) scope: Option<u8>,
 }
 
-/// D1 and D2 for a group of this size: both log₁₀ of it [SRM, simulations], at least 1; rounded, so
-/// that it comes out the same on any machine.
+/// Returns D1 and D2 for a group of this size: both its log₁₀ [SRM, simulations], at least 1. They
+/// are rounded, so that they come out the same on any machine.
 fn decades(members: u64) -> (f64, f64) {
     let decades = ((members.max(10) as f64).log10() * 64.0).round() / 64.0;
     (decades, decades)

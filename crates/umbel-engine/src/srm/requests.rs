@@ -1,4 +1,4 @@
-//! Asking for what is missing [SRM, loss recovery].
+//! Requests for missing units [SRM, loss recovery].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use super::timers::UnitTimer;
 use super::{Event, Member, Step, Unit};
 use crate::Instant;
 
-/// Intervals double at most so many times.
+/// Greatest number of times that an interval is doubled.
 const MAX_BACKOFF: u32 = 20;
 
-/// The requests for what this member lacks.
+/// The requests for this member's missing units.
 #[derive(Debug)]
 pub(super) struct Requests {
     pending: BTreeMap<Unit, Pending>,
-    /// Their timers have run out; they leave as soon as the rate allows.
+    /// Requests whose timers have run out. They leave as soon as the rate allows.
     due: BTreeSet<Unit>,
     /// C1 and C2.
     pub(super) interval: Interval,
@@ -28,13 +28,13 @@ pub(super) struct Requests {
 struct Pending {
     detected: Instant,
     timer: Instant,
-    /// How often the interval was doubled.
+    /// Number of times that the interval was doubled.
     backoff: u32,
     /// Requests before this belong to the same round and do not back off again.
     ignore_until: Instant,
-    /// Requests from here.
+    /// Number of requests from this member.
     sent: u32,
-    /// Requests from others.
+    /// Number of requests from others.
     heard: u32,
 }
 
@@ -43,7 +43,7 @@ impl Requests {
         Requests { pending: BTreeMap::new(), due: BTreeSet::new(), interval }
     }
 
-    /// Units that are asked for.
+    /// Returns the number of missing units.
     pub(super) fn len(&self) -> usize {
         self.pending.len()
     }
@@ -58,8 +58,8 @@ impl Requests {
 }
 
 impl Member {
-    /// Sets a timer for each unit that is newly found missing. Those of one gap share it, so
-    /// that one request asks for them all.
+    /// Sets a timer for each unit that is newly found missing. The units of one gap share it, so
+    /// that one request covers them all.
     pub(super) fn find_gaps(&mut self, now: Instant, source: MemberId) {
         let distance = self.distance_to(source);
         while let Some(gap) = self.sources.get_mut(&source).and_then(|s| s.window.poll_gap()) {
@@ -85,7 +85,7 @@ impl Member {
         }
     }
 
-    /// Uniform on 2ⁱ·[C1·d, (C1 + C2)·d], within the longest interval.
+    /// Draws a delay from 2ⁱ·[C1·d, (C1 + C2)·d], within the longest interval.
     fn request_delay(&mut self, distance: Duration, backoff: u32) -> Duration {
         let (start, width) = self.requests.interval.get();
         let doubled = distance.mul_f64(f64::from(1_u32 << backoff.min(MAX_BACKOFF)));
@@ -103,7 +103,7 @@ impl Member {
         }
     }
 
-    /// Someone else asks for a unit that is missing here, too.
+    /// Handles another member's request for a unit that is missing here too.
     pub(super) fn on_request_heard(&mut self, now: Instant, unit: Unit, their_distance: Duration) {
         let our_distance = self.distance_to(unit.source);
         let Some(pending) = self.requests.pending.get_mut(&unit) else { return };
@@ -125,8 +125,8 @@ impl Member {
         self.requests.interval.on_delay(delay.as_secs_f64() / (2.0 * distance.as_secs_f64()));
     }
 
-    /// Doubles the interval and starts the timer anew. Until half of it has passed, further
-    /// requests count as the same round.
+    /// Doubles the interval and restarts the timer. Until half of it has passed, further requests
+    /// count as the same round.
     fn back_off(&mut self, now: Instant, unit: Unit) {
         let distance = self.distance_to(unit.source);
         let Some(backoff) = self.requests.pending.get(&unit).map(|pending| pending.backoff + 1)
@@ -143,13 +143,14 @@ impl Member {
         self.requests.due.remove(&unit);
     }
 
-    /// A unit came: nobody need be asked for it. Gives how long it was missing, if it was.
+    /// Cancels the request for a unit that has come. Returns the time for which it was missing, if
+    /// it was.
     pub(super) fn stop_asking(&mut self, now: Instant, unit: Unit) -> Option<Duration> {
         let pending = self.requests.pending.remove(&unit)?;
         self.unit_timers.cancel(pending.timer, UnitTimer::Request(unit));
         self.requests.due.remove(&unit);
         if pending.sent + pending.heard > 0 {
-            // Each round has one request that is none too many.
+            // Each round needs one request.
             let rounds = pending.backoff.max(1);
             let duplicates = (pending.sent + pending.heard).saturating_sub(rounds);
             self.requests.interval.on_duplicates(duplicates);
@@ -192,7 +193,7 @@ impl Member {
         Some((message, scope))
     }
 
-    /// The first round may be local.
+    /// Returns the scope of a request. Only the first round may be local.
     fn request_scope(&self, unit: Unit) -> Option<u8> {
         let first = self.requests.pending.get(&unit).is_some_and(|pending| pending.backoff == 0);
         self.config.local_scope.filter(|_| first)
@@ -211,7 +212,7 @@ impl Member {
         self.back_off(now, unit);
     }
 
-    /// Gives up what is missing of a source before a unit.
+    /// Gives up a source's missing units before a unit.
     pub(super) fn give_up_before(&mut self, source: MemberId, horizon: u64) {
         let Some(inflow) = self.sources.get_mut(&source) else { return };
         let units = inflow.window.give_up_before(horizon);
@@ -228,7 +229,7 @@ impl Member {
                 self.requests.due.remove(&unit);
             }
         }
-        // What came between is delivered first.
+        // Units held in between are delivered first.
         self.deliver(source);
         if units > 0 {
             self.stats.lost += units;
@@ -236,7 +237,7 @@ impl Member {
         }
     }
 
-    /// Forgets all that is asked for of a source.
+    /// Forgets all requests for a source's units.
     pub(super) fn forget_requests(&mut self, source: MemberId) {
         let range = Unit { source, sequence: 0 }..=Unit { source, sequence: u64::MAX };
         let units: Vec<Unit> = self.requests.pending.range(range).map(|(&unit, _)| unit).collect();

@@ -1,4 +1,4 @@
-//! Session messages: who is there, how far, and what was sent [SRM, session messages].
+//! Session messages: the members, their distances, and the units sent [SRM, session messages].
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{Inflow, Member};
 use crate::Instant;
 use crate::stream::ReceiveWindow;
 
-/// Own timestamps that an echo may name: as many session messages back.
+/// Number of latest session messages whose timestamps an echo may name.
 const TIMESTAMPS: usize = 64;
 
 impl Member {
@@ -60,7 +60,7 @@ impl Member {
         message
     }
 
-    /// This member's own state first, then as many others in turn as there is room for.
+    /// Returns this member's own state first, then as many others in turn as there is room for.
     fn source_states(&mut self) -> Vec<SourceState> {
         let most = self.config.session.sources;
         let mut states = Vec::new();
@@ -87,7 +87,7 @@ impl Member {
     }
 
     fn forget_silent(&mut self, now: Instant) {
-        // A receiver's interval is the longest that anyone's is.
+        // A receiver's interval is the longest of all.
         let group = Group { is_source: false, ..self.group() };
         let interval = self.pacer.interval(group);
         let silence = interval * self.config.session.silent_intervals;
@@ -99,7 +99,7 @@ impl Member {
         }
     }
 
-    /// Takes a session message of so many bytes.
+    /// Handles a session message of this length.
     pub(super) fn on_session(&mut self, now: Instant, len: usize, session: Session) {
         let Session { sender, timestamp_ns, sources, echoes, leaving } = session;
         self.stats.sessions_heard += 1;
@@ -122,7 +122,7 @@ impl Member {
         }
     }
 
-    /// Half of what the round trip took without the time that the other held the timestamp.
+    /// Measures the distance: half the round trip, less the time that the peer held the timestamp.
     fn on_echo(&mut self, now: Instant, sender: MemberId, echo: Echo) {
         let sent = Instant::from_nanos(echo.timestamp_ns);
         let away = now - sent;
@@ -138,7 +138,7 @@ impl Member {
     fn on_source_state(&mut self, now: Instant, sender: MemberId, state: SourceState) {
         let SourceState { source, horizon, next } = state;
         if source == self.config.id {
-            // Others can only repeat what was sent from here.
+            // Others can only repeat units that this member sent.
             if next > self.own.sent {
                 self.drops.count(DropReason::FarAhead);
             }
@@ -157,7 +157,7 @@ impl Member {
         self.find_gaps(now, source);
     }
 
-    /// A source no longer repairs what lies before its horizon.
+    /// Raises the horizon, before which the source no longer repairs units.
     pub(super) fn on_horizon(&mut self, source: MemberId, horizon: u64) {
         let Some(inflow) = self.sources.get_mut(&source) else { return };
         if horizon > inflow.horizon {
@@ -174,15 +174,15 @@ impl Member {
         }
     }
 
-    /// A member gave a sign of life.
+    /// Notes that a member was heard.
     pub(super) fn note_heard(&mut self, now: Instant, member: MemberId) {
         if let Some(inflow) = self.sources.get_mut(&member) {
             (inflow.heard, inflow.gone) = (now, false);
         }
     }
 
-    /// What came of a source. One that is new is received from unit `from` on, if there is room
-    /// for it.
+    /// Returns the state of a source's stream. A new source is received from unit `from` on, if
+    /// there is room for it.
     pub(super) fn inflow(
         &mut self,
         now: Instant,

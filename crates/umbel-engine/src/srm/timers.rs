@@ -7,7 +7,7 @@ use crate::Instant;
 use crate::timers::timers;
 
 timers! {
-    /// What is to happen.
+    /// Timers of a member.
     pub(super) enum Timer, Timers {
         /// When the first timer of a unit runs out.
         Unit,
@@ -20,14 +20,14 @@ timers! {
     }
 }
 
-/// What is to happen to a unit.
+/// Timers of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum UnitTimer {
-    /// When to ask for a unit, unless someone else does before.
+    /// When to request a unit, unless another member does so first.
     Request(Unit),
-    /// When to repair a unit, unless someone else does before.
+    /// When to repair a unit, unless another member does so first.
     Repair(Unit),
-    /// When to listen to requests for a unit again.
+    /// When to accept requests for a unit again.
     HoldDown(Unit),
 }
 

@@ -1,4 +1,4 @@
-//! What comes from the network and should not: dropped, counted, without growth.
+//! Bad input from the network: dropped and counted, without growth.
 
 use umbel_wire::srm::{Echo, limits};
 

@@ -1,4 +1,5 @@
-//! A member driven by a script: what it sends, to the nanosecond where no chance is in it.
+//! A member driven by a script: its exact output, to the nanosecond where no randomness is
+//! involved.
 
 mod bad_input;
 mod recovery;
@@ -29,7 +30,7 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// No session messages for the first second or so, nothing else by chance; the source is 10 ms
+/// No session messages for the first second or so, and no other randomness. The source is 10 ms
 /// away, the other member 20 ms.
 fn config() -> Config {
     let mut config = Config::new(ME, CHANNEL, 7);
@@ -56,7 +57,7 @@ impl Script {
         Script { member, now: ms(0) }
     }
 
-    /// A message comes.
+    /// Delivers a message to the member.
     fn hear(&mut self, message: &Message<'_>) {
         let mut payload = Vec::new();
         message.emit(&mut payload);
@@ -69,7 +70,7 @@ impl Script {
         self.member.handle_datagram(self.now, Datagram { by, hop_limit: None, payload });
     }
 
-    /// What the member sends now.
+    /// Returns the messages that the member sends now.
     fn sent(&mut self) -> Vec<Vec<u8>> {
         let mut buf = TransmitBuf::new(Allowance::data(0));
         let mut messages = Vec::new();
@@ -81,8 +82,8 @@ impl Script {
         messages
     }
 
-    /// Lets time pass until the member sends something that is no session message, or the time has
-    /// come. Gives when, and what.
+    /// Lets time pass until the member sends a message other than a session message, or until the
+    /// given time. Returns the time and the message.
     fn next_sent(&mut self, until: Instant) -> Option<(Instant, Vec<u8>)> {
         loop {
             let recovery =
@@ -101,7 +102,7 @@ impl Script {
         }
     }
 
-    /// Lets time pass until the member sends a session message. Gives when, and its bytes.
+    /// Lets time pass until the member sends a session message. Returns the time and its bytes.
     fn next_session(&mut self) -> (Instant, Vec<u8>) {
         loop {
             let session =
@@ -114,7 +115,7 @@ impl Script {
         }
     }
 
-    /// Sequence numbers of what was delivered, and the steps of recovery.
+    /// Returns the sequence numbers of the delivered units, and the steps of recovery.
     fn events(&mut self) -> (Vec<u64>, Vec<(u64, Step)>) {
         let (mut delivered, mut steps) = (Vec::new(), Vec::new());
         while let Some(event) = self.member.poll_event() {

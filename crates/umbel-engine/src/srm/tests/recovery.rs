@@ -166,7 +166,7 @@ fn a_source_repairs_its_own_units_by_the_distance_that_is_claimed() {
     let Message::Request { source, runs, distance, scope, .. } = request(ME, 0, 1) else {
         unreachable!()
     };
-    // Never heard of before.
+    // A requester never heard of before.
     script.hear(&Message::Request { sender: MemberId(99), source, runs, distance, scope });
     let (at, message) = script.next_sent(ms(1000)).unwrap();
     within(at, ms(0), millis(30), millis(60));
@@ -207,7 +207,7 @@ fn a_local_repair_is_passed_on_by_the_one_who_asked() {
         panic!("{message:?}")
     };
     assert_eq!((sender, requester, scope), (ME, ME, Some(2)));
-    // Once is enough, and what others asked for is not passed on.
+    // Once is enough, and a bystander does not pass on repairs that others requested.
     script.hear(&repair(ME));
     assert_eq!(script.next_sent(ms(10_000)), None);
     let mut bystander = with_a_gap(config());

@@ -4,7 +4,7 @@ use umbel_wire::srm::Echo;
 
 use super::*;
 
-/// A member that sends session messages.
+/// Configuration of a member that sends session messages.
 fn talking() -> Config {
     let mut config = config();
     config.session.min_interval = millis(1000);
