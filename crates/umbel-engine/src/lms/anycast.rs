@@ -13,51 +13,51 @@ use umbel_wire::{Channel, Parsed};
 use super::drops::{DropReason, Drops};
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
-/// Answers that a server owes at once.
+/// Greatest number of answers that a server owes at once.
 const MAX_OWED: usize = 1024;
 
-/// How an end-point of the service behaves.
+/// Configuration of an end-point of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnycastConfig {
     /// The service: a channel without a source.
     pub service: Channel,
     /// The router on the host's link.
     pub router: SocketAddr,
-    /// What a server advertises; `None` for a client.
+    /// Cost that a server advertises; `None` for a client.
     pub cost: Option<u32>,
     /// Time between advertisements. Default 2 s.
     pub advertise_every: Duration,
 }
 
 impl AnycastConfig {
-    /// A client.
+    /// Creates the configuration of a client.
     pub fn client(service: Channel, router: SocketAddr) -> AnycastConfig {
         AnycastConfig { service, router, cost: None, advertise_every: Duration::from_secs(2) }
     }
 
-    /// A server of this cost.
+    /// Creates the configuration of a server of this cost.
     pub fn server(service: Channel, router: SocketAddr, cost: u32) -> AnycastConfig {
         AnycastConfig { cost: Some(cost), ..AnycastConfig::client(service, router) }
     }
 }
 
-/// What the application asks for.
+/// Requests of the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnycastCommand {
     /// Register as a server, if this is one.
     Start,
-    /// No longer be a server.
+    /// Stop being a server.
     Stop,
     /// Ask the nearest server.
     Ask {
-        /// Comes back with the answer.
+        /// Number chosen by the application, returned with the answer.
         nonce: u64,
         /// The query.
         query: Bytes,
     },
     /// Answer an [`AnycastEvent::Query`].
     Answer {
-        /// Which query.
+        /// The query to answer.
         query: QueryId,
         /// The answer.
         answer: Bytes,
@@ -68,19 +68,19 @@ pub enum AnycastCommand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueryId(u64);
 
-/// What the application is told.
+/// News for the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnycastEvent {
-    /// Somebody asks this server.
+    /// A client asks this server.
     Query {
-        /// Names it in the answer.
+        /// Name of the query, for the answer.
         id: QueryId,
         /// The query.
         query: Bytes,
     },
     /// A server answers.
     Answer {
-        /// As it was given with the query.
+        /// The number given with the query.
         nonce: u64,
         /// The server.
         from: SocketAddr,
@@ -89,14 +89,14 @@ pub enum AnycastEvent {
     },
 }
 
-/// A server or client of the anycast service. Queries and answers may be lost: a client asks
+/// A server or client of the anycast service. Queries and answers may be lost, so a client asks
 /// again.
 #[derive(Debug)]
 pub struct AnycastHost {
     config: AnycastConfig,
     is_server: bool,
     advertise_at: Option<Instant>,
-    /// Who waits for an answer, and the number that came with the query.
+    /// Clients that wait for an answer, and the numbers of their queries.
     owed: BTreeMap<QueryId, (SocketAddr, u64)>,
     next_query: u64,
     due: VecDeque<(SocketAddr, Vec<u8>)>,
@@ -105,7 +105,7 @@ pub struct AnycastHost {
 }
 
 impl AnycastHost {
-    /// An end-point that has not started.
+    /// Creates an end-point that has not started.
     pub fn new(config: AnycastConfig) -> AnycastHost {
         AnycastHost {
             config,
@@ -119,7 +119,7 @@ impl AnycastHost {
         }
     }
 
-    /// What it discarded.
+    /// Returns the discarded input, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
     }
@@ -137,7 +137,7 @@ impl AnycastHost {
 
     fn on_query(&mut self, requestor: SocketAddr, nonce: u64, query: &[u8]) {
         if self.owed.len() >= MAX_OWED {
-            // The oldest is the least likely to be waited for.
+            // The oldest query is the least likely to be waited for.
             self.owed.pop_first();
             self.drops.count(DropReason::OverLimit);
         }

@@ -11,9 +11,9 @@ use crate::stream::WindowLimits;
 /// Units that an end-point keeps to answer requests from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimits {
-    /// Most units. Default 4096.
+    /// Greatest number of units. Default 4096.
     pub units: usize,
-    /// Most bytes of payload. Default 8 MiB.
+    /// Greatest number of bytes of payload. Default 8 MiB.
     pub bytes: usize,
 }
 
@@ -23,23 +23,23 @@ impl Default for HistoryLimits {
     }
 }
 
-/// How an end-point answers requests.
+/// Handling of requests by an end-point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplierConfig {
-    /// What is kept.
+    /// Limits of the units kept.
     pub history: HistoryLimits,
     /// A request that comes within this time after the reply to the same place is late, and is
-    /// ignored [LMS §III-A]; `None` is one round trip to the source. Default `None`.
+    /// ignored [LMS §III-A]. `None` is one round trip to the source. Default `None`.
     pub ignore_period: Option<Duration>,
-    /// The same for first requests, after a reply or after a repair that came by: whoever asks
-    /// for the first time may be much farther from the source than the replier. Second requests
-    /// are not held up. Default 1 s.
+    /// The same for first requests, after a reply or after an overheard repair. A first requestor
+    /// may be much farther from the source than the replier. Second requests are not delayed by it.
+    /// Default 1 s.
     pub ignore_first: Duration,
-    /// Replies that are remembered for that. Default 1024.
+    /// Number of replies remembered for that. Default 1024.
     pub remembered_replies: usize,
-    /// Most repairs. Default 20,000 a second, 1,000 at once.
+    /// Limit on repairs. Default 20,000 a second, 1,000 at once.
     pub repairs: Limit,
-    /// A request for a unit so many beyond the last one known makes no sense. Default 1024.
+    /// A request for a unit this far beyond the last known one is invalid. Default 1024.
     pub far_ahead: u64,
 }
 
@@ -56,33 +56,35 @@ impl Default for ReplierConfig {
     }
 }
 
-/// How a source behaves.
+/// Configuration of a source.
 #[derive(Clone, Debug)]
 pub struct SourceConfig {
-    /// The channel that it sends on; it has a source, which is this host.
+    /// The channel that it sends on. Its source address is this host's.
     pub channel: Channel,
     /// The session of all its messages.
     pub tsi: Tsi,
-    /// How requests are answered.
+    /// Handling of requests.
     pub replier: ReplierConfig,
-    /// Most units that wait for the pacer. Default 4096.
+    /// Greatest number of units that wait for the pacer. Default 4096.
     pub queue: usize,
     /// The first heartbeat follows the last unit after this long, each further one after twice the
     /// time. Default 50 ms.
     pub heartbeat_min: Duration,
     /// The longest time between heartbeats. Default 1 s.
     pub heartbeat_max: Duration,
-    /// Round trip to the far receivers, where the ignore period follows from it. Default 200 ms.
+    /// Round trip to the far receivers, used where the ignore period follows from it. Default 200
+    /// ms.
     pub rtt: Duration,
-    /// Unstamped requests, which passed no router with LMS, are answered by unicast. When so many
-    /// for one unit came within the ignore period, the next answer is multicast to all. Default 3.
+    /// Unstamped requests, which passed no router with LMS, are answered by unicast. After this
+    /// number for one unit within the ignore period, the next answer is multicast to all. Default
+    /// 3.
     pub multicast_after: u32,
-    /// Most pings that are answered. Default 1,000 a second, 1,000 at once.
+    /// Limit on answered pings. Default 1,000 a second, 1,000 at once.
     pub pongs: Limit,
 }
 
 impl SourceConfig {
-    /// The defaults for a channel.
+    /// Creates the default configuration for a channel.
     pub fn new(channel: Channel, tsi: Tsi) -> SourceConfig {
         SourceConfig {
             channel,
@@ -98,87 +100,88 @@ impl SourceConfig {
     }
 }
 
-/// What a receiver advertises: the lower, the sooner it is made replier [LMS §II-D].
+/// Cost that a receiver advertises. The lower it is, the sooner the receiver is made replier
+/// [LMS §II-D].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cost {
-    /// Always this; `None` never offers itself.
+    /// Fixed cost; with `None` the receiver never offers itself.
     Fixed(Option<u32>),
-    /// Its round trip to the source in microseconds. Of the receivers below a router, the one
-    /// with the shortest is the nearest to the router too.
+    /// Round trip to the source in microseconds. Of the receivers below a router, the one with the
+    /// shortest is the nearest to the router too.
     Latency,
-    /// The round trip to the source times `1 + weight · loss`, where `loss` is the share of data
-    /// units that did not come to this receiver in the first place.
+    /// Round trip to the source times `1 + weight · loss`, where `loss` is the share of data units
+    /// whose original did not reach this receiver.
     LatencyAndLoss {
-        /// How much loss counts. 50 makes 2 % of loss as bad as twice the distance.
+        /// Weight of loss. 50 makes 2 % of loss as bad as twice the distance.
         weight: f64,
     },
 }
 
-/// From which unit on a receiver wants the stream.
+/// First unit of the stream that a receiver wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Horizon {
-    /// From the first one that anyone still has.
+    /// The first unit that anyone still has.
     Everything,
-    /// So many before the first one that it hears of.
+    /// This number of units before the first one that it hears of.
     Back(u64),
 }
 
-/// How a receiver behaves.
+/// Configuration of a receiver.
 #[derive(Clone, Debug)]
 pub struct ReceiverConfig {
     /// The channel; it has a source.
     pub channel: Channel,
-    /// The session that it expects; `None` takes the first one that it hears. Default `None`.
+    /// The expected session; `None` takes the first one that it hears. Default `None`.
     pub tsi: Option<Tsi>,
-    /// Where it begins. Default everything.
+    /// Start of its reception. Default everything.
     pub horizon: Horizon,
-    /// What it holds of units that cannot be delivered yet.
+    /// Limits of the units held before delivery.
     pub window: WindowLimits,
-    /// How requests are answered.
+    /// Handling of requests.
     pub replier: ReplierConfig,
-    /// What it advertises. Default the latency.
+    /// Cost that it advertises. Default the latency.
     pub cost: Cost,
     /// Time between advertisements. Default 2 s.
     pub advertise_every: Duration,
-    /// Replies come by unicast, and the receiver answers those who asked it meanwhile itself
-    /// [LMS §II-I]. Default false.
+    /// Whether replies come by unicast, and the receiver then answers the requests that it heard
+    /// meanwhile [LMS §II-I]. Default false.
     pub two_step: bool,
-    /// Places that wait for the same missing unit and are remembered. Default 16.
+    /// Number of places remembered that wait for the same missing unit. Default 16.
     pub remembered_requests: usize,
-    /// From the detection of a loss to the first request. Default 0 [LMS §I]; networks that
-    /// reorder want some.
+    /// Delay from the detection of a loss to the first request. Default 0 [LMS §I]. Networks that
+    /// reorder need some.
     pub request_delay: Duration,
-    /// A request is repeated after this many round trips to the source (and four times their
-    /// deviation); each further one after twice the time. Default 2: a replier may be further
-    /// away than the source, but not more than twice.
+    /// A request is repeated after this many round trips to the source, and four times their
+    /// deviation. The time doubles with each repetition. Default 2: a replier may be farther away
+    /// than the source, but not more than twice.
     pub request_timeout_rtts: f64,
     /// Limits of the time between two requests. Default 10 ms to 2 s.
     pub request_timeout: (Duration, Duration),
-    /// Each time between requests is longer by a random share up to this. Default 0.25.
+    /// Greatest random extension of each time between requests, as a share. Default 0.25.
     pub request_jitter: f64,
-    /// The times between requests stop doubling at so many times the first. Default 4.
+    /// The times between requests stop doubling at this multiple of the first. Default 4.
     pub request_backoff: u32,
-    /// After so many requests without an answer, every other one tells the turning point that the
-    /// replier failed [LMS §III-C]. Default 2.
+    /// Number of requests without an answer after which every other one tells the turning point
+    /// that the replier failed [LMS §III-C]. Default 2.
     pub failed_after: u8,
-    /// Most requests. Default 2,000 a second, 200 at once; what is beyond waits.
+    /// Limit on requests. Default 2,000 a second, 200 at once; the excess waits.
     pub requests: Limit,
-    /// Most units that one request asks for, 1 to 33. With 1, no request makes more than one
+    /// Greatest number of units in one request, 1 to 33. With 1, no request makes more than one
     /// DMCAST. Default 1.
     pub units_per_request: u8,
-    /// The round trip to the source as long as it was not measured. Default 200 ms.
+    /// Round trip to the source assumed until it is measured. Default 200 ms.
     pub initial_rtt: Duration,
     /// Time between two measurements of the round trip. Default 10 s.
     pub ping_every: Duration,
-    /// The election on a multi-access LAN; `None` where the receiver has a link of its own.
-    /// Default `None`.
+    /// Election on a multi-access LAN; `None` if the receiver has a link of its own. Default
+    /// `None`.
     pub lan: Option<LanConfig>,
     /// Seed of the receiver's own random stream.
     pub seed: u64,
 }
 
 impl ReceiverConfig {
-    /// The defaults for a channel.
+    /// Creates the default configuration for a channel.
     pub fn new(channel: Channel) -> ReceiverConfig {
         ReceiverConfig {
             channel,
@@ -209,68 +212,67 @@ impl ReceiverConfig {
 /// The election of a LAN's replier [LMS §III-D].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LanConfig {
-    /// A channel that reaches the hosts of this LAN and nobody else: a link-local group.
+    /// A channel that reaches only the hosts of this LAN: a link-local group.
     pub channel: Channel,
     /// The receiver's own address there.
     pub address: IpAddr,
-    /// Time between two messages of the replier; the others expect one in three times as long.
+    /// Time between two messages of the replier. The others expect one in three times this time.
     /// Default 500 ms.
     pub every: Duration,
 }
 
 impl LanConfig {
-    /// The defaults for a channel.
+    /// Creates the default configuration for a channel.
     pub fn new(channel: Channel, address: IpAddr) -> LanConfig {
         LanConfig { channel, address, every: Duration::from_millis(500) }
     }
 }
 
-/// How a router behaves.
+/// Configuration of a router.
 #[derive(Clone, Debug)]
 pub struct RouterConfig {
-    /// Its address, as it stands in turning points.
+    /// Its address, as written into turning points.
     pub address: SocketAddr,
-    /// Whether the source, where it is an attached host, is the replier of all links: an
-    /// optimization [LMS §II-C]. Without it the topmost replier asks for all, and the source
-    /// answers to everyone
-    /// ([`SourceConfig::multicast_after`]). Default true.
+    /// Whether the source, if it is an attached host, is the replier of all links: an optimization
+    /// [LMS §II-C]. Without it the topmost replier makes requests on behalf of all, and the source
+    /// answers to everyone ([`SourceConfig::multicast_after`]). Default true.
     pub source_as_replier: bool,
-    /// An offer of a replier lasts this long [LMS §III-C]. Default 7 s: three advertisements.
+    /// Lifetime of a replier's offer [LMS §III-C]. Default 7 s: three advertisements.
     pub offer_lifetime: Duration,
     /// Time between its own advertisements to the router above. Default 2 s.
     pub advertise_every: Duration,
     /// Least time between two of them. Default 10 ms.
     pub advertise_gap: Duration,
-    /// A replier that answers is kept as long as no other is cheaper by this share. Default 0.1.
+    /// A replier is kept until another is cheaper by this share. Default 0.1.
     pub stickiness: f64,
-    /// Most links that share a replier; with more of them, sets are chained [LMS §III-E].
-    /// Default 32; at least 1.
+    /// Greatest number of links that share a replier. With more links, sets are chained
+    /// [LMS §III-E]. Default 32; at least 1.
     pub set_size: usize,
     /// A replier that is said to have failed is asked to advertise, and asked again after this
-    /// long. Default 100 ms.
+    /// time. Default 100 ms.
     pub solicit_timeout: Duration,
-    /// So often it is asked before it is given up. Default 3.
+    /// Number of times that it is asked before it is given up. Default 3.
     pub solicits: u32,
-    /// A replier that has answered is not asked again for this long. Default 1 s.
+    /// Time for which a replier that has answered is not asked again. Default 1 s.
     pub solicit_gap: Duration,
-    /// A turning point is good for DMCASTs for at least this long, and at most twice. Default
-    /// 30 s.
+    /// Least time for which a turning point is valid for DMCASTs. It is valid for at most twice
+    /// this time. Default 30 s.
     pub tag_lifetime: Duration,
-    /// Most requests and reports by one interface for one channel. Default 10,000 a second,
+    /// Limit on requests and reports by one interface for one channel. Default 10,000 a second,
     /// 2,000 at once.
     pub requests: Limit,
-    /// Most DMCASTs for one channel. Default 20,000 a second, 2,000 at once.
+    /// Limit on DMCASTs for one channel. Default 20,000 a second, 2,000 at once.
     pub dmcasts: Limit,
-    /// Most channels, and most services, that it keeps state for. Default 4096.
+    /// Greatest number of channels, and of services, that it keeps state for. Default 4096.
     pub channels: usize,
-    /// What a hop adds to the cost of an anycast server. Default 1.
+    /// Cost that a hop adds to that of an anycast server. Default 1.
     pub anycast_hop_cost: u32,
-    /// The secret by which it knows its own turning points; different after each start.
+    /// The secret by which it recognizes its own turning points; different after each start.
     pub secret: [u8; 32],
 }
 
 impl RouterConfig {
-    /// The defaults for a router.
+    /// Creates the default configuration for a router.
     pub fn new(address: SocketAddr, secret: [u8; 32]) -> RouterConfig {
         RouterConfig {
             address,

@@ -3,15 +3,15 @@
 use crate::drops::drop_reasons;
 
 drop_reasons! {
-    /// It is not a message of LMS, of this version, that is expected here.
+    /// It is not a message of this version of LMS that is expected here.
     Malformed,
-    /// It came by a way on which nothing like it is expected.
+    /// It came on a channel or path on which no such message is expected.
     Unexpected,
     /// It is about another channel or another session of the source.
     OtherSession,
     /// A data unit so far ahead that no source can have sent it, or a request for one.
     FarAhead,
-    /// A data unit from before the first one that counts, or one that was given up.
+    /// A data unit from before the first wanted one, or one that was given up.
     BeforeHorizon,
     /// The window has no room for the data unit yet.
     NoRoom,
@@ -25,16 +25,16 @@ drop_reasons! {
     ForgedTurningPoint,
     /// A DMCAST to an interface that does not exist or is not on the tree.
     NoSuchInterface,
-    /// A DMCAST of something else than a repair.
+    /// A DMCAST of anything other than a repair.
     NotARepair,
     /// More channels, services or rounds than there is memory for.
     OverLimit,
-    /// It was passed on too often: it goes round in circles.
+    /// It was passed on too often, so it is going round in circles.
     Hops,
     /// A request that crossed the reply [LMS §III-A].
     LateRequest,
-    /// A request for what the replier lacks itself and has asked for [LMS §II-F].
+    /// A request for a unit that the replier is missing too and has requested [LMS §II-F].
     AlreadyAsked,
-    /// A request for what nobody keeps any more.
+    /// A request for a unit that is no longer kept anywhere.
     Expired,
 }

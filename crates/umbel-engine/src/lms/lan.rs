@@ -1,7 +1,7 @@
-//! Which receiver of a multi-access LAN is its replier [LMS §III-D].
+//! Election of the replier of a multi-access LAN [LMS §III-D].
 //!
 //! The paper leaves the mechanism open. Here the receiver with the least cost wins, the one with
-//! the lowest address among equals; it says so again and again, and the others watch it.
+//! the lowest address among equals. It announces itself periodically, and the others watch it.
 //!
 //! ```text
 //!             nobody better heard of
@@ -13,8 +13,8 @@
 //!            silence, withdrawal, or requests without an answer
 //! ```
 //!
-//! Only the replier advertises to the router. A member asks the replier, which answers on the
-//! LAN; where the replier lacks the unit as well, its own request brings a repair for the whole LAN.
+//! Only the replier advertises to the router. A member asks the replier, which answers on the LAN.
+//! If the replier is missing the unit as well, its own request brings a repair for the whole LAN.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -24,17 +24,17 @@ use crate::Instant;
 
 /// A member offers itself when its cost is below this share of the replier's.
 const MUCH_BETTER: f64 = 0.7;
-/// So many announcements may be missed.
+/// Number of announcements that may be missed.
 const MISSED: u32 = 3;
 
-/// Where a receiver stands in the election.
+/// A receiver's state in the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It waits for a replier to say so, or becomes one.
+    /// It waits for a replier to announce itself, or becomes the replier.
     Listening { until: Instant },
     /// It is the replier.
     Replier,
-    /// Another one is.
+    /// Another receiver is the replier.
     Member { replier: SocketAddr, cost: u32, until: Instant },
 }
 
@@ -49,19 +49,19 @@ pub(super) struct Lan {
 }
 
 impl Lan {
-    /// Joins the election; `share`, from 0 to 1, spreads those who begin together.
+    /// Joins the election. `share`, from 0 to 1, spreads receivers that begin together.
     pub(super) fn new(now: Instant, config: LanConfig, share: f64) -> Lan {
         let until = now + config.every.mul_f64(share.clamp(0.0, 1.0));
         let address = config.address;
         Lan { config, address, state: State::Listening { until }, announce_at: None }
     }
 
-    /// Whether this receiver is the replier.
+    /// Returns whether this receiver is the replier.
     pub(super) fn is_replier(&self) -> bool {
         self.state == State::Replier
     }
 
-    /// The replier, if it is another receiver.
+    /// Returns the replier, if it is another receiver.
     pub(super) fn replier(&self) -> Option<SocketAddr> {
         match self.state {
             State::Member { replier, .. } => Some(replier),
@@ -73,8 +73,8 @@ impl Lan {
         self.config.every * MISSED
     }
 
-    /// Another receiver announces or withdraws itself; `own` is this one's cost. Gives whether
-    /// this one has ceased to be the replier.
+    /// Handles another receiver's announcement or withdrawal; `own` is this receiver's cost.
+    /// Returns whether this receiver has ceased to be the replier.
     pub(super) fn on_announced(
         &mut self,
         now: Instant,
@@ -98,7 +98,7 @@ impl Lan {
                 self.announce_at = None;
                 return true;
             }
-            // It hears that it is not needed.
+            // This announcement tells the other that it is not needed.
             State::Replier => self.announce_at = Some(now),
             State::Listening { .. } if is_better => self.state = theirs,
             State::Listening { .. } => self.stand(now),
@@ -118,7 +118,7 @@ impl Lan {
         false
     }
 
-    /// The replier does not answer: a new election, unless it says something soon.
+    /// Starts a new election because the replier does not answer, unless it announces itself soon.
     pub(super) fn on_no_answer(&mut self, now: Instant, share: f64) {
         if matches!(self.state, State::Member { .. }) {
             self.listen(now, self.config.every.mul_f64(share.clamp(0.0, 1.0)));
@@ -135,8 +135,8 @@ impl Lan {
         self.announce_at = Some(now);
     }
 
-    /// Does what is due; gives whether an announcement is. `own` is this receiver's cost: without
-    /// one it cannot be the replier.
+    /// Does the work that is due. Returns whether an announcement is due. `own` is this receiver's
+    /// cost, without which it cannot be the replier.
     pub(super) fn on_timeout(&mut self, now: Instant, own: Option<u32>) -> bool {
         if matches!(self.state, State::Member { until, .. } if until <= now) {
             self.listen(now, Duration::ZERO);
@@ -155,7 +155,7 @@ impl Lan {
         is_due && self.is_replier()
     }
 
-    /// When [`on_timeout`](Lan::on_timeout) is to be called.
+    /// Returns the time of the next [`on_timeout`](Lan::on_timeout).
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Listening { until } | State::Member { until, .. } => Some(until),

@@ -1,10 +1,10 @@
 //! Requests that cross the reply [LMS §III-A].
 //!
-//! A request that comes after the reply may be late, or it may come since the reply was lost.
+//! A request that comes after the reply may be late, or may be repeated because the reply was lost.
 //! Requestors number their requests, and the replier remembers its latest replies:
 //!
 //! - A first request for a unit is late if the place was answered, or if the replier has heard a
-//!   repair of that unit itself: the repair has passed by whoever asks. Since those who ask may be
+//!   repair of that unit itself. That repair has passed the requestor. Since the requestor may be
 //!   much farther from the source, this holds for a time that covers the longest round trip.
 //! - A further request is late if the place was answered within the *ignore period* of about one
 //!   round trip.
@@ -17,14 +17,14 @@ use umbel_wire::lms::TurningPoint;
 
 use crate::Instant;
 
-/// Where a reply goes.
+/// Destination of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     /// The subtree below an interface of a router.
     Subtree(SocketAddr, u32),
     /// One requestor.
     Host(SocketAddr),
-    /// All members, or as many as this one hears together with.
+    /// All members, or at least those that hear the same packets as this one.
     Everyone,
 }
 
@@ -34,12 +34,12 @@ impl Place {
     }
 }
 
-/// How long requests are ignored after a reply.
+/// Times for which requests are ignored after a reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IgnorePeriods {
-    /// Whatever their number.
+    /// For requests of any number.
     pub(super) any: Duration,
-    /// First ones.
+    /// For first requests.
     pub(super) first: Duration,
 }
 
@@ -48,17 +48,17 @@ pub(super) struct IgnorePeriods {
 pub(super) struct LateRequests {
     limit: usize,
     replies: BTreeMap<(u64, Place), Instant>,
-    /// In the order of time, each as often as it was replied to.
+    /// The replies in the order of time, each as often as it was sent.
     order: VecDeque<(u64, Place, Instant)>,
 }
 
 impl LateRequests {
-    /// Remembers at most `limit` replies.
+    /// Creates a memory of at most `limit` replies.
     pub(super) fn new(limit: usize) -> LateRequests {
         LateRequests { limit, replies: BTreeMap::new(), order: VecDeque::new() }
     }
 
-    /// A reply for a unit went to, or came by, a place.
+    /// Notes a reply for a unit, sent to a place or overheard there.
     pub(super) fn on_reply(&mut self, now: Instant, sequence: u64, place: Place) {
         self.replies.insert((sequence, place), now);
         self.order.push_back((sequence, place, now));
@@ -70,7 +70,7 @@ impl LateRequests {
         }
     }
 
-    /// Whether a request has crossed a reply.
+    /// Returns whether a request has crossed a reply.
     pub(super) fn is_late(
         &self,
         now: Instant,

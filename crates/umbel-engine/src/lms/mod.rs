@@ -1,13 +1,14 @@
 //! LMS: light-weight multicast services.
 //!
-//! Routers do what their place in the tree makes easy, and nothing that takes memory for a packet;
-//! hosts do all the rest:
+//! Routers do only the work that their place in the tree makes easy, and keep no state per packet.
+//! Hosts do the rest:
 //!
 //! - [`router`]: selects a replier link for each source by the costs that receivers advertise
 //!   [LMS §II-C, §II-D], steers requests to it, stamps the turning point [LMS §II-F], and turns
 //!   DMCASTs into multicasts [LMS §II-G].
-//! - [`source`]: numbers data units, tells how far it has come, answers what no receiver could.
-//! - [`receiver`]: finds losses, asks, and answers others.
+//! - [`source`]: numbers data units, sends heartbeats, answers requests that no receiver could
+//!   answer.
+//! - [`receiver`]: finds losses, requests missing units, and answers others.
 //! - [`config`]: every constant.
 //!
 //! ```text
@@ -20,7 +21,7 @@
 //!                        replier ── DMCAST ──▶ turning point ── repair ──▶ its subtree
 //! ```
 //!
-//! Datagrams that routers are to take on their way carry the IP Router Alert option
+//! Datagrams that routers take on their way carry the IP Router Alert option
 //! ([`Transmit::alert`](crate::Transmit::alert),
 //! [`RouterTransmit::alert`](crate::router::RouterTransmit::alert)).
 //!
@@ -40,14 +41,14 @@
 //! # Scope and limitations
 //!
 //! The paper says little on security. A turning point carries a tag that only its router can make,
-//! so that a DMCAST answers a request that this router has steered; but a receiver that offers a
-//! low cost becomes a replier, and what a replier sends is believed as far as LMS goes. Data units
-//! that must be trusted are authenticated above this layer.
+//! so that a DMCAST answers a request that this router has steered. But a receiver that offers a
+//! low cost becomes a replier, and LMS itself trusts a replier's packets. Data units that must be
+//! trusted are authenticated above this layer.
 //!
 //! # Validation
 //!
-//! `tests/` drives single engines by scripts and by whatever may come from the network;
-//! `umbel-sim`'s `lms` runs them on simulated networks with losses, crashes, partitions and churn;
+//! `tests/` drives single engines by scripts and by arbitrary input from the network; `umbel-sim`'s
+//! `lms` runs them on simulated networks with losses, crashes, partitions and churn;
 //! `umbel-repro`'s `lms` compares with Figures 11 to 13 and Table I.
 
 pub mod anycast;

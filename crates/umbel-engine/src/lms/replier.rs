@@ -1,4 +1,4 @@
-//! What source and receivers share: units kept, and answers to requests.
+//! The part that source and receivers share: units kept, and answers to requests.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(super) struct Repair {
     pub(super) payload: Bytes,
 }
 
-/// How a repair travels.
+/// Path of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RepairTo {
     /// By DMCAST [LMS §II-G].
@@ -64,7 +64,7 @@ impl Replier {
         }
     }
 
-    /// Keeps a unit.
+    /// Keeps a unit for repairs.
     pub(super) fn keep(&mut self, sequence: u64, payload: Bytes) {
         self.history.insert((), sequence, payload);
     }
@@ -73,22 +73,23 @@ impl Replier {
         self.history.get((), sequence).is_some()
     }
 
-    /// The oldest unit that is kept.
+    /// Returns the oldest unit that is kept.
     pub(super) fn lowest(&self) -> Option<u64> {
         self.history.lowest(())
     }
 
-    /// A repair came by that everyone near has heard too.
+    /// Notes an overheard repair, which all neighbours have heard too.
     pub(super) fn on_repair_heard(&mut self, now: Instant, sequence: u64) {
         self.late.on_reply(now, sequence, Place::Everyone);
     }
 
-    /// Whether a unit is so far ahead of the last one known that a request for it makes no sense.
+    /// Returns whether a unit is so far ahead of the last known one that a request for it is
+    /// invalid.
     pub(super) fn is_far_ahead(&self, sequence: u64, known: u64) -> bool {
         sequence >= known.saturating_add(self.config.far_ahead)
     }
 
-    /// How long requests that follow a reply are late.
+    /// Returns the time for which requests that follow a reply are late.
     pub(super) fn ignore_period(&self, rtt: Duration) -> Duration {
         self.config.ignore_period.unwrap_or(rtt)
     }
@@ -117,8 +118,8 @@ impl Replier {
     }
 }
 
-/// Where the answer to a request goes, if it does not ask for anything else: to its turning
-/// point, or back to who asks.
+/// Returns the destination of an answer, unless the request asks for another: its turning point, or
+/// else the requestor.
 pub(super) fn reply_to(request: &Request, from: SocketAddr) -> RepairTo {
     match request.turning_point {
         Some(turning_point) if !request.unicast_reply => RepairTo::Subtree(turning_point),
@@ -127,7 +128,7 @@ pub(super) fn reply_to(request: &Request, from: SocketAddr) -> RepairTo {
 }
 
 impl Repair {
-    /// The datagram, and where it goes.
+    /// Returns the datagram and its destination.
     pub(super) fn build(&self, channel: Channel, tsi: Tsi) -> (Address, Vec<u8>) {
         let unicast = matches!(self.to, RepairTo::Host(_));
         let Repair { sequence, number, ref payload, .. } = *self;

@@ -33,7 +33,8 @@ impl Rtt {
         self.measured().unwrap_or(self.initial)
     }
 
-    /// `factor` round trips and four times their deviation; that of a single sample says nothing.
+    /// Returns `factor` round trips and four times their deviation. The deviation of a single
+    /// sample says nothing, so it is capped at a quarter of the mean.
     pub(super) fn timeout(&self, factor: f64) -> Duration {
         let deviation = self.measured.map_or(Duration::ZERO, |(_, deviation)| deviation);
         let deviation = deviation.min(self.smoothed() / 4);

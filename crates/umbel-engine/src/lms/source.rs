@@ -1,4 +1,4 @@
-//! The source: sends units and heartbeats, and answers what no receiver could.
+//! The source: sends units and heartbeats, and answers requests that no receiver could answer.
 //!
 //! ```text
 //! unit from the application ──▶ queue ──pacer──▶ channel ──▶ kept
@@ -11,8 +11,9 @@
 //! ```
 //!
 //! Heartbeats begin before the first unit, so that receivers find the session and repliers are
-//! chosen in time. A heartbeat carries the number of the next unit, by which receivers find that they lost the last
-//! one, and that of the oldest unit kept, below which nobody need ask.
+//! chosen in time. A heartbeat carries the number of the next unit, by which receivers find the
+//! loss of the last one. It also carries that of the oldest unit kept, below which requests are
+//! pointless.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -28,10 +29,10 @@ use super::replier::{Repair, RepairTo, Replier, reply_to};
 use crate::bucket::Limiter;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
-/// Unstamped requests that are counted at once.
+/// Greatest number of units whose unstamped requests are counted at once.
 const COUNTED: usize = 1024;
 
-/// What the source's application asks for.
+/// Requests of the source's application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceCommand {
     /// Send a data unit.
@@ -39,14 +40,14 @@ pub enum SourceCommand {
     /// Ask all members for a value [LMS §III-G]. The answers come as
     /// [`SourceEvent::Collected`].
     Collect {
-        /// What is asked; the application's number.
+        /// The question, as a number chosen by the application.
         question: u32,
-        /// Members hold answers for a random time below this, to merge them.
+        /// Bound of the random time for which members hold answers, to merge them.
         spread: Duration,
     },
 }
 
-/// Why a command was not carried out.
+/// Reason for which a command was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceCommandError {
     /// The queue of units to send is full.
@@ -57,26 +58,26 @@ pub enum SourceCommandError {
     TooLong(usize),
 }
 
-/// What the source's application is told.
+/// News for the source's application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
     /// Answers of some members to the question of a round; more may follow.
     Collected {
         /// The round, counted from 1.
         round: u32,
-        /// Their values.
+        /// Summary of their values.
         summary: Summary,
     },
 }
 
-/// What a source did.
+/// A source's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceStats {
     /// Units sent.
     pub units: u64,
     /// Heartbeats sent.
     pub heartbeats: u64,
-    /// Requests that came.
+    /// Requests received.
     pub requests: u64,
     /// Repairs sent by DMCAST.
     pub dmcasts: u64,
@@ -103,7 +104,8 @@ pub struct Source {
     heartbeat_due: bool,
     round: u32,
     question: Option<(u32, Duration)>,
-    /// How often a unit was asked for without a turning point, since when.
+    /// Number of requests for a unit without a turning point, and the time since which they are
+    /// counted.
     unstamped: BTreeMap<u64, (u32, Instant)>,
     events: VecDeque<SourceEvent>,
     drops: Drops,
@@ -111,7 +113,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source that has sent nothing yet.
+    /// Creates a source that has sent nothing yet.
     pub fn new(config: SourceConfig) -> Source {
         Source {
             replier: Replier::new(config.replier),
@@ -134,17 +136,17 @@ impl Source {
         }
     }
 
-    /// What it did.
+    /// Returns the source's counters.
     pub fn stats(&self) -> SourceStats {
         self.stats
     }
 
-    /// What it discarded.
+    /// Returns the discarded input, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
     }
 
-    /// The number of the next unit.
+    /// Returns the number of the next unit.
     pub fn next_sequence(&self) -> u64 {
         self.next
     }
@@ -170,7 +172,7 @@ impl Source {
         }
     }
 
-    /// Counts an unstamped request; gives whether all should get the answer.
+    /// Counts an unstamped request. Returns whether the answer should go to all.
     fn many_ask(&mut self, now: Instant, sequence: u64) -> bool {
         let ignore = self.replier.ignore_period(self.config.rtt);
         if self.unstamped.len() >= COUNTED {
@@ -197,8 +199,8 @@ impl Source {
 
     fn after_unit(&mut self, now: Instant) {
         self.heartbeat_every = self.config.heartbeat_min;
-        // While units follow each other, one comes now and then all the same: it tells late
-        // joiners what can still be had.
+        // Even while units follow each other, a heartbeat comes now and then. It tells late joiners
+        // which units are still available.
         let last = *self.last_heartbeat.get_or_insert(now);
         let at = now + self.heartbeat_every;
         self.heartbeat_at = Some(at.min(last + self.config.heartbeat_max));
@@ -243,7 +245,7 @@ impl Engine for Source {
 
     fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
         let Address::Host(from) = datagram.by else {
-            // Its own units come back where the host is a member too.
+            // The host's own units come back if it is a member too.
             return self.drops.count(DropReason::Unexpected);
         };
         let Ok(Parsed::Message { message, .. }) = Message::parse(datagram.payload) else {
@@ -263,7 +265,7 @@ impl Engine for Source {
                     self.drops.count(DropReason::Unexpected);
                 }
             }
-            // The last router offers what is below it to the source too: it needs no replier.
+            // The last router also offers its repliers to the source, which needs none.
             Message::Advertisement { .. } => {}
             _ => self.drops.count(DropReason::Unexpected),
         }

@@ -1,26 +1,26 @@
-//! What a receiver and its application say to each other.
+//! Commands and events between a receiver and its application.
 
 use bytes::Bytes;
 
 use crate::Instant;
 
-/// What the receiver's application asks for.
+/// Requests of the receiver's application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiverCommand {
     /// Receive the channel.
     Join,
-    /// No longer receive it; the routers are told.
+    /// Stop receiving the channel. The routers are told.
     Leave,
     /// Answer a [`ReceiverEvent::Question`].
     Answer {
-        /// Its round.
+        /// Round of the question.
         round: u32,
-        /// The answer.
+        /// Value of the answer.
         value: u64,
     },
 }
 
-/// What the receiver's application is told.
+/// News for the receiver's application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiverEvent {
     /// The next unit; each once, in order.
@@ -30,45 +30,45 @@ pub enum ReceiverEvent {
         /// Its content.
         payload: Bytes,
     },
-    /// Units that nobody has any more were given up.
+    /// Missing units that are no longer available were given up.
     GivenUp {
-        /// All that were missing before this number.
+        /// All missing units before this number were given up.
         before: u64,
-        /// How many.
+        /// Number of units given up.
         units: u64,
     },
-    /// A unit that was missing came.
+    /// A missing unit was recovered.
     Recovered {
         /// Its sequence number.
         sequence: u64,
-        /// When it was found missing; it came now.
+        /// Time at which it was found missing; it came now.
         detected: Instant,
         /// Requests sent for it.
         requests: u8,
     },
-    /// The source asks; answer with [`ReceiverCommand::Answer`] [LMS §III-G].
+    /// The source asks a question. Answer with [`ReceiverCommand::Answer`] [LMS §III-G].
     Question {
         /// The round.
         round: u32,
-        /// What is asked.
+        /// The question's number.
         question: u32,
     },
 }
 
-/// What a receiver did and got.
+/// A receiver's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
-    /// Units that came in the first place.
+    /// Units whose original transmission arrived.
     pub originals: u64,
-    /// Units that were missing and came.
+    /// Units that were missing and recovered.
     pub recovered: u64,
-    /// Units that came again: exposure [LMS §IV-A].
+    /// Duplicate units received: exposure [LMS §IV-A].
     pub duplicates: u64,
     /// Units found missing.
     pub losses: u64,
     /// Requests sent.
     pub requests: u64,
-    /// Requests from others that came.
+    /// Requests received from others.
     pub requests_heard: u64,
     /// Repairs sent by DMCAST.
     pub dmcasts: u64,

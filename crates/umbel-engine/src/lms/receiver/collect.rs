@@ -1,8 +1,8 @@
 //! The collect service: answers are merged on the way to the source [LMS §III-G].
 //!
-//! A report travels as a request does, so that those of a subtree meet at its replier. Each
-//! member holds what it has for a random part of the spread, and sends all of it as one report.
-//! Every answer is in one report at a time: a lost report loses its answers, none is counted
+//! A report travels as a request does, so that the reports of a subtree meet at its replier. Each
+//! member holds its answers for a random part of the spread, and sends all of them as one report.
+//! Every answer is in one report at a time. A lost report loses its answers, and none is counted
 //! twice.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(super) struct Collecting {
 }
 
 impl Collecting {
-    /// A round begins. Gives whether it is a new one.
+    /// Begins a round. Returns whether it is a new one.
     pub(super) fn on_question(&mut self, round: u32, spread: Duration) -> bool {
         if round <= self.round {
             return false;
@@ -30,8 +30,8 @@ impl Collecting {
         true
     }
 
-    /// Adds answers; gives whether they belong to the latest round. `share`, from 0 to 1, says
-    /// how long they are held.
+    /// Adds answers. Returns whether they belong to the latest round. `share`, from 0 to 1, is the
+    /// part of the spread for which they are held.
     pub(super) fn add(&mut self, now: Instant, round: u32, answers: Summary, share: f64) -> bool {
         if round != self.round || round == 0 {
             return false;
@@ -42,7 +42,7 @@ impl Collecting {
         true
     }
 
-    /// The report that is due, with its round.
+    /// Takes the report that is due, with its round.
     pub(super) fn due(&mut self, now: Instant) -> Option<(u32, Summary)> {
         self.report_at.take_if(|at| *at <= now)?;
         Some((self.round, self.held.take()?))

@@ -1,4 +1,4 @@
-//! What is missing, and when to ask for it.
+//! Missing units, and the timing of their requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::bucket::Limiter;
 use crate::lms::config::ReceiverConfig;
 use crate::lms::rtt::Rtt;
 
-/// A unit that is missing.
+/// A missing unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loss {
     pub(super) detected: Instant,
-    /// Requests sent.
+    /// Number of requests sent.
     pub(super) requests: u8,
-    /// When the next one is due.
+    /// Time of the next request.
     next: Instant,
 }
 
@@ -24,20 +24,20 @@ pub(super) struct Loss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DueRequest {
     pub(super) units: UnitSet,
-    /// Which request for these units it is.
+    /// Number of the request, counted from 1.
     pub(super) number: u8,
 }
 
-/// All units that are missing; never more than the window is wide.
+/// All missing units; never more than the window is wide.
 #[derive(Clone, Debug)]
 pub(super) struct Losses {
     units: BTreeMap<u64, Loss>,
     bucket: Limiter,
-    /// Not after the earliest request that is due.
+    /// Bound on the earliest due request, which is not before it.
     next: Option<Instant>,
 }
 
-/// How long a request waits that the allowance does not let through.
+/// Delay of a request that exceeds the allowance.
 const WAIT: Duration = Duration::from_millis(5);
 
 impl Losses {
@@ -53,19 +53,19 @@ impl Losses {
         self.units.len()
     }
 
-    /// A unit is found missing.
+    /// Notes that a unit was found missing.
     pub(super) fn detect(&mut self, now: Instant, sequence: u64, delay: Duration) {
         let next = now + delay;
         self.units.insert(sequence, Loss { detected: now, requests: 0, next });
         self.wake_by(next);
     }
 
-    /// A unit came after all.
+    /// Removes a unit that has arrived after all.
     pub(super) fn recover(&mut self, sequence: u64) -> Option<Loss> {
         self.units.remove(&sequence)
     }
 
-    /// Units before this are given up.
+    /// Gives up the units before this one.
     pub(super) fn give_up_before(&mut self, horizon: u64) {
         self.units = self.units.split_off(&horizon);
     }
@@ -74,12 +74,12 @@ impl Losses {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 
-    /// When something is due next.
+    /// Returns the time of the next request, or an earlier one.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.next
     }
 
-    /// The requests that are due; their units are due again after the timeout. O(losses).
+    /// Returns the requests that are due. Their units are due again after the timeout. O(losses).
     pub(super) fn due(
         &mut self,
         now: Instant,

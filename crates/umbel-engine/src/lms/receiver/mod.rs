@@ -1,4 +1,4 @@
-//! The receiver: finds what it lacks, asks for it, and answers others as a replier.
+//! The receiver: finds its missing units, requests them, and answers others as a replier.
 //!
 //! ```text
 //!             gap in the numbers, or heartbeat                  repair, or late original
@@ -11,7 +11,8 @@
 //!                                  requests say: replier failed
 //! ```
 //!
-//! A request from others, steered here by a router that made this receiver its replier:
+//! Handling of another host's request, steered here by a router that made this receiver its
+//! replier:
 //!
 //! | the unit is | then |
 //! |---|---|
@@ -52,17 +53,17 @@ use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
 timers! {
-    /// What is to happen.
+    /// Timers of the receiver.
     enum Timer, Timers {
         /// When to measure the round trip to the source.
         Ping,
-        /// When to do what the election on the LAN asks for.
+        /// When to do the work that the election on the LAN needs.
         Lan,
         /// When to offer this receiver to the routers.
         Advertise,
-        /// When to ask for what is missing.
+        /// When to request missing units.
         Request,
-        /// When to report the answers that were collected.
+        /// When to report the collected answers.
         Report,
     }
 }
@@ -70,7 +71,7 @@ timers! {
 /// A message to be sent.
 #[derive(Clone, Debug)]
 enum Due {
-    /// To somebody, as it stands.
+    /// A request, sent to this address as it stands.
     Request(SocketAddr, Request),
     Repair(Repair),
     Ping(u64),
@@ -79,7 +80,7 @@ enum Due {
     Report(u32, Summary),
 }
 
-/// How fast the estimate of loss forgets: the weight of one unit.
+/// Weight of one unit in the estimate of loss.
 const LOSS_WEIGHT: f64 = 1.0 / 256.0;
 
 /// A member of a channel.
@@ -97,12 +98,12 @@ pub struct Receiver {
     collecting: Collecting,
     lan: Option<Lan>,
     rtt: Rtt,
-    /// Share of units that did not come in the first place.
+    /// Share of units whose original did not arrive.
     loss: f64,
     timers: Timers,
     /// The latest ping.
     pinged: Option<(u64, Instant)>,
-    /// The routers were offered a replier.
+    /// Whether the routers were offered a replier.
     is_advertised: bool,
     memberships: VecDeque<Membership>,
     due: VecDeque<Due>,
@@ -112,7 +113,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver that has not joined yet.
+    /// Creates a receiver that has not joined yet.
     pub fn new(config: ReceiverConfig) -> Receiver {
         let source = config.channel.source.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         Receiver {
@@ -140,37 +141,37 @@ impl Receiver {
         }
     }
 
-    /// What it did and got.
+    /// Returns the receiver's counters.
     pub fn stats(&self) -> ReceiverStats {
         self.stats
     }
 
-    /// What it discarded.
+    /// Returns the discarded input, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
     }
 
-    /// The round trip to the source, once it is measured.
+    /// Returns the round trip to the source, once it is measured.
     pub fn rtt(&self) -> Option<Duration> {
         self.rtt.measured()
     }
 
-    /// Units that are missing now.
+    /// Returns the number of units that are missing now.
     pub fn missing(&self) -> usize {
         self.losses.len()
     }
 
-    /// The next unit to be delivered; 0 before anything is known of the source.
+    /// Returns the next unit to be delivered; 0 before anything is known of the source.
     pub fn next_sequence(&self) -> u64 {
         self.window.as_ref().map_or(0, ReceiveWindow::next)
     }
 
-    /// Whether this receiver is the replier of its LAN; `false` where it is not on one.
+    /// Returns whether this receiver is the replier of its LAN; `false` if it is not on one.
     pub fn is_lan_replier(&self) -> bool {
         self.lan.as_ref().is_some_and(Lan::is_replier)
     }
 
-    /// What it advertises now.
+    /// Returns the cost that it advertises now.
     pub fn cost(&self) -> Option<u32> {
         let us = |factor: f64| (self.rtt.smoothed().as_secs_f64() * 1e6 * factor) as u32;
         match self.config.cost {
@@ -181,7 +182,7 @@ impl Receiver {
         }
     }
 
-    /// Uniform in [0, 1).
+    /// Draws a uniform number in [0, 1).
     fn share(&mut self) -> f64 {
         uniform(&mut self.random)
     }
@@ -250,13 +251,13 @@ impl Receiver {
         }
     }
 
-    /// Whether a message is of the session that this receiver follows, or of the first that it
-    /// hears.
+    /// Returns whether a message belongs to the session that this receiver follows. The first
+    /// session that it hears becomes that session.
     fn is_session(&mut self, tsi: Tsi) -> bool {
         *self.tsi.get_or_insert(tsi) == tsi
     }
 
-    /// Takes what came on the channel or the LAN.
+    /// Handles a message that came on the channel or the LAN.
     fn on_multicast(&mut self, now: Instant, message: &Message<'_>, is_lan: bool) {
         match *message {
             Message::Data { tsi, sequence, payload } if !is_lan && self.is_session(tsi) => {
@@ -291,7 +292,7 @@ impl Receiver {
         match *message {
             Message::Request(ref request) => self.on_request(now, request, from),
             Message::Repair { tsi, sequence, unicast: true, payload, .. } => {
-                // Nobody sends one that was not asked for.
+                // A unicast repair is only sent in answer to a request.
                 let is_asked = self.tsi == Some(tsi) && self.losses.contains(sequence);
                 if !is_asked {
                     return self.drops.count(DropReason::Unexpected);
@@ -330,7 +331,8 @@ impl Receiver {
         }
     }
 
-    /// Takes a unit: an original, or a repair that came by unicast or not.
+    /// Handles a unit. `repair` is `None` for an original, otherwise whether the repair came by
+    /// unicast.
     fn on_unit(&mut self, now: Instant, sequence: u64, payload: &[u8], repair: Option<bool>) {
         let is_first = self.window.is_none();
         let (horizon, limits) = (self.config.horizon, self.config.window);
@@ -377,7 +379,7 @@ impl Receiver {
             };
             ReceiveWindow::new(start, limits)
         });
-        // A trail beyond what can be believed would end the stream.
+        // An implausible trail would end the stream.
         if trail >= window.known().saturating_add(limits.far_ahead) {
             return self.drops.count(DropReason::FarAhead);
         }
@@ -396,7 +398,7 @@ impl Receiver {
         }
     }
 
-    /// Delivers what can be delivered, and notes what is newly missing.
+    /// Delivers the units that are ready, and notes those newly missing.
     fn after_change(&mut self, now: Instant) {
         let Some(window) = &mut self.window else { return };
         while let Some((sequence, payload)) = window.poll_delivery() {
@@ -412,7 +414,8 @@ impl Receiver {
         self.send_due_requests(now);
     }
 
-    /// The session is known, and the tree reaches this receiver.
+    /// Starts advertising and measuring once the session is known and the tree reaches this
+    /// receiver.
     fn on_first(&mut self, now: Instant) {
         self.advertise(now);
         if self.rtt.measured().is_none() && self.pinged.is_none() {
@@ -420,8 +423,8 @@ impl Receiver {
         }
     }
 
-    /// Offers this receiver to the routers, if it has something to offer; on a LAN, if it is the
-    /// LAN's replier.
+    /// Offers this receiver to the routers, if it has a cost to offer. On a LAN only the LAN's
+    /// replier does so.
     fn advertise(&mut self, now: Instant) {
         let stands = self.lan.as_ref().is_none_or(Lan::is_replier);
         if let Some(cost) = self.cost().filter(|_| stands && self.is_member) {
@@ -457,7 +460,7 @@ impl Receiver {
         let nonce = self.random.next_u64();
         self.pinged = Some((nonce, now));
         self.due.push_back(Due::Ping(nonce));
-        // Until the answer comes.
+        // Ping again unless an answer comes before.
         self.timers.set(Timer::Ping, now + self.config.initial_rtt * 2);
     }
 
@@ -560,7 +563,7 @@ impl Engine for Receiver {
         let (to, bytes) = self.build(due);
         let alert = Message::is_for_routers(&bytes);
         buf.push_message(bytes);
-        // Only the LAN is spoken to by multicast.
+        // Only messages to the LAN are multicast.
         let hop_limit = matches!(to, Address::Channel(_)).then_some(1);
         Some(Transmit { hop_limit, alert, ..Transmit::control(to) })
     }

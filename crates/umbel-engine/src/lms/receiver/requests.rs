@@ -18,7 +18,7 @@ impl Receiver {
         let Some(tsi) = self.tsi else { return };
         let Receiver { losses, config, rtt, random, .. } = self;
         let due = losses.due(now, config, rtt, || uniform(random));
-        // Every other one then: the replier may be there, and only far behind many losses.
+        // Only every other one: the replier may be there, and only far behind many losses.
         let failed_after = self.config.failed_after;
         let has_failed =
             |number: u8| number.checked_sub(failed_after).is_some_and(|beyond| beyond % 2 == 1);
@@ -47,12 +47,12 @@ impl Receiver {
         }
     }
 
-    /// The replier of the LAN, if it is another receiver and did not fail.
+    /// Returns the replier of the LAN, if it is another receiver and did not fail.
     pub(super) fn ask_whom(&self, replier_failed: bool) -> Option<SocketAddr> {
         self.lan.as_ref().and_then(Lan::replier).filter(|_| !replier_failed)
     }
 
-    /// A router has steered a request here, or a member of the LAN asks its replier.
+    /// Handles a request steered here by a router, or sent by a member of the LAN to its replier.
     pub(super) fn on_request(&mut self, now: Instant, request: &Request, from: SocketAddr) {
         if request.channel != self.config.channel || self.tsi.is_some_and(|tsi| tsi != request.tsi)
         {
@@ -71,7 +71,7 @@ impl Receiver {
         let known = self.window.as_ref().map_or(0, ReceiveWindow::known);
         if self.replier.keeps(sequence) {
             let to = match (&self.config.lan, request.turning_point) {
-                // Only members of the LAN ask without a turning point.
+                // Only members of the LAN send requests without a turning point.
                 (Some(lan), None) if self.lan.is_some() => RepairTo::Channel(lan.channel),
                 _ => reply_to(request, from),
             };
@@ -98,7 +98,8 @@ impl Receiver {
         }
     }
 
-    /// Proxy DMCAST: someone above answers to the same turning point [LMS §III-F].
+    /// Passes a request on upstream, where a host answers to the same turning point: proxy DMCAST
+    /// [LMS §III-F].
     fn pass_on(&mut self, sequence: u64, request: &Request, from: SocketAddr) {
         self.stats.proxied += 1;
         let request = Request {

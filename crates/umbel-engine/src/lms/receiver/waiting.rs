@@ -1,17 +1,17 @@
-//! Subtrees that wait for what the receiver itself is waiting for [LMS §II-I].
+//! Subtrees that wait for units which the receiver itself is missing [LMS §II-I].
 //!
-//! A replier that lacks a unit ignores requests for it: the repair that it asked for itself comes
-//! by its turning point, above all who asked. Where the repair comes by unicast, they are left out,
-//! and the receiver sends it on to each of them.
+//! A replier that is missing a unit ignores requests for it. The repair that it requested itself
+//! comes by its turning point, above all requestors. Where the repair comes by unicast instead, it
+//! does not reach them, and the receiver sends it on to each of them.
 
 use std::collections::BTreeMap;
 
 use umbel_wire::lms::TurningPoint;
 
-/// Units for which somebody may wait at once.
+/// Greatest number of units that may be waited for at once.
 const UNITS: usize = 256;
 
-/// Who waits for which unit.
+/// Subtrees that wait, by unit.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
     places_per_unit: usize,
@@ -23,8 +23,8 @@ impl Waiting {
         Waiting { places_per_unit, places: BTreeMap::new() }
     }
 
-    /// Remembers who asked for a unit, and the number of its latest request. Gives whether there
-    /// was room.
+    /// Remembers a subtree that requested a unit, and the number of its latest request. Returns
+    /// whether there was room.
     pub(super) fn remember(&mut self, sequence: u64, place: TurningPoint, number: u8) -> bool {
         if !self.places.contains_key(&sequence) && self.places.len() >= UNITS {
             return false;
@@ -44,12 +44,12 @@ impl Waiting {
         true
     }
 
-    /// Who waited for a unit; they are forgotten.
+    /// Takes out the subtrees that waited for a unit.
     pub(super) fn take(&mut self, sequence: u64) -> Vec<(TurningPoint, u8)> {
         self.places.remove(&sequence).unwrap_or_default()
     }
 
-    /// Units before this are given up.
+    /// Forgets the units before this one, which are given up.
     pub(super) fn give_up_before(&mut self, horizon: u64) {
         self.places = self.places.split_off(&horizon);
     }

@@ -1,10 +1,10 @@
 //! Anycast: servers register as repliers of a service, and routers tell each other of the
 //! nearest on all links, not just upstream [LMS §III-G].
 //!
-//! A router keeps the best server by each of its interfaces, and tells the routers on an
-//! interface of the best by any other one. What is told anew is told at once; what is not renewed
-//! is forgotten. The cost grows by every router, and what was passed on too often is not taken, so
-//! that a server that is gone is forgotten even where routers form a ring.
+//! A router keeps the best server by each of its interfaces, and tells the routers on an interface
+//! of the best by any other one. News is told at once, and entries that are not renewed are
+//! forgotten. The cost grows at every router, and an advertisement passed on too often is refused.
+//! A server that is gone is thus forgotten even where routers form a ring.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub(super) struct Services(BTreeMap<Channel, Service>);
 struct Service {
     /// The best server by each interface.
     servers: BTreeMap<InterfaceId, Server>,
-    /// What was told last on each interface.
+    /// Last server told on each interface.
     told: BTreeMap<InterfaceId, Told>,
     tell_at: Option<Instant>,
 }
@@ -41,14 +41,14 @@ struct Server {
 type Told = (u32, u8);
 
 impl Services {
-    /// Entries of all tables.
+    /// Returns the number of entries of all tables.
     pub(super) fn len(&self) -> usize {
         self.0.values().map(|service| 1 + service.servers.len() + service.told.len()).sum()
     }
 }
 
 impl Service {
-    /// The best server by any interface but one.
+    /// Returns the best server by any interface but one.
     fn best(&self, but: InterfaceId) -> Option<&Server> {
         self.servers
             .iter()
@@ -59,7 +59,7 @@ impl Service {
 }
 
 impl Router {
-    /// Hears of a server from a neighbour: the server itself or the next router.
+    /// Handles an advertisement from a neighbour, which is the server itself or the next router.
     pub(super) fn on_anycast_advertisement(
         &mut self,
         now: Instant,
@@ -153,7 +153,7 @@ impl Router {
         Verdict::Take
     }
 
-    /// Forgets servers that were not renewed, and renews what the neighbours know.
+    /// Forgets servers that were not renewed, and renews the advertisements to the neighbours.
     pub(super) fn tend_services(&mut self, now: Instant, routes: &mut dyn Routes) {
         let channels: Vec<Channel> = self.services.0.keys().copied().collect();
         for channel in channels {

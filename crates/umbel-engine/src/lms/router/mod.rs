@@ -1,8 +1,8 @@
-//! What LMS adds to a router: it selects repliers, steers requests, and turns DMCASTs into
-//! multicasts on one interface [LMS §II].
+//! LMS in a router: it selects repliers, steers requests, and turns DMCASTs into multicasts on one
+//! interface [LMS §II].
 //!
 //! For each channel the router knows the interface towards the source, from multicast routing, and
-//! its replier link, from advertisements. Then a request goes its way by where it came from
+//! its replier link, from advertisements. A request's way then depends on where it came from
 //! [LMS §II-F]:
 //!
 //! ```text
@@ -11,13 +11,13 @@
 //! from upstream           ─────────────────────────────────────▶ to the replier
 //! ```
 //!
-//! The router keeps nothing about a request that passed. That it wrote a turning point itself it
-//! knows by a tag: a keyed hash of channel, interface and time, so that a DMCAST from a host that no
-//! request was steered to is refused.
+//! The router keeps nothing about a request that passed. It recognizes its own turning points by a
+//! tag: a keyed hash of channel, interface and time. A DMCAST from a host that no request was
+//! steered to is thus refused.
 //!
 //! A neighbour is the next router with LMS, or a receiver if there is none between. It sends its
-//! advertisements and requests towards the source, and the first router with LMS takes them;
-//! requests from above are sent to the neighbour by unicast. Hence routers without LMS in between
+//! advertisements and requests towards the source, and the first router with LMS takes them.
+//! Requests from above are sent to the neighbour by unicast. Hence routers without LMS in between
 //! do no harm.
 
 mod anycast;
@@ -41,10 +41,10 @@ use crate::router::{
 };
 use crate::{Address, Instant};
 
-/// What a router did.
+/// A router's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterStats {
-    /// Requests that turned around here.
+    /// Requests turned around here.
     pub turned: u64,
     /// Requests sent upstream.
     pub sent_up: u64,
@@ -54,7 +54,7 @@ pub struct RouterStats {
     pub reports: u64,
     /// DMCASTs turned into multicasts.
     pub dmcasts: u64,
-    /// Repliers given up since they did not answer.
+    /// Repliers given up because they did not answer.
     pub repliers_failed: u64,
     /// Anycast requests passed on.
     pub anycasts: u64,
@@ -67,40 +67,40 @@ pub struct Router {
     groups: BTreeMap<Channel, Group>,
     services: Services,
     due: VecDeque<RouterTransmit>,
-    /// Not after the next thing to do.
+    /// Bound on the next work, which is not before it.
     wake_at: Option<Instant>,
     drops: Drops,
     stats: RouterStats,
 }
 
-/// What is kept of one channel.
+/// State of one channel.
 #[derive(Debug)]
 struct Group {
     offers: Offers,
-    /// What the router above was told last.
+    /// Cost last told to the router above.
     advertised: Option<u32>,
     advertised_at: Instant,
     advertise_at: Option<Instant>,
     check: Option<Check>,
-    /// The replier answered, and is not asked again before this.
+    /// Time until which the replier, having answered, is not asked again.
     checked_until: Instant,
     dmcasts: Limiter,
     requests: BTreeMap<InterfaceId, Limiter>,
-    /// Without offers it is forgotten then.
+    /// Time at which the state is forgotten if there are no offers.
     expires: Instant,
 }
 
-/// A replier that is said to have failed was asked to advertise [LMS §III-C].
+/// A replier said to have failed that was asked to advertise [LMS §III-C].
 #[derive(Debug)]
 struct Check {
     replier: Replier,
-    /// How often it was asked.
+    /// Number of times that it was asked.
     asked: u32,
-    /// When to ask again, or to give it up.
+    /// Time to ask again, or to give it up.
     at: Instant,
 }
 
-/// Where a datagram came from, as seen from the router in the tree.
+/// Side of the tree from which a datagram came, as seen from the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Above,
@@ -108,7 +108,7 @@ enum Side {
 }
 
 impl Router {
-    /// A router that knows of no replier yet.
+    /// Creates a router that knows of no replier yet.
     pub fn new(config: RouterConfig) -> Router {
         Router {
             config,
@@ -121,24 +121,24 @@ impl Router {
         }
     }
 
-    /// What it did.
+    /// Returns the router's counters.
     pub fn stats(&self) -> RouterStats {
         self.stats
     }
 
-    /// What it discarded.
+    /// Returns the discarded input, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
     }
 
-    /// How many entries its tables have: channels, offers, interfaces, services. None of them
-    /// grows with losses.
+    /// Returns the number of entries of its tables: channels, offers, interfaces, services. None of
+    /// them grows with losses.
     pub fn state_len(&self) -> usize {
         let of_group = |group: &Group| 1 + group.offers.len() + group.requests.len();
         self.groups.values().map(of_group).sum::<usize>() + self.services.len()
     }
 
-    /// The interface and the next hop to the replier of a channel, if there is one.
+    /// Returns the interface and the next hop to the replier of a channel, if there is one.
     pub fn replier(&self, channel: &Channel) -> Option<(InterfaceId, SocketAddr)> {
         let replier = self.groups.get(channel)?.offers.first()?;
         Some((replier.interface, replier.neighbour))
@@ -170,7 +170,7 @@ impl Router {
         matches!(datagram.to, Address::Host(to) if to.ip() == self.config.address.ip())
     }
 
-    /// The state of a channel, made if there is room.
+    /// Returns the state of a channel, and creates it if there is room.
     fn group(&mut self, now: Instant, channel: &Channel) -> Option<&mut Group> {
         let RouterConfig { channels, dmcasts, offer_lifetime, .. } = self.config;
         if !self.groups.contains_key(channel) {
@@ -197,7 +197,7 @@ impl Router {
         self.groups.get_mut(channel)
     }
 
-    /// On which side of the router a datagram about a channel came in.
+    /// Returns the side of the router on which a datagram about a channel came in.
     fn side(
         routes: &mut dyn Routes,
         channel: &Channel,
@@ -248,7 +248,8 @@ impl Router {
         let step = if is_attached { Step::Up } else { group.offers.step(arrived_on, from.ip()) };
         match step {
             Step::Up => {
-                // What reaches the core of a shared tree is unicast to the source [LMS §III-B].
+                // Requests that reach the core of a shared tree are unicast to the source
+                // [LMS §III-B].
                 if is_attached || upstream == Upstream::Root {
                     self.stamp(now, &mut request, arrived_on);
                 }
@@ -256,7 +257,7 @@ impl Router {
                 self.send_up(&channel, &Message::Request(request));
             }
             Step::Turn(replier) => {
-                // All offers are looked through for another: only where one is needed.
+                // A backup is only looked for if it is needed, since that searches all offers.
                 let backup = (request.replier_failed)
                     .then(|| group.offers.backup(replier.neighbour.ip(), from.ip()))
                     .flatten();
@@ -276,8 +277,8 @@ impl Router {
         Verdict::Take
     }
 
-    /// Checks whether a request or report may pass, and says where it came from. Requests from
-    /// above are addressed to this router; what is addressed to others is on its way to them.
+    /// Checks whether a request or report may pass, and returns the side it came from. Requests
+    /// from above are addressed to this router; others are only passing through.
     fn admit(
         &mut self,
         now: Instant,
@@ -388,8 +389,8 @@ impl Router {
         Verdict::Take
     }
 
-    /// After a change of the offers: chooses the replier, and tells the router above if its cost
-    /// is another.
+    /// Chooses the replier after a change of the offers, and tells the router above if its cost
+    /// changed.
     fn choose(&mut self, now: Instant, channel: &Channel) {
         let RouterConfig { set_size, stickiness, advertise_gap, .. } = self.config;
         let Some(group) = self.groups.get_mut(channel) else { return };
@@ -402,7 +403,7 @@ impl Router {
         }
     }
 
-    /// Tells the router above what this one offers.
+    /// Advertises this router's replier to the router above.
     fn advertise(&mut self, now: Instant, routes: &mut dyn Routes, channel: &Channel) {
         let next = now + self.config.advertise_every;
         let Some(group) = self.groups.get_mut(channel) else { return };
@@ -431,7 +432,7 @@ impl Router {
         self.wake_by(at);
     }
 
-    /// The time of a check is over.
+    /// Handles the end of a check without an answer.
     fn on_no_answer(&mut self, now: Instant, channel: &Channel) {
         let (timeout, solicits) = (self.config.solicit_timeout, self.config.solicits);
         let Some(group) = self.groups.get_mut(channel) else { return };
@@ -455,7 +456,7 @@ impl Router {
     fn on_solicit(&mut self, now: Instant, channel: &Channel) -> Verdict {
         let gap = self.config.advertise_gap;
         if let Some(group) = self.groups.get_mut(channel) {
-            // So that it is told even if nothing changed, and even if there is nothing.
+            // The router above is told even if nothing changed, and even if there is no replier.
             group.advertised = group.advertised.or(Some(u32::MAX));
             let at = now.max(group.advertised_at + gap);
             group.advertise_at = Some(at);
@@ -464,7 +465,7 @@ impl Router {
         Verdict::Take
     }
 
-    /// Does what is due for one channel.
+    /// Does the work that is due for one channel.
     fn tend(&mut self, now: Instant, routes: &mut dyn Routes, channel: &Channel) {
         let Some(group) = self.groups.get_mut(channel) else { return };
         group.offers.expire(now, |interface| routes.is_downstream(channel, interface));

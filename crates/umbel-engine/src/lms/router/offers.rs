@@ -1,4 +1,4 @@
-//! Who offers itself as replier below a router, and who is chosen.
+//! Offers of repliers below a router, and the choice among them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::Instant;
 use crate::router::InterfaceId;
 
-/// Offers that are kept for one interface: the best, and one to fall back on.
+/// Number of offers kept for one interface: the best, and one to fall back on.
 const PER_INTERFACE: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +25,10 @@ pub(super) struct Replier {
     pub(super) cost: u32,
 }
 
-/// Where a request from below goes.
+/// Next step of a request from below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It comes from the replier, or there is none.
+    /// It goes upstream, since it comes from the replier, or there is none.
     Up,
     /// It turns around here.
     Turn(Replier),
@@ -36,10 +36,10 @@ pub(super) enum Step {
 
 /// The offers of one channel, and the repliers chosen among them.
 ///
-/// The interfaces are cut into sets of at most `set_size`, each with a replier of its own
-/// [LMS §III-E]. The sets' repliers form a chain in order of cost: a request from the first goes
-/// upstream, a request from any other to the one before it. With one set, the usual case, this is
-/// the plain rule of [LMS §II-F].
+/// The interfaces are divided into sets of at most `set_size`, each with a replier of its own
+/// [LMS §III-E]. The sets' repliers form a chain in order of cost. A request from the first goes
+/// upstream, and a request from any other goes to the one before it. With one set, the usual case,
+/// this is the plain rule of [LMS §II-F].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Offers {
     by_interface: BTreeMap<InterfaceId, Vec<Offer>>,
@@ -49,7 +49,7 @@ pub(super) struct Offers {
 }
 
 impl Offers {
-    /// Takes an offer, or one that is renewed.
+    /// Adds or renews an offer.
     pub(super) fn insert(
         &mut self,
         interface: InterfaceId,
@@ -64,7 +64,7 @@ impl Offers {
         offers.truncate(PER_INTERFACE);
     }
 
-    /// Takes an offer back.
+    /// Removes an offer.
     pub(super) fn remove(&mut self, interface: InterfaceId, neighbour: IpAddr) {
         if let Some(offers) = self.by_interface.get_mut(&interface) {
             offers.retain(|offer| offer.neighbour.ip() != neighbour);
@@ -74,7 +74,7 @@ impl Offers {
         }
     }
 
-    /// Forgets offers whose time is over, and those of interfaces that are no longer `wanted`.
+    /// Forgets expired offers, and those of interfaces that are no longer `wanted`.
     pub(super) fn expire(&mut self, now: Instant, mut wanted: impl FnMut(InterfaceId) -> bool) {
         self.by_interface.retain(|interface, offers| {
             offers.retain(|offer| offer.expires > now);
@@ -82,8 +82,8 @@ impl Offers {
         });
     }
 
-    /// Chooses the repliers again. One that was chosen stays unless another of its set is cheaper
-    /// by the share `stickiness`.
+    /// Chooses the repliers again. A chosen one stays unless another of its set is cheaper by the
+    /// share `stickiness`.
     pub(super) fn choose(&mut self, set_size: usize, stickiness: f64) {
         let interfaces: Vec<InterfaceId> = self.by_interface.keys().copied().collect();
         let mut sets: Vec<(Replier, &[InterfaceId])> = interfaces
@@ -115,12 +115,12 @@ impl Offers {
         Some(held.filter(|held| f64::from(best.cost) >= limit(held.cost)).unwrap_or(best))
     }
 
-    /// The replier for requests from above: the one that the router offers to others.
+    /// Returns the replier for requests from above, which the router offers to others.
     pub(super) fn first(&self) -> Option<Replier> {
         self.chain.first().copied()
     }
 
-    /// Where a request from below goes.
+    /// Returns the next step of a request from below.
     pub(super) fn step(&self, interface: InterfaceId, from: IpAddr) -> Step {
         let is_from = |r: &Replier| r.interface == interface && r.neighbour.ip() == from;
         if let Some(place) = self.chain.iter().position(is_from) {
@@ -129,13 +129,13 @@ impl Offers {
                 Some(before) => Step::Turn(self.chain[before]),
             };
         }
-        // Links on which nobody offers anything are spread over the sets.
+        // Links without offers are spread over the sets.
         let place = || interface.0 as usize % self.chain.len().max(1);
         let place = self.set_of.get(&interface).copied().unwrap_or_else(place);
         self.chain.get(place).map_or(Step::Up, |replier| Step::Turn(*replier))
     }
 
-    /// Another one than these two.
+    /// Returns the cheapest offer of another host than these two.
     pub(super) fn backup(&self, than: IpAddr, or: IpAddr) -> Option<Replier> {
         self.by_interface
             .iter()
@@ -150,7 +150,7 @@ impl Offers {
             .min_by_key(|r| (r.cost, r.interface, r.neighbour))
     }
 
-    /// Whether this one is still chosen.
+    /// Returns whether this replier is still chosen.
     pub(super) fn is_chosen(&self, replier: &Replier) -> bool {
         self.chain.iter().any(|chosen| is_same(chosen, replier))
     }
@@ -159,12 +159,12 @@ impl Offers {
         self.by_interface.is_empty()
     }
 
-    /// Offers kept.
+    /// Returns the number of offers kept.
     pub(super) fn len(&self) -> usize {
         self.by_interface.values().map(Vec::len).sum()
     }
 
-    /// When the next offer expires.
+    /// Returns the time at which the next offer expires.
     pub(super) fn next_expiry(&self) -> Option<Instant> {
         self.by_interface.values().flatten().map(|offer| offer.expires).min()
     }

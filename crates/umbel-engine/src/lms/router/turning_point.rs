@@ -1,4 +1,4 @@
-//! Turning points: written into requests, and believed in DMCASTs only if this router wrote them.
+//! Turning points: written into requests, and accepted in DMCASTs only if this router wrote them.
 
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ impl Router {
         (u128::from(now.as_nanos()) / lifetime) as u64
     }
 
-    /// The tag of turning points on an interface.
+    /// Returns the tag of turning points on an interface.
     fn tag(&self, channel: &Channel, interface: InterfaceId, epoch: u64) -> u64 {
         let octets = |address: IpAddr| match address {
             IpAddr::V4(address) => address.to_ipv6_mapped().octets(),

@@ -1,4 +1,4 @@
-//! Whatever comes from the network: no panic, bounded memory, bounded answers.
+//! Arbitrary input from the network: no panic, bounded memory, bounded answers.
 
 use proptest::prelude::*;
 use umbel_wire::lms::Summary;
@@ -11,7 +11,7 @@ use crate::lms::router::Router;
 use crate::lms::source::{Source, SourceCommand};
 use crate::router::{InterfaceId, PassingDatagram, RouterEngine};
 
-/// A message of any kind, mostly about what the engines know.
+/// Generates a message of any kind, mostly about channels and units that the engines know.
 fn messages() -> impl Strategy<Value = Vec<u8>> {
     let sequence = || prop_oneof![4 => 0_u64..40, 1 => any::<u64>().prop_map(|n| n % u64::MAX)];
     let tsi = || prop_oneof![9 => Just(TSI), 1 => any::<u32>().prop_map(Tsi)];
@@ -78,12 +78,12 @@ fn messages() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// When, from whom, by which way.
+/// Generates arrivals: time, sender, path, message.
 fn arrivals() -> impl Strategy<Value = Vec<(u64, u8, u8, Vec<u8>)>> {
     proptest::collection::vec((0..200_u64, 2..250_u8, 0..4_u8, messages()), 1..80)
 }
 
-/// The ways by which a datagram comes to a host.
+/// Returns the path by which a datagram comes to a host.
 fn way(from: u8, way: u8) -> Address {
     match way {
         0 => Address::Channel(channel()),
@@ -118,7 +118,7 @@ proptest! {
             let answers = sent(&mut receiver, ms(now)).len();
             let is_request =
                 matches!(Message::parse(&payload), Ok(Parsed::Message { message: Message::Request(_), .. }));
-            // Its own requests, a ping and an advertisement may be due, whatever came.
+            // Its own requests, a ping and an advertisement may be due after any input.
             prop_assert!(answers <= if is_request { 1 } else { 25 }, "{}", answers);
             while receiver.poll_event().is_some() {}
             prop_assert!(receiver.missing() <= 1024);

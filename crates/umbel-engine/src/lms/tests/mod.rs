@@ -19,7 +19,7 @@ fn ms(n: u64) -> Instant {
     Instant::EPOCH + Duration::from_millis(n)
 }
 
-/// A host by its number; the source is number 1.
+/// Returns a host by its number; the source is number 1.
 fn host(n: u8) -> SocketAddr {
     ([10, 0, 0, n], 7702).into()
 }
@@ -29,7 +29,7 @@ fn channel() -> Channel {
     Channel { source: Some(host(1).ip()), group, port: 7702 }
 }
 
-/// The first request for a unit.
+/// Returns the first request for a unit.
 fn request(sequence: u64) -> Request {
     Request {
         channel: channel(),
@@ -65,7 +65,7 @@ fn give<E: Engine>(engine: &mut E, at: Instant, by: Address, message: &Message<'
     engine.handle_datagram(at, Datagram { by, hop_limit: None, payload: &bytes(message) });
 }
 
-/// What an engine sends, units of data included.
+/// Returns everything that an engine sends, units of data included.
 fn sent<E: Engine>(engine: &mut E, at: Instant) -> Vec<(Address, Vec<u8>)> {
     let mut all = Vec::new();
     let mut buf = TransmitBuf::new(Allowance::data(1));

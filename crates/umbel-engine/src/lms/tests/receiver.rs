@@ -4,7 +4,7 @@ use crate::lms::config::{Cost, Horizon, ReceiverConfig};
 use crate::lms::drops::DropReason;
 use crate::lms::receiver::{Receiver, ReceiverCommand, ReceiverEvent};
 
-/// A receiver that has joined and got the units before `known`, at 0 ms.
+/// Creates a receiver that has joined and got the units before `known`, at 0 ms.
 fn receiver(known: u64, change: impl FnOnce(&mut ReceiverConfig)) -> Receiver {
     let mut config = ReceiverConfig::new(channel());
     (config.tsi, config.cost) = (Some(TSI), Cost::Fixed(Some(5)));
@@ -35,7 +35,7 @@ fn repair(receiver: &mut Receiver, at: u64, sequence: u64, unicast: bool) {
     give(receiver, ms(at), by, &message);
 }
 
-/// Requests that leave: to whom, for which unit, which one, flagged or not.
+/// Returns the requests that leave: destination, unit, number, and whether flagged.
 fn requests(receiver: &mut Receiver, at: u64) -> Vec<(Address, u64, u8, bool)> {
     let all = sent(receiver, ms(at));
     all.iter()
@@ -55,7 +55,7 @@ fn delivered(receiver: &mut Receiver) -> Vec<u64> {
         .collect()
 }
 
-/// Steers a request here; gives where repairs go.
+/// Steers a request here. Returns the repairs' destinations.
 fn asked(receiver: &mut Receiver, at: u64, request: Request) -> Vec<Address> {
     give(receiver, ms(at), Address::Host(host(200)), &Message::Request(request));
     sent(receiver, ms(at)).into_iter().map(|(to, _)| to).collect()
@@ -143,7 +143,7 @@ fn a_kept_unit_is_sent_to_the_turning_point_once() {
     let mut receiver = receiver(5, |_| {});
     let router = Address::Host(host(200));
     assert_eq!(asked(&mut receiver, 10, stamped(3, 4)), [router]);
-    // However often one asks, and whatever number the request has.
+    // However often one asks, and with any request number.
     for number in 1..=255 {
         assert_eq!(asked(&mut receiver, 50, Request { number, ..stamped(3, 4) }), []);
     }
@@ -338,7 +338,7 @@ fn one_that_joins_again_follows_the_session_that_it_hears_then() {
         give(&mut receiver, ms(30), by_channel(), &unit(sequence));
     }
     assert_eq!(delivered(&mut receiver), [0, 1]);
-    // What it kept of the session before is not what others ask for now.
+    // Units kept of the previous session must not answer requests of this one.
     sent(&mut receiver, ms(30));
     let request = Request { tsi: Tsi(8), ..stamped(1, 4) };
     give(&mut receiver, ms(40), Address::Host(host(200)), &Message::Request(request));

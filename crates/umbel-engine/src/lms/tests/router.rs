@@ -60,8 +60,8 @@ impl Bench {
         Bench { router: Router::new(config), tree: Tree::default(), now: ms(1_000) }
     }
 
-    /// A router to which host 11 on link 1 and host 12 on link 2 offer themselves, the first one
-    /// cheaper.
+    /// Creates a router to which host 11 on link 1 and host 12 on link 2 offer themselves, the
+    /// first one cheaper.
     fn with_repliers() -> Bench {
         let mut bench = Bench::new(|_| {});
         bench.advertise(1, 11, Some(100));
@@ -83,7 +83,7 @@ impl Bench {
     fn advertise(&mut self, interface: u32, from: u8, cost: Option<u32>) {
         let message = Message::Advertisement { channel: channel(), cost };
         assert_eq!(self.give(interface, from, 1, &message), Verdict::Take);
-        // What the router tells the one above is seen in `wait`.
+        // The advertisement to the router above is seen in `wait`.
         assert_eq!(self.sent(), []);
     }
 
@@ -91,7 +91,7 @@ impl Bench {
         std::iter::from_fn(|| self.router.poll_transmit(self.now)).collect()
     }
 
-    /// Where a request from a link goes, and as what.
+    /// Returns the destination of a request from a link, and the request as sent there.
     fn steer(&mut self, interface: u32, from: u8, to: u8, sent: Request) -> (SocketAddr, Request) {
         assert_eq!(self.give(interface, from, to, &Message::Request(sent)), Verdict::Take);
         let all = self.sent();
@@ -102,7 +102,7 @@ impl Bench {
         (*to, request)
     }
 
-    /// Lets time pass; gives what the router does meanwhile.
+    /// Lets time pass. Returns the datagrams that the router sends meanwhile.
     fn wait(&mut self, duration: Duration) -> Vec<RouterTransmit> {
         let end = self.now + duration;
         let mut all = Vec::new();
@@ -181,7 +181,7 @@ fn the_core_of_a_shared_tree_stamps_what_goes_to_the_source() {
     assert_eq!(bench.steer(3, 13, 1, request(5)).0, host(11));
 }
 
-/// A repair for a turning point.
+/// Returns a repair for a turning point.
 fn repair_bytes() -> Vec<u8> {
     bytes(&Message::Repair { tsi: TSI, sequence: 5, number: 1, unicast: false, payload: b"unit" })
 }
@@ -197,7 +197,7 @@ fn a_dmcast_becomes_a_multicast_on_the_interface_of_the_request() {
     let to = RouterDestination::Branch { channel: channel(), interface };
     assert_eq!(bench.sent(), [RouterTransmit { to, alert: false, payload: repair.clone().into() }]);
     assert_eq!(bench.router.drops().total(), 0);
-    // One that is on its way to another router passes.
+    // A DMCAST on its way to another router passes.
     assert_eq!(bench.give(1, 11, 201, &dmcast), Verdict::Forward);
 }
 
@@ -213,12 +213,12 @@ fn forged_and_absurd_dmcasts_are_dropped_and_counted() {
         assert_eq!((bench.sent(), bench.drops(reason)), (vec![], before + 1));
     };
     let forged = DropReason::ForgedTurningPoint;
-    // From a host to which nothing was steered: it has to guess.
+    // From a host to which no request was steered, so it has to guess.
     refused(&mut bench, TurningPoint { tag: good.tag ^ 1, ..good }, &repair, forged);
     // Another interface than that of the request, also one that does not exist.
     refused(&mut bench, TurningPoint { interface: 2, ..good }, &repair, forged);
     refused(&mut bench, TurningPoint { interface: 77, ..good }, &repair, forged);
-    // Another router's.
+    // Another router's turning point.
     refused(&mut bench, TurningPoint { router: host(201), ..good }, &repair, forged);
     // Not a repair: the router would speak in the source's name.
     refused(&mut bench, good, b"Um\x01\x61", DropReason::NotARepair);
@@ -291,7 +291,7 @@ fn what_is_not_of_lms_passes() {
     }
 }
 
-/// The cost that the router above is told.
+/// Returns the costs advertised to the router above.
 fn told(all: &[RouterTransmit]) -> Vec<Option<u32>> {
     let cost = |transmit: &RouterTransmit| match parse(&transmit.payload) {
         Message::Advertisement { cost, .. } => {
@@ -308,13 +308,13 @@ fn told(all: &[RouterTransmit]) -> Vec<Option<u32>> {
 fn the_cheapest_is_chosen_and_its_cost_is_told_upstream() {
     let mut bench = Bench::with_repliers();
     assert_eq!(told(&bench.wait(Duration::from_millis(20))), [Some(100)]);
-    // A little cheaper is not worth a change, much cheaper is.
+    // A slightly cheaper replier is not worth a change, a much cheaper one is.
     bench.advertise(2, 12, Some(95));
     assert_eq!(bench.router.replier(&channel()).unwrap().1, host(11));
     bench.advertise(2, 12, Some(50));
     assert_eq!(bench.router.replier(&channel()), Some((InterfaceId(2), host(12))));
     assert_eq!(told(&bench.wait(Duration::from_millis(20))), [Some(50)]);
-    // One that leaves says so.
+    // A replier that leaves withdraws its offer.
     bench.advertise(2, 12, None);
     bench.advertise(1, 11, None);
     assert_eq!(bench.router.replier(&channel()), None);
@@ -339,7 +339,7 @@ fn a_replier_that_is_said_to_have_failed_is_asked_and_then_replaced() {
     let failed = Request { replier_failed: true, number: 3, ..request(5) };
     bench.give(3, 13, 1, &Message::Request(failed));
     let all = bench.sent();
-    // It is asked, and the request goes to the other one meanwhile.
+    // The replier is asked, and the request goes to the other one meanwhile.
     let to: Vec<_> = all.iter().map(|transmit| transmit.to).collect();
     let [first, second] = [11, 12].map(|n| RouterDestination::Host(host(n)));
     assert_eq!(to, [first, second]);

@@ -5,7 +5,7 @@ use crate::lms::config::SourceConfig;
 use crate::lms::drops::DropReason;
 use crate::lms::source::{Source, SourceCommand, SourceCommandError, SourceEvent};
 
-/// A source that has sent so many units at 0 ms.
+/// Creates a source that has sent this number of units at 0 ms.
 fn source(units: u64, change: impl FnOnce(&mut SourceConfig)) -> Source {
     let mut config = SourceConfig::new(channel(), TSI);
     change(&mut config);
@@ -19,7 +19,7 @@ fn source(units: u64, change: impl FnOnce(&mut SourceConfig)) -> Source {
     source
 }
 
-/// Where the answers to a request go.
+/// Returns the destinations of the answers to a request.
 fn asked(source: &mut Source, at: u64, request: Request) -> Vec<Address> {
     give(source, ms(at), Address::Host(host(50)), &Message::Request(request));
     sent(source, ms(at)).into_iter().map(|(to, _)| to).collect()
@@ -64,7 +64,7 @@ fn unstamped_requests_are_answered_by_unicast_and_many_of_them_by_multicast() {
     for n in 15..100 {
         assert_eq!(asked(&mut source, 11, from(n)), []);
     }
-    // Without a router on the way, the sender is who asks.
+    // Without a router on the way, the sender is the requestor.
     assert_eq!(asked(&mut source, 2_000, request(1)), [Address::Host(host(50))]);
 }
 
