@@ -1,8 +1,8 @@
-//! What a router spends on a packet: Table II of the LMS paper.
+//! Measures a router's time per packet: Table II of the LMS paper.
 //!
-//! A plain multicast packet is looked up and copied to each interface, as a host of the engine does
-//! it after the engine has let it pass; a request is stamped and turned around; a DMCAST is checked,
-//! unwrapped and sent out on one interface. All carry 1,000 bytes but for the request. Prints
+//! A plain multicast packet is looked up and copied to each interface, as an engine's host does
+//! after the engine has let it pass. A request is stamped and turned around. A DMCAST is checked,
+//! unwrapped and sent out on one interface. All carry 1,000 bytes except the request. Prints
 //! nanoseconds by fan-out, the best of five. Run with `cargo bench -p umbel-engine --bench
 //! lms_router`.
 
@@ -61,7 +61,7 @@ fn me() -> SocketAddr {
     ([10, 0, 0, 2], 7702).into()
 }
 
-/// A receiver below an interface.
+/// Returns a receiver below an interface.
 fn below(interface: u32) -> SocketAddr {
     ([10, 1, 0, interface as u8], 7702).into()
 }
@@ -72,7 +72,7 @@ fn bytes(message: &Message<'_>) -> Vec<u8> {
     out
 }
 
-/// A first request, as a receiver sends it.
+/// Returns a first request, as a receiver sends it.
 fn request() -> Vec<u8> {
     bytes(&Message::Request(Request {
         channel: channel(),
@@ -95,7 +95,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A router whose replier is below interface 1.
+    /// Creates a router whose replier is below interface 1.
     fn new(fan_out: u32) -> Bench {
         let endless = Limit { per_s: u32::MAX, burst: u32::MAX };
         let mut config = RouterConfig::new(me(), [1; 32]);
@@ -143,7 +143,7 @@ impl Bench {
         })
     }
 
-    /// A request from interface 2, turned around.
+    /// Measures a request from interface 2 that is turned around.
     fn turned(&mut self) -> f64 {
         let request = request();
         best(|| {
@@ -182,7 +182,7 @@ impl Bench {
     }
 }
 
-/// Nanoseconds of a call, the best of some repetitions.
+/// Returns the nanoseconds of a call, the best of some repetitions.
 fn best(mut call: impl FnMut()) -> f64 {
     let mut best = f64::INFINITY;
     for _ in 0..REPETITIONS {

@@ -1,9 +1,9 @@
-//! What a choice of the scheduler costs, and what its upkeep does.
+//! Measures the scheduler's choices and its upkeep.
 //!
 //! A catalog of a million items, about a hundred thousand requests. Each chosen item is held while
-//! the next ones are chosen, then its clients have it; those that have all come back with a new
-//! request. Run with `cargo bench -p umbel-engine --bench scheduler`; an argument restricts the
-//! run to the kinds whose names contain it.
+//! the next ones are chosen. Then its clients have it, and clients that have all their items come
+//! back with a new request. Run with `cargo bench -p umbel-engine --bench scheduler`; an argument
+//! restricts the run to the kinds whose names contain it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant as Clock};
@@ -18,7 +18,7 @@ use umbel_wire::Toi;
 const CATALOG: u32 = 1_000_000;
 const CHOICES: usize = 1500;
 const REPETITIONS: usize = 3;
-/// Items that are held at a time.
+/// Number of items that are held at a time.
 const IN_FLIGHT: usize = 4;
 
 #[derive(Clone, Copy)]
@@ -27,12 +27,12 @@ enum Popularity {
     Zipf,
 }
 
-/// Who has an item once it was sent, and how large items are.
+/// Clients that have an item once it was sent, and sizes of items.
 #[derive(Clone, Copy)]
 enum Churn {
-    /// Everyone; items of one symbol, so that ties abound.
+    /// All clients; items of one symbol, so that ties abound.
     All,
-    /// All but one in eight, who lack a part; items of 1 to 64 symbols.
+    /// All but one in eight, which are missing a part; items of 1 to 64 symbols.
     Most,
 }
 
@@ -70,7 +70,7 @@ impl Draw<'_> {
                 self.zipf.partition_point(|&sum| sum < at) as u32
             }
         };
-        // Popularity has nothing to do with the order of ids.
+        // Popularity is independent of the order of ids.
         Toi(rank.wrapping_mul(0x9E37_79B1) % CATALOG)
     }
 }
@@ -129,7 +129,7 @@ impl Run {
         });
     }
 
-    /// The item was sent: clients have it.
+    /// Delivers a sent item to its clients.
     fn deliver(&mut self, draw: &mut Draw<'_>, item: Toi) {
         let clients: Vec<SessionId> = self.scheduler.clients(item).collect();
         let partly = matches!(self.churn, Churn::Most);
@@ -155,7 +155,7 @@ impl Run {
     }
 }
 
-/// What one scenario measured.
+/// Measurements of one scenario.
 struct Measured {
     choices: Vec<Duration>,
     add_ns: u128,
@@ -204,8 +204,8 @@ fn play(
     Measured { choices, add_ns, remove_ns, unhold_max: run.unhold_max }
 }
 
-/// Plays a scenario several times and takes the least of each measurement: the runs are equal,
-/// so what differs between them is the rest of the machine.
+/// Plays a scenario several times and takes the least of each measurement. The runs are equal, so
+/// the rest of the machine causes their differences.
 fn scenario(kind: SchedulerKind, zipf: &[f64], shape: (u64, usize), how: (Popularity, Churn)) {
     let mut least = play(kind, zipf, shape, how);
     for _ in 1..REPETITIONS {
@@ -238,7 +238,7 @@ fn scenario(kind: SchedulerKind, zipf: &[f64], shape: (u64, usize), how: (Popula
     );
 }
 
-/// Everyone wants the same items: what it takes to enter and to serve the requests.
+/// Measures entering and serving the requests of clients that all want the same items.
 fn crowd(clients: u64, items: u32) {
     let before = resident_bytes();
     let mut scheduler = Scheduler::new(SchedulerKind::Rq);
@@ -270,7 +270,7 @@ fn crowd(clients: u64, items: u32) {
     );
 }
 
-/// Resident memory of this process; 0 where the system does not tell.
+/// Returns the resident memory of this process; 0 if the system does not report it.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

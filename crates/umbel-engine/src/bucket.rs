@@ -1,11 +1,11 @@
-//! Token buckets: how often, or how much, something may happen.
+//! Token buckets, which limit the rate of events or of their costs.
 
 use std::time::Duration;
 
 use crate::Instant;
 
-/// How often something may happen: at most `burst` times at once, and `per_s` times a second in
-/// the long run. Both are at least 1.
+/// Limit on the rate of an event: at most `burst` times at once, and `per_s` times a second in the
+/// long run. Both are at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Times a second.
@@ -14,22 +14,23 @@ pub struct Limit {
     pub burst: u32,
 }
 
-/// A token bucket whose tokens are time: what leaves costs the time in which it is earned again.
+/// A token bucket whose tokens are time. An event costs the time in which its tokens are earned
+/// again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
-    /// What the bucket holds.
+    /// Capacity of the bucket.
     depth: Duration,
-    /// When it was full, or will be, if nothing more is taken.
+    /// Time at which it was full, or will be if nothing more is taken.
     full_at: Instant,
 }
 
 impl Bucket {
-    /// A full bucket.
+    /// Creates a full bucket.
     pub(crate) fn new(depth: Duration) -> Bucket {
         Bucket { depth, full_at: Instant::EPOCH }
     }
 
-    /// Returns when the bucket is not empty.
+    /// Returns the time at which the bucket is no longer empty.
     pub(crate) fn ready_at(&self) -> Instant {
         Instant::EPOCH + (self.full_at - Instant::EPOCH).saturating_sub(self.depth)
     }
@@ -50,7 +51,7 @@ impl Bucket {
     }
 }
 
-/// Lets through what a [`Limit`] permits.
+/// Lets through the events that a [`Limit`] permits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limiter {
     bucket: Bucket,
@@ -63,7 +64,7 @@ impl Limiter {
         Limiter { bucket: Bucket::new(per_event * limit.burst.max(1)), per_event }
     }
 
-    /// Returns whether an event is let through, which then counts.
+    /// Returns whether an event is let through. It then counts.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         self.bucket.take(now, self.per_event)
     }

@@ -7,7 +7,7 @@ pub fn uniform(random: &mut impl Rng) -> f64 {
     fraction(random.next_u64())
 }
 
-/// Returns the number in [0, 1) that the upper 53 of random bits stand for.
+/// Returns the number in [0, 1) given by the upper 53 of random bits.
 pub const fn fraction(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64
 }

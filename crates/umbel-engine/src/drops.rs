@@ -1,18 +1,18 @@
-//! Input that was discarded, by reason: what all engines count alike.
+//! Counters of discarded input, by reason, for all engines.
 
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Why an engine discards input. Made by `drop_reasons!`.
+/// Reason for which an engine discards input. Implemented by `drop_reasons!`.
 pub trait Reason: Copy + fmt::Debug + 'static {
     /// Every reason, in the order of their indices.
     const ALL: &'static [Self];
 
-    /// Its place in [`ALL`](Reason::ALL).
+    /// Returns its place in [`ALL`](Reason::ALL).
     fn index(self) -> usize;
 }
 
-/// How often each of an engine's `N` reasons occurred.
+/// Number of occurrences of each of an engine's `N` reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drops<R, const N: usize> {
     counts: [u64; N],
@@ -30,12 +30,12 @@ impl<R: Reason, const N: usize> Drops<R, N> {
         self.counts[reason.index()] += 1;
     }
 
-    /// How often this reason occurred.
+    /// Returns the number of occurrences of this reason.
     pub fn of(&self, reason: R) -> u64 {
         self.counts[reason.index()]
     }
 
-    /// How much input was discarded in all.
+    /// Returns the total number of discarded inputs.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -52,10 +52,10 @@ impl<R: Reason, const N: usize> fmt::Display for Drops<R, N> {
     }
 }
 
-/// Defines an engine's `DropReason`, and its `Drops` that count them.
+/// Defines an engine's `DropReason`, and the `Drops` that count its occurrences.
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])+ $reason:ident,)+) => {
-        /// Why input was discarded.
+        /// Reason for which input was discarded.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum DropReason {
             $($(#[$doc])+ $reason,)+
@@ -75,7 +75,7 @@ macro_rules! drop_reasons {
             }
         }
 
-        /// How often each reason occurred.
+        /// Number of occurrences of each reason.
         pub type Drops = $crate::drops::Drops<DropReason, { DropReason::ALL.len() }>;
     };
 }

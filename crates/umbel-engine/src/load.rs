@@ -1,29 +1,29 @@
-//! What a protocol costs the host that it runs on.
+//! Processing cost of a protocol on its host.
 
 use std::iter::Sum;
 use std::ops::Add;
 
-/// Events that cost processing time, as TMTP's paper counts them: each is one, whatever it takes
-/// [TMTP "Performance Measures"].
+/// Events that cost processing time, as TMTP's paper counts them. Each counts as one, whatever its
+/// cost [TMTP "Performance Measures"].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessingLoad {
-    /// Positive acknowledgements that came and were processed.
+    /// Positive acknowledgements received and processed.
     pub acks: u64,
-    /// Negative acknowledgements that came and were processed.
+    /// Negative acknowledgements received and processed.
     pub nacks: u64,
-    /// Timers that expired and led to something, such as time-outs of retransmission.
+    /// Timers that expired and had an effect, such as time-outs of retransmission.
     pub timers: u64,
-    /// Retransmissions that were sent.
+    /// Retransmissions sent.
     pub retransmissions: u64,
 }
 
 impl ProcessingLoad {
-    /// All events.
+    /// Returns the number of all events.
     pub const fn total(&self) -> u64 {
         self.acks + self.nacks + self.timers + self.retransmissions
     }
 
-    /// What was added since the load was `earlier`.
+    /// Returns the events added since the load was `earlier`.
     #[must_use]
     pub const fn since(&self, earlier: ProcessingLoad) -> ProcessingLoad {
         ProcessingLoad {

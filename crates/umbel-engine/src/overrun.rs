@@ -1,9 +1,10 @@
-//! The rate that most receivers can take.
+//! A rate that most receivers can take.
 //!
-//! A receiver tells how many packets reached its machine and could not be kept: its socket's buffer
-//! or the memory in front of its disk was full. Sending those again as fast as before would lose them
-//! again. So when **most** of those who can speak complain, the rate is cut to what they kept; while
-//! they do not, it rises again, up to the highest that is allowed.
+//! A receiver reports the number of packets that reached its machine and were dropped there,
+//! because its socket's buffer or the memory in front of its disk was full. Sending those again as
+//! fast as before would lose them again. When **most** of the receivers complain, the rate is
+//! therefore cut to the share that they kept. While they do not, it rises again, up to the allowed
+//! maximum.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,36 +12,36 @@ use std::time::Duration;
 use crate::Instant;
 use crate::units::Rate;
 
-/// How often the rate can change.
+/// Time between two changes of the rate.
 const WINDOW: Duration = Duration::from_millis(25);
-/// A smaller share of packets that could not be kept is put up with.
+/// Losses up to this share of packets are tolerated.
 const TOLERATED: f64 = 0.02;
-/// What a cut leaves free beyond what was reported: full buffers must empty.
+/// Share of the reported capacity that a cut uses, so that full buffers empty.
 const MARGIN: f64 = 0.7;
-/// The most that one window cuts.
+/// Factor of the deepest cut in one window.
 const DEEPEST_CUT: f64 = 0.5;
-/// By how much a window without complaints raises the rate: twofold in about a second while it is
-/// well below the rate that was too high, and then carefully, by an eighth in a second.
+/// Factors by which a window without complaints raises the rate. It doubles in about a second while
+/// well below the rate that was too high, and then rises carefully, by an eighth in a second.
 const RISE: f64 = 1.02;
 const CAREFUL_RISE: f64 = 1.003;
-/// The share of the rate that was too high from which on the rise is careful.
+/// Share of the rate that was too high above which the rise is careful.
 const CAREFUL_FROM: f64 = 0.8;
 
-/// The rate that most receivers can take, who are known as `Who`.
+/// The rate that most receivers can take. Receivers are identified by `Who`.
 #[derive(Clone, Debug)]
 pub(crate) struct Overrun<Who> {
     most: Rate,
     rate: Rate,
     least_share: f64,
     window_end: Instant,
-    /// The rate before the last cut.
+    /// Rate before the last cut.
     too_high: Option<Rate>,
-    /// When a receiver last told what share it could not keep, and that share.
+    /// Time and dropped share of each receiver's last complaint.
     complaints: BTreeMap<Who, (Instant, f64)>,
 }
 
 impl<Who: Ord> Overrun<Who> {
-    /// At most the rate `most`, and at least this share of it.
+    /// Creates a limit with the maximum rate `most`, and this share of it as the minimum.
     pub(crate) fn new(most: Rate, least_share: f64) -> Overrun<Who> {
         Overrun {
             most,
@@ -52,20 +53,20 @@ impl<Who: Ord> Overrun<Who> {
         }
     }
 
-    /// The present rate.
+    /// Returns the present rate.
     pub(crate) fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// A new maximum.
+    /// Sets a new maximum.
     pub(crate) fn set_most(&mut self, most: Rate) {
         self.most = most;
         self.rate = self.rate.min(most);
         self.too_high = None;
     }
 
-    /// A receiver has kept, and could not keep, so many packets. `old` tells whether they were sent
-    /// before the last cut: then it is no reason for another.
+    /// Records the numbers of packets that a receiver has kept and dropped. If `old`, they were
+    /// sent before the last cut and are no reason for another.
     pub(crate) fn hear(&mut self, now: Instant, who: Who, (kept, overrun): (u32, u32), old: bool) {
         let total = u64::from(kept) + u64::from(overrun);
         let share = f64::from(overrun) / total.max(1) as f64;
@@ -76,19 +77,19 @@ impl<Who: Ord> Overrun<Who> {
         }
     }
 
-    /// The receiver is gone.
+    /// Forgets a receiver that is gone.
     pub(crate) fn forget(&mut self, who: &Who) {
         self.complaints.remove(who);
     }
 
-    /// Whether it is time for [`review`](Overrun::review).
+    /// Returns whether it is time for [`review`](Overrun::review).
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         now >= self.window_end
     }
 
-    /// Looks whether the rate should change. So many receivers may complain, and what they say counts
-    /// for a time of `lasts`. `busy` tells whether data were sent since; they left at the rate
-    /// `present` at most. Gives the new rate.
+    /// Reviews the rate, and returns the new one if it changes. `receivers` is the number of
+    /// receivers that may complain, and complaints count for a time of `lasts`. `busy` tells
+    /// whether data were sent since the last review, at the rate `present` at most.
     pub(crate) fn review(
         &mut self,
         now: Instant,
@@ -121,7 +122,8 @@ impl<Who: Ord> Overrun<Who> {
         Some(rate)
     }
 
-    /// The share that half of the receivers cannot keep or more; `None` if most do not complain.
+    /// Returns the median of the dropped shares of all receivers, or `None` if most do not
+    /// complain.
     fn median_complaint(&self, receivers: usize) -> Option<f64> {
         if self.complaints.len() * 2 <= receivers {
             return None;
@@ -156,7 +158,7 @@ mod tests {
         overrun.hear(at(110), 2, (800, 200), false);
         let rate = overrun.review(at(125), 3, LASTS, (true, MOST)).unwrap();
         assert_eq!(rate.bits_per_s(), 560_000);
-        // What is said about the time before does not count again.
+        // Late complaints about the time before do not count again.
         overrun.hear(at(150), 1, (700, 300), true);
         overrun.hear(at(150), 2, (700, 300), true);
         let mut rate = overrun.review(at(150), 3, LASTS, (true, MOST)).unwrap();

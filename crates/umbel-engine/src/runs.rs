@@ -1,10 +1,10 @@
-//! Sets of numbers, such as those of blocks, kept as runs.
+//! Sets of numbers, such as block numbers, kept as runs.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Numbers in ascending runs that do not touch. Every operation costs O(log runs) and, where
-/// it takes a range, O(1) for each run that the range swallows.
+/// Numbers in ascending runs that do not touch. Every operation costs O(log runs) and, if it takes
+/// a range, O(1) for each run that the range swallows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Runs(BTreeMap<u32, u32>);
 
@@ -32,7 +32,7 @@ impl Runs {
         self.0.insert(start, end);
     }
 
-    /// Takes numbers out.
+    /// Removes numbers.
     pub(crate) fn remove(&mut self, blocks: Range<u32>) {
         if blocks.is_empty() {
             return;
@@ -55,7 +55,7 @@ impl Runs {
         self.0.is_empty()
     }
 
-    /// Returns how many runs the set has.
+    /// Returns the number of runs.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -99,7 +99,7 @@ impl Runs {
         })
     }
 
-    /// Returns how many numbers of `within` are in the set.
+    /// Returns the number of members of the set in `within`.
     pub(crate) fn count(&self, within: Range<u32>) -> u32 {
         self.runs(within).map(|run| run.end - run.start).sum()
     }

@@ -1,28 +1,29 @@
 //! An engine's timers: one for each purpose, in a table.
 //!
 //! A timer has a name that reads "When to …", and at most one time. The engine's wake-up is the
-//! earliest of them ([`Timers::next`]); what is due comes out in the order of time
-//! ([`Timers::pop_due`]). So nothing is waited for that nobody handles, and nothing is handled
-//! that nobody waits for.
+//! earliest of them ([`Timers::next`]). Due timers are returned in the order of time
+//! ([`Timers::pop_due`]). Hence every timer that is waited for is handled, and every timer that is
+//! handled is waited for.
 //!
-//! A table is an array indexed by the name: no heap, 8 bytes a timer. A timer that exists once for
-//! each unit or block is kept in order by what owns these; the table has the first of them.
+//! A table is an array indexed by the name: no heap, 8 bytes a timer. Timers that exist once for
+//! each unit or block are kept in order by the owner of these units. The table has the first of
+//! them.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use crate::Instant;
 
-/// Name of a timer. Made by [`timers!`].
+/// Name of a timer. Implemented by [`timers!`].
 pub(crate) trait Name: Copy + fmt::Debug + 'static {
     /// Every name, in the order of their indices.
     const ALL: &'static [Self];
 
-    /// Its place in [`ALL`](Name::ALL).
+    /// Returns its place in [`ALL`](Name::ALL).
     fn index(self) -> usize;
 }
 
-/// Stands for a timer that is not set. An engine has ended long before.
+/// Time of a timer that is not set. An engine has ended long before.
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 /// The times of an engine's `N` timers.
@@ -33,7 +34,7 @@ pub(crate) struct Timers<T, const N: usize> {
 }
 
 impl<T, const N: usize> Default for Timers<T, N> {
-    /// No timer is set.
+    /// Creates a table in which no timer is set.
     fn default() -> Timers<T, N> {
         Timers { at: [NEVER; N], names: PhantomData }
     }
@@ -66,17 +67,17 @@ impl<T: Name, const N: usize> Timers<T, N> {
         self.at = [NEVER; N];
     }
 
-    /// When a timer runs out, if it is set.
+    /// Returns the time at which a timer runs out, if it is set.
     pub(crate) fn at(&self, timer: T) -> Option<Instant> {
         Some(self.at[timer.index()]).filter(|&at| at < NEVER)
     }
 
-    /// Whether a timer is set.
+    /// Returns whether a timer is set.
     pub(crate) fn is_set(&self, timer: T) -> bool {
         self.at(timer).is_some()
     }
 
-    /// Whether a timer has run out.
+    /// Returns whether a timer has run out.
     pub(crate) fn is_due(&self, timer: T, now: Instant) -> bool {
         self.at(timer).is_some_and(|at| at <= now)
     }
@@ -90,13 +91,13 @@ impl<T: Name, const N: usize> Timers<T, N> {
         due
     }
 
-    /// When the first timer runs out, if any is set.
+    /// Returns the time at which the first timer runs out, if any is set.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.at.iter().copied().min().filter(|&at| at < NEVER)
     }
 
-    /// Cancels the timer that ran out first, and returns it. Of several that ran out together the
-    /// one named first comes first.
+    /// Cancels the timer that ran out first, and returns it. Of several that ran out together, the
+    /// one declared first comes first.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<T> {
         let next = self.next().filter(|&next| next <= now)?;
         let timer = *T::ALL.iter().find(|timer| self.at[timer.index()] == next)?;
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     timers! {
-        /// What is to happen.
+        /// Timers of the test.
         enum Timer, Table {
             /// When to rise.
             Rise,

@@ -27,35 +27,35 @@
 //!   the FEC Payload ID are the source block number and how many the encoding symbol ID:
 //!   16 + 16 for no code [RFC 5445 §3], 24 + 8 for Reed–Solomon [RFC 5510 §5.1],
 //!   8 + 24 for RaptorQ [RFC 6330 §3.2].
-//! - The congestion control information says which packet of which transmission this is, so that
-//!   a receiver can tell loss from reordering and one transmission from the next.
+//! - The congestion control information identifies the transmission and the packet within it. A
+//!   receiver can thus tell loss from reordering and one transmission from the next.
 //!
 //! [`DataPacket::parse`] takes this layout on a fast path, and every other legal shape of an LCT
-//! header with a TSI and a TOI that fit 32 bits. Of a foreign packet the first 64 bits of the
-//! congestion control information are read like ours (with zeros where it has only 32). Header
-//! extensions are skipped; the protocol-specific and reserved bits are ignored, as both RFCs
+//! header with a TSI and a TOI that fit 32 bits. In a foreign packet the first 64 bits of the
+//! congestion control information are read as in Umbel's (with zeros where it has only 32). Header
+//! extensions are skipped. The protocol-specific and reserved bits are ignored, as both RFCs
 //! demand.
 
 use crate::lct::{self, LctHeader};
 use crate::{EmitError, ParseError, Scheme, Toi, Tsi};
 
-/// Bytes of the LCT header without extensions.
+/// Length of the LCT header without extensions, in bytes.
 const LCT_LEN: u32 = 20;
 /// The fixed layout's first word without A, B and codepoint: V = 1, C = 1, S = 1, O = 1, H = 0.
 const FIXED_WORD: u32 = 0x14A0_0000 | (LCT_LEN / 4) << 8;
-/// The bits of the first word that [`FIXED_WORD`] says.
+/// The bits of the first word that [`FIXED_WORD`] defines.
 const FIXED_MASK: u32 = 0xFFFC_FF00;
 
 /// A data packet, its symbol borrowed from the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataPacket<'a> {
-    /// What stands before the symbol.
+    /// The fields before the symbol.
     pub header: DataHeader,
     /// The encoding symbol; the last source symbol of an object may be shorter than the others.
     pub symbol: &'a [u8],
 }
 
-/// A data packet without its symbol, which is sent from where it lies.
+/// A data packet without its symbol, which is sent without copying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
     /// The session; unique with the source address.
@@ -79,8 +79,8 @@ impl<'a> DataPacket<'a> {
     ///
     /// # Errors
     ///
-    /// What is wrong with the packet. A packet without a FEC Payload ID, as other sources may
-    /// send to close a session, is [`ParseError::Truncated`].
+    /// Returns an error if the packet is malformed. A packet without a FEC Payload ID, as other
+    /// sources may send to close a session, is [`ParseError::Truncated`].
     #[inline]
     pub fn parse(packet: &'a [u8]) -> Result<DataPacket<'a>, ParseError> {
         let Some((header, symbol)) = packet.split_first_chunk::<{ DataHeader::LEN }>() else {
@@ -127,19 +127,19 @@ fn parse_any(packet: &[u8]) -> Result<DataPacket<'_>, ParseError> {
     Ok(DataPacket { header, symbol })
 }
 
-/// The big-endian word at `at`, which is within the header.
+/// Returns the big-endian word at `at`, which is within the header.
 #[inline]
 fn word(header: &[u8; DataHeader::LEN], at: usize) -> u32 {
     u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }
 
-/// The scheme of a codepoint.
+/// Returns the scheme of a codepoint.
 #[inline]
 fn scheme(codepoint: u8) -> Result<Scheme, ParseError> {
     Scheme::from_encoding_id(codepoint).ok_or(ParseError::Codepoint(codepoint))
 }
 
-/// How many low bits of the FEC Payload ID are the encoding symbol ID.
+/// Returns the number of low bits of the FEC Payload ID that form the encoding symbol ID.
 #[inline]
 const fn esi_bits(scheme: Scheme) -> u32 {
     match scheme {
@@ -149,7 +149,7 @@ const fn esi_bits(scheme: Scheme) -> u32 {
     }
 }
 
-/// Source block number and encoding symbol ID of a FEC Payload ID.
+/// Returns the source block number and the encoding symbol ID of a FEC Payload ID.
 #[inline]
 fn split_payload_id(scheme: Scheme, payload_id: u32) -> Result<(u32, u32), ParseError> {
     let bits = esi_bits(scheme);
@@ -162,14 +162,14 @@ fn split_payload_id(scheme: Scheme, payload_id: u32) -> Result<(u32, u32), Parse
 }
 
 impl DataHeader {
-    /// Bytes of a header.
+    /// Length of a header in bytes.
     pub const LEN: usize = 24;
 
-    /// Returns the header's bytes; the symbol follows them in the packet. Allocates nothing.
+    /// Returns the header's bytes, which the symbol follows in the packet. Allocates nothing.
     ///
     /// # Errors
     ///
-    /// A number is out of the scheme's range.
+    /// Returns an error if a number is out of the scheme's range.
     #[inline]
     pub fn emit(&self) -> Result<[u8; DataHeader::LEN], EmitError> {
         let words = [
@@ -187,7 +187,7 @@ impl DataHeader {
         Ok(bytes)
     }
 
-    /// The FEC Payload ID.
+    /// Returns the FEC Payload ID.
     #[inline]
     fn payload_id(&self) -> Result<u32, EmitError> {
         let DataHeader { scheme, sbn, esi, .. } = *self;
@@ -221,7 +221,7 @@ mod tests {
         header.emit().unwrap().to_vec()
     }
 
-    /// Emits the header, compares it with the bytes, and parses these with a symbol behind them.
+    /// Emits the header, compares it with the bytes, and parses them with a symbol appended.
     #[track_caller]
     fn check(header: &DataHeader, bytes: &[u8]) {
         assert_eq!(emitted(header), bytes);
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(with(4), ParseError::LctHeaderLen { len: 16, need: 20 });
         assert_eq!(with(0), ParseError::LctHeaderLen { len: 0, need: 20 });
         assert_eq!(with(255), ParseError::Truncated { what: "LCT header", need: 1020, have: 24 });
-        // A sixth word makes the FEC Payload ID an extension, and leaves none.
+        // A sixth word turns the FEC Payload ID into an extension, and none is left.
         let payload_id = ParseError::Truncated { what: "FEC Payload ID", need: 4, have: 0 };
         let mut packet = packet.clone();
         packet[2] = 6;

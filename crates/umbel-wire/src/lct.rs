@@ -1,13 +1,12 @@
 //! The Layered Coding Transport header in any legal shape [RFC 5651 §5.1].
 //!
-//! Only the parsing of foreign shapes stands here; what Umbel itself emits is the fixed layout of
-//! [`alc`](crate::alc).
+//! It parses foreign shapes only. Umbel itself emits the fixed layout of [`alc`](crate::alc).
 
 use crate::ParseError;
 
-/// LCT version that [RFC 5651] describes.
+/// LCT version described in [RFC 5651].
 const VERSION: u8 = 1;
-/// Header extension types from here on are one word long and have no length field
+/// Header extension types from this one on are one word long and have no length field
 /// [RFC 5651 §5.2.1, erratum 3843].
 const FIRST_FIXED_EXTENSION: u8 = 128;
 
@@ -20,9 +19,9 @@ pub(crate) struct LctHeader<'a> {
     pub(crate) tsi: u32,
     pub(crate) toi: u32,
     pub(crate) codepoint: u8,
-    /// Header extensions, not yet taken apart; whole words.
+    /// Header extensions, not yet parsed; whole words.
     pub(crate) extensions: &'a [u8],
-    /// What follows the header.
+    /// The packet's bytes after the header.
     pub(crate) payload: &'a [u8],
 }
 
@@ -61,7 +60,7 @@ impl<'a> LctHeader<'a> {
     }
 }
 
-/// The big-endian word at `at`, or 0 beyond the end.
+/// Returns the big-endian word at `at`, or 0 beyond the end.
 fn word(bytes: &[u8], at: usize) -> u32 {
     match bytes.get(at..at + 4) {
         Some(&[a, b, c, d]) => u32::from_be_bytes([a, b, c, d]),
@@ -69,7 +68,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     }
 }
 
-/// An identifier of 16 bits or more whose value fits 32.
+/// Returns an identifier of 16 bits or more whose value fits 32.
 fn id(what: &'static str, bytes: &[u8]) -> Result<u32, ParseError> {
     let (high, low) = bytes.split_at(bytes.len().saturating_sub(4));
     if low.is_empty() {
@@ -81,7 +80,7 @@ fn id(what: &'static str, bytes: &[u8]) -> Result<u32, ParseError> {
     Ok(low.iter().fold(0, |value, byte| value << 8 | u32::from(*byte)))
 }
 
-/// Checks that header extensions end where the header does; nothing in them is of use.
+/// Checks that header extensions end where the header does. None of them is used.
 pub(crate) fn check_extensions(mut rest: &[u8]) -> Result<(), ParseError> {
     while let &[het, hel, ..] = rest {
         let words = if het >= FIRST_FIXED_EXTENSION { 1 } else { hel };

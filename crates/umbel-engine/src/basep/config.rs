@@ -7,29 +7,29 @@ use umbel_wire::Channel;
 
 use crate::stream::WindowLimits;
 
-/// How a source behaves.
+/// Configuration of a source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceConfig {
-    /// Where data go; its source is this host.
+    /// Channel of the data. Its source address is this host's.
     pub channel: Channel,
-    /// All receivers, each by the address that its ACKs come from.
+    /// All receivers, each by the source address of its ACKs.
     pub receivers: Vec<SocketAddr>,
-    /// Packets that may be on their way or unacknowledged at once: `WIN_BASEP`; at least 1. `None`
-    /// is `BURST_BASEP`, which sends all that there is. Default `None`; the paper's window is 5
-    /// [TMTP "The Test Environment"].
+    /// Number of packets that may be in flight or unacknowledged at once: `WIN_BASEP`; at least 1.
+    /// `None` is `BURST_BASEP`, which sends all packets at once. Default `None`; the paper's window
+    /// is 5 [TMTP "The Test Environment"].
     pub window: Option<u64>,
-    /// A packet that was not acknowledged by all after this is sent again. Twice the round trip to
-    /// the farthest receiver [TMTP "The Test Environment"]; default 2 s.
+    /// Time after which a packet that was not acknowledged by all is sent again. It is twice the
+    /// round trip to the farthest receiver [TMTP "The Test Environment"]; default 2 s.
     pub timeout: Duration,
-    /// Retransmissions of one packet, after which receivers that still did not acknowledge it are
-    /// given up. The paper has no bound; default 100.
+    /// Number of retransmissions of one packet after which receivers that still did not acknowledge
+    /// it are given up. The paper has no bound; default 100.
     pub retransmissions: u32,
-    /// Packets that are held at once, sent or not. Default 4,096.
+    /// Number of packets that are held at once, sent or not. Default 4,096.
     pub queue_packets: usize,
 }
 
 impl SourceConfig {
-    /// The defaults on this channel.
+    /// Creates the default configuration for this channel.
     pub fn new(channel: Channel, receivers: Vec<SocketAddr>) -> SourceConfig {
         SourceConfig {
             channel,
@@ -42,17 +42,17 @@ impl SourceConfig {
     }
 }
 
-/// How a receiver behaves.
+/// Configuration of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReceiverConfig {
-    /// What it receives; it has a source.
+    /// The channel to receive; it has a source.
     pub channel: Channel,
-    /// What it holds until it can be delivered in order. A packet without room is not acknowledged.
+    /// Limits of the packets held for delivery in order. A packet without room is not acknowledged.
     pub window: WindowLimits,
 }
 
 impl ReceiverConfig {
-    /// The defaults on this channel.
+    /// Creates the default configuration for this channel.
     pub fn new(channel: Channel) -> ReceiverConfig {
         ReceiverConfig { channel, window: WindowLimits::default() }
     }

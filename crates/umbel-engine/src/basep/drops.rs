@@ -3,18 +3,18 @@
 use crate::drops::drop_reasons;
 
 drop_reasons! {
-    /// It came by a way on which nothing of its kind is expected: data from another source, an ACK
-    /// on the channel.
+    /// It came on a channel or path on which none of its kind is expected: data from another
+    /// source, an ACK on the channel.
     Unexpected,
     /// It is not a message of this protocol and version.
     Malformed,
     /// It is about another channel.
     OtherChannel,
-    /// An ACK from a host that is none of the receivers.
+    /// An ACK from a host that is not one of the receivers.
     Stranger,
-    /// An ACK of a packet that was not sent yet, or data absurdly far ahead.
+    /// An ACK of a packet that was not sent yet, or data implausibly far ahead.
     FarAhead,
-    /// It came before.
+    /// It was received before.
     Duplicate,
     /// There was no room for it.
     OverLimit,

@@ -2,9 +2,10 @@
 //! Environment"], with a window (`WIN_BASEP`) and without (`BURST_BASEP`).
 //!
 //! The source multicasts packets as fast as its host lets it. It keeps a state for each receiver,
-//! expects an ACK from each for each packet, and multicasts a packet to all again when an ACK is
-//! missing after a time-out of twice the round trip to the farthest receiver. A receiver acknowledges
-//! whatever comes, also again, since its ACK may have been lost; it never asks for anything.
+//! and expects an ACK from each for each packet. It multicasts a packet to all again if an ACK is
+//! missing after a time-out of twice the round trip to the farthest receiver. A receiver
+//! acknowledges every packet, also a repeated one, since its ACK may have been lost. It never sends
+//! requests.
 //!
 //! The source keeps a state for each packet:
 //!
@@ -17,23 +18,23 @@
 //!                             Due ───────────────────┘
 //! ```
 //!
-//! The receiver's state is a window of packets that came; each is delivered once and in order. With
-//! all of them it answers `GOT_IT` instead of an ACK.
+//! The receiver's state is a window of packets that came, each delivered once and in order. When it
+//! has all of them it answers `GOT_IT` instead of an ACK.
 //!
 //! # Scope and limitations
 //!
-//! It exists to be compared with: there is no congestion control, the receivers are known beforehand,
+//! It exists for comparison. There is no congestion control, the receivers are known beforehand,
 //! and the time-out is configured, as it was in the paper's tests. A receiver that does not
-//! acknowledge a packet after [`SourceConfig::retransmissions`] of it is given up, so that one that is
-//! gone does not stop the others for ever.
+//! acknowledge a packet after [`SourceConfig::retransmissions`] of it is given up. One that is gone
+//! thus does not stop the others forever.
 //!
-//! What comes from the network is bounded: ACKs count only from the receivers that were named, and a
-//! packet makes at most one ACK. An ACK makes nothing.
+//! Input from the network is bounded. ACKs count only from the named receivers, and a packet causes
+//! at most one ACK. An ACK causes no datagram.
 //!
 //! # Validation
 //!
-//! `tests.rs` here drives each engine by hand; the simulator's `basep` runs them together, and `umbel
-//! repro tmtp` makes the curves of [TMTP Fig. 6] and [TMTP Fig. 7] with them.
+//! `tests.rs` here drives each engine by hand. The simulator's `basep` runs them together, and
+//! `umbel repro tmtp` makes the curves of [TMTP Fig. 6] and [TMTP Fig. 7] with them.
 
 mod config;
 mod drops;

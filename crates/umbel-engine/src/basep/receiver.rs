@@ -10,7 +10,7 @@ use super::{DropReason, Drops, ReceiverConfig};
 use crate::stream::{ReceiveWindow, Refused};
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
-/// What the application is told.
+/// News for the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiverEvent {
     /// The next packet in order.
@@ -20,22 +20,23 @@ pub enum ReceiverEvent {
         /// Its content.
         payload: Bytes,
     },
-    /// That was the last one.
+    /// The last packet was delivered.
     Complete,
 }
 
-/// What has happened so far.
+/// A receiver's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
-    /// Packets taken.
+    /// Packets received.
     pub packets: u64,
-    /// Of these, such that came as a retransmission.
+    /// Of these, packets received as a retransmission.
     pub repaired: u64,
-    /// Acknowledgements sent, `GOT_IT`s among them.
+    /// Acknowledgements sent, including `GOT_IT`s.
     pub acks: u64,
 }
 
-/// Most acknowledgements that wait to be sent; packets beyond are not acknowledged, and come again.
+/// Greatest number of acknowledgements that wait to be sent. Packets beyond it are not
+/// acknowledged, and come again.
 const ACKS: usize = 1024;
 
 /// Receives the packets of one source in order, and acknowledges each.
@@ -53,7 +54,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver that joins the channel.
+    /// Creates a receiver that joins the channel.
     pub fn new(config: ReceiverConfig) -> Receiver {
         Receiver {
             config,
@@ -67,17 +68,17 @@ impl Receiver {
         }
     }
 
-    /// Returns what has happened so far.
+    /// Returns the receiver's counters.
     pub fn stats(&self) -> ReceiverStats {
         self.stats
     }
 
-    /// Returns how much input was discarded, by reason.
+    /// Returns the discarded input, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
     }
 
-    /// Whether everything was delivered.
+    /// Returns whether everything was delivered.
     pub fn is_complete(&self) -> bool {
         self.last.is_some_and(|last| last < self.window.next())
     }

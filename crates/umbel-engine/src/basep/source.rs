@@ -11,7 +11,7 @@ use super::{DropReason, Drops, SourceConfig};
 use crate::load::ProcessingLoad;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
-/// What the application can ask for.
+/// Requests of the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceCommand {
     /// Send a packet; the first is number 0.
@@ -23,10 +23,10 @@ pub enum SourceCommand {
     },
 }
 
-/// Why a packet cannot be sent.
+/// Reason for which a packet cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceCommandError {
-    /// It does not fit a datagram.
+    /// It is too long for a datagram.
     #[error("a packet of {len} bytes; at most {MAX_PAYLOAD} fit a datagram")]
     TooLong {
         /// Its length.
@@ -35,10 +35,10 @@ pub enum SourceCommandError {
     /// Too many packets are held.
     #[error("{held} packets are held already")]
     Full {
-        /// How many.
+        /// Number of held packets.
         held: usize,
     },
-    /// The transmission was ended.
+    /// The transmission has ended.
     #[error("the transmission ended with packet {last}")]
     Ended {
         /// The last packet.
@@ -46,24 +46,24 @@ pub enum SourceCommandError {
     },
 }
 
-/// What the application is told.
+/// News for the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
     /// A receiver has everything.
     GotIt {
-        /// Which one.
+        /// The receiver.
         receiver: SocketAddr,
     },
-    /// A receiver did not acknowledge, however often it was sent to.
+    /// A receiver did not acknowledge a packet despite all retransmissions.
     GivenUp {
-        /// Which one.
+        /// The receiver.
         receiver: SocketAddr,
     },
-    /// The transmission ended, and all receivers have acknowledged everything or were given up.
+    /// The transmission has ended. All receivers have acknowledged everything or were given up.
     Finished,
 }
 
-/// What has happened so far.
+/// A source's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceStats {
     /// Packets sent for the first time.
@@ -72,7 +72,7 @@ pub struct SourceStats {
     pub load: ProcessingLoad,
 }
 
-/// Which of the receivers have a packet: a bit for each.
+/// Receivers that have a packet: a bit for each.
 #[derive(Clone, Debug)]
 struct Acknowledged {
     words: Vec<u64>,
@@ -96,18 +96,18 @@ impl Acknowledged {
     }
 }
 
-/// A packet that not all have acknowledged.
+/// A packet that not all receivers have acknowledged.
 #[derive(Clone, Debug)]
 struct Packet {
     payload: Bytes,
     last: bool,
     acknowledged: Acknowledged,
-    /// When its time-out comes; `None` before it is sent, and while it waits to be sent again.
+    /// Time of its time-out; `None` before it is sent, and while it waits to be sent again.
     timeout: Option<Instant>,
     retransmissions: u32,
 }
 
-/// What is known of a receiver.
+/// State of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Receiving,
@@ -121,7 +121,7 @@ pub struct Source {
     config: SourceConfig,
     receivers: BTreeMap<SocketAddr, usize>,
     states: Vec<State>,
-    /// From the first that not all have acknowledged to the last that the application gave.
+    /// Packets from the first that not all have acknowledged to the last that the application gave.
     packets: VecDeque<Packet>,
     /// Number of the first of `packets`.
     trail: u64,
@@ -130,7 +130,7 @@ pub struct Source {
     /// The last packet, once it is known.
     last: Option<u64>,
     timeouts: BTreeSet<(Instant, u64)>,
-    /// Packets to be sent again.
+    /// Packets waiting to be sent again.
     due: BTreeSet<u64>,
     events: VecDeque<SourceEvent>,
     stats: SourceStats,
@@ -138,7 +138,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source that has sent nothing. A receiver that is named twice is one.
+    /// Creates a source that has sent nothing. A receiver that is named twice counts once.
     pub fn new(config: SourceConfig) -> Source {
         let distinct: BTreeSet<SocketAddr> = config.receivers.iter().copied().collect();
         Source {
@@ -157,17 +157,17 @@ impl Source {
         }
     }
 
-    /// Returns what has happened so far.
+    /// Returns the source's counters.
     pub fn stats(&self) -> SourceStats {
         self.stats
     }
 
-    /// Returns how much input was discarded, by reason.
+    /// Returns the discarded input, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
     }
 
-    /// Whether a new packet may leave.
+    /// Returns whether a new packet may leave.
     fn may_send(&self) -> bool {
         let end = self.trail + self.packets.len() as u64;
         let window = self.config.window.map_or(u64::MAX, |packets| packets.max(1));
@@ -198,7 +198,7 @@ impl Source {
         self.advance();
     }
 
-    /// A receiver has everything that was sent.
+    /// Notes that a receiver has everything that was sent.
     fn on_got_it(&mut self, from: SocketAddr, receiver: usize) {
         if std::mem::replace(&mut self.states[receiver], State::GotIt) != State::GotIt {
             self.events.push_back(SourceEvent::GotIt { receiver: from });
@@ -217,7 +217,7 @@ impl Source {
         }
     }
 
-    /// Forgets what all have, from the first packet on.
+    /// Forgets the packets that all receivers have, from the first on.
     fn advance(&mut self) {
         while self.trail < self.next
             && self.packets.pop_front_if(|packet| packet.acknowledged.missing == 0).is_some()
@@ -260,7 +260,8 @@ impl Source {
         self.advance();
     }
 
-    /// A packet that leaves for the first time waits only for those who are still there.
+    /// Prepares a packet that leaves for the first time. Only receivers that are still there have
+    /// to acknowledge it.
     fn begin(&mut self, sequence: u64) {
         let gone = self.states.iter().enumerate().filter(|(_, state)| **state == State::GivenUp);
         let gone: Vec<usize> = gone.map(|(number, _)| number).collect();
@@ -346,7 +347,7 @@ impl Engine for Source {
         None
     }
 
-    /// Retransmissions first: they hold up the window.
+    /// Returns retransmissions first, because they hold up the window.
     fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         if buf.allows(RateClass::Data) == 0 {
             return None;
@@ -358,7 +359,7 @@ impl Engine for Source {
             self.next += 1;
             self.begin(sequence);
             self.emit(now, sequence, false, buf);
-            // Nobody is there to acknowledge it.
+            // The packet is dropped at once if no receiver is left to acknowledge it.
             self.advance();
         } else {
             return None;

@@ -50,7 +50,7 @@ fn data(receiver: &mut Receiver, sequence: u64, last: bool, again: bool) {
     give(receiver, Address::Channel(channel()), &message);
 }
 
-/// What an engine sends, in short.
+/// Returns the datagrams that an engine sends, in short.
 fn sent(engine: &mut impl Engine, now: Instant) -> Vec<String> {
     if engine.poll_timeout().is_some_and(|at| at <= now) {
         engine.handle_timeout(now);
@@ -77,7 +77,7 @@ fn events<E: Engine>(engine: &mut E) -> Vec<E::Event> {
     std::iter::from_fn(|| engine.poll_event()).collect()
 }
 
-/// A source for two receivers with so many packets to send.
+/// Creates a source for two receivers with this number of packets to send.
 fn source(packets: u64, change: impl FnOnce(&mut SourceConfig)) -> Source {
     let mut config = SourceConfig::new(channel(), vec![host(ALICE), host(BOB)]);
     change(&mut config);
@@ -153,7 +153,7 @@ fn it_is_finished_when_all_have_everything_however_they_say_so() {
     assert_eq!(events(&mut source), []);
     ack(&mut source, BOB, 0);
     assert_eq!(events(&mut source), [SourceEvent::Finished]);
-    // Late ones cost time, and nothing else.
+    // Late ACKs cost processing time, and nothing else.
     ack(&mut source, BOB, 0);
     assert_eq!(events(&mut source), []);
     assert_eq!(source.stats().load.acks, 5);
@@ -170,7 +170,7 @@ fn receivers_that_never_answer_are_given_up() {
     }
     assert_eq!(sent(&mut source, ms(2_000)), ["again 0", "again 1"]);
     assert_eq!(sent(&mut source, ms(4_000)), ["again 0", "again 1"]);
-    // Nothing waits for it any more.
+    // The source waits for Bob no longer.
     assert_eq!(sent(&mut source, ms(6_000)), ["data 2"]);
     assert_eq!(events(&mut source), [SourceEvent::GivenUp { receiver: host(BOB) }]);
     got_it(&mut source, ALICE, 2);
@@ -202,7 +202,7 @@ fn acks_that_make_no_sense_are_dropped_and_counted() {
     ack(&mut source, "10.0.0.9:7702", 0);
     ack(&mut source, ALICE, 2);
     ack(&mut source, ALICE, u64::MAX);
-    // Packet 2 did not even leave.
+    // Packet 2 has not even left.
     got_it(&mut source, ALICE, 0);
     let message = Message::Ack { channel: other_channel(), sequence: 0 };
     give(&mut source, Address::Host(host(ALICE)), &message);

@@ -9,30 +9,30 @@ use umbel_wire::Channel;
 
 use crate::stream::WindowLimits;
 
-/// How a source behaves.
+/// Configuration of a source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SourceConfig {
-    /// Where data go; its source is this host.
+    /// Channel of the data. Its source address is this host's.
     pub channel: Channel,
-    /// Units that are kept for retransmission: the transmit window. At least 1; default 1,024.
+    /// Number of units kept for retransmission: the transmit window. At least 1; default 1,024.
     pub window_units: usize,
     /// Bytes of these units. Default 1 MiB; one unit is always kept.
     pub window_bytes: usize,
-    /// Units that may wait for the pacer. Default 1,024.
+    /// Number of units that may wait for the pacer. Default 1,024.
     pub queue_units: usize,
-    /// A retransmission waits this long after the first NAK, so that NAKs of far receivers come in
-    /// and set up state in routers; about the greatest round trip [LMS §IV-H]. Default 250 ms; 0
-    /// retransmits at once, for each NAK that comes.
+    /// Time that a retransmission waits after the first NAK, so that NAKs of far receivers come in
+    /// and set up state in routers. It is about the greatest round trip [LMS §IV-H]. Default 250
+    /// ms; 0 retransmits at once, for each NAK that comes.
     pub wait: Duration,
-    /// The time from data to the next SPM (IHB_MIN); it doubles with each SPM
-    /// [RFC 3208 §5.1.5]. Default 100 ms.
+    /// Time from data to the next SPM (IHB_MIN). It doubles with each SPM [RFC 3208 §5.1.5].
+    /// Default 100 ms.
     pub heartbeat: Duration,
-    /// The longest time between SPMs (ambient SPMs). Default 5 s.
+    /// Longest time between SPMs (ambient SPMs). Default 5 s.
     pub ambient: Duration,
 }
 
 impl SourceConfig {
-    /// The defaults on this channel.
+    /// Creates the default configuration for this channel.
     pub fn new(channel: Channel) -> SourceConfig {
         SourceConfig {
             channel,
@@ -46,35 +46,37 @@ impl SourceConfig {
     }
 }
 
-/// How a receiver behaves.
+/// Configuration of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReceiverConfig {
-    /// What it receives; it has a source.
+    /// The channel to receive; it has a source.
     pub channel: Channel,
-    /// The first unit that it wants; `None` is the first that it hears of. Default none.
+    /// First unit wanted; `None` is the first that it hears of. Default none.
     pub first: Option<u64>,
-    /// What it holds and asks for at once.
+    /// Limits of the units held and requested at once.
     pub window: WindowLimits,
-    /// A NAK waits for a random time up to this (NAK_BO_IVL). Default 50 ms; the LMS paper's
-    /// simulations do not wait.
+    /// Greatest random delay of a NAK (NAK_BO_IVL). Default 50 ms; the LMS paper's simulations do
+    /// not wait.
     pub nak_backoff: Duration,
-    /// A NAK without an NCF is repeated after this and the back-off (NAK_RPT_IVL). Default 500 ms.
+    /// Time after which, with the back-off, a NAK without an NCF is repeated (NAK_RPT_IVL). Default
+    /// 500 ms.
     pub nak_repeat: Duration,
-    /// A NAK with an NCF and no data is repeated after this and the back-off (NAK_RDATA_IVL).
-    /// Default 2 s.
+    /// Time after which, with the back-off, a NAK with an NCF but no data is repeated
+    /// (NAK_RDATA_IVL). Default 2 s.
     pub nak_rdata: Duration,
-    /// NAKs of a unit without an NCF before it is given up (NAK_NCF_RETRIES). Default 50.
+    /// Number of NAKs without an NCF after which a unit is given up (NAK_NCF_RETRIES). Default 50.
     pub ncf_retries: u32,
-    /// NCFs of a unit without data before it is given up (NAK_DATA_RETRIES). Default 50.
+    /// Number of NCFs without data after which a unit is given up (NAK_DATA_RETRIES). Default 50.
     pub data_retries: u32,
-    /// Whether it answers NAKs with what it holds (a designated local repairer). Default false.
+    /// Whether it answers NAKs with the units that it holds (a designated local repairer). Default
+    /// false.
     pub designated: bool,
     /// Bytes of units that a designated local repairer holds. Default 1 MiB.
     pub history_bytes: usize,
 }
 
 impl ReceiverConfig {
-    /// The defaults on this channel.
+    /// Creates the default configuration for this channel.
     pub fn new(channel: Channel) -> ReceiverConfig {
         ReceiverConfig {
             channel,
@@ -91,33 +93,34 @@ impl ReceiverConfig {
     }
 }
 
-/// How a router behaves.
+/// Configuration of a router.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RouterConfig {
-    /// The router's own address, which it puts into SPMs: NAKs of those below come there.
+    /// The router's own address, which it puts into SPMs. NAKs from below are sent there.
     pub address: SocketAddr,
     /// A designated local repairer that is asked before the node above. Default none.
     pub repairer: Option<SocketAddr>,
-    /// States that NAKs from one interface may set up; NAKs beyond are dropped. Default 4,096.
+    /// Number of states that NAKs from one interface may set up. NAKs beyond it are dropped.
+    /// Default 4,096.
     pub interface_states: usize,
-    /// Channels whose upstream node is remembered; SPMs of further ones are passed on unchanged.
-    /// Default 1,024.
+    /// Number of channels whose upstream node is remembered. SPMs of further ones are passed on
+    /// unchanged. Default 1,024.
     pub sessions: usize,
-    /// A session without SPMs is forgotten after this. Default 60 s.
+    /// Time without SPMs after which a session is forgotten. Default 60 s.
     pub session_expiry: Duration,
-    /// For this long after a NAK went up no other of the same unit does (NAK_ELIM_IVL). Default
+    /// Time after a NAK went up for which no other of the same unit does (NAK_ELIM_IVL). Default
     /// 250 ms.
     pub nak_elimination: Duration,
-    /// A NAK without an NCF goes up again after this (NAK_RPT_IVL). Default 500 ms.
+    /// Time after which a NAK without an NCF goes up again (NAK_RPT_IVL). Default 500 ms.
     pub nak_repeat: Duration,
-    /// NAKs of a unit that go up without an NCF before its state is dropped. Default 10.
+    /// Number of NAKs of a unit that go up without an NCF before its state is dropped. Default 10.
     pub nak_retries: u32,
-    /// State is dropped so long after the last NCF from above (NAK_RDATA_IVL). Default 5 s.
+    /// Time after the last NCF from above at which state is dropped (NAK_RDATA_IVL). Default 5 s.
     pub state_expiry: Duration,
 }
 
 impl RouterConfig {
-    /// The defaults at this address.
+    /// Creates the default configuration for this address.
     pub fn new(address: SocketAddr) -> RouterConfig {
         RouterConfig {
             address,

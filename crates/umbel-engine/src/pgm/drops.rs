@@ -3,21 +3,21 @@
 use crate::drops::drop_reasons;
 
 drop_reasons! {
-    /// It came by a way on which nothing of its kind is expected: data from another source, a NAK
-    /// from upstream, an SPM from downstream.
+    /// It came on a channel or path on which none of its kind is expected: data from another
+    /// source, a NAK from upstream, an SPM from downstream.
     Unexpected,
     /// It is not a message of this protocol and version.
     Malformed,
     /// It is about another channel.
     OtherChannel,
-    /// The unit was not sent yet, or is absurdly far ahead.
+    /// The unit was not sent yet, or is implausibly far ahead.
     FarAhead,
     /// The unit is no longer kept.
     Expired,
-    /// It came before.
+    /// It was received before.
     Duplicate,
-    /// There was no room for it, or for the state that it asks for.
+    /// There was no room for it, or for the state that it would set up.
     OverLimit,
-    /// A retransmission or a confirmation that nobody here asked for.
+    /// A retransmission or a confirmation that was not requested here.
     NotAsked,
 }

@@ -13,7 +13,7 @@ use super::{DropReason, Drops, ReceiverConfig};
 use crate::stream::{History, ReceiveWindow, Refused};
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
-/// What the application is told.
+/// News for the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiverEvent {
     /// The next unit in order.
@@ -23,29 +23,29 @@ pub enum ReceiverEvent {
         /// Its content.
         payload: Bytes,
     },
-    /// Units that will not come any more: the source no longer has them, or nobody answered.
+    /// Units that are lost: the source no longer has them, or no node answered.
     Lost {
-        /// How many, since the last event.
+        /// Number of units lost since the last event.
         units: u64,
     },
 }
 
-/// What has happened so far.
+/// A receiver's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
-    /// Units taken.
+    /// Units received.
     pub units: u64,
     /// Of these, retransmissions.
     pub repaired: u64,
     /// NAKs sent.
     pub naks: u64,
-    /// NAKs that were not needed, since another's was confirmed first.
+    /// NAKs that were not needed because another's was confirmed first.
     pub suppressed: u64,
     /// Retransmissions sent as a designated local repairer.
     pub repairs: u64,
 }
 
-/// How far the recovery of a missing unit is [RFC 3208 §6.3].
+/// Stage of the recovery of a missing unit [RFC 3208 §6.3].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// A NAK will be sent, unless another's is confirmed first.
@@ -54,45 +54,46 @@ enum State {
     WaitNcf,
     /// A NAK was confirmed.
     WaitData,
-    /// Nobody answers. It ends when nothing before it is missing any more.
+    /// No node answers. The state ends when nothing before the unit is missing any more.
     Abandoned,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Missing {
     state: State,
-    /// When the state ends.
+    /// Time at which the state ends.
     until: Instant,
-    /// NAKs without an NCF so far.
+    /// Number of NAKs without an NCF so far.
     unconfirmed: u32,
-    /// NCFs without data so far.
+    /// Number of NCFs without data so far.
     unanswered: u32,
 }
 
-/// What a designated local repairer is to send to a router.
+/// A datagram that a designated local repairer is to send to a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Answer {
     Confirm(SocketAddr, u64),
     Repair(SocketAddr, u64),
 }
 
-/// Most answers that a designated local repairer owes at a time; NAKs beyond are dropped.
+/// Greatest number of answers that a designated local repairer owes at a time. NAKs beyond it are
+/// dropped.
 const ANSWERS: usize = 1024;
 
-/// Receives the units of one source in order, and asks for what is missing.
+/// Receives the units of one source in order, and requests missing ones.
 #[derive(Clone, Debug)]
 pub struct Receiver<R> {
     config: ReceiverConfig,
     random: R,
     window: Option<ReceiveWindow>,
-    /// Where NAKs go: what the last SPM said.
+    /// Destination of NAKs, as given by the last SPM.
     path: Option<SocketAddr>,
     spm_number: Option<u64>,
     missing: BTreeMap<u64, Missing>,
-    /// When the states end.
+    /// The missing units by the times at which their states end.
     due: BTreeSet<(Instant, u64)>,
     naks: BTreeSet<u64>,
-    /// What a designated local repairer holds.
+    /// Units that a designated local repairer holds.
     history: Option<History<()>>,
     answers: BTreeSet<Answer>,
     membership: Option<Membership>,
@@ -102,7 +103,7 @@ pub struct Receiver<R> {
 }
 
 impl<R: Rng> Receiver<R> {
-    /// A receiver that joins the channel. Back-off times are drawn from `random`.
+    /// Creates a receiver that joins the channel. Back-off times are drawn from `random`.
     pub fn new(config: ReceiverConfig, random: R) -> Receiver<R> {
         let units = usize::try_from(config.window.units).unwrap_or(usize::MAX);
         Receiver {
@@ -123,22 +124,22 @@ impl<R: Rng> Receiver<R> {
         }
     }
 
-    /// Returns what has happened so far.
+    /// Returns the receiver's counters.
     pub fn stats(&self) -> ReceiverStats {
         self.stats
     }
 
-    /// Returns how much input was discarded, by reason.
+    /// Returns the discarded input, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
     }
 
-    /// Units that are missing.
+    /// Returns the number of missing units.
     pub fn missing(&self) -> usize {
         self.missing.len()
     }
 
-    /// Whether every unit that is known of was delivered or given up.
+    /// Returns whether every known unit was delivered or given up.
     pub fn is_complete(&self) -> bool {
         self.window.as_ref().is_none_or(ReceiveWindow::is_complete)
     }
@@ -187,8 +188,8 @@ impl<R: Rng> Receiver<R> {
         self.follow_window(now);
     }
 
-    /// Gives up what the source no longer has. What is heard first opens the window, at `first`
-    /// unless the configuration says where. Gives whether the numbers make sense.
+    /// Gives up the units that the source no longer has. The first message opens the window, at
+    /// `first` unless the configuration names a unit. Returns whether the numbers are plausible.
     fn note_trail(&mut self, trail: u64, first: u64) -> bool {
         let limits = self.config.window;
         let first = self.config.first.unwrap_or(first);
@@ -208,15 +209,15 @@ impl<R: Rng> Receiver<R> {
         }
     }
 
-    /// Delivers what is in order, begins the recovery of what is newly found missing, and ends
-    /// that of what came or was given up.
+    /// Delivers the units in order, begins the recovery of units newly found missing, and ends that
+    /// of units received or given up.
     fn follow_window(&mut self, now: Instant) {
         let Some(window) = &mut self.window else { return };
         loop {
             while let Some((sequence, payload)) = window.poll_delivery() {
                 self.events.push_back(ReceiverEvent::Unit { sequence, payload });
             }
-            // What nobody answers for holds up delivery no longer.
+            // Abandoned units hold up delivery no longer.
             let Some((first, missing)) = self.missing.iter().next().map(|(n, m)| (*n, *m)) else {
                 break;
             };
@@ -244,7 +245,7 @@ impl<R: Rng> Receiver<R> {
         self.handle_due(now);
     }
 
-    /// Ends the recovery of a unit that came.
+    /// Ends the recovery of a unit that was received.
     fn on_recovered(&mut self, sequence: u64) {
         if let Some(missing) = self.missing.remove(&sequence) {
             self.due.remove(&(missing.until, sequence));
@@ -307,7 +308,7 @@ impl<R: Rng> Receiver<R> {
         }
     }
 
-    /// A router asks a designated local repairer.
+    /// Handles a router's NAK to a designated local repairer.
     fn on_nak(&mut self, from: SocketAddr, channel: &Channel, sequence: u64) {
         let reason = match &self.history {
             None => DropReason::Unexpected,
@@ -323,7 +324,7 @@ impl<R: Rng> Receiver<R> {
         self.drops.count(reason);
     }
 
-    /// Where NAKs go.
+    /// Returns the destination of NAKs.
     fn upstream(&self) -> Option<SocketAddr> {
         let Channel { source, port, .. } = self.config.channel;
         self.path.or_else(|| source.map(|source| (source, port).into()))
@@ -341,7 +342,7 @@ impl<R: Rng> Receiver<R> {
     }
 }
 
-/// Uniform from 0 to `most`.
+/// Draws a uniform time from 0 to `most`.
 fn backoff(random: &mut impl Rng, most: Duration) -> Duration {
     let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
     Duration::from_nanos(((u128::from(random.next_u64()) * (u128::from(most) + 1)) >> 64) as u64)

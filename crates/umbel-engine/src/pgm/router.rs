@@ -13,16 +13,16 @@ use crate::router::{
 };
 use crate::{Address, Instant, RouterEngine};
 
-/// What has happened so far.
+/// A router's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterStats {
     /// NAKs accepted.
     pub naks: u64,
     /// NAKs sent upstream, repeated ones included.
     pub naks_up: u64,
-    /// Retransmissions that came, and went on by at least one interface.
+    /// Retransmissions received and passed on by at least one interface.
     pub repairs: u64,
-    /// Copies of them sent.
+    /// Copies of retransmissions sent.
     pub copies: u64,
     /// States dropped without a retransmission.
     pub expired: u64,
@@ -31,19 +31,19 @@ pub struct RouterStats {
 /// A unit of a channel.
 type Unit = (Channel, u64);
 
-/// What a unit's NAKs have set up [RFC 3208 §7.4].
+/// State that a unit's NAKs have set up [RFC 3208 §7.4].
 #[derive(Clone, Debug)]
 struct State {
-    /// Where the retransmission is wanted, ascending.
+    /// Interfaces on which the retransmission is wanted, ascending.
     interfaces: Vec<InterfaceId>,
-    /// Who is asked now.
+    /// The node that is asked now.
     asked: Asked,
-    /// NAKs sent up since one was confirmed.
+    /// Number of NAKs sent up since one was confirmed.
     unconfirmed: u32,
     confirmed: bool,
-    /// Until then no further NAK goes up for one that comes in.
+    /// Time until which no further incoming NAK goes up.
     eliminate_until: Instant,
-    /// When a NAK goes up again, or, once confirmed, when the state is dropped.
+    /// Time at which a NAK goes up again, or, once confirmed, at which the state is dropped.
     until: Instant,
 }
 
@@ -53,7 +53,7 @@ enum Asked {
     Upstream,
 }
 
-/// A channel's next node upstream, as SPMs told it.
+/// A channel's next node upstream, as named by SPMs.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     path: SocketAddr,
@@ -61,24 +61,24 @@ struct Session {
     expires: Instant,
 }
 
-/// Passes one NAK of each unit on, and retransmissions to where they are wanted.
+/// Passes one NAK of each unit on, and retransmissions to the interfaces that want them.
 #[derive(Clone, Debug)]
 pub struct Router {
     config: RouterConfig,
     sessions: BTreeMap<Channel, Session>,
     states: BTreeMap<Unit, State>,
     due: BTreeSet<(Instant, Unit)>,
-    /// How many states each interface is noted in.
+    /// Number of states in which each interface is noted.
     load: BTreeMap<InterfaceId, usize>,
     out: VecDeque<RouterTransmit>,
     stats: RouterStats,
     drops: Drops,
-    /// Kept for its memory.
+    /// Kept to reuse its memory.
     downstream: Vec<InterfaceId>,
 }
 
 impl Router {
-    /// A router that was just started.
+    /// Creates a router without state.
     pub fn new(config: RouterConfig) -> Router {
         Router {
             config,
@@ -93,17 +93,17 @@ impl Router {
         }
     }
 
-    /// Returns what has happened so far.
+    /// Returns the router's counters.
     pub fn stats(&self) -> RouterStats {
         self.stats
     }
 
-    /// Returns how much input was discarded, by reason.
+    /// Returns the discarded input, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
     }
 
-    /// Units that NAKs have set up state for.
+    /// Returns the number of units that NAKs have set up state for.
     pub fn states(&self) -> usize {
         self.states.len()
     }
@@ -119,7 +119,7 @@ impl Router {
         self.out.push_back(RouterTransmit { to, alert: false, payload: payload.into() });
     }
 
-    /// An SPM goes on with this router's address in it.
+    /// Passes an SPM on with this router's address in it.
     fn on_spm(
         &mut self,
         now: Instant,
@@ -151,7 +151,7 @@ impl Router {
         Verdict::Take
     }
 
-    /// A NAK is confirmed where it came from, noted, and passed on if it is the first.
+    /// Confirms a NAK where it came from, notes it, and passes it on if it is the first.
     fn on_nak(
         &mut self,
         now: Instant,
@@ -232,7 +232,7 @@ impl Router {
         Verdict::Take
     }
 
-    /// A retransmission goes where it is wanted, and its state is forgotten.
+    /// Sends a retransmission to the interfaces that want it, and forgets its state.
     fn on_rdata(&mut self, unit: Unit, payload: &Bytes) -> Verdict {
         let Some(state) = self.forget(&unit) else { return self.drop(DropReason::NotAsked) };
         self.stats.repairs += 1;
@@ -261,7 +261,7 @@ impl Router {
         Some(state)
     }
 
-    /// What came down the channel's tree.
+    /// Handles a datagram that came down the channel's tree.
     fn on_multicast(
         &mut self,
         now: Instant,
@@ -287,7 +287,7 @@ impl Router {
         }
     }
 
-    /// What was sent to one host: this one, or one further up.
+    /// Handles a datagram to one host, which is this one or one further up.
     fn on_unicast(
         &mut self,
         now: Instant,
@@ -300,7 +300,7 @@ impl Router {
         };
         let from_repairer = self.config.repairer == Some(datagram.from);
         match message {
-            // Also one that passes by: from a receiver that has heard no SPM from here yet.
+            // Also a NAK that passes by, from a receiver that has heard no SPM from here yet.
             Message::Nak { channel, sequence } => {
                 let to_source = matches!((datagram.to, channel.source),
                     (Address::Host(to), Some(source)) if to.ip() == source);
@@ -332,7 +332,7 @@ impl RouterEngine for Router {
         routes: &mut dyn Routes,
         datagram: PassingDatagram<'_>,
     ) -> Verdict {
-        // Most of what comes by is original data, of which nothing else is looked at.
+        // Most passing datagrams are original data, of which nothing else is looked at.
         match (MessageType::of(datagram.payload), datagram.to) {
             (None | Some(MessageType::Odata), _) | (_, Address::Session(_)) => Verdict::Forward,
             (Some(_), Address::Channel(channel)) => {
@@ -352,7 +352,7 @@ impl RouterEngine for Router {
                 continue;
             };
             if !state.confirmed && state.asked == Asked::Repairer {
-                // It does not have the unit, or is gone.
+                // The repairer does not have the unit, or is gone.
                 state.asked = Asked::Upstream;
                 self.ask(now, unit);
             } else if state.confirmed || state.unconfirmed >= retries {

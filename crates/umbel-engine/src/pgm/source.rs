@@ -10,17 +10,17 @@ use umbel_wire::pgm::{MAX_PAYLOAD, Message};
 use super::{DropReason, Drops, SourceConfig};
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
-/// What the application can ask for.
+/// Requests of the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceCommand {
     /// Send a unit; the first is number 0.
     Send(Bytes),
 }
 
-/// Why a unit cannot be sent.
+/// Reason for which a unit cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceCommandError {
-    /// It does not fit a datagram.
+    /// It is too long for a datagram.
     #[error("a unit of {len} bytes; at most {MAX_PAYLOAD} fit a datagram")]
     TooLong {
         /// Its length.
@@ -29,12 +29,12 @@ pub enum SourceCommandError {
     /// Too many units wait for the pacer.
     #[error("{waiting} units wait to be sent already")]
     Full {
-        /// How many.
+        /// Number of waiting units.
         waiting: usize,
     },
 }
 
-/// What has happened so far.
+/// A source's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceStats {
     /// Units sent.
@@ -47,11 +47,11 @@ pub struct SourceStats {
     pub spms: u64,
 }
 
-/// Multicasts units, and again those that are asked for.
+/// Multicasts units, and retransmits requested ones.
 #[derive(Clone, Debug)]
 pub struct Source {
     config: SourceConfig,
-    /// The transmit window and behind it what waits for the pacer.
+    /// The transmit window, followed by the units that wait for the pacer.
     units: VecDeque<Bytes>,
     bytes: usize,
     /// Number of the first of `units`.
@@ -60,9 +60,9 @@ pub struct Source {
     next: u64,
     /// NAKs to confirm.
     confirm: BTreeSet<u64>,
-    /// Retransmissions that wait for further NAKs, and until when.
+    /// Retransmissions that wait for further NAKs, with the ends of their waits.
     waiting: BTreeMap<u64, Instant>,
-    /// The same in the order in which they become due.
+    /// The same in the order of these ends.
     due: BTreeSet<(Instant, u64)>,
     /// Retransmissions that may leave.
     ready: BTreeSet<u64>,
@@ -74,7 +74,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source that has sent nothing; its first SPM leaves at once.
+    /// Creates a source that has sent nothing. Its first SPM leaves at once.
     pub fn new(config: SourceConfig) -> Source {
         Source {
             config,
@@ -94,17 +94,17 @@ impl Source {
         }
     }
 
-    /// Returns what has happened so far.
+    /// Returns the source's counters.
     pub fn stats(&self) -> SourceStats {
         self.stats
     }
 
-    /// Returns how much input was discarded, by reason.
+    /// Returns the discarded input, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
     }
 
-    /// The number of the next unit that will leave.
+    /// Returns the number of the next unit to leave.
     pub fn next(&self) -> u64 {
         self.next
     }
@@ -135,7 +135,7 @@ impl Source {
         }
     }
 
-    /// Lets go of the oldest units beyond the window; those that wait to be sent stay.
+    /// Drops the oldest units beyond the window. Units that wait to be sent stay.
     fn advance(&mut self) {
         let SourceConfig { window_units, window_bytes, .. } = self.config;
         while self.trail + 1 < self.next {
@@ -155,7 +155,7 @@ impl Source {
         }
     }
 
-    /// Puts a unit into the buffer, again if `repair`.
+    /// Appends a unit to `buf`, as a retransmission if `repair`.
     fn emit(&mut self, sequence: u64, repair: bool, buf: &mut TransmitBuf) -> Transmit {
         let trail = self.trail;
         let payload = self.unit(sequence).cloned().unwrap_or_default();
@@ -244,7 +244,7 @@ impl Engine for Source {
         None
     }
 
-    /// Confirmations first, then retransmissions, then new units.
+    /// Returns confirmations first, then retransmissions, then new units.
     fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         if let Some(sequence) = self.confirm.pop_first() {
             let mut head = Vec::new();

@@ -1,22 +1,22 @@
-//! Data units kept for those who lost them.
+//! Data units kept for repairs.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-/// Data units by source and sequence number. Whatever exceeds the bounds drives out the oldest.
+/// Data units by source and sequence number. Beyond the bounds, the oldest units are evicted.
 #[derive(Clone, Debug)]
 pub struct History<S> {
     max_units: usize,
     max_bytes: usize,
     units: BTreeMap<(S, u64), Bytes>,
-    /// In the order in which they came.
+    /// Units in the order in which they came.
     order: VecDeque<(S, u64)>,
     bytes: usize,
 }
 
 impl<S: Copy + Ord> History<S> {
-    /// An empty history that holds at most so many units and bytes of payload.
+    /// Creates an empty history that holds at most this number of units and bytes of payload.
     pub fn new(max_units: usize, max_bytes: usize) -> History<S> {
         History { max_units, max_bytes, units: BTreeMap::new(), order: VecDeque::new(), bytes: 0 }
     }
@@ -42,12 +42,12 @@ impl<S: Copy + Ord> History<S> {
         }
     }
 
-    /// A unit, if it is still kept. O(log n).
+    /// Returns a unit, if it is still kept. O(log n).
     pub fn get(&self, source: S, sequence: u64) -> Option<&Bytes> {
         self.units.get(&(source, sequence))
     }
 
-    /// The lowest sequence number that is kept of a source. O(log n).
+    /// Returns the lowest sequence number that is kept of a source. O(log n).
     pub fn lowest(&self, source: S) -> Option<u64> {
         self.units.range((source, 0)..=(source, u64::MAX)).next().map(|(&(_, n), _)| n)
     }
@@ -64,17 +64,17 @@ impl<S: Copy + Ord> History<S> {
         });
     }
 
-    /// Units kept.
+    /// Returns the number of units kept.
     pub fn len(&self) -> usize {
         self.units.len()
     }
 
-    /// Whether nothing is kept.
+    /// Returns whether nothing is kept.
     pub fn is_empty(&self) -> bool {
         self.units.is_empty()
     }
 
-    /// Bytes of payload kept.
+    /// Returns the number of bytes of payload kept.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

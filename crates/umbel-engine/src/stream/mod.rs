@@ -1,10 +1,10 @@
-//! What the engines of reliable streams share: SRM, LMS and PGM.
+//! The common part of the engines of reliable streams: SRM, LMS, PGM and BASEP.
 //!
-//! In all three a source numbers its data units from 0, and a receiver finds by the numbers what
-//! it lacks. They differ in whom they ask and when.
+//! In all of them a source numbers its data units from 0, and a receiver finds missing units by
+//! their numbers. They differ in whom they ask and when.
 //!
-//! - [`ReceiveWindow`]: what came of one source, what is missing, and delivery in order.
-//! - [`History`]: units kept for those who lost them.
+//! - [`ReceiveWindow`]: units received and missing of one source, and delivery in order.
+//! - [`History`]: units kept for repairs.
 
 mod history;
 mod window;

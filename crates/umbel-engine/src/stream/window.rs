@@ -1,21 +1,21 @@
-//! What a receiver holds and lacks of one source's data units.
+//! A receiver's window on one source's data units: held, missing, delivered.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::Bytes;
 
-/// How much a [`ReceiveWindow`] holds.
+/// Limits of a [`ReceiveWindow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
-    /// Units from the next one to be delivered that may be held or asked for at once; at least 1.
-    /// Default 1024.
+    /// Number of units, from the next one to be delivered, that may be held or requested at once;
+    /// at least 1. Default 1024.
     pub units: u64,
-    /// Bytes of units that came and were not delivered yet. One more unit is taken if it is the
+    /// Bytes of units that came and were not delivered yet. One more unit is accepted if it is the
     /// next to be delivered. Default 1 MiB.
     pub bytes: usize,
-    /// A sequence number so many beyond the next one to be delivered makes no sense and is
-    /// refused. At least `units`; default 2²⁰.
+    /// Distance beyond the next unit to be delivered from which a sequence number is refused as
+    /// invalid. At least `units`; default 2²⁰.
     pub far_ahead: u64,
 }
 
@@ -25,35 +25,35 @@ impl Default for WindowLimits {
     }
 }
 
-/// Why a unit was not taken.
+/// Reason for which a unit was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// It is held or was delivered.
+    /// The unit is held or was delivered.
     #[error("unit {0} came before")]
     Duplicate(u64),
-    /// It lies before the horizon, or was given up.
+    /// The unit lies before the horizon, or was given up.
     #[error("unit {sequence} lies before the horizon {horizon}")]
     BeforeHorizon {
-        /// Its sequence number.
+        /// The unit's sequence number.
         sequence: u64,
-        /// The first that counts.
+        /// The first unit not given up.
         horizon: u64,
     },
-    /// There is no room for it now. It counts as missing and can come again.
+    /// There is no room for the unit now. It counts as missing and can come again.
     #[error("no room for unit {0} yet")]
     NoRoom(u64),
-    /// No source can be so far ahead.
+    /// The unit is too far ahead for any source.
     #[error("unit {sequence} is far ahead of {next}")]
     FarAhead {
-        /// Its sequence number.
+        /// The unit's sequence number.
         sequence: u64,
-        /// The next one to be delivered.
+        /// The next unit to be delivered.
         next: u64,
     },
 }
 
-/// What came of one source and what is missing. Each unit from the horizon on is delivered once,
-/// in order.
+/// Units received and missing of one source. Each unit from the horizon on is delivered once, in
+/// order.
 ///
 /// ```text
 ///   horizon        next               known
@@ -62,24 +62,24 @@ pub enum Refused {
 ///                    └─ at most `WindowLimits::units` are held or asked for ─┘
 /// ```
 ///
-/// All operations cost O(log n) of the units held, but for [`missing`](ReceiveWindow::missing).
+/// All operations cost O(log n) of the units held, except [`missing`](ReceiveWindow::missing).
 #[derive(Clone, Debug)]
 pub struct ReceiveWindow {
     limits: WindowLimits,
-    /// What is missing before this is never waited for.
+    /// Missing units before this one are not waited for.
     horizon: u64,
     next: u64,
     /// One beyond the highest that the source is known to have sent.
     known: u64,
-    /// Up to here gaps have been told.
+    /// First unit not covered by the gaps returned so far.
     told: u64,
     held: BTreeMap<u64, Bytes>,
     held_bytes: usize,
 }
 
 impl ReceiveWindow {
-    /// A window whose first unit is `horizon`: 0 for whoever was there from the start, and for a
-    /// late joiner the first unit that it wants recovered.
+    /// Creates a window whose first unit is `horizon`: 0 for a receiver present from the start, and
+    /// for a late joiner the first unit that it wants recovered.
     pub fn new(horizon: u64, limits: WindowLimits) -> ReceiveWindow {
         ReceiveWindow {
             limits,
@@ -92,62 +92,64 @@ impl ReceiveWindow {
         }
     }
 
-    /// The next unit to be delivered.
+    /// Returns the next unit to be delivered.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// One beyond the highest unit that the source is known to have sent.
+    /// Returns the unit after the highest that the source is known to have sent.
     pub fn known(&self) -> u64 {
         self.known
     }
 
-    /// Units that came and were not delivered yet.
+    /// Returns the number of units that came and were not delivered yet.
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Bytes of the units that came and were not delivered yet.
+    /// Returns the bytes of the units that came and were not delivered yet.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// Whether every unit that the source is known to have sent was delivered or given up.
+    /// Returns whether every unit that the source is known to have sent was delivered or given up.
     pub fn is_complete(&self) -> bool {
         self.next == self.known
     }
 
-    /// Whether the unit is waited for: the source is known to have sent it, it did not come, and
-    /// there is room for it in the window.
+    /// Returns whether the unit is waited for: the source is known to have sent it, it did not
+    /// come, and there is room for it in the window.
     pub fn is_missing(&self, sequence: u64) -> bool {
         self.wanted().contains(&sequence) && !self.held.contains_key(&sequence)
     }
 
-    /// Whether the unit came, is held or was delivered, or lies before all that is waited for.
+    /// Returns whether the unit is held, was delivered, or lies before all units that are waited
+    /// for.
     pub fn is_past(&self, sequence: u64) -> bool {
         sequence < self.next.max(self.horizon) || self.held.contains_key(&sequence)
     }
 
-    /// All units that are waited for, ascending. O(window).
+    /// Returns all units that are waited for, ascending. O(window).
     pub fn missing(&self) -> impl Iterator<Item = u64> {
         self.wanted().filter(|sequence| !self.held.contains_key(sequence))
     }
 
-    /// Units that may be held or waited for now.
+    /// Returns the range of units that may be held or waited for now.
     fn wanted(&self) -> Range<u64> {
         self.next.max(self.horizon)..self.end()
     }
 
-    /// Where the window ends: nothing from here on is asked for yet.
+    /// Returns the end of the window. No unit from here on is requested yet.
     fn end(&self) -> u64 {
         self.known.min(self.next.saturating_add(self.limits.units))
     }
 
-    /// Takes a unit.
+    /// Adds a unit.
     ///
     /// # Errors
     ///
-    /// Why it was not taken. [`Refused::NoRoom`] still shows that the unit exists.
+    /// Returns the reason if the unit was refused. [`Refused::NoRoom`] still shows that the unit
+    /// exists.
     pub fn insert(&mut self, sequence: u64, payload: Bytes) -> Result<(), Refused> {
         if self.held.contains_key(&sequence) {
             return Err(Refused::Duplicate(sequence));
@@ -168,11 +170,11 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    /// Learns that the source has sent everything up to and including `sequence`.
+    /// Notes that the source has sent every unit up to and including `sequence`.
     ///
     /// # Errors
     ///
-    /// [`Refused::FarAhead`].
+    /// Returns [`Refused::FarAhead`] if `sequence` is invalid.
     pub fn note_sent(&mut self, sequence: u64) -> Result<(), Refused> {
         if sequence >= self.next.saturating_add(self.limits.far_ahead) {
             return Err(Refused::FarAhead { sequence, next: self.next });
@@ -182,8 +184,8 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    /// The next run of units found missing; each unit is told once. Ask until `None` after
-    /// anything was taken, learned or delivered.
+    /// Returns the next run of units found missing. Each unit is returned once. Call it until
+    /// `None` after any unit was added, noted or delivered.
     pub fn poll_gap(&mut self) -> Option<Range<u64>> {
         let end = self.end();
         let mut start = self.told.max(self.next).max(self.horizon);
@@ -199,10 +201,10 @@ impl ReceiveWindow {
         None
     }
 
-    /// The next unit in order, if it is there.
+    /// Returns the next unit in order, if it is held.
     pub fn poll_delivery(&mut self) -> Option<(u64, Bytes)> {
         let (&first, _) = self.held.first_key_value()?;
-        // Those between here and there were given up.
+        // The units in between were given up.
         if first != self.next && first > self.horizon.max(self.next) {
             return None;
         }
@@ -213,8 +215,8 @@ impl ReceiveWindow {
         Some((sequence, payload))
     }
 
-    /// Gives up what is missing before `horizon`: nobody has it any more. What came is still
-    /// delivered. Gives how many units were given up.
+    /// Gives up the missing units before `horizon`, which are no longer available. Held units are
+    /// still delivered. Returns the number of units given up.
     pub fn give_up_before(&mut self, horizon: u64) -> u64 {
         if horizon <= self.horizon.max(self.next) {
             self.horizon = self.horizon.max(horizon);
@@ -228,7 +230,7 @@ impl ReceiveWindow {
         horizon - from - held
     }
 
-    /// Steps over units before the horizon that did not come.
+    /// Skips units before the horizon that did not come.
     fn skip_given_up(&mut self) {
         if self.next < self.horizon {
             let first = self.held.first_key_value().map_or(self.horizon, |(&first, _)| first);
@@ -253,7 +255,7 @@ mod tests {
         Bytes::from(vec![7; len])
     }
 
-    /// First and last of each run that is newly found missing.
+    /// Returns the first and last unit of each run that is newly found missing.
     fn gaps(window: &mut ReceiveWindow) -> Vec<(u64, u64)> {
         std::iter::from_fn(|| window.poll_gap()).map(|gap| (gap.start, gap.end - 1)).collect()
     }
@@ -327,7 +329,7 @@ mod tests {
         assert_eq!(window.insert(2, unit(11)), Err(Refused::NoRoom(2)));
         window.insert(0, unit(50)).unwrap();
         assert_eq!(delivered(&mut window), [0, 1]);
-        // The window has moved on: what did not fit is found missing now.
+        // The window has moved on: a unit that did not fit is found missing now.
         assert_eq!(gaps(&mut window), [(8, 8)]);
     }
 

@@ -57,7 +57,7 @@ fn spm(number: u64, next: u64) -> Message<'static> {
     Message::Spm { number, trail: 0, next, path: host(ROUTER) }
 }
 
-/// Gives an engine a message that came by the channel.
+/// Gives an engine a message that came on the channel.
 fn hear(engine: &mut impl Engine, now: Instant, message: &Message<'_>) {
     let by = Address::Channel(channel());
     engine.handle_datagram(now, Datagram { by, hop_limit: None, payload: &bytes(message) });
@@ -69,7 +69,7 @@ fn told(engine: &mut impl Engine, now: Instant, from: &str, message: &Message<'_
     engine.handle_datagram(now, Datagram { by, hop_limit: None, payload: &bytes(message) });
 }
 
-/// What an engine sends, in short: `nak 3 to 10.0.0.2:7702`.
+/// Returns the datagrams that an engine sends, in short: `nak 3 to 10.0.0.2:7702`.
 fn sent(engine: &mut impl Engine, now: Instant) -> Vec<String> {
     if engine.poll_timeout().is_some_and(|at| at <= now) {
         engine.handle_timeout(now);

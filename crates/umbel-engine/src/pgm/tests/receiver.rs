@@ -21,7 +21,7 @@ fn receiver(change: impl FnOnce(&mut ReceiverConfig)) -> Under {
     receiver
 }
 
-/// What was delivered, and, negative, how many were lost.
+/// Returns the delivered units and, as negative numbers, the counts of lost ones.
 fn got(receiver: &mut Under) -> Vec<i64> {
     std::iter::from_fn(|| receiver.poll_event())
         .map(|event| match event {
@@ -67,7 +67,7 @@ fn a_confirmation_in_the_back_off_takes_the_place_of_a_nak() {
     hear(&mut receiver, ms(0), &ncf(1));
     assert!(sent(&mut receiver, ms(200)).is_empty());
     assert_eq!((receiver.stats().suppressed, receiver.stats().naks), (1, 0));
-    // Without data it asks after all.
+    // Without data it sends a NAK after all.
     assert_eq!(receiver.poll_timeout(), Some(ms(2_000)));
     receiver.handle_timeout(ms(2_000));
     assert_eq!(sent(&mut receiver, ms(2_100)), [format!("nak 1 to {SOURCE}")]);
@@ -85,7 +85,7 @@ fn asks_again_without_confirmation_and_gives_up_in_the_end() {
     }
     assert_eq!(naks, 2 * 3);
     assert_eq!(got(&mut receiver), [0, -1, -1, 3]);
-    // What comes then is too late.
+    // A retransmission is then too late.
     hear(&mut receiver, ms(2_000), &rdata(1));
     assert_eq!(receiver.drops().of(DropReason::Expired), 1);
     assert!(got(&mut receiver).is_empty());
@@ -123,7 +123,7 @@ fn absurd_numbers_and_strangers_are_dropped_and_counted() {
     assert_eq!(drops(&receiver, DropReason::Unexpected), 2);
     receiver.handle_datagram(ms(0), Datagram { by, hop_limit: None, payload: b"Um\x01" });
     assert_eq!(drops(&receiver, DropReason::Malformed), 1);
-    // A gap as long as can be costs no more than the window.
+    // The longest possible gap costs no more than the window.
     hear(&mut receiver, ms(0), &odata(1_000_000));
     assert_eq!(receiver.missing(), 16);
     assert_eq!(sent(&mut receiver, ms(0)).len(), 16);

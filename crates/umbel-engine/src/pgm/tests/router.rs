@@ -59,17 +59,17 @@ fn give(
     router.handle_datagram(now, &mut Tree { fan_out: 3 }, datagram)
 }
 
-/// Down the tree, on the interface towards the source.
+/// Gives the router a message down the tree, on the interface towards the source.
 fn down(router: &mut Router, now: Instant, message: &Message<'_>) -> Verdict {
     give(router, now, UP, (SOURCE, Address::Channel(channel())), message)
 }
 
-/// From below, to this router.
+/// Gives the router a message from below, addressed to it.
 fn up(router: &mut Router, now: Instant, on: u32, message: &Message<'_>) -> Verdict {
     give(router, now, on, ("10.0.0.50:7702", Address::Host(host(ROUTER))), message)
 }
 
-/// `nak 3 to 10.0.0.1:7702`, `ncf 3 on 2`.
+/// Returns the datagrams that leave: `nak 3 to 10.0.0.1:7702`, `ncf 3 on 2`.
 fn out(router: &mut Router, now: Instant) -> Vec<String> {
     if router.poll_timeout().is_some_and(|at| at <= now) {
         router.handle_timeout(now, &mut Tree { fan_out: 3 });
@@ -98,7 +98,7 @@ fn an_spm_goes_on_with_the_routers_address_and_tells_where_naks_go() {
     assert_eq!(out(&mut router, ms(0)), expected);
     up(&mut router, ms(1), 2, &nak(3));
     assert_eq!(out(&mut router, ms(1)), ["ncf 3 on 2", "nak 3 to 10.0.0.7:9"]);
-    // An older one, and one from below, change nothing.
+    // An older SPM, and one from below, change nothing.
     down(&mut router, ms(2), &spm(4, 9));
     let forged = Message::Spm { number: 6, trail: 0, next: 9, path: host("10.6.6.6:6") };
     give(&mut router, ms(2), 1, (SOURCE, Address::Channel(channel())), &forged);
@@ -184,7 +184,7 @@ fn the_state_of_one_interface_is_bounded_and_does_not_hurt_others() {
     assert_eq!(out(&mut router, ms(0)).len(), 200);
     up(&mut router, ms(1), 2, &nak(5_000));
     assert_eq!(out(&mut router, ms(1)).len(), 2);
-    // A repeated NAK of a unit that is noted is none too many.
+    // A repeated NAK of a noted unit does not exceed the limit.
     up(&mut router, ms(1), 1, &nak(50));
     assert_eq!(out(&mut router, ms(1)), ["ncf 50 on 1"]);
     down(&mut router, ms(2), &rdata(50));
@@ -203,7 +203,7 @@ fn naks_by_ways_that_no_data_go_are_dropped() {
     up(&mut router, ms(0), 1, &Message::Ncf { channel: Some(channel()), sequence: 7 });
     assert_eq!(router.drops().of(DropReason::Unexpected), 5);
     assert!(out(&mut router, ms(0)).is_empty() && router.states() == 0);
-    // What is not for it goes on: to another host, or not PGM's at all.
+    // Other datagrams are forwarded: those to another host, or not PGM's at all.
     let elsewhere = Address::Host(host("10.0.0.60:7702"));
     assert_eq!(give(&mut router, ms(0), 1, (SOURCE, elsewhere), &nak(7)), Verdict::Forward);
     let junk = PassingDatagram {

@@ -42,7 +42,7 @@ struct Listening {
     nak_spread: Duration,
     /// Whether the client had joined before the announcement and had heard nothing of this or a
     /// later transmission, so that silence is loss. A client that joins for it may come late. After
-    /// a late announcement, nobody counted the earlier packets.
+    /// a late announcement, the earlier packets were not counted.
     from_start: bool,
     received: u32,
     /// Numbers of the first packet heard, and of the highest.
@@ -125,7 +125,7 @@ impl Listening {
     }
 
     /// Counts as lost only packets before the last received one. The transmission may be cut short
-    /// once nobody needs the rest.
+    /// once no client needs the rest.
     fn so_far(&self) -> Reception {
         let Some((first, highest)) = self.heard else { return Reception::default() };
         let first = if self.from_start { 0 } else { first };
