@@ -1,10 +1,9 @@
 //! A rate that most receivers can take.
 //!
-//! A receiver reports the number of packets that reached its machine and were dropped there,
-//! because its socket's buffer or the memory in front of its disk was full. Sending those again as
-//! fast as before would lose them again. When **most** of the receivers complain, the rate is
-//! therefore cut to the share that they kept. While they do not, it rises again, up to the allowed
-//! maximum.
+//! A receiver reports the number of packets that reached its machine and were dropped there. Its
+//! socket's buffer, or the memory in front of its disk, was full. Sending those again as fast as
+//! before would lose them again. When **most** of the receivers complain, the rate is therefore cut
+//! to the share that they kept. While they do not, it rises again, up to the allowed maximum.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -23,10 +23,10 @@
 //!
 //! - `A` closes the session, `B` the object. Umbel sets neither and ignores both: sessions end on
 //!   the control channel.
-//! - The codepoint is the FEC Encoding ID ([`Scheme::encoding_id`]). It decides how many bits of
-//!   the FEC Payload ID are the source block number and how many the encoding symbol ID:
-//!   16 + 16 for no code [RFC 5445 §3], 24 + 8 for Reed–Solomon [RFC 5510 §5.1],
-//!   8 + 24 for RaptorQ [RFC 6330 §3.2].
+//! - The codepoint is the FEC Encoding ID ([`Scheme::encoding_id`]). It decides how the bits of the
+//!   FEC Payload ID are divided between source block number and encoding symbol ID. They are
+//!   16 + 16 for no code [RFC 5445 §3], 24 + 8 for Reed–Solomon [RFC 5510 §5.1], 8 + 24 for RaptorQ
+//!   [RFC 6330 §3.2].
 //! - The congestion control information identifies the transmission and the packet within it. A
 //!   receiver can thus tell loss from reordering and one transmission from the next.
 //!

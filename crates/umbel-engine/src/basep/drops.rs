@@ -18,6 +18,6 @@ drop_reasons! {
     Duplicate,
     /// There was no room for it.
     OverLimit,
-    /// Data after the end, or another end.
+    /// Data after the end, or a contradictory end.
     Contradiction,
 }

@@ -8,7 +8,7 @@ use umbel_wire::{Channel, Tsi};
 use crate::bucket::Limit;
 use crate::stream::WindowLimits;
 
-/// Units that an end-point keeps to answer requests from.
+/// Limits of the units that an end-point keeps for repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimits {
     /// Greatest number of units. Default 4096.
@@ -67,13 +67,13 @@ pub struct SourceConfig {
     pub replier: ReplierConfig,
     /// Greatest number of units that wait for the pacer. Default 4096.
     pub queue: usize,
-    /// The first heartbeat follows the last unit after this long, each further one after twice the
-    /// time. Default 50 ms.
+    /// Time from the last unit to the first heartbeat. It doubles with each further one. Default
+    /// 50 ms.
     pub heartbeat_min: Duration,
     /// The longest time between heartbeats. Default 1 s.
     pub heartbeat_max: Duration,
-    /// Round trip to the far receivers, used where the ignore period follows from it. Default 200
-    /// ms.
+    /// Round trip to the far receivers, used where the ignore period follows from it. Default
+    /// 200 ms.
     pub rtt: Duration,
     /// Unstamped requests, which passed no router with LMS, are answered by unicast. After this
     /// number for one unit within the ignore period, the next answer is multicast to all. Default

@@ -4,7 +4,7 @@
 //! Hosts do the rest:
 //!
 //! - [`router`]: selects a replier link for each source by the costs that receivers advertise
-//!   [LMS §II-C, §II-D], steers requests to it, stamps the turning point [LMS §II-F], and turns
+//!   [LMS §II-C, §II-D]. It steers requests to it, stamps the turning point [LMS §II-F], and turns
 //!   DMCASTs into multicasts [LMS §II-G].
 //! - [`source`]: numbers data units, sends heartbeats, answers requests that no receiver could
 //!   answer.

@@ -21,8 +21,8 @@ pub struct SourceConfig {
     /// Number of units that may wait for the pacer. Default 1,024.
     pub queue_units: usize,
     /// Time that a retransmission waits after the first NAK, so that NAKs of far receivers come in
-    /// and set up state in routers. It is about the greatest round trip [LMS §IV-H]. Default 250
-    /// ms; 0 retransmits at once, for each NAK that comes.
+    /// and set up state in routers. It is about the greatest round trip [LMS §IV-H]. Default
+    /// 250 ms; 0 retransmits at once, for each NAK that comes.
     pub wait: Duration,
     /// Time from data to the next SPM (IHB_MIN). It doubles with each SPM [RFC 3208 §5.1.5].
     /// Default 100 ms.

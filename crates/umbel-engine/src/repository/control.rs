@@ -1,4 +1,4 @@
-//! The multicast control channel: announcements to everyone at once by SRM [Repository §2].
+//! The multicast control channel: announcements to all clients at once by SRM [Repository §2].
 //!
 //! ```text
 //! server ──announcement──▶ SRM group ──▶ clients: join the data channel

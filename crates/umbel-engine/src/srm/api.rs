@@ -80,11 +80,11 @@ pub enum Event {
 pub enum Step {
     /// It was found missing.
     Missing,
-    /// A request for it was sent from here.
+    /// This member sent a request for it.
     RequestSent,
     /// A request for it came from another member.
     RequestHeard,
-    /// A repair of it was sent from here.
+    /// This member sent a repair of it.
     RepairSent,
     /// A repair of it came from another member.
     RepairHeard {

@@ -84,10 +84,10 @@ pub struct SessionConfig {
     pub source_share: f64,
     /// The shortest mean interval between two messages of a member. Default 1 s.
     pub min_interval: Duration,
-    /// After a data unit its source sends an extra session message without echoes in this time,
-    /// then in twice, four times the time and so on, up to the usual interval. The loss of a last
-    /// unit is thus found soon, as with PGM's heartbeat SPMs [RFC 3208 §5.1.5]. Default 50 ms;
-    /// `None` sends none, as in the paper.
+    /// Time after a data unit at which its source sends an extra session message without echoes.
+    /// The time doubles with each further one, up to the usual interval. The loss of a last unit is
+    /// thus found soon, as with PGM's heartbeat SPMs [RFC 3208 §5.1.5]. Default 50 ms; `None` sends
+    /// none, as in the paper.
     pub heartbeat: Option<Duration>,
     /// Greatest number of echoes in a message; at most
     /// [`limits::ECHOES`](umbel_wire::srm::limits::ECHOES). Default 32.

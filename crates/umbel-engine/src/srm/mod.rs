@@ -53,10 +53,10 @@
 //!   longest silent members are forgotten. An estimate then stands in
 //!   ([`Config::default_distance`], or by way of the source).
 //! - **Amplification.** A request makes at most one repair of each unit at each holder in three
-//!   distances, and all of a member's requests and repairs keep to [`Config::recovery_rate`].
+//!   distances. All of a member's requests and repairs keep to [`Config::recovery_rate`].
 //! - **Echoes.** A session message echoes at most [`SessionConfig::echoes`] timestamps, those that
 //!   waited longest, each once. Small groups are echoed whole, as in the paper.
-//! - **Trust.** The engine trusts its group: its host authenticates the datagrams, and
+//! - **Trust.** The engine trusts its group. Its host authenticates the datagrams, and
 //!   [`UnitCheck`] can tell the units of a source from those that a member made up. A made-up
 //!   sequence number makes members request a unit that does not exist, in ever longer intervals,
 //!   until they give it up ([`Config::give_up_after`]).

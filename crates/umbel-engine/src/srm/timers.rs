@@ -9,13 +9,13 @@ use crate::timers::timers;
 timers! {
     /// Timers of a member.
     pub(super) enum Timer, Timers {
-        /// When the first timer of a unit runs out.
+        /// When to handle the first timer of a unit.
         Unit,
-        /// When the next request or repair may leave.
+        /// When to send the next due request or repair.
         Recovery,
         /// When to send an extra session message, so that the loss of a last unit is found.
         Heartbeat,
-        /// When a session message may leave.
+        /// When to send a session message.
         Session,
     }
 }
@@ -40,7 +40,7 @@ impl UnitTimers {
         self.0.insert((at, timer));
     }
 
-    /// Does nothing if there is no such timer.
+    /// Cancels a timer. Does nothing if it is not set.
     pub(super) fn cancel(&mut self, at: Instant, timer: UnitTimer) {
         self.0.remove(&(at, timer));
     }

@@ -78,8 +78,8 @@ pub struct ReceiveWindow {
 }
 
 impl ReceiveWindow {
-    /// Creates a window whose first unit is `horizon`: 0 for a receiver present from the start, and
-    /// for a late joiner the first unit that it wants recovered.
+    /// Creates a window whose first unit is `horizon`. It is 0 for a receiver present from the
+    /// start, and for a late joiner the first unit that it wants recovered.
     pub fn new(horizon: u64, limits: WindowLimits) -> ReceiveWindow {
         ReceiveWindow {
             limits,
@@ -117,7 +117,7 @@ impl ReceiveWindow {
         self.next == self.known
     }
 
-    /// Returns whether the unit is waited for: the source is known to have sent it, it did not
+    /// Returns whether the unit is waited for. The source is then known to have sent it, it did not
     /// come, and there is room for it in the window.
     pub fn is_missing(&self, sequence: u64) -> bool {
         self.wanted().contains(&sequence) && !self.held.contains_key(&sequence)

@@ -420,7 +420,7 @@ impl Router {
         }
     }
 
-    /// Asks a replier that is said to have failed whether it is there.
+    /// Asks a replier that is said to have failed whether it is alive.
     fn check_replier(&mut self, now: Instant, channel: &Channel, replier: Replier) {
         let at = now + self.config.solicit_timeout;
         let Some(group) = self.groups.get_mut(channel) else { return };

@@ -67,7 +67,7 @@ struct Published {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key(u64);
 
-/// The index; see the module.
+/// The index described in the module.
 #[derive(Clone, Debug)]
 pub(super) struct GainIndex {
     counted: Vec<Counted>,

@@ -17,7 +17,7 @@ use crate::repository::config::{ControlConfig, SourceConfig};
 use crate::repository::control::{self, Control};
 use crate::{Address, Instant, Membership, SessionId, Transmit, TransmitBuf};
 
-/// Most announcements of one datagram, so that it fits any link.
+/// Greatest number of announcements in one datagram, so that it fits any link.
 const AT_ONCE: usize = 32;
 
 /// Transmissions that were planned together, and the clients to be told.

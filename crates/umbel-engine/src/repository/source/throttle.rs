@@ -1,7 +1,7 @@
 //! Holds the channel to a rate that most receivers can take ([`Overrun`]).
 //!
 //! A receiver's NAKs give the number of packets that reached its machine and were dropped there.
-//! One slow client slows no other: later transmissions serve it.
+//! One slow client slows no other, because later transmissions serve it.
 //!
 //! Network loss, which has its own field in the NAK, changes nothing here. On a shared link it is
 //! no sign of this channel's own load, and error correction covers it.
