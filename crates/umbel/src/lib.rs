@@ -1,11 +1,11 @@
 //! Umbel delivers data from one source to many receivers over IP multicast, reliably.
 //!
-//! - [`serve`]: offer a repository to any number of clients.
-//! - [`feed`]: push files or a pipe to whoever listens.
-//! - [`get`]: ask a server for a subset of its items.
-//! - [`directory`]: what is on the air.
-//! - [`doctor`]: find out why multicast does not arrive.
-//! - [`demo`]: see the main job on one machine.
+//! - [`serve`]: offers a repository to any number of clients.
+//! - [`feed`]: pushes files or a pipe to all receivers.
+//! - [`get`]: asks a server for a subset of its items.
+//! - [`directory`]: lists the sessions on the air.
+//! - [`doctor`]: finds out why multicast does not arrive.
+//! - [`demo`]: shows the main job on one machine.
 //! - [`cli`]: the command line over them.
 
 pub mod cli;

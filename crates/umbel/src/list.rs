@@ -1,4 +1,4 @@
-//! Listing what a server offers.
+//! Lists a server's items.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -9,26 +9,26 @@ use umbel_wire::repository::{ClientMessage, ItemInfo, ServerMessage};
 
 use crate::endpoint::{Asked, Failure};
 
-/// How long an answer may take.
+/// Longest time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Items on a page.
 const PAGE: u32 = 1024;
 
-/// What was listed.
+/// Result of listing.
 #[derive(Clone, Debug)]
 pub struct Listing {
-    /// How many items match.
+    /// Number of items that match.
     pub items: u64,
-    /// Items that were asked for by name, and are not there.
+    /// Items that were asked for by name and are not on the server.
     pub missing: Vec<Failure>,
 }
 
-/// Calls `each` for every item of a server that matches any of the patterns; for every item if
+/// Calls `each` for every item of a server that matches any of the patterns, or for every item if
 /// there are no patterns.
 ///
 /// # Errors
 ///
-/// One line that says why there is no list: no such server, wrong key, nothing that matches.
+/// One line that says why there is no list: no such server, wrong key, or no match.
 pub fn list(
     url: &SessionUrl,
     patterns: &[String],
@@ -37,7 +37,7 @@ pub fn list(
     let mut asked = Asked::new(patterns);
     let (events, inbox) = mpsc::channel();
     let session = ClientSession::start(url, &ConnectOptions::default(), move |event| {
-        // Nobody listens any more once the list is complete.
+        // Nothing receives events any more once the list is complete.
         let _ = events.send(event);
     })?;
     let say = |message: &ClientMessage| {

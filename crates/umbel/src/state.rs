@@ -1,18 +1,18 @@
-//! What umbel keeps of its own: the keys of servers and receivers.
+//! Umbel's own files: the keys of servers and receivers.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-/// Name of the file with a receiver's key in the state directory.
+/// Name of the file in the state directory that holds a receiver's key.
 pub const RECEIVER_KEY: &str = "receiver.key";
 
-/// The directory where keys are kept unless the user names another: `umbel` in `XDG_STATE_HOME`, or
+/// Returns the directory of the keys unless the user names another: `umbel` in `XDG_STATE_HOME`, or
 /// in `.local/state` of the home directory.
 ///
 /// # Errors
 ///
-/// There is no home directory.
+/// If there is no home directory.
 pub fn default_dir() -> anyhow::Result<PathBuf> {
     if let Some(dir) = std::env::var_os("XDG_STATE_HOME").filter(|dir| !dir.is_empty()) {
         return Ok(PathBuf::from(dir).join("umbel"));
@@ -23,8 +23,8 @@ pub fn default_dir() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Files and directories that are never served: the default directory, and the keys in the one that
-/// is used, which may have other files as well.
+/// Returns the files and directories that are never served: the default directory, and the keys in
+/// the directory in use, which may hold other files as well.
 pub(crate) fn own(used: Option<&Path>) -> Vec<PathBuf> {
     let files = [umbel_net::session::identity::FILE_NAME, RECEIVER_KEY];
     let used = used.into_iter().flat_map(|dir| files.map(|file| dir.join(file)));

@@ -1,4 +1,4 @@
-//! Whether what a client has is what was served.
+//! Checks that a client has exactly the items that were served.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -7,11 +7,11 @@ use std::path::Path;
 
 use super::plan::Wanted;
 
-/// Compares what was received with what was served, byte by byte.
+/// Compares the received items with the served ones, byte by byte.
 ///
 /// # Errors
 ///
-/// The first difference: an item that is missing or not the same, or a file that nobody wanted.
+/// The first difference: an item that is missing or not the same, or a file that was not wanted.
 pub(super) fn same(served: &Path, received: &Path, wanted: &[Wanted]) -> Result<(), String> {
     let mut there = BTreeSet::new();
     files_below(received, "", &mut there)
@@ -32,7 +32,7 @@ pub(super) fn same(served: &Path, received: &Path, wanted: &[Wanted]) -> Result<
     }
 }
 
-/// Collects the names of all that is below a directory and is no directory.
+/// Collects the names of everything below a directory that is not a directory itself.
 fn files_below(dir: &Path, prefix: &str, names: &mut BTreeSet<String>) -> io::Result<()> {
     for entry in dir.read_dir()? {
         let entry = entry?;

@@ -1,5 +1,5 @@
-//! The server and the clients in this process, over the loopback interface: where no namespaces
-//! can be made. Each client throws data packets away as its link would.
+//! The server and the clients in this process, over the loopback interface, for machines without
+//! namespaces. Each client discards data packets as its link would.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::serve::{ServeOptions, Server};
 /// How long the server's last counts may take to be published.
 const REPORT_AFTER: Duration = Duration::from_millis(300);
 
-/// A server and clients, each client on its thread.
+/// A server and clients, each client on its own thread.
 pub(super) struct Loopback {
     state_dir: PathBuf,
     tell: Sender<Message>,
@@ -29,7 +29,7 @@ pub(super) struct Loopback {
     interrupts: Arc<Mutex<Interrupts>>,
 }
 
-/// The means to end the clients that run, and whether they are to end.
+/// The means to interrupt the running clients, and whether they were interrupted.
 #[derive(Default)]
 struct Interrupts {
     all: Vec<Interrupt>,
@@ -45,7 +45,7 @@ impl Loopback {
 
 impl Stage for Loopback {
     fn serve(&mut self, dir: &Path, rate: Rate) -> anyhow::Result<String> {
-        // A port that nobody has at present: other demonstrations may run beside this one.
+        // An unused port, as other demonstrations may run beside this one.
         let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let server = Server::start(&ServeOptions {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -94,7 +94,7 @@ impl Stage for Loopback {
     }
 }
 
-/// Counts a client among those to be interrupted; at once, if all have been.
+/// Adds a client to those to be interrupted. If they already were, interrupts it at once.
 fn join(interrupts: &Mutex<Interrupts>, interrupt: Interrupt) {
     let mut interrupts = interrupts.lock().unwrap_or_else(PoisonError::into_inner);
     if interrupts.ended {
@@ -111,13 +111,13 @@ impl Drop for Loopback {
             interrupts.all.drain(..).for_each(|interrupt| interrupt.interrupt());
         }
         for client in self.clients.drain(..) {
-            // A panic has been printed already, and the client counts as failed.
+            // A panic has already been printed, and the client counts as failed.
             let _ = client.join();
         }
     }
 }
 
-/// Passes on what a client tells.
+/// Passes on a client's reports.
 struct Teller {
     client: usize,
     tell: Sender<Message>,
@@ -125,7 +125,7 @@ struct Teller {
 
 impl Teller {
     fn tell(&self, tale: Tale) {
-        // Nobody listens any more when the demonstration is over.
+        // Nothing listens any more when the demonstration is over.
         let _ = self.tell.send(Message { client: self.client, tale });
     }
 }

@@ -1,9 +1,9 @@
-//! The main job on one machine: a server, eight clients that want different things over links
-//! that lose packets, and a check of every byte.
+//! The main job on one machine: a server, eight clients that want different items over lossy links,
+//! and a check of every byte.
 //!
-//! The links are those of [`umbel_lab`], with this program run in its namespaces. Where no
-//! namespaces can be made, everything runs in this process over the loopback interface, and each
-//! client throws packets away as its link would.
+//! The links are those of [`umbel_lab`], with this program run in its namespaces. Where namespaces
+//! cannot be created, everything runs in this process over the loopback interface, and each client
+//! discards packets as its link would.
 //!
 //! ```text
 //! served directory ── server ──▶ data channel ──link──▶ client 1 … 8 ──▶ its own directory
@@ -32,41 +32,41 @@ use self::loopback::Loopback;
 use self::namespaces::Namespaces;
 pub use self::plan::{Client, Wanted};
 
-/// A demonstration in which nothing happens for so long has failed.
+/// Time without any news after which a demonstration has failed.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// How often it is asked whether the user has interrupted it.
+/// Interval at which the watcher is asked whether the user has interrupted it.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// What to show.
+/// Options of a demonstration.
 #[derive(Clone, Debug, Default)]
 pub struct DemoOptions {
-    /// The directory that is served. Default: one that is made for the purpose.
+    /// The directory that is served. Default: one that is created for the demonstration.
     pub dir: Option<PathBuf>,
     /// Rate of the data channel. Default: so that it takes some eight seconds.
     pub rate: Option<Rate>,
-    /// Stay in this process and on the loopback interface, even where namespaces can be made.
+    /// Stay in this process and on the loopback interface, even where namespaces can be created.
     pub loopback: bool,
 }
 
-/// Where the links are that lose packets.
+/// Kind of the lossy links.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Links {
     /// Emulated links between network namespaces.
     Namespaces,
-    /// None: clients throw packets away that come over the loopback interface.
+    /// None: clients discard packets that come over the loopback interface.
     Loopback {
         /// Why there are no namespaces.
         reason: String,
     },
 }
 
-/// What is going to be shown.
+/// A demonstration before it begins.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    /// Where packets are lost.
+    /// Kind of the lossy links.
     pub links: Links,
-    /// What is served.
+    /// Items that are served.
     pub items: Vec<Wanted>,
     /// The rate of the data channel.
     pub rate: Rate,
@@ -74,91 +74,93 @@ pub struct Scene {
     pub clients: Vec<Client>,
 }
 
-/// Hears of what happens.
+/// Receives news of the demonstration.
 pub trait Watcher {
-    /// It begins.
+    /// The demonstration begins.
     fn begin(&mut self, _scene: &Scene) {}
 
-    /// How far a client is; a few times a second.
+    /// Reports the progress of a client, a few times a second.
     fn progress(&mut self, _client: usize, _snapshot: &Snapshot) {}
 
     /// A client has everything.
     fn done(&mut self, _client: usize, _summary: &Summary) {}
 
-    /// A client tells something that its user should know.
+    /// A client reports a line that its user should know.
     fn note(&mut self, _client: usize, _line: &str) {}
 
-    /// Whether the user wants it to end; asked several times a second.
+    /// Returns whether the user interrupts the demonstration. Called several times a second.
     fn interrupted(&mut self) -> bool {
         false
     }
 }
 
-/// What became of a client.
+/// Result of a client.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClientOutcome {
-    /// Its name.
+    /// Name of the client.
     pub client: String,
-    /// Items that it wanted.
+    /// Number of items that it wanted.
     pub items: u64,
-    /// Their bytes.
+    /// Bytes of these items.
     pub bytes: u64,
     /// Loss that its link was set to, 0 to 1.
     pub loss_set: f64,
     /// Loss that it saw on the data channel, 0 to 1.
     pub loss_measured: f64,
-    /// Packets on their way to it that this machine dropped, being too busy. They count as measured.
+    /// Packets on their way to the client that this machine dropped, being too busy. They are part
+    /// of the measured loss.
     pub dropped_here: u64,
     /// Seconds from its start to its last item.
     pub delay_s: f64,
-    /// Source blocks that it got by unicast in the end.
+    /// Source blocks that it finally got by unicast.
     pub unicast_blocks: u64,
-    /// Whether all that it wanted is there and the same, byte by byte, as what was served.
+    /// Whether all wanted items are present and equal to the served ones, byte by byte.
     pub verified: bool,
-    /// What is not.
+    /// The first difference, if they are not.
     pub problem: Option<String>,
 }
 
-/// What became of it all.
+/// Result of the demonstration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// Where packets were lost.
+    /// Kind of the lossy links.
     pub links: Links,
     /// The clients.
     #[serde(skip)]
     pub clients: Vec<ClientOutcome>,
-    /// Items served.
+    /// Number of items served.
     pub items: usize,
-    /// Their bytes.
+    /// Bytes of these items.
     pub bytes: u64,
-    /// Bytes of all that clients wanted: what copies by unicast would be at least, without
-    /// headers and without what links lose.
+    /// Bytes of all items that clients wanted. Unicast copies would take at least as much, without
+    /// headers and lost packets.
     pub copies_bytes: u64,
-    /// Bytes of UDP payload sent on the data channel: headers, repairs and retransmissions included.
+    /// Bytes of UDP payload sent on the data channel, headers, repairs and retransmissions
+    /// included.
     pub sent_bytes: u64,
     /// Bytes sent by unicast to clients that multicast did not reach.
     pub unicast_bytes: u64,
-    /// [`Outcome::copies_bytes`] to what was sent in all.
+    /// Ratio of [`Outcome::copies_bytes`] to all bytes sent.
     pub ratio: f64,
     /// Seconds from the first client's start to the last client's end.
     pub seconds: f64,
 }
 
 impl Outcome {
-    /// How many clients have exactly what they wanted.
+    /// Returns the number of clients that have exactly what they wanted.
     pub fn verified(&self) -> usize {
         self.clients.iter().filter(|client| client.verified).count()
     }
 }
 
-/// What the server has sent.
+/// Bytes that the server has sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
     bytes: u64,
     unicast_bytes: u64,
 }
 
-/// What a client tells, with its position.
+/// A client's report, with the client's position.
 #[derive(Debug)]
 struct Message {
     client: usize,
@@ -169,35 +171,36 @@ struct Message {
 enum Tale {
     Progress(Snapshot),
     Note(String),
-    /// The last, unless it fails.
+    /// The last report, unless the client fails.
     Done(Box<Summary>),
-    /// The last.
+    /// The last report.
     Failed(String),
 }
 
-/// Where the server and the clients run. Dropping it ends them.
+/// The place where the server and the clients run. Dropping it ends them.
 trait Stage {
-    /// Starts the server; gives its URL.
+    /// Starts the server. Returns its URL.
     fn serve(&mut self, dir: &Path, rate: Rate) -> anyhow::Result<String>;
 
-    /// Starts a client; it tells how it goes until it is done or has failed.
+    /// Starts a client, which reports until it is done or has failed.
     fn get(&mut self, client: usize, plan: &Client, url: &str, to: &Path) -> anyhow::Result<()>;
 
-    /// Packets on their way to a client that the machine was too busy for, and no client could count.
+    /// Returns the packets on their way to a client that the busy machine dropped and no client
+    /// could count.
     fn overruns(&self, _plan: &Client) -> u64 {
         0
     }
 
-    /// Stops the server; gives what it has sent.
+    /// Stops the server. Returns the bytes that it has sent.
     fn stop(&mut self) -> anyhow::Result<Sent>;
 }
 
-/// Shows it. Nothing is left behind, whatever happens.
+/// Runs a demonstration. No files, processes or namespaces are left behind, whatever happens.
 ///
 /// # Errors
 ///
-/// One line that says why it cannot be shown at all, or that it was interrupted. Clients that
-/// fail are in the [`Outcome`].
+/// One line that says why it cannot run at all, or that it was interrupted. Clients that fail are
+/// in the [`Outcome`].
 pub fn run(options: &DemoOptions, watcher: &mut dyn Watcher) -> anyhow::Result<Outcome> {
     let temporary = tempfile::Builder::new()
         .prefix("umbel-demo-")
@@ -244,7 +247,7 @@ pub fn run(options: &DemoOptions, watcher: &mut dyn Watcher) -> anyhow::Result<O
     Ok(conclude(&scene, clients.collect(), sent, seconds))
 }
 
-/// Where packets will be lost, and why not in namespaces.
+/// Chooses the kind of the lossy links, with the reason if there are no namespaces.
 fn choose_links(options: &DemoOptions) -> Links {
     let why = if options.loopback {
         Some("--loopback was given".to_owned())
@@ -269,7 +272,7 @@ fn open_stage(
     })
 }
 
-/// Waits until every client is done or has failed; gives how each ended.
+/// Waits until every client is done or has failed. Returns how each ended.
 fn watch(
     scene: &Scene,
     told: &Receiver<Message>,
@@ -299,7 +302,7 @@ fn watch(
                 watcher.progress(client, &snapshot);
             }
             Tale::Note(line) => watcher.note(client, &line),
-            // Ctrl-C reaches the clients' processes as well, and may do so first.
+            // Ctrl-C also reaches the clients' processes, perhaps before this one.
             Tale::Done(summary) if summary.interrupted => bail!("interrupted"),
             Tale::Done(summary) => {
                 watcher.done(client, &summary);
@@ -330,7 +333,7 @@ fn outcome(
             .first()
             .map_or(Ok(()), |failure| Err(format!("{}: {}", failure.name, failure.reason))),
     };
-    // What a client says of itself is not taken on trust.
+    // A client's own claim is not trusted.
     let problem = told.and_then(|()| check::same(served, received, &client.wanted)).err();
     ClientOutcome {
         client: client.name.clone(),

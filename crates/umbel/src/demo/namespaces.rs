@@ -1,5 +1,4 @@
-//! The server and the clients as processes in network namespaces, joined by links that lose
-//! packets.
+//! The server and the clients as processes in network namespaces, joined by lossy links.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,14 +15,14 @@ use super::{Client, Message, Sent, Stage, Tale};
 
 /// Name of the server's host.
 const SERVER: &str = "server";
-/// Name of the switch that all are linked to.
+/// Name of the switch in the middle.
 const SWITCH: &str = "switch";
 /// How long the server may take to start, or to stop.
 const SERVER_PATIENCE: Duration = Duration::from_secs(20);
 
 /// One host for the server and one for each client, around a switch.
 pub(super) struct Namespaces {
-    // In this order: what runs in the lab ends before it does.
+    // Fields drop in this order: the processes in the lab end before it does.
     server: Option<(Process, Receiver<Value>)>,
     clients: Vec<Process>,
     lab: Lab,
@@ -73,7 +72,7 @@ impl Stage for Namespaces {
         command.arg(&self.state_dir).arg("--").arg(dir);
         let (say, said) = crossbeam_channel::unbounded();
         let hear = move |event: Option<Value>| {
-            // The other end has gone when nobody waits for the server any more.
+            // The other end is gone when nothing waits for the server any more.
             let _ = event.map(|event| say.send(event));
         };
         let process = Process::start(command, hear).context("cannot start the server")?;
@@ -93,7 +92,7 @@ impl Stage for Namespaces {
                 Some(event) => read_event(event),
             };
             if let Some(tale) = tale {
-                // Nobody listens any more when the demonstration is over.
+                // Nothing listens any more when the demonstration is over.
                 let _ = tell.send(Message { client, tale });
             }
         };
@@ -118,7 +117,7 @@ impl Stage for Namespaces {
     }
 }
 
-/// Waits until the server tells of an event.
+/// Waits until the server reports an event.
 fn await_event(said: &Receiver<Value>, name: &str) -> anyhow::Result<Value> {
     loop {
         let event = said
@@ -132,7 +131,7 @@ fn await_event(said: &Receiver<Value>, name: &str) -> anyhow::Result<Value> {
     }
 }
 
-/// What `umbel get --json` prints, as far as it is of interest here.
+/// Parses a line of `umbel get --json`. Returns `None` for events without a report here.
 fn read_event(mut event: Value) -> Option<Tale> {
     let name = event["event"].as_str()?.to_owned();
     match name.as_str() {

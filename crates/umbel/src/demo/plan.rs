@@ -1,12 +1,12 @@
-//! Who wants what, and how much each link loses.
+//! The plan: the items that each client wants, and the loss of its link.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use umbel_engine::units::Rate;
 
-/// What the clients' links lose, in per cent: one client each.
+/// Loss of the clients' links in per cent, one for each client.
 const LOSSES: [u32; 8] = [0, 1, 2, 5, 8, 10, 15, 20];
-/// What clients ask for of the repository that is made for the purpose; the first wants all.
+/// Patterns of the clients for the demonstration's own repository; the first wants all.
 const PATTERNS: [&[&str]; 8] = [
     &[],
     &["maps/**", "docs/**"],
@@ -19,7 +19,7 @@ const PATTERNS: [&[&str]; 8] = [
 ];
 /// Most items that a client asks for by name.
 const MAX_NAMED: usize = 64;
-/// How long sending each item once should take, in seconds, as far as the rates allow it.
+/// Target time for sending each item once, in seconds, as far as the rates allow it.
 const SECONDS: u64 = 6;
 /// Bounds of the data channel's rate in bit/s. Eight links and eight clients share the machine.
 const RATES: (u64, u64) = (8_000_000, 60_000_000);
@@ -27,22 +27,22 @@ const RATES: (u64, u64) = (8_000_000, 60_000_000);
 /// An item that is served, and may be wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Its name, which is its path below the served directory.
+    /// Name of the item, which is its path below the served directory.
     pub name: String,
-    /// Its size.
+    /// Size of the item in bytes.
     pub bytes: u64,
 }
 
-/// A client, its wishes and its link.
+/// A client with its wishes and its link.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Its name, and that of its host.
+    /// Name of the client and of its host.
     pub name: String,
-    /// What it asks for; nothing for everything.
+    /// Patterns that it asks for; empty for everything.
     pub patterns: Vec<String>,
-    /// What this should bring.
+    /// Items that match the patterns.
     pub wanted: Vec<Wanted>,
-    /// What its link loses, in per cent.
+    /// Loss of its link, in per cent.
     pub loss_percent: u32,
 }
 
@@ -57,19 +57,19 @@ impl Client {
         }
     }
 
-    /// What its link loses, 0 to 1.
+    /// Returns the loss of its link, 0 to 1.
     pub fn loss(&self) -> f64 {
         f64::from(self.loss_percent) / 100.0
     }
 
-    /// Bytes of what it wants.
+    /// Returns the bytes of the wanted items.
     pub fn bytes(&self) -> u64 {
         self.wanted.iter().map(|item| item.bytes).sum()
     }
 }
 
-/// Whether patterns, which are names or `directory/**` here, ask for an item. Decided without the
-/// server's own matching, which is to be checked.
+/// Returns whether patterns, which are names or `directory/**` here, match an item. It does without
+/// the server's own matching, which is under test.
 fn asks_for(patterns: &[String], name: &str) -> bool {
     let matches = |pattern: &String| match pattern.strip_suffix("**") {
         Some(directory) => name.starts_with(directory),
@@ -78,20 +78,20 @@ fn asks_for(patterns: &[String], name: &str) -> bool {
     patterns.is_empty() || patterns.iter().any(matches)
 }
 
-/// Clients for the repository that is made for the purpose.
+/// Returns the clients for the demonstration's own repository.
 pub(super) fn for_made_repository(items: &[Wanted]) -> Vec<Client> {
     let patterns = PATTERNS.iter().map(|patterns| patterns.iter().map(|&p| p.to_owned()).collect());
     patterns.enumerate().map(|(index, patterns)| Client::new(index, patterns, items)).collect()
 }
 
-/// Clients for any items: the first wants all, the others each about half of them.
+/// Returns the clients for any items: the first wants all, the others about half of them each.
 pub(super) fn for_items(items: &[Wanted]) -> Vec<Client> {
     let mut generator = Xoshiro256PlusPlus::seed_from_u64(1);
     let mut clients = vec![Client::new(0, Vec::new(), items)];
     for index in 1..LOSSES.len() {
         let mut names: Vec<&Wanted> = items.iter().collect();
         let share = (names.len().div_ceil(2)).min(MAX_NAMED);
-        // The first `share` of a shuffle.
+        // Takes the first `share` of a shuffle.
         for place in 0..share {
             let rest = (names.len() - place) as u64;
             names.swap(place, place + (generator.next_u64() % rest) as usize);
@@ -102,7 +102,7 @@ pub(super) fn for_items(items: &[Wanted]) -> Vec<Client> {
     clients
 }
 
-/// The rate of the data channel for a repository of so many bytes.
+/// Returns the rate of the data channel for a repository of this size.
 pub(super) fn rate(bytes: u64) -> Rate {
     let bits_per_s = (bytes.saturating_mul(8) / SECONDS).clamp(RATES.0, RATES.1);
     Rate::from_bits_per_s(bits_per_s).expect("the lower bound is not zero")

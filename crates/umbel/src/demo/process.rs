@@ -1,4 +1,4 @@
-//! A command of this program that runs beside it and talks in JSON lines.
+//! A command of this program that runs beside it and reports in JSON lines.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -16,13 +16,14 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts it; `hear` is told each JSON object that it prints, and `None` when it has ended.
+    /// Starts the command. Calls `hear` with each JSON object that it prints, and with `None` at
+    /// its end.
     pub(super) fn start(
         mut command: Command,
         mut hear: impl FnMut(Option<Value>) + Send + 'static,
     ) -> std::io::Result<Process> {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        // What it has to say comes in JSON; its log would tear the picture.
+        // Its reports come in JSON; its log would disturb the display.
         if std::env::var_os("UMBEL_LOG").is_none() {
             command.stderr(Stdio::null());
         }
@@ -42,7 +43,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Asks it to end, as Ctrl-C does, and waits until it has.
+    /// Interrupts the command, as Ctrl-C does, and waits until it has ended.
     pub(super) fn interrupt(mut self) -> std::io::Result<()> {
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT)?;
         self.child.wait()?;
@@ -52,7 +53,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Does nothing to a process that has been waited for.
+        // Has no effect on a process that has been waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(reader) = self.reader.take() {

@@ -1,4 +1,4 @@
-//! What is served.
+//! The repository that is served.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,7 +11,7 @@ use umbel_store::{Repository, RepositoryOptions};
 
 use super::plan::Wanted;
 
-/// Directories of the repository that is made: name, ending, number of items, and bounds of
+/// Directories of the repository that is created: name, extension, number of items, and bounds of
 /// their sizes in bytes.
 const DIRECTORIES: [(&str, &str, u64, u64, u64); 4] = [
     ("docs/guide", "pdf", 5, 100_000, 300_000),
@@ -20,7 +20,7 @@ const DIRECTORIES: [(&str, &str, u64, u64, u64); 4] = [
     ("video/clip", "mp4", 3, 1_300_000, 1_500_000),
 ];
 
-/// Fills a new directory with 24 items of 0.1 to 1.5 MB: the same bytes each time.
+/// Fills a new directory with 24 items of 0.1 to 1.5 MB, with the same bytes each time.
 pub(super) fn make(dir: &Path) -> io::Result<()> {
     let mut generator = Xoshiro256PlusPlus::seed_from_u64(24);
     for (stem, ending, count, least, most) in DIRECTORIES {
@@ -48,7 +48,7 @@ fn fill(path: &Path, bytes: u64, generator: &mut Xoshiro256PlusPlus) -> io::Resu
     file.flush()
 }
 
-/// What a server will offer of a directory.
+/// Returns the items that a server will offer of a directory.
 pub(super) fn list(dir: &Path) -> anyhow::Result<Vec<Wanted>> {
     if !dir.is_dir() {
         bail!("{} is not a directory: name one, or none at all", dir.display());

@@ -22,20 +22,20 @@ use umbel_wire::{Channel, Parsed, sdp::Description};
 
 use super::Directory;
 
-/// Queries are answered this often at most: 22 kbit/s.
+/// Shortest time between answers to queries, at most 22 kbit/s.
 const ANSWER: Duration = Duration::from_millis(200);
-/// The first announcements follow each other after this, so that who waits for the feed does not miss
-/// its start because one packet was lost.
+/// Pauses between the first announcements. With them, a receiver that waits for the feed does not
+/// miss its start because one packet was lost.
 const FIRST: [Duration; 4] = [
     Duration::from_millis(30),
     Duration::from_millis(100),
     Duration::from_millis(300),
     Duration::from_secs(1),
 ];
-/// What this program calls itself.
+/// Name of this program in announcements.
 const TOOL: &str = concat!("umbel ", env!("CARGO_PKG_VERSION"));
 
-/// Announces a feed until it is dropped, and says then that it is over.
+/// Announces a feed until it is dropped. Then it announces that the feed is over.
 #[derive(Debug)]
 pub struct Announcer {
     stopped: Arc<AtomicBool>,
@@ -44,12 +44,11 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Announces a feed in the directory of its domain group's scope, and answers those who ask
-    /// for it.
+    /// Announces a feed in the directory of its domain group's scope, and answers queries for it.
     ///
     /// # Errors
     ///
-    /// When a socket cannot be opened or the group not be joined.
+    /// If a socket cannot be opened, or the group cannot be joined.
     pub fn start(feed: &Feed, interface: &Interface) -> anyhow::Result<Announcer> {
         let group = sap::directory_for(feed.domain.group);
         let family = Family::of(group);
@@ -93,7 +92,7 @@ impl Drop for Announcer {
         self.stopped.store(true, Ordering::Release);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // It does nothing that could panic.
+            // The thread does nothing that could panic.
             let _ = thread.join();
         }
     }
@@ -110,7 +109,7 @@ struct Voice {
     directory: Directory,
     random: Xoshiro256PlusPlus,
     announced: Option<Instant>,
-    /// How often it was announced.
+    /// Number of announcements sent.
     times: usize,
 }
 
@@ -143,13 +142,13 @@ impl Voice {
         self.send(true, origin.as_bytes());
     }
 
-    /// Announces the feed; gives the time until the next announcement, by the standard.
+    /// Announces the feed. Returns the time until the next announcement, by the standard.
     fn announce(&mut self, now: Instant) -> Duration {
         let text = self.description.emit();
         self.send(false, text.as_bytes());
         self.announced = Some(now);
         self.directory.expire(now);
-        // This feed's own come back.
+        // This feed's own announcements come back.
         let announcements = self.directory.sessions().len().max(1) as u64;
         let draw = self.random.next_u64() as f64 / u64::MAX as f64;
         sap::interval(announcements, text.len() as u64, draw)
@@ -165,7 +164,7 @@ impl Voice {
         }
     }
 
-    /// Waits for so long, for a query or for the waker. Gives whether the feed was asked for.
+    /// Waits this long, for a query or for the waker. Returns whether the feed was asked for.
     fn listen(&mut self, waker: &Waker, wait: Duration) -> std::io::Result<bool> {
         let fds = [self.others.as_fd(), self.queries.as_fd(), waker.as_fd()];
         wake::wait_for(fds, PollFlags::POLLIN, Some(wait))?;

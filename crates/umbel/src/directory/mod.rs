@@ -1,14 +1,14 @@
-//! The session directory: what is on the air, by SAP and SDP [RFC 2974, RFC 8866].
+//! The session directory: the sessions on the air, by SAP and SDP [RFC 2974, RFC 8866].
 //!
 //! ```text
-//! source ── announcement, every five minutes or so ──▶ 239.255.255.255:9875 and the like
-//!        ◀── FindFeeds ── who does not want to wait ── the same group, port 7701
+//! source ── announcement, about every five minutes ──▶ 239.255.255.255:9875 and its counterparts
+//!        ◀── FindFeeds ── receiver that does not wait ── the same group, port 7701
 //!        ── announcement at once, at most every 200 ms ─▶
 //!        ── deletion at the end ──▶
 //! ```
 //!
-//! Standard tools see the announcements, and sessions of theirs are listed here. Nothing that is
-//! heard can be trusted: whoever is in reach can announce anything.
+//! Standard tools see the announcements, and sessions of theirs are listed here. No announcement
+//! can be trusted: any host in reach can announce anything.
 
 mod announcer;
 mod station;
@@ -28,41 +28,41 @@ pub use station::Station;
 const MOST: usize = 2048;
 /// Most sessions that are remembered of one announcing address.
 const MOST_OF_ONE: usize = 128;
-/// A session that was not announced for so long is over [RFC 2974 §4].
+/// Time without an announcement after which a session is over [RFC 2974 §4].
 const EXPIRY: Duration = Duration::from_hours(1);
 
 /// A session on the air.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// What it says of itself.
+    /// The session's own description.
     pub description: Description,
-    /// The feed that it is, if it is one that can be received.
+    /// The feed, if the session is one that can be received.
     pub feed: Option<Feed>,
-    /// Why it is none, though it claims to be.
+    /// Why the session is no feed, though it claims to be one.
     pub problem: Option<String>,
-    /// Who announces it.
+    /// Address of the announcer.
     pub announcer: IpAddr,
-    /// When it was announced last.
+    /// Time of the last announcement.
     pub heard: Instant,
 }
 
 impl Session {
-    /// The source's unicast address, by which feeds of one name are told apart.
+    /// Returns the source's unicast address, which distinguishes feeds of the same name.
     pub fn source(&self) -> Option<SocketAddr> {
         self.feed.as_ref().map(|feed| feed.source)
     }
 }
 
-/// What was heard, in bounded memory.
+/// The sessions that were heard, in bounded memory.
 #[derive(Debug, Default)]
 pub struct Directory {
     sessions: BTreeMap<(IpAddr, Origin), Session>,
-    /// Packets that were no announcements, or more than are remembered.
+    /// Number of packets that were not announcements, or that exceeded the limits.
     refused: u64,
 }
 
 impl Directory {
-    /// Takes a packet that came at `now`. Gives whether it changed anything.
+    /// Takes a packet that came at `now`. Returns whether it changed anything.
     pub fn hear(&mut self, now: Instant, packet: &[u8]) -> bool {
         let changed = self.try_hear(now, packet);
         self.refused += u64::from(changed.is_none());
@@ -72,7 +72,7 @@ impl Directory {
     fn try_hear(&mut self, now: Instant, bytes: &[u8]) -> Option<bool> {
         let packet = SapPacket::parse(bytes).ok()?;
         let origin = Origin::find(packet.payload).ok()?;
-        // A later version of the description takes the place of an earlier one.
+        // A later version of the description replaces an earlier one.
         let key = (packet.origin, Origin { version: 0, ..origin });
         if packet.deletion {
             return Some(self.sessions.remove(&key).is_some());
@@ -97,39 +97,39 @@ impl Directory {
     }
 
     fn has_room(&self, announcer: IpAddr) -> bool {
-        // The least of all origins stands first.
+        // The smallest origin stands first.
         let from = self.sessions.range((announcer, Origin::default())..);
         let of_one = from.take_while(|((other, _), _)| *other == announcer).count();
         self.sessions.len() < MOST && of_one < MOST_OF_ONE
     }
 
-    /// Forgets what has not been announced for an hour.
+    /// Drops sessions that have not been announced for an hour.
     pub fn expire(&mut self, now: Instant) {
         self.sessions.retain(|_, session| now.duration_since(session.heard) < EXPIRY);
     }
 
-    /// What is on the air, by name.
+    /// Returns the sessions on the air, by name.
     pub fn sessions(&self) -> Vec<&Session> {
         let mut all: Vec<_> = self.sessions.values().collect();
         all.sort_by_key(|session| (&session.description.name, session.source()));
         all
     }
 
-    /// Packets that were no announcements, or more than are remembered.
+    /// Returns the number of packets that were not announcements, or that exceeded the limits.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 }
 
-/// A feed as its user names it: `NAME`, `NAME@ADDRESS` or `NAME@ADDRESS:PORT`, where several
-/// sources call theirs alike.
+/// A feed as its user names it: `NAME`. `NAME@ADDRESS` or `NAME@ADDRESS:PORT` selects among several
+/// sources with feeds of that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedSelector {
-    /// The name.
+    /// Name of the feed.
     pub name: umbel_wire::feed::FeedName,
-    /// The source's address.
+    /// Address of the source.
     pub address: Option<IpAddr>,
-    /// The source's port.
+    /// Port of the source.
     pub port: Option<u16>,
 }
 
@@ -156,7 +156,7 @@ impl std::str::FromStr for FeedSelector {
 }
 
 impl FeedSelector {
-    /// Whether a session is the one.
+    /// Returns whether a session is the selected feed.
     pub fn matches(&self, session: &Session) -> bool {
         let source = session.source();
         session.description.name == self.name.as_str()

@@ -16,17 +16,17 @@ use umbel_wire::{Channel, sap};
 
 use super::{Directory, FeedSelector, Session};
 
-/// Scopes of IPv6 whose directories are listened to: link, site, organization, global.
+/// IPv6 scopes whose directories are listened to: link, site, organization, global.
 const SCOPES_V6: [u8; 4] = [0x2, 0x5, 0x8, 0xE];
-/// Queries follow each other after this, and then after twice the time.
+/// Pause between queries, which doubles each time up to `QUERY_MAX`.
 const QUERY: Duration = Duration::from_millis(250);
 const QUERY_MAX: Duration = Duration::from_secs(4);
-/// A feed that is not found for so long is told to be waited for.
+/// Time after which the user is told that the feed is still awaited.
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// Who is on the air when the directory is asked has answered by then: every 200 ms he may.
+/// Time by which sources on the air have answered a query; each is allowed one answer every 200 ms.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// Listens to the directories of one interface, and asks them.
+/// Listens to the directories of one interface, and queries them.
 #[derive(Debug)]
 pub struct Station {
     directory: Directory,
@@ -35,7 +35,7 @@ pub struct Station {
     waker: Waker,
 }
 
-/// The groups of the directories of a family.
+/// Returns the groups of the directories of a family.
 fn groups(family: Family) -> Vec<IpAddr> {
     match family {
         Family::V4 => {
@@ -46,11 +46,11 @@ fn groups(family: Family) -> Vec<IpAddr> {
 }
 
 impl Station {
-    /// Listens from now on, to IPv4 and IPv6 as far as the interface has them.
+    /// Starts to listen, on IPv4 and IPv6 as far as the interface has them.
     ///
     /// # Errors
     ///
-    /// Neither can be listened to.
+    /// If it can listen to neither.
     pub fn open(interface: &Interface) -> anyhow::Result<Station> {
         let mut station = Station {
             directory: Directory::default(),
@@ -91,12 +91,12 @@ impl Station {
         Ok(())
     }
 
-    /// What was heard so far.
+    /// Returns the sessions heard so far.
     pub fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    /// Ends a wait from another thread.
+    /// Returns a waker that ends a wait from another thread.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
@@ -109,7 +109,7 @@ impl Station {
         buf.push(&bytes, Bytes::new());
         for (sender, groups) in &mut self.senders {
             for group in groups {
-                // Who does not hear it announces himself sooner or later.
+                // A source that misses the query will announce itself eventually.
                 let sent: Result<_, SendError> =
                     sender.send(SocketAddr::new(*group, QUERY_PORT), &buf);
                 if let Err(error) = sent {
@@ -119,11 +119,11 @@ impl Station {
         }
     }
 
-    /// Listens for so long, or until the waker is called. Gives whether it was.
+    /// Listens for this time, or until the waker is called. Returns whether it was called.
     ///
     /// # Errors
     ///
-    /// When the system refuses to receive.
+    /// If the system refuses to receive.
     pub fn listen(&mut self, wait: Duration) -> anyhow::Result<bool> {
         let until = Instant::now() + wait;
         loop {
@@ -156,12 +156,13 @@ impl Station {
         }
     }
 
-    /// Waits for the one feed that is selected; tells by `note` if that takes more than a moment.
-    /// `None` if the waker was called meanwhile.
+    /// Waits for the one feed that is selected. Reports to `note` if that takes more than a moment.
+    /// Returns `None` if the waker is called meanwhile.
     ///
     /// # Errors
     ///
-    /// None is on the air within `wait`, several are, or the one that is cannot be received.
+    /// If within `wait` no such feed is on the air, if several are, or if the one feed cannot be
+    /// received.
     pub fn find(
         &mut self,
         selector: &FeedSelector,
@@ -182,7 +183,7 @@ impl Station {
                 if left.is_zero() {
                     break;
                 }
-                // Short waits, as an answer ends none of them.
+                // Waits are short, as an answer does not end them.
                 if self.listen(left.min(Duration::from_millis(20)))? {
                     return Ok(None);
                 }

@@ -1,4 +1,4 @@
-//! Linux bridges that snoop IGMP and MLD, on this host.
+//! Linux bridges on this host that snoop IGMP and MLD.
 
 use umbel_net::interface::Interface;
 
@@ -7,21 +7,21 @@ use super::{Finding, querier, system};
 /// How a bridge treats groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bridge {
-    /// Its name.
+    /// Name of the bridge.
     pub(super) name: String,
-    /// Whether it forwards groups to ports with members only.
+    /// Whether it forwards groups only to ports with members.
     snoops: bool,
-    /// Whether it asks for members itself.
+    /// Whether it sends queries itself.
     queries: bool,
 }
 
-/// The bridge that the interface is, or is a port of.
+/// Returns the bridge that the interface is, or is a port of.
 pub(super) fn of(interface: &Interface) -> Option<Bridge> {
     if !system::is_plain(&interface.name) {
         return None;
     }
     let class = format!("/sys/class/net/{}", interface.name);
-    // A mounted `/sys` shows one network namespace, which may be another than ours.
+    // A mounted `/sys` shows one network namespace, which may be another than this process's.
     if system::read_number(&format!("{class}/ifindex")) == Some(i64::from(interface.index)) {
         return from_sysfs(&class, &interface.name);
     }
@@ -52,7 +52,7 @@ fn from_ip(name: &str) -> Option<Bridge> {
     })
 }
 
-/// Reads what `ip -d -j link show` prints about a bridge.
+/// Parses what `ip -d -j link show` prints about a bridge.
 fn from_listing(text: &str) -> Option<Bridge> {
     let links: serde_json::Value = serde_json::from_str(text).ok()?;
     let link = links.get(0)?;
@@ -66,17 +66,17 @@ fn from_listing(text: &str) -> Option<Bridge> {
 }
 
 impl Bridge {
-    /// Whether it counts on queries that it does not send.
+    /// Returns whether the bridge relies on queries that it does not send.
     pub(super) fn lacks_querier(&self) -> bool {
         self.snoops && !self.queries
     }
 
-    /// The command that makes it send queries.
+    /// Returns the command that makes it send queries.
     pub(super) fn mend(&self) -> String {
         format!("ip link set dev {} type bridge mcast_querier 1", self.name)
     }
 
-    /// Says what is wrong with the bridge where nothing is known about other queriers.
+    /// Returns what is wrong with the bridge if nothing is known about other queriers.
     pub(super) fn finding(&self) -> Option<Finding> {
         if !self.lacks_querier() {
             return None;

@@ -1,4 +1,4 @@
-//! Whether a receive buffer can hold what arrives while a process does not run.
+//! Checks whether a receive buffer can hold the packets that arrive while a process does not run.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::Finding;
 
 pub(super) const CHECK: &str = "buffers";
 
-/// The rate to prepare for where the server's is not known.
+/// Rate to prepare for if the server's is unknown.
 const COMMON_BITS_PER_S: u64 = 100_000_000;
 
-/// Asks for the buffer that a receiver would have at this rate.
+/// Requests the buffer that a receiver would have at this rate.
 pub(super) fn check(rate: Option<Rate>) -> Finding {
     let rate = rate.or(Rate::from_bits_per_s(COMMON_BITS_PER_S));
     let wanted = buffers::bytes_for(rate);
@@ -27,7 +27,7 @@ pub(super) fn check(rate: Option<Rate>) -> Finding {
     }
 }
 
-/// Says whether a buffer of `got` bytes is enough where `wanted` would be right.
+/// Judges whether a buffer of `got` bytes is enough where `wanted` would be right.
 fn judge(got: usize, wanted: usize, rate: Option<Rate>) -> Finding {
     let at_rate = rate.map_or_else(String::new, |rate| {
         let held = rate.time_for(got as u64);

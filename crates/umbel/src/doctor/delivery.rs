@@ -1,7 +1,8 @@
-//! Whether a datagram that is sent to a group on the interface reaches a member on this host.
+//! Checks whether a datagram that is sent to a group on the interface reaches a member on this
+//! host.
 //!
-//! Its hop limit is 0: the kernel hands it to members here, through the firewall's output and
-//! input, and sends nothing to the wire.
+//! Its hop limit is 0. The kernel hands it to members on this host, through the firewall's output
+//! and input, and sends nothing to the wire.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
@@ -20,22 +21,22 @@ pub(super) const CHECK: &str = "firewall";
 /// The check of whether the port can be used.
 pub(super) const PORT_CHECK: &str = "port";
 
-/// How often the datagram is sent, and how long to wait for it each time.
+/// Number of times that the datagram is sent, and the wait after each.
 const ATTEMPTS: u32 = 3;
 const WAIT: Duration = Duration::from_millis(80);
 
-/// How a trial ended.
+/// Result of a trial.
 pub(super) enum Outcome {
-    /// The member got it.
+    /// The member received it.
     Delivered,
-    /// It was sent, and the member got nothing.
+    /// It was sent, and the member received nothing.
     Lost,
-    /// It did not come so far.
+    /// It could not be sent.
     Failed(Finding),
 }
 
-/// The group for trials: of the same range as the channel's group, so that rules about the range
-/// hold for it, and different in each process.
+/// Returns the group for trials. It is in the range of the channel's group, so that rules about the
+/// range apply to it, and differs between processes.
 pub(super) fn trial_group(family: Family, like: Option<IpAddr>) -> IpAddr {
     let id = std::process::id();
     match (family, like) {
@@ -139,7 +140,7 @@ fn not_sent(error: &SendError) -> Finding {
     }
 }
 
-/// Takes the command between back-ticks at the end off a message.
+/// Splits a command between back-ticks off the end of a message.
 fn split_command(message: &str) -> (String, Option<String>) {
     let parts = message.strip_suffix('`').and_then(|rest| rest.rsplit_once(": `"));
     match parts {

@@ -12,27 +12,27 @@ use super::firewall::{self, Firewall};
 use super::{Finding, Verdict, bridge, buffers, igmp, interface, querier, route};
 use crate::feed::DOMAIN_PORT;
 
-/// UDP port of the data channel where nothing else is said.
+/// Default UDP port of the data channel.
 const DATA_PORT: u16 = 7702;
 
-/// Other ports that multicast arrives on where feeds are received or sent, or announcements come in a
-/// control group; what is sent there; and how bad it is if that does not arrive.
+/// Other ports of incoming multicast, for feeds, announcements and control groups. Each has the
+/// traffic that is sent there, and the verdict if that does not arrive.
 const OTHER_PORTS: [(u16, &str, Verdict); 3] = [
     (sap::PORT, "announcements of feeds", Verdict::Problem),
     (DOMAIN_PORT, "trees of feeds", Verdict::Problem),
     (QUERY_PORT, "questions for feeds, control groups", Verdict::Warning),
 ];
 
-/// UDP payload of a full data packet where nothing else is said, in bytes.
+/// Default UDP payload of a full data packet, in bytes.
 const PACKET_LEN: usize = 1400;
 
-/// What of this host to check.
+/// The checks of this host to make.
 #[derive(Clone, Debug)]
 pub struct HostRequest {
-    /// The interface by which multicast should arrive.
+    /// The interface on which multicast should arrive.
     pub interface: Interface,
-    /// The channel that should arrive, if it is known; else both families are checked that the
-    /// interface has addresses of.
+    /// The channel that should arrive, if it is known. Otherwise all families of the interface's
+    /// addresses are checked.
     pub channel: Option<Channel>,
     /// UDP payload of a full data packet in bytes. Default 1,400.
     pub packet_len: usize,
@@ -43,7 +43,7 @@ pub struct HostRequest {
 }
 
 impl HostRequest {
-    /// Checks the interface for channels of any server.
+    /// Creates a request for channels of any server.
     pub fn for_interface(interface: &Interface) -> HostRequest {
         HostRequest {
             interface: interface.clone(),
@@ -54,7 +54,7 @@ impl HostRequest {
         }
     }
 
-    /// Checks the interface for one channel.
+    /// Creates a request for one channel.
     pub fn for_channel(interface: &Interface, channel: Channel) -> HostRequest {
         HostRequest { channel: Some(channel), ..HostRequest::for_interface(interface) }
     }
@@ -82,13 +82,13 @@ impl HostRequest {
         self.channel.and_then(|channel| channel.source)
     }
 
-    /// Channels have a source unless one is known that has none.
+    /// Returns whether the channel has a source. Unknown channels are assumed to have one.
     fn is_source_specific(&self) -> bool {
         self.channel.is_none_or(|channel| channel.source.is_some())
     }
 }
 
-/// Checks this host, telling each finding as soon as it is there. Takes up to 4 s, or 1.5 s
+/// Checks this host, reporting each finding as soon as it is known. Takes up to 4 s, or 1.5 s
 /// without waiting for a querier.
 pub fn examine_host(request: &HostRequest, report: &mut dyn FnMut(Finding)) {
     let family = request.channel.map(|channel| Family::of(channel.group));
@@ -96,7 +96,7 @@ pub fn examine_host(request: &HostRequest, report: &mut dyn FnMut(Finding)) {
     let usable = state.verdict != Verdict::Problem;
     report(state);
     if !usable {
-        // All else would only repeat it.
+        // All other checks would only repeat it.
         return;
     }
     let families = request.families();
@@ -172,7 +172,7 @@ fn examine_family(
     report(interface::check_mtu(interface, family, request.packet_len));
 }
 
-/// Checks what feeds need besides the data channel, which are received from anyone.
+/// Checks what feeds need besides the data channel. They are received from any host.
 fn examine_feeds(
     interface: &Interface,
     family: Family,
@@ -187,7 +187,7 @@ fn examine_feeds(
     for (port, purpose, verdict) in OTHER_PORTS {
         let suspect = firewall::Suspect { group, port, purpose: Some(purpose), ..data.clone() };
         let finding = match delivery::attempt(interface, family, group, port) {
-            // What keeps any group from being used was said of the data.
+            // Problems of any group were already reported for the data.
             Outcome::Failed(finding) if finding.check != delivery::PORT_CHECK => continue,
             Outcome::Failed(finding) => finding,
             Outcome::Delivered => firewall.check_data(&suspect, true),

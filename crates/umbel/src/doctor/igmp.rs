@@ -1,13 +1,13 @@
-//! How the kernel reports memberships: the version of IGMP or MLD, and how many it allows.
+//! How the kernel reports memberships: the version of IGMP or MLD, and the limit of memberships.
 
 use umbel_net::interface::{Family, Interface};
 
 use super::{Finding, system};
 
-/// Where no limit of memberships is a concern: umbel joins one channel a socket.
+/// From this limit on, memberships are no concern. Umbel joins one channel per socket.
 const FEW_MEMBERSHIPS: i64 = 5;
 
-/// The kernel's own limit [`Documentation/networking/ip-sysctl.rst`].
+/// The kernel's default limit [`Documentation/networking/ip-sysctl.rst`].
 const USUAL_MEMBERSHIPS: i64 = 20;
 
 fn name(family: Family) -> &'static str {
@@ -17,8 +17,8 @@ fn name(family: Family) -> &'static str {
     }
 }
 
-/// Says whether the kernel can ask for one source of a group: with IGMPv3 [RFC 3376] or
-/// MLDv2 [RFC 3810] only. `source_specific` is whether the channel needs it.
+/// Checks whether the kernel can ask for one source of a group, which only IGMPv3 [RFC 3376] or
+/// MLDv2 [RFC 3810] can do. `source_specific` is whether the channel needs it.
 pub(super) fn check_version(
     interface: &Interface,
     family: Family,
@@ -78,8 +78,8 @@ fn judge_version(
     }
 }
 
-/// Reads the version off `/proc/net/igmp`: lines such as `2  eth0 :  1  V3`, each with its groups
-/// indented below.
+/// Reads the version from `/proc/net/igmp`. It has lines such as `2  eth0 :  1  V3`, each with its
+/// groups indented below.
 fn version_in_use(table: &str, interface: &str) -> Option<u8> {
     let line = table.lines().skip(1).find(|line| {
         !line.starts_with(char::is_whitespace) && line.split_whitespace().nth(1) == Some(interface)
@@ -89,7 +89,7 @@ fn version_in_use(table: &str, interface: &str) -> Option<u8> {
 
 pub(super) const MEMBERSHIPS_CHECK: &str = "memberships";
 
-/// Says whether a socket may join enough IPv4 groups.
+/// Checks whether a socket may join enough IPv4 groups.
 pub(super) fn check_memberships() -> Option<Finding> {
     Some(judge_memberships(system::parameter("net/ipv4/igmp_max_memberships")?))
 }

@@ -1,4 +1,4 @@
-//! The interface: which one it is, whether it is there, up, connected, and does multicast.
+//! Finds the interface, and checks whether it exists, is up, is connected and supports multicast.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,8 +10,9 @@ use super::{Finding, system};
 
 pub(super) const CHECK: &str = "interface";
 
-/// The interface that a user names, or that a receiver would choose; `peer` is the server, if it
-/// is known. It may be one that cannot be used: [`examine_host`](super::examine_host) says so.
+/// Returns the interface that a user names, or that a receiver would choose. `peer` is the server,
+/// if it is known. The interface may be unusable, which [`examine_host`](super::examine_host)
+/// reports.
 ///
 /// # Errors
 ///
@@ -38,7 +39,7 @@ fn named(all: &[Interface], text: &str) -> Option<Interface> {
     all.iter().find(|interface| interface.name == text.trim()).cloned()
 }
 
-/// An address, perhaps with its zone.
+/// Resolves an address, perhaps with its zone.
 fn by_resolver(text: &str) -> Option<Interface> {
     match Interface::resolve(text) {
         Ok(interface) => Some(interface),
@@ -49,7 +50,7 @@ fn by_resolver(text: &str) -> Option<Interface> {
     }
 }
 
-/// The interface of the route to the server.
+/// Returns the interface of the route to the server.
 fn towards(all: Vec<Interface>, peer: IpAddr) -> Result<Interface, Finding> {
     match Interface::for_peer(peer) {
         Ok(interface) => Ok(interface),
@@ -58,7 +59,7 @@ fn towards(all: Vec<Interface>, peer: IpAddr) -> Result<Interface, Finding> {
             found.ok_or_else(|| Finding::problem(CHECK, format!("{name} went away")))
         }
         Err(error) => {
-            // The way to the server may be missing because its interface is down.
+            // The route to the server may be missing because its interface is down.
             let down = all.iter().find(|interface| !interface.up && !interface.loopback);
             let finding = Finding::problem(CHECK, format!("no way leads to {peer}: {error}"));
             Err(match down {
@@ -69,7 +70,7 @@ fn towards(all: Vec<Interface>, peer: IpAddr) -> Result<Interface, Finding> {
     }
 }
 
-/// Where the system sends groups, or else the first interface that could be used.
+/// Returns the interface to which the system routes groups, or else the first usable one.
 fn by_default(all: &[Interface]) -> Option<Interface> {
     let groups = [
         IpAddr::V4(Ipv4Addr::new(232, 1, 1, 1)),
@@ -88,7 +89,7 @@ fn switch_on(interface: &Interface) -> String {
     format!("ip link set dev {} up", interface.name)
 }
 
-/// Says whether the interface can carry multicast of `family`, or of either where it is `None`.
+/// Checks whether the interface can carry multicast of `family`, or of either family for `None`.
 pub(super) fn check(interface: &Interface, family: Option<Family>) -> Finding {
     let name = &interface.name;
     if !interface.up {
@@ -122,7 +123,7 @@ pub(super) fn check(interface: &Interface, family: Option<Family>) -> Finding {
     Finding::ok(CHECK, format!("{interface} is up and does multicast"))
 }
 
-/// Whether there is a carrier. True where the system does not say.
+/// Returns whether there is a carrier. Returns true if the system does not say.
 fn is_connected(interface: &Interface) -> bool {
     let Ok(mut entries) = getifaddrs() else { return true };
     entries
@@ -130,7 +131,7 @@ fn is_connected(interface: &Interface) -> bool {
         .is_none_or(|entry| entry.flags.contains(InterfaceFlags::IFF_RUNNING))
 }
 
-/// The address to send from, if it is one that another host may have too.
+/// Returns the address to send from, if another host may have it too.
 fn tentative(interface: &Interface, family: Option<Family>) -> Option<Ipv6Addr> {
     if family != Some(Family::V6) {
         return None;
@@ -140,7 +141,7 @@ fn tentative(interface: &Interface, family: Option<Family>) -> Option<Ipv6Addr> 
     is_tentative(&table, first, interface.index).then_some(first)
 }
 
-/// Reads `/proc/net/if_inet6`: address, number of the interface, prefix, scope, flags, name.
+/// Parses `/proc/net/if_inet6`: address, number of the interface, prefix, scope, flags, name.
 fn is_tentative(table: &str, address: Ipv6Addr, index: u32) -> bool {
     const DAD_FAILED: u32 = 0x08;
     const TENTATIVE: u32 = 0x40;
@@ -157,7 +158,7 @@ fn is_tentative(table: &str, address: Ipv6Addr, index: u32) -> bool {
 
 const MTU_CHECK: &str = "mtu";
 
-/// Says whether packets of `packet_len` bytes of UDP payload fit the interface.
+/// Checks whether packets of `packet_len` bytes of UDP payload fit the interface.
 pub(super) fn check_mtu(interface: &Interface, family: Family, packet_len: usize) -> Finding {
     let needed = packet_len + family.header_bytes();
     let (name, mtu) = (&interface.name, interface.mtu);
@@ -175,7 +176,7 @@ pub(super) fn check_mtu(interface: &Interface, family: Family, packet_len: usize
         .mend(format!("ip link set dev {name} mtu {}", needed.max(1500)))
 }
 
-/// Other interfaces that are up and have an IPv4 address.
+/// Returns the other interfaces that are up and have an IPv4 address.
 pub(super) fn others(interface: &Interface) -> Vec<Interface> {
     let all = Interface::list().unwrap_or_default();
     let other = |other: &Interface| {

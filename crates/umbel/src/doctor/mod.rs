@@ -6,19 +6,18 @@
 //!   the path     session ─ multicast ─ loss ─ MTU ─ rate                    (with a server's URL)
 //! ```
 //!
-//! Each check says what it found in plain words, and which command mends it ([`Finding`]). A
-//! check that cannot be done here, for lack of a privilege or a tool, says so.
+//! Each check says what it found in plain words, and which command mends it ([`Finding`]). A check
+//! that is impossible here, because a privilege or a tool is missing, says so.
 //!
-//! What can be tried is tried rather than read off settings: datagrams are sent to a group on the
-//! interface with a hop limit of 0, so that they reach the sockets of this host, by way of
-//! its firewall, and nobody else.
+//! The doctor tries things rather than reading settings. It sends datagrams to a group on the
+//! interface with a hop limit of 0. They reach only the sockets of this host, by way of its
+//! firewall.
 //!
 //! # Scope and limitations
 //!
-//! Linux only. Firewall rules are looked up in nftables (`nft`), which also holds those of
-//! `iptables-nft`; of the older iptables only the effect is seen. A querier that answers nobody
-//! who leaves a group, and asks while nobody listens, goes unnoticed.
-//!
+//! Linux only. Firewall rules are read from nftables (`nft`), which also holds those of
+//! `iptables-nft`. Of the older iptables only the effect is seen. The doctor misses a querier that
+//! does not answer members that leave a group, and queries only when the doctor does not listen.
 //! # Validation
 //!
 //! `tests/doctor/` breaks each thing in a lab, looks for its finding, runs the command and
@@ -46,13 +45,13 @@ pub use host::{HostRequest, examine_host};
 pub use interface::find as find_interface;
 pub use path::Path;
 
-/// How a check ended.
+/// Verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// All is well.
     Ok,
-    /// It works now, but slowly, not for long, or not for everybody.
+    /// It works now, but slowly, not for long, or not for everyone.
     Warning,
     /// It keeps multicast from arriving.
     Problem,
@@ -65,11 +64,11 @@ pub enum Verdict {
 pub struct Finding {
     /// The check, such as `firewall`. A check may have several findings.
     pub check: &'static str,
-    /// How it ended.
+    /// Verdict of the check.
     pub verdict: Verdict,
-    /// What was found: one line in plain words.
+    /// What was found, as one line in plain words.
     pub what: String,
-    /// The command that mends it, or where there is none on this host, what to do.
+    /// The command that mends it. If there is none on this host, advice on what to do.
     pub mend: Option<String>,
 }
 
@@ -102,15 +101,15 @@ impl Finding {
 }
 
 impl fmt::Display for Finding {
-    /// The check, what was found and what mends it, in one line.
+    /// Formats the check, its finding and the command that mends it, in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.check, self.what)?;
         self.mend.iter().try_for_each(|mend| write!(f, " → {mend}"))
     }
 }
 
-/// The most probable reason on this host why nothing arrives on `channel` by `interface`, or
-/// `None` if nothing is found wrong. Takes less than 1.5 s, and disturbs no other socket.
+/// Returns the most probable reason on this host why nothing arrives on `channel` on `interface`,
+/// or `None` if it finds nothing wrong. Takes less than 1.5 s, and disturbs no other socket.
 pub fn quick(interface: &Interface, channel: &Channel) -> Option<Finding> {
     let mut findings = Vec::new();
     let request =
@@ -119,8 +118,8 @@ pub fn quick(interface: &Interface, channel: &Channel) -> Option<Finding> {
     most_probable(findings)
 }
 
-/// The most probable reason on this host why no feed can be received by `interface`, or `None` if
-/// nothing keeps them out for certain. Takes less than 3 s.
+/// Returns the most probable reason on this host why no feed can be received on `interface`, or
+/// `None` if nothing certainly keeps them out. Takes less than 3 s.
 pub fn quick_for_feeds(interface: &Interface) -> Option<Finding> {
     let mut findings = Vec::new();
     let request = HostRequest { await_querier: false, ..HostRequest::for_interface(interface) };
@@ -128,9 +127,10 @@ pub fn quick_for_feeds(interface: &Interface) -> Option<Finding> {
     most_probable(findings).filter(|finding| finding.verdict == Verdict::Problem)
 }
 
-/// The first problem, or else the first warning that explains silence.
+/// Returns the first problem, or else the first warning that explains silence.
 fn most_probable(mut findings: Vec<Finding>) -> Option<Finding> {
-    // Short buffers and MTUs cost packets, not all of them.
+    // A short buffer costs only some packets. A route warning explains no loss, as umbel names the
+    // interface.
     findings.retain(|finding| {
         !matches!(finding.check, buffers::CHECK | route::CHECK)
             || finding.verdict == Verdict::Problem

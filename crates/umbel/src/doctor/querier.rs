@@ -1,14 +1,14 @@
-//! Whether somebody on the link asks who is a member of which group.
+//! Checks whether a querier on the link asks for the members of groups.
 //!
-//! Switches that snoop learn members from the answers, and forget them when nobody asks. General
+//! Switches that snoop learn members from the answers, and forget them without queries. General
 //! queries come every one or two minutes [RFC 3376 §8.2], which is too long to wait for. But a
-//! querier asks at once when a member leaves [RFC 3376 §6.4.2] or blocks a source, so this host
+//! querier asks at once when a member leaves [RFC 3376 §6.4.2] or blocks a source. So this host
 //! does both with groups of its own and listens on a raw socket:
 //!
-//! - it joins two sources of a group and drops one: the querier asks the group, which this host
-//!   still hears;
-//! - it joins a group, leaves it and joins again, so that it hears the repetition of the query
-//!   a second later.
+//! - It joins two sources of a group and drops one. The querier asks the group, which this host
+//!   still hears.
+//! - It joins a group, leaves it and joins again. So it hears the repetition of the query a second
+//!   later.
 
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -25,24 +25,24 @@ use super::{Finding, delivery};
 
 pub(super) const CHECK: &str = "querier";
 
-/// How long to listen: two repetitions of a query [RFC 3376 §8.8], and some.
+/// Time to listen: two repetitions of a query [RFC 3376 §8.8], and a margin.
 const LISTEN: Duration = Duration::from_millis(2_600);
 
-/// How long the kernel takes to send a report, and a querier to answer it.
+/// Time that the kernel takes to send a report, and a querier to answer it.
 const REPORT: Duration = Duration::from_millis(120);
 
-/// What came of listening.
+/// Result of listening.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Queries.
+    /// A query came.
     Query,
-    /// None.
+    /// No query came.
     Nothing,
     /// Listening is not permitted, or failed.
     Deaf(String),
 }
 
-/// Provokes a querier and listens for some 2.6 s, or until a query comes.
+/// Provokes a querier and listens for about 2.6 s, or until a query comes.
 pub(super) fn listen(interface: &Interface, family: Family) -> Heard {
     match listen_raw(interface, family) {
         Ok(true) => Heard::Query,
@@ -81,7 +81,7 @@ fn listen_raw(interface: &Interface, family: Family) -> std::io::Result<bool> {
     Ok(false)
 }
 
-/// Reads one packet, if one comes in time. Says whether it is a query.
+/// Reads one packet, if one comes in time. Returns whether it is a query.
 fn hears_query(mut socket: &Socket, family: Family) -> std::io::Result<bool> {
     let mut packet = [0; 2048];
     match socket.read(&mut packet) {
@@ -95,7 +95,8 @@ fn hears_query(mut socket: &Socket, family: Family) -> std::io::Result<bool> {
     }
 }
 
-/// A raw IPv4 socket hands packets over with their IP header, an IPv6 one without.
+/// Returns whether a packet is a query. A raw IPv4 socket delivers packets with their IP header, an
+/// IPv6 socket without.
 fn is_query(packet: &[u8], family: Family) -> bool {
     match family {
         Family::V4 => is_igmp_query(packet),
@@ -136,7 +137,7 @@ impl Provocation {
         Provocation { blocker, leaver }
     }
 
-    /// First leaves and blocks, then joins again.
+    /// Leaves and blocks in the first stage, then joins again.
     fn step(&mut self, stage: u32) {
         if let Some((receiver, channels)) = &mut self.blocker
             && stage == 0
@@ -149,7 +150,7 @@ impl Provocation {
     }
 }
 
-/// Sources that send nothing [RFC 5737 §3, RFC 3849 §2].
+/// Returns sources that send nothing [RFC 5737 §3, RFC 3849 §2].
 fn documentation_sources(family: Family) -> [IpAddr; 2] {
     match family {
         Family::V4 => [1, 2].map(|n| Ipv4Addr::new(192, 0, 2, n).into()),
@@ -157,7 +158,7 @@ fn documentation_sources(family: Family) -> [IpAddr; 2] {
     }
 }
 
-/// A group of the range for any source.
+/// Returns a group of the any-source range.
 fn any_source_range(family: Family) -> IpAddr {
     match family {
         Family::V4 => Ipv4Addr::new(239, 255, 0, 1).into(),
@@ -165,7 +166,7 @@ fn any_source_range(family: Family) -> IpAddr {
     }
 }
 
-/// Puts together what was heard and what the bridge on this host does.
+/// Combines what was heard with the state of the bridge on this host.
 pub(super) fn judge(
     interface: &Interface,
     family: Family,

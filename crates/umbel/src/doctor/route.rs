@@ -1,4 +1,4 @@
-//! Routes: where the system sends groups, and whether it takes packets from a source on this
+//! Routes: where the system sends groups, and whether it accepts packets from a source on this
 //! interface.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,8 +9,8 @@ use super::{Finding, interface, system};
 
 pub(super) const CHECK: &str = "route";
 
-/// Says where groups are routed to. Umbel names the interface when it sends, so that for IPv4 a
-/// missing route is no more than a warning; for IPv6, [`delivery`](super::delivery) tries.
+/// Checks where groups are routed to. Umbel names the interface when it sends, so a missing IPv4
+/// route is only a warning. For IPv6, [`delivery`](super::delivery) tries it.
 pub(super) fn check_v4(interface: &Interface) -> Finding {
     let name = &interface.name;
     let mend = format!("ip route add 224.0.0.0/4 dev {name}");
@@ -42,14 +42,14 @@ pub(super) const FILTER_CHECK: &str = "rp_filter";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filter {
     Off,
-    /// The route back to the source must lead through the interface that the packet came by.
+    /// The route back to the source must lead through the interface of the packet.
     Strict,
     /// There must be a route back to the source.
     Loose,
 }
 
-/// Says whether the reverse path filter would drop what `source` sends, or what a source
-/// anywhere might. IPv6 has no such parameter.
+/// Checks whether the reverse path filter would drop packets of `source`, or of a source anywhere.
+/// IPv6 has no such parameter.
 pub(super) fn check_filter(interface: &Interface, source: Option<IpAddr>) -> Option<Finding> {
     let name = &interface.name;
     if !system::is_plain(name) || matches!(source, Some(IpAddr::V6(_))) {
@@ -110,7 +110,7 @@ fn judge(
     }
 }
 
-/// Whether a family has reverse path filters.
+/// Returns whether a family has reverse path filters.
 pub(super) fn has_filter(family: Family) -> bool {
     family == Family::V4
 }

@@ -1,22 +1,22 @@
-//! What this host says about itself: kernel parameters, `/proc`, `/sys`, and tools.
+//! This host's information about itself: kernel parameters, `/proc`, `/sys`, and tools.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a tool may take.
+/// Longest time that a tool may take.
 const TOOL_TIME: Duration = Duration::from_secs(1);
 
-/// Why a tool has nothing to say.
+/// Why a tool has no output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ToolError {
     /// It is not installed.
     Missing,
-    /// It failed or took too long: its first line on standard error.
+    /// It failed or took too long. Holds its first line on standard error.
     Failed(String),
 }
 
-/// The text that a tool prints. No tool holds a check up for more than a second.
+/// Returns the text that a tool prints. A tool delays a check by at most a second.
 pub(super) fn run(tool: &str, args: &[&str]) -> Result<String, ToolError> {
     let mut child = Command::new(tool)
         .args(args)
@@ -51,7 +51,7 @@ pub(super) fn run(tool: &str, args: &[&str]) -> Result<String, ToolError> {
     Ok(stdout.join().unwrap_or_default())
 }
 
-/// Ordinary users often lack the directories of these tools in their PATH.
+/// The directories of these tools are often missing in the PATH of ordinary users.
 fn spawn_from_sbin(tool: &str, args: &[&str]) -> std::io::Result<std::process::Child> {
     Command::new(format!("/usr/sbin/{tool}"))
         .args(args)
@@ -69,13 +69,13 @@ fn read_all(from: Option<impl Read>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A kernel parameter of this network namespace, by its path such as
-/// `net/ipv4/conf/eth0/rp_filter`; `None` if there is no such number.
+/// Returns a kernel parameter of this network namespace, by a path such as
+/// `net/ipv4/conf/eth0/rp_filter`. Returns `None` if there is no such number.
 pub(super) fn parameter(path: &str) -> Option<i64> {
     read_number(&format!("/proc/sys/{path}"))
 }
 
-/// The ports from which the system chooses where a program names none: first and last.
+/// Returns the first and last of the ports from which the system chooses if a program names none.
 pub(super) fn local_ports() -> (u16, u16) {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
     let text = text.unwrap_or_default();
@@ -83,19 +83,19 @@ pub(super) fn local_ports() -> (u16, u16) {
     numbers.next().zip(numbers.next()).unwrap_or((32_768, 60_999))
 }
 
-/// The number that a file holds.
+/// Returns the number that a file holds.
 pub(super) fn read_number(path: &str) -> Option<i64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The command that sets a kernel parameter given by its path.
+/// Returns the command that sets a kernel parameter given by its path.
 pub(super) fn set_parameter(path: &str, value: i64) -> String {
-    // A name of an interface may have dots, which then are no separators.
+    // Dots in the name of an interface are not separators.
     let name = if path.contains('.') { path.to_owned() } else { path.replace('/', ".") };
     format!("sysctl -w {name}={value}")
 }
 
-/// Whether a name of an interface can stand in a path and in a command.
+/// Returns whether a name of an interface can stand in a path and in a command.
 pub(super) fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '@');
     !name.is_empty() && !matches!(name, "." | "..") && name.chars().all(plain)

@@ -1,4 +1,4 @@
-//! Which interface, group and rate the data channel takes when nobody says.
+//! Chooses the interface, group and rate of the data channel if the user does not.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,16 +7,18 @@ use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface, InterfaceError};
 use umbel_wire::Channel;
 
-/// An address that is nobody's [RFC 5737 §3]: its route is the default route.
+/// An address for documentation [RFC 5737 §3], whose route is the default route.
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-/// Most of a rate that nobody has chosen, in bits per second.
+/// Highest default rate, in bits per second.
 const MOST_BY_DEFAULT: u64 = 900_000_000;
 
-/// Multicast over Wi-Fi leaves at the slowest rate that every station understands.
+/// Default rate over Wi-Fi, in bits per second. Multicast is sent there at the slowest rate that
+/// every station understands.
 const WIFI_BY_DEFAULT: u64 = 5_000_000;
 
-/// The interface that is asked for, that of the default route, or else any that does multicast.
+/// Returns the interface that is asked for, that of the default route, or else any that supports
+/// multicast.
 pub(crate) fn choose_interface(wanted: Option<&str>) -> Result<Interface, InterfaceError> {
     if let Some(wanted) = wanted {
         return Interface::resolve(wanted);
@@ -37,7 +39,8 @@ pub(crate) fn choose_interface(wanted: Option<&str>) -> Result<Interface, Interf
     }
 }
 
-/// The family that is asked for or that the group has; else IPv4 where the interface has it.
+/// Returns the family that is asked for or that the group has; else IPv4 where the interface has
+/// it.
 pub(crate) fn choose_family(
     interface: &Interface,
     wanted: Option<Family>,
@@ -53,11 +56,11 @@ pub(crate) fn choose_family(
     Ok(wanted.or(of_group).unwrap_or(default))
 }
 
-/// Returns the group that is asked for, if it is one.
+/// Returns the group that is asked for, if it is a multicast group.
 ///
 /// # Errors
 ///
-/// When it is no multicast address.
+/// If it is not a multicast address.
 pub(crate) fn checked_group(group: IpAddr) -> anyhow::Result<IpAddr> {
     if !group.is_multicast() {
         bail!("{group} is no multicast address: take one of 232.0.0.0/8, 239.0.0.0/8 or ff30::/12");
@@ -65,7 +68,7 @@ pub(crate) fn checked_group(group: IpAddr) -> anyhow::Result<IpAddr> {
     Ok(group)
 }
 
-/// Returns a source-specific group that follows from a name, so that two sources hardly share it.
+/// Returns a source-specific group derived from a name, so that two sources hardly ever share one.
 pub(crate) fn specific_group(family: Family, name: &str) -> IpAddr {
     let [a, b, c, d, ..] = *blake3::hash(name.as_bytes()).as_bytes();
     match family {
@@ -76,9 +79,9 @@ pub(crate) fn specific_group(family: Family, name: &str) -> IpAddr {
     }
 }
 
-/// Returns a group of any source that follows from a name: of site-local scope, in
-/// 239.255.0.0/16 [RFC 2365 §6.1] without its highest addresses, which have fixed meanings
-/// [RFC 2365 §9], or not permanent [RFC 4291 §2.7].
+/// Returns an any-source group derived from a name. For IPv4 it is of site-local scope, in
+/// 239.255.0.0/16 [RFC 2365 §6.1] without its highest addresses, which have fixed meanings [RFC
+/// 2365 §9]. For IPv6 it is of site-local scope and not permanent [RFC 4291 §2.7].
 pub(crate) fn any_source_group(family: Family, name: &str) -> IpAddr {
     let [a, b, c, d, ..] = *blake3::hash(name.as_bytes()).as_bytes();
     match family {
@@ -97,7 +100,7 @@ pub(crate) fn data_channel(group: IpAddr, port: u16, source: IpAddr) -> Channel 
     Channel { source: is_source_specific(group).then_some(source), group, port }
 }
 
-/// Whether a group is for source-specific multicast [RFC 4607 §1].
+/// Returns whether a group is for source-specific multicast [RFC 4607 §1].
 pub(crate) fn is_source_specific(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(group) => group.octets()[0] == 232,
@@ -105,7 +108,8 @@ pub(crate) fn is_source_specific(group: IpAddr) -> bool {
     }
 }
 
-/// 90 % of what the interface says of itself.
+/// Returns 90 % of the speed that the interface reports, within 1 to 900 Mbit/s; 5 Mbit/s over
+/// Wi-Fi.
 pub(crate) fn default_rate(interface: &Interface) -> Rate {
     let device = std::path::Path::new("/sys/class/net").join(&interface.name);
     let says = std::fs::read_to_string(device.join("speed"));

@@ -1,4 +1,4 @@
-//! How long data packets are.
+//! The length of data packets.
 
 use anyhow::bail;
 use umbel_net::interface::{Family, Interface};
@@ -6,18 +6,18 @@ use umbel_net::interface::{Family, Interface};
 /// Bytes of a link's MTU that are left for headers of any kind: IP, UDP, tunnels, authentication.
 const MTU_RESERVE: u16 = 100;
 
-/// Smaller packets would be little more than headers.
+/// Smallest MTU. Smaller packets would be little more than headers.
 const MIN_MTU: u16 = 256;
 
-/// What most networks carry.
+/// MTU of most networks.
 const USUAL_MTU: u16 = 1500;
 
-/// Returns the UDP payload of a full data packet, in bytes, on a path of this MTU or, unless it is
-/// given, on what the interface carries.
+/// Returns the UDP payload of a full data packet, in bytes, on a path of this MTU. Without one, the
+/// interface's MTU counts, at most 1,500.
 ///
 /// # Errors
 ///
-/// When the MTU is too small, or more than the interface carries.
+/// If the MTU is too small, or exceeds the interface's.
 pub(crate) fn packet_len(
     mtu: Option<u16>,
     interface: &Interface,

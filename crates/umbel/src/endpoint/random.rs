@@ -1,15 +1,15 @@
-//! Numbers that nobody can guess.
+//! Unpredictable numbers.
 
 use std::fs::File;
 use std::io::Read;
 
 use anyhow::Context;
 
-/// Returns bytes that nobody can guess.
+/// Returns unpredictable bytes.
 ///
 /// # Errors
 ///
-/// When the system gives none.
+/// If the system provides none.
 pub(crate) fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")
@@ -18,7 +18,7 @@ pub(crate) fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Returns a seed for an engine's draws, so that no two of them draw alike.
+/// Returns a seed for an engine's generator, so that no two engines draw the same numbers.
 ///
 /// # Errors
 ///

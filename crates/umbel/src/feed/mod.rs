@@ -1,4 +1,4 @@
-//! Feeds: one source sends files or a pipe to whoever listens, by TMTP.
+//! Feeds: one source sends files or a pipe to all receivers, by TMTP.
 //!
 //! ```text
 //! send   files ─▶ BlockReader ─┐                        ┌─▶ data channel (SSM)
@@ -10,9 +10,9 @@
 //!                                                                   └▶ PipeReader ─▶ output
 //! ```
 //!
-//! Who may receive what is the matter of [`admission`].
+//! [`admission`] decides which receivers may have which feed.
 //!
-//! [`send()`] and [`recv()`] run one engine each until all is done; [`tree()`] looks at a feed's
+//! [`send()`] and [`recv()`] each run one engine until all is done. [`tree()`] looks at a feed's
 //! control tree from outside.
 
 pub mod admission;
@@ -40,18 +40,18 @@ pub const DATA_PORT: u16 = 7702;
 /// UDP port of domain groups.
 pub const DOMAIN_PORT: u16 = 7703;
 
-/// Which interface is meant if nobody says: that of the default route, or another that does
-/// multicast.
+/// Returns the wanted interface. Without a wish it is that of the default route, or another that
+/// supports multicast.
 ///
 /// # Errors
 ///
-/// There is no such interface.
+/// If there is no such interface.
 pub fn interface(wanted: Option<&str>) -> anyhow::Result<Interface> {
     Ok(channel::choose_interface(wanted)?)
 }
 
-/// The data channel and the domain group of a feed: those asked for, or such as follow from its
-/// number, so that two feeds of one network hardly share them.
+/// Returns the data channel and the domain group of a feed. Unless they are asked for, they are
+/// derived from the feed's number, so that two feeds of one network hardly ever share them.
 fn channels(
     feed: Tsi,
     source: IpAddr,
@@ -72,11 +72,11 @@ fn channels(
     ))
 }
 
-/// How a feed is cut.
+/// Returns how the feed is divided into blocks.
 ///
 /// # Errors
 ///
-/// In a way that makes no sense.
+/// If the announcement is inconsistent.
 fn cut_of(feed: &Feed) -> anyhow::Result<BlockShape> {
     let block_symbols =
         u8::try_from(feed.block_symbols).context("more than 255 symbols a block")?;
@@ -88,11 +88,11 @@ fn cut_of(feed: &Feed) -> anyhow::Result<BlockShape> {
     Ok(cut)
 }
 
-/// What the engines need to know of a feed.
+/// Returns what the engines need to know of a feed.
 ///
 /// # Errors
 ///
-/// The feed is cut in a way that makes no sense.
+/// If the announcement is inconsistent.
 fn shape_of(feed: &Feed) -> anyhow::Result<Shape> {
     let cut = cut_of(feed)?;
     let manifest = match feed.head() {
@@ -114,23 +114,23 @@ fn shape_of(feed: &Feed) -> anyhow::Result<Shape> {
     })
 }
 
-/// The key that a token stands for.
+/// Returns the key that a token stands for.
 fn admission(token: Option<&str>) -> Option<[u8; 32]> {
     token.map(|token| blake3::derive_key("umbel 2026 admission to a feed", token.as_bytes()))
 }
 
-/// What this host calls itself in reports.
+/// Returns this host's name in reports.
 pub(crate) fn host_name() -> String {
     let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
     name.unwrap_or_default()
 }
 
-/// A node's number, and the seed of its draws.
+/// Returns a random node number and a seed for the engine's generator.
 fn node() -> anyhow::Result<(NodeId, u64)> {
     Ok((NodeId(u64::from_be_bytes(random()?)), seed()?))
 }
 
-/// The family of a channel.
+/// Returns the address family of a channel.
 fn family(channel: &Channel) -> Family {
     Family::of(channel.group)
 }

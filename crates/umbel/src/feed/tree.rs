@@ -1,4 +1,4 @@
-//! Looking at a feed's control tree from outside: pages that the source gives to whoever asks.
+//! Looks at a feed's control tree from outside, in pages that the source sends to anyone who asks.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -12,9 +12,9 @@ use umbel_wire::tmtp::{Body, Message, NodeId, Role, Totals, TreeEntry, TreePage}
 
 use crate::endpoint::random;
 
-/// An answer may take so long; then the query is repeated.
+/// Time after which a query that was not answered is repeated.
 const ANSWER: Duration = Duration::from_millis(400);
-/// How often a query is repeated.
+/// Most times that a query is sent.
 const TRIES: u32 = 8;
 /// Most nodes that are shown.
 const MOST: usize = 100_000;
@@ -22,18 +22,18 @@ const MOST: usize = 100_000;
 /// A control tree at a moment.
 #[derive(Clone, Debug, Default)]
 pub struct TreeSnapshot {
-    /// What it amounts to.
+    /// Totals over the tree.
     pub totals: Totals,
-    /// Its nodes: the source, managers, and members as far as they report.
+    /// Nodes of the tree: the source, managers, and the members that are reported.
     pub nodes: Vec<TreeEntry>,
 }
 
-/// Asks the source of a feed, which was found by this interface, for its control tree. Managers
-/// report on themselves only while someone looks, so that the first answers may lack some.
+/// Asks the source of a feed, which was found on this interface, for its control tree. Managers
+/// report on themselves only while someone looks, so the first answers may be incomplete.
 ///
 /// # Errors
 ///
-/// The source does not answer.
+/// If the source does not answer.
 pub fn tree(feed: &Feed, interface: &Interface) -> anyhow::Result<TreeSnapshot> {
     let any: SocketAddr = match feed.source {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -45,7 +45,7 @@ pub fn tree(feed: &Feed, interface: &Interface) -> anyhow::Result<TreeSnapshot> 
     let mut snapshot = TreeSnapshot::default();
     let mut nodes = BTreeMap::new();
     let (mut cookie, mut after) = (0, None);
-    // The first query earns the cookie.
+    // The first query obtains the cookie.
     let mut earned = false;
     loop {
         let page = asker.ask(cookie, after)?;
@@ -131,8 +131,8 @@ impl Asker<'_> {
 }
 
 impl TreeSnapshot {
-    /// The nodes as a tree: each with its depth in it, parents before their children, members before
-    /// managers. Nodes whose parents are not known stand at the end.
+    /// Returns the nodes in tree order, each with its depth: parents before their children, members
+    /// before managers. Nodes with unknown parents come last.
     pub fn ordered(&self) -> Vec<(usize, &TreeEntry)> {
         let mut children: BTreeMap<Option<NodeId>, Vec<&TreeEntry>> = BTreeMap::new();
         for node in &self.nodes {
@@ -142,7 +142,7 @@ impl TreeSnapshot {
             siblings.sort_by_key(|node| (node.role != Role::Member, &node.name, node.node));
         }
         let mut ordered = Vec::new();
-        // A node is taken once, so that a loop, which nobody should report, ends.
+        // Each node is taken once, so that the walk ends even if a false report contains a loop.
         let mut open: Vec<(usize, &TreeEntry)> = Vec::new();
         let roots = children.remove(&None).unwrap_or_default();
         open.extend(roots.into_iter().rev().map(|node| (0, node)));
@@ -155,8 +155,8 @@ impl TreeSnapshot {
         ordered
     }
 
-    /// Members of each manager, or the source, that are counted and not among the nodes: managers
-    /// tell of some tens of members, and of how many there are.
+    /// Returns the number of members of each manager, or of the source, that are counted but not
+    /// among the nodes. Managers list some tens of their members, and report the number of all.
     pub fn unnamed(&self) -> BTreeMap<NodeId, u32> {
         let mut unnamed: BTreeMap<NodeId, u32> =
             self.nodes.iter().map(|node| (node.node, node.members)).collect();

@@ -23,48 +23,48 @@ use crate::endpoint::Items;
 /// First and longest pause before a session is opened again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
-/// How often progress is told, and what waited for room is tried again.
+/// Interval at which progress is reported, and retries are made of blocks that waited for room.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What reaches the client from outside.
+/// Input of the client's host.
 #[derive(Debug)]
 pub(crate) enum Input {
     /// News of a session.
     Session(SessionNews),
-    /// What the sink has done.
+    /// An event of the sink.
     Sink(SinkEvent),
-    /// The user ends it.
+    /// The user interrupts the reception.
     Interrupt,
 }
 
-/// What is there of an item that was added to a store.
+/// State of an item when it is added to a store.
 #[derive(Debug)]
 pub(crate) enum Added {
-    /// All of it.
+    /// All of the item is present.
     AlreadyThere,
-    /// These parts, of so many bytes.
+    /// These parts are present, with this number of bytes.
     Parts(Held, u64),
 }
 
-/// Where a client keeps items. The engine stores symbols there by a handle of its own.
+/// A store that keeps items. The engine stores symbols by a handle of its own.
 pub(crate) trait ItemStore {
     /// The engine's handle.
     type Sink: SymbolSink;
 
-    /// Takes in an item that is to be received.
+    /// Adds an item that is to be received.
     ///
     /// # Errors
     ///
     /// One line that says why it cannot be kept.
     fn add(&mut self, info: &ItemInfo) -> Result<Added, String>;
 
-    /// Lets go of an item that is not wanted any more.
+    /// Drops an item that is no longer wanted.
     fn cancel(&mut self, toi: Toi);
 
     /// Compares the blocks of an item with these digests, and drops those that differ.
     fn check_blocks(&mut self, toi: Toi, digests: Vec<Digest>);
 
-    /// Whether anything of an earlier run or session may be there.
+    /// Returns whether data of an earlier run or session may be present.
     fn may_hold_something(&self) -> bool;
 }
 
@@ -73,8 +73,8 @@ pub(crate) trait ItemStore {
 pub(crate) struct Ask {
     /// Glob patterns; empty for everything.
     pub(crate) patterns: Vec<String>,
-    /// How long a server that does not answer is tried again; `None`: for ever once it has
-    /// answered before.
+    /// How long to retry when the server does not answer. `None`: forever, once it has answered
+    /// before.
     pub(crate) retry_for: Option<Duration>,
 }
 
@@ -83,9 +83,9 @@ pub(crate) struct GetHost<S> {
     ask: Ask,
     observer: Arc<dyn Observer>,
     store: S,
-    /// The session's number; the first is 0.
+    /// Number of the session; the first is 0.
     session: SessionId,
-    /// The server has answered at least once.
+    /// Whether the server has answered at least once.
     known: bool,
     connected: bool,
     started: Instant,
@@ -94,12 +94,12 @@ pub(crate) struct GetHost<S> {
     retry_pause: Duration,
     items: Items,
     query: u32,
-    /// What is missing of each item is asked for by itself.
+    /// Whether the missing parts of each item are asked for separately.
     hold: bool,
-    /// Where data comes by multicast, and announcements.
+    /// Channels of multicast data and of announcements.
     channels: [Option<Channel>; 2],
     streams: Streams,
-    /// Pieces of streams that wait for the disk. As long as they do, the server sends no more.
+    /// Pieces of streams that wait for the disk. Meanwhile the server sends no more.
     pieces: VecDeque<(u64, Option<Piece>)>,
     unicast: bool,
     dropped_here: u64,
@@ -138,7 +138,7 @@ impl<S: ItemStore> GetHost<S> {
         }
     }
 
-    /// What came of it all.
+    /// Returns the summary, or the error that ended everything.
     pub(crate) fn finish(self) -> anyhow::Result<Summary> {
         if let Some(error) = self.fatal {
             return Err(error);
@@ -162,13 +162,13 @@ impl<S: ItemStore> GetHost<S> {
         })
     }
 
-    /// Whether the loop has ended.
+    /// Returns whether the loop has ended.
     #[cfg(test)]
     pub(crate) fn has_ended(&self) -> bool {
         self.finished || self.fatal.is_some()
     }
 
-    /// What came of it so far.
+    /// Returns the result so far.
     #[cfg(test)]
     pub(crate) fn outcome(&self) -> Result<u64, String> {
         let failures = self.items.failures.iter();
@@ -178,7 +178,7 @@ impl<S: ItemStore> GetHost<S> {
         if failed.is_empty() { Ok(self.items.done) } else { Err(failed.join("; ")) }
     }
 
-    /// Nothing can be received at all.
+    /// Fails because nothing can be received at all.
     fn fail(&mut self, reason: impl Into<String>) {
         self.fatal.get_or_insert_with(|| anyhow!(reason.into()));
     }
@@ -205,10 +205,10 @@ impl<S: ItemStore> GetHost<S> {
     }
 }
 
-/// What the host reaches of its machine.
+/// The host's access to its machine.
 type Machine<'a, S> = dyn Io<Receiver<<S as ItemStore>::Sink>> + 'a;
 
-/// Gives a command of which a refusal changes nothing.
+/// Sends a command; a refusal of it changes nothing.
 fn tell<K: SymbolSink>(io: &mut dyn Io<Receiver<K>>, command: ReceiverCommand) {
     if let Err(error) = io.command(command) {
         tracing::debug!("{error}");
@@ -216,7 +216,7 @@ fn tell<K: SymbolSink>(io: &mut dyn Io<Receiver<K>>, command: ReceiverCommand) {
 }
 
 impl<S: ItemStore> GetHost<S> {
-    /// Opens a session and says what is wanted; what is said before the server is reached waits for
+    /// Opens a session and sends the request. Messages sent before the server is reached wait for
     /// it.
     fn connect(&mut self, io: &mut Machine<'_, S>) {
         let session = self.session;
@@ -225,7 +225,7 @@ impl<S: ItemStore> GetHost<S> {
         }
         tell(io, ReceiverCommand::Connected { session });
         self.query += 1;
-        // What is held must be known before anything is asked for.
+        // The parts that are present must be known before anything is asked for.
         self.hold = self.store.may_hold_something();
         let (query, patterns, hold) = (self.query, self.ask.patterns.clone(), self.hold);
         tell(io, ReceiverCommand::Request { query, patterns, hold });
@@ -300,7 +300,7 @@ impl<S: ItemStore> GetHost<S> {
                 }
             }
             Ok(Added::Parts(held, bytes)) => {
-                // Later sessions find what this run itself has written.
+                // Later sessions find the parts that this run itself has written.
                 if self.session == SessionId(0) {
                     self.items.resumed_bytes += bytes;
                 }
@@ -391,7 +391,7 @@ impl<S: ItemStore> GetHost<S> {
         }
     }
 
-    /// Ends the loop when there is nothing left to do, or no way to do it.
+    /// Ends the loop when all is done or nothing more can be done.
     fn settle(&mut self, io: &mut Machine<'_, S>) {
         let outstanding = io.engine().outstanding();
         self.finished |= self.items.all_settled() && outstanding == 0;
@@ -470,7 +470,7 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
                 self.unicast = false;
                 self.observer.note("multicast works again");
             }
-            // Pages of an earlier session's request and probes are nobody's.
+            // Pages of an earlier session's request, and probes, are ignored.
             ReceiverEvent::Page { .. }
             | ReceiverEvent::ProbePacket { .. }
             | ReceiverEvent::Probed { .. } => {}

@@ -1,4 +1,4 @@
-//! What a client's host finds on a real machine: its ports and its disk.
+//! The real machine of a client's host: its ports and its disk.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use umbel_wire::{Channel, Digest, Toi};
 use super::host::{Added, ItemStore};
 use super::progress::{Observer, Snapshot};
 
-/// Where multicast comes in: known once it was opened.
+/// Interface and channel of incoming multicast, known once the channel was opened.
 type Listening = Arc<Mutex<Option<(Interface, Channel)>>>;
 
 /// Opens the ports of a client.
@@ -34,7 +34,7 @@ pub(super) struct Machine {
     /// This host's address on the way to the server.
     local: Arc<Mutex<Option<IpAddr>>>,
     listening: Listening,
-    /// A session that is being opened already.
+    /// A session that is already being opened.
     ready: Option<(SessionId, ClientSession)>,
 }
 
@@ -49,18 +49,18 @@ impl Machine {
         Machine { url, interface, discard, mailbox, local, listening, ready: None }
     }
 
-    /// Begins to open the first session, so that it goes on while the directory is opened.
+    /// Begins to open the first session, which continues while the directory is opened.
     ///
     /// # Errors
     ///
-    /// When the URL has no pin, or the system gives no thread.
+    /// If the URL has no pin, or the system cannot start a thread.
     pub(super) fn dial_ahead(&mut self) -> Result<(), ClientError> {
         let first = SessionId(0);
         self.ready = Some((first, self.dial(first)?));
         Ok(())
     }
 
-    /// An observer that also tells why multicast may not arrive.
+    /// Creates an observer that also reports why multicast may not arrive.
     pub(super) fn diagnosing(&self, observer: Arc<dyn Observer>) -> Arc<dyn Observer> {
         Arc::new(Diagnosing { observer, listening: self.listening.clone() })
     }
@@ -123,7 +123,7 @@ impl Machine {
     }
 }
 
-/// Looks for the cause when multicast brings nothing.
+/// Looks for the cause when no multicast arrives.
 struct Diagnosing {
     observer: Arc<dyn Observer>,
     listening: Listening,
@@ -155,7 +155,7 @@ impl Observer for Diagnosing {
         let listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((interface, channel)) = listening else { return };
         let observer = self.observer.clone();
-        // The doctor takes a second or two, which the engine has not.
+        // The doctor takes a second or two; the engine cannot wait that long.
         let diagnose = move || {
             if let Some(finding) = crate::doctor::quick(&interface, &channel) {
                 observer.fallback(silent, Some(&finding.to_string()));
@@ -167,7 +167,7 @@ impl Observer for Diagnosing {
     }
 }
 
-/// A directory that items go to.
+/// The directory where items are stored.
 pub(super) struct Directory {
     pub(super) path: PathBuf,
     pub(super) sink: DiskSink,
@@ -200,7 +200,7 @@ impl ItemStore for Directory {
     }
 }
 
-/// Bytes that the sink holds, as blocks and as symbols.
+/// Returns the bytes that the sink holds, in blocks and in symbols.
 fn held_bytes(parts: &HeldParts, symbol_len: u16) -> u64 {
     let symbols: u64 = parts.partial_blocks().map(|(_, block)| u64::from(block.count())).sum();
     parts.restored_bytes() + symbols * u64::from(symbol_len)

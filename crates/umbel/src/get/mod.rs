@@ -7,7 +7,7 @@
 //!                                 disk sink's threads: decode, write, verify, rename
 //! ```
 //!
-//! A session that breaks is opened again; what is on the disk is not asked for again.
+//! A session that breaks is opened again. Data that is on the disk is not asked for again.
 
 pub(crate) mod host;
 mod machine;
@@ -41,25 +41,25 @@ pub struct GetOptions {
     pub url: SessionUrl,
     /// Glob patterns of the items; empty for all.
     pub patterns: Vec<String>,
-    /// Directory that the items go to; made if need be.
+    /// Directory of the items; created if necessary.
     pub output: PathBuf,
-    /// Name or address of the interface that multicast comes by. Default: that of the route to
+    /// Name or address of the interface on which multicast arrives. Default: that of the route to
     /// the server.
     pub interface: Option<String>,
-    /// Announced transmissions that bring nothing for this long make the client go on by
-    /// unicast; zero: at once; `None`: never.
+    /// If announced transmissions bring nothing for this long, the client continues by unicast.
+    /// Zero: at once; `None`: never.
     pub fallback_after: Option<Duration>,
-    /// How long a server that does not answer is tried again; `None`: for ever once it has
-    /// answered before.
+    /// How long to retry when the server does not answer. `None`: forever, once it has answered
+    /// before.
     pub retry_for: Option<Duration>,
     /// Whether items are synced to the disk before they count as received.
     pub durable: bool,
-    /// Data packets that are thrown away on purpose, as a lossy link would. Default: none.
+    /// Data packets to discard on purpose, as a lossy link would. Default: none.
     pub discard: Option<Discard>,
 }
 
 impl GetOptions {
-    /// The defaults for all items of a server.
+    /// Creates options with the defaults for all items of a server.
     pub fn new(url: SessionUrl, output: PathBuf) -> GetOptions {
         GetOptions {
             url,
@@ -74,49 +74,49 @@ impl GetOptions {
     }
 }
 
-/// What came of a request.
+/// Result of a request.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// Items received and verified.
     pub items: u64,
-    /// Items that were there already.
+    /// Items that were already present.
     pub already_there: u64,
     /// Bytes of the items received.
     pub bytes: u64,
-    /// Bytes that an earlier run left of items that were not complete.
+    /// Bytes of incomplete items that an earlier run had received.
     pub resumed_bytes: u64,
-    /// From the start to the last item.
+    /// Seconds from the start to the last item.
     pub seconds: f64,
     /// Data packets that came by multicast.
     pub packets: u64,
-    /// Those of them whose transmission was announced to this client.
+    /// Data packets whose transmission was announced to this client.
     pub heard: u64,
-    /// Data packets of announced transmissions that did not come.
+    /// Data packets of announced transmissions that were lost.
     pub lost: u64,
-    /// Datagrams that this host's kernel dropped because the program was not fast enough.
+    /// Datagrams that this host's kernel dropped because the program was too slow.
     pub dropped_here: u64,
     /// Source blocks that came by unicast.
     pub unicast_blocks: u64,
-    /// At the end, transmissions were announced in the multicast control group.
+    /// Whether at the end transmissions were announced in the multicast control group.
     pub control_group: bool,
     /// NAKs sent.
     pub naks: u64,
     /// Items not received.
     pub failures: Vec<Failure>,
-    /// The user interrupted it.
+    /// Whether the user interrupted it.
     pub interrupted: bool,
 }
 
 impl Summary {
-    /// Share of the announced packets that did not come, 0 to 1.
+    /// Returns the share of the announced packets that were lost, 0 to 1.
     pub fn loss(&self) -> f64 {
         self.lost as f64 / (self.heard + self.lost).max(1) as f64
     }
 }
 
-/// Gets items, and returns when all are there or cannot be had.
+/// Gets items. Returns when all are complete or have failed permanently.
 ///
-/// `started` is given the means to interrupt it.
+/// Calls `started` with the means to interrupt it.
 ///
 /// # Errors
 ///

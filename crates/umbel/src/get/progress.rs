@@ -1,15 +1,15 @@
-//! What a running client tells.
+//! Reports of a running client.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How far a client is.
+/// Progress of a client.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Items wanted, as far as is known.
     pub items: u64,
-    /// Items received, or there already.
+    /// Items received or already present.
     pub items_done: u64,
     /// Bytes of the items wanted.
     pub bytes: u64,
@@ -21,14 +21,14 @@ pub struct Snapshot {
     pub loss: f64,
     /// Whether all items are known by now.
     pub complete_list: bool,
-    /// Whether it gets its items by unicast.
+    /// Whether the client gets its items by unicast.
     pub unicast: bool,
     /// Whether there is a session.
     pub connected: bool,
 }
 
 impl Snapshot {
-    /// Whether more has changed since than what came on the channel.
+    /// Returns whether more than the channel's counts has changed since `before`.
     pub fn is_beyond(&self, before: &Snapshot) -> bool {
         let state = |s: &Snapshot| {
             let Snapshot { items, items_done, bytes, bytes_done, .. } = *s;
@@ -38,23 +38,23 @@ impl Snapshot {
     }
 }
 
-/// Hears of what happens while a client runs. Called on the engine's thread: it must not wait.
+/// Receives news of a running client. It is called on the engine's thread and must not block.
 pub trait Observer: Send + Sync {
-    /// About ten times a second.
+    /// Reports progress, about ten times a second.
     fn progress(&self, _snapshot: &Snapshot) {}
 
     /// An item is verified and in its place.
     fn item(&self, _name: &str, _path: &std::path::Path, _bytes: u64) {}
 
-    /// An item was there already.
+    /// An item was already present.
     fn already_there(&self, _name: &str) {}
 
-    /// An item cannot be had.
+    /// An item cannot be received.
     fn failed(&self, _name: &str, _reason: &str) {}
 
-    /// Something that the user should know.
+    /// Reports a line that the user should know.
     fn note(&self, _line: &str) {}
 
-    /// Multicast brings nothing, for so long; it goes on by unicast.
+    /// Multicast has brought nothing for this long; the client continues by unicast.
     fn fallback(&self, _silent: Duration, _cause: Option<&str>) {}
 }

@@ -1,4 +1,4 @@
-//! Source blocks that come on the session, put together from the pieces of its streams.
+//! Source blocks that come on the session, assembled from the pieces of its streams.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,13 +6,14 @@ use bytes::{Buf, Bytes, BytesMut};
 use umbel_engine::symbols::BlockId;
 use umbel_wire::repository::UnicastBlock;
 
-/// No source block is longer: 65,535 symbols of 65,535 bytes would be, but nobody has the memory.
+/// Longest source block that is accepted. One of 65,535 symbols of 65,535 bytes would exceed any
+/// memory.
 const MAX_BLOCK: u32 = 64 << 20;
 
 /// Streams of blocks under way.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    /// What has come of each stream and is no whole block yet; `None` for one that is broken.
+    /// Bytes of each stream that are not yet a whole block; `None` for a broken stream.
     open: BTreeMap<u64, Option<BytesMut>>,
     whole: VecDeque<(BlockId, Bytes)>,
 }
@@ -40,22 +41,22 @@ impl Streams {
         }
     }
 
-    /// A stream is over.
+    /// Ends a stream.
     pub(super) fn end(&mut self, stream: u64) {
         self.open.remove(&stream);
     }
 
-    /// The next whole block.
+    /// Returns the next whole block.
     pub(super) fn next(&mut self) -> Option<(BlockId, Bytes)> {
         self.whole.pop_front()
     }
 
-    /// Gives a block back that could not be kept yet.
+    /// Returns a block to the front of the queue because the engine could not take it yet.
     pub(super) fn put_back(&mut self, block: BlockId, bytes: Bytes) {
         self.whole.push_front((block, bytes));
     }
 
-    /// The session is over.
+    /// Drops all streams and blocks, as the session is over.
     pub(super) fn clear(&mut self) {
         self.open.clear();
         self.whole.clear();

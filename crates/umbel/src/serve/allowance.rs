@@ -1,17 +1,17 @@
-//! The rate that unicast keeps to: what the data channel leaves of the server's.
+//! The rate limit of unicast: the part of the server's rate that the data channel leaves.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use umbel_engine::units::Rate;
 
-/// Share of the server's rate that unicast gets while the data channel takes all of it: whom
-/// multicast does not reach is served all the same.
+/// Share of the server's rate that unicast gets while the data channel takes all of it, so that
+/// clients that multicast does not reach are served all the same.
 const LEAST: f64 = 0.05;
-/// The data channel's use is measured over this at least.
+/// Shortest time over which the data channel's use is measured.
 const MEASURE: Duration = Duration::from_millis(50);
 
-/// What all couriers share: a bucket that holds nothing, filled at the rate that is left.
+/// The bucket that all couriers share. It has no capacity, and is filled at the rate that is left.
 #[derive(Debug)]
 pub(super) struct Allowance {
     most: Rate,
@@ -21,9 +21,9 @@ pub(super) struct Allowance {
 #[derive(Debug)]
 struct State {
     left: Rate,
-    /// When what was reserved so far has left.
+    /// Time at which everything reserved so far has left.
     free_at: Instant,
-    /// Bytes that had left by multicast, and when.
+    /// Bytes sent by multicast, and the time of that count.
     multicast: (Instant, u64),
 }
 
@@ -37,7 +37,7 @@ impl Allowance {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of the bytes that have left by multicast since the start.
+    /// Takes note of the bytes sent by multicast since the start.
     pub(super) fn measure(&self, now: Instant, multicast_bytes: u64) {
         let mut state = self.lock();
         let (since, before) = state.multicast;
@@ -51,7 +51,7 @@ impl Allowance {
         state.multicast = (now, multicast_bytes);
     }
 
-    /// Sets room aside for so many bytes; returns how long to wait before they leave.
+    /// Reserves room for `bytes`. Returns how long to wait before they leave.
     pub(super) fn reserve(&self, now: Instant, bytes: u64) -> Duration {
         let mut state = self.lock();
         let start = state.free_at.max(now);
@@ -66,7 +66,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Bytes that two couriers send within a second, in blocks.
+    /// Returns the bytes that two couriers send within a second, in blocks.
     fn sent_in_a_second(allowance: &Allowance, start: Instant) -> u64 {
         let mut couriers = [start; 2];
         let mut sent = 0;
@@ -90,7 +90,7 @@ mod tests {
         {
             multicast += used;
             let now = start + SECOND * (2 * second);
-            // What was used in the second before.
+            // The use in the second before.
             allowance.lock().multicast.0 = start + SECOND * (2 * second - 1);
             allowance.measure(now, multicast);
             let sent = sent_in_a_second(&allowance, now);

@@ -1,4 +1,4 @@
-//! Whether clients hear of transmissions in a multicast control group, and in which.
+//! Decides whether clients hear of transmissions in a multicast control group, and in which.
 
 use std::str::FromStr;
 

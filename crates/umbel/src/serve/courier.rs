@@ -1,8 +1,8 @@
 //! Unicast: source blocks on the sessions of clients that multicast does not reach.
 //!
-//! Each such client has a thread, which waits while the client's stream is full; the engine's
-//! thread only hands it what is needed. All of them together keep to what the data channel leaves of
-//! the server's rate.
+//! Each such client has a thread, which waits while the client's stream is full. The engine's
+//! thread only hands it the blocks to send. All threads together keep to the rate that the data
+//! channel leaves of the server's.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,10 +22,10 @@ use umbel_wire::repository::{Need, UnicastBlock};
 
 use super::allowance::Allowance;
 
-/// A courier with nothing to do ends after this long.
+/// Idle time after which a courier ends.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Sends blocks to those that multicast does not reach.
+/// Sends blocks to clients that multicast does not reach.
 #[derive(Debug)]
 pub(super) struct Couriers {
     shared: Arc<Shared>,
@@ -41,7 +41,7 @@ struct Shared {
     allowance: Allowance,
 }
 
-/// What one client is to get.
+/// The jobs of one client's courier.
 #[derive(Debug, Default)]
 struct Round {
     jobs: Mutex<Jobs>,
@@ -71,17 +71,17 @@ impl Couriers {
         }
     }
 
-    /// Bytes of blocks handed to sessions.
+    /// Returns the bytes of blocks handed to sessions.
     pub(super) fn bytes(&self) -> u64 {
         self.shared.bytes.load(Ordering::Relaxed)
     }
 
-    /// Leaves the rate to multicast that it takes: so many bytes since the start.
+    /// Leaves multicast its share of the rate, given the bytes that it sent since the start.
     pub(super) fn make_way(&self, multicast_bytes: u64) {
         self.shared.allowance.measure(Instant::now(), multicast_bytes);
     }
 
-    /// Sends what a client needs of an item, in place of what was under way of it.
+    /// Sends what a client needs of an item, in place of a transmission of it that is under way.
     pub(super) fn serve(&mut self, session: SessionId, toi: Toi, need: Need) {
         self.stop(session, toi);
         let closed = self.rounds.get(&session).is_none_or(|round| round.lock().closed);
@@ -103,7 +103,7 @@ impl Couriers {
         }
     }
 
-    /// Stops what is under way of an item.
+    /// Stops the transmission of an item to a client.
     pub(super) fn stop(&mut self, session: SessionId, toi: Toi) {
         if let Some(round) = self.rounds.get(&session) {
             let mut jobs = round.lock();
@@ -113,7 +113,7 @@ impl Couriers {
         }
     }
 
-    /// Lets go of sessions that are over.
+    /// Drops sessions that are over.
     pub(super) fn tidy(&mut self) {
         let sessions = &self.shared.sessions;
         self.rounds.retain(|session, round| {
@@ -144,7 +144,7 @@ impl Round {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next item to send; `None` ends the courier.
+    /// Returns the next item to send; `None` ends the courier.
     fn next(&self) -> Option<(Toi, Need)> {
         let jobs = self.lock();
         let (mut jobs, _) = self
@@ -167,7 +167,7 @@ impl Round {
         self.lock().current == Some(toi)
     }
 
-    /// Waits for so long. Returns whether the item is still wanted then.
+    /// Waits for this time. Returns whether the item is still wanted then.
     fn rest(&self, toi: Toi, wait: Duration) -> bool {
         let wanted = |jobs: &mut Jobs| jobs.current == Some(toi);
         let waited = self.changed.wait_timeout_while(self.lock(), wait, wanted);
@@ -217,7 +217,7 @@ impl Shared {
     }
 }
 
-/// The blocks that a need touches, each once, in order.
+/// Returns the blocks that a need touches, each once, in order.
 fn blocks(need: &Need, all: u32) -> Vec<u32> {
     let mut blocks: Vec<u32> = match need {
         Need::Whole => (0..all).collect(),

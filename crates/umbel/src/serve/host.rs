@@ -14,44 +14,44 @@ use super::librarian::Question;
 use super::prober::Burst;
 use super::status::{ClientReport, Report};
 
-/// How often round trip times are looked up.
+/// Interval at which round trip times are looked up.
 const RTT_EVERY: Duration = Duration::from_secs(1);
 
-/// How often the status is published.
+/// Interval at which the status is published.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What reaches the server from outside.
+/// Input of the server's host.
 #[derive(Debug)]
 pub(crate) enum Input {
     /// News of a session.
     Session(SessionNews),
-    /// An answer of one of the staff to the engine.
+    /// An answer of the staff to the engine.
     Answer(SourceCommand),
-    /// End the loop.
+    /// Ends the loop.
     Stop,
 }
 
-/// Those who do for a server's engine what takes time. They answer by its mailbox.
+/// The staff of a server's engine, which does the slow work. It answers by the engine's mailbox.
 pub(crate) trait Staff {
-    /// Where the engine gets its symbols.
+    /// The source of the engine's symbols.
     type Symbols: SymbolSource;
 
-    /// Puts a question to the librarian.
+    /// Sends a question to the librarian.
     fn ask(&mut self, question: Question);
 
-    /// Looks up an item: its name, and how it is cut.
+    /// Looks up an item's name and how it is divided into blocks.
     fn item(&self, toi: Toi) -> Option<(String, Oti)>;
 
     /// Sends what a client needs of an item on its session.
     fn serve_unicast(&mut self, session: SessionId, toi: Toi, need: Need);
 
-    /// Stops what is sent so.
+    /// Stops sending an item on a session.
     fn stop_unicast(&mut self, session: SessionId, toi: Toi);
 
-    /// Bytes sent so.
+    /// Returns the bytes sent on sessions.
     fn unicast_bytes(&self) -> u64;
 
-    /// Takes note of the bytes that have left by multicast, to which unicast leaves the rate.
+    /// Takes note of the bytes sent by multicast, whose share of the rate unicast leaves free.
     fn make_way(&self, _multicast_bytes: u64) {}
 
     /// Sends a burst of probe packets.
@@ -60,13 +60,13 @@ pub(crate) trait Staff {
     /// Closes a session.
     fn close(&mut self, session: SessionId, reason: &str);
 
-    /// A client's address.
+    /// Returns a client's address.
     fn remote(&self, session: SessionId) -> Option<String>;
 
-    /// The round trip to a client as it is now.
+    /// Returns the current round trip time of a client.
     fn rtt(&self, session: SessionId) -> Option<Duration>;
 
-    /// Forgets sessions that are over.
+    /// Drops sessions that are over.
     fn tidy(&mut self);
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct ServeHost<T> {
     delivered: u64,
     satisfied: u64,
     next_rtts: Instant,
-    /// What keeps packets from leaving, since the status was published last.
+    /// What has kept packets from leaving since the last published status.
     trouble: Option<String>,
 }
 
@@ -130,10 +130,10 @@ impl<T: Staff> ServeHost<T> {
     }
 }
 
-/// What the host reaches of its machine.
+/// The host's access to its machine.
 type Machine<'a, T> = dyn Io<Source<<T as Staff>::Symbols>> + 'a;
 
-/// Gives a command that is never refused.
+/// Sends a command that is never refused.
 fn tell<S: SymbolSource>(io: &mut dyn Io<Source<S>>, command: SourceCommand) {
     let Ok(()) = io.command(command);
 }
@@ -194,7 +194,7 @@ impl<T: Staff> Host<Source<T::Symbols>> for ServeHost<T> {
             SourceEvent::ItemLost { toi, reason } => {
                 let name = self.staff.item(toi).map(|(name, _)| name);
                 tracing::warn!("{}: {reason}", name.unwrap_or_default());
-                // The next client should be offered what is there now.
+                // The next client should be offered the current content.
                 self.staff.ask(Question::Rescan);
             }
             SourceEvent::Rate { rate } => io.set_pace(RateClass::Data, Some(rate)),
@@ -227,7 +227,7 @@ impl<T: Staff> Host<Source<T::Symbols>> for ServeHost<T> {
             Trouble::NotSent { reason } | Trouble::NotJoined { reason, .. } => {
                 self.trouble = Some(reason);
             }
-            // Members of the control group repair what is lost.
+            // Members of the control group repair losses.
             Trouble::Overrun { .. } => {}
         }
     }

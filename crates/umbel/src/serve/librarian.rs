@@ -1,5 +1,5 @@
-//! Looks items up: lists, requests and digests take as long as the disk takes, so they are
-//! answered on a thread of their own.
+//! Looks items up. Lists, requests and digests wait for the disk, so they are answered on a thread
+//! of their own.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use umbel_wire::{Toi, control};
 
 /// Most items on a page. Items of a request are scheduled page by page.
 const PAGE_ITEMS: u32 = 1024;
-/// A page of a request is sent when its digests have taken this long.
+/// Time for digests after which a page of a request is sent.
 const PAGE_TIME: Duration = Duration::from_millis(100);
-/// Digests in one message.
+/// Most digests in one message.
 const DIGESTS: u32 = 4096;
 
 /// A question to the librarian.
@@ -38,11 +38,11 @@ pub(crate) enum Question {
         session: SessionId,
         toi: Toi,
     },
-    /// Look whether the path has changed.
+    /// Check whether the path has changed.
     Rescan,
 }
 
-/// Starts the librarian's thread; it ends when the sender is dropped.
+/// Starts the librarian's thread, which ends when the sender is dropped.
 pub(super) fn start(
     repository: Repository,
     mailbox: Mailbox<SourceCommand>,
@@ -139,7 +139,7 @@ impl Librarian {
                 match catalog.digest(item.toi()) {
                     Ok(digest) => info.digest = digest,
                     Err(error) => {
-                        // The client is told of it as it would be if it vanished later.
+                        // The client is told as if the item vanished later.
                         tracing::warn!("{}: {error}", item.name());
                         let reason = error.to_string();
                         let toi = item.toi();

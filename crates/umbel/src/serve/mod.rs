@@ -66,10 +66,10 @@ pub struct ServeOptions {
     pub group: Option<IpAddr>,
     /// The data channel's port.
     pub port: u16,
-    /// How many routers may forward data packets, plus one.
+    /// Most routers that may forward data packets, plus one.
     pub hop_limit: u8,
     /// Rate of the data channel, and of unicast beside it, in bits of UDP payload per second.
-    /// Default: 90 % of what the interface says of itself, at most 900 Mbit/s.
+    /// Default: 90 % of the speed that the interface reports, at most 900 Mbit/s.
     pub rate: Option<Rate>,
     /// MTU of the path in bytes; data packets carry 100 bytes less. Default: the interface's, at
     /// most 1500.
@@ -80,9 +80,9 @@ pub struct ServeOptions {
     pub block_symbols: u16,
     /// The reliability policy.
     pub policy: Option<Policy>,
-    /// The scheduler; the one that goes with the policy unless given.
+    /// The scheduler. Default: the one that goes with the policy.
     pub scheduler: Option<SchedulerKind>,
-    /// Where the key is kept.
+    /// Directory of the key.
     pub state_dir: PathBuf,
     /// How clients hear of transmissions.
     pub control: ControlChoice,
@@ -90,12 +90,12 @@ pub struct ServeOptions {
     pub control_port: u16,
     /// The token that clients must show.
     pub token: Option<String>,
-    /// How often the path is scanned for changes; zero: never.
+    /// Interval at which the path is scanned for changes; zero: never.
     pub rescan: Duration,
 }
 
 impl ServeOptions {
-    /// The defaults for a path, with the key kept in `state_dir`.
+    /// Creates options with the defaults for a path, with the key kept in `state_dir`.
     pub fn new(path: PathBuf, state_dir: PathBuf) -> ServeOptions {
         ServeOptions {
             path,
@@ -148,7 +148,7 @@ pub struct Server {
     engine: Option<JoinHandle<Result<(), DriverError>>>,
 }
 
-/// Where the data channel leaves.
+/// Interface, addresses and limits of the data channel.
 struct Outlet {
     interface: Interface,
     address: IpAddr,
@@ -171,7 +171,7 @@ impl Outlet {
         }
         let group = match options.group {
             Some(group) => channel::checked_group(group)?,
-            // So that two servers on one network do not share it.
+            // Two servers on one network do not share it.
             None => channel::specific_group(family, &pin.to_string()),
         };
         let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
@@ -191,7 +191,7 @@ impl Outlet {
         })
     }
 
-    /// The host for the URL: where sessions are listened for, or the interface's address.
+    /// Returns the host for the URL: the address where sessions are accepted, or the interface's.
     fn url_host(&self, listen: IpAddr) -> Host {
         match if listen.is_unspecified() { self.address } else { listen } {
             IpAddr::V6(ip) if ip.is_unicast_link_local() => {
@@ -203,7 +203,7 @@ impl Outlet {
 }
 
 impl Server {
-    /// Scans the path, takes the ports and serves from now on.
+    /// Scans the path, opens the ports and starts to serve.
     ///
     /// # Errors
     ///
@@ -215,7 +215,7 @@ impl Server {
         let repository = Repository::open(&options.path, options.repository(outlet.packet_len))
             .with_context(|| format!("cannot serve {}", options.path.display()))?;
         repository.start_hashing();
-        // A client that resumes says of each item what it lacks, in a message of its own.
+        // For each item, a client that resumes sends a message with the symbols that it needs.
         let limits = ServerOptions {
             messages_per_s: 20_000,
             message_burst: 200_000,
@@ -276,53 +276,53 @@ impl Server {
         })
     }
 
-    /// What clients need to know.
+    /// Returns the URL that clients need.
     pub fn url(&self) -> &SessionUrl {
         &self.url
     }
 
-    /// The data channel.
+    /// Returns the data channel.
     pub fn channel(&self) -> Channel {
         self.channel
     }
 
-    /// The multicast control group; `None` if transmissions are announced on the sessions.
+    /// Returns the multicast control group; `None` if transmissions are announced on the sessions.
     pub fn control(&self) -> Option<Channel> {
         self.control
     }
 
-    /// The interface of the data channel.
+    /// Returns the interface of the data channel.
     pub fn interface(&self) -> &Interface {
         &self.interface
     }
 
-    /// The rate of the data channel.
+    /// Returns the rate of the data channel.
     pub fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// What is served.
+    /// Returns the repository that is served.
     pub fn repository(&self) -> &Repository {
         &self.repository
     }
 
-    /// How it is going.
+    /// Returns the server's current status.
     pub fn report(&self) -> Report {
         self.report
             .lock()
             .map_or_else(|broken| broken.into_inner().clone(), |report| report.clone())
     }
 
-    /// Whether the engine still runs: it stops only on an error.
+    /// Returns whether the engine is still running. It stops only on an error.
     pub fn is_running(&self) -> bool {
         self.engine.as_ref().is_some_and(|engine| !engine.is_finished())
     }
 
-    /// Stops: tells the clients, and gives what is on its way to them a moment.
+    /// Stops the server. Tells the clients, and waits a moment for data on its way to them.
     ///
     /// # Errors
     ///
-    /// Why the engine stopped, if it did so by itself.
+    /// Says why the engine stopped, if it did so by itself.
     pub fn stop(mut self) -> anyhow::Result<()> {
         self.shut_down(Duration::from_millis(300))
     }
@@ -353,7 +353,7 @@ fn source_config(
     outlet: &Outlet,
     control: Option<ControlConfig>,
 ) -> anyhow::Result<SourceConfig> {
-    // Another run of this server or of another one hardly has the same number, so that packets of
+    // Another run of this server, or another server, hardly ever has the same number, so packets of
     // the two are not mixed up.
     let tsi = Tsi(u32::from_be_bytes(random()?));
     let mut config = SourceConfig::new(tsi, outlet.channel, outlet.rate);

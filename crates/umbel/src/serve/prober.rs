@@ -1,4 +1,4 @@
-//! Bursts of probe packets on the data channel, for clients that look whether and how well
+//! Bursts of probe packets on the data channel, for clients that test whether and how well
 //! multicast reaches them.
 
 use std::time::Duration;
@@ -16,14 +16,14 @@ use umbel_net::udp::{Sender, SenderOptions};
 use umbel_wire::alc::DataHeader;
 use umbel_wire::{Channel, Scheme, Toi, Tsi};
 
-/// Bursts that may wait; further ones are answered as not sent.
+/// Most bursts that wait; further ones are answered as not sent.
 const LINE: usize = 64;
-/// The longest that one burst may take.
+/// Longest duration of one burst.
 const MOST_TIME: Duration = Duration::from_secs(2);
 /// Most packets of one burst.
 const MOST_PACKETS: u32 = 20_000;
 
-/// Where probe packets go.
+/// Destination of probe packets.
 #[derive(Clone, Debug)]
 pub(super) struct ProbeChannel {
     pub(super) interface: Interface,
@@ -60,7 +60,7 @@ impl Prober {
             for burst in bursts {
                 let packets = send(&to, burst);
                 let Burst { session, probe, .. } = burst;
-                // So that the answer, which says that the burst is over, comes behind it.
+                // The answer says that the burst is over, so it must come after it.
                 std::thread::sleep(Duration::from_millis(20));
                 answers.put(SourceCommand::Probed { session, probe, packets });
             }
@@ -79,7 +79,7 @@ impl Prober {
     }
 }
 
-/// Sends a burst; gives how many packets left.
+/// Sends a burst. Returns the number of packets that left.
 fn send(to: &ProbeChannel, burst: Burst) -> u32 {
     let Some(rate) = Rate::from_bits_per_s(burst.rate_bits_per_s) else { return 0 };
     let len = usize::from(burst.packet_len).max(DataHeader::LEN);

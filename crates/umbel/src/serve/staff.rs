@@ -17,7 +17,7 @@ use super::host::Staff;
 use super::librarian::{self, Question};
 use super::prober::{Burst, ProbeChannel, Prober};
 
-/// Those who work on threads of their own.
+/// Staff that works on threads of its own.
 #[derive(Debug)]
 pub(super) struct Threads {
     repository: Repository,
@@ -50,7 +50,7 @@ impl Staff for Threads {
     type Symbols = BlockReader;
 
     fn ask(&mut self, question: Question) {
-        // The librarian ends with the server only.
+        // The librarian ends only with the server.
         let _ = self.questions.send(question);
     }
 

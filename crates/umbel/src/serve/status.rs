@@ -1,14 +1,14 @@
-//! What an operator sees of a running server.
+//! Status of a running server, for its operator.
 
 use serde::Serialize;
 
 /// A server at a moment.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// Open sessions and what they want.
+    /// Open sessions, with the items that they want.
     pub clients: Vec<ClientReport>,
-    /// Rate of the data channel now, in bits per second: less than was set where most clients
-    /// cannot take it.
+    /// Current rate of the data channel, in bits per second. It is below the set rate where most
+    /// clients cannot take that.
     pub rate_bits_per_s: u64,
     /// Items that some client still wants.
     pub pending_items: usize,
@@ -24,13 +24,13 @@ pub struct Report {
     pub clients_on_control: usize,
     /// Repairs that the server has sent in the control group.
     pub control_repairs: u64,
-    /// Datagrams of the control group that were none of its members'.
+    /// Datagrams in the control group that did not come from its members.
     pub control_forged: u64,
     /// NAKs heard.
     pub naks: u64,
-    /// Items delivered: one for each client that has one.
+    /// Items delivered, counted once for each client.
     pub delivered: u64,
-    /// Clients that got all that they wanted.
+    /// Clients that got everything they wanted.
     pub satisfied: u64,
     /// Bytes sent by unicast to clients that multicast does not reach.
     pub unicast_bytes: u64,

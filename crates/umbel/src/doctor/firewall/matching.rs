@@ -1,4 +1,4 @@
-//! Whether a packet that might come matches an expression of a rule.
+//! Decides whether a possible packet matches an expression of a rule.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::ruleset::{Ruleset, Table};
 
-/// Yes, no, or it depends on what is not known of the packet.
+/// Yes, no, or dependent on an unknown property of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Yes,
@@ -27,7 +27,7 @@ impl Answer {
         }
     }
 
-    /// Yes if any is, no if all are.
+    /// Returns yes if any answer is yes, and no if all are no.
     fn any(answers: impl Iterator<Item = Answer>) -> Answer {
         let mut result = Answer::No;
         for answer in answers {
@@ -41,14 +41,14 @@ impl Answer {
     }
 }
 
-/// Which way a packet goes through the firewall.
+/// Direction of a packet through the firewall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     In,
     Out,
 }
 
-/// What a packet carries.
+/// Content of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cargo {
     /// A datagram to a port.
@@ -67,13 +67,13 @@ pub(super) struct Packet<'a> {
     pub(super) cargo: Cargo,
 }
 
-/// What a packet has in the place that an expression looks at.
+/// The packet's value in the field that an expression tests.
 enum Found {
-    /// A number, with the names that it may be written as.
+    /// A number, with its possible names.
     Number(u64, &'static [&'static str]),
     Text(String),
     Address(IpAddr),
-    /// The packet has no such place, so that nothing matches.
+    /// The packet has no such field, so nothing matches.
     Nothing,
     NotKnown,
 }
@@ -83,7 +83,7 @@ impl Packet<'_> {
         self.destination.is_ipv4()
     }
 
-    /// Whether the packet matches `{"op": …, "left": …, "right": …}`.
+    /// Returns whether the packet matches `{"op": …, "left": …, "right": …}`.
     pub(super) fn matches(&self, expression: &Value, sets: (&Ruleset, &Table)) -> Answer {
         let (Some(left), Some(right)) = (expression.get("left"), expression.get("right")) else {
             return Answer::Unknown;
@@ -101,7 +101,7 @@ impl Packet<'_> {
         }
     }
 
-    /// Whether the packet has what `key` looks at among the keys of a verdict map.
+    /// Returns whether the packet's value for `key` is among the keys of a verdict map.
     pub(super) fn has(&self, key: &Value, right: &Value, sets: (&Ruleset, &Table)) -> Answer {
         match self.find(key) {
             Found::Nothing => Answer::No,
@@ -132,8 +132,9 @@ impl Packet<'_> {
         Found::NotKnown
     }
 
-    /// Nobody answers a multicast packet, so that each counts as new; so does unicast of a host that
-    /// was not asked. Messages of MLD are not tracked.
+    /// Returns the state of the packet's connection. Multicast packets are not answered, so each
+    /// counts as new. So does unicast from a host that was not asked. Messages of MLD are not
+    /// tracked.
     fn connection_state(&self) -> &'static str {
         match self.cargo {
             Cargo::Membership { .. } if !self.is_v4() => "untracked",
@@ -195,7 +196,7 @@ impl Packet<'_> {
         }
     }
 
-    /// The type of the message.
+    /// Returns the type of the message.
     fn kind(&self) -> Found {
         let Cargo::Membership { kind } = self.cargo else { return Found::Nothing };
         let names: &[&str] = match (self.is_v4(), kind) {
@@ -209,7 +210,7 @@ impl Packet<'_> {
     }
 }
 
-/// Whether what was found is the right side, or among what that lists.
+/// Returns whether the value is equal to the right side, or in the right side's list.
 fn equals(found: &Found, right: &Value, (ruleset, table): (&Ruleset, &Table)) -> Answer {
     if matches!(found, Found::NotKnown) {
         return Answer::Unknown;
@@ -258,7 +259,7 @@ fn equals_text(found: &Found, text: &str) -> Answer {
         },
         Found::Number(own, names) => match text.parse::<u64>() {
             Ok(other) => Answer::from(*own == other),
-            // Ports may be shown by the names of services, which we do not know.
+            // Ports may be shown by names of services, which are unknown here.
             Err(_) if names.is_empty() => Answer::Unknown,
             Err(_) => Answer::from(names.contains(&text)),
         },

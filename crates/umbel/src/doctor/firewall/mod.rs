@@ -1,7 +1,7 @@
-//! Firewall rules that drop the data, or the messages by which memberships are known.
+//! Finds firewall rules that drop the data, or the messages that announce memberships.
 //!
-//! - `ruleset.rs`: reads what `nft` lists.
-//! - `matching.rs`: whether a packet matches an expression.
+//! - `ruleset.rs`: parses the listing of `nft`.
+//! - `matching.rs`: decides whether a packet matches an expression.
 //! - `walk.rs`: follows a packet through the chains.
 
 mod matching;
@@ -34,15 +34,15 @@ pub(super) struct Firewall {
 /// The traffic that a firewall might drop.
 #[derive(Clone, Debug)]
 pub(super) struct Suspect {
-    /// The interface that it comes by.
+    /// The interface on which it arrives.
     pub(super) interface: String,
-    /// The group that the data is sent to.
+    /// The destination group of the data.
     pub(super) group: IpAddr,
-    /// The UDP port that it is sent to.
+    /// The destination UDP port.
     pub(super) port: u16,
-    /// What it is, where it is not the data; in words.
+    /// The purpose in words, if the traffic is not the data.
     pub(super) purpose: Option<&'static str>,
-    /// Who sends it, if that is known.
+    /// The sender, if known.
     pub(super) source: Option<IpAddr>,
 }
 
@@ -56,7 +56,7 @@ enum Traffic {
 }
 
 impl Suspect {
-    /// What is sent to the port.
+    /// Returns a description of the traffic to the port.
     fn describe(&self) -> String {
         let purpose = self.purpose.map_or(String::new(), |purpose| format!(" ({purpose})"));
         format!("{} multicast to UDP port {}{purpose}", Family::of(self.group), self.port)
@@ -79,7 +79,7 @@ impl Firewall {
         Firewall { rules }
     }
 
-    /// Says whether data gets in. `delivered` is what became of a trial on this host.
+    /// Checks whether data gets in. `delivered` is the result of a trial on this host.
     pub(super) fn check_data(&self, suspect: &Suspect, delivered: bool) -> Finding {
         let cargo = Cargo::Udp { port: suspect.port };
         let (group, data) = (suspect.group, suspect.describe());
@@ -108,8 +108,9 @@ impl Firewall {
         }
     }
 
-    /// Says whether hosts that were not asked can send unicast to this one, as receivers of its feeds
-    /// do, and nodes of a feed's tree. `None` if they can, or if the rules are not known.
+    /// Checks whether hosts that were not asked can send unicast to this host. Receivers of its
+    /// feeds do so, and nodes of a feed's tree. Returns `None` if they can, or if the rules are
+    /// unknown.
     pub(super) fn check_unicast(&self, suspect: &Suspect, address: IpAddr) -> Option<Finding> {
         let (first, last) = system::local_ports();
         let cargo = Cargo::Udp { port: first / 2 + last / 2 };
@@ -126,7 +127,7 @@ impl Firewall {
         Some(Finding { verdict: Verdict::Warning, ..blame })
     }
 
-    /// Says whether queries get in and reports get out.
+    /// Checks whether queries get in and reports get out.
     pub(super) fn check_membership(&self, suspect: &Suspect) -> Finding {
         let protocol = if suspect.group.is_ipv4() { "IGMP" } else { "MLD" };
         let unread = match &self.rules {
@@ -149,7 +150,7 @@ impl Firewall {
         let ways = [(Direction::In, "queries", hosts), (Direction::Out, "reports", reports)];
         for ((direction, what, to), kind) in ways.into_iter().zip(kinds) {
             let cargo = Cargo::Membership { kind };
-            // Queries come from the querier, whoever that is.
+            // Queries come from the querier, whose address is unknown.
             let unknown = Suspect { source: None, ..suspect.clone() };
             if let Some(Fate::Dropped(culprit)) = self.fate(direction, &unknown, to, cargo) {
                 let what = format!("{protocol} {what}, by which switches and routers know members");
@@ -159,7 +160,7 @@ impl Firewall {
         Finding::ok(delivery::CHECK, format!("{protocol} passes"))
     }
 
-    /// Says which rule keeps this host from sending, where that was refused.
+    /// Names the rule that keeps this host from sending, if sending was refused.
     pub(super) fn explain_refusal(&self, finding: Finding, suspect: &Suspect) -> Finding {
         if finding.check != delivery::CHECK {
             return finding;
@@ -209,7 +210,7 @@ impl Firewall {
     }
 }
 
-/// The rule as `nft` writes it.
+/// Returns the rule as `nft` writes it.
 fn rule_text(culprit: &Culprit, handle: u64) -> Option<String> {
     let Culprit { table, chain, .. } = culprit;
     let listing =
@@ -219,7 +220,7 @@ fn rule_text(culprit: &Culprit, handle: u64) -> Option<String> {
     Some(line.trim().to_owned())
 }
 
-/// The command that lets the traffic through where the culprit drops it.
+/// Returns the command that lets the traffic through where the culprit drops it.
 fn permit(rules: &Ruleset, culprit: &Culprit, suspect: &Suspect, traffic: Traffic) -> String {
     let Culprit { table, chain, .. } = culprit;
     let v4 = suspect.group.is_ipv4();
@@ -231,7 +232,7 @@ fn permit(rules: &Ruleset, culprit: &Culprit, suspect: &Suspect, traffic: Traffi
             (Traffic::Membership, false) => "firewall-cmd --add-protocol=ipv6-icmp".to_owned(),
         };
     }
-    // The tables of iptables-nft; nft itself uses small letters by custom.
+    // The tables of iptables-nft; nft itself uses lowercase by convention.
     if table.name == "filter" && rules.chain(table, "INPUT").is_some() {
         return iptables(suspect, chain, traffic);
     }
@@ -245,13 +246,13 @@ fn permit(rules: &Ruleset, culprit: &Culprit, suspect: &Suspect, traffic: Traffi
     format!("nft insert rule {} {} {chain} {matches} accept", table.family, table.name)
 }
 
-/// The ports that the system chooses from, first and last.
+/// Formats the first and last of the ports from which the system chooses.
 fn local_ports(between: char) -> String {
     let (first, last) = system::local_ports();
     format!("{first}{between}{last}")
 }
 
-/// The same for iptables.
+/// Returns the same command for iptables.
 fn iptables(suspect: &Suspect, chain: &str, traffic: Traffic) -> String {
     let port = suspect.port;
     match (traffic, suspect.group.is_ipv4()) {

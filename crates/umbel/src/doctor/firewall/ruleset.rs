@@ -1,4 +1,4 @@
-//! What `nft -j list ruleset` prints [libnftables-json(5)], as far as it decides about packets.
+//! The output of `nft -j list ruleset` [libnftables-json(5)], as far as it decides about packets.
 
 use serde_json::Value;
 
@@ -22,18 +22,18 @@ pub(super) struct Table {
 pub(super) struct Chain {
     pub(super) table: Table,
     pub(super) name: String,
-    /// Where packets enter it, if they do so by themselves.
+    /// The hook by which packets enter the chain, if it is a base chain.
     pub(super) hook: Option<String>,
     /// `filter`, `nat` or `route`; empty for a chain without a hook.
     pub(super) kind: String,
     /// The device of an ingress or egress hook.
     pub(super) device: Option<Value>,
-    /// Whether a packet at the end of the chain is dropped.
+    /// Whether packets at the end of the chain are dropped.
     pub(super) drops_by_default: bool,
     pub(super) rules: Vec<Rule>,
 }
 
-/// A rule: its statements in order.
+/// A rule with its statements in order.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) handle: u64,
@@ -41,7 +41,7 @@ pub(super) struct Rule {
 }
 
 impl Ruleset {
-    /// Reads the listing; `None` if it is none.
+    /// Parses the listing. Returns `None` if it is not one.
     pub(super) fn parse(text: &str) -> Option<Ruleset> {
         let listing: Value = serde_json::from_str(text).ok()?;
         let mut ruleset = Ruleset::default();
@@ -74,7 +74,7 @@ impl Ruleset {
         self.chains.iter().find(|chain| chain.table == *table && chain.name == name)
     }
 
-    /// The elements of a named set.
+    /// Returns the elements of a named set.
     pub(super) fn set(&self, table: &Table, name: &str) -> Option<&Value> {
         let found = self.sets.iter().find(|(of, set, _)| of == table && set == name);
         found.map(|(_, _, elements)| elements)

@@ -1,4 +1,4 @@
-//! Rulesets as `nft -j list ruleset` prints them, and what becomes of packets in them.
+//! Rulesets as `nft -j list ruleset` prints them, and the fate of packets in them.
 
 use super::*;
 use crate::doctor::Verdict;
@@ -13,7 +13,7 @@ fn suspect() -> Suspect {
     }
 }
 
-/// A ruleset of one table `inet f` with the chain `i` at the input, and further objects.
+/// Creates a ruleset of one table `inet f` with the chain `i` at the input, and further objects.
 fn firewall(policy: &str, rules: &[&str], more: &[&str]) -> Firewall {
     let mut objects = vec![format!(
         r#"{{"chain":{{"family":"inet","table":"f","name":"i","handle":1,"type":"filter",

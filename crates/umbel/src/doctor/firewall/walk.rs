@@ -1,48 +1,48 @@
-//! Follows a packet that might come through the chains of a ruleset.
+//! Follows a possible packet through the chains of a ruleset.
 
 use serde_json::Value;
 
 use super::matching::{Answer, Direction, Packet};
 use super::ruleset::{Chain, Rule, Ruleset, Table};
 
-/// Chains that call each other nest no deeper than this in the kernel [`NFT_JUMP_STACK_SIZE`].
+/// Greatest depth of nested chains in the kernel [`NFT_JUMP_STACK_SIZE`].
 const MAX_DEPTH: usize = 16;
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// No rule drops it.
     Passes,
-    /// This drops it.
+    /// The culprit drops it.
     Dropped(Culprit),
-    /// This drops it unless something that is not known of it saves it.
+    /// The culprit drops it, unless an unknown property of the packet saves it.
     Endangered(Culprit),
 }
 
-/// What drops a packet.
+/// The rule or policy that drops a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Culprit {
     pub(super) table: Table,
     pub(super) chain: String,
-    /// The rule; `None` is the chain's policy.
+    /// Handle of the rule; `None` for the chain's policy.
     pub(super) handle: Option<u64>,
 }
 
 /// How a chain ends.
 enum End {
-    /// Back to the chain that called it, or to the policy. Whether that is certain.
+    /// The packet returns to the calling chain, or to the policy.
     Returned,
     Accepted,
     Dropped(Culprit),
 }
 
-/// What is known while walking.
+/// State of the walk.
 struct Walk<'a> {
     ruleset: &'a Ruleset,
     packet: &'a Packet<'a>,
-    /// A rule that may have let the packet through has been passed.
+    /// Whether the packet passed a rule that may have accepted it.
     perhaps_accepted: bool,
-    /// The first that may have dropped it.
+    /// The first rule that may have dropped it.
     endangered: Option<Culprit>,
 }
 
@@ -104,7 +104,7 @@ impl Walk<'_> {
         End::Returned
     }
 
-    /// Follows the rule; gives how the chain ends with it, if it does.
+    /// Follows the rule. Returns how the chain ends with it, if it does.
     fn rule(&mut self, chain: &Chain, rule: &Rule, depth: usize) -> Option<End> {
         let sets = (self.ruleset, &chain.table);
         let mut certain = true;
@@ -117,13 +117,13 @@ impl Walk<'_> {
                     Answer::Unknown => certain = false,
                 },
                 "vmap" => return self.verdict_map(chain, rule, value, depth, certain),
-                // Statements that do something and let the rule go on.
+                // These statements have an effect and let the rule continue.
                 "counter" | "log" | "mangle" | "notrack" | "dup" | "flow" | "ct helper"
                 | "ct timeout" | "ct expectation" | "map" | "set" | "comment" => {}
                 _ if is_verdict(kind) => {
                     return self.verdict(chain, rule, kind, value, depth, certain);
                 }
-                // Limits, quotas, matches of iptables: they may keep the rule from matching.
+                // Limits, quotas and matches of iptables may keep the rule from matching.
                 _ => certain = false,
             }
         }
@@ -159,7 +159,7 @@ impl Walk<'_> {
             }
             "return" if certain => Some(End::Returned),
             "return" => {
-                // What follows in this chain may not concern the packet.
+                // The rest of this chain may not concern the packet.
                 self.perhaps_accepted = true;
                 None
             }
@@ -195,8 +195,8 @@ impl Walk<'_> {
         }
     }
 
-    /// `{"key": …, "data": {"set": [[value, {verdict}], …]}}`: the verdict of the value that
-    /// the packet has.
+    /// Follows `{"key": …, "data": {"set": [[value, {verdict}], …]}}` to the verdict of the
+    /// packet's value.
     fn verdict_map(
         &mut self,
         chain: &Chain,
@@ -208,7 +208,7 @@ impl Walk<'_> {
         let key = map.get("key")?;
         let Some(pairs) = map.get("data").and_then(|d| d.get("set")).and_then(Value::as_array)
         else {
-            // A named map: any of its verdicts might hold.
+            // Any verdict of a named map might hold.
             self.perhaps_accepted = true;
             return None;
         };

@@ -1,21 +1,21 @@
-//! What became of a burst of probe packets.
+//! Bursts of probe packets, and their fate.
 
 use std::time::Duration;
 
 use umbel_engine::Instant;
 use umbel_engine::units::Rate;
 
-/// A burst to ask for.
+/// A burst to request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     pub(super) packets: u32,
-    /// UDP payload bytes of each.
+    /// UDP payload of each packet in bytes.
     pub(super) packet_len: u16,
     pub(super) rate: Rate,
 }
 
 impl Order {
-    /// How long sending it takes.
+    /// Returns how long sending the burst takes.
     pub(super) fn time(&self) -> Duration {
         self.rate.time_for(u64::from(self.packets) * u64::from(self.packet_len))
     }
@@ -24,22 +24,22 @@ impl Order {
 /// A burst as it arrived.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Burst {
-    /// Packets that the server says it sent.
+    /// Packets that the server reports as sent.
     pub(super) sent: u32,
-    /// Packets that came, each counted once.
+    /// Packets that arrived, each counted once.
     pub(super) received: u32,
-    /// Packets that came again.
+    /// Packets that arrived again.
     pub(super) duplicated: u32,
-    /// Packets that came after a later one.
+    /// Packets that arrived after a later one.
     pub(super) reordered: u32,
-    /// Messages that this host's kernel dropped meanwhile for want of room.
+    /// Messages that this host's kernel dropped meanwhile for lack of room.
     pub(super) dropped_here: u64,
-    /// From the first arrival to the last.
+    /// Time from the first arrival to the last.
     pub(super) span: Duration,
 }
 
 impl Burst {
-    /// Sums up what came: the number of each packet in the order of arrival, and when.
+    /// Sums up the arrivals, each with the packet's number and time, in the order of arrival.
     pub(super) fn new(sent: u32, arrivals: &[(u32, Instant)], dropped_here: u64) -> Burst {
         let mut burst = Burst { sent, dropped_here, ..Burst::default() };
         let mut seen = std::collections::BTreeSet::new();
@@ -61,24 +61,24 @@ impl Burst {
         burst
     }
 
-    /// Packets that did not come.
+    /// Returns the number of packets that did not arrive.
     pub(super) fn lost(&self) -> u32 {
         self.sent.saturating_sub(self.received)
     }
 
-    /// Share of the packets that did not come, 0 to 1.
+    /// Returns the share of the packets that did not arrive, 0 to 1.
     pub(super) fn loss(&self) -> f64 {
         f64::from(self.lost()) / f64::from(self.sent.max(1))
     }
 
-    /// Whether it lost more than chance explains where `usual` is lost anyway: three standard
-    /// deviations, and more than 1 %.
+    /// Returns whether the burst lost significantly more than the `usual` share: more than three
+    /// standard deviations, and more than 1 %.
     pub(super) fn loses_more_than(&self, usual: f64) -> bool {
         let deviation = (usual * (1.0 - usual) / f64::from(self.sent.max(1))).sqrt();
         self.lost() >= 3 && self.loss() > usual + 0.01 + 3.0 * deviation
     }
 
-    /// The rate at which it arrived, if it took long enough to tell.
+    /// Returns the rate of arrival, if the burst took long enough to measure it.
     pub(super) fn arrival_rate(&self, packet_len: u16) -> Option<Rate> {
         let gaps = u64::from((self.received + self.duplicated).checked_sub(1)?);
         if gaps < 10 || self.span < Duration::from_millis(5) {

@@ -1,4 +1,4 @@
-//! Hears the probe packets of a channel, on a thread of its own.
+//! Receives the probe packets of a channel, on a thread of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,11 +15,11 @@ use umbel_wire::{Channel, DataPacket, Toi};
 /// A packet of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Heard {
-    /// The burst.
+    /// Number of the burst.
     pub(super) probe: u32,
-    /// The packet's number in it.
+    /// Number of the packet in the burst.
     pub(super) index: u32,
-    /// When it came.
+    /// Time of arrival.
     pub(super) at: Instant,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Ear {
 }
 
 impl Ear {
-    /// Joins the channel and tells each packet to `tell`, on another thread.
+    /// Joins the channel and calls `tell` for each packet, on another thread.
     pub(super) fn open(
         interface: &Interface,
         channel: Channel,
@@ -69,7 +69,7 @@ impl Ear {
         Ok(Ear { stop, waker, dropped, thread })
     }
 
-    /// Messages that the kernel has dropped for want of room.
+    /// Returns the number of messages that the kernel has dropped for lack of room.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }

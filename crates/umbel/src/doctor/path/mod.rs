@@ -1,11 +1,11 @@
-//! The path from a server: does the session work, does multicast arrive, how large packets, how
-//! fast.
+//! Checks the path from a server: whether the session works and multicast arrives, how large
+//! packets can be, and how fast.
 //!
-//! The server sends bursts of numbered packets on its data channel, as often as it is asked.
+//! The server sends bursts of numbered packets on its data channel on request.
 //!
-//! - `scout.rs`, `ear.rs`: a client that wants nothing but these.
-//! - `burst.rs`: what became of one.
-//! - `mtu.rs`, `rate.rs`: which packets and which rate the path carries.
+//! - `scout.rs`, `ear.rs`: a client that wants only these packets.
+//! - `burst.rs`: the fate of a burst.
+//! - `mtu.rs`, `rate.rs`: the packet length and the rate that the path carries.
 
 mod burst;
 mod ear;
@@ -26,7 +26,7 @@ use self::burst::{Burst, Order};
 use self::scout::{Scout, ScoutError, Welcome};
 use super::{Finding, interface};
 
-/// Where a server's data can come from, and what is known of it by its session.
+/// A server, and what its session says about its data channel.
 pub struct Path {
     scout: Scout,
     server: String,
@@ -38,18 +38,18 @@ const SESSION: &str = "session";
 const MULTICAST: &str = "multicast";
 const LOSS: &str = "loss";
 
-/// UDP payload of the packets by which the path is tried first: small enough for every link.
+/// UDP payload of the first probe packets, small enough for every link.
 const SMALL: u16 = 200;
 
-/// UDP payload of full data packets where the server has none.
+/// UDP payload of full data packets if the server has none.
 const USUAL: u16 = 1400;
 
 impl Path {
-    /// Opens a session with the server.
+    /// Opens a session with the server. Takes up to 5 s.
     ///
     /// # Errors
     ///
-    /// What keeps the session from being opened. Takes up to 5 s.
+    /// The finding that says why the session cannot be opened.
     pub fn open(url: &SessionUrl) -> Result<Path, Finding> {
         let server = url.authority();
         let (scout, welcome) =
@@ -58,22 +58,22 @@ impl Path {
         Ok(Path { scout, server, welcome, packet_len })
     }
 
-    /// The server's data channel.
+    /// Returns the server's data channel.
     pub fn channel(&self) -> Channel {
         self.welcome.channel
     }
 
-    /// The rate of the channel in bits of UDP payload.
+    /// Returns the rate of the channel in bits of UDP payload per second.
     pub fn rate(&self) -> Option<Rate> {
         self.welcome.rate
     }
 
-    /// UDP payload of the server's full data packets in bytes, if it offers anything.
+    /// Returns the UDP payload of the server's full data packets in bytes, if it offers anything.
     pub fn packet_len(&self) -> Option<usize> {
         self.packet_len.map(usize::from)
     }
 
-    /// The interface by which a client would receive the channel unless told otherwise.
+    /// Returns the interface on which a client would receive the channel by default.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Path {
         interface::find(None, channel.source.or(Some(self.welcome.remote.ip())))
     }
 
-    /// What the session says.
+    /// Returns the finding about the session.
     pub fn session(&self) -> Finding {
         let Welcome { agent, rtt, .. } = &self.welcome;
         let rtt = Duration::from_micros(rtt.as_micros() as u64);
@@ -99,8 +99,8 @@ impl Path {
         )
     }
 
-    /// Checks the path to `interface`, telling each finding as soon as it is there. Takes up to
-    /// 6 s.
+    /// Checks the path to `interface`, reporting each finding as soon as it is known. Takes up to 6
+    /// s.
     pub fn examine(mut self, interface: &Interface, report: &mut dyn FnMut(Finding)) {
         let (channel, rate) = (self.channel(), self.rate());
         let looked = self.scout.listen_on(interface, channel, rate);
@@ -133,10 +133,10 @@ impl Path {
         Ok(())
     }
 
-    /// Waits until a packet arrives; says what is wrong if none does.
+    /// Waits until a packet arrives. Returns what is wrong if none does.
     fn first_contact(&mut self, interface: &Interface) -> Result<Option<Finding>, ScoutError> {
         let mut sent = 0;
-        // Some time passes until switches and routers know of a new member.
+        // Switches and routers take some time to learn of a new member.
         for _ in 0..6 {
             let burst = self.scout.burst(self.slowly(20, SMALL))?;
             if burst.received > 0 {
@@ -172,14 +172,14 @@ impl Path {
         Ok(Some(Finding::problem(MULTICAST, what).mend(mend)))
     }
 
-    /// A burst at a rate that every link carries.
+    /// Returns a burst at a rate that every link carries.
     fn slowly(&self, packets: u32, packet_len: u16) -> Order {
         let most = self.rate().map_or(rate::FIRST_BITS_PER_S, Rate::bits_per_s);
         let rate = Rate::from_bits_per_s(most.clamp(1, rate::FIRST_BITS_PER_S));
         Order { packets, packet_len, rate: rate.unwrap_or(rate::FIRST) }
     }
 
-    /// Loss, reordering and duplication at a low rate.
+    /// Measures loss, reordering and duplication at a low rate.
     fn loss(&mut self, interface: &Interface) -> Result<(f64, Finding), ScoutError> {
         let mut order = self.slowly(400, SMALL);
         while order.time() > Duration::from_secs(1) && order.packets > 20 {
@@ -213,7 +213,7 @@ fn judge_loss(burst: &Burst, rate: Rate, interface: &str) -> Finding {
     }
 }
 
-/// Whether the address is in a network of the interface.
+/// Returns whether the address is in a network of the interface.
 fn is_on_link(interface: &Interface, address: IpAddr) -> bool {
     let Ok(mut entries) = getifaddrs() else { return false };
     entries.any(|entry| {
@@ -240,7 +240,7 @@ fn is_on_link(interface: &Interface, address: IpAddr) -> bool {
     })
 }
 
-/// Why there is no session.
+/// Returns why there is no session.
 fn no_session(error: &ScoutError, server: &str, url: &SessionUrl) -> Finding {
     let error = match error {
         ScoutError::Session(error) => error,
@@ -277,7 +277,7 @@ fn no_session(error: &ScoutError, server: &str, url: &SessionUrl) -> Finding {
     }
 }
 
-/// The server went away in the middle, or something here failed.
+/// Returns the finding that the server went away meanwhile, or that something on this host failed.
 fn interrupted(error: &ScoutError) -> Finding {
     match error {
         ScoutError::Session(error) => Finding::problem(SESSION, error.to_string()),

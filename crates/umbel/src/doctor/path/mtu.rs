@@ -1,4 +1,4 @@
-//! The largest packet that the path carries.
+//! Finds the largest packet that the path carries.
 
 use umbel_net::interface::{Family, Interface};
 
@@ -9,16 +9,16 @@ use crate::doctor::Finding;
 
 const CHECK: &str = "path-mtu";
 
-/// MTUs that links have: jumbo frames, FDDI, Ethernet, PPPoE, tunnels, the least of IPv6 and of
+/// Common MTUs of links: jumbo frames, FDDI, Ethernet, PPPoE, tunnels, the minimums of IPv6 and of
 /// IPv4 [RFC 1191 §7.1, RFC 8200 §5].
 const COMMON: [usize; 12] =
     [65_535, 9_216, 9_000, 4_352, 1_500, 1_492, 1_472, 1_450, 1_428, 1_400, 1_280, 576];
 
-/// Packets of each length: some may be lost by chance. Each is a burst of its own: routers on the
-/// server's own host would judge a batch by its whole length.
+/// Packets of each length, as some may be lost by chance. Each is a burst of its own, as routers on
+/// the server's own host would judge a batch by its whole length.
 const COPIES: usize = 3;
 
-/// The longest UDP payload that arrives, up to what the interface carries.
+/// Returns the longest UDP payload that arrives, up to the limit of the interface.
 pub(super) fn largest(
     scout: &mut Scout,
     interface: &Interface,
@@ -36,7 +36,7 @@ pub(super) fn largest(
     let Some(place) = passed.iter().position(|passed| *passed) else { return Ok(None) };
     let mut arrives = lens[place];
     let mut too_long = place.checked_sub(1).map(|before| lens[before]);
-    // Seven lengths at a time; mostly the first of them tells that the link has a common MTU.
+    // Tries seven lengths at a time. Mostly the first of them shows that the link has a common MTU.
     while let Some(long) = too_long
         && long - arrives > 1
     {
@@ -54,7 +54,7 @@ pub(super) fn largest(
     Ok(Some(arrives))
 }
 
-/// Which of the lengths arrive.
+/// Returns which of the lengths arrive.
 fn pass(scout: &mut Scout, lens: &[u16]) -> Result<Vec<bool>, ScoutError> {
     let orders: Vec<_> = lens
         .iter()
@@ -65,7 +65,7 @@ fn pass(scout: &mut Scout, lens: &[u16]) -> Result<Vec<bool>, ScoutError> {
     Ok(bursts.chunks(COPIES).map(passes).collect())
 }
 
-/// Says whether packets of `packet_len` bytes of UDP payload fit the path.
+/// Judges whether packets of `packet_len` bytes of UDP payload fit the path.
 pub(super) fn judge(largest: Option<u16>, packet_len: u16, family: Family) -> Finding {
     let headers = family.header_bytes();
     let needed = usize::from(packet_len) + headers;

@@ -1,4 +1,4 @@
-//! The rate at which the path begins to lose packets.
+//! Finds the rate at which the path begins to lose packets.
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +10,19 @@ use crate::doctor::Finding;
 
 const CHECK: &str = "rate";
 
-/// The rate to begin with.
+/// First rate.
 pub(super) const FIRST_BITS_PER_S: u64 = 1_000_000;
 pub(super) const FIRST: Rate = rate_of(FIRST_BITS_PER_S);
-/// The rate to end with, unless the server's is lower.
+/// Last rate, unless the server's is lower.
 const LAST_BITS_PER_S: u64 = 1_000_000_000;
 
-/// How long a burst takes; few packets take longer.
+/// Duration of a burst. `FEWEST` packets may take longer.
 const BURST: Duration = Duration::from_millis(100);
 const FEWEST: u32 = 40;
-/// How much longer a burst takes that looks into a suspicion.
+/// Factor of the duration of a burst that examines a suspicion.
 const LONGER: u32 = 3;
 
-/// How long the search may take.
+/// Longest duration of the search.
 const TIME: Duration = Duration::from_millis(3_500);
 
 const fn rate_of(bits_per_s: u64) -> Rate {
@@ -32,21 +32,21 @@ const fn rate_of(bits_per_s: u64) -> Rate {
     }
 }
 
-/// What the search found.
+/// Result of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     /// The greatest rate without more loss than usual.
     clean: Option<Rate>,
-    /// Where loss starts, if it does.
+    /// The burst at which loss starts, if it does.
     start: Option<LossStart>,
 }
 
-/// The first burst that lost packets for its rate.
+/// The first burst that lost packets because of its rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LossStart {
     /// The rate that was sent.
     offered: Rate,
-    /// The rate that arrived, where that could be told.
+    /// The rate that arrived, if it could be measured.
     arrived: Option<Rate>,
     burst: Burst,
 }
@@ -67,7 +67,7 @@ pub(super) fn search(
         let mut order = burst_of(offered, packet_len);
         let mut burst = scout.burst(order)?;
         if !burst.loses_more_than(usual) && is_stretched(&burst, &order) {
-            // A queue on the way may have held what was too much.
+            // A queue on the way may have held the excess.
             order.packets *= LONGER;
             burst = scout.burst(order)?;
         }
@@ -91,12 +91,12 @@ fn burst_of(rate: Rate, packet_len: u16) -> Order {
     Order { packets, packet_len, rate }
 }
 
-/// Whether it took much longer to arrive than to send.
+/// Returns whether the burst took much longer to arrive than to send.
 fn is_stretched(burst: &Burst, order: &Order) -> bool {
     burst.span > order.time().mul_f64(1.25) + Duration::from_millis(5)
 }
 
-/// Says what the path carries, and whether the server sends more.
+/// Judges the rate that the path carries, and whether the server sends more.
 pub(super) fn judge(found: &Found, limit: Option<Rate>) -> Finding {
     let Some(start) = &found.start else {
         let Some(clean) = found.clean else {
@@ -131,7 +131,7 @@ pub(super) fn judge(found: &Found, limit: Option<Rate>) -> Finding {
     finding.mend(mend)
 }
 
-/// The rate as it is given on the command line, with two digits.
+/// Formats the rate as on the command line, with two digits.
 fn round(rate: Rate) -> String {
     let mut bits = rate.bits_per_s();
     let mut unit = 1;

@@ -1,8 +1,8 @@
-//! A client that wants nothing but probes: the repository's engine and a session.
+//! A client that wants only probes: the repository's engine and a session.
 //!
-//! The packets are counted beside the engine, by [`Ear`]: the engine listens only from a request
-//! for a burst to its answer, which may overtake packets, as it does on wireless links that
-//! keep multicast back for a beacon.
+//! [`Ear`] counts the packets beside the engine. The engine listens only from a request for a burst
+//! to its answer. The answer may overtake packets, as it does on wireless links that hold multicast
+//! back for a beacon.
 
 use std::net::{IpAddr, SocketAddr};
 use std::thread::JoinHandle;
@@ -28,14 +28,14 @@ use super::ear::{Ear, Heard};
 /// How long the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How long packets of a burst may come after the server said that it was sent, besides the
+/// How long packets of a burst may arrive after the server reported it as sent, besides the
 /// session's round trip.
 const GRACE: Duration = Duration::from_millis(40);
 
-/// Name of the only session.
+/// Number of the only session.
 const SESSION: SessionId = SessionId(0);
 
-/// What the scout has learnt when the server has admitted it.
+/// What the scout knows once the server has admitted it.
 #[derive(Clone, Debug)]
 pub(super) struct Welcome {
     pub(super) agent: String,
@@ -48,7 +48,7 @@ pub(super) struct Welcome {
     pub(super) local: IpAddr,
 }
 
-/// Why the path cannot be looked at, or no further.
+/// Why the path cannot be checked, or not further.
 #[derive(Debug)]
 pub(super) enum ScoutError {
     /// There is no session, or no longer.
@@ -61,7 +61,7 @@ pub(super) enum ScoutError {
     Here(String),
 }
 
-/// What the engine's thread tells.
+/// Events of the engine's thread.
 enum Event {
     Connected { rtt: Duration, remote: SocketAddr, local: IpAddr },
     Welcome { agent: String, channel: Channel, rate: Option<Rate> },
@@ -72,7 +72,7 @@ enum Event {
     Disconnected(ClientError),
 }
 
-/// Keeps no symbols.
+/// A sink that keeps no symbols.
 struct NoSink;
 
 impl SymbolSink for NoSink {
@@ -87,18 +87,18 @@ impl SymbolSink for NoSink {
 
 type Client = Receiver<NoSink>;
 
-/// What reaches the engine's thread.
+/// Input of the engine's thread.
 #[derive(Debug)]
 enum Input {
     /// A message of the session.
     Message(bytes::Bytes),
     /// A command of the scout.
     Command(ReceiverCommand),
-    /// End the loop.
+    /// Ends the loop.
     Stop,
 }
 
-/// A running client; ends when it is dropped.
+/// A running client, which ends when it is dropped.
 pub(super) struct Scout {
     mailbox: Mailbox<Input>,
     outbox: Outbox<Event>,
@@ -170,7 +170,7 @@ impl Scout {
         }
     }
 
-    /// The next event until `deadline`. What ends everything is an error.
+    /// Returns the next event until `deadline`. The end of the session is an error.
     fn next(&self, deadline: time::Instant) -> Result<Option<Event>, ScoutError> {
         match self.events.recv_deadline(deadline) {
             Ok(Event::Disconnected(error)) => Err(ScoutError::Session(error)),
@@ -179,7 +179,7 @@ impl Scout {
         }
     }
 
-    /// UDP payload of the server's full data packets in bytes, if it offers anything.
+    /// Returns the UDP payload of the server's full data packets in bytes, if it offers anything.
     pub(super) fn packet_len(&self) -> Option<u16> {
         self.mailbox.put(Input::Command(ReceiverCommand::List {
             query: 1,
@@ -197,7 +197,7 @@ impl Scout {
         }
     }
 
-    /// Receives the channel by this interface from now on.
+    /// Starts to receive the channel on this interface.
     pub(super) fn listen_on(
         &mut self,
         interface: &Interface,
@@ -264,7 +264,7 @@ impl Scout {
         bursts.collect()
     }
 
-    /// Asks for the bursts; gives how long all may take.
+    /// Requests the bursts. Returns how long all may take.
     fn ask(&self, first: u32, orders: &[Order]) -> Duration {
         let mut time = PATIENCE + 2 * self.rtt;
         for (place, order) in (0..).zip(orders) {
@@ -281,7 +281,7 @@ impl Scout {
     }
 }
 
-/// A number to begin with, unlikely to be that of another client that probes now.
+/// Returns a first probe number that no other client is likely to use at this time.
 fn any_probe() -> u32 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish() as u32
@@ -298,7 +298,7 @@ impl Drop for Scout {
     }
 }
 
-/// Hands what happens on the session to the engine and to the scout.
+/// Passes events of the session to the engine and to the scout.
 fn forward(event: ClientEvent, mailbox: &Mailbox<Input>, outbox: &Outbox<Event>) {
     let event = match event {
         ClientEvent::Connected { rtt, remote, local } => {
@@ -308,7 +308,7 @@ fn forward(event: ClientEvent, mailbox: &Mailbox<Input>, outbox: &Outbox<Event>)
         ClientEvent::Disconnected { reason, .. } => Event::Disconnected(reason),
         ClientEvent::Bulk { .. } | ClientEvent::BulkEnd { .. } => return,
     };
-    // The scout may have gone.
+    // The scout may be gone.
     let _ = outbox.send(event);
 }
 
@@ -347,12 +347,12 @@ impl Host<Client> for ScoutHost {
             ReceiverEvent::Probed { probe, packets } => Event::Probed { probe, packets },
             _ => return,
         };
-        // The scout may have gone.
+        // The scout may be gone.
         let _ = self.events.send(event);
     }
 }
 
-/// Gives a command of which a refusal changes nothing.
+/// Sends a command; a refusal of it changes nothing.
 fn tell(io: &mut dyn Io<Client>, command: ReceiverCommand) {
     if let Err(error) = io.command(command) {
         tracing::debug!("{error}");

@@ -13,12 +13,12 @@ use crate::endpoint::random;
 /// Bytes of the file: 64 digits and the end of the line.
 const FILE_LEN: usize = 65;
 
-/// The secret key in a file, which is made if it is not there. Of several programs that start at
-/// once one makes it, and all use it. Only its owner can read it.
+/// Loads the secret key from a file, or creates the file if it does not exist. If several programs
+/// start at once, one of them creates the key and all use it. Only its owner can read the file.
 ///
 /// # Errors
 ///
-/// One line that says why there is no key. A file with something else is left alone.
+/// One line that says why there is no key. A file with other content is left alone.
 pub fn load_or_create(path: &Path) -> anyhow::Result<SecretKey> {
     if let Some(key) = load(path)? {
         return Ok(key);
@@ -42,11 +42,11 @@ pub fn load_or_create(path: &Path) -> anyhow::Result<SecretKey> {
         Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error.error).with_context(write),
     }
-    // What stands there now may be another program's; it is what counts.
+    // Another program may have created the file in the meantime; its key counts.
     load(path)?.with_context(|| format!("{shown} vanished"))
 }
 
-/// The key in a file, if that is there.
+/// Returns the key in a file, or `None` if there is no such file.
 fn load(path: &Path) -> anyhow::Result<Option<SecretKey>> {
     let shown = path.display();
     let read = || format!("cannot read this receiver's key in {shown}");

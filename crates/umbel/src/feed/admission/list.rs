@@ -1,33 +1,34 @@
-//! The list of those who are admitted.
+//! The list of admitted receivers.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context, bail};
 use umbel_store::feed::seal::PublicKey;
 
-/// This many hexadecimal digits in a row are meant to be a key.
+/// From this many hexadecimal digits in a row on, a word counts as an attempt at a key.
 const LOOKS_LIKE_A_KEY: usize = 40;
-/// This many of them behind a name are meant to be a part of one.
+/// From this many of them behind a name on, a word counts as part of a key.
 const LOOKS_LIKE_A_PART: usize = 16;
 
-/// Receivers that should have a feed.
+/// Receivers that should get a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdmitList {
-    /// What they call themselves.
+    /// Names by which the receivers report.
     pub names: BTreeSet<String>,
-    /// Their public keys. If there are any, they alone can read the feed.
+    /// Their public keys. If there are any, only their holders can read the feed.
     pub keys: Vec<PublicKey>,
 }
 
 impl AdmitList {
-    /// Parses lines `NAME` or `NAME KEY`. Skips empty lines, and comments: what follows a `#` that
-    /// begins a line or stands between spaces, and anything behind a key that begins with `#`.
+    /// Parses lines `NAME` or `NAME KEY`. Skips empty lines and comments. A comment follows a `#`
+    /// that begins a line or stands between spaces, or is anything behind a key that begins with
+    /// `#`.
     ///
     /// # Errors
     ///
-    /// One line that says which line is wrong. A line that may be meant to have a key, and has none
-    /// that can be read, is an error: the feed would go out unsealed. So is a list without a name.
-    /// Either all have a key or none has one: with some, it would be unclear what the others are
+    /// One line that says which line is wrong. A line that seems meant to have a key, but has no
+    /// readable one, is an error, as the feed would go out unsealed. So is a list without a name.
+    /// Either all lines have a key or none has. With some, it would be unclear what the others are
     /// promised.
     pub fn parse(text: &str) -> anyhow::Result<AdmitList> {
         let mut list = AdmitList::default();
@@ -57,7 +58,7 @@ impl AdmitList {
     }
 }
 
-/// A line up to its comment.
+/// Returns a line up to its comment.
 fn without_comment(line: &str) -> &str {
     let begins = |(at, _): &(usize, &str)| {
         let (before, after) = (&line[..*at], &line[at + 1..]);
@@ -71,13 +72,13 @@ fn without_comment(line: &str) -> &str {
     line[..end].trim()
 }
 
-/// Most hexadecimal digits that stand in a row.
+/// Returns the length of the longest run of hexadecimal digits.
 fn hexadecimal_run(text: &str) -> usize {
     let runs = text.split(|c: char| !c.is_ascii_hexdigit()).map(str::len);
     runs.max().unwrap_or(0)
 }
 
-/// A line's name and key.
+/// Splits a line into its name and key.
 fn split(line: &str) -> anyhow::Result<(&str, Option<PublicKey>)> {
     let (name, last) = line.rsplit_once(char::is_whitespace).unwrap_or(("", line));
     let hexadecimal = last.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -117,7 +118,7 @@ mod tests {
         let list = AdmitList::parse("# all of them\nb\n\n  a \nb\nlab 3\n").unwrap();
         assert_eq!(list.names, ["a", "b", "lab 3"].map(str::to_owned).into());
         assert_eq!(list.keys, []);
-        // Long digits alone are a machine's number.
+        // A long number alone is a machine's number.
         let number = "0123456789abcdef0123456789abcdef";
         assert_eq!(AdmitList::parse(number).unwrap().names, [number.to_owned()].into());
         let text = format!("lab 3 \t{}\na {}\n#\n", key(1), key(2).to_string().to_uppercase());

@@ -1,15 +1,15 @@
-//! Who may receive a feed.
+//! Decides which receivers may have a feed.
 //!
 //! | the sender says | who can join the tree | who can read the feed | the report |
 //! |---|---|---|---|
-//! | nothing | everyone | everyone | whoever joined |
-//! | `--admit` with names | everyone | everyone | names, too, that never came |
+//! | nothing | everyone | everyone | all that joined |
+//! | `--admit` with names | everyone | everyone | also the names that never came |
 //! | `--admit` with names and keys | everyone | the holders of the keys | names on the list; others are `not admitted` |
-//! | `--token` | who knows it | as above: a token keeps out of the tree, and hides nothing | |
+//! | `--token` | the holders of the token | as above: a token keeps receivers out of the tree, and hides nothing | |
 //!
-//! A receiver makes its key once ([`load_or_create`]) and shows the public half by `umbel key`. How
-//! feeds are sealed stands in [`umbel_store::feed::seal`]. Who is not on the list hears so as soon as
-//! the head of the feed is there, which is sent before anything else, and leaves.
+//! A receiver creates its key once ([`load_or_create`]), and `umbel key` shows the public half.
+//! [`umbel_store::feed::seal`] describes how feeds are sealed. A receiver that is not on the list
+//! learns so from the head of the feed, which is sent before anything else, and leaves.
 
 mod identity;
 mod list;
@@ -23,7 +23,7 @@ pub use list::AdmitList;
 
 use crate::endpoint::random;
 
-/// What a source seals its feed with; see [`umbel_store::feed::seal`].
+/// The secrets with which a source seals its feed; see [`umbel_store::feed::seal`].
 pub(super) struct Sealing {
     feed: Tsi,
     secret: [u8; 32],
@@ -32,17 +32,17 @@ pub(super) struct Sealing {
 }
 
 impl Sealing {
-    /// Fresh keys for a feed that these receivers can read.
+    /// Creates fresh keys for a feed that these receivers can read.
     pub(super) fn new(feed: Tsi, receivers: Vec<PublicKey>) -> anyhow::Result<Sealing> {
         Ok(Sealing { feed, secret: random()?, ephemeral: SecretKey(random()?), receivers })
     }
 
-    /// The public key that is announced.
+    /// Returns the public key that is announced.
     pub(super) fn public(&self) -> [u8; 32] {
         self.ephemeral.public().0
     }
 
-    /// Seals the manifest, which a pipe has not: gives the head, and what seals the rest.
+    /// Seals the manifest, which is empty for a pipe. Returns the head, and the seal for the rest.
     pub(super) fn seal(&self, manifest: &[u8]) -> anyhow::Result<Seal> {
         let head = seal_head(self.feed, &self.secret, &self.ephemeral, &self.receivers, manifest)?;
         if head.len() as u64 > MANIFEST_LEN {

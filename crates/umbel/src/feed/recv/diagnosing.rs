@@ -1,4 +1,4 @@
-//! Looks for the cause where a receiver hears nothing of a feed.
+//! Looks for the cause when a receiver hears nothing of a feed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use umbel_wire::feed::Feed;
 
 use super::{RecvObserver, RecvSnapshot};
 
-/// An observer that also tells why nothing is heard, if this host is to blame.
+/// An observer that also reports why nothing is heard, if this host is to blame.
 pub(super) struct Diagnosing {
     pub(super) observer: Arc<dyn RecvObserver>,
     pub(super) interface: Interface,
@@ -50,7 +50,7 @@ impl RecvObserver for Diagnosing {
     fn lonely(&self, line: &str) {
         self.observer.lonely(line);
         let (observer, interface) = (self.observer.clone(), self.interface.clone());
-        // The doctor takes a second or two, which the engine has not.
+        // The doctor takes a second or two; the engine cannot wait that long.
         let diagnose = move || {
             if let Some(finding) = crate::doctor::quick_for_feeds(&interface) {
                 observer.note(&format!("why that may be: {finding}"));

@@ -1,4 +1,4 @@
-//! What the receiver's engine, the disk and the output tell, and what is done about it.
+//! Handles the events of the receiver's engine, the disk and the output.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,27 +23,27 @@ use super::store::{FeedStore, Found, Input, Looked};
 use super::{RecvObserver, RecvSnapshot, RecvSummary};
 use crate::endpoint::Items;
 
-/// How often progress is told.
+/// Interval of progress reports.
 const TICK: Duration = Duration::from_millis(100);
-/// Without a parent for so long, the user is told where to look.
+/// Time without a parent after which the user is told where to look.
 const LONELY: Duration = Duration::from_secs(5);
-/// How long a receiver that has everything before it is in the tree looks for a place there: only in
-/// the tree can it say so.
+/// How long a receiver that is complete before it has joined the tree looks for a place there. Only
+/// in the tree can it report that it is complete.
 const TELL: Duration = Duration::from_secs(10);
-/// How long a manager serves its children when it has everything itself.
+/// How long a complete manager serves its children.
 const SERVE: Duration = Duration::from_mins(2);
-/// How long leaving takes, at most: children find other parents, and one that fails meanwhile is
-/// replaced to be told what came of this receiver. A user who interrupts a receiver without children
-/// waits less long.
+/// How long leaving takes, at most. Meanwhile children find other parents, and a parent that fails
+/// is replaced, so that another can be told how this receiver ended. When the user interrupts a
+/// receiver without children, `LEAVE_ALONE` applies instead.
 const LEAVE: Duration = Duration::from_secs(12);
 const LEAVE_ALONE: Duration = Duration::from_secs(2);
-/// A file whose digest is wrong this often is given up.
+/// A file is given up after this number of wrong digests.
 const MISMATCHES: u32 = 2;
-/// A block that is wrong this often will not come right.
+/// A block is given up after being wrong this number of times.
 const DAMAGES: u32 = 8;
 const DAMAGED: &str = "it changed at the source, or was altered on the way";
 
-/// How far the receiver is; see the page of the module.
+/// Stage of the receiver; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Receiving,
@@ -52,7 +52,7 @@ enum Stage {
     Gone,
 }
 
-/// What a receiver is told about its feed before it begins.
+/// The feed, and how to receive it, as known beforehand.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
     pub(crate) feed: Feed,
@@ -67,21 +67,21 @@ pub(crate) struct RecvHost<S> {
     observer: Arc<dyn RecvObserver>,
     store: S,
     interrupted: bool,
-    /// Another feed took the place of this one.
+    /// Whether another feed took the place of this one.
     replaced: bool,
     stage: Stage,
     created: Instant,
-    /// When the host last had a turn.
+    /// Time of the host's last turn.
     last: Instant,
-    /// When everything was there, or would never be.
+    /// Time at which everything was complete or had failed permanently.
     ended: Option<Instant>,
-    /// The first block after the manifest that is wanted, where it matters.
+    /// The first wanted block after the manifest, where it matters.
     first: Option<u32>,
     manifest: Option<Vec<ItemInfo>>,
     items: Items,
-    /// Files whose digest was wrong, and how often.
+    /// Number of wrong digests of each file.
     mismatches: BTreeMap<Toi, u32>,
-    /// How often blocks were wrong.
+    /// Number of times each block was wrong.
     damages: BTreeMap<u32, u32>,
     end: Option<End>,
     written: bool,
@@ -97,10 +97,10 @@ pub(crate) struct RecvHost<S> {
     drops: String,
 }
 
-/// What the host reaches of its machine.
+/// The host's access to its machine.
 type Machine<'a, S> = dyn Io<Receiver<<S as FeedStore>::Sink>> + 'a;
 
-/// Gives a command of which a refusal changes nothing.
+/// Sends a command; a refusal of it changes nothing.
 fn tell<K: SymbolSink>(io: &mut dyn Io<Receiver<K>>, command: ReceiverCommand) {
     if let Err(error) = io.command(command) {
         tracing::debug!("the receiver refuses: {error}");
@@ -143,13 +143,13 @@ impl<S: FeedStore> RecvHost<S> {
         self.about.feed.content == FeedContent::Pipe
     }
 
-    /// What came of it all, if the loop has ended.
+    /// Returns the summary, if the loop has ended.
     #[cfg(test)]
     pub(crate) fn outcome(&self) -> Option<RecvSummary> {
         (self.stage == Stage::Gone).then(|| self.summary())
     }
 
-    /// What came of it all.
+    /// Returns the summary.
     pub(crate) fn summary(&self) -> RecvSummary {
         let stats = self.stats;
         let written = self.store.written();
@@ -185,7 +185,7 @@ impl<S: FeedStore> RecvHost<S> {
         self.view.as_ref().is_some_and(|view| view.members > 0 || view.children > 0)
     }
 
-    /// Whether children still lack something that this manager may be able to give.
+    /// Returns whether children still miss blocks that this manager may be able to send.
     fn is_needed(&self) -> bool {
         self.has_children() && !self.stats.totals.is_settled()
     }
@@ -215,7 +215,7 @@ impl<S: FeedStore> RecvHost<S> {
 }
 
 impl<S: FeedStore> RecvHost<S> {
-    /// Nothing more can be had: says so to the parent, and leaves.
+    /// Gives up because nothing more can be received: tells the parent, and leaves.
     fn give_up(&mut self, io: &mut Machine<'_, S>, reason: &str) {
         if self.stage != Stage::Receiving {
             return;
@@ -232,7 +232,7 @@ impl<S: FeedStore> RecvHost<S> {
         tell(io, ReceiverCommand::Leave);
     }
 
-    /// Everything is there, or will never be.
+    /// Settles the reception if all items are complete or have failed permanently.
     fn settle_if_done(&mut self, io: &mut Machine<'_, S>) {
         if self.stage != Stage::Receiving {
             return;
@@ -255,7 +255,7 @@ impl<S: FeedStore> RecvHost<S> {
         self.stage = Stage::Serving(io.now());
     }
 
-    /// Does what the time, the disk or the user ask for.
+    /// Advances the stage when a deadline has passed, data is complete or the user interrupts.
     fn advance(&mut self, io: &mut Machine<'_, S>) {
         self.stats = io.engine().stats();
         self.settle_if_done(io);
@@ -284,7 +284,7 @@ impl<S: FeedStore> RecvHost<S> {
         }
     }
 
-    /// Has the files looked up as soon as the list is there and it is known where to begin.
+    /// Has the files looked up as soon as the list and the first wanted block are known.
     fn look_up(&mut self, io: &mut Machine<'_, S>) {
         let About { feed, start, .. } = &self.about;
         let first = match (start, self.first) {
@@ -356,7 +356,7 @@ impl<S: FeedStore> RecvHost<S> {
                 self.on_unreadable(io, error);
             }
             FileEvent::Unreadable(error) => self.give_up(io, &error.to_string()),
-            // What failed for good is not received again.
+            // An item that failed permanently is not received again.
             FileEvent::Lost { block, toi } if self.items.is_underway(toi) => {
                 tell(io, ReceiverCommand::RestoreFailed { block });
             }
@@ -364,7 +364,7 @@ impl<S: FeedStore> RecvHost<S> {
         }
     }
 
-    /// The feed is sealed, and not for this receiver.
+    /// Fails because the feed is sealed, and not for this receiver.
     fn on_unreadable(&mut self, io: &mut Machine<'_, S>, error: OpenError) {
         if let (OpenError::NotAdmitted, Some(line)) = (error, &self.about.line) {
             self.failure = Some(format!(
@@ -406,7 +406,7 @@ impl<S: FeedStore> RecvHost<S> {
         }
     }
 
-    /// A block was wrong: it is received again, unless that was in vain too often.
+    /// Receives a wrong block again, unless that failed too often. Returns whether it does.
     fn receive_again(&mut self, io: &mut Machine<'_, S>, block: u32) -> bool {
         let times = self.damages.entry(block).or_default();
         *times += 1;
@@ -417,8 +417,8 @@ impl<S: FeedStore> RecvHost<S> {
         again
     }
 
-    /// All blocks of a file are there, and its digest is another: as nothing says which of them is
-    /// wrong, all of it is received again, once.
+    /// Handles a file that is complete but has a wrong digest. Nothing says which of its blocks is
+    /// wrong, so all of the file is received again, once.
     fn on_mismatch(&mut self, io: &mut Machine<'_, S>, toi: Toi) {
         let times = self.mismatches.entry(toi).or_default();
         *times += 1;
@@ -429,13 +429,14 @@ impl<S: FeedStore> RecvHost<S> {
         self.observer.note("a file was damaged on the way, and is received again");
     }
 
-    /// A file cannot be had: what has come of it stays where it is.
+    /// Gives a file up. Its partial content stays where it is.
     fn cancel(&mut self, io: &mut Machine<'_, S>, toi: Toi, reason: &str) {
         self.store.cancel(toi);
         self.fail_item(io, toi, reason);
     }
 
-    /// Its blocks are asked for no more: refused by the sink they would hold up the feed.
+    /// Stops asking for the blocks of an item: if the sink refused them, they would hold up the
+    /// feed.
     fn fail_item(&mut self, io: &mut Machine<'_, S>, toi: Toi, reason: &str) {
         let Some(name) = self.items.fail(toi, reason) else { return };
         self.observer.failed(&name, reason);
@@ -457,7 +458,7 @@ impl<S: FeedStore> RecvHost<S> {
         }
     }
 
-    /// The feed ends here; what is not complete by then never will be.
+    /// Handles the end of the feed; an item that is incomplete by then stays so.
     fn on_end(&mut self, io: &mut Machine<'_, S>, end: End) {
         self.store.end_pipe(end.blocks);
         if let (Some(reason), false) = (&end.failed, self.is_pipe()) {
@@ -470,8 +471,8 @@ impl<S: FeedStore> RecvHost<S> {
     fn on_source_gone(&mut self, io: &mut Machine<'_, S>) {
         match self.stage {
             Stage::Receiving => {
-                // What has come may just not be written yet. A receiver that never had a parent
-                // does not know where to begin, and writes nothing.
+                // Data that has arrived may just not be written yet. A receiver that never had a
+                // parent does not know where to begin, and writes nothing.
                 let begun = self.first.is_some() && io.engine().stats().blocks > 0;
                 if begun && self.is_complete(io.engine()) {
                     return;
@@ -487,7 +488,7 @@ impl<S: FeedStore> RecvHost<S> {
         }
     }
 
-    /// The source was started again, and what it sends now takes the place of this feed.
+    /// Handles a restart of the source, whose new feed takes the place of this one.
     fn on_replaced(&mut self, io: &mut Machine<'_, S>) {
         if self.stage != Stage::Receiving {
             return;
@@ -496,11 +497,11 @@ impl<S: FeedStore> RecvHost<S> {
             return self.give_up(io, "the source was started again, and its pipe began anew");
         }
         self.replaced = true;
-        // Nobody is there any more who could be told.
+        // The old source is gone, so there is no one left to tell.
         self.stage = Stage::Gone;
     }
 
-    /// Whether the engine has every block up to the end.
+    /// Returns whether the engine has every block up to the end.
     fn is_complete(&self, engine: &Receiver<S::Sink>) -> bool {
         let (held, known) = engine.progress();
         self.end.as_ref().is_some_and(|end| held == known && known >= end.blocks)

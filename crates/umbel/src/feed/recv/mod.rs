@@ -7,9 +7,9 @@
 //!    └───────────────────────────────┴──────────────────────────────────────────────┘
 //! ```
 //!
-//! A receiver that became the manager of its subnet stays while its children lack anything.
-//! One that has everything before it found its place in the tree looks for it first, for 10 s at
-//! most: only there it is heard.
+//! A receiver that became the manager of its subnet stays while its children miss anything. A
+//! receiver that is complete before it has found its place in the tree looks for it first, for 10 s
+//! at most, as it can report only there.
 
 mod diagnosing;
 pub(crate) mod host;
@@ -53,13 +53,13 @@ pub use crate::endpoint::{Failure, Interrupt};
 /// Bytes of a pipe that may wait to be written.
 const PIPE_MEMORY: usize = 32 << 20;
 
-/// Where a feed goes.
+/// Destination of a feed.
 pub enum Target {
-    /// Files go to this directory.
+    /// A directory for files.
     Directory(PathBuf),
-    /// A pipe goes here.
+    /// An output for a pipe.
     Pipe(Box<dyn Write + Send>),
-    /// Nobody said: files go to the working directory.
+    /// Not specified: files go to the working directory.
     Unsaid,
 }
 
@@ -73,31 +73,31 @@ impl std::fmt::Debug for Target {
     }
 }
 
-/// What to receive, and how.
+/// Which feed to receive, and how.
 #[derive(Debug)]
 pub struct RecvOptions {
     /// The feed.
     pub feed: FeedSelector,
-    /// Where it goes.
+    /// Destination of the feed.
     pub target: Target,
-    /// From where on.
+    /// Where to begin.
     pub start: Start,
     /// Name or address of the interface. Default: that of the default route.
     pub interface: Option<String>,
     /// How long to wait for a feed of this name to be on the air.
     pub wait: Duration,
-    /// What the source demands of receivers.
+    /// Token that the source demands of receivers.
     pub token: Option<String>,
-    /// File of this receiver's secret key, for sealed feeds; it is made if it is not there.
+    /// File of this receiver's secret key, for sealed feeds; created if it does not exist.
     pub key: Option<PathBuf>,
-    /// What this receiver is called in reports. Default: the host's name.
+    /// Name of this receiver in reports. Default: the host's name.
     pub name: Option<String>,
     /// Whether files are synced to the disk before they count as received.
     pub durable: bool,
 }
 
 impl RecvOptions {
-    /// The defaults.
+    /// Creates options with the defaults.
     pub fn new(feed: FeedSelector, target: Target) -> RecvOptions {
         RecvOptions {
             feed,
@@ -113,53 +113,53 @@ impl RecvOptions {
     }
 }
 
-/// How far a receiver is.
+/// Progress of a receiver.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RecvSnapshot {
-    /// Files of the feed, as far as is known.
+    /// Number of files in the feed, as far as is known.
     pub items: u64,
-    /// Files received, or there already.
+    /// Number of files that were received or already present.
     pub items_done: u64,
-    /// Bytes of the files; in a pipe, those received.
+    /// Bytes of the files; for a pipe, the bytes received.
     pub bytes: u64,
     /// Bytes restored or written.
     pub bytes_done: u64,
-    /// Share of the data packets that did not come, 0 to 1.
+    /// Share of the data packets that were lost, 0 to 1.
     pub loss: f64,
-    /// Whether it has a parent.
+    /// Whether the receiver has a parent.
     pub joined: bool,
-    /// Whether it is the manager of its subnet.
+    /// Whether the receiver is the manager of its subnet.
     pub manager: bool,
-    /// Children that it serves.
+    /// Number of children that it serves.
     pub children: u32,
-    /// The largest multicast radius that it had as a manager, in hops; 0 of a member.
+    /// The largest multicast radius that it had as a manager, in hops; 0 for a member.
     pub radius: u8,
 }
 
-/// What came of it.
+/// Result of receiving a feed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RecvSummary {
-    /// It was a pipe, and no files.
+    /// Whether the feed was a pipe.
     pub pipe: bool,
-    /// It was sealed for the receivers on its sender's list.
+    /// Whether the feed was sealed for the receivers on its sender's list.
     pub sealed: bool,
     /// Files received and verified.
     pub items: u64,
-    /// Files that were there already.
+    /// Files that were already present.
     pub already_there: u64,
-    /// Files that the source has and could not send.
+    /// Files of the source that it could not send.
     pub left_out: u64,
-    /// Bytes of what was received.
+    /// Bytes of the received items.
     pub bytes: u64,
-    /// Bytes of files that an earlier run left.
+    /// Bytes of files that an earlier run had received.
     pub resumed_bytes: u64,
-    /// From the start to the last byte.
+    /// Seconds from the start to the last byte.
     pub seconds: f64,
-    /// Data packets that came by the data channel.
+    /// Data packets that arrived on the data channel.
     pub packets: u64,
-    /// Data packets of the data channel that did not come.
+    /// Data packets of the data channel that were lost.
     pub lost: u64,
-    /// Repairs that were of use.
+    /// Repairs that restored something.
     pub repairs: u64,
     /// Packets that were fetched from the source.
     pub fetched: u64,
@@ -167,29 +167,29 @@ pub struct RecvSummary {
     pub nacks: u64,
     /// Repairs sent to others as their manager.
     pub repairs_sent: u64,
-    /// How often the parent changed.
+    /// Number of times that the parent changed.
     pub parents: u64,
-    /// It was the manager of its subnet at some time.
+    /// Whether it was the manager of its subnet at any time.
     pub managed: bool,
-    /// The largest multicast radius that it had as a manager, in hops; 0 if it was none.
+    /// The largest multicast radius that it had as a manager, in hops; 0 if it never was one.
     pub radius: u8,
-    /// Datagrams that this host's kernel dropped because the program was not fast enough.
+    /// Datagrams that this host's kernel dropped because the program was too slow.
     pub dropped_here: u64,
     /// Input discarded, by reason.
     pub drops: String,
     /// Files not received.
     pub failures: Vec<Failure>,
-    /// Why not everything was received, if so.
+    /// Why the feed is incomplete, if it is.
     pub failure: Option<String>,
-    /// The user interrupted it.
+    /// Whether the user interrupted it.
     pub interrupted: bool,
-    /// The source was started again, and another feed took the place of this one.
+    /// Whether the source was started again, and another feed took the place of this one.
     #[serde(skip)]
     replaced: bool,
 }
 
 impl RecvSummary {
-    /// Adds what came of the feed that this one took the place of.
+    /// Adds the result of the previous feed, whose place this one took.
     fn after(self, past: &RecvSummary) -> RecvSummary {
         RecvSummary {
             items: past.items + self.items,
@@ -211,44 +211,44 @@ impl RecvSummary {
     }
 }
 
-/// Hears of what happens. Called on the engine's thread: it must not wait.
+/// Receives news of the reception. It is called on the engine's thread and must not block.
 pub trait RecvObserver: Send + Sync {
     /// The feed was found.
     fn found(&self, _feed: &Feed, _interface: &str) {}
 
-    /// It has a parent.
+    /// The receiver has a parent.
     fn joined(&self, _parent: &str, _hops: u8) {}
 
-    /// It became the manager of its subnet, or is not any more.
+    /// The receiver became the manager of its subnet, or no longer is.
     fn managing(&self, _manager: bool) {}
 
-    /// About ten times a second.
+    /// Reports progress, about ten times a second.
     fn progress(&self, _snapshot: &RecvSnapshot) {}
 
     /// A file is verified and in its place.
     fn item(&self, _name: &str, _path: &std::path::Path, _bytes: u64) {}
 
-    /// A file was there already.
+    /// A file was already present.
     fn already_there(&self, _name: &str) {}
 
-    /// A file cannot be had.
+    /// A file cannot be received.
     fn failed(&self, _name: &str, _reason: &str) {}
 
-    /// Something that the user should know.
+    /// Reports a line that the user should know.
     fn note(&self, _line: &str) {}
 
-    /// It hears nothing of the feed, or of those who have it.
+    /// The receiver hears nothing of the feed, or of possible parents.
     fn lonely(&self, line: &str) {
         self.note(line);
     }
 }
 
-/// Receives a feed, and returns when all of it is there, or cannot be had.
+/// Receives a feed. Returns when all of it is complete or has failed permanently.
 ///
 /// # Errors
 ///
-/// One line that says why nothing can be received at all. Files that fail, and a feed that ends
-/// before its time, are in the [`RecvSummary`].
+/// One line that says why nothing can be received at all. The [`RecvSummary`] lists files that
+/// failed, and says whether the feed ended early.
 pub fn recv(
     mut options: RecvOptions,
     observer: Arc<dyn RecvObserver>,
@@ -275,7 +275,7 @@ pub fn recv(
     let mut target = std::mem::replace(target, Target::Unsaid);
     let mut past = RecvSummary::default();
     loop {
-        // A feed that takes the place of this one goes where this one went.
+        // A feed that takes the place of this one gets the same destination.
         let again = match &target {
             Target::Directory(directory) => Target::Directory(directory.clone()),
             Target::Unsaid | Target::Pipe(_) => Target::Unsaid,
@@ -295,12 +295,12 @@ pub fn recv(
     }
 }
 
-/// The mailbox of the host that runs.
+/// Returns the mailbox of the host that is running.
 fn current(mailbox: &Mutex<Mailbox<Input>>) -> MutexGuard<'_, Mailbox<Input>> {
     mailbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Receives one feed, until all of it is there or cannot be had, or another takes its place.
+/// Receives one feed, until it is complete, cannot be completed, or is replaced.
 fn receive(
     feed: Feed,
     options: &RecvOptions,
@@ -332,11 +332,11 @@ fn receive(
     Ok(driver.run()?.summary())
 }
 
-/// What admits this receiver to a sealed feed.
+/// Credentials of this receiver for a sealed feed.
 #[derive(Default)]
 struct Admission {
     opener: Option<Opener>,
-    /// Its line in the sender's list.
+    /// This receiver's line for the sender's list.
     line: Option<String>,
 }
 
@@ -349,7 +349,7 @@ fn admission(feed: &Feed, key: Option<&Path>, name: Option<&str>) -> anyhow::Res
     Ok(Admission { opener: Some(Opener::new(feed.tsi, secret, PublicKey(sealed.key))), line })
 }
 
-/// Where the feed goes: the host's handle and the engine's.
+/// Creates the feed's store: the host's handle and the engine's.
 fn store(
     feed: &Feed,
     target: Target,
@@ -404,7 +404,7 @@ fn config(
     start: Start,
 ) -> anyhow::Result<ReceiverConfig> {
     let (id, seed) = super::node()?;
-    // The port is known once the socket is there.
+    // The port is known once the socket exists.
     let address = std::net::SocketAddr::new(feed.source.ip(), 1);
     let mut node = NodeConfig::new(id, feed.tsi, (feed.data, feed.domain), address, seed);
     node.name = name.unwrap_or_else(super::host_name);
@@ -415,7 +415,7 @@ fn config(
     Ok(config)
 }
 
-/// What the feed is received by: its data channel, and this node's place in its tree.
+/// Opens the receiver's ports: the data channel, and this node's port in the control tree.
 fn ports(
     feed: &Feed,
     interface: &Interface,

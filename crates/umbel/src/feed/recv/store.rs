@@ -1,4 +1,4 @@
-//! What a receiver's host asks of the place where it keeps a feed, and what it is told.
+//! The interface between a receiver's host and the store that keeps its feed.
 
 use std::collections::BTreeSet;
 
@@ -9,22 +9,22 @@ use umbel_wire::Toi;
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::tmtp::BlockRun;
 
-/// What reaches the receiver from outside.
+/// Input of the receiver's host.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// What the sink of files tells.
+    /// An event of the sink for files.
     File(FileEvent),
-    /// What the disk tells.
+    /// An event of the disk.
     Disk(SinkEvent),
-    /// What is there of the files that were to be looked up.
+    /// The files that were looked up, with what is already present.
     LookedUp(Vec<Looked>),
-    /// What the sink of a pipe tells.
+    /// An event of the sink for a pipe.
     Pipe(PipeEvent),
-    /// The output of a pipe is complete, or refused something.
+    /// The output of a pipe is complete, or failed.
     Written(Result<(), String>),
     /// Another feed takes the place of this one.
     Replaced,
-    /// The user ends it.
+    /// The user interrupts the reception.
     Interrupt,
 }
 
@@ -35,32 +35,32 @@ pub(crate) struct Looked {
     pub(crate) found: Found,
 }
 
-/// What is there of a file.
+/// State of a file before the reception.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// It is not wanted.
+    /// The file is not wanted.
     Unwanted,
-    /// All of it.
+    /// All of the file is present.
     Whole,
-    /// Blocks of so many bytes.
+    /// Blocks of this number of bytes are present.
     Parts(u64),
-    /// It cannot be kept, for this reason.
+    /// The file cannot be kept, for this reason.
     Refused(String),
 }
 
-/// Where a receiver keeps a feed. The engine stores symbols there by a handle of its own.
+/// A store that keeps a feed. The engine stores symbols by a handle of its own.
 pub(crate) trait FeedStore {
     /// The engine's handle.
     type Sink: SymbolSink;
 
-    /// Looks files up, wanted or not; [`Input::LookedUp`] answers.
+    /// Looks files up, each with whether it is wanted. [`Input::LookedUp`] answers.
     ///
     /// # Errors
     ///
     /// One line that says why it cannot.
     fn look_up(&mut self, items: Vec<(ItemInfo, bool)>) -> Result<(), String>;
 
-    /// Takes in what was looked up. Returns the blocks after the manifest that need not be
+    /// Uses the result of the lookup. Returns the blocks after the manifest that need not be
     /// received.
     ///
     /// # Errors
@@ -68,31 +68,31 @@ pub(crate) trait FeedStore {
     /// One line that says why these files make no feed.
     fn begin(&mut self) -> Result<Vec<BlockRun>, String>;
 
-    /// The blocks of a file, once they are known.
+    /// Returns the blocks of a file, once they are known.
     fn blocks_of(&self, toi: Toi) -> Option<BlockRun>;
 
-    /// The block of the feed that a file's block is.
+    /// Returns the block of the feed that corresponds to a file's block.
     fn block_of(&self, id: BlockId) -> Option<u32>;
 
-    /// The files that a run of blocks touches; `None` if it touches the manifest, or they are not
-    /// known.
+    /// Returns the files that a run of blocks touches. Returns `None` if it touches the manifest,
+    /// or if the files are not known.
     fn files_in(&self, run: BlockRun) -> Option<BTreeSet<Toi>>;
 
     /// Drops all blocks of a file.
     fn drop_blocks(&mut self, toi: Toi);
 
-    /// Lets go of a file. What is held of it stays.
+    /// Stops storing a file. Its partial content is kept.
     fn cancel(&mut self, toi: Toi);
 
-    /// Says which block of a pipe is the first.
+    /// Sets the first block of a pipe.
     fn begin_pipe(&mut self, first: u32);
 
-    /// Says that a pipe has so many blocks.
+    /// Sets the number of blocks of a pipe.
     fn end_pipe(&mut self, blocks: u32);
 
-    /// Ends a pipe for its reader.
+    /// Ends a pipe early for its reader.
     fn abort_pipe(&mut self);
 
-    /// Bytes of a pipe that were written so far.
+    /// Returns the number of bytes of a pipe that were written so far.
     fn written(&self) -> u64;
 }

@@ -1,4 +1,4 @@
-//! Where a feed goes on a real machine: a directory or a pipe.
+//! Stores a feed on a real machine: in a directory or a pipe.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -15,7 +15,7 @@ use umbel_wire::tmtp::BlockRun;
 
 use super::store::{FeedStore, Found, Input, Looked};
 
-/// What was found of files that are looked up on another thread.
+/// Result of looking files up on another thread.
 type Prepared = Arc<Mutex<Vec<FeedPrepared>>>;
 
 /// A directory or a pipe.
@@ -31,11 +31,11 @@ impl Store {
         Store { sink, mailbox, prepared: Arc::default(), written: Arc::default() }
     }
 
-    /// Writes what comes of a pipe, on a thread of its own.
+    /// Writes the content of a pipe, on a thread of its own.
     ///
     /// # Errors
     ///
-    /// When the system gives no thread.
+    /// If the system cannot start a thread.
     pub(super) fn write(
         &self,
         reader: PipeReader,
@@ -111,7 +111,7 @@ impl FeedStore for Store {
 
     fn drop_blocks(&mut self, toi: Toi) {
         if let Some(files) = self.files() {
-            // No block has a digest that is not there.
+            // Without digests no block passes the check.
             files.disk().check_blocks(toi, Vec::new());
         }
     }

@@ -1,7 +1,7 @@
-//! Looks out for the feed that takes the place of the one that is received.
+//! Watches for a feed that takes the place of the one being received.
 //!
-//! A source that was killed and started again announces a new feed of the old name. The old one may be
-//! silent for other reasons, so that the directory is asked: a source that lives answers.
+//! A source that was killed and started again announces a new feed of the old name. The old source
+//! may be silent for other reasons, so the directory asks it: a live source answers.
 
 use std::io;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use umbel_wire::feed::{Feed, FindFeeds};
 use super::store::Input;
 use crate::directory::{Directory, FeedSelector, Station};
 
-/// How often what was heard is looked at.
+/// Interval at which the directory is inspected.
 const LOOK: Duration = Duration::from_millis(500);
-/// A source that does not answer as many questions, so long after each other, is gone.
+/// A source that leaves this number of questions unanswered, `ANSWER` apart, is gone.
 const QUESTIONS: u32 = 6;
 const ANSWER: Duration = Duration::from_millis(400);
-/// Two feeds of one name that both live are not asked again sooner than this.
+/// Two live feeds of one name are asked again after this time at the earliest.
 const ALIVE: Duration = Duration::from_secs(10);
 
 /// Watches the directory while a feed is received.
@@ -33,11 +33,11 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches for what takes the place of `feed`, and tells its host then.
+    /// Watches for a successor of `feed`, and tells the host when there is one.
     ///
     /// # Errors
     ///
-    /// When there is no thread for it.
+    /// If the system cannot start a thread.
     pub(super) fn start(
         station: Station,
         selector: FeedSelector,
@@ -60,7 +60,7 @@ impl Watch {
         Ok(Watch { thread, stopped, waker })
     }
 
-    /// Ends it; returns the feed that took the place, if one did.
+    /// Ends the watch. Returns the successor, if there is one.
     pub(super) fn stop(self) -> Option<(Station, Feed)> {
         self.stopped.store(true, Ordering::Release);
         self.waker.wake();
@@ -98,12 +98,12 @@ impl Watching {
         Ok(None)
     }
 
-    /// Listens for so long; returns whether to go on.
+    /// Listens for this time. Returns whether to go on.
     fn listen(&mut self, wait: Duration) -> anyhow::Result<bool> {
         let until = Instant::now() + wait;
         while !self.stopped.load(Ordering::Acquire) {
             let left = until.saturating_duration_since(Instant::now());
-            // Woken by an interruption as well, which is not for it.
+            // An interruption also wakes the station, though it is not meant for the watch.
             if !self.station.listen(left)? {
                 return Ok(true);
             }
@@ -112,8 +112,8 @@ impl Watching {
     }
 }
 
-/// The feed that takes the place of `old`: of the same name and source's address, while `old` was not
-/// heard since.
+/// Returns the feed that takes the place of `old`. It has the same name and source address, and
+/// `old` was not heard since.
 fn successor(
     directory: &Directory,
     selector: &FeedSelector,
@@ -154,7 +154,7 @@ mod tests {
         // Both answer: two feeds of one name.
         directory.hear(later, &packet(&old, false, from));
         assert_eq!(found(&directory), None);
-        // Another host's, or of another name.
+        // Feeds of another host, or of another name.
         let mut directory = Directory::default();
         let mut foreign = new.clone();
         foreign.source = "10.0.0.2:50000".parse().unwrap();

@@ -1,4 +1,4 @@
-//! What a source sends: files that are looked at before, or a pipe that is read as it goes.
+//! Content of a feed: files that are scanned beforehand, or a pipe that is read while it is sent.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -22,59 +22,59 @@ use super::super::admission::Sealing;
 use super::host::Content;
 use super::{SendObserver, What};
 
-/// Bytes of a pipe that are kept: half of them for receivers that lag or come late.
+/// Bytes of a pipe that are kept, half of them for receivers that lag or come late.
 const PIPE_MEMORY: usize = 64 << 20;
-/// A block that is not full is sent when nothing more was written for so long.
+/// Idle time of the input after which a block that is not full is sent.
 const IDLE: Duration = Duration::from_millis(5);
 
-/// How it is cut, and what it is sealed with.
+/// How the content is divided into blocks, and the secrets that seal it.
 pub(super) struct Cut {
     pub(super) shape: BlockShape,
     pub(super) sealing: Option<Sealing>,
 }
 
-/// What is sent, and what was left out.
+/// Content to send, and the files that were left out.
 pub(super) struct Opened {
     pub(super) symbols: FeedSource,
     pub(super) plan: Plan,
     pub(super) skipped: Skipped,
 }
 
-/// How it is sent.
+/// Description of the content.
 pub(super) enum Plan {
     Files(Files),
     Pipe(Pipe),
 }
 
-/// Files: all is known beforehand.
+/// Files, of which all is known beforehand.
 pub(super) struct Files {
     items: u64,
     bytes: u64,
     manifest: (u64, Digest),
-    /// All blocks, and those of the manifest.
+    /// Number of all blocks, and of those of the manifest.
     blocks: u32,
     manifest_blocks: u32,
     runs: Vec<BlockCount>,
 }
 
-/// A pipe that waits to be read.
+/// A pipe that is still to be read.
 pub(super) struct Pipe {
     input: Option<(File, PipeWriter)>,
     mailbox: Mailbox<SourceCommand>,
-    /// What comes before a sealed pipe, and its blocks.
+    /// Length and digest of the head of a sealed pipe, and its blocks.
     head: Option<(u64, Digest)>,
     head_blocks: Vec<BlockCount>,
     keeper: PipeKeeper,
-    /// Blocks that are kept after everyone has acknowledged them.
+    /// Number of blocks that are kept after everyone has acknowledged them.
     history: u32,
     /// Bytes read so far.
     bytes: Arc<AtomicU64>,
-    /// Why it could not be read to its end.
+    /// Why the input could not be read to its end.
     failure: Arc<OnceLock<String>>,
 }
 
 impl Opened {
-    /// Looks at what is to be sent. Digests of large files take a while.
+    /// Opens the content to send. Computing the digests of large files takes a while.
     pub(super) fn open(
         what: What,
         tsi: Tsi,
@@ -179,18 +179,18 @@ impl Opened {
     }
 }
 
-/// A run of blocks.
+/// Converts a run of blocks.
 fn blocks((count, symbols): (u32, u8)) -> BlockCount {
     BlockCount { count, symbols }
 }
 
-/// Length and digest.
+/// Returns the length and digest.
 fn described(bytes: &[u8]) -> (u64, Digest) {
     (bytes.len() as u64, Digest(*blake3::hash(bytes).as_bytes()))
 }
 
 impl Plan {
-    /// What is announced.
+    /// Returns the description that is announced.
     pub(super) fn describe(&self) -> FeedContent {
         match self {
             Plan::Files(Files { items, bytes, manifest: (manifest_len, digest), .. }) => {
@@ -201,7 +201,7 @@ impl Plan {
         }
     }
 
-    /// Length and digest of what comes first and is announced, if anything is.
+    /// Returns the length and digest of the head or manifest that comes first, if there is one.
     pub(super) fn head(&self) -> Option<(u64, Digest)> {
         match self {
             Plan::Files(files) => Some(files.manifest),
@@ -209,7 +209,7 @@ impl Plan {
         }
     }
 
-    /// Blocks that are kept for late receivers; `None` for all.
+    /// Returns the number of blocks that are kept for late receivers; `None` for all.
     pub(super) fn history(&self) -> Option<u32> {
         match self {
             Plan::Files(_) => None,
@@ -275,7 +275,7 @@ impl Content for Plan {
 }
 
 impl Files {
-    /// The blocks of the manifest, and those after it.
+    /// Splits the blocks into those of the manifest and those after it.
     fn split(&self) -> (Vec<BlockCount>, Vec<BlockCount>) {
         let mut left = self.manifest_blocks;
         let (mut manifest, mut rest) = (Vec::new(), Vec::new());
@@ -294,8 +294,8 @@ impl Files {
 }
 
 impl Pipe {
-    /// Reads the input from now on, on a thread of its own, as far as there is room. Does nothing
-    /// the second time.
+    /// Starts reading the input on a thread of its own, as far as there is room. Does nothing the
+    /// second time.
     fn start(&mut self) -> std::io::Result<()> {
         let Some((mut input, mut writer)) = self.input.take() else { return Ok(()) };
         let (bytes, failure) = (self.bytes.clone(), self.failure.clone());
@@ -313,7 +313,7 @@ impl Pipe {
     }
 }
 
-/// Reads to the end. A block goes when it is full, or when nothing follows for a moment.
+/// Reads to the end. A block is sent when it is full, or when the input is idle for a moment.
 fn copy(
     input: &mut File,
     writer: &mut PipeWriter,

@@ -1,4 +1,4 @@
-//! What the source's engine tells, and what is done about it.
+//! Handles the events of the source's engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,62 +13,63 @@ use umbel_wire::tmtp::{ReceiverReport, ReceiverState, Totals};
 
 use super::{ReceiverLine, SendObserver, SendSnapshot, SendSummary, WaitFor};
 
-/// How often progress is told.
+/// Interval of progress reports.
 const TICK: Duration = Duration::from_millis(100);
-/// How long the end is told, at most.
+/// How long the end is repeated, at most.
 const CLOSE: Duration = Duration::from_secs(5);
-/// How long the last words of receivers may take to come up the tree once all is acknowledged.
+/// How long the last reports of receivers may take to come up the tree once all is acknowledged.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How long a receiver that came late may do without progress: twice the longest wait of a FETCH.
+/// How long a late receiver may remain without progress: twice the longest wait of a FETCH.
 const LATE_WORDS: Duration = Duration::from_secs(10);
-/// How long those that lack something may take to come, where all that came have everything.
+/// How long the source waits for further receivers when all that came have everything.
 const IDLE: Duration = Duration::from_secs(3);
-/// What receivers are told when the user ends the feed.
+/// Reason that receivers are told when the user ends the feed.
 const INTERRUPTED: &str = "the sender was interrupted";
-/// What is said of a receiver that is not on a list with keys.
+/// State of a receiver that is not on a list with keys.
 const NOT_ADMITTED: &str = "not admitted";
 
-/// What reaches the source from outside.
+/// Input of the source's host.
 #[derive(Debug)]
 pub(crate) enum Input {
     /// Blocks of a pipe, its end, or symbols that are ready.
     Command(SourceCommand),
-    /// The user ends it.
+    /// The user interrupts the feed.
     Interrupt,
 }
 
-/// What is sent.
+/// Content of a feed.
 pub(crate) trait Content {
-    /// Where the engine gets its symbols.
+    /// The source of the engine's symbols.
     type Symbols: SymbolSource;
 
-    /// Files; 0 in a pipe.
+    /// Returns the number of files; 0 for a pipe.
     fn files(&self) -> u64;
 
-    /// Bytes known so far.
+    /// Returns the bytes known so far.
     fn bytes(&self) -> u64;
 
-    /// All blocks; `None` while nobody knows how many there will be.
+    /// Returns the number of all blocks; `None` while it is unknown.
     fn blocks(&self) -> Option<u32>;
 
-    /// Blocks that come before the content: the list of files, or the head of a sealed pipe.
+    /// Returns the blocks that come before the content: the list of files, or the head of a sealed
+    /// pipe.
     fn head_blocks(&self) -> Vec<BlockCount>;
 
     /// Begins. Returns the blocks of the content, or `None` if they come as input.
     ///
     /// # Errors
     ///
-    /// One line that says why it cannot be read.
+    /// One line that says why the content cannot be read.
     fn begin(&mut self) -> Result<Option<Vec<BlockCount>>, String>;
 
-    /// Everyone has acknowledged the blocks below this one.
+    /// Notes that everyone has acknowledged the blocks below this one.
     fn acknowledged(&mut self, below: u32);
 
-    /// Why it could not be read to its end.
+    /// Returns why the content could not be read to its end, if so.
     fn failure(&self) -> Option<String>;
 }
 
-/// How far the feed is; see the page of the module.
+/// Stage of the feed; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Waiting,
@@ -81,9 +82,9 @@ enum Stage {
 /// Receivers that should have the feed.
 #[derive(Debug)]
 pub(crate) struct Expected {
-    /// What they call themselves.
+    /// Names by which the receivers report.
     pub(crate) names: BTreeSet<String>,
-    /// Nobody else can read it.
+    /// Whether they alone can read the feed.
     pub(crate) alone: bool,
 }
 
@@ -93,17 +94,17 @@ impl Expected {
     }
 }
 
-/// What was heard of a receiver.
+/// A receiver and its last report.
 struct Heard {
-    /// Counts receivers in the order in which they were first heard of.
+    /// Number of the receiver, in the order in which receivers were first heard.
     since: usize,
     report: ReceiverReport,
 }
 
-/// What the host reaches of its machine.
+/// The host's access to its machine.
 type Machine<'a, C> = dyn Io<Source<<C as Content>::Symbols>> + 'a;
 
-/// Gives a command of which a refusal changes nothing.
+/// Sends a command; a refusal of it changes nothing.
 fn tell<S: SymbolSource>(io: &mut dyn Io<Source<S>>, command: SourceCommand) {
     if let Err(error) = io.command(command) {
         tracing::debug!("the source refuses: {error}");
@@ -126,14 +127,14 @@ pub(crate) struct SendHost<C> {
     interrupted: bool,
     stage: Stage,
     created: Instant,
-    /// When sending began and ended.
+    /// Times at which sending began and ended.
     sent: Option<(Instant, Option<Instant>)>,
-    /// When the host last had a turn.
+    /// Time of the host's last turn.
     last: Instant,
-    /// When receivers last got on, and what the source had done for them by then.
+    /// Time of the receivers' last progress, and the packets sent and receivers finished by then.
     progress: (Instant, (u64, u64)),
     finished: bool,
-    /// Since when everyone that came has everything, though not all of it was sent.
+    /// Time since which all receivers that came have everything, though not all of it was sent.
     idle: Option<Instant>,
     receivers: BTreeMap<NodeId, Heard>,
     failure: Option<String>,
@@ -175,13 +176,13 @@ impl<C: Content> SendHost<C> {
         }
     }
 
-    /// What came of it all, if the loop has ended.
+    /// Returns the summary, if the loop has ended.
     #[cfg(test)]
     pub(crate) fn outcome(&self) -> Option<SendSummary> {
         (self.stage == Stage::Closed).then(|| self.summary())
     }
 
-    /// What came of it all.
+    /// Returns the summary.
     pub(crate) fn summary(&self) -> SendSummary {
         let seconds =
             self.sent.map_or(0.0, |(start, end)| (end.unwrap_or(self.last) - start).as_secs_f64());
@@ -227,7 +228,7 @@ impl<C: Content> SendHost<C> {
         }
     }
 
-    /// Does what the time, the tree or the user ask for.
+    /// Advances the stage when a deadline has passed, the tree has finished or the user interrupts.
     fn advance(&mut self, io: &mut Machine<'_, C>) {
         let now = io.now();
         self.last = now;
@@ -247,7 +248,7 @@ impl<C: Content> SendHost<C> {
                 self.complete(now);
             }
             Stage::Complete(at) if self.interrupted || self.may_close(now, at) => self.close(io),
-            // Nobody has to be told twice for ever.
+            // The end is not repeated forever.
             Stage::Closing(at) if now - at >= CLOSE => self.stage = Stage::Closed,
             _ => {}
         }
@@ -256,8 +257,8 @@ impl<C: Content> SendHost<C> {
         }
     }
 
-    /// Sends nothing for the first time while everyone that came has all files. Goes on
-    /// when a receiver comes that lacks something.
+    /// Pauses first transmissions while all receivers that came have all files. Resumes when a
+    /// receiver comes that misses something.
     fn pause_if_idle(&mut self, io: &mut Machine<'_, C>) {
         let files = self.content.files() > 0;
         let sends = matches!(self.stage, Stage::Sending | Stage::Complete(_));
@@ -268,7 +269,8 @@ impl<C: Content> SendHost<C> {
         }
     }
 
-    /// Whether somebody has everything, and nobody that is there or expected does not.
+    /// Returns whether some receiver is done, and none that is in the tree or expected is
+    /// incomplete.
     fn nobody_lacks(&self) -> bool {
         let Totals { members, done, failed, .. } = self.stats.totals;
         let (mut any, mut missing) = (false, self.terms.expected.names.clone());
@@ -288,9 +290,9 @@ impl<C: Content> SendHost<C> {
         self.sent = self.sent.map(|(start, _)| (start, Some(now)));
     }
 
-    /// Whether late receivers have been waited for, and those that are known have had their last
-    /// words, which may come later than their acknowledgements. A receiver that came late and still
-    /// gets on is not cut off.
+    /// Returns whether the time for late receivers is over, and the known receivers have reported
+    /// their end, which may come later than their acknowledgements. A late receiver that still
+    /// makes progress is not cut off.
     fn may_close(&self, now: Instant, complete: Instant) -> bool {
         let spoken = self.stats.totals.is_settled()
             && self.heard().all(|heard| heard.report.state != ReceiverState::Receiving);
@@ -299,7 +301,7 @@ impl<C: Content> SendHost<C> {
         now - complete >= self.terms.linger && (spoken || now >= given_up)
     }
 
-    /// Notes when receivers last got on.
+    /// Notes progress of the receivers.
     fn note_progress(&mut self, now: Instant) {
         let stats = &self.stats;
         let served = stats.data_sent + stats.fetched_sent + stats.repairs_sent;
@@ -309,7 +311,8 @@ impl<C: Content> SendHost<C> {
         }
     }
 
-    /// What was heard of each receiver, without those that died and were started again.
+    /// Returns the last report of each receiver, without receivers that died and were started
+    /// again.
     fn heard(&self) -> impl Iterator<Item = &Heard> {
         self.receivers.values().filter(|heard| {
             let again =
@@ -320,7 +323,7 @@ impl<C: Content> SendHost<C> {
 
     fn enough(&self, now: Instant) -> bool {
         match self.terms.wait_for {
-            // Those that are not admitted soon leave.
+            // Receivers that are not admitted leave soon.
             WaitFor::Receivers(count) if self.terms.expected.alone => {
                 let here = |heard: &&Heard| {
                     self.terms.expected.admits(&heard.report.name)
@@ -329,7 +332,7 @@ impl<C: Content> SendHost<C> {
                 self.heard().filter(here).count() >= count as usize
             }
             WaitFor::Receivers(count) if self.stats.totals.members < count => {
-                // Those that have everything already may have left.
+                // Receivers that already had everything may have left.
                 let count_of = |state: ReceiverState| {
                     self.heard().filter(|heard| heard.report.state == state).count()
                 };
@@ -387,7 +390,7 @@ impl<C: Content> SendHost<C> {
     }
 }
 
-/// A receiver as its user sees it.
+/// Returns a receiver's line for the user.
 fn line(report: &ReceiverReport) -> ReceiverLine {
     let (state, reason) = match &report.state {
         ReceiverState::Receiving => ("receiving", None),
@@ -407,7 +410,8 @@ impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
         self.last = io.now();
         io.wake_at(Some(io.now()));
         tell(io, SourceCommand::Start);
-        // Receivers look at their disks, or see that they are not admitted, while the source waits.
+        // While the source waits, receivers look at their disks, or learn that they are not
+        // admitted.
         let head = self.content.head_blocks();
         tell(io, SourceCommand::Extend(head));
     }
@@ -487,7 +491,7 @@ impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
             Trouble::NotSent { reason } | Trouble::NotJoined { reason, .. } => {
                 self.trouble = Some(reason);
             }
-            // Children say again what was not heard.
+            // Children repeat messages that were not heard.
             Trouble::Overrun { .. } => {}
         }
     }

@@ -7,9 +7,9 @@
 //!    └────────────────────────────────┴──────────────────────────────────────────┘
 //! ```
 //!
-//! The manifest is sent while the source waits, so that receivers can look at their disks.
-//! While all that came have all files, the source sends nothing. It is complete when nobody else
-//! has come for 3 s.
+//! The manifest is sent while the source waits, so that receivers can look at their disks. While
+//! all receivers that came have all files, the source sends nothing. It is complete when no other
+//! receiver has come for 3 s.
 
 mod content;
 pub(crate) mod host;
@@ -46,30 +46,30 @@ use crate::directory::Announcer;
 pub use crate::endpoint::{Failure, Interrupt};
 use crate::endpoint::{channel, packet_len, random};
 
-/// What is sent.
+/// Content to send.
 #[derive(Debug)]
 pub enum What {
     /// Files and directories.
     Paths(Vec<PathBuf>),
-    /// What can be read here, until its end.
+    /// Input that is read until its end.
     Pipe(File),
 }
 
 /// When sending begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitFor {
-    /// When so many receivers have joined.
+    /// When this number of receivers has joined.
     Receivers(u32),
-    /// After so long.
+    /// After this time.
     Time(Duration),
 }
 
 /// What to send, and how.
 #[derive(Debug)]
 pub struct SendOptions {
-    /// What is sent.
+    /// Content to send.
     pub what: What,
-    /// What the feed is called.
+    /// Name of the feed.
     pub name: FeedName,
     /// Name or address of the interface. Default: that of the default route.
     pub interface: Option<String>,
@@ -86,9 +86,9 @@ pub struct SendOptions {
     pub wait_for: WaitFor,
     /// Most hops of any packet; at least 1.
     pub scope: u8,
-    /// What receivers must know to be admitted.
+    /// Token that receivers must know to be admitted.
     pub token: Option<String>,
-    /// Receivers that should have it at the end, and may alone be able to read it.
+    /// Receivers that should have the feed at the end. With keys, they alone can read it.
     pub admit: AdmitList,
     /// MTU of the path in bytes; data packets carry 100 bytes less. Default: what the interface
     /// carries, at most 1,500.
@@ -97,12 +97,12 @@ pub struct SendOptions {
     pub block_symbols: u8,
     /// Whether repairs are fresh symbols instead of the packets that were lost.
     pub fec: bool,
-    /// How long the source serves late receivers when all others have it.
+    /// How long the source serves late receivers when all others have everything.
     pub linger: Duration,
 }
 
 impl SendOptions {
-    /// The defaults.
+    /// Creates options with the defaults.
     pub fn new(what: What, name: FeedName) -> SendOptions {
         SendOptions {
             what,
@@ -127,109 +127,110 @@ impl SendOptions {
 /// A feed that has begun.
 #[derive(Clone, Debug)]
 pub struct Begun {
-    /// As it is announced.
+    /// The feed as it is announced.
     pub feed: Feed,
-    /// The interface's name.
+    /// Name of the interface.
     pub interface: String,
     /// Most bits of UDP payload per second.
     pub rate: Rate,
-    /// What is left out.
+    /// Files that are left out.
     pub skipped: Skipped,
 }
 
-/// How far a source is.
+/// Progress of a source.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SendSnapshot {
     /// `waiting`, `sending`, `complete` or `closing`.
     pub stage: &'static str,
-    /// Bytes that all receivers that are waited for hold, about.
+    /// Bytes held by all receivers that the source waits for, approximately.
     pub bytes_done: u64,
     /// Bytes known so far.
     pub bytes: u64,
-    /// Receivers in the tree.
+    /// Number of receivers in the tree.
     pub receivers: u32,
-    /// Those of them that have it all.
+    /// Number of receivers that have everything.
     pub done: u32,
-    /// Those that gave up.
+    /// Number of receivers that gave up.
     pub failed: u32,
-    /// Bits per second that may leave now.
+    /// Current rate in bits per second.
     pub rate_bits_per_s: u64,
-    /// How often the slowest receivers made the source wait.
+    /// Number of times that the slowest receivers made the source wait.
     pub stalls: u64,
     /// What keeps packets from leaving, if anything does.
     pub trouble: Option<String>,
 }
 
-/// A receiver at the end.
+/// A receiver and its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReceiverLine {
-    /// What it calls itself.
+    /// Name by which the receiver reports.
     pub name: String,
-    /// Its number.
+    /// Number of the receiver's node.
     pub node: String,
-    /// `receiving`; at the end `done`, `failed`, `left`, `vanished` without a word, or `missing`:
-    /// expected, and never there; or `not admitted`, since its name is not on a list with keys.
+    /// `receiving`; at the end `done`, `failed`, `left` or `vanished` (without a word). `missing`
+    /// is an expected receiver that never came. The name of one that is `not admitted` is not on a
+    /// list with keys.
     pub state: &'static str,
-    /// Why it gave up.
+    /// Why the receiver gave up.
     pub reason: Option<String>,
 }
 
-/// What came of a feed.
+/// Result of sending a feed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SendSummary {
-    /// Files; 0 in a pipe.
+    /// Number of files; 0 for a pipe.
     pub items: u64,
-    /// Bytes.
+    /// Bytes of the content.
     pub bytes: u64,
-    /// From the first packet to the last acknowledgement.
+    /// Seconds from the first packet to the last acknowledgement.
     pub seconds: f64,
-    /// Receivers that have it all.
+    /// Number of receivers that have everything.
     pub done: u32,
-    /// Everyone else that joined and was admitted, or was expected.
+    /// Number of other receivers that joined and were admitted, or were expected.
     pub without: u32,
-    /// All that joined, and all that were expected.
+    /// All receivers that joined or were expected.
     pub receivers: Vec<ReceiverLine>,
     /// Data packets sent for the first time.
     pub packets: u64,
     /// Repairs and retransmissions sent by the source itself.
     pub repairs: u64,
-    /// Packets that answered receivers which came late or lost their parents.
+    /// Packets sent to receivers that came late or lost their parents.
     pub fetched: u64,
-    /// Children that the source does not wait for any more.
+    /// Number of children that the source gave up waiting for.
     pub evicted: u64,
-    /// ACKs, NACKs, timers and retransmissions that the source handled.
+    /// Number of ACKs, NACKs, timers and retransmissions that the source handled.
     pub load: u64,
     /// Input discarded, by reason.
     pub drops: String,
-    /// Files that were left out, though their content should be there.
+    /// Number of files that were left out, though their content should be included.
     pub left_out: u64,
-    /// The first of them.
+    /// The first files that were left out.
     pub failures: Vec<Failure>,
     /// Why the feed is incomplete, if it is.
     pub failure: Option<String>,
-    /// The user interrupted it.
+    /// Whether the user interrupted it.
     pub interrupted: bool,
 }
 
-/// Hears of what happens. Called on the engine's thread: it must not wait.
+/// Receives news of the feed. It is called on the engine's thread and must not block.
 pub trait SendObserver: Send + Sync {
-    /// Files are being looked at: so many of so many bytes.
+    /// Reports that `_done` of `_total` bytes of the files were hashed.
     fn hashing(&self, _done: u64, _total: u64) {}
 
     /// The feed is on the air.
     fn begun(&self, _begun: &Begun) {}
 
-    /// About ten times a second.
+    /// Reports progress, about ten times a second.
     fn progress(&self, _snapshot: &SendSnapshot) {}
 
     /// News of a receiver.
     fn receiver(&self, _receiver: &ReceiverLine) {}
 
-    /// Something that the user should know.
+    /// Reports a line that the user should know.
     fn note(&self, _line: &str) {}
 }
 
-/// Sends a feed, and returns when everyone has it or gave up.
+/// Sends a feed. Returns when every receiver is done or gave up.
 ///
 /// # Errors
 ///
@@ -324,7 +325,7 @@ pub fn send(
     Ok(SendSummary { left_out, failures, ..host.summary() })
 }
 
-/// Files that are left out, though their content should be there.
+/// Returns the files that were left out, though their content should be included.
 fn failures(skipped: &Skipped) -> Vec<Failure> {
     let failed = skipped.named().iter().filter(|item| item.reason.is_failure());
     failed
