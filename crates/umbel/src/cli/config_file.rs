@@ -1,5 +1,5 @@
-//! Options from a TOML file: turned into arguments that stand before those of the command line,
-//! so that the command line wins.
+//! Options from a TOML file. They become arguments before those of the command line, so that the
+//! command line wins.
 
 use std::ffi::OsString;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Puts the options of `--config FILE`, if it is given, behind the name of the subcommand. Skips
+/// Inserts the options of `--config FILE`, if given, after the name of the subcommand. Skips
 /// options that only other commands have, so that commands can share a file.
 ///
 /// # Errors
@@ -64,7 +64,8 @@ impl File<'_> {
         anyhow!("{} line {}: {message}", self.path.display(), self.line(span))
     }
 
-    /// The arguments of `command` for one key; none if only another command below `family` has it.
+    /// Returns the arguments of `command` for one key. Returns none if only another command below
+    /// `family` has the option.
     fn options(
         &self,
         family: &clap::Command,
@@ -94,18 +95,18 @@ impl File<'_> {
     }
 }
 
-/// An option of a command by its long name.
+/// Returns an option of a command by its long name.
 fn find_option<'a>(command: &'a clap::Command, name: &str) -> Option<&'a clap::Arg> {
     command.get_arguments().find(|option| option.get_long() == Some(name))
 }
 
-/// Whether a command, or one below it, has an option.
+/// Returns whether a command, or one below it, has an option.
 fn is_known(command: &clap::Command, name: &str) -> bool {
     find_option(command, name).is_some()
         || command.get_subcommands().any(|command| is_known(command, name))
 }
 
-/// What stands on the command line for a key and its value, or why nothing does.
+/// Returns the arguments for a key and its value, or why there are none.
 fn arguments(name: &str, value: &DeValue<'_>, takes_value: bool) -> Result<Vec<String>, String> {
     let flag = format!("--{name}");
     let text = match (value, takes_value) {
@@ -136,7 +137,7 @@ fn arguments(name: &str, value: &DeValue<'_>, takes_value: bool) -> Result<Vec<S
     Ok(vec![format!("{flag}={text}")])
 }
 
-/// Why a command does not take an argument, if it is for its value.
+/// Returns why a command refuses an argument, if the reason is its value.
 fn refusal(command: &clap::Command, argument: &str) -> Option<String> {
     let alone = command.clone().no_binary_name(true).mut_args(|option| option.required(false));
     let error = alone.try_get_matches_from([argument]).err()?;
@@ -159,8 +160,8 @@ fn config_path(args: &[OsString]) -> Option<OsString> {
     None
 }
 
-/// Where the options of the subcommand belong, the subcommand, and the innermost one: those of
-/// `umbel sim run` stand behind `run`.
+/// Returns the position for the options of the subcommand, the subcommand, and the innermost one.
+/// The options of `umbel sim run` belong behind `run`.
 fn find_subcommand<'a>(
     args: &[OsString],
     command: &'a clap::Command,
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!(args, ["umbel", "get", "--fallback-after=1", "--token=x", "u"][..4]);
         let args = expand_with(config, &["umbel", "groups", "--wait"]).unwrap();
         assert_eq!(args[..3], ["umbel", "groups", "--wait"]);
-        // In a command's own table only what that command, or one below it, has.
+        // In a command's own table only options of that command, or of one below it, are allowed.
         let args = expand_with("[sim]\nseeds = 3\n", &["umbel", "sim", "check", "x"]).unwrap();
         assert_eq!(args[..4], ["umbel", "sim", "check", "x"]);
         let error = expand_with("[get]\nrate = \"5M\"\n", &["umbel", "get", "u"]).unwrap_err();

@@ -25,10 +25,10 @@ Needs no root: the links are emulated between network namespaces, or, where thes
 made, each client throws packets away that come over the loopback interface.
 Exits with 0 if every client has exactly what it asked for, byte by byte.")]
 pub(super) struct DemoArgs {
-    /// Directory to serve [default: one of 24 items, 0.1 to 1.5 MB each, made in a temporary
+    /// Directory to serve [default: one of 24 items, 0.1 to 1.5 MB each, created in a temporary
     /// directory]
     dir: Option<PathBuf>,
-    /// Rate of the data channel, such as 40M [default: what sends everything once in six
+    /// Rate of the data channel, such as 40M [default: the rate that sends everything once in six
     /// seconds, from 8M to 60M]
     #[arg(long, value_parser = super::rate::parse_rate)]
     rate: Option<Rate>,
@@ -41,13 +41,14 @@ pub(super) struct DemoArgs {
 ///
 /// # Errors
 ///
-/// If it cannot be shown, is interrupted, or a client does not have what it asked for.
+/// If it cannot run, is interrupted, or a client does not have what it asked for.
 pub(super) fn run(args: DemoArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let DemoArgs { dir, rate, loopback } = args;
     let options = DemoOptions { dir, rate, loopback };
     let mut screen = Screen::new(output.clone(), signals::watch()?);
     let outcome = demo::run(&options, &mut screen);
-    // `^C` on the screen is in the way of clearing it, and how far it was is worth a look then.
+    // After an interruption the bars stay: `^C` on the screen hinders clearing them, and they show
+    // how far it was.
     screen.end(outcome.is_ok());
     let outcome = outcome?;
     tell(&outcome, output);
@@ -65,7 +66,7 @@ pub(super) fn run(args: DemoArgs, output: &Output) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The outcome for machines.
+/// Prints the outcome in JSON.
 fn tell(outcome: &Outcome, output: &Output) {
     #[derive(Serialize)]
     struct Line<'a, T> {
@@ -89,7 +90,7 @@ fn tell(outcome: &Outcome, output: &Output) {
     });
 }
 
-/// The outcome for people.
+/// Returns the outcome as a table.
 fn table(outcome: &Outcome) -> Vec<String> {
     let mut lines = vec![
         format!("{:<8}{:<24}{:<22}{:<11}{}", "client", "wanted", "loss", "delay", "verified"),
@@ -166,10 +167,10 @@ struct Bar {
     bar: ProgressBar,
 }
 
-/// Of a bar: name and loss of the client's link, then how far it is. A message that is too wide
-/// for the terminal is cut off.
+/// Template of a bar: name and loss of the client's link, then its progress. A message that is too
+/// wide for the terminal is cut off.
 const UNDER_WAY: &str = "{prefix} {bar:20.cyan/dim} {percent:>3} %  {wide_msg}";
-/// Of a bar at its end.
+/// Template of a bar at its end.
 const AT_THE_END: &str = "{prefix} {bar:20.green/dim} {percent:>3} %  {wide_msg}";
 
 impl Screen {
@@ -183,27 +184,27 @@ impl Screen {
         Screen { output, signals, all, bars: Vec::new() }
     }
 
-    /// A line above the bars, or where they would be.
+    /// Prints a line above the bars, or in their place.
     fn line(&self, line: &str) {
         if self.output.draws() {
-            // A terminal that has gone is no reason to stop.
+            // A terminal that is gone is no reason to stop.
             let _ = self.all.println(line);
         } else {
             self.output.note(line);
         }
     }
 
-    /// Ends the picture: takes the bars away, or leaves them as they are.
+    /// Ends the display: removes the bars, or leaves them as they are.
     fn end(&self, clear: bool) {
         if !clear {
             return self.bars.iter().for_each(|Bar { bar, .. }| bar.abandon());
         }
-        // A terminal that has gone is no reason to fail.
+        // A terminal that is gone is no reason to fail.
         let _ = self.all.clear();
     }
 }
 
-/// What stands beside the bar of a client that is under way.
+/// Returns the message beside the bar of a client that is under way.
 fn message(bar: &ProgressBar, snapshot: &Snapshot) -> String {
     let bytes = bar.length().unwrap_or_default();
     let done = ByteCount(snapshot.bytes_done).to_string();
@@ -213,7 +214,7 @@ fn message(bar: &ProgressBar, snapshot: &Snapshot) -> String {
     }
     let bytes_per_s = bar.per_sec();
     let left = (bytes - snapshot.bytes_done.min(bytes)) as f64 / bytes_per_s.max(1.0);
-    // At first nothing can be said, and long times are not worth much.
+    // At first nothing is known, and long estimates are unreliable.
     let left = if left < 100.0 { format!("{left:>3.0} s left") } else { " ".repeat(10) };
     let rate = ByteCount(bytes_per_s as u64).to_string();
     let lost = snapshot.loss * 100.0;

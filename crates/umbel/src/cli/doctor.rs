@@ -20,8 +20,8 @@ pub(super) struct DoctorArgs {
     /// The URL that `umbel serve` printed
     #[arg(value_name = "URL")]
     url: Option<String>,
-    /// Interface by which multicast should arrive: a name or an address [default: that of the
-    /// route to the server, or of the route for groups]
+    /// Interface on which multicast should arrive: a name or an address [default: that of the route
+    /// to the server, or of the route for groups]
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
     /// Do not wait 2.6 s to hear whether IGMP and MLD are queried
@@ -33,7 +33,7 @@ pub(super) struct DoctorArgs {
 ///
 /// # Errors
 ///
-/// If the URL cannot be read.
+/// If the URL cannot be parsed.
 pub(super) fn run(args: &DoctorArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let url: Option<SessionUrl> = args.url.as_deref().map(str::parse).transpose()?;
     let mut count = Count::default();
@@ -50,7 +50,7 @@ pub(super) fn run(args: &DoctorArgs, output: &Output) -> anyhow::Result<ExitCode
     Ok(ExitCode::from(u8::from(count.problems > 0)))
 }
 
-/// A sign, the check and what was found; on a second line what mends it.
+/// Formats a sign, the check and its finding; on a second line the command that mends it.
 fn lines(finding: &Finding) -> String {
     let sign = match finding.verdict {
         Verdict::Ok => '✓',
@@ -105,7 +105,7 @@ fn examine_path(args: &DoctorArgs, url: &SessionUrl, report: &mut dyn FnMut(Find
     path.examine(&interface, report);
 }
 
-/// How many findings of each kind there were.
+/// Number of findings of each kind.
 #[derive(Default)]
 struct Count {
     problems: usize,

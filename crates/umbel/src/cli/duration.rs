@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Reads a time with its unit.
+/// Parses a time with its unit.
 ///
 /// # Errors
 ///

@@ -21,21 +21,21 @@ use crate::get::{GetOptions, Observer, Snapshot, Summary, get};
   umbel get 'umbel://192.0.2.2:7700/?pin=…' 'images/**' -o ./out    what matches a pattern
 Interrupted, it goes on where it was when it is started again.")]
 pub(super) struct GetArgs {
-    /// What `umbel serve` printed
+    /// The URL that `umbel serve` printed
     url: SessionUrl,
     /// Items by name or pattern: `images/**`, `*.iso`, `notes.txt` [default: all]
     #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     patterns: Vec<String>,
-    /// Directory that the items go to. Files of the same names are replaced without a question
+    /// Directory for the items; files of the same names are replaced without a question
     #[arg(short, long, default_value = ".", value_name = "DIR")]
     output: PathBuf,
-    /// Interface that multicast comes by, by name or address [default: the route's]
+    /// Interface on which multicast arrives, by name or address [default: the route's]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
-    /// Go on by unicast when multicast brings nothing for so many seconds
+    /// Continue by unicast when multicast brings nothing for this number of seconds
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
     fallback_after: f64,
-    /// Never go on by unicast
+    /// Never continue by unicast
     #[arg(long, conflicts_with = "fallback_after")]
     no_fallback: bool,
     /// Admission token, unless the URL has one
@@ -119,10 +119,10 @@ fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Programs hear this often if nothing has changed but the packets that came.
+/// Interval of progress events if nothing has changed but the received packets.
 const TELL_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
-/// What -v and -vv show of a running client.
+/// Logs the progress of a running client for -v and -vv.
 fn log(now: &Snapshot, since: Since<Snapshot>) {
     let Since { last, second } = since;
     if last.connected && !now.connected {

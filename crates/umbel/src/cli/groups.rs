@@ -12,7 +12,7 @@ use super::output::{Output, plain};
 use super::signals;
 use crate::directory::{Session, Station};
 
-/// Feeds are asked for this often.
+/// Interval at which feeds are asked for.
 const ASK_EVERY: Duration = Duration::from_millis(700);
 
 /// Options of `umbel groups`.
@@ -33,7 +33,7 @@ pub(super) struct GroupsArgs {
 ///
 /// # Errors
 ///
-/// If nothing can be listened to.
+/// If listening is impossible.
 pub(super) fn run(args: &GroupsArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
     let interface = crate::feed::interface(args.interface.as_deref())?;

@@ -20,12 +20,12 @@ The key is made the first time, and kept; only its public half is shown.")]
 pub(super) struct KeyArgs {
     #[command(flatten)]
     key: KeyFile,
-    /// What this receiver is called, as in `umbel recv` [default: the host's name]
+    /// Name of this receiver, as in `umbel recv` [default: the host's name]
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
 }
 
-/// Where a receiver's key is.
+/// Option for the file of a receiver's key.
 #[derive(Debug, clap::Args)]
 pub(super) struct KeyFile {
     /// File of this receiver's secret key [default: receiver.key in the state directory]
@@ -34,7 +34,7 @@ pub(super) struct KeyFile {
 }
 
 impl KeyFile {
-    /// The file; `None` if nobody says where, and there is no home directory.
+    /// Returns the file; `None` without an option and a home directory.
     pub(super) fn path(self) -> Option<PathBuf> {
         self.key.or_else(|| state::default_dir().ok().map(|dir| dir.join(state::RECEIVER_KEY)))
     }
@@ -44,7 +44,7 @@ impl KeyFile {
 ///
 /// # Errors
 ///
-/// If there is no key and none can be made.
+/// If there is no key and none can be created.
 pub(super) fn run(args: KeyArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let path = args.key.path().context("no home directory for the key: name a file with --key")?;
     let key = load_or_create(&path)?.public();

@@ -24,7 +24,7 @@ pub(super) struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make the hosts, routers and links of a topology file
+    /// Create the hosts, routers and links of a topology file
     Up {
         /// The topology, in TOML
         file: PathBuf,
@@ -37,7 +37,7 @@ enum Action {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Show what is up, and what became of frames on impaired links
+    /// Show what is up, and the counts of frames on impaired links
     Status,
     /// Change a link: `loss=5%`, `delay=20ms`, `rate=10M`
     Set {
@@ -66,13 +66,13 @@ enum Action {
         /// The node at the other end
         b: String,
     },
-    /// Have routers forward what a host sends to a group
+    /// Have routers forward packets from a host to a group
     Route {
         /// The sending host
         source: String,
         /// The multicast group
         group: IpAddr,
-        /// Hosts that it leads to [default: all]
+        /// Hosts that receive them [default: all]
         receivers: Vec<String>,
     },
     /// Take everything down
@@ -89,7 +89,7 @@ enum Action {
 ///
 /// # Errors
 ///
-/// One line that says why the lab does not do it.
+/// One line that says why the lab refuses or fails.
 pub(super) fn run(args: LabArgs, output: &Output) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Up { file } => {

@@ -1,20 +1,20 @@
-//! What of a directory or an archive is not sent, as users and programs are told.
+//! Lists the items of a directory or an archive that are not sent, for users and programs.
 
 use serde_json::{Value, json};
 use umbel_store::Skipped;
 
 use super::output::plain;
 
-/// Most that is named to people.
+/// Most items that are named in lines for people.
 const NAMED: usize = 10;
 
-/// What is left out, for programs: the first thousand.
+/// Returns the items that are left out, for programs: the first thousand.
 pub(super) fn as_json(skipped: &Skipped) -> Value {
     let named = skipped.named().iter();
     named.map(|item| json!({ "name": item.name, "reason": item.reason.to_string() })).collect()
 }
 
-/// The same in lines for people.
+/// Returns the same in lines for people.
 pub(super) fn lines(skipped: &Skipped) -> Vec<String> {
     let named = skipped.named().iter().take(NAMED);
     let mut lines: Vec<String> = named

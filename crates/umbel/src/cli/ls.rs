@@ -15,7 +15,7 @@ use crate::list::{Listing, list};
   umbel ls 'umbel://192.0.2.2:7700/?pin=…'
   umbel ls 'umbel://192.0.2.2:7700/?pin=…' 'images/**' --json")]
 pub(super) struct LsArgs {
-    /// What `umbel serve` printed
+    /// The URL that `umbel serve` printed
     url: SessionUrl,
     /// Items by name or pattern: `images/**`, `*.iso`, `notes.txt` [default: all]
     #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
@@ -29,7 +29,7 @@ pub(super) struct LsArgs {
 ///
 /// # Errors
 ///
-/// If the server cannot be reached, nothing matches, or an item that was named is not there.
+/// If the server cannot be reached, nothing matches, or a named item is not there.
 pub(super) fn run(args: LsArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let mut url = args.url;
     if args.token.is_some() {

@@ -74,21 +74,21 @@ enum Command {
     Get(get::GetArgs),
     /// List what a server offers
     Ls(ls::LsArgs),
-    /// Push files, a directory or standard input to whoever listens
+    /// Push files, a directory or standard input to all receivers
     Send(send::SendArgs),
-    /// Receive what somebody sends
+    /// Receive a feed
     Recv(recv::RecvArgs),
     /// Show the key by which senders admit this receiver
     Key(key::KeyArgs),
-    /// List what is on the air
+    /// List the sessions on the air
     Groups(groups::GroupsArgs),
     /// Show a feed's control tree
     Tree(tree::TreeArgs),
-    /// See the main job on this machine: a server, eight clients, lossy links
+    /// Show the main job on this machine: a server, eight clients, lossy links
     Demo(demo::DemoArgs),
     /// Find out why multicast does not arrive
     Doctor(doctor::DoctorArgs),
-    /// Hosts, routers and impaired links on this one machine
+    /// Emulate hosts, routers and impaired links on this machine
     Lab(lab::LabArgs),
     /// Simulate servers, clients and the network between them
     Sim(sim::SimArgs),
@@ -96,7 +96,7 @@ enum Command {
     Repro(repro::ReproArgs),
 }
 
-/// Runs the command line; gives the exit code: 0 done, 1 failed, 2 bad usage.
+/// Runs the command line. Returns the exit code: 0 done, 1 failed, 2 bad usage.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     let args = match config_file::expand(args, &Cli::command()) {
@@ -109,7 +109,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let matches = match Cli::command().try_get_matches_from(args) {
         Ok(matches) => matches,
         Err(error) => {
-            // Help and version are no errors.
+            // Help and version are not errors.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }

@@ -1,10 +1,10 @@
-//! Where output goes: people read standard error, machines read JSON on standard output.
+//! Destinations of output: standard error for people, JSON on standard output for machines.
 
 use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
 
-/// How a command talks.
+/// Output of a command.
 #[derive(Clone, Debug)]
 pub struct Output {
     json: bool,
@@ -13,54 +13,54 @@ pub struct Output {
 }
 
 impl Output {
-    /// Output as the command line asks for it.
+    /// Creates the output that the command line asks for.
     pub fn new(json: bool, quiet: bool) -> Output {
         Output { json, quiet, terminal: std::io::stderr().is_terminal() }
     }
 
-    /// Whether machines read.
+    /// Returns whether the output is for machines.
     pub fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Whether to draw progress.
+    /// Returns whether to draw progress.
     pub fn draws(&self) -> bool {
         self.terminal && !self.quiet && !self.json
     }
 
-    /// Whether to print notes and summaries for people.
+    /// Returns whether to print notes and summaries for people.
     pub fn notes(&self) -> bool {
         !self.quiet && !self.json
     }
 
-    /// One JSON object on its own line, if machines read.
+    /// Prints a JSON object on its own line, if the output is for machines.
     pub fn json(&self, value: &impl Serialize) {
         if !self.json {
             return;
         }
         if let Ok(line) = serde_json::to_string(value) {
             let mut out = std::io::stdout().lock();
-            // A reader that has gone away is no reason to stop the transfer.
+            // A reader that is gone is no reason to stop the transfer.
             let _ = writeln!(out, "{line}");
             let _ = out.flush();
         }
     }
 
-    /// A line for people.
+    /// Prints a line for people.
     pub fn note(&self, line: impl AsRef<str>) {
         if self.notes() {
             let _ = writeln!(std::io::stderr(), "{}", line.as_ref());
         }
     }
 
-    /// A result for people, on standard output.
+    /// Prints a result for people, on standard output.
     pub fn result(&self, line: impl AsRef<str>) {
         if !self.json {
             let _ = writeln!(std::io::stdout(), "{}", line.as_ref());
         }
     }
 
-    /// What went wrong, in one line, whatever else is quiet.
+    /// Prints an error in one line, even if other output is quiet.
     pub fn error(&self, error: &anyhow::Error) {
         let text = one_line(error);
         self.json(&serde_json::json!({ "event": "error", "message": text }));
@@ -68,7 +68,7 @@ impl Output {
     }
 }
 
-/// An error with its causes. A cause that the error before it quotes is not said twice.
+/// Formats an error with its causes. A cause that the error before it quotes is not repeated.
 fn one_line(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(|cause| plain(&cause.to_string().replace('\n', " "))) {
@@ -81,15 +81,15 @@ fn one_line(error: &anyhow::Error) -> String {
     text
 }
 
-/// Text from elsewhere as it can be shown on a terminal: without control characters, and without
-/// those that change the direction of other text or hide.
+/// Makes text from elsewhere safe to show on a terminal. Replaces control characters, and
+/// characters that hide other text or change its direction.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || is_deceptive(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Whether a character shows nothing itself, and makes others look as what they are not: marks,
-/// embeddings, overrides and isolates of direction [UAX #9], separators of lines, and characters of
-/// no width but the joiners, which scripts need.
+/// Returns whether a character is invisible and can disguise others. Such are marks, embeddings,
+/// overrides and isolates of direction [UAX #9], line separators, and zero-width characters except
+/// joiners, which scripts need.
 fn is_deceptive(c: char) -> bool {
     matches!(
         c,
@@ -105,7 +105,7 @@ fn is_deceptive(c: char) -> bool {
     )
 }
 
-/// A line of progress on a terminal; nothing elsewhere.
+/// A progress line on a terminal; nothing elsewhere.
 #[derive(Debug)]
 pub struct Meter {
     bar: indicatif::ProgressBar,
@@ -140,24 +140,24 @@ impl Meter {
         Meter { bar, output: output.clone() }
     }
 
-    /// The bar of the meter, to be drawn with others.
+    /// Returns the bar of the meter, to be drawn with others.
     pub fn bar(&self) -> &indicatif::ProgressBar {
         &self.bar
     }
 
-    /// How much is done of how much.
+    /// Sets how much of the total is done.
     pub fn position(&self, done: u64, total: u64) {
         self.bar.set_length(total);
         self.bar.set_position(done);
     }
 
-    /// What stands beside it.
+    /// Sets the message beside the bar.
     pub fn message(&self, text: String) {
         self.bar.set_message(text);
         self.bar.tick();
     }
 
-    /// A line above it that stays.
+    /// Prints a line above the bar that stays.
     pub fn note(&self, line: &str) {
         if self.output.draws() {
             self.bar.println(line);
@@ -166,7 +166,7 @@ impl Meter {
         }
     }
 
-    /// Takes it away.
+    /// Removes the bar.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,16 +1,17 @@
-//! What happens when a thread of the program panics: the program ends.
+//! Ends the program when one of its threads panics.
 //!
-//! The other threads would wait for ever for what the one that is gone does not do any more.
+//! The other threads would wait forever for the thread that is gone.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write;
 use std::panic::PanicHookInfo;
 
-/// The exit code after a panic, as Rust programs have it.
+/// Exit code after a panic, the usual one of Rust programs.
 const EXIT_CODE: i32 = 101;
 
-/// Ends the program from now on when any of its threads panics: with one line, and exit code 101.
-/// What is held of a transfer stays on the disk. `RUST_BACKTRACE=1` shows the calls as well.
+/// Installs a hook that ends the program when any of its threads panics, with one line and exit
+/// code
+/// 101. Received data of a transfer stays on the disk. `RUST_BACKTRACE=1` also shows the backtrace.
 pub fn end_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let mut stderr = std::io::stderr().lock();
@@ -19,7 +20,7 @@ pub fn end_on_panic() {
         if backtrace.status() == BacktraceStatus::Captured {
             let _ = writeln!(stderr, "{backtrace}");
         }
-        // Flushes standard output, unless a thread that does not go on holds it.
+        // Flushes standard output, unless a stopped thread holds it.
         std::process::exit(EXIT_CODE);
     }));
 }
@@ -39,7 +40,7 @@ mod tests {
 
     use super::*;
 
-    /// Set where this test binary is to panic.
+    /// Environment variable that names the place where this test binary panics.
     const VARIABLE: &str = "UMBEL_TEST_PANIC_IN";
 
     #[test]
@@ -50,7 +51,7 @@ mod tests {
         print!("what was said before");
         assert!(place != "main", "on\npurpose");
         let helper = std::thread::Builder::new().name("umbel-helper".to_owned());
-        // Dropped: nobody ever asks how it ended.
+        // Dropped, as the thread is never joined.
         drop(helper.spawn(|| panic!("on\npurpose")).unwrap());
         loop {
             std::thread::sleep(Duration::from_hours(1));

@@ -1,8 +1,8 @@
-//! Rates on the command line: as in files, but never without a unit.
+//! Rates on the command line, as in files, but never without a unit.
 
 use umbel_engine::units::Rate;
 
-/// Reads a rate with its unit.
+/// Parses a rate with its unit.
 ///
 /// # Errors
 ///

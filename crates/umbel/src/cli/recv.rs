@@ -34,11 +34,11 @@ pub(super) struct RecvArgs {
     /// The feed, as `umbel groups` lists it: NAME, or NAME@ADDRESS of its source
     #[arg(value_name = "NAME")]
     feed: FeedSelector,
-    /// Directory that files go to, or `-` for a pipe to standard output. Files of the same names are
+    /// Directory for the files, or `-` for a pipe to standard output; files of the same names are
     /// replaced without a question [default: this directory]
     #[arg(short, long, value_name = "DIR|-")]
     output: Option<PathBuf>,
-    /// From where on: everything from the start, or what is sent from now on
+    /// Where to begin: everything from the start, or only what is sent from now on
     #[arg(long, value_name = "start|now", default_value = "start", value_parser = parse_start)]
     from: Start,
     /// Interface, by name or address [default: that of the default route]
@@ -47,12 +47,12 @@ pub(super) struct RecvArgs {
     /// How long to wait for the feed to be on the air
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_duration)]
     wait: Duration,
-    /// Token that the source demands. It does not prove who the source is
+    /// Token that the source demands; it does not prove the source's identity
     #[arg(long)]
     token: Option<String>,
     #[command(flatten)]
     key: KeyFile,
-    /// What this receiver is called in the sender's report [default: the host's name]
+    /// Name of this receiver in the sender's report [default: the host's name]
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
     /// Do not wait until files are safe on the disk
@@ -97,7 +97,7 @@ impl RecvArgs {
 ///
 /// # Errors
 ///
-/// If not all of the feed is there at the end.
+/// If the feed is not complete at the end.
 pub(super) fn run(args: RecvArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
     let teller = Arc::new(Teller::new(output));
@@ -129,7 +129,7 @@ fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
         let loss = format!("loss {:.2} %", loss * 100.0);
         output.note(match summary {
             RecvSummary { pipe: true, sealed: true, .. } => format!("{came}, verified; {loss}"),
-            // Its digests come with it: anyone in reach can make such.
+            // Its digests come with it, so anyone in reach can forge them.
             RecvSummary { pipe: true, .. } => format!("{came}; {loss}"),
             RecvSummary { items, already_there, .. } => {
                 format!("{items} files, {came}, verified; {already_there} were there; {loss}")
@@ -167,7 +167,7 @@ fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What -v and -vv show of a running receiver.
+/// Logs the progress of a running receiver for -v and -vv.
 fn log(now: &RecvSnapshot, since: Since<RecvSnapshot>) {
     let Since { last, second } = since;
     if last.joined && !now.joined {

@@ -44,10 +44,10 @@ enum Paper {
     Tmtp(tmtp::TmtpArgs),
 }
 
-/// What all papers take.
+/// Options that all papers share.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// Where report.html, table.csv, figN.csv and figN.svg go
+    /// Directory for report.html, table.csv, figN.csv and figN.svg
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Runs of each point, for the confidence intervals
@@ -65,15 +65,15 @@ struct Common {
 struct RepositoryArgs {
     #[command(flatten)]
     common: Common,
-    /// Only this: a figure from 3 to 11, auto (against every scheme set by hand), readings (what
-    /// other choices give) or example (of §2.2); may be given several times
+    /// Only this part: a figure from 3 to 11, auto (against every scheme set by hand), readings
+    /// (results of other choices) or example (of §2.2); may be given several times
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     figure: Vec<Part>,
-    /// Measure clients that come until then, in simulated time: 7000 (seconds), 90min, 6h; the
-    /// paper's own is 24h
+    /// Measure clients that come before this simulated time: 7000 (seconds), 90min, 6h; the paper's
+    /// own is 24h
     #[arg(long, default_value = "7000", value_name = "TIME", value_parser = time)]
     duration: Duration,
-    /// Leave out clients that come before, in simulated time [default: two sevenths of the
+    /// Leave out clients that come before this simulated time [default: two sevenths of the
     /// duration, at most 2000 s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     warm_up: Option<Duration>,
@@ -85,11 +85,11 @@ struct RepositoryArgs {
 const SET_HELP: &str = "Read the paper in another way: gather=SECONDS, audience=everyone|naks, \
      wait=yes|no, join=yes|no, arrivals=regular|poisson, wants=fixed|binomial|uniform, …";
 
-/// The durations that can be asked for; shorter ones show nothing, longer ones take weeks.
+/// Accepted durations; shorter ones show nothing, longer ones take weeks.
 const DURATIONS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(10)..=Duration::from_secs(1_000_000);
 
-/// A time in seconds, or with its unit.
+/// Parses a time in seconds, or with its unit.
 fn time(text: &str) -> Result<Duration, String> {
     let fail = || format!("`{text}` is not a time: write it like 7000 (seconds), 90min or 6h");
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -108,7 +108,7 @@ fn time(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 ///
-/// If an option makes no sense or the report cannot be written.
+/// If an option is invalid or the report cannot be written.
 pub(super) fn run(args: ReproArgs, output: &Output) -> anyhow::Result<ExitCode> {
     match args.paper {
         Paper::Repository(args) => run_repository(&args, output),
@@ -148,13 +148,13 @@ fn run_repository(args: &RepositoryArgs, output: &Output) -> anyhow::Result<Exit
     make(common, output, |progress| repository::run(&options, progress))
 }
 
-/// Runs a paper's experiments, and writes and shows what they came to.
+/// Runs a paper's experiments, and writes and shows their results.
 fn make(
     common: &Common,
     output: &Output,
     experiments: impl FnOnce(&dyn Progress) -> Report,
 ) -> anyhow::Result<ExitCode> {
-    // The folder is tried before minutes are spent.
+    // Tests the directory before minutes are spent.
     umbel_repro::output::prepare(&common.out)?;
     let started = Instant::now();
     let bar = Bar { meter: Meter::work(output), total: AtomicU64::new(0), done: AtomicU64::new(0) };
@@ -166,7 +166,7 @@ fn make(
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// Prints the table and where the report is.
+/// Prints the table and the place of the report.
 fn show(report: &Report, common: &Common, took: Duration, output: &Output) {
     output.result(format!(
         "{:<7} {:<48} {:>10} {:<5} {:<7} reported",

@@ -24,7 +24,7 @@ use crate::feed::send::{
     Begun, ReceiverLine, SendObserver, SendOptions, SendSnapshot, SendSummary, WaitFor, What, send,
 };
 
-/// Receivers are named up to this many in the last lines.
+/// Most receivers that are named in the last lines.
 const NAMED: usize = 20;
 
 /// Options of `umbel send`.
@@ -43,7 +43,7 @@ pub(super) struct SendArgs {
     /// Files and directories, or `-` for standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// What the feed is called
+    /// Name of the feed
     #[arg(long)]
     name: FeedName,
     /// Interface, by name or address [default: that of the default route]
@@ -55,28 +55,29 @@ pub(super) struct SendArgs {
     /// Multicast group of the data channel [default: a source-specific one]
     #[arg(long, value_name = "ADDRESS")]
     group: Option<IpAddr>,
-    /// Most that is sent, such as 100M or 1.5Mbit (bits per second) or 12MB/s (bytes)
-    /// [default: 90 % of the link, at most 900M]
+    /// Highest rate, such as 100M or 1.5Mbit (bits per second) or 12MB/s (bytes) [default: 90 % of
+    /// the link, at most 900M]
     #[arg(long, value_parser = parse_rate)]
     rate: Option<Rate>,
-    /// Most subnets that hang directly on one node of the tree
+    /// Most subnets that are direct children of one node of the tree
     #[arg(long, default_value_t = 8, value_name = "NUMBER",
         value_parser = clap::value_parser!(u16).range(1..))]
     k: u16,
-    /// Begin when so many receivers are there, or after a time such as 10s
+    /// Begin when this number of receivers has joined, or after a time such as 10s
     #[arg(long, default_value = "1", value_name = "NUMBER|DURATION")]
     wait_for: Wait,
     /// Most routers that packets pass, plus one
     #[arg(long, default_value_t = 32, value_name = "HOPS",
         value_parser = clap::value_parser!(u8).range(1..))]
     scope: u8,
-    /// Receivers must show this token to join the tree. It hides nothing: to keep content to some
+    /// Token that receivers must show to join the tree; it hides nothing: to keep content to some
     /// receivers use --admit with keys
     #[arg(long)]
     token: Option<String>,
-    /// A file with the receivers that should have it, one a line: NAME, or NAME KEY as `umbel key`
-    /// prints it there, and comments after ` # `. The report says who lacks it. With keys the feed is
-    /// sealed, and nobody else can read it; names alone keep nobody out
+    /// File with the receivers that should get the feed, one per line: NAME, or NAME KEY as `umbel
+    /// key` prints it there, and comments after ` # `. The report lists those that did not get it.
+    /// With keys the feed is sealed, and only their holders can read it; names alone keep no one
+    /// out
     #[arg(long, value_name = "FILE")]
     admit: Option<PathBuf>,
     /// Repair with the very packets that were lost, instead of fresh symbols of an erasure code
@@ -89,12 +90,12 @@ pub(super) struct SendArgs {
     /// MTU of the path; data packets carry 100 bytes less [default: the interface's, at most 1500]
     #[arg(long)]
     mtu: Option<u16>,
-    /// Serve late receivers for so long when all others have it
+    /// Time to serve late receivers when all others have everything
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = parse_duration)]
     linger: Duration,
 }
 
-/// `--wait-for`.
+/// Value of `--wait-for`.
 #[derive(Clone, Copy, Debug)]
 struct Wait(WaitFor);
 
@@ -151,7 +152,7 @@ fn read_list(path: &Path) -> anyhow::Result<AdmitList> {
 ///
 /// # Errors
 ///
-/// If nothing can be sent, or somebody does not have it at the end.
+/// If nothing can be sent, or a receiver does not have everything at the end.
 pub(super) fn run(args: SendArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
     let teller = Arc::new(Teller::new(output));
@@ -234,10 +235,10 @@ fn describe(receiver: &ReceiverLine) -> String {
     }
 }
 
-/// A rate that changed by this share is worth a line.
+/// Share by which a rate must change to be worth a line.
 const NEWS: f64 = 0.1;
 
-/// What -v and -vv show of a running source.
+/// Logs the progress of a running source for -v and -vv.
 fn log(now: &SendSnapshot, since: Since<SendSnapshot>) {
     let Since { last, second } = since;
     if now.stage != last.stage {

@@ -39,22 +39,22 @@ pub(super) struct ServeArgs {
     /// Use IPv6 for the data channel
     #[arg(long)]
     ipv6: bool,
-    /// Multicast group of the data channel [default: a source-specific one made from the key]
+    /// Multicast group of the data channel [default: a source-specific one derived from the key]
     #[arg(long, value_name = "ADDRESS")]
     group: Option<IpAddr>,
     /// UDP port of the data channel
     #[arg(long, default_value_t = 7702, value_name = "PORT")]
     channel_port: u16,
     /// Rate of the data channel, such as 100M or 1.5Mbit (bits per second) or 12MB/s (bytes);
-    /// clients that get items by unicast share what the channel leaves of it
-    /// [default: 90 % of the link, at most 900M]
+    /// clients that get items by unicast share what the channel leaves of it [default: 90 % of the
+    /// link, at most 900M]
     #[arg(long, value_parser = parse_rate)]
     rate: Option<Rate>,
     /// MTU of the path; data packets carry 100 bytes less, which headers and tunnels may take
     /// [default: the interface's, at most 1500]
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u16>,
-    /// How many routers may forward data packets, plus one
+    /// Most routers that may forward data packets, plus one
     #[arg(long, default_value_t = 32, value_name = "HOPS")]
     ttl: u8,
     /// Erasure code: rs (Reed–Solomon), raptorq or none
@@ -66,8 +66,8 @@ pub(super) struct ServeArgs {
     /// Reliability: auto, or set by hand as in `FEC(0.1)+R(10)+notify`
     #[arg(long, default_value = "auto")]
     policy: Policy,
-    /// What is sent next: gain, rq, rq-fill, rxw, mrf or fcfs [default: gain with --policy auto,
-    /// rq with any other]
+    /// Scheduler: gain, rq, rq-fill, rxw, mrf or fcfs [default: gain with --policy auto, rq with
+    /// any other]
     #[arg(long)]
     scheduler: Option<SchedulerKind>,
     /// How clients hear of transmissions: srm (all at once, in a multicast control group), unicast
@@ -77,14 +77,14 @@ pub(super) struct ServeArgs {
     /// UDP port of the control group
     #[arg(long, default_value_t = 7701, value_name = "PORT")]
     control_port: u16,
-    /// Clients must show this token to get a session. The data channel is not encrypted: who joins its
-    /// group reads it
+    /// Token that clients must show to get a session; the data channel is not encrypted: any host
+    /// that joins its group can read it
     #[arg(long)]
     token: Option<String>,
-    /// Where the server's key is kept [default: the user's state directory]
+    /// Directory of the server's key [default: the user's state directory]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
-    /// Seconds between looks for changed files; 0 never looks
+    /// Seconds between scans for changed files; 0: never scan
     #[arg(long, default_value_t = 2, value_name = "SECONDS")]
     rescan: u64,
 }
@@ -135,7 +135,7 @@ pub(super) fn run(args: ServeArgs, output: &Output) -> anyhow::Result<ExitCode> 
     announce(&server, output);
     let mut meter = Meter::spinner(output);
     let mut last = (Instant::now(), 0);
-    // What keeps packets from leaving is told when it changes, not each time it is noticed.
+    // The reason that packets do not leave is told when it changes, not each time it is noticed.
     let mut told: Option<String> = None;
     while !signals.wait(Duration::from_millis(250)) {
         if !server.is_running() {

@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin.
+//! Handles Ctrl-C and similar signals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,18 +8,18 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Tells when the user wants the program to end.
+/// Reports that the user wants the program to end.
 #[derive(Clone, Debug)]
 pub(super) struct Watch {
     ended: Receiver<()>,
     flag: Arc<AtomicBool>,
 }
 
-/// Watches from now on. A second signal ends the program at once.
+/// Starts to watch. A second signal ends the program at once.
 ///
 /// # Errors
 ///
-/// When the system refuses.
+/// If the system refuses.
 pub(super) fn watch() -> std::io::Result<Watch> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let (end, ended) = crossbeam_channel::bounded(1);
@@ -37,7 +37,7 @@ pub(super) fn watch() -> std::io::Result<Watch> {
 }
 
 impl Watch {
-    /// Waits; gives whether the program is to end.
+    /// Waits. Returns whether the program is to end.
     pub(super) fn wait(&self, timeout: Duration) -> bool {
         if self.flag.load(Ordering::Acquire) {
             return true;
@@ -56,8 +56,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Calls `interrupt` on another thread when the program is to end. That it cannot is a warning
-    /// only: the transfer goes on.
+    /// Calls `interrupt` on another thread when the program is to end. A failure is only a warning,
+    /// and the transfer continues.
     pub(super) fn interrupts(&self, interrupt: impl FnOnce() + Send + 'static) {
         if let Err(error) = self.then(interrupt) {
             tracing::warn!("Ctrl-C will not be heard: {error}");

@@ -1,4 +1,4 @@
-//! What a running transfer tells: people see a meter and notes, programs read events.
+//! Reports of a running transfer: a meter and notes for people, events for programs.
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,26 +10,26 @@ use umbel_engine::units::Rate;
 
 use super::output::{Meter, Output, plain};
 
-/// Programs that read JSON hear of progress this often.
+/// Interval of progress events for programs that read JSON.
 pub(super) const TELL_EVERY: Duration = Duration::from_millis(200);
 
-/// Tells of a transfer, whose progress is an `S`.
+/// Reports on a transfer, whose progress is an `S`.
 pub(super) struct Teller<S> {
     pub(super) output: Output,
     meter: Mutex<Meter>,
-    /// When programs last heard of progress, and of which.
+    /// Time and content of the last progress event.
     told: Mutex<Option<(Instant, S)>>,
     log: Mutex<Log<S>>,
 }
 
-/// What the log has of a transfer.
+/// Log state of a transfer.
 struct Log<S> {
     last: Option<S>,
-    /// Where the rate is measured from.
+    /// State from which the rate is measured, with its time.
     from: Option<(Instant, S)>,
 }
 
-/// What a transfer has come to since the log had it last.
+/// Progress of a transfer since its last log entry.
 pub(super) struct Since<S> {
     /// The state before this one; the default at first.
     pub(super) last: S,
@@ -37,10 +37,10 @@ pub(super) struct Since<S> {
     pub(super) second: Option<(Duration, S)>,
 }
 
-/// The log has rates this often.
+/// Interval at which the log has rates.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// A rate in words: bytes in a time.
+/// Formats a rate, given the bytes in a time.
 pub(super) fn rate(bytes: u64, time: Duration) -> String {
     let bits = bytes as f64 * 8.0 / time.as_secs_f64().max(1e-3);
     Rate::from_bits_per_s(bits as u64).map_or("nothing".to_owned(), |rate| rate.to_string())
@@ -57,8 +57,8 @@ impl<S: Clone + Default + Serialize> Teller<S> {
         self.meter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells programs of progress, unless they heard of some less than `interval` ago, which may
-    /// depend on what they heard then.
+    /// Sends programs a progress event, unless the last one is less than `interval` ago. The
+    /// interval may depend on the last event.
     pub(super) fn tell(&self, snapshot: &S, interval: impl FnOnce(&S) -> Duration) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.as_ref().is_none_or(|(at, before)| at.elapsed() >= interval(before)) {
@@ -67,7 +67,7 @@ impl<S: Clone + Default + Serialize> Teller<S> {
         }
     }
 
-    /// Takes note of a state for the log.
+    /// Records a state for the log. Returns the progress since the previous one.
     pub(super) fn since(&self, snapshot: &S) -> Since<S> {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

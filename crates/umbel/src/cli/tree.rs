@@ -14,7 +14,7 @@ use super::signals;
 use crate::directory::{FeedSelector, Station};
 use crate::feed::{TreeSnapshot, tree};
 
-/// The tree is drawn anew this often.
+/// Interval at which the tree is drawn.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Options of `umbel tree`.
@@ -70,7 +70,7 @@ pub(super) fn run(args: &TreeArgs, output: &Output) -> anyhow::Result<ExitCode> 
     loop {
         let snapshot = match tree(&feed, &interface) {
             Ok(snapshot) => snapshot,
-            // It was there: now it is over.
+            // It was there before, so now it is over.
             Err(error) if looked => {
                 meter.clear();
                 output.note(format!("{error:#}"));
@@ -137,7 +137,7 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-/// The tree in lines.
+/// Draws the tree in lines.
 fn drawing(feed: &Feed, snapshot: &TreeSnapshot) -> String {
     let totals = snapshot.totals;
     let mut text = format!(
@@ -152,11 +152,11 @@ fn drawing(feed: &Feed, snapshot: &TreeSnapshot) -> String {
     text
 }
 
-/// What is said of each node, and of the members that are not named, with its depth.
+/// Returns the texts and depths of the nodes, and of the members that are not named.
 fn rows(snapshot: &TreeSnapshot) -> Vec<(usize, String)> {
     let unnamed = snapshot.unnamed();
     let mut rows = Vec::new();
-    // Members that are still to be counted when all that is below their manager was named.
+    // Unnamed members, which are added after everything below their manager.
     let mut open: Vec<(usize, u32)> = Vec::new();
     let close = |rows: &mut Vec<(usize, String)>, open: &mut Vec<(usize, u32)>, depth: usize| {
         while let Some((at, members)) = open.pop_if(|(at, _)| *at >= depth) {
@@ -200,9 +200,9 @@ fn counted(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The lines that lead to each row.
+/// Returns the lines that lead to each row.
 fn branches(rows: &[(usize, String)]) -> Vec<String> {
-    // From the end: whether a row of each depth follows below the same parent.
+    // Whether a later row of each depth has the same parent, computed from the end.
     let mut follows: Vec<bool> = Vec::new();
     let mut branches: Vec<String> = Vec::with_capacity(rows.len());
     for &(depth, _) in rows.iter().rev() {

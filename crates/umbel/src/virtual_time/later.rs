@@ -1,4 +1,4 @@
-//! Things that happen after a while.
+//! Queues of things that come due after a while.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use umbel_engine::Instant;
 
-/// A line of things that come due. Clones are the same line, so that whoever knows no time can
+/// A queue of things that come due. Clones are the same queue, so that code without a clock can
 /// append to it.
 #[derive(Debug)]
 pub(super) struct Later<T>(Arc<Mutex<Line<T>>>);
 
 #[derive(Debug)]
 struct Line<T> {
-    /// What was appended since the line was last looked at.
+    /// Things appended since the last `take`.
     fresh: Vec<(Duration, T)>,
-    /// Nothing overtakes what was appended before.
+    /// Whether things stay in the order in which they were appended.
     in_order: bool,
     last: Instant,
     due: BTreeMap<(Instant, u64), T>,
@@ -41,7 +41,7 @@ impl<T> Default for Later<T> {
 }
 
 impl<T> Later<T> {
-    /// A line in which nothing overtakes what was appended before.
+    /// Creates a queue in which things stay in the order in which they were appended.
     pub(super) fn in_order() -> Later<T> {
         let later = Later::default();
         later.line().in_order = true;
@@ -57,7 +57,7 @@ impl<T> Later<T> {
         self.line().fresh.push((after, thing));
     }
 
-    /// The next thing that is due.
+    /// Takes the next thing that is due.
     pub(super) fn take(&self, now: Instant) -> Option<T> {
         let mut line = self.line();
         line.settle(now);
@@ -65,13 +65,13 @@ impl<T> Later<T> {
         if *at <= now { line.due.pop_first().map(|(_, thing)| thing) } else { None }
     }
 
-    /// When something is due next. Looks at nothing that was appended since the last
+    /// Returns the time at which the next thing is due. Ignores things appended since the last
     /// [`take`](Later::take).
     pub(super) fn next(&self) -> Option<Instant> {
         self.line().due.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Drops what is no longer wanted.
+    /// Drops things that are no longer wanted.
     pub(super) fn retain(&self, keep: impl Fn(&T) -> bool) {
         let mut line = self.line();
         line.fresh.retain(|(_, thing)| keep(thing));

@@ -1,9 +1,9 @@
 //! The hosts of serve, get, send and recv, unchanged, in the simulator.
 //!
-//! What a real host finds around its engine is replaced: sessions that are cut, disks that are slow,
-//! full or wrong, sources that crash and come again, all drawn from a seed. The hosts, the engines
-//! and the network's rules are the real ones. Everything runs in virtual time, so that hundreds of
-//! seeds take seconds.
+//! The surroundings of a host and its engine are replaced, all drawn from a seed: sessions are cut,
+//! disks are slow, full or wrong, sources crash and return. The hosts, the engines and the
+//! network's rules are the real ones. Everything runs in virtual time, so hundreds of seeds take
+//! seconds.
 
 mod feed;
 mod later;
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_sim::random::{Purpose, stream};
 
-/// Runs a test for so many seeds, or as `UMBEL_SEEDS=1000` or `UMBEL_SEED=7` say. A failure names its
-/// seed.
+/// Runs a test for `count` seeds, or as `UMBEL_SEEDS=1000` or `UMBEL_SEED=7` say. A failure names
+/// its seed.
 fn for_seeds(count: u64, test: impl Fn(u64)) {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = match number("UMBEL_SEED") {
@@ -32,12 +32,12 @@ fn for_seeds(count: u64, test: impl Fn(u64)) {
     }
 }
 
-/// A stream of draws of its own for each thing in a scenario.
+/// Returns an independent random stream for each thing in a scenario.
 fn draws(seed: u64, number: u64) -> Xoshiro256PlusPlus {
     stream(seed, Purpose::Workload, number)
 }
 
-/// Notes nothing.
+/// An observer that ignores everything.
 struct Nobody;
 
 impl crate::get::Observer for Nobody {}

@@ -22,23 +22,23 @@ pub(super) struct Disk(Arc<Mutex<State>>, Later<SinkEvent>);
 
 #[derive(Debug)]
 struct State {
-    /// What is held of items that are not whole, by name and digest.
+    /// Parts of incomplete items, by name and digest.
     parts: BTreeMap<(String, Digest), Parts>,
     /// Items under way.
     open: BTreeMap<Toi, ItemInfo>,
-    /// What is verified.
+    /// Verified items.
     done: BTreeMap<String, Vec<u8>>,
     full: bool,
     faults: Faults,
     random: Xoshiro256PlusPlus,
 }
 
-/// What is wrong with a disk.
+/// Faults of a disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults {
-    /// Share of the symbols that are altered on the way to it.
+    /// Share of the symbols that are altered before they are stored.
     pub(super) altered: f64,
-    /// The longest that decoding, verifying and syncing take.
+    /// Longest time that decoding, verifying and syncing take.
     pub(super) slow: Duration,
 }
 
@@ -65,22 +65,22 @@ impl Disk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the disk has to tell.
+    /// Returns the disk's events.
     pub(super) fn events(&self) -> &Later<SinkEvent> {
         &self.1
     }
 
-    /// Has it take nothing more, or take something again.
+    /// Sets whether the disk is full.
     pub(super) fn set_full(&self, full: bool) {
         self.state().full = full;
     }
 
-    /// Has it alter nothing more.
+    /// Makes the disk stop altering symbols.
     pub(super) fn heal(&self) {
         self.state().faults.altered = 0.0;
     }
 
-    /// An item that is verified.
+    /// Returns a verified item.
     pub(super) fn verified(&self, name: &str) -> Option<Vec<u8>> {
         self.state().done.get(name).cloned()
     }
@@ -91,7 +91,7 @@ impl Disk {
         self.1.put(after, event);
     }
 
-    /// Verifies an item of which every block is there.
+    /// Verifies an item if all its blocks are present.
     fn verify_if_whole(&self, state: &mut State, toi: Toi) {
         let Some(info) = state.open.get(&toi).cloned() else { return };
         let Ok(cut) = Partition::new(&info.oti) else { return };
@@ -180,7 +180,7 @@ impl SymbolSink for Disk {
         }
         symbol.resize(info.oti.symbol_len.into(), 0);
         let parts = state.parts.entry((info.name, info.digest)).or_default();
-        // It may be there, if the engine was told so late that its block was dropped.
+        // The symbol may be present, if the engine learned late that its block was dropped.
         parts.symbols.entry(block.sbn).or_default().insert(esi, symbol);
         true
     }
@@ -208,7 +208,7 @@ impl SymbolSink for Disk {
     fn rest(&mut self, _block: BlockId) {}
 }
 
-/// The content of a block, with padding.
+/// Decodes the content of a block, with padding.
 fn decode(info: &ItemInfo, k: u32, symbols: &BTreeMap<u32, Vec<u8>>) -> Option<Vec<u8>> {
     let len = usize::from(info.oti.symbol_len);
     let mut content = vec![0; k as usize * len];

@@ -13,16 +13,16 @@ use crate::cli::output::Output;
 pub(super) struct LmsArgs {
     #[command(flatten)]
     common: Common,
-    /// Only this: a figure from 11 to 16, beyond (what the paper did not try) or delays (each
-    /// scheme with both kinds of delays, beside
-    /// what others measured); may be given several times
+    /// Only this part: a figure from 11 to 16, beyond (results that the paper does not have) or
+    /// delays (each scheme with both kinds of delays, beside other measurements); may be given
+    /// several times
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     figure: Vec<Part>,
-    /// What links between routers take: as far as it is on a plane, or all the same
+    /// Delays of links between routers: by their length on a plane, or all the same
     #[arg(long, default_value = "plane", value_parser = delays, value_name = "plane|equal")]
     delays: Delays,
-    /// What the link of a host takes, in percent of a mean link between routers [default: 20 with
-    /// the delays of a plane, else 100]
+    /// Delay of a host's link, in percent of a mean link between routers [default: 20 with the
+    /// delays of a plane, else 100]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     access: Option<u32>,
 }

@@ -12,8 +12,8 @@ use crate::cli::output::Output;
 pub(super) struct TmtpArgs {
     #[command(flatten)]
     common: Common,
-    /// Only this: figure 6 or 7, retransmissions (of 30 packets, with several losses) or beyond
-    /// (groups of up to 10,000, and SRM and LMS beside TMTP); may be given several times
+    /// Only this part: figure 6 or 7, retransmissions (of 30 packets, with several losses) or
+    /// beyond (groups of up to 10,000, and SRM and LMS beside TMTP); may be given several times
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     figure: Vec<Part>,
 }

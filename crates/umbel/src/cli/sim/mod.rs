@@ -27,7 +27,7 @@ pub(super) struct SimArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Simulate a scenario and print what it came to
+    /// Simulate a scenario and print its results
     Run(run::RunArgs),
     /// Find mistakes in scenario files
     Check {
@@ -52,7 +52,7 @@ pub(super) fn run(args: SimArgs, output: &Output) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Says of each file what it has or what is wrong with it.
+/// Prints a summary of each file, or the mistake in it.
 fn check(scenarios: &[PathBuf], output: &Output) -> anyhow::Result<ExitCode> {
     let mut wrong = 0;
     for path in scenarios {

@@ -1,4 +1,4 @@
-//! What runs came to, for people and for programs.
+//! Results of runs, for people and for programs.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::cli::output::Output;
 /// A run that is over.
 pub(super) struct Finished {
     pub(super) report: Report,
-    /// Tables of packets, if they were asked for.
+    /// Tables of packets, if they were requested.
     pub(super) summary: Option<Summary>,
     pub(super) real_time: Duration,
 }
@@ -55,7 +55,7 @@ pub(super) fn show(scenario: &Scenario, finished: &[Finished], output: &Output) 
     ));
 }
 
-/// A line for each run, and the means with their confidence intervals.
+/// Formats a line for each run, and the means with their confidence intervals.
 fn table(scenario: &Scenario, finished: &[Finished]) -> String {
     let mut text = format!(
         "{}, {} runs\n{:>12} {:>15} {:>10} {:>10} {:>10} {:>12} {:>8}\n",

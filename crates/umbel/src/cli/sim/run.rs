@@ -32,47 +32,47 @@ pub(super) struct RunArgs {
     /// Seed of the run, or of the first of several [default: that of the scenario]
     #[arg(long)]
     seed: Option<u64>,
-    /// So many runs with seeds that count up, on all processors
+    /// Number of runs, with seeds that count up, on all processors
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     seeds: u32,
-    /// How many runs at a time [default: one for each processor]
+    /// Number of runs at a time [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     jobs: Option<u32>,
-    /// Write what happens, to .pcapng, .pcap, .csv, .html or .parquet; can be given several times
+    /// Write events to .pcapng, .pcap, .csv, .html or .parquet; can be given several times
     #[arg(long, value_name = "FILE")]
     trace: Vec<PathBuf>,
     /// Write a page that plays the run
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Count packets by kind, flow, link and node, too, which takes time
+    /// Also count packets by kind, flow, link and node, which takes time
     #[arg(long)]
     tables: bool,
 }
 
-/// How long a run goes on before it looks up, in real time.
+/// Real time that a run takes between checks for an interruption.
 const STEP: Duration = Duration::from_millis(50);
-/// How often progress is shown, and told to programs.
+/// Intervals at which progress is shown, and reported to programs.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// What the threads of a command share.
+/// State that the threads of a command share.
 struct Shared {
-    /// Whether the user wants it to end.
+    /// Whether the user has interrupted it.
     stop: AtomicBool,
-    /// The next run that nobody has taken.
+    /// The next run that no thread has taken.
     next: AtomicUsize,
     runs: Vec<Mutex<State>>,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Default)]
 struct State {
     simulated: Duration,
     events: u64,
     clients_done: usize,
     clients: usize,
-    /// Its share of the work, as far as one can tell.
+    /// Share of the work that is done, as an estimate.
     share: f64,
     result: Option<anyhow::Result<Finished>>,
 }
@@ -126,7 +126,7 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The traces to write: those of the command line, or else of the scenario.
+/// Returns the traces to write: those of the command line, or else of the scenario.
 fn traces(args: &RunArgs, scenario: &Scenario, output: &Output) -> anyhow::Result<Vec<PathBuf>> {
     let asked: Vec<PathBuf> = args.trace.iter().chain(&args.html).cloned().collect();
     match (args.seeds, asked.is_empty(), scenario.traces.is_empty()) {
@@ -140,7 +140,7 @@ fn traces(args: &RunArgs, scenario: &Scenario, output: &Output) -> anyhow::Resul
     }
 }
 
-/// One run from beginning to end.
+/// Simulates one run from beginning to end.
 fn simulate(
     scenario: &Scenario,
     seed: u64,
@@ -161,7 +161,7 @@ fn simulate(
         }
         run.set_tracer(Box::new(all));
     }
-    // As much simulated time as takes about a step of real time.
+    // Simulated time that takes about a step of real time.
     let mut step = Duration::from_millis(1);
     let mut told = None;
     while run.go_on(step) && !shared.stop.load(Ordering::Relaxed) {
@@ -208,7 +208,7 @@ impl State {
     }
 }
 
-/// Shows how far the runs are until all are over.
+/// Shows the progress of the runs until all are over.
 fn watch(
     shared: &Shared,
     scenario: &Scenario,
@@ -243,11 +243,11 @@ fn watch(
     meter.clear();
 }
 
-/// How far all runs are together.
+/// Progress of all runs together.
 struct Progress {
     runs: usize,
     runs_done: usize,
-    /// The simulated time of the run that is the furthest among those that go on.
+    /// Simulated time of the run that has got furthest, among those still running.
     simulated: Duration,
     events: u64,
     events_per_s: f64,

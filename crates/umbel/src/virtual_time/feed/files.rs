@@ -22,7 +22,7 @@ use super::super::later::Later;
 use crate::feed::recv::store::{FeedStore, Found, Input, Looked};
 use crate::feed::send::host::Content;
 
-/// How feeds are cut here.
+/// The division of feeds into blocks in these tests.
 pub(super) const SHAPE: BlockShape =
     BlockShape { symbol_len: 200, block_symbols: 8, sealed: false };
 
@@ -36,7 +36,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// So many files of up to 30 KB, an empty one among them.
+    /// Creates `count` files of up to 30 KB, one of them empty.
     pub(super) fn new(count: u32, random: &mut Xoshiro256PlusPlus) -> Files {
         let mut contents = BTreeMap::new();
         let mut infos = Vec::new();
@@ -66,7 +66,7 @@ impl Files {
         Files { infos, contents, manifest, layout }
     }
 
-    /// Length, digest and blocks of the manifest.
+    /// Returns length, digest and number of blocks of the manifest.
     pub(super) fn manifest(&self) -> (u64, Digest, u32) {
         let digest = Digest(*blake3::hash(&self.manifest).as_bytes());
         (self.manifest.len() as u64, digest, self.layout.manifest().blocks())
@@ -76,7 +76,7 @@ impl Files {
         &self.contents[&toi]
     }
 
-    /// A block: its source symbols, padded, and their number.
+    /// Returns a block's source symbols, padded, and their number.
     fn block(&self, number: u32) -> Option<(Vec<u8>, u32)> {
         let (content, cut, sbn) = if number < self.layout.manifest().blocks() {
             (&self.manifest, self.layout.manifest(), number)
@@ -144,7 +144,7 @@ impl SymbolSource for Files {
     fn release(&mut self, _block: BlockId) {}
 }
 
-/// Where a receiver keeps files. Clones are the same place.
+/// The place where a receiver keeps files. Clones are the same place.
 #[derive(Clone, Debug)]
 pub(super) struct Directory(Arc<Mutex<State>>, Later<Input>);
 
@@ -154,14 +154,14 @@ struct State {
     manifest_len: u64,
     symbols: BTreeMap<u32, BTreeMap<u32, Vec<u8>>>,
     blocks: BTreeMap<u32, Vec<u8>>,
-    /// Blocks that could be restored before it was known what they are.
+    /// Blocks that could be restored before their items were known.
     waiting: BTreeSet<u32>,
     looked_up: Vec<(ItemInfo, bool)>,
     layout: Option<Layout>,
     wanted: BTreeMap<Toi, ItemInfo>,
     done: BTreeMap<String, Vec<u8>>,
     full: bool,
-    /// Symbols that are altered on the way, at most.
+    /// Most symbols that are altered before they are stored.
     alters: u32,
     slow: Duration,
     random: Xoshiro256PlusPlus,
@@ -203,7 +203,7 @@ impl Directory {
         self.state().full = full;
     }
 
-    /// Puts all files there, as if an earlier run had left them.
+    /// Adds all files, as if an earlier run had left them.
     pub(super) fn fill(&self, files: &Files) {
         let of = |info: &ItemInfo| (info.name.clone(), files.content(info.toi).to_vec());
         self.state().done = files.infos.iter().map(of).collect();
@@ -218,7 +218,7 @@ impl Directory {
         self.1.put(Duration::from_nanos(after), input);
     }
 
-    /// Decodes a block; reads the manifest, or verifies a file, with the last of its blocks.
+    /// Decodes a block. The last block of the manifest or of a file also has it read or verified.
     fn restore_block(&self, state: &mut State, number: u32) {
         let Some(k) = state.k(number) else {
             state.waiting.insert(number);
@@ -278,7 +278,7 @@ impl State {
         Some(BlockRun { first, count: cut.blocks() })
     }
 
-    /// Source symbols of a block, if it is known what it is, and it is wanted.
+    /// Returns the number of source symbols of a block, if its item is known and wanted.
     fn k(&self, number: u32) -> Option<u32> {
         if number < self.manifest.blocks() {
             return Some(self.manifest.block_symbols(number));

@@ -21,10 +21,10 @@ use super::files::SHAPE;
 use crate::feed::recv::store::{FeedStore, Input};
 use crate::feed::send::host::Content;
 
-/// What the input of a pipe has not given yet: when, and what.
+/// Writes that the input of a pipe has still to make, each with its time in milliseconds.
 type Writes = Arc<Mutex<Option<VecDeque<(u64, Vec<u8>)>>>>;
 
-/// The sender's side.
+/// The sender's side of a pipe.
 #[derive(Debug)]
 pub(super) struct Source {
     keeper: PipeKeeper,
@@ -33,16 +33,16 @@ pub(super) struct Source {
     bytes: u64,
 }
 
-/// What writes to the pipe once it has begun.
+/// Writes to the pipe once it has begun.
 #[derive(Debug)]
 pub(super) struct Writer {
     end: PipeWriter,
     writes: Writes,
-    /// When it began.
+    /// Time at which it began.
     begun: Option<Instant>,
 }
 
-/// A pipe of so many pieces, milliseconds apart; and all of its bytes.
+/// Creates a pipe of 60 pieces at random times, and returns all of its bytes as well.
 pub(super) fn source(tsi: Tsi, seed: u64) -> (Source, FeedSource, Writer, Vec<u8>) {
     let mut random = draws(seed, 50);
     let (writer, feed) = pipe(tsi, SHAPE, 4 << 20, None).unwrap();
@@ -63,7 +63,7 @@ pub(super) fn source(tsi: Tsi, seed: u64) -> (Source, FeedSource, Writer, Vec<u8
 }
 
 impl Writer {
-    /// Writes what is due; appends what the engine is to be told.
+    /// Writes the pieces that are due. Appends the commands for the engine.
     pub(super) fn write(&mut self, now: Instant, commands: &mut VecDeque<SourceCommand>) {
         let mut writes = self.writes.lock().unwrap();
         let Some(queue) = writes.as_mut() else { return };
@@ -152,7 +152,7 @@ impl Sink {
         Sink { end: FeedSink::Pipe(sink), events, state: Arc::new(Mutex::new(output)) }
     }
 
-    /// The engine's handle.
+    /// Returns the engine's handle.
     pub(super) fn engine(&self) -> FeedSink {
         self.end.clone()
     }
@@ -161,7 +161,7 @@ impl Sink {
         &self.events
     }
 
-    /// Reads what is there.
+    /// Reads all bytes that are ready.
     pub(super) fn read(&self) {
         let mut output = self.state.lock().unwrap();
         while let Some(bytes) = output.reader.take() {

@@ -1,4 +1,4 @@
-//! Receivers get every byte, or know why not; and everyone ends.
+//! Receivers get every byte, or know why not, and every host ends.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::feed::send::WaitFor;
 const LIMIT: Duration = Duration::from_mins(10);
 const THREE_S: WaitFor = WaitFor::Time(Duration::from_secs(3));
 
-/// Runs a scenario in which everyone that lives to the end gets everything, and the source knows.
+/// Runs a scenario in which every receiver that does not crash gets everything, and the source
+/// knows.
 fn check(seeds: u64, scenario: Scenario) {
     for_seeds(seeds, |seed| {
         let mut world = World::new(scenario, seed);

@@ -1,4 +1,4 @@
-//! A source and receivers in some subnets, and what happens to them.
+//! A source and receivers in some subnets, and the events of a scenario.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -43,14 +43,14 @@ pub(super) fn ms(ms: u64) -> Instant {
     Instant::EPOCH + Duration::from_millis(ms)
 }
 
-/// What a scenario has.
+/// Parameters of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scenario {
     pub(super) subnets: u32,
     pub(super) hosts: u32,
-    /// Loss of links between routers and of those of hosts.
+    /// Loss of the links between routers, and of those of hosts.
     pub(super) loss: f64,
-    /// Receivers come within this time.
+    /// Time within which receivers come.
     pub(super) within: Duration,
     pub(super) wait_for: WaitFor,
     pub(super) linger: Duration,
@@ -60,14 +60,14 @@ pub(super) struct Scenario {
     pub(super) full: bool,
     pub(super) alters: u32,
     pub(super) slow: Duration,
-    /// How many receivers have all files already.
+    /// Number of receivers that already have all files.
     pub(super) have_all: u32,
-    /// How many receivers crash.
+    /// Number of receivers that crash.
     pub(super) crashes: u32,
-    /// When the source crashes, or its user ends it.
+    /// Time at which the source crashes, or its user interrupts it.
     pub(super) source_crash: Option<Instant>,
     pub(super) source_interrupt: Option<Instant>,
-    /// How many receivers' users end them.
+    /// Number of receivers that their users interrupt.
     pub(super) interrupts: u32,
 }
 
@@ -100,7 +100,7 @@ pub(super) type FileReceiver =
     EngineHost<tmtp::Receiver<Directory>, RecvHost<Directory>, Downstream>;
 pub(super) type PipeReceiver = EngineHost<tmtp::Receiver<FeedSink>, RecvHost<Sink>, Downstream>;
 
-/// What lies around a source.
+/// Surroundings of a source.
 #[derive(Debug, Default)]
 pub(super) struct Upstream {
     writer: Option<Writer>,
@@ -126,20 +126,20 @@ impl Outside<SendInput> for Upstream {
     }
 }
 
-/// Where a receiver keeps what it gets.
+/// Store of a receiver.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     Files(Directory),
     Pipe(Sink),
 }
 
-/// What lies around a receiver.
+/// Surroundings of a receiver.
 #[derive(Debug)]
 pub(super) struct Downstream {
     place: Place,
     full: VecDeque<(Instant, bool)>,
     interrupt_at: Option<Instant>,
-    /// When a pipe is read next.
+    /// Time at which the pipe is read next.
     read_at: Instant,
 }
 
@@ -177,7 +177,7 @@ impl Outside<Input> for Downstream {
     }
 }
 
-/// A receiver, and what becomes of it.
+/// A receiver and its fate.
 pub(super) struct Member {
     pub(super) node: NodeId,
     pub(super) place: Place,
@@ -369,14 +369,14 @@ impl World {
         self.members.push(Member { node, place, crashes, interrupted });
     }
 
-    /// What came of a receiver, if it has ended.
+    /// Returns the result of a receiver, if it has ended.
     pub(super) fn received(&self, node: NodeId) -> Option<RecvSummary> {
         let files = self.simulation.app::<FileReceiver>(node).map(EngineHost::host);
         let pipe = self.simulation.app::<PipeReceiver>(node).map(EngineHost::host);
         files.and_then(RecvHost::outcome).or_else(|| pipe.and_then(RecvHost::outcome))
     }
 
-    /// Returns what a failure says of a receiver.
+    /// Describes a receiver for the message of a failure.
     fn so_far(&self, node: NodeId) -> String {
         fn told<S: FeedStore>(
             app: &EngineHost<tmtp::Receiver<S::Sink>, RecvHost<S>, Downstream>,
@@ -387,21 +387,21 @@ impl World {
         files.or_else(|| self.simulation.app::<PipeReceiver>(node).map(told)).unwrap_or_default()
     }
 
-    /// What came of the feed, if it has ended.
+    /// Returns the result of the feed, if it has ended.
     pub(super) fn sent(&self) -> Option<SendSummary> {
         let files = self.simulation.app::<FileSender>(self.source).map(EngineHost::host);
         let pipe = self.simulation.app::<PipeSender>(self.source).map(EngineHost::host);
         files.and_then(SendHost::outcome).or_else(|| pipe.and_then(SendHost::outcome))
     }
 
-    /// Whether everyone has ended that has not crashed.
+    /// Returns whether every host that does not crash has ended.
     fn is_over(&self) -> bool {
         let living = self.members.iter().filter(|member| !member.crashes);
         let source = self.scenario.source_crash.is_some() || self.sent().is_some();
         source && living.into_iter().all(|member| self.received(member.node).is_some())
     }
 
-    /// Runs until everyone has ended.
+    /// Runs until every host has ended.
     pub(super) fn run(&mut self, limit: Duration) {
         while !self.is_over() {
             let now = self.simulation.now();
@@ -412,7 +412,7 @@ impl World {
         }
     }
 
-    /// Whether a receiver has all that was sent.
+    /// Returns whether a receiver has everything that was sent.
     pub(super) fn has_everything(&self, member: &Member) -> bool {
         match &member.place {
             Place::Files(directory) => self.files.infos.iter().all(|info| {

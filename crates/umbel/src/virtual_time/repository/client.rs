@@ -1,4 +1,4 @@
-//! What lies around a client.
+//! Surroundings of a client.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -19,32 +19,32 @@ use crate::get::host::{Ask, GetHost, Input};
 
 pub(super) type Client = EngineHost<Receiver<Disk>, GetHost<Disk>, Around>;
 
-/// How long the handshake of a session takes.
+/// Time that the handshake of a session takes.
 const HANDSHAKE: Duration = Duration::from_millis(20);
-/// After how long a server notices that a client is gone.
+/// Time after which a server notices that a client is gone.
 const IDLE: Duration = Duration::from_secs(15);
 
-/// What happens to a client.
+/// Fate of a client.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fate {
-    /// Where the server's URL leads to, from when on.
+    /// Servers to which the URL leads, each from a time on.
     pub(super) servers: BTreeMap<Instant, NodeId>,
-    /// When the session is cut.
+    /// Times at which the session is cut.
     pub(super) cuts: VecDeque<Instant>,
-    /// When the disk is full (`true`) and has room again.
+    /// Times at which the disk becomes full (`true`) and has room again.
     pub(super) full: VecDeque<(Instant, bool)>,
-    /// When the disk alters nothing any more.
+    /// Time at which the disk stops altering symbols.
     pub(super) heals: Option<Instant>,
 }
 
-/// Carries the session, and what the disk tells.
+/// Carries the session and the disk's events.
 #[derive(Debug)]
 pub(super) struct Around {
     fate: Fate,
     disk: Disk,
     random: Xoshiro256PlusPlus,
     session: Option<(SessionId, NodeId)>,
-    /// When the session is open, if it is not yet.
+    /// Time at which the session will be open.
     opened_at: Instant,
     news: Later<Input>,
     /// Frames that leave later.
@@ -52,7 +52,7 @@ pub(super) struct Around {
 }
 
 impl Around {
-    /// The session breaks, and the server notices later.
+    /// Breaks the session; the server notices later.
     fn cut(&mut self) {
         let Some((session, node)) = self.session.take() else { return };
         let reason = "the connection is lost".to_owned();
@@ -155,7 +155,7 @@ impl Outside<Input> for Around {
     }
 }
 
-/// A client that wants these items.
+/// Creates a client that wants these items.
 pub(super) fn client(
     patterns: Vec<String>,
     disk: &Disk,

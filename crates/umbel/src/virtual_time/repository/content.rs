@@ -1,4 +1,4 @@
-//! What is served: real bytes, so that every byte can be verified.
+//! The served content: real bytes, so that every byte can be verified.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,8 +28,8 @@ pub(super) struct Catalog {
 }
 
 impl Catalog {
-    /// So many items of up to 12 KB, an empty one and one of a single byte among them. Names and
-    /// contents are those of the seed; the numbers of objects begin at `first`.
+    /// Creates `count` items of up to 12 KB, one of them empty and one of a single byte. The seed
+    /// determines names and contents; the numbers of objects begin at `first`.
     pub(super) fn new(count: u32, first: u32, random: &mut Xoshiro256PlusPlus) -> Catalog {
         let item = |number: u32| {
             let len = match number {
@@ -67,20 +67,20 @@ impl Catalog {
         self.items.get(&toi).map(|(info, _)| info)
     }
 
-    /// Items that match: by their whole names; all if there are no patterns.
+    /// Returns the items with these names, or all if there are no patterns.
     pub(super) fn matching(&self, patterns: &[String]) -> Vec<ItemInfo> {
         let wanted = |info: &ItemInfo| patterns.is_empty() || patterns.contains(&info.name);
         self.items().map(|(info, _)| info).filter(|info| wanted(info)).cloned().collect()
     }
 
-    /// A source block as it travels by unicast.
+    /// Returns a source block as it is sent by unicast.
     pub(super) fn block(&self, toi: Toi, sbn: u32) -> Option<Bytes> {
         let (info, content) = self.items.get(&toi)?;
         let range = Partition::new(&info.oti).ok()?.block_range(sbn);
         Some(content.slice(range.start as usize..range.end as usize))
     }
 
-    /// Digests of an item's blocks.
+    /// Returns the digests of an item's blocks.
     pub(super) fn block_digests(&self, toi: Toi) -> Vec<Digest> {
         let blocks = self.info(toi).and_then(|info| Partition::new(&info.oti).ok());
         let blocks = blocks.map_or(0, |cut| cut.blocks());
@@ -89,16 +89,16 @@ impl Catalog {
     }
 }
 
-/// Gives symbols of a catalog, some of them only after a while.
+/// Provides symbols of a catalog, some of them only after a while.
 #[derive(Debug)]
 pub(super) struct Symbols {
     catalog: Arc<Catalog>,
-    /// Tells that symbols are ready.
+    /// Signals that symbols are ready.
     ready: Later<()>,
     random: Xoshiro256PlusPlus,
-    /// A symbol that was not ready is, the next time.
+    /// Whether a symbol was not ready; the next time it is.
     pending: bool,
-    /// One in so many symbols is not ready at once; 0: all are.
+    /// One in this number of symbols is not ready at once; 0: all are.
     slow_one_in: u64,
 }
 

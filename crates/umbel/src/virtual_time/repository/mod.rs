@@ -1,5 +1,5 @@
 //! `umbel serve` and `umbel get`: [`ServeHost`](crate::serve::host::ServeHost) and
-//! [`GetHost`](crate::get::host::GetHost) with what a scenario has around them.
+//! [`GetHost`](crate::get::host::GetHost) in the surroundings of a scenario.
 
 mod client;
 mod content;

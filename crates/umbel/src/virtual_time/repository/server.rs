@@ -1,4 +1,4 @@
-//! What lies around a server.
+//! Surroundings of a server.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -28,15 +28,15 @@ use crate::serve::librarian::Question;
 use crate::serve::prober::Burst;
 use crate::serve::status::Report;
 
-/// Group numbers of a server's channels.
+/// Numbers of the groups of a server's channels.
 const DATA: u32 = 1;
 const CONTROL: u32 = 2;
-/// The round trip of sessions, as the server measures it.
+/// Round trip time of sessions, as the server measures it.
 const RTT: Duration = Duration::from_millis(20);
 
 pub(super) type Server = EngineHost<Source<Symbols>, ServeHost<Desk>, Around>;
 
-/// Answers for the catalog, after a while.
+/// Answers from the catalog, after a while.
 #[derive(Debug)]
 pub(super) struct Desk {
     catalog: Arc<Catalog>,
@@ -46,7 +46,7 @@ pub(super) struct Desk {
     unicast_bytes: u64,
 }
 
-/// What leaves the desk.
+/// Output of the desk.
 #[derive(Clone, Debug, Default)]
 struct Out {
     answers: Later<SourceCommand>,
@@ -69,7 +69,7 @@ impl Desk {
             let reason = "nothing matches".to_owned();
             return self.answer(SourceCommand::Failed { session, query, reason });
         }
-        // Two pages, as there are of large catalogs.
+        // Two pages, as for large catalogs.
         let (first, second) = items.split_at(items.len() / 2);
         let page = |items: &[_], next| SourceCommand::Page {
             session,
@@ -166,7 +166,7 @@ impl Staff for Desk {
     fn tidy(&mut self) {}
 }
 
-/// Carries sessions, and what the desk sends.
+/// Carries sessions and the desk's output.
 #[derive(Debug)]
 pub(super) struct Around {
     out: Out,
@@ -180,7 +180,7 @@ pub(super) struct Around {
 }
 
 impl Around {
-    /// Sessions that are open.
+    /// Returns the number of open sessions.
     pub(super) fn sessions(&self) -> usize {
         self.clients.len()
     }
@@ -274,7 +274,7 @@ impl Outside<Input> for Around {
     }
 }
 
-/// A server of these items on this node.
+/// Creates a server of these items on this node.
 pub(super) fn server(
     node: NodeId,
     catalog: &Arc<Catalog>,

@@ -1,8 +1,8 @@
-//! What travels between the ends of a simulated session.
+//! Frames between the ends of a simulated session.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// One piece of a session.
+/// A frame of a session.
 #[derive(Debug)]
 pub(super) enum Frame {
     Open,
@@ -13,7 +13,7 @@ pub(super) enum Frame {
 }
 
 impl Frame {
-    /// The frame of the client's session of this number.
+    /// Encodes the frame for the client's session of this number.
     pub(super) fn emit(&self, session: u64) -> Bytes {
         let mut bytes = BytesMut::new();
         bytes.put_u64(session);

@@ -1,4 +1,4 @@
-//! Clients get every byte whatever happens around them.
+//! Clients get every byte, whatever happens around them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::client::{Client, Fate, client};
 use super::content::Catalog;
 use super::server::{Server, server};
 
-/// What a scenario has.
+/// Parameters of a scenario.
 #[derive(Clone, Copy, Debug, Default)]
 struct Scenario {
     clients: u32,
@@ -24,15 +24,15 @@ struct Scenario {
     control: bool,
     /// Whether one client hears no multicast at all.
     deaf: bool,
-    /// How often sessions are cut, at most.
+    /// Most times that a session is cut.
     cuts: u64,
     /// Whether the server crashes, and another takes its place.
     restarts: bool,
     /// Whether disks are full for a while.
     full: bool,
-    /// What is wrong with disks.
+    /// Faults of the disks.
     faults: Faults,
-    /// One symbol in so many is not ready at once.
+    /// One in this number of symbols is not ready at once.
     slow_symbols: u64,
 }
 
@@ -126,7 +126,7 @@ impl World {
         self.simulation.app(node).unwrap()
     }
 
-    /// Runs until every client has ended; asserts that each has every byte.
+    /// Runs until every client has ended. Asserts that each has every byte.
     fn run(&mut self, scenario: &Scenario) {
         let limit = ms(1_200_000);
         while !self.clients.iter().all(|(node, ..)| self.client(*node).host().has_ended()) {
