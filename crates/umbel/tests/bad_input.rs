@@ -1,4 +1,4 @@
-//! What is wrong is said in one line, with what to do; nothing else is disturbed by it.
+//! Errors are reported in one line, with what to do, and disturb nothing else.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod local_support;
@@ -57,7 +57,7 @@ fn a_url_without_a_pin_or_with_that_of_another_server_is_refused() {
 #[test]
 fn a_server_that_is_not_there_is_given_up_in_time() {
     let place = Place::new();
-    // Bound, so that nobody else takes it, and dead.
+    // Bound, so that no other program takes it, and dead.
     let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("umbel://{}/?pin={FOREIGN_PIN}", dead.local_addr().unwrap());
     let got = place.get(&url, &[]);
@@ -156,7 +156,7 @@ fn a_client_without_multicast_says_so_and_goes_on_by_unicast() {
     let place = Place::with(&[("a.bin", &noise(3, 200_000))]);
     let port = channel_port();
     let server = place.serve(&["--channel-port", &port.to_string()]);
-    // Somebody has the channel's port for himself.
+    // Another program has the channel's port for itself.
     let _theirs = UdpSocket::bind(("0.0.0.0", port)).unwrap();
     let got = place.get(&server.url, &["--fallback-after", "0.3"]);
     got.succeeded();
@@ -175,7 +175,7 @@ fn a_client_without_multicast_says_so_and_goes_on_by_unicast() {
 fn a_server_whose_packets_cannot_leave_says_so_once() {
     let place = Place::with(&[("a.bin", &noise(6, 50_000))]);
     let repo = place.repo();
-    // Loopback has no route for groups of IPv6 unless somebody adds it.
+    // Loopback has no route for IPv6 groups unless one is added.
     let script = format!(
         "ip link set lo up
          \"$UMBEL\" serve {repo} --state-dir {state} --interface lo --ipv6 >{url} 2>{said} &
@@ -231,8 +231,8 @@ fn a_path_that_cannot_be_served_is_named() {
     with_state(&corrupt).failed_with(&["identity.pem", "remove it"]);
 }
 
-/// Makes a command run as somebody who is not root, to whom permissions matter, and lets him
-/// into the place.
+/// Makes a command run as a user other than root, who is subject to permissions, and grants access
+/// to the place.
 fn as_nobody<'a>(place: &Place, command: &'a mut Command) -> &'a mut Command {
     if nix::unistd::geteuid().is_root() {
         let all = Permissions::from_mode(0o777);
@@ -252,7 +252,7 @@ fn what_must_not_be_read_is_named_and_the_rest_served() {
     let mut command = place.serve_command(&place.repo(), &[]);
     let server = Running::start(as_nobody(&place, &mut command));
     local_support::wait_until("a URL", || server.stdout().contains("umbel get"));
-    // Both streams are read by threads: what was written first may be here last.
+    // Threads read both streams, so the first output may arrive last.
     local_support::wait_until("what was left out", || server.stderr().contains("closed"));
     let stderr = server.stderr();
     assert!(stderr.contains("denied"), "{stderr}");
@@ -367,7 +367,7 @@ fn an_output_directory_that_cannot_be_is_told() {
 fn an_item_that_has_no_place_does_not_keep_the_others_from_theirs() {
     let place = Place::with(&[("dir", b"a file here"), ("other/x", b"x"), ("z", b"z")]);
     let server = place.serve(&[]);
-    // A directory stands where a file should go, a link where a directory should be.
+    // A directory stands in place of a file, and a link in place of a directory.
     std::fs::create_dir_all(place.out().join("dir")).unwrap();
     let outside = place.path().join("outside");
     std::fs::create_dir(&outside).unwrap();
@@ -399,7 +399,7 @@ fn a_full_disk_is_told_and_small_items_still_come() {
     assert_eq!(ran.stdout, "small");
 }
 
-/// A server's endpoint that answers every message with the same bytes.
+/// Starts a server's endpoint that answers every message with the same bytes.
 fn endpoint_that_says(
     answer: Vec<u8>,
 ) -> (umbel_net::session::SessionServer, String, tempfile::TempDir) {
@@ -422,7 +422,7 @@ fn endpoint_that_says(
     (server, url, dir)
 }
 
-/// A message whose header says another version.
+/// Sets the version in the header of a message to 2.
 fn of_version_2(mut message: Vec<u8>) -> Vec<u8> {
     message[2] = 2;
     message
@@ -437,7 +437,7 @@ fn a_server_of_another_version_is_told() {
     place.get(&url, &[]).failed_with(&["same release"]);
     run(["ls", &url]).failed_with(&["same release"]);
 
-    // A server whose QUIC is of another version [RFC 8999 §6].
+    // A server with another version of QUIC [RFC 8999 §6].
     let other = UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("umbel://{}/?pin={FOREIGN_PIN}", other.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -459,7 +459,7 @@ fn a_server_of_another_version_is_told() {
     assert!(got.took < Duration::from_secs(5), "{got:?}");
 }
 
-/// Opens a session to a server, says something, and gives why the session ended.
+/// Opens a session to a server and sends a message. Returns why the session ended.
 fn say(url: &str, message: Vec<u8>) -> String {
     let (events, inbox) = std::sync::mpsc::channel();
     let url = url.parse().unwrap();

@@ -46,7 +46,7 @@ fn bad_usage_exits_with_2() {
     ] {
         run(args).misused(&[words]);
     }
-    // Only the value shows that it is nonsense.
+    // Only the value is wrong.
     for seconds in ["-1", "nan", "inf"] {
         let ran = run([
             "get".to_owned(),
@@ -97,14 +97,14 @@ fn people_read_standard_error_and_a_pipe_sees_no_progress() {
     let lines: Vec<&str> = got.stderr.lines().collect();
     assert!(matches!(lines.as_slice(), [line] if line.starts_with("1 items")), "{lines:?}");
 
-    // Nor do logs bring colours.
+    // Logs have no colours either.
     let logged = place.get(&server.url, &["-vvv"]);
     assert!(logged.succeeded().stderr.contains("TRACE"), "{logged:?}");
     assert!(!logged.stderr.contains('\u{1b}'), "{:?}", logged.stderr);
 
     let quiet = place.get(&server.url, &["--quiet"]);
     assert_eq!((quiet.succeeded().stdout.as_str(), quiet.stderr.as_str()), ("", ""));
-    // What a list is for can be piped on.
+    // A list can be piped on.
     assert!(run(["ls", &server.url]).succeeded().stdout.contains("a.bin"));
 }
 

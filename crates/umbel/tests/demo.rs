@@ -26,7 +26,7 @@ fn start(arguments: &[&str], temporary: &Path) -> Child {
         .unwrap()
 }
 
-/// Waits until it has ended; kills it when it takes too long.
+/// Waits until it has ended. Kills it if it takes too long.
 fn finish(mut child: Child) -> Output {
     let deadline = Instant::now() + LIMIT;
     while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
@@ -41,7 +41,7 @@ fn finish(mut child: Child) -> Output {
     output
 }
 
-/// Runs it, and gives what it said of each client and in the end.
+/// Runs it. Returns its report of each client, and its final report.
 #[track_caller]
 fn run(arguments: &[&str]) -> (Vec<Value>, Value) {
     let temporary = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ fn assert_verified(clients: &[Value], summary: &Value) {
     assert!(sent < wanted, "eight copies would have been less: {summary}");
 }
 
-/// A busy machine may lose packets that the links do not; none may lose fewer.
+/// Checks the measured loss. A busy machine may lose additional packets, but never fewer.
 #[track_caller]
 fn assert_lossy(clients: &[Value]) {
     for client in clients {
@@ -156,7 +156,8 @@ fn interrupted_it_leaves_nothing_behind() {
     }
 }
 
-/// The servers and clients of a demonstration have its temporary directory among their arguments.
+/// Returns the number of processes with a demonstration's temporary directory among their
+/// arguments.
 fn processes_that_mention(path: &Path) -> usize {
     let path = path.to_str().unwrap();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();

@@ -1,4 +1,4 @@
-//! Sealed feeds: those on the list get them, and nobody else.
+//! Sealed feeds: only the receivers on the list can read them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,12 +15,12 @@ use umbel_lab::Impairment;
 const MB: u64 = 1_000_000;
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// The file of a host's key.
+/// Returns the file of a host's key.
 fn key(feeds: &Feeds<'_>, host: &str) -> String {
     feeds.directory.path().join(format!("{host}.key")).to_str().unwrap().to_owned()
 }
 
-/// Writes the list of these hosts; gives its file.
+/// Writes the list of these hosts. Returns its file.
 fn list(feeds: &Feeds<'_>, hosts: &[&str]) -> String {
     let path = feeds.directory.path().join("list");
     let mut text = String::new();
@@ -34,7 +34,7 @@ fn list(feeds: &Feeds<'_>, hosts: &[&str]) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// What the sender says of each receiver.
+/// Returns the sender's name and state for each receiver.
 fn states(done: &Value) -> Vec<(String, String)> {
     let receivers = done["receivers"].as_array().unwrap().iter();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -50,7 +50,7 @@ fn a_directory_is_for_those_on_the_list_late_or_not_and_for_nobody_else() {
     let feeds = Feeds::new(&lab, &[("large", 6 * MB), ("dir/small", 1000), ("empty", 0)]);
     let list = list(&feeds, &["h2", "h3", "h5"]);
     let mut sender = feeds.send(&["--rate", "16M", "--wait-for", "2", "--admit", &list]);
-    // The stranger is there first, and does not count.
+    // The stranger comes first, and does not count.
     let mut stranger = feeds.recv("h4", &["--key", &key(&feeds, "h4")]);
     assert_eq!(stranger.process.wait_end(SOON).code(), Some(1));
     let said = stranger.process.stderr();
@@ -71,7 +71,7 @@ fn a_directory_is_for_those_on_the_list_late_or_not_and_for_nobody_else() {
     assert_eq!((states(&summary), &summary["without"]), (expected, &0.into()), "{summary}");
 }
 
-/// Names of the files in a directory that are anything to a user.
+/// Returns the names of the files in a directory, without hidden ones.
 fn walk(directory: &std::path::Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -22,7 +22,7 @@ fn clients_behind_a_router_hear_of_transmissions_in_the_control_group() {
         let mut server = bench.serve(&[&options, family].concat());
         let serving = server.process.events("serving")[0].clone();
         lab.route_multicast("h1", group(&serving["channel"])).unwrap();
-        // Everyone speaks in the control group.
+        // All hosts send in the control group.
         for host in ["h1", "h2", "h3"] {
             lab.route_multicast(host, group(&serving["control"])).unwrap();
         }

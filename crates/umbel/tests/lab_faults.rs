@@ -1,4 +1,4 @@
-//! Programs that come late, die and come back, and networks that block or alter packets.
+//! Programs that come late, or die and return, and networks that block or alter packets.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,7 +32,7 @@ fn clients_that_join_in_the_middle_get_everything_and_share_what_they_can() {
         let summary = bench.check_all(client, Duration::from_mins(1));
         assert_eq!(number(&summary, "unicast_blocks"), 0);
     }
-    // The last missed 1.2 s of 2.4 s: half of the file is sent twice, not three times.
+    // The last missed 1.2 s of 2.4 s, so half of the file is sent twice, not three times.
     let sent = number(&server.stop(), "bytes");
     assert!(sent < 12 * MB, "three clients of a file of 6 MB cost {sent} bytes");
 }
@@ -50,8 +50,8 @@ fn overlapping_subsets_are_each_received_and_shared() {
     bench.check(&mut first, soon, |name| !name.starts_with('c'));
     bench.check(&mut second, soon, |name| !name.starts_with('a'));
     bench.check(&mut third, soon, |name| name.ends_with('1'));
-    // Seven copies of the large ones are wanted, three are needed if all ask at the same time; on
-    // a busy machine a client may start when one has been sent.
+    // Seven copies of the large ones are wanted, and three are needed if all ask at the same time.
+    // On a busy machine a client may start after one has been sent.
     let sent = number(&server.stop(), "bytes");
     assert!(sent < 6 * MB, "overlapping subsets of 3 MB cost {sent} bytes");
 }
@@ -61,7 +61,7 @@ fn a_client_that_is_killed_and_started_again_gets_only_what_it_lacks() {
     let Some(lab) = lab(&star(1, Impairment::none().loss(0.01))) else { return };
     let size = 8 * MB;
     let bench = Bench::new(&lab, &[("a small", 1000), ("large", size)]);
-    // The default policy sends the small item when it likes: here it is to be there first.
+    // The default policy may send the small item at any time; here it has to come first.
     let policy = "FEC(1loss)+R(inf)+notify";
     let server = bench.serve(&["--rate", "20M", "--policy", policy, "--scheduler", "mrf"]);
     let mut client = bench.get("h2", &server.url, EVERYTHING);
@@ -71,11 +71,11 @@ fn a_client_that_is_killed_and_started_again_gets_only_what_it_lacks() {
     let mut client = bench.get("h2", &server.url, EVERYTHING);
     let summary = bench.check_all(&mut client, Duration::from_mins(1));
     assert_eq!((number(&summary, "items"), number(&summary, "already_there")), (1, 1));
-    // Half was written; what the journal vouches for is what had been synced.
+    // Half was written; the journal vouches only for synced data.
     let resumed = number(&summary, "resumed_bytes");
     assert!(resumed > size / 8, "{summary}");
     let (again, lacked) = (number(&summary, "packets"), (size - resumed) / 1376);
-    // Some of what is held comes once more, while the server still sends to the one that is gone.
+    // Some stored packets come again, while the server still sends to the client that is gone.
     assert!(again < lacked * 5 / 4, "{lacked} packets were lacking, but {again} came");
 }
 
@@ -97,14 +97,15 @@ fn clients_of_a_server_that_is_killed_finish_with_the_next() {
         bench.check_all(client, Duration::from_mins(1));
     }
     let sent = number(&next.stop(), "bytes");
-    // The two lack different parts, come back at different times, and lose packets: the union of what
-    // they lack and its repairs is more than the third that each lacks, but never the whole.
+    // The two miss different parts, return at different times, and lose packets. The union of their
+    // missing parts and its repairs exceeds the third that each misses, but never reaches the
+    // whole.
     assert!(sent < size, "two thirds were there, but the next server sent {sent} of {size}");
 }
 
 #[test]
 fn a_firewall_makes_a_client_go_on_by_unicast_and_its_end_brings_multicast_back() {
-    // So slow that the file is not over by unicast before multicast is probed again.
+    // So slow that unicast does not finish the file before multicast is probed again.
     let slow = Impairment::none().rate(Rate::from_bits_per_s(8_000_000).unwrap());
     let Some(lab) = lab(&star(1, slow)) else { return };
     let host = lab.host("h2").unwrap();
@@ -122,7 +123,7 @@ fn a_firewall_makes_a_client_go_on_by_unicast_and_its_end_brings_multicast_back(
     let mut client = bench.get("h2", &server.url, &["--fallback-after", "1"]);
     let fallback = client.process.wait_for_event("fallback", SOON);
     assert!(fallback["silent_s"].as_f64() >= Some(1.0), "{fallback}");
-    // The doctor finds the rule, while it is there.
+    // The doctor finds the rule, while it exists.
     let found = |event: &Value| event["event"] == "fallback" && event["cause"].is_string();
     let cause = client.process.wait_for("why multicast does not arrive", SOON, found);
     assert!(cause["cause"].as_str().unwrap().contains("firewall"), "{cause}");

@@ -1,5 +1,5 @@
-//! Servers and clients over links that lose packets: everyone ends up with exactly the bytes
-//! that it asked for. `soak.rs` has the whole matrix.
+//! Servers and clients over lossy links: every client gets exactly the bytes that it asked for.
+//! `soak.rs` has the whole matrix.
 
 #![allow(clippy::unwrap_used)]
 

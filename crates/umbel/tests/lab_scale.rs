@@ -63,7 +63,7 @@ fn loss_on_the_link_of_the_server_is_repaired_for_all_at_once() {
     let mut server = bench.serve(&["--rate", "8M"]);
     let hosts = ["h2", "h3", "h4", "h5"];
     let mut clients = hosts.map(|host| bench.get(host, &server.url, EVERYTHING));
-    // All are there before anything is lost: who comes late needs what the others have.
+    // All have joined before anything is lost, as a late client needs what the others have.
     for client in &clients {
         bench.wait_until_stored(client, 1);
     }
@@ -71,7 +71,7 @@ fn loss_on_the_link_of_the_server_is_repaired_for_all_at_once() {
     for client in &mut clients {
         bench.check_all(client, Duration::from_mins(1));
     }
-    // A ninth more would do; a repair for each of the four would be four ninths.
+    // A ninth more would suffice; a repair for each of the four would be four ninths.
     let sent = server.stop()["bytes"].as_u64().unwrap();
     assert!(sent < 3 * MB * 14 / 10, "a tenth of 3 MB was lost, {sent} bytes were sent");
 }

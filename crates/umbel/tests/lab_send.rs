@@ -22,8 +22,8 @@ fn number(report: &Value, field: &str) -> u64 {
     report[field].as_u64().unwrap_or_else(|| panic!("no number `{field}` in {report}"))
 }
 
-/// The source `h1` behind a router, and so many subnets with so many receivers each behind another:
-/// `a1`, `a2` …, `b1` ….
+/// Creates a topology with the source `h1` behind a router, and `subnets` subnets behind another.
+/// Each subnet has `receivers` receivers: `a1`, `a2` …, `b1` ….
 fn subnets(subnets: usize, receivers: usize) -> Topology {
     let mut topology = Topology::new().host("h1").router("r0").link("h1", "r0").router("r1");
     topology = topology.link("r0", "r1").emulated();
@@ -55,7 +55,7 @@ fn a_directory_arrives_at_everyone_whatever_is_lost() {
     }
 }
 
-/// The link-local address of a host with its interface, such as `fe80::1%eth0`.
+/// Returns the link-local address of a host with its interface, such as `fe80::1%eth0`.
 fn link_local(feeds: &Feeds<'_>, host: &str) -> String {
     let mut command = feeds.host(host).command("ip");
     let output = command.args(["-6", "-oneline", "address", "show", "scope", "link"]).output();
@@ -105,7 +105,7 @@ fn a_feed_passes_routers_and_its_losses_are_repaired_there() {
         let mut receivers = ["h2", "h3"].map(|host| feeds.recv(host, &[]));
         for receiver in &mut receivers {
             let summary = feeds.check(receiver, MINUTE);
-            // Each is alone in its subnet, so that it is the manager of it.
+            // Each is alone in its subnet, so it is the subnet's manager.
             assert_eq!(summary["managed"], true, "{summary}");
             assert!(number(&summary, "lost") > 0, "nothing was lost, so this tests little");
         }
@@ -121,7 +121,7 @@ fn a_scope_of_one_hop_stays_in_the_subnet() {
     let mut receiver = feeds.recv("h3", &["--wait", "3s"]);
     assert_eq!(receiver.process.wait_end(SOON).code(), Some(1));
     assert!(receiver.process.stderr().contains("no feed `feed` is on the air"));
-    // Nobody was there.
+    // There was no receiver.
     assert_eq!(sender.wait_end(SOON).code(), Some(1));
     assert!(sender.stderr().contains("nobody received it"));
 }
@@ -176,7 +176,7 @@ fn a_pipe_that_is_not_read_holds_its_source_up_and_loses_nothing() {
     let read = "\"$UMBEL\" recv feed --wait 20s -o - | ";
     let fast = feeds.shell("h2", &format!("{read} cat > fast"));
     let slow = feeds.shell("h3", &format!("{read} (sleep 6; cat > slow)"));
-    // 120 MB take 3 s at the rate; buffers on the way hold some 100 MB.
+    // 120 MB take 3 s at the rate; buffers on the way hold about 100 MB.
     std::thread::sleep(Duration::from_secs(5));
     assert!(sender.try_wait().unwrap().is_none(), "the slow reader did not hold up the source");
     for reader in [fast, slow, sender] {
@@ -233,7 +233,7 @@ fn who_comes_late_gets_everything_or_what_begins_after() {
     let feeds = Feeds::new(&lab, &plan);
     let mut sender = feeds.send(&["--rate", "20M"]);
     let mut first = feeds.recv("h2", &[]);
-    // A third of the time: within the first or the second file.
+    // After a third of the time, within the first or the second file.
     let begun = |event: &Value| event["progress"]["bytes_done"].as_u64() > Some(MB);
     first.process.wait_for("a megabyte is there", SOON, begun);
     let mut late = feeds.recv("h3", &[]);
@@ -263,7 +263,7 @@ fn a_receiver_that_is_killed_and_started_again_gets_only_what_it_lacks() {
     let summary = feeds.check(&mut again, MINUTE);
     assert!(number(&summary, "resumed_bytes") > size / 8, "{summary}");
     feeds.check(&mut second, MINUTE);
-    // The one that was killed is the one that came again.
+    // The receiver that was killed and the one that returned are the same.
     assert_eq!(number(&sender.wait_done(MINUTE), "done"), 2);
 }
 
@@ -310,7 +310,7 @@ fn subnets_whose_managers_are_killed_get_everything() {
     let mut receivers = hosts.map(|host| feeds.recv(host, &[]));
     let third = |event: &Value| event["progress"]["bytes_done"].as_u64() > Some(size / 3);
     receivers[0].process.wait_for("a third is there", MINUTE, third);
-    // The manager of each subnet, as it says itself.
+    // The manager of each subnet, by its own report.
     let manages = |receiver: &support::feeds::Receiver| {
         let said = receiver.process.events("managing");
         said.last().is_some_and(|event| event["manager"] == true)
@@ -349,7 +349,7 @@ fn a_slow_subnet_slows_the_source_and_nothing_is_lost() {
 
 #[test]
 fn repairs_of_a_subnet_stay_in_it() {
-    // Ears: in both subnets, and between the two routers.
+    // Ears listen in both subnets, and between the two routers.
     let topology = subnets(2, 3).host("ae").link("sa", "ae").host("be").link("sb", "be");
     let topology = topology.host("re").link("r0", "re");
     let Some(lab) = lab(&topology) else { return };
@@ -367,7 +367,7 @@ fn repairs_of_a_subnet_stay_in_it() {
         said.last().is_some_and(|event| event["manager"] == true)
     });
     let manager = manager.expect("the first subnet has a manager");
-    // Its members lose, each for itself; the manager, and the other subnet, lose nothing.
+    // Its members lose packets independently. The manager and the other subnet lose nothing.
     for member in (0..3).filter(|place| *place != manager) {
         let loss = Impairment::none().loss(0.05);
         lab.set_link_direction("sa", hosts[member], loss).unwrap();
@@ -380,7 +380,7 @@ fn repairs_of_a_subnet_stay_in_it() {
     assert!(of_manager(&in_a) > 100, "{:?}", in_a.heard());
     assert_eq!(of_manager(&in_b), 0, "{:?}", in_b.heard());
     assert_eq!(of_manager(&outside), 0, "{:?}", outside.heard());
-    // The source repairs what the manager lost, which is next to nothing.
+    // The source repairs the manager's losses, which are few.
     assert!(outside.repairs_of(feeds.host("h1")) < 20, "{:?}", outside.heard());
 }
 
@@ -402,7 +402,7 @@ fn the_rate_finds_a_bottleneck_behind_the_source() {
     }
     let summary = sender.wait_done(SOON);
     let sent = ["packets", "repairs", "fetched"].map(|field| number(&summary, field));
-    // At 300 Mbit/s all the time it would be ten times the file.
+    // At a constant 300 Mbit/s it would be ten times the file.
     let [packets, repairs, fetched] = sent;
     assert!(repairs + fetched < packets * 3 / 2, "{summary}");
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a feed is said in one line; garbage and strangers disturb nothing.
+//! Errors of a feed are reported in one line, and garbage and strangers disturb nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,13 +20,13 @@ use umbel_lab::{Impairment, Node};
 const MB: u64 = 1_000_000;
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Runs `umbel` on a host; gives its exit code, and what it said on standard error.
+/// Runs `umbel` on a host. Returns its exit code and its standard error.
 fn run(feeds: &Feeds<'_>, host: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let output = feeds.umbel(host).args(arguments).output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// The command fails with this code, and one line that has all these words.
+/// Asserts that the command fails with this code, and with one line that has all these words.
 #[track_caller]
 fn fails(feeds: &Feeds<'_>, host: &str, arguments: &[&str], code: i32, words: &[&str]) {
     let (got, said) = run(feeds, host, arguments);
@@ -176,7 +176,7 @@ fn a_receiver_whose_disk_is_full_holds_nobody_up() {
     assert!(said.contains("large"), "{said}");
 }
 
-/// Noise, and what looks like messages and is none, to each of these places until it is stopped.
+/// Sends noise and malformed messages to each of these places until it is stopped.
 fn make_noise(
     host: Node<'_>,
     places: Vec<SocketAddr>,

@@ -11,16 +11,17 @@ use support::bench::Bench;
 use support::{group, lab};
 use umbel_sim::scenario::{Protocol, Scenario};
 
-/// A lab's mean delay may differ from the simulated one by this share of it, and by this time:
-/// programs start, shake hands and write files, which simulated ones do not.
+/// Largest share and largest time by which a lab's mean delay may differ from the simulated one.
+/// Real programs start, shake hands and write files, which simulated ones do not.
 const DELAY_SHARE: f64 = 0.10;
 const DELAY_S: f64 = 0.25;
-/// The bytes that the server sends may differ by this share.
+/// Largest share by which the bytes that the server sends may differ.
 const BYTES_SHARE: f64 = 0.08;
-/// Simulated runs; their mean is compared. What clients want is the same in all of them.
+/// Number of simulated runs, whose mean is compared. The clients' wishes are the same in all of
+/// them.
 const SEEDS: u64 = 20;
 
-/// What is compared: the mean delay of each group in seconds, and the bytes of data packets.
+/// The compared results: the mean delay of each group in seconds, and the bytes of data packets.
 #[derive(Debug, Default)]
 struct Outcome {
     delays: Vec<f64>,
@@ -43,7 +44,7 @@ fn simulated(scenario: &Scenario) -> Outcome {
     sum
 }
 
-/// Runs the scenario with real programs; `None` where there is no lab.
+/// Runs the scenario with real programs. Returns `None` if there is no lab.
 fn in_the_lab(scenario: &Scenario) -> Option<Outcome> {
     let lab = lab(&scenario.topology)?;
     let Protocol::Repository(repository) = &scenario.protocol;

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use local_support::{Place, Running, Server, in_namespace, noise, umbel, wait_until};
 
-/// Whether some of the item has been written to its part file.
+/// Returns whether some of the item has been written to its part file.
 fn has_begun(place: &Place, name: &str) -> bool {
     let part = place.out().join(format!(".{name}.umbel-part"));
     std::fs::metadata(part).is_ok_and(|part| part.len() > 0)
@@ -37,7 +37,7 @@ fn an_interrupted_get_goes_on_where_it_was() {
     assert_eq!(place.received(), ["big.bin", "first"]);
     let resumed = summary["resumed_bytes"].as_u64().unwrap();
     assert!((100_000..2_000_000).contains(&resumed), "{summary}");
-    // What was there did not cross the net again.
+    // Data that was present did not cross the network again.
     let packets = summary["packets"].as_u64().unwrap() * 1_300;
     assert!(packets < 2_000_000 - resumed / 2, "{resumed} bytes were there: {summary}");
 }
@@ -86,7 +86,7 @@ fn what_is_there_is_not_sent_again() {
     let there = again.json().iter().filter(|value| value["event"] == "already-there").count();
     assert_eq!(there, 2);
 
-    // What the user has spoilt comes anew.
+    // A file that the user has spoilt is received again.
     std::fs::write(place.out().join("a.bin"), "spoilt").unwrap();
     let third = place.get(&server.url, &[]);
     assert!(third.succeeded().stderr.contains("1 items"), "{third:?}");
@@ -134,7 +134,7 @@ fn a_file_overwritten_in_place_meanwhile_is_an_error_or_whole() {
 fn a_file_that_vanishes_is_told_and_the_others_come() {
     let place = Place::with(&[("a", b"alpha"), ("b", &noise(8, 50_000)), ("c", b"gamma")]);
     let server = place.serve(&["--rescan", "0"]);
-    // Its digest is known, its bytes are gone.
+    // Its digest is known, but its bytes are gone.
     wait_for_digests(&server);
     std::fs::remove_file(place.repo().join("b")).unwrap();
     let got = place.get(&server.url, &[]);
@@ -192,7 +192,7 @@ fn several_clients_get_what_each_wants() {
         ("notes.txt", b"notes"),
         ("grüße/日本.txt", "ü".as_bytes()),
     ]);
-    // A group of any source: the interface follows from the session alone.
+    // With an any-source group, the interface follows from the session alone.
     let server = place.serve(&["--rate", "50M", "--group", "239.255.77.8"]);
     let wishes: [(&[&str], &[&str]); 4] = [
         (&["images/**"], &["images/deep/two.png", "images/one.png"]),
@@ -253,7 +253,7 @@ fn it_delivers_over_ipv6() {
     place.assert_received("a.bin");
 }
 
-/// Answers every request with a body that follows from its path.
+/// Starts a server that answers every request with a body derived from its path.
 fn web_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -337,7 +337,7 @@ fn a_small_item_comes_promptly() {
         })
         .collect();
     eprintln!("1 KB on loopback, process and all: {took:?}");
-    // Much less in an optimised build on an idle machine; this says that nothing waits in vain.
+    // An optimised build on an idle machine takes much less. This shows that nothing waits in vain.
     assert!(took.iter().min().unwrap().as_millis() < 1_500, "{took:?}");
 }
 

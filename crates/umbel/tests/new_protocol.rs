@@ -1,5 +1,5 @@
-//! The smallest protocol that there is, in both worlds: what "How to add a protocol" in
-//! ARCHITECTURE.md says, done. A source sends numbered packets; a receiver counts the gaps.
+//! The smallest protocol that there is, in both worlds, made by the steps of "How to add a
+//! protocol" in ARCHITECTURE.md. A source sends numbered packets; a receiver counts the gaps.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -27,7 +27,7 @@ use umbel_wire::Channel;
 const PACKETS: u64 = 100;
 /// Bytes of a packet: its number and padding.
 const PACKET_LEN: usize = 1_000;
-/// The source's pace: a packet each millisecond.
+/// The source's pace: one packet per millisecond.
 const PACE: Rate = Rate::from_bits_per_s(8_000_000).unwrap();
 
 /// Sends numbered packets on a channel.
@@ -36,7 +36,7 @@ struct Source {
     next: u64,
 }
 
-/// Counts the numbers that come, and those that do not.
+/// Counts the numbers that arrive, and those that do not.
 struct Receiver {
     membership: Option<Membership>,
     counted: u64,
@@ -45,7 +45,7 @@ struct Receiver {
     events: VecDeque<Counted>,
 }
 
-/// Everything is over: the last packet came.
+/// The final event: the last packet has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counted {
     came: u64,

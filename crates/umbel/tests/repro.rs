@@ -1,4 +1,4 @@
-//! `umbel repro`: what it writes, what it prints, and how it fails.
+//! `umbel repro`: its files, its output, and its errors.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod local_support;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use local_support::{Ran, run};
 
-/// One figure, for so short a time that its numbers mean nothing.
+/// Makes one figure, for such a short time that its numbers mean nothing.
 fn short(out: &Path, more: &[&str]) -> Ran {
     let out = out.to_str().unwrap();
     let args = ["repro", "repository", "--figure=8", "--seeds=1", "--duration=30", "--out", out];

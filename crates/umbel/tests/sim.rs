@@ -1,4 +1,4 @@
-//! `umbel sim`: what it prints, what it writes, and how it fails.
+//! `umbel sim`: its output, its files, and its errors.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod local_support;
@@ -142,7 +142,7 @@ fn the_examples_have_no_mistakes() {
     command.args(["sim", "check", "--json"]).args(examples());
     let checked = Running::start(&mut command).finish();
     assert_eq!(checked.succeeded().json().len(), examples().len());
-    // What the comment in the file says.
+    // The comment in the file says so.
     let late = examples().into_iter().find(|path| path.ends_with("late-joiner.toml")).unwrap();
     let ran = run(["sim", "run", late.to_str().unwrap(), "--json"]);
     let report = ran.succeeded().event("run")["report"].clone();
@@ -173,7 +173,7 @@ fn a_generated_topology_is_one_for_the_lab_and_for_scenarios() {
 
 #[test]
 fn an_interrupt_shows_what_came_so_far() {
-    // A client that loses everything asks for ever.
+    // A client that loses everything asks forever.
     let text = SCENARIO.replace("10%", "100%").replace("5min", "10000d");
     let (_folder, path) = folder_with("long.toml", &text);
     let running = Running::start(umbel().args(["sim", "run", &path, "--json"]));

@@ -1,4 +1,5 @@
-//! What takes minutes: the whole matrix of clients and loss, crowds, many and large files, memory.
+//! Tests that take minutes: the whole matrix of clients and loss, crowds, many and large files,
+//! memory.
 //!
 //! ```text
 //! cargo test --release -p umbel --test soak -- --ignored --test-threads 1
@@ -20,7 +21,7 @@ const MB: u64 = 1_000_000;
 const GIB: u64 = 1 << 30;
 const MINUTES: Duration = Duration::from_mins(10);
 
-/// Serves all losses to so many clients, over both families.
+/// Serves this number of clients at every loss, over both families.
 fn every_loss(clients: usize) {
     for family in [&[][..], &["--ipv6"]] {
         for loss in [0.0, 0.01, 0.05, 0.2, 0.5] {
@@ -90,7 +91,7 @@ fn twenty_thousand_small_files_arrive() {
     }
 }
 
-/// Waits for a client; gives the most memory that it was seen with.
+/// Waits for a client. Returns the greatest memory use that was observed.
 fn peak_until_end(client: &mut Client) -> u64 {
     let mut peak = 0;
     while !client.process.has_ended() {
@@ -127,8 +128,8 @@ fn a_thousand_sessions_of_ten_gib_take_a_server_less_than_200_mb_of_memory() {
         let file = File::options().write(true).open(bench.repo().join(name)).unwrap();
         file.set_len(10 * GIB / 100).unwrap();
     }
-    // So slow that nobody is done before the thousandth has asked, and that a thousand clients on
-    // one machine have time for each packet: it comes to them all.
+    // So slow that no client is done before the thousandth has asked. A thousand clients on one
+    // machine have time for each packet, which reaches them all.
     let server = bench.serve(&["--rate", "50K"]);
     let mut clients = Vec::new();
     for n in 0..1000 {

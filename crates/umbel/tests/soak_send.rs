@@ -1,5 +1,5 @@
-//! What takes minutes: 36 receivers in 12 subnets behind 6 routers, with loss, killed managers and cut
-//! links, while 200 MB are sent.
+//! A test that takes minutes: 36 receivers in 12 subnets behind 6 routers, with loss, killed
+//! managers and cut links, while 200 MB are sent.
 //!
 //! ```text
 //! cargo test --release -p umbel --test soak_send -- --ignored --test-threads 1 --nocapture
@@ -20,7 +20,7 @@ use umbel_lab::{Impairment, Topology};
 
 const MB: u64 = 1_000_000;
 const MINUTES: Duration = Duration::from_mins(10);
-/// What is sent.
+/// Bytes that are sent.
 const SIZE: u64 = 200 * MB;
 /// Subnets, and receivers in each.
 const SUBNETS: std::ops::Range<usize> = 0..12;
@@ -38,8 +38,8 @@ fn host(subnet: usize, receiver: usize) -> String {
     format!("n{subnet}x{receiver}")
 }
 
-/// The source at the first of six routers, which form a tree of two levels; each router has two
-/// subnets, and each of those an ear besides its receivers.
+/// Creates a topology with the source at the first of six routers, which form a tree of two levels.
+/// Each router has two subnets. Each subnet has an ear besides its receivers.
 fn network() -> Topology {
     let mut topology = Topology::new().host("h1").router("r0").link("h1", "r0");
     for (router, above) in ABOVE.iter().enumerate().skip(1) {
@@ -63,11 +63,11 @@ fn network() -> Topology {
     topology
 }
 
-/// The router above each.
+/// The router above each router.
 const ABOVE: [usize; 6] = [0, 0, 0, 1, 1, 2];
 
-/// The least hop limit with which a datagram from one subnet reaches another: one more than the
-/// routers between them.
+/// Returns the least hop limit with which a datagram from one subnet reaches another: one more than
+/// the routers between them.
 fn hops(from: usize, to: usize) -> u64 {
     let way = |subnet: usize| {
         let mut way = vec![subnet / 2];
@@ -92,7 +92,7 @@ fn manages(receiver: &Receiver) -> bool {
     said.last().is_some_and(|event| event["manager"] == true)
 }
 
-/// Waits until a receiver has so many bytes.
+/// Waits until a receiver has this number of bytes.
 fn wait_for_bytes(receiver: &Receiver, bytes: u64) {
     let there = |event: &Value| event["progress"]["bytes_done"].as_u64() >= Some(bytes);
     receiver.process.wait_for(&format!("{bytes} bytes are there"), MINUTES, there);
@@ -125,7 +125,7 @@ fn thirty_six_receivers_get_200_mb_while_managers_die_and_links_are_cut() {
         (0..receivers.len()).filter(|place| manages(&receivers[*place])).collect();
     println!("managers: {:?}", managers.iter().map(|place| &names[*place]).collect::<Vec<_>>());
     assert_eq!(managers.len(), SUBNETS.len(), "one manager a subnet");
-    // The first receiver of a subnet that nothing happens to tells how far the feed is.
+    // The first receiver of an undisturbed subnet shows the progress of the feed.
     let witness = (0..3).find(|place| !managers.contains(place)).unwrap();
     wait_for_bytes(&receivers[witness], SIZE / 5);
     let killed: Vec<usize> =
@@ -179,7 +179,7 @@ fn thirty_six_receivers_get_200_mb_while_managers_die_and_links_are_cut() {
     }
     assert_eq!(number(&summary, "done"), 36 - killed.len() as u64);
 
-    // Nothing that a manager repairs is heard farther away than its radius reaches.
+    // Repairs of a manager are not heard farther away than its radius reaches.
     let mut farthest = Vec::new();
     for (place, name) in names.iter().enumerate() {
         let said = receivers[place].process.events("progress");

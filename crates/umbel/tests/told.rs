@@ -1,4 +1,4 @@
-//! What does not come, or is not sent, is told: in words, to programs, and by the exit code.
+//! Losses and omissions are reported: in words, to programs, and by the exit code.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod local_support;
@@ -115,12 +115,12 @@ fn a_crawl_says_what_of_it_is_not_as_it_was() {
 fn unicast_keeps_to_the_rate_of_the_server() {
     let place = Place::with(&[("a.bin", &noise(8, 400_000))]);
     let server = place.serve(&["--rate", "1M"]);
-    // An interface that multicast does not come by.
+    // An interface without multicast.
     let got =
         place.get(&server.url, &["--fallback-after", "0", "--interface", "nowhere0", "--json"]);
     let summary = &got.succeeded().event("done")["summary"];
     assert!(summary["unicast_blocks"].as_u64().unwrap() > 0, "{summary}");
-    // 3.2 s but for the first and the last block.
+    // 3.2 s except for the first and the last block.
     assert!(summary["seconds"].as_f64().unwrap() > 1.0, "{summary}");
     place.assert_received("a.bin");
 }
@@ -164,7 +164,7 @@ fn files_that_cannot_be_sent_make_the_sender_fail_and_the_receiver_hears_how_man
 #[test]
 fn a_receiver_finds_the_source_again_that_was_killed_and_started_again() {
     let place = Place::with(&[("big.bin", &noise(9, 3_000_000))]);
-    // The first source is killed as soon as something of it was written.
+    // The first source is killed as soon as some of its data was written.
     let script = "\"$UMBEL\" recv n -o out --interface lo --wait 10min > recv 2>&1 & recv=$!; \
                   \"$UMBEL\" send repo --name n --interface lo --rate 4M -q & first=$!; \
                   until [ -s out/.big.bin.umbel-part ]; do sleep 0.02; done; sleep 1; \

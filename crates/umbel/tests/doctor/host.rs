@@ -1,4 +1,4 @@
-//! What can be wrong on the host itself.
+//! Problems of the host itself.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -6,9 +6,9 @@ use umbel_lab::{Node, NodeKind, Topology};
 
 use super::{Report, doctor, has_nft, lab, patient_doctor, sh, skip};
 
-/// A thing to break.
+/// A fault, its finding and its remedy.
 struct Case<'a> {
-    /// What breaks it, on host `h1`.
+    /// The command that breaks it, on host `h1`.
     breaks: &'a str,
     check: &'a str,
     verdict: &'a str,
@@ -16,7 +16,7 @@ struct Case<'a> {
     mend: &'a str,
 }
 
-/// Breaks it, looks for the finding, runs its command, looks again.
+/// Breaks it, looks for the finding, runs its command, and looks again.
 fn break_and_mend(host: Node<'_>, case: &Case<'_>) {
     sh(host, case.breaks);
     let before = doctor(host, &["--interface", "eth0"]);
@@ -118,7 +118,7 @@ fn a_route_that_leads_groups_elsewhere_is_named() {
     assert!(report.findings[0].what.starts_with("eth1 "), "{report:#?}");
 }
 
-/// `h1` has `eth0` and `eth1`.
+/// Creates a topology in which `h1` has `eth0` and `eth1`.
 fn two_switches() -> Topology {
     let topology = Topology::new().host("h1").host("h2").switch("s1").switch("s2");
     topology.link("h1", "s1").link("h1", "s2").link("h2", "s1")
@@ -314,7 +314,7 @@ fn a_querier_of_an_old_version_is_named() {
         .link("h1", "sw");
     let Some(lab) = lab(&topology) else { return };
     let host = lab.host("h1").unwrap();
-    // Bridges speak IGMPv2 unless told otherwise; the first run hears that.
+    // Bridges speak IGMPv2 by default, which the first run hears.
     patient_doctor(host, &[]);
     patient_doctor(host, &[]).complaint(
         "igmp",

@@ -1,8 +1,8 @@
-//! Breaks one thing after the other in a lab: `umbel doctor` must name it, and the command that
-//! it gives must mend it.
+//! Breaks one thing after the other in a lab: `umbel doctor` must name it, and the command that it
+//! gives must mend it.
 //!
-//! - `host.rs`: what can be wrong on the host itself.
-//! - `path.rs`: what can be wrong on the path from a server.
+//! - `host.rs`: problems of the host itself.
+//! - `path.rs`: problems of the path from a server.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +21,7 @@ fn sh(host: Node<'_>, line: &str) {
     assert!(output.status.success(), "`{line}`: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What a run of the doctor found.
+/// The findings of a run of the doctor.
 #[derive(Debug)]
 struct Report {
     findings: Vec<Finding>,
@@ -54,13 +54,13 @@ impl Report {
         Report { findings, code: output.status.code().unwrap() }
     }
 
-    /// The findings of a check that are not `ok`.
+    /// Returns the findings of a check that are not `ok`.
     fn complaints(&self, check: &str) -> Vec<&Finding> {
         let mine = self.findings.iter().filter(|f| f.check == check);
         mine.filter(|f| f.verdict != "ok").collect()
     }
 
-    /// The complaint of this check and verdict whose text has `words`.
+    /// Returns the complaint of this check and verdict whose text has `words`.
     fn complaint(&self, check: &str, verdict: &str, words: &str) -> Finding {
         let complaints = self.complaints(check);
         let found = complaints.iter().find(|f| f.verdict == verdict && f.what.contains(words));

@@ -1,4 +1,4 @@
-//! What can be wrong on the path from a server.
+//! Problems of the path from a server.
 
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use umbel_lab::{Impairment, Lab, Node, Queue, Topology};
 
 use super::{Report, doctor, has_nft, lab, sh};
 
-/// A server in a lab; killed when it is dropped.
+/// A server in a lab, which is killed when dropped.
 struct Server {
     child: Child,
     url: String,
@@ -25,7 +25,7 @@ impl Server {
         Server::start_with(host, args, 20_000)
     }
 
-    /// A server of one item of so many bytes.
+    /// Starts a server of one item of this number of bytes.
     fn start_with(host: Node<'_>, args: &[&str], bytes: usize) -> Server {
         let directory = tempfile::tempdir().unwrap();
         let (repository, state) = (directory.path().join("repo"), directory.path().join("state"));
@@ -66,7 +66,7 @@ fn h2(lab: &Lab) -> Node<'_> {
     lab.host("h2").unwrap()
 }
 
-/// The check came out well.
+/// Asserts that the check has only `ok` findings.
 fn assert_ok(report: &Report, check: &str) {
     let mine: Vec<_> = report.findings.iter().filter(|f| f.check == check).collect();
     assert!(!mine.is_empty() && mine.iter().all(|f| f.verdict == "ok"), "{check}: {report:#?}");
@@ -98,7 +98,7 @@ fn a_server_that_is_gone_is_named() {
     let report = doctor(h2(&lab), &[&server.url]);
     let found = report.complaint("session", "problem", "nothing answers at 10.1.0.1:7700");
     assert!(found.mend.unwrap().contains("umbel serve"));
-    // The host is checked all the same.
+    // The host is checked nevertheless.
     assert_ok(&report, "interface");
     assert_eq!(report.code, 1);
 }
@@ -214,7 +214,7 @@ fn a_narrow_link_in_the_middle_is_measured() {
     assert_ok(&doctor(h2(&lab), &[&server.url]), "path-mtu");
 }
 
-/// `h1` and `h2` with an emulated link each.
+/// Creates a topology of `h1` and `h2` with an emulated link each.
 fn emulated() -> Topology {
     Topology::star(2).with_every_link(|link| link.emulated = Some(true))
 }
@@ -273,7 +273,7 @@ fn the_rate_at_which_loss_starts_is_that_of_the_link() {
         (Some("umbel"), Some("serve"), Some("--rate"))
     );
     let advice = words.next().unwrap().to_owned();
-    // 90 % of the link's rate less headers, give or take a busy machine.
+    // 90 % of the link's rate minus headers, with a tolerance for a busy machine.
     let below: Rate = advice.parse().unwrap();
     assert!((6_000_000..9_500_000).contains(&below.bits_per_s()), "{mend}, {}", found.what);
     drop(server);
@@ -287,7 +287,7 @@ fn get_names_the_cause_when_it_falls_back_to_unicast() {
     if !has_nft(h2(&lab)) {
         return;
     }
-    // Slow enough that the doctor is done before the item is there.
+    // Slow enough that the doctor finishes before the item is complete.
     let rate = Rate::from_bits_per_s(8_000_000);
     lab.set_link("h1", "sw", Impairment { rate, ..Impairment::none() }).unwrap();
     let server = Server::start_with(h1(&lab), &["--rate", "4M"], 3_000_000);

@@ -12,24 +12,24 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The last resort against a command that hangs: many times what any of them takes, also on a slow
-/// machine that is busy.
+/// The last resort against a command that hangs: many times the duration of any command, even on a
+/// slow and busy machine.
 const PATIENCE: Duration = Duration::from_mins(20);
 
 /// A pin that no server has.
 pub(crate) const FOREIGN_PIN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-/// The binary under test, with nothing of the environment that would change what it does.
+/// Returns the binary under test, without environment variables that would change its behaviour.
 pub(crate) fn umbel() -> Command {
     clean(Command::new(env!("CARGO_BIN_EXE_umbel")))
 }
 
-/// A shell in a namespace of its own, in which `$UMBEL` is the binary under test; `None`, with
-/// a line that says so, where that is not permitted.
+/// Returns a shell in a namespace of its own, in which `$UMBEL` is the binary under test. Prints a
+/// line and returns `None` if that is not permitted.
 pub(crate) fn in_namespace(flags: &[&str], script: &str) -> Option<Command> {
     let unshare = || {
         let mut command = clean(Command::new("unshare"));
-        // Whatever the script starts ends with it.
+        // Processes that the script starts end with it.
         command.args(["--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]);
         command.args(flags);
         command
@@ -49,7 +49,7 @@ fn clean(mut command: Command) -> Command {
     command
 }
 
-/// What came of a command.
+/// Result of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -59,7 +59,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// The one line with which a command that failed ends.
+    /// Asserts that the command failed with one line that has these words. Returns the line.
     #[track_caller]
     pub(crate) fn failed_with(&self, words: &[&str]) -> &str {
         assert_eq!(self.code, Some(1), "{self:?}");
@@ -73,7 +73,7 @@ impl Ran {
         line
     }
 
-    /// Exits with 2, as for bad usage, and says these words.
+    /// Asserts that it exits with 2, as for bad usage, and prints these words.
     #[track_caller]
     pub(crate) fn misused(&self, words: &[&str]) {
         assert_eq!(self.code, Some(2), "{self:?}");
@@ -89,7 +89,7 @@ impl Ran {
         self
     }
 
-    /// Standard output as one JSON object per line.
+    /// Returns standard output as one JSON object per line.
     #[track_caller]
     pub(crate) fn json(&self) -> Vec<Value> {
         let line = |line| match serde_json::from_str(line) {
@@ -99,7 +99,7 @@ impl Ran {
         self.stdout.lines().map(line).collect()
     }
 
-    /// The last JSON object of this event.
+    /// Returns the last JSON object of this event.
     #[track_caller]
     pub(crate) fn event(&self, name: &str) -> Value {
         let found = self.json().into_iter().rfind(|value| value["event"] == name);
@@ -107,7 +107,7 @@ impl Ran {
     }
 }
 
-/// A command under way; killed when dropped.
+/// A command under way, which is killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
@@ -146,13 +146,13 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// As Ctrl-C does.
+    /// Interrupts the command, as Ctrl-C does.
     pub(crate) fn interrupt(&self) {
         let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     }
 
-    /// What a command that does not end was doing: its state, its processor time and what it said.
+    /// Describes a command that does not end: its state, its processor time and its output.
     fn last_signs(&self) -> String {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()));
         let (stdout, stderr) = (self.stdout(), self.stderr());
@@ -204,7 +204,7 @@ pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) 
     Running::start(umbel().args(args)).finish()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -214,7 +214,7 @@ pub(crate) fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// A UDP port for a data channel that no other test takes: below the ephemeral ones.
+/// Returns a UDP port for a data channel that no other test takes, below the ephemeral ones.
 pub(crate) fn channel_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = (std::process::id() * 37 % 12_000) as u16;
@@ -234,7 +234,7 @@ impl Place {
         place
     }
 
-    /// A place that serves these files.
+    /// Creates a place that serves these files.
     pub(crate) fn with(files: &[(&str, &[u8])]) -> Place {
         let place = Place::new();
         for (name, bytes) in files {
@@ -257,7 +257,7 @@ impl Place {
         self.path().join("out")
     }
 
-    /// `umbel serve` of a path on loopback, on ports of its own.
+    /// Returns the command `umbel serve` of a path on loopback, on ports of its own.
     pub(crate) fn serve_command(&self, path: &Path, more: &[&str]) -> Command {
         let mut command = umbel();
         command.arg("serve").arg(path).arg("--state-dir").arg(self.path().join("state"));
@@ -280,7 +280,7 @@ impl Place {
         Server::start(&mut self.serve_command(&self.repo(), more))
     }
 
-    /// `umbel get` into `out`.
+    /// Returns the command `umbel get` into `out`.
     pub(crate) fn get_command(&self, url: &str, more: &[&str]) -> Command {
         let mut command = umbel();
         command.arg("get").arg(url).arg("-o").arg(self.out()).args(more);
@@ -292,7 +292,7 @@ impl Place {
         Running::start(&mut self.get_command(url, more)).finish()
     }
 
-    /// Whether an item has arrived as it is served.
+    /// Asserts that an item has arrived as it is served.
     #[track_caller]
     pub(crate) fn assert_received(&self, name: &str) {
         let served = std::fs::read(self.repo().join(name)).unwrap();
@@ -301,7 +301,7 @@ impl Place {
         assert!(served == received, "{name} differs");
     }
 
-    /// Every path below `out`, sorted.
+    /// Returns every path below `out`, sorted.
     pub(crate) fn received(&self) -> Vec<String> {
         fn walk(dir: &Path, root: &Path, found: &mut Vec<String>) {
             for entry in std::fs::read_dir(dir).into_iter().flatten() {
@@ -321,7 +321,7 @@ impl Place {
     }
 }
 
-/// A running `umbel serve --json`; killed when dropped.
+/// A running `umbel serve --json`, which is killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) running: Running,
@@ -345,18 +345,18 @@ impl Server {
         Server { url: text("url"), channel: text("channel"), serving, running }
     }
 
-    /// The session endpoint's address.
+    /// Returns the session endpoint's address.
     pub(crate) fn address(&self) -> std::net::SocketAddr {
         self.url.trim_start_matches("umbel://").split('/').next().unwrap().parse().unwrap()
     }
 
-    /// The group and port of the data channel.
+    /// Returns the group and port of the data channel.
     pub(crate) fn group(&self) -> std::net::SocketAddr {
         self.channel.split('@').next().unwrap().parse().unwrap()
     }
 }
 
-/// Bytes that no compressor and no other seed makes alike.
+/// Returns bytes that do not compress and that differ for every seed.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {

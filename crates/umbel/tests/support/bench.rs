@@ -13,7 +13,7 @@ use super::process::{Logs, Process};
 /// The patterns of a client that wants all.
 pub(crate) const EVERYTHING: &[&str] = &[];
 
-/// How long anything short may take on a machine that does much else.
+/// Timeout for short operations on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// A lab with directories: one to serve, one for the server's key, one for each client.
@@ -24,7 +24,7 @@ pub(crate) struct Bench<'lab> {
 }
 
 impl<'lab> Bench<'lab> {
-    /// With the files of a plan to serve.
+    /// Creates a bench with the files of a plan to serve.
     pub(crate) fn new(lab: &'lab Lab, plan: &Plan<'_>) -> Bench<'lab> {
         let bench = Bench { lab, logs: Logs::default(), directory: tempfile::tempdir().unwrap() };
         std::fs::create_dir(bench.repo()).unwrap();
@@ -32,12 +32,12 @@ impl<'lab> Bench<'lab> {
         bench
     }
 
-    /// What is served.
+    /// Returns the directory that is served.
     pub(crate) fn repo(&self) -> PathBuf {
         self.directory.path().join("repo")
     }
 
-    /// Where the client of this label puts its items.
+    /// Returns the directory for items of the client of this label.
     pub(crate) fn out(&self, label: &str) -> PathBuf {
         self.directory.path().join("out").join(label)
     }
@@ -58,7 +58,7 @@ impl<'lab> Bench<'lab> {
         Server { process, url }
     }
 
-    /// Gets what matches on a host; everything without patterns.
+    /// Gets the items that match on a host, or everything without patterns.
     pub(crate) fn get(&self, host: &str, url: &str, arguments: &[&str]) -> Client {
         self.get_as(host, host, url, arguments)
     }
@@ -77,7 +77,7 @@ impl<'lab> Bench<'lab> {
         self.check(client, timeout, |_| true)
     }
 
-    /// Waits for a client and checks that it has exactly what is `wanted`.
+    /// Waits for a client and checks that it has exactly the `wanted` items.
     #[track_caller]
     pub(crate) fn check(
         &self,
@@ -90,7 +90,7 @@ impl<'lab> Bench<'lab> {
         summary
     }
 
-    /// Waits until a client has so many bytes on its disk.
+    /// Waits until a client has this number of bytes on its disk.
     #[track_caller]
     pub(crate) fn wait_until_stored(&self, client: &Client, bytes: u64) {
         let until = Instant::now() + SOON;
@@ -111,7 +111,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Stops it; gives its last report.
+    /// Stops it. Returns its last report.
     #[track_caller]
     pub(crate) fn stop(&mut self) -> Value {
         self.process.stop()["report"].clone()

@@ -1,4 +1,4 @@
-//! Listens to a feed's domain group somewhere in a lab, and counts what comes by.
+//! Listens to a feed's domain group somewhere in a lab, and counts the datagrams there.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -12,10 +12,10 @@ use serde_json::Value;
 use umbel_lab::Node;
 use umbel_wire::small_block::SmallBlockPacket;
 
-/// What was heard of each sender: repairs, and other datagrams.
+/// Counts for each sender: repairs, and other datagrams.
 pub(crate) type Heard = BTreeMap<IpAddr, (u64, u64)>;
 
-/// A listener, until it is dropped.
+/// A listener until it is dropped.
 pub(crate) struct Ear {
     heard: Arc<Mutex<Heard>>,
     stopped: Arc<AtomicBool>,
@@ -51,12 +51,12 @@ impl Ear {
         Ear { heard, stopped, thread: Some(thread) }
     }
 
-    /// What was heard so far.
+    /// Returns the counts so far.
     pub(crate) fn heard(&self) -> Heard {
         self.heard.lock().unwrap().clone()
     }
 
-    /// Repairs heard of a sender so far.
+    /// Returns the repairs heard of a sender so far.
     pub(crate) fn repairs_of(&self, sender: Node<'_>) -> u64 {
         self.heard().get(&IpAddr::V4(sender.addr4())).map_or(0, |(repairs, _)| *repairs)
     }

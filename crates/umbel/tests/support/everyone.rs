@@ -8,7 +8,7 @@ use super::bench::{Bench, EVERYTHING};
 use super::files::Plan;
 use super::{lab, star};
 
-/// 2 MB.
+/// A plan of 2 MB.
 pub(crate) const MANY_SIZES: &Plan<'_> = &[
     ("a large one", 1_500_000),
     ("deep/er/medium", 400_000),
@@ -17,7 +17,7 @@ pub(crate) const MANY_SIZES: &Plan<'_> = &[
     ("empty", 0),
 ];
 
-/// What takes a few exchanges only.
+/// A plan that takes only a few exchanges.
 pub(crate) const LITTLE: &Plan<'_> = &[("a larger one", 100_000), ("small", 3_000)];
 
 /// Serves 2 MB in five items to some clients, each with its own loss both ways.

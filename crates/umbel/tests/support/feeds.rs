@@ -13,7 +13,7 @@ use super::files::{self, Plan};
 use super::group;
 use super::process::{Logs, Process};
 
-/// Where feeds with groups of local scope are announced and asked for, of either family.
+/// Groups where feeds of local scope are announced and asked for, of either family.
 const DIRECTORIES: [&str; 2] = ["239.255.255.255", "ff05::2:7ffe"];
 
 /// A lab with files to send, and a directory for each receiver.
@@ -24,7 +24,7 @@ pub(crate) struct Feeds<'lab> {
 }
 
 impl<'lab> Feeds<'lab> {
-    /// With the files of a plan to send; announcements and queries reach everyone.
+    /// Creates feeds with the files of a plan to send. Announcements and queries reach all hosts.
     pub(crate) fn new(lab: &'lab Lab, plan: &Plan<'_>) -> Feeds<'lab> {
         let directories = DIRECTORIES.map(|group| group.parse().unwrap());
         lab.route_multicast_from_all(directories).unwrap();
@@ -34,12 +34,12 @@ impl<'lab> Feeds<'lab> {
         feeds
     }
 
-    /// What is sent.
+    /// Returns the directory that is sent.
     pub(crate) fn input(&self) -> PathBuf {
         self.directory.path().join("in")
     }
 
-    /// Where the receiver of this label puts its files.
+    /// Returns the directory for files of the receiver of this label.
     pub(crate) fn out(&self, label: &str) -> PathBuf {
         self.directory.path().join("out").join(label)
     }
@@ -48,7 +48,7 @@ impl<'lab> Feeds<'lab> {
         self.lab.host(name).unwrap()
     }
 
-    /// `umbel` on a host.
+    /// Returns the command `umbel` on a host.
     pub(crate) fn umbel(&self, host: &str) -> Command {
         self.host(host).command(env!("CARGO_BIN_EXE_umbel"))
     }
@@ -91,8 +91,8 @@ impl<'lab> Feeds<'lab> {
         summary
     }
 
-    /// Runs a line of shell commands on a host, with `$UMBEL` and this directory, and what it says
-    /// kept.
+    /// Runs a line of shell commands on a host, with `$UMBEL` and this directory, and keeps its
+    /// output.
     pub(crate) fn shell(&self, host: &str, line: &str) -> Child {
         let mut command = self.host(host).command("bash");
         command.args(["-o", "pipefail", "-c", line]).current_dir(self.directory.path());

@@ -9,7 +9,7 @@ use std::path::Path;
 /// Names and sizes in bytes.
 pub(crate) type Plan<'a> = [(&'a str, u64)];
 
-/// Makes the files of a plan below `root`; each has bytes of its own that nothing compresses.
+/// Creates the files of a plan below `root`, each with different bytes that do not compress.
 pub(crate) fn make(root: &Path, plan: &Plan<'_>) {
     for (name, size) in plan {
         let path = root.join(name);
@@ -28,7 +28,7 @@ pub(crate) fn make(root: &Path, plan: &Plan<'_>) {
     }
 }
 
-/// The size and digest of each file below `root`, hidden ones included, by name.
+/// Returns the size and digest of each file below `root`, hidden ones included, by name.
 pub(crate) fn digests(root: &Path) -> BTreeMap<String, (u64, blake3::Hash)> {
     let mut found = BTreeMap::new();
     let mut directories = vec![root.to_owned()];
@@ -75,7 +75,7 @@ pub(crate) fn assert_same(repo: &Path, out: &Path, wanted: impl Fn(&str) -> bool
     assert!(more.is_empty(), "beside what was wanted, {} has {more:?}", out.display());
 }
 
-/// Bytes on the disk below a directory, partial files included; holes do not count.
+/// Returns the bytes on the disk below a directory, partial files included. Holes do not count.
 pub(crate) fn stored(directory: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(directory) else { return 0 };
     entries

@@ -1,4 +1,4 @@
-//! What the tests with real programs in a lab share.
+//! Shared parts of the tests with real programs in a lab.
 #![allow(dead_code, unused_imports)]
 
 pub(crate) mod bench;
@@ -21,7 +21,8 @@ pub(crate) fn sh(host: Node<'_>, line: &str) {
     assert!(output.status.success(), "`{line}`: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The server `h1` and clients `h2`, `h3` … on a switch; each client's link is impaired both ways.
+/// Creates a topology with the server `h1` and clients `h2`, `h3` … on a switch. Each client's link
+/// is impaired both ways.
 pub(crate) fn star(clients: usize, impairment: Impairment) -> Topology {
     Topology::star(clients + 1).with_every_link(|link| {
         if link.a != "h1" {
@@ -32,7 +33,8 @@ pub(crate) fn star(clients: usize, impairment: Impairment) -> Topology {
     })
 }
 
-/// The server `h1` and the clients `h2` and `h3` at a router, `h2` behind a link with this loss.
+/// Creates a topology with the server `h1` and the clients `h2` and `h3` at a router, `h2` behind a
+/// link with this loss.
 pub(crate) fn behind_a_router(loss: f64) -> Topology {
     Topology::new()
         .host("h1")
@@ -47,8 +49,8 @@ pub(crate) fn behind_a_router(loss: f64) -> Topology {
         .loss(0.01)
 }
 
-/// The group of a channel as `serve` tells it: `239.255.1.2:7701`, `[ff15::1]:7701`,
-/// `232.1.2.3:7702@10.1.0.1` and the like.
+/// Returns the group of a channel as `serve` prints it, such as `239.255.1.2:7701`,
+/// `[ff15::1]:7701` or `232.1.2.3:7702@10.1.0.1`.
 #[track_caller]
 pub(crate) fn group(channel: &Value) -> IpAddr {
     let destination = channel.as_str().unwrap().split('@').next().unwrap();

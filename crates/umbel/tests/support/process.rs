@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// What every program of a test has said, for messages of failure.
+/// Output of all programs of a test, for messages of failure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Logs(Arc<Mutex<Vec<Log>>>);
 
-/// What one program has said.
+/// Output of one program.
 #[derive(Debug)]
 struct Log {
     label: String,
@@ -22,7 +22,7 @@ struct Log {
 }
 
 impl Logs {
-    /// The last that each program said.
+    /// Returns the last output of each program.
     pub(crate) fn dump(&self) -> String {
         let mut text = String::new();
         for Log { label, heard } in self.0.lock().unwrap().iter() {
@@ -38,7 +38,7 @@ impl Logs {
         text
     }
 
-    /// Fails the test and shows what every program has said.
+    /// Fails the test and shows the output of every program.
     #[track_caller]
     pub(crate) fn fail(&self, what: &str) -> ! {
         panic!("{what}{}", self.dump())
@@ -58,7 +58,7 @@ struct Said {
 }
 
 impl Said {
-    /// Keeps an event; of progress, only the last.
+    /// Keeps an event; of consecutive progress events, only the last.
     fn take(&mut self, event: Value) {
         let progress = |event: &Value| event["event"] == "progress";
         match self.events.last_mut() {
@@ -80,7 +80,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts it and listens to it.
+    /// Starts it and reads its output.
     pub(crate) fn start(label: &str, mut command: Command, logs: &Logs) -> Process {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -104,7 +104,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Events of this name so far.
+    /// Returns the events of this name so far.
     pub(crate) fn events(&self, name: &str) -> Vec<Value> {
         let said = self.heard.said.lock().unwrap();
         said.events.iter().filter(|event| event["event"] == name).cloned().collect()
@@ -144,7 +144,7 @@ impl Process {
         self.wait_for(name, timeout, |event| event["event"] == name)
     }
 
-    /// Waits until it ends and has said all.
+    /// Waits until it has ended and all its output is read.
     #[track_caller]
     pub(crate) fn wait_end(&mut self, timeout: Duration) -> ExitStatus {
         if let Some(status) = self.status {
@@ -166,7 +166,7 @@ impl Process {
         }
     }
 
-    /// Waits until it ends well; gives the summary of its last event.
+    /// Waits until it succeeds. Returns the summary of its last event.
     #[track_caller]
     pub(crate) fn wait_done(&mut self, timeout: Duration) -> Value {
         let status = self.wait_end(timeout);
@@ -177,14 +177,14 @@ impl Process {
         }
     }
 
-    /// Kills it as nothing can prevent (SIGKILL).
+    /// Kills it with SIGKILL, which cannot be caught.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         let status = self.wait_end(Duration::from_secs(5));
         assert_eq!(status.signal(), Some(9), "{} ended before it was killed", self.label);
     }
 
-    /// Asks it to stop (SIGTERM) and gives its last event of the name `stopped`.
+    /// Asks it to stop (SIGTERM). Returns its last event of the name `stopped`.
     #[track_caller]
     pub(crate) fn stop(&mut self) -> Value {
         let id = nix::unistd::Pid::from_raw(i32::try_from(self.id()).unwrap());
@@ -197,12 +197,12 @@ impl Process {
         }
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.status.is_some() || self.child.try_wait().unwrap().is_some()
     }
 
-    /// The most memory that it has had, in bytes; `None` once it has ended.
+    /// Returns its peak memory in bytes; `None` once it has ended.
     pub(crate) fn peak_memory(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).ok()?;
         let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
