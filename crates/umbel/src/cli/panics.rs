@@ -9,9 +9,9 @@ use std::panic::PanicHookInfo;
 /// Exit code after a panic, the usual one of Rust programs.
 const EXIT_CODE: i32 = 101;
 
-/// Installs a hook that ends the program when any of its threads panics, with one line and exit
-/// code
-/// 101. Received data of a transfer stays on the disk. `RUST_BACKTRACE=1` also shows the backtrace.
+/// Installs a hook that ends the program when any of its threads panics, with one line and
+/// exit code 101. Received data of a transfer stays on the disk. `RUST_BACKTRACE=1` also shows the
+/// backtrace.
 pub fn end_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let mut stderr = std::io::stderr().lock();

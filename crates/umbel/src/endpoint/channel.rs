@@ -80,8 +80,8 @@ pub(crate) fn specific_group(family: Family, name: &str) -> IpAddr {
 }
 
 /// Returns an any-source group derived from a name. For IPv4 it is of site-local scope, in
-/// 239.255.0.0/16 [RFC 2365 §6.1] without its highest addresses, which have fixed meanings [RFC
-/// 2365 §9]. For IPv6 it is of site-local scope and not permanent [RFC 4291 §2.7].
+/// 239.255.0.0/16 [RFC 2365 §6.1] without its highest addresses. Those have fixed meanings
+/// [RFC 2365 §9]. For IPv6 it is of site-local scope and not permanent [RFC 4291 §2.7].
 pub(crate) fn any_source_group(family: Family, name: &str) -> IpAddr {
     let [a, b, c, d, ..] = *blake3::hash(name.as_bytes()).as_bytes();
     match family {

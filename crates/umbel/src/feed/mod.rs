@@ -40,8 +40,8 @@ pub const DATA_PORT: u16 = 7702;
 /// UDP port of domain groups.
 pub const DOMAIN_PORT: u16 = 7703;
 
-/// Returns the wanted interface. Without a wish it is that of the default route, or another that
-/// supports multicast.
+/// Returns the wanted interface. Default: that of the default route, or another that supports
+/// multicast.
 ///
 /// # Errors
 ///

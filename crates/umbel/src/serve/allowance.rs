@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use umbel_engine::units::Rate;
 
-/// Share of the server's rate that unicast gets while the data channel takes all of it, so that
-/// clients that multicast does not reach are served all the same.
+/// Share of the server's rate that unicast gets while the data channel takes all of it. So clients
+/// that multicast does not reach are served all the same.
 const LEAST: f64 = 0.05;
 /// Shortest time over which the data channel's use is measured.
 const MEASURE: Duration = Duration::from_millis(50);

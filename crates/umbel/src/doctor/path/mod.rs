@@ -99,8 +99,8 @@ impl Path {
         )
     }
 
-    /// Checks the path to `interface`, reporting each finding as soon as it is known. Takes up to 6
-    /// s.
+    /// Checks the path to `interface`, reporting each finding as soon as it is known. Takes up to
+    /// 6 s.
     pub fn examine(mut self, interface: &Interface, report: &mut dyn FnMut(Finding)) {
         let (channel, rate) = (self.channel(), self.rate());
         let looked = self.scout.listen_on(interface, channel, rate);

@@ -19,7 +19,7 @@ const LAST_BITS_PER_S: u64 = 1_000_000_000;
 /// Duration of a burst. `FEWEST` packets may take longer.
 const BURST: Duration = Duration::from_millis(100);
 const FEWEST: u32 = 40;
-/// Factor of the duration of a burst that examines a suspicion.
+/// Factor by which a burst that follows up on a suspicion is longer.
 const LONGER: u32 = 3;
 
 /// Longest duration of the search.

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use anyhow::{Context, bail};
 use umbel_store::feed::seal::PublicKey;
 
-/// From this many hexadecimal digits in a row on, a word counts as an attempt at a key.
+/// Shortest run of hexadecimal digits that counts as an attempt at a key.
 const LOOKS_LIKE_A_KEY: usize = 40;
-/// From this many of them behind a name on, a word counts as part of a key.
+/// Shortest run of hexadecimal digits behind a name that counts as part of a key.
 const LOOKS_LIKE_A_PART: usize = 16;
 
 /// Receivers that should get a feed.

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A receiver that became the manager of its subnet stays while its children miss anything. A
-//! receiver that is complete before it has found its place in the tree looks for it first, for 10 s
-//! at most, as it can report only there.
+//! receiver that is complete before it is in the tree first looks for a place there, for 10 s at
+//! most. Only in the tree can it report that it is complete.
 
 mod diagnosing;
 pub(crate) mod host;
