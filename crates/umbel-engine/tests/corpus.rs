@@ -62,7 +62,9 @@ fn the_corpora_of_engines_replay() {
     for (target, check, _) in TARGETS {
         let files = files(target);
         assert!(!files.is_empty(), "{target}");
-        files.iter().for_each(|file| check(file));
+        for file in files {
+            check(&file);
+        }
     }
 }
 

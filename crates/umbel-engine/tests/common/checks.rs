@@ -131,7 +131,7 @@ fn drive<E: Engine>(
         engine.handle_datagram(now, Datagram { by, hop_limit: Some(kind), payload });
         drain(engine, now, &mut answer);
     }
-    pass(engine, now, now + Duration::from_secs(60), &mut answer);
+    pass(engine, now, now + Duration::from_mins(1), &mut answer);
 }
 
 /// Lets time pass; returns the time after it.

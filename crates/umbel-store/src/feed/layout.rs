@@ -45,11 +45,15 @@ impl BlockShape {
     }
 }
 
+/// Most blocks of a feed of files: 1.4 TB in packets of 1,400 bytes. Receivers visit each of them
+/// between two datagrams, so an absurd announcement must not keep them busy for long.
+pub const MAX_BLOCKS: u32 = 1 << 24;
+
 /// Reason why items do not make a feed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// All items together have too many blocks.
-    #[error("more than 4,294,967,295 blocks: send less, or take larger blocks")]
+    /// All items together have more than [`MAX_BLOCKS`].
+    #[error("more than {MAX_BLOCKS} blocks: send less, or take longer packets")]
     TooManyBlocks,
     /// An item is not split like the feed.
     #[error("item {0:?} is cut in another way than its feed")]
@@ -101,8 +105,10 @@ impl Layout {
             if partition.blocks() > 0 {
                 layout.slots.push(Slot { first: layout.blocks, toi: item.toi, partition });
             }
-            let blocks = layout.blocks.checked_add(partition.blocks());
-            layout.blocks = blocks.ok_or(LayoutError::TooManyBlocks)?;
+            layout.blocks = layout.blocks.saturating_add(partition.blocks());
+            if layout.blocks > MAX_BLOCKS {
+                return Err(LayoutError::TooManyBlocks);
+            }
         }
         Ok(layout)
     }
@@ -202,6 +208,18 @@ pub(super) mod tests {
                 max_encoding_symbols: 255,
             },
         }
+    }
+
+    #[test]
+    fn a_feed_of_more_blocks_than_can_be_visited_is_refused() {
+        let shape = BlockShape { symbol_len: 1, block_symbols: 1, sealed: false };
+        let of = |lens: &[u64]| {
+            let items: Vec<_> = (1..).zip(lens).map(|(toi, &len)| item(toi, len, shape)).collect();
+            Layout::new(shape, 1, &items).map(|layout| layout.blocks())
+        };
+        let most = u64::from(MAX_BLOCKS);
+        assert_eq!(of(&[most - 2, 1]), Ok(MAX_BLOCKS));
+        assert_eq!(of(&[most - 2, 2]), Err(LayoutError::TooManyBlocks));
     }
 
     proptest! {
