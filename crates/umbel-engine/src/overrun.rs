@@ -57,13 +57,6 @@ impl<Who: Ord> Overrun<Who> {
         self.rate
     }
 
-    /// Sets a new maximum.
-    pub(crate) fn set_most(&mut self, most: Rate) {
-        self.most = most;
-        self.rate = self.rate.min(most);
-        self.too_high = None;
-    }
-
     /// Records the numbers of packets that a receiver has kept and dropped. If `old`, they were
     /// sent before the last cut and are no reason for another.
     pub(crate) fn hear(&mut self, now: Instant, who: Who, (kept, overrun): (u32, u32), old: bool) {
@@ -177,7 +170,5 @@ mod tests {
         }
         assert_eq!(overrun.rate().bits_per_s(), 100_000);
         assert_eq!(overrun.review(at(9000), 1, LASTS, (false, MOST)), None);
-        overrun.set_most(Rate::from_bits_per_s(50_000).unwrap());
-        assert_eq!(overrun.rate().bits_per_s(), 50_000);
     }
 }

@@ -90,8 +90,6 @@ pub enum SourceCommand {
     },
     /// Symbols that were pending are ready.
     SymbolsReady,
-    /// A new maximum rate.
-    SetRate(Rate),
     /// Begins no more blocks, or goes on: nobody needs more for now. Repairs, answers to FETCH and
     /// heartbeats go on meanwhile.
     Pause(bool),

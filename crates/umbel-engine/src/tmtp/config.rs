@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_wire::tmtp::{Manifest, NodeId, limits};
 use umbel_wire::{Channel, Tsi};
 
@@ -242,6 +244,26 @@ impl NodeConfig {
             admission: None,
             seed,
         }
+    }
+}
+
+/// The streams of random numbers of one node. A draw from one shifts none of the others.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Draws {
+    /// Nonces, tokens and backoffs of the control tree.
+    Tree,
+    /// Delays of NACKs, and nonces of FETCHes.
+    Recovery,
+}
+
+impl NodeConfig {
+    /// Returns a stream of random numbers that follows from the seed.
+    pub(super) fn random(&self, draws: Draws) -> Xoshiro256PlusPlus {
+        let stream = match draws {
+            Draws::Tree => 0x7472_6565,
+            Draws::Recovery => 0x6465_6c69_7665_7279,
+        };
+        Xoshiro256PlusPlus::seed_from_u64(self.seed ^ stream)
     }
 }
 

@@ -216,7 +216,7 @@ impl Domain {
         let progress = Progress {
             below: ack.below,
             runs: ack.beyond.clone(),
-            full: ack.room == 0,
+            full: ack.full,
             height: ack.totals.height,
         };
         if self.children.acknowledge(now, id, ack.round, progress) {
@@ -387,8 +387,7 @@ impl Domain {
         for (block, first, count) in ahead {
             stock.prefetch(block, first..first + count);
         }
-        let mut first_len = 0;
-        while buf.len() < buf.allows(RateClass::Data) {
+        while buf.has_room(RateClass::Data) {
             let Some((block, esi, _)) = self.repairs.peek(|block| stock.held(block)) else {
                 break;
             };
@@ -405,20 +404,14 @@ impl Domain {
                     continue;
                 }
             };
-            if buf.is_empty() {
-                first_len = symbol.len();
-            } else if symbol.len() > first_len {
+            if !buf.admits(SmallBlockHeader::LEN + symbol.len()) {
                 break;
             }
-            let shorter = symbol.len() < first_len;
             let name = (block, k, esi);
             push_packet(buf, self.feed, (Purpose::Repair, self.sent), name, symbol);
             self.sent = self.sent.wrapping_add(1);
             self.load.retransmissions += 1;
             self.repairs.sent(now, block, esi, self.hold_down());
-            if shorter {
-                break;
-            }
         }
         if buf.is_empty() { Filled::Nothing } else { Filled::Packets }
     }
@@ -515,7 +508,7 @@ mod tests {
             overrun: 0,
             next_index: 0,
             next_repair: 0,
-            room: u32::MAX,
+            full: false,
             totals: Totals::default(),
             echo: None,
         }

@@ -86,6 +86,7 @@ mod source;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod text;
 mod throttle;
 mod tree;
 

@@ -289,6 +289,7 @@ mod tests {
 
     use super::*;
     use crate::tmtp::TreeConfig;
+    use crate::tmtp::config::Draws;
 
     fn at(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)
@@ -321,7 +322,8 @@ mod tests {
         let address = ([0, 0, 0, 0], 7703).into();
         let node = NodeConfig::new(NodeId(1000), Tsi(1), (channel, channel), address, 1);
         let timing = Timing { t_ack: ROUND, intervals: 3, rtt: ROUND };
-        let tree = Tree::new(&node, address, TreeConfig::default(), Role::Source, timing);
+        let random = node.random(Draws::Tree);
+        let tree = Tree::new(&node, address, TreeConfig::default(), Role::Source, timing, random);
         survey.begin_round(now, &node, &tree, 0, 0);
     }
 

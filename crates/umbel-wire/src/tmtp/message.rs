@@ -120,6 +120,9 @@ const ENTRIES: Field = Field { number: 23, name: "nodes of the tree" };
 const AFTER: Field = Field { number: 24, name: "node before the page" };
 const MORE: Field = Field { number: 25, name: "more nodes" };
 
+/// What an ACK says of a child that has room. A child without says 0.
+const HAS_ROOM: u32 = u32::MAX;
+
 impl Body {
     /// Returns the type of the message.
     pub fn message_type(&self) -> MessageType {
@@ -430,7 +433,7 @@ fn put_ack(frame: &mut Frame<'_>, ack: &Ack) {
             ack.received,
             ack.lost,
             ack.overrun,
-            ack.room,
+            if ack.full { 0 } else { HAS_ROOM },
             ack.next_index,
             ack.next_repair,
         ] {
@@ -452,7 +455,7 @@ fn read_ack(fields: &mut Fields<'_>) -> Result<Ack, ParseError> {
     let known = below.checked_add(numbers.number()?);
     let known = known.ok_or_else(|| numbers.bad("a block number above 32 bits"))?;
     let (received, lost) = (numbers.number()?, numbers.number()?);
-    let (overrun, room) = (numbers.number()?, numbers.number()?);
+    let (overrun, room) = (numbers.number()?, numbers.number::<u32>()?);
     let (next_index, next_repair) = (numbers.number()?, numbers.number()?);
     numbers.finish()?;
     let beyond = fields.optional(BEYOND)?.map(|value| {
@@ -471,7 +474,7 @@ fn read_ack(fields: &mut Fields<'_>) -> Result<Ack, ParseError> {
         overrun,
         next_index,
         next_repair,
-        room,
+        full: room == 0,
         totals: read_totals(reader(fields, TOTALS)?)?,
         echo: echo.transpose()?,
     })

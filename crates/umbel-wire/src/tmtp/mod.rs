@@ -427,8 +427,8 @@ pub struct Ack {
     pub next_index: u32,
     /// The same for repairs.
     pub next_repair: u32,
-    /// Number of blocks from `known` on for which the child has room.
-    pub room: u32,
+    /// The child has no room for further blocks.
+    pub full: bool,
     /// Totals of the child's subtree.
     pub totals: Totals,
     /// The parent's last beacon, if one arrived since the last ACK.

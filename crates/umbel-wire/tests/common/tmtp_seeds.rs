@@ -108,7 +108,7 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
                 overrun: 1,
                 next_index: 900,
                 next_repair: 7,
-                room: 1000,
+                full: false,
                 totals,
                 echo: Some(Echo { stamp_ns: 1, held: Duration::from_millis(2) }),
             }),

@@ -7,9 +7,9 @@ use rand_core::Rng;
 use umbel_wire::tmtp::{Ack, BlockRun, Body, Echo, Nack, NackRun, Need, limits};
 
 use super::{Heard, Receiver, Refusing, Stage};
+use crate::chance::uniform;
 use crate::symbols::SymbolSink;
 use crate::tmtp::reception::Lack;
-use crate::tmtp::source::address;
 use crate::tmtp::tree::UNICAST_HOPS;
 use crate::{Address, Instant};
 
@@ -34,7 +34,7 @@ impl<K: SymbolSink> Receiver<K> {
         let domain = self.config.node.domain;
         let unicast = |host| (Address::Host(host), Some(UNICAST_HOPS));
         if let Some((way, body)) = self.outbox.pop_front() {
-            let (to, hop_limit) = address(&way, &domain);
+            let (to, hop_limit) = way.address(domain);
             return Some((to, hop_limit, body));
         }
         if let Some(parent) = self.tree.parent() {
@@ -63,7 +63,7 @@ impl<K: SymbolSink> Receiver<K> {
         }
         let outlook = self.outlook(now);
         let (way, body) = self.tree.poll_message(now, &outlook)?;
-        let (to, hop_limit) = address(&way, &domain);
+        let (to, hop_limit) = way.address(domain);
         Some((to, hop_limit, body))
     }
 
@@ -114,7 +114,7 @@ impl<K: SymbolSink> Receiver<K> {
             overrun,
             next_index: self.numbers.next.unwrap_or(0),
             next_repair: self.repair_numbers.next.unwrap_or(0),
-            room: if full { 0 } else { u32::MAX },
+            full,
             totals: self.sum(),
             echo: echo.map(|(stamp_ns, at)| Echo { stamp_ns, held: now.since(at) }),
         })
@@ -143,7 +143,11 @@ impl<K: SymbolSink> Receiver<K> {
     /// draws nothing.
     fn uniform_if_needed(&mut self, floor: u32) -> f64 {
         let end = self.wanted_end();
-        if self.asks.is_behind(&self.reception, floor..end) { self.uniform() } else { 0.0 }
+        if self.asks.is_behind(&self.reception, floor..end) {
+            uniform(&mut self.random)
+        } else {
+            0.0
+        }
     }
 
     /// Whether a block is lacking that is to be fetched.
@@ -164,7 +168,7 @@ impl<K: SymbolSink> Receiver<K> {
         let timing = self.timing();
         let t_retrans = timing.t_ack * u32::from(timing.intervals);
         let span = self.nack_span();
-        let spread = self.random_part(span);
+        let spread = span.mul_f64(uniform(&mut self.random));
         let base = (timing.rtt + span).max(LEAST_RETRY);
         move |tries| {
             let wait = base.saturating_mul(1 << u32::from(tries.saturating_sub(1)).min(6));

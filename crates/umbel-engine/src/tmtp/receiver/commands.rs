@@ -5,6 +5,7 @@ use umbel_wire::tmtp::{BlockRun, ReceiverState, limits};
 use super::{Receiver, Stage};
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::{ReceiverCommand, ReceiverCommandError, ReceiverEvent};
+use crate::tmtp::text::cut;
 use crate::{Instant, Membership};
 
 impl<K: SymbolSink> Receiver<K> {
@@ -108,12 +109,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.wanted.failed = failed.is_some();
         let state = match failed {
             None => ReceiverState::Done,
-            Some(mut reason) => {
-                while reason.len() > limits::REASON_LEN {
-                    reason.pop();
-                }
-                ReceiverState::Failed(reason)
-            }
+            Some(reason) => ReceiverState::Failed(cut(reason, limits::REASON_LEN)),
         };
         self.report(state);
         // GOT_IT does not wait for the next T_ack.

@@ -1,11 +1,11 @@
 //! What the application asks of the source.
 
-use umbel_wire::tmtp::End;
+use umbel_wire::tmtp::{End, limits};
 
-use super::{CLOSING_BEATS, Source, Stage, cut_reason};
+use super::{CLOSING_BEATS, Source, Stage};
 use crate::symbols::SymbolSource;
 use crate::tmtp::api::{BlockCount, SourceCommand, SourceCommandError, SourceEvent};
-use crate::units::Rate;
+use crate::tmtp::text::cut;
 use crate::{Instant, Membership};
 
 impl<S: SymbolSource> Source<S> {
@@ -27,7 +27,6 @@ impl<S: SymbolSource> Source<S> {
                 self.finish(now, failed);
             }
             SourceCommand::SymbolsReady => self.waits = super::Waits::default(),
-            SourceCommand::SetRate(rate) => self.set_rate(rate),
             SourceCommand::Pause(paused) => {
                 self.paused = paused;
                 self.look(now);
@@ -68,7 +67,7 @@ impl<S: SymbolSource> Source<S> {
 
     /// The feed ends with the last block extended. Everyone is told soon.
     pub(super) fn finish(&mut self, now: Instant, failed: Option<String>) {
-        let failed = failed.map(cut_reason);
+        let failed = failed.map(|reason| cut(reason, limits::REASON_LEN));
         self.end = Some(End { blocks: self.shelf.total(), failed });
         self.hurry_heartbeat(now);
     }
@@ -77,10 +76,5 @@ impl<S: SymbolSource> Source<S> {
     pub(super) fn hurry_heartbeat(&mut self, now: Instant) {
         let first = self.config.heartbeat_min;
         self.heartbeat = (self.heartbeat.0.min(now + first), first);
-    }
-
-    fn set_rate(&mut self, rate: Rate) {
-        self.throttle.set_most(rate);
-        self.events.push_back(SourceEvent::Rate(self.throttle.rate()));
     }
 }

@@ -1,6 +1,6 @@
 //! Data packets: repairs, first sendings, and answers to FETCH.
 
-use bytes::Bytes;
+use umbel_wire::SmallBlockHeader;
 use umbel_wire::tmtp::BlockRun;
 
 use super::Source;
@@ -17,35 +17,6 @@ use umbel_wire::tmtp::Body;
 pub(super) const READ_AHEAD: u32 = 4096;
 /// Packets by which fetches or new data may be ahead of their share.
 const BALANCE: f64 = 256.0;
-
-/// Puts packets of equal length into a buffer.
-struct Batch<'a> {
-    buf: &'a mut TransmitBuf,
-    len: usize,
-    shorter: bool,
-}
-
-impl Batch<'_> {
-    fn new(buf: &mut TransmitBuf) -> Batch<'_> {
-        Batch { buf, len: 0, shorter: false }
-    }
-
-    fn is_full(&self) -> bool {
-        self.shorter || self.buf.len() >= self.buf.allows(RateClass::Data)
-    }
-
-    /// Whether a symbol can follow those that are there.
-    fn takes(&self, symbol: &Bytes) -> bool {
-        self.buf.is_empty() || symbol.len() <= self.len
-    }
-
-    fn note(&mut self, symbol: &Bytes) {
-        if self.buf.is_empty() {
-            self.len = symbol.len();
-        }
-        self.shorter = symbol.len() < self.len;
-    }
-}
 
 impl<S: SymbolSource> Source<S> {
     /// Whether the next symbol may be sent for the first time: a block that has begun always may, a
@@ -102,8 +73,7 @@ impl<S: SymbolSource> Source<S> {
         if self.waits.data {
             return false;
         }
-        let mut batch = Batch::new(buf);
-        while !batch.is_full() && self.open {
+        while buf.has_room(RateClass::Data) && self.open {
             let (block, esi) = self.next;
             let Some(k) = self.shelf.len_of(block) else { break };
             let symbol = match self.shelf.symbol(block, esi) {
@@ -117,16 +87,15 @@ impl<S: SymbolSource> Source<S> {
                     break;
                 }
             };
-            if !batch.takes(&symbol) {
+            if !buf.admits(SmallBlockHeader::LEN + symbol.len()) {
                 break;
             }
             if esi == 0 {
                 self.shelf.begin(block);
             }
-            batch.note(&symbol);
             let name = (block, k, esi);
             let feed = self.config.node.feed;
-            push_packet(batch.buf, feed, (Purpose::First, self.index), name, symbol);
+            push_packet(buf, feed, (Purpose::First, self.index), name, symbol);
             self.index = self.index.wrapping_add(1);
             self.stats.data_sent += 1;
             self.next = (block, esi + 1);
@@ -177,9 +146,8 @@ impl<S: SymbolSource> Source<S> {
         }
         let fec = self.config.shape.fec;
         let mut to = None;
-        let mut batch = Batch::new(buf);
         let mut last = None;
-        while !batch.is_full() {
+        while buf.has_room(RateClass::Data) {
             let shelf = &self.shelf;
             let Some((block, wanted, esi, left)) = self.fetched.peek(|b| shelf.len_of(b), fec)
             else {
@@ -203,17 +171,16 @@ impl<S: SymbolSource> Source<S> {
                     continue;
                 }
             };
-            if !batch.takes(&symbol) {
+            if !buf.admits(SmallBlockHeader::LEN + symbol.len()) {
                 break;
             }
             let k = self.shelf.len_of(block).unwrap_or(1);
-            batch.note(&symbol);
             let feed = self.config.node.feed;
             let index = match wanted {
                 Wanted::By(asker) => index_of(asker.nonce),
                 Wanted::BySeveral => 0,
             };
-            push_packet(batch.buf, feed, (Purpose::Fetched, index), (block, k, esi), symbol);
+            push_packet(buf, feed, (Purpose::Fetched, index), (block, k, esi), symbol);
             to = Some(wanted);
             if let Some(block) = self.fetched.sent(block, esi) {
                 self.shelf.release_fetched(block);

@@ -2,7 +2,11 @@
 
 use std::net::SocketAddr;
 
+use umbel_wire::Channel;
 use umbel_wire::tmtp::{Dismissal, FeedInfo, JoinConfirm, NodeId, Progress, Refusal, Timing};
+
+use super::UNICAST_HOPS;
+use crate::Address;
 
 /// How a message came.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +29,16 @@ pub(in crate::tmtp) enum Way {
     },
     /// To one node, with [`UNICAST_HOPS`](super::UNICAST_HOPS).
     Host(SocketAddr),
+}
+
+impl Way {
+    /// Returns the address and the hop limit, where the domain group is `domain`.
+    pub(in crate::tmtp) fn address(self, domain: Channel) -> (Address, Option<u8>) {
+        match self {
+            Way::Domain { hop_limit } => (Address::Channel(domain), Some(hop_limit)),
+            Way::Host(host) => (Address::Host(host), Some(UNICAST_HOPS)),
+        }
+    }
 }
 
 /// What the embedding engine knows, when a message that says it is built.

@@ -68,13 +68,13 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_wire::Digest;
 use umbel_wire::tmtp::{
     Beacon, Body, Dismissal, Heartbeat, Message, NodeId, Refusal, Role, Standing, Timing, limits,
 };
 
+use super::text::cut;
 use super::{DropReason, NodeConfig, TreeConfig, TreeView};
 use crate::Instant;
 use answers::Answers;
@@ -187,21 +187,17 @@ impl Tree {
         config: TreeConfig,
         role: Role,
         timing: Timing,
+        random: Xoshiro256PlusPlus,
     ) -> Tree {
         let source = role == Role::Source;
-        let mut name = node.name.clone();
-        while name.len() > limits::NAME_LEN {
-            name.pop();
-        }
         Tree {
             id: node.id,
-            name,
+            name: cut(node.name.clone(), limits::NAME_LEN),
             port: node.address.port(),
             source_address,
             scope: node.scope.max(1),
             admission: node.admission,
-            // The delivery part has other draws: one more search shifts none of them.
-            random: Xoshiro256PlusPlus::seed_from_u64(node.seed ^ 0x7472_6565),
+            random,
             role,
             stage: Stage::Outside,
             stage_timer: None,
@@ -519,11 +515,6 @@ impl Tree {
         if self.family.remove(id, reason).is_some() {
             self.events.push_back(TreeEvent::ChildLeft { id, why });
         }
-    }
-
-    /// Uniform in [0, 1).
-    fn uniform(&mut self) -> f64 {
-        (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Where this node stands; the source's epoch is its clock.

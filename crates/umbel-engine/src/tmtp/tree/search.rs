@@ -11,6 +11,7 @@ use umbel_wire::tmtp::{
 
 use super::{Arrival, Due, Parent, Parting, Tree, TreeEvent, UNICAST_HOPS, Way};
 use crate::Instant;
+use crate::chance::uniform;
 use crate::tmtp::DropReason;
 
 /// Most responses to a search that are kept.
@@ -122,7 +123,7 @@ impl Tree {
         let nonce = self.random.next_u64();
         self.send_search(nonce, 1, Role::Member);
         self.stage = Stage::Subnet { nonce, tries };
-        let wait = self.config.subnet_wait.mul_f64(1.0 + self.uniform());
+        let wait = self.config.subnet_wait.mul_f64(1.0 + uniform(&mut self.random));
         self.stage_timer = Some(now + wait);
     }
 
@@ -149,7 +150,7 @@ impl Tree {
     fn on_nobody(&mut self, now: Instant) {
         self.stage = Stage::Waiting;
         // Those who were refused at once do not come back at once.
-        self.stage_timer = Some(now + self.backoff.mul_f64(0.5 + self.uniform()));
+        self.stage_timer = Some(now + self.backoff.mul_f64(0.5 + uniform(&mut self.random)));
         self.backoff = match self.refusal {
             // There is a tree, which grows.
             Some(Refusal::Full | Refusal::Detached) => self.config.search_backoff,

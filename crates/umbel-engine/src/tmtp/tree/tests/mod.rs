@@ -16,6 +16,7 @@ use umbel_wire::{Channel, Tsi};
 
 use super::{Arrival, Outlook, Tree, TreeEvent, UNICAST_HOPS, Way};
 use crate::Instant;
+use crate::tmtp::config::Draws;
 use crate::tmtp::{DropReason, Drops, NodeConfig, TreeConfig};
 
 const FEED: Tsi = Tsi(7);
@@ -63,7 +64,9 @@ fn node_config(id: NodeId, node: usize) -> NodeConfig {
 
 fn tree(id: NodeId, node: usize, config: &TreeConfig) -> Tree {
     let role = if id == SOURCE { Role::Source } else { Role::Member };
-    Tree::new(&node_config(id, node), address(0), config.clone(), role, timing())
+    let node = node_config(id, node);
+    let random = node.random(Draws::Tree);
+    Tree::new(&node, address(0), config.clone(), role, timing(), random)
 }
 
 struct Node {

@@ -29,7 +29,6 @@ mod messages;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_wire::tmtp::{
     Body, End, FeedInfo, Message, NodeId, Progress, ReceiverReport, ReceiverState, Role, Timing,
@@ -42,11 +41,12 @@ use super::asks::Asks;
 use super::buffer::Buffer;
 use super::catch_up::Fetching;
 use super::concast::{self, Reports};
-use super::config::{ReceiverConfig, Start};
+use super::config::{Draws, ReceiverConfig, Start};
 use super::domain::{Domain, Filled};
 use super::drops::{DropReason, Drops};
 use super::reception::Reception;
 use super::survey::{self, Survey};
+use super::text::cut;
 use super::tree::{Outlook, Tree, TreeEvent, Way};
 use crate::symbols::SymbolSink;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
@@ -193,10 +193,11 @@ impl<K: SymbolSink> Receiver<K> {
             config.tree.clone(),
             Role::Member,
             domain.timing(),
+            config.node.random(Draws::Tree),
         );
         let buffer = usize::try_from(config.repair.buffer).unwrap_or(usize::MAX);
         Receiver {
-            random: Xoshiro256PlusPlus::seed_from_u64(config.node.seed ^ 0x6465_6c69_7665_7279),
+            random: config.node.random(Draws::Recovery),
             sink,
             stage: Stage::Outside,
             tree,
@@ -343,21 +344,9 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// Uniform in [0, 1).
-    fn uniform(&mut self) -> f64 {
-        (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn random_part(&mut self, of: Duration) -> Duration {
-        of.mul_f64(self.uniform())
-    }
-
     /// Reports on this receiver itself.
     fn report(&mut self, state: ReceiverState) {
-        let mut name = self.config.node.name.clone();
-        while name.len() > limits::NAME_LEN {
-            name.pop();
-        }
+        let name = cut(self.config.node.name.clone(), limits::NAME_LEN);
         let held = self.reception.count(0..self.reception.known());
         self.reports.note(ReceiverReport { node: self.config.node.id, name, held, state });
     }

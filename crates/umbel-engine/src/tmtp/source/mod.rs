@@ -23,15 +23,13 @@ mod messages;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use umbel_wire::tmtp::{
-    Body, End, FeedInfo, Heartbeat, Message, NodeId, Progress, Role, Totals, limits,
-};
+use umbel_wire::tmtp::{Body, End, FeedInfo, Heartbeat, Message, NodeId, Progress, Role, Totals};
 
 use super::TreeView;
 use super::api::{SourceCommand, SourceCommandError, SourceEvent, SourceStats};
 use super::catch_up::Fetched;
 use super::concast::{self, Reports};
-use super::config::SourceConfig;
+use super::config::{Draws, SourceConfig};
 use super::domain::Domain;
 use super::drops::{DropReason, Drops};
 use super::shelf::Shelf;
@@ -128,6 +126,7 @@ impl<S: SymbolSource> Source<S> {
             config.tree.clone(),
             Role::Source,
             domain.timing(),
+            config.node.random(Draws::Tree),
         );
         let secret =
             blake3::derive_key("umbel tmtp fetch cookies", &config.node.seed.to_be_bytes());
@@ -415,23 +414,15 @@ impl<S: SymbolSource> Engine for Source<S> {
     }
 }
 
-/// A reason for the user that fits a message.
-fn cut_reason(mut reason: String) -> String {
-    while reason.len() > limits::REASON_LEN {
-        reason.pop();
-    }
-    reason
-}
-
 impl<S: SymbolSource> Source<S> {
     /// The next control message.
     fn poll_control(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         let outlook = self.outlook(now);
         let (to, hop_limit, body) = if let Some((way, body)) = self.outbox.pop_front() {
-            let (to, hop_limit) = address(&way, &self.config.node.domain);
+            let (to, hop_limit) = way.address(self.config.node.domain);
             (to, hop_limit, body)
         } else if let Some((way, body)) = self.tree.poll_message(now, &outlook) {
-            let (to, hop_limit) = address(&way, &self.config.node.domain);
+            let (to, hop_limit) = way.address(self.config.node.domain);
             (to, hop_limit, body)
         } else if std::mem::take(&mut self.heartbeat_due) {
             let beacon = self.tree.beacon(now, &outlook, self.config.node.scope);
@@ -458,13 +449,5 @@ impl<S: SymbolSource> Source<S> {
                 self.events.push_back(SourceEvent::Closed);
             }
         }
-    }
-}
-
-/// Where a message of the tree goes and how far.
-pub(super) fn address(way: &Way, domain: &umbel_wire::Channel) -> (Address, Option<u8>) {
-    match *way {
-        Way::Domain { hop_limit } => (Address::Channel(*domain), Some(hop_limit)),
-        Way::Host(host) => (Address::Host(host), Some(super::tree::UNICAST_HOPS)),
     }
 }

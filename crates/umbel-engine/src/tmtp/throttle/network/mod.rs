@@ -150,14 +150,6 @@ impl Network {
         self.rate
     }
 
-    /// A new maximum. It is found anew what the network can take of it.
-    pub(super) fn set_most(&mut self, most: Rate) {
-        self.most = most;
-        self.rate = most;
-        self.too_high = None;
-        self.end_trial();
-    }
-
     /// Packets leave, of so many bytes; then the source is at `position`.
     pub(super) fn on_sent(&mut self, now: Instant, bytes: u64, position: Position) {
         self.usage.add(now, bytes);

@@ -57,13 +57,6 @@ impl Throttle {
         self.overrun.rate().min(self.network.rate())
     }
 
-    /// A new maximum.
-    pub(super) fn set_most(&mut self, most: Rate) {
-        self.overrun.set_most(most);
-        self.network.set_most(most);
-        self.told = self.rate();
-    }
-
     /// Packets leave by the data channel, of so many bytes; then the source is at `position`.
     pub(super) fn on_sent(&mut self, now: Instant, bytes: usize, position: Position) {
         self.network.on_sent(now, bytes as u64, position);
