@@ -117,14 +117,6 @@ impl Buffer {
         }
     }
 
-    /// Lets go of everything, memory included.
-    pub(super) fn clear(&mut self) {
-        self.blocks.clear();
-        self.spare = Vec::new();
-        self.bytes = 0;
-        self.first = 0;
-    }
-
     /// Bytes of the blocks that are kept.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
@@ -255,7 +247,7 @@ mod tests {
         assert_eq!((buffer.lowest(), buffer.bytes()), (Some(6), 4 * LEN));
         assert!(buffer.store(7, 4, 0, &symbol(7, 0)));
         assert!(!buffer.has_room(8, 4) && buffer.has_room(5, 4), "what is lacked first fits");
-        buffer.clear();
+        buffer.release_before(8);
         assert!(buffer.has_room(9, 200), "the only block always fits");
         assert_eq!(buffer.symbol(6, 0), Load::Gone("block 6 is not kept".to_owned()));
     }

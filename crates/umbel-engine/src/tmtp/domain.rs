@@ -75,75 +75,102 @@ pub(super) enum Filled {
 #[derive(Debug)]
 pub(super) struct Domain {
     feed: Tsi,
-    config: (TimingConfig, RepairConfig),
-    timing: Timing,
-    /// The round trip was measured.
-    measured: bool,
+    repair: RepairConfig,
+    ledger: Ledger,
     children: Children,
     intervals: Intervals,
     repairs: Repairs,
-    /// When timing and children are looked at next.
+}
+
+/// The timing of a node's domain and what the domain has cost so far. Both outlive its children.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ledger {
+    config: TimingConfig,
+    timing: Timing,
+    /// The round trip was measured.
+    measured: bool,
+    /// Time of the next review of timing and children.
     review: Instant,
     /// Repair packets sent.
     sent: u32,
     load: ProcessingLoad,
 }
 
-impl Domain {
-    /// A domain without children whose next block is `start`.
-    pub(super) fn new(
-        feed: Tsi,
-        fec: bool,
-        timing: TimingConfig,
-        repair: RepairConfig,
-        start: u32,
-    ) -> Domain {
-        let TimingConfig { t_ack, intervals, .. } = timing;
-        Domain {
-            feed,
-            timing: Timing {
-                t_ack,
-                intervals,
-                rtt: if timing.adaptive { FIRST_RTT } else { t_ack },
-            },
+impl Ledger {
+    /// Creates the ledger of a node that never had children.
+    pub(super) fn new(config: TimingConfig) -> Ledger {
+        let TimingConfig { t_ack, intervals, adaptive, .. } = config;
+        Ledger {
+            config,
+            timing: Timing { t_ack, intervals, rtt: if adaptive { FIRST_RTT } else { t_ack } },
             measured: false,
-            children: Children::default(),
-            intervals: Intervals::new(start),
-            repairs: Repairs::new(fec, repair.queue),
             review: Instant::EPOCH,
             sent: 0,
             load: ProcessingLoad::default(),
-            config: (timing, repair),
         }
     }
 
-    /// Begins anew at block `start`, having no children.
-    pub(super) fn restart(&mut self, start: u32) {
-        self.intervals = Intervals::new(start);
-        self.repairs.clear();
-    }
-
-    /// T_ack, n, and the round trip to the farthest child.
+    /// Returns T_ack, n, and the round trip to the farthest child.
     pub(super) fn timing(&self) -> Timing {
         self.timing
     }
 
-    /// Takes the timing that the source, by way of this node's parent, has given to all.
+    /// Takes over the timing that the source, by way of this node's parent, prescribes.
     pub(super) fn set_timing(&mut self, timing: Timing) {
-        if !self.config.0.adaptive {
+        if !self.config.adaptive {
             self.timing.t_ack = timing.t_ack;
         }
         self.timing.intervals = timing.intervals;
     }
 
-    /// T_retrans.
-    pub(super) fn t_retrans(&self) -> Duration {
-        self.timing.t_ack * u32::from(self.timing.intervals)
-    }
-
-    /// What this domain has cost its parent.
+    /// Returns what the domain has cost this node.
     pub(super) fn load(&self) -> ProcessingLoad {
         self.load
+    }
+}
+
+impl Domain {
+    /// Creates a domain without children whose next block is `start`.
+    pub(super) fn new(
+        feed: Tsi,
+        fec: bool,
+        repair: RepairConfig,
+        ledger: Ledger,
+        start: u32,
+    ) -> Domain {
+        Domain {
+            feed,
+            repair,
+            ledger,
+            children: Children::default(),
+            intervals: Intervals::new(start),
+            repairs: Repairs::new(fec, repair.queue),
+        }
+    }
+
+    /// Returns the timing and the cost of the domain.
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Returns the timing and the cost of the domain.
+    pub(super) fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    /// Returns T_ack, n, and the round trip to the farthest child.
+    pub(super) fn timing(&self) -> Timing {
+        self.ledger.timing
+    }
+
+    /// Returns T_retrans.
+    pub(super) fn t_retrans(&self) -> Duration {
+        self.ledger.timing.t_ack * u32::from(self.ledger.timing.intervals)
+    }
+
+    /// Returns what the domain has cost this node.
+    pub(super) fn load(&self) -> ProcessingLoad {
+        self.ledger.load
     }
 
     /// The children.
@@ -154,7 +181,7 @@ impl Domain {
     /// Takes a child that is guaranteed all blocks from `from` on.
     pub(super) fn adopt(&mut self, now: Instant, id: NodeId, from: u32) {
         self.children.adopt(now, id, from);
-        self.review = self.review.max(now);
+        self.ledger.review = self.ledger.review.max(now);
     }
 
     /// Lets a child go.
@@ -178,7 +205,7 @@ impl Domain {
 
     /// All blocks before `end` were sent (by a manager: received) by now.
     pub(super) fn extend(&mut self, now: Instant, end: u32) {
-        self.intervals.extend(now, end, self.timing.t_ack);
+        self.intervals.extend(now, end, self.ledger.timing.t_ack);
         if self.children.acked_below().is_none() {
             self.advance();
         }
@@ -212,7 +239,7 @@ impl Domain {
         if !self.children.is_news(id, ack.round) {
             return Err(Unfounded::Old);
         }
-        let before = self.timing.rtt;
+        let before = self.ledger.timing.rtt;
         let progress = Progress {
             below: ack.below,
             runs: ack.beyond.clone(),
@@ -220,12 +247,12 @@ impl Domain {
             height: ack.totals.height,
         };
         if self.children.acknowledge(now, id, ack.round, progress) {
-            self.load.acks += 1;
+            self.ledger.load.acks += 1;
             self.children.note_loss(id, ack.received, ack.lost);
             self.measure(now, id, ack.echo);
             self.advance();
         }
-        let rtt = self.timing.rtt;
+        let rtt = self.ledger.timing.rtt;
         Ok(rtt > before * 2 || rtt < before / 2)
     }
 
@@ -237,14 +264,15 @@ impl Domain {
         if sent <= now && rtt < Duration::from_mins(1) && self.children.measure(id, rtt) {
             // No need to wait for the next review.
             let rtt = rtt.max(LEAST_RTT);
-            self.timing.rtt = if self.measured { self.timing.rtt.max(rtt) } else { rtt };
-            self.measured = true;
+            self.ledger.timing.rtt =
+                if self.ledger.measured { self.ledger.timing.rtt.max(rtt) } else { rtt };
+            self.ledger.measured = true;
         }
     }
 
     /// How long after a repair the same NACK may be one that crossed it.
     fn hold_down(&self) -> Duration {
-        let hold_down = self.timing.rtt.mul_f64(self.config.1.hold_down.clamp(0.0, 100.0));
+        let hold_down = self.ledger.timing.rtt.mul_f64(self.repair.hold_down.clamp(0.0, 100.0));
         hold_down.max(LEAST_HOLD_DOWN)
     }
 
@@ -258,8 +286,8 @@ impl Domain {
         stock: &impl Stock,
     ) -> Result<(), Unfounded> {
         let Some(child) = self.children.get(id) else { return Err(Unfounded::NotLacking) };
-        self.load.nacks += 1;
-        let loss = if self.config.0.adaptive { child.loss } else { 0.0 };
+        self.ledger.load.nacks += 1;
+        let loss = if self.ledger.config.adaptive { child.loss } else { 0.0 };
         let mut result = Ok(());
         let hold_down = self.hold_down();
         let released = self.acked_below();
@@ -297,17 +325,17 @@ impl Domain {
     /// were evicted.
     pub(super) fn on_timeout(&mut self, now: Instant, stock: &impl Stock) -> Vec<NodeId> {
         self.retransmit(now, stock);
-        if now < self.review || self.children.len() == 0 {
+        if now < self.ledger.review || self.children.len() == 0 {
             return Vec::new();
         }
-        self.review = now + self.timing.t_ack;
+        self.ledger.review = now + self.ledger.timing.t_ack;
         self.adapt();
         let end = self.intervals.end();
         self.children.excuse(now, |child| {
             let next = child.progress.below;
             next >= end || stock.held(next).is_none()
         });
-        let evicted = self.children.evict(now, self.config.1.evict_after);
+        let evicted = self.children.evict(now, self.repair.evict_after);
         if !evicted.is_empty() {
             self.advance();
         }
@@ -324,14 +352,14 @@ impl Domain {
         if due.is_none_or(|due| due > now) {
             return;
         }
-        self.load.timers += 1;
+        self.ledger.load.timers += 1;
         let hold_down = self.hold_down();
-        let since = now.since(Instant::EPOCH).saturating_sub(self.timing.t_ack);
+        let since = now.since(Instant::EPOCH).saturating_sub(self.ledger.timing.t_ack);
         let since = Instant::EPOCH + since;
         for block in self.intervals.retransmit(now) {
             for (_, child) in self.children.iter().filter(|(_, child)| child.counts) {
                 let Some(lack) = child.lack(block) else { continue };
-                if self.config.0.adaptive && !worth_sending(child, block, since) {
+                if self.ledger.config.adaptive && !worth_sending(child, block, since) {
                     continue;
                 }
                 let held = stock.held(block);
@@ -343,15 +371,15 @@ impl Domain {
     /// T_ack follows the round trip to the farthest child, and the number of children.
     fn adapt(&mut self) {
         if let Some(rtt) = self.children.farthest() {
-            self.timing.rtt = rtt.max(LEAST_RTT);
+            self.ledger.timing.rtt = rtt.max(LEAST_RTT);
         }
-        let TimingConfig { adaptive, t_ack_min, t_ack_max, acks_per_s, .. } = self.config.0;
+        let TimingConfig { adaptive, t_ack_min, t_ack_max, acks_per_s, .. } = self.ledger.config;
         if adaptive {
             let load = Duration::from_secs(1) / acks_per_s.max(1) * self.children.len() as u32;
-            let t_ack = (self.timing.rtt * 2).max(load);
+            let t_ack = (self.ledger.timing.rtt * 2).max(load);
             // Children hear of a shorter T_ack only later: nobody shall seem late meanwhile.
-            let t_ack = t_ack.max(self.timing.t_ack / 8 * 7);
-            self.timing.t_ack = t_ack.min(t_ack_max).max(t_ack_min);
+            let t_ack = t_ack.max(self.ledger.timing.t_ack / 8 * 7);
+            self.ledger.timing.t_ack = t_ack.min(t_ack_max).max(t_ack_min);
         }
     }
 
@@ -363,7 +391,7 @@ impl Domain {
         let t_retrans = self.t_retrans();
         let retransmission = self.intervals.next_retransmission(t_retrans, t_retrans);
         let retransmission = retransmission.filter(|_| self.children.acked_below().is_some());
-        Some(retransmission.map_or(self.review, |at| at.min(self.review)))
+        Some(retransmission.map_or(self.ledger.review, |at| at.min(self.ledger.review)))
     }
 
     /// Whether repairs are to be sent.
@@ -373,7 +401,7 @@ impl Domain {
 
     /// The number of the next repair.
     pub(super) fn repairs_sent(&self) -> u32 {
-        self.sent
+        self.ledger.sent
     }
 
     /// Fills `buf` with repairs.
@@ -408,9 +436,9 @@ impl Domain {
                 break;
             }
             let name = (block, k, esi);
-            push_packet(buf, self.feed, (Purpose::Repair, self.sent), name, symbol);
-            self.sent = self.sent.wrapping_add(1);
-            self.load.retransmissions += 1;
+            push_packet(buf, self.feed, (Purpose::Repair, self.ledger.sent), name, symbol);
+            self.ledger.sent = self.ledger.sent.wrapping_add(1);
+            self.ledger.load.retransmissions += 1;
             self.repairs.sent(now, block, esi, self.hold_down());
         }
         if buf.is_empty() { Filled::Nothing } else { Filled::Packets }
@@ -485,7 +513,8 @@ mod tests {
     /// A domain with the paper's timing, children 1 and 2, and blocks sent every 100 ms from 0 on.
     fn domain(blocks: u32) -> (Domain, Shelf) {
         let timing = TimingConfig::fixed(T_ACK, 3);
-        let mut domain = Domain::new(Tsi(7), false, timing, RepairConfig::default(), 0);
+        let mut domain =
+            Domain::new(Tsi(7), false, RepairConfig::default(), Ledger::new(timing), 0);
         domain.adopt(at(0), NodeId(1), 0);
         domain.adopt(at(0), NodeId(2), 0);
         for block in 0..blocks {
@@ -613,7 +642,8 @@ mod tests {
     #[test]
     fn t_ack_follows_the_round_trip_and_the_number_of_children() {
         let repair = RepairConfig::default();
-        let mut domain = Domain::new(Tsi(7), false, TimingConfig::default(), repair, 0);
+        let mut domain =
+            Domain::new(Tsi(7), false, repair, Ledger::new(TimingConfig::default()), 0);
         domain.adopt(at(0), NodeId(0), 0);
         let echo = Echo { stamp_ns: 1_000_000_000, held: Duration::from_millis(100) };
         let measured = Ack { echo: Some(echo), ..ack(0, 0, &[]) };

@@ -197,12 +197,6 @@ impl Repairs {
             self.due.remove(&block);
         }
     }
-
-    /// Forgets everything.
-    pub(super) fn clear(&mut self) {
-        self.blocks.clear();
-        self.due.clear();
-    }
 }
 
 impl Repair {

@@ -2,7 +2,7 @@
 
 use umbel_wire::tmtp::{BlockRun, ReceiverState, limits};
 
-use super::{Receiver, Stage};
+use super::{Outcome, Receiver, Stage};
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::{ReceiverCommand, ReceiverCommandError, ReceiverEvent};
 use crate::tmtp::text::cut;
@@ -18,7 +18,7 @@ impl<K: SymbolSink> Receiver<K> {
             self.join(now);
             return Ok(());
         }
-        let leaving = matches!(self.stage, Stage::Leaving(_) | Stage::Parting);
+        let leaving = matches!(self.stage, Stage::Leaving { .. } | Stage::Parting { .. });
         let may = matches!(command, ReceiverCommand::Done { .. }) && leaving;
         if self.stage != Stage::Inside && !may {
             return Err(ReceiverCommandError::Outside);
@@ -27,18 +27,18 @@ impl<K: SymbolSink> Receiver<K> {
             ReceiverCommand::Join => {}
             ReceiverCommand::Want { from, skip } => self.want(now, from, &skip)?,
             ReceiverCommand::Skip(run) => {
-                self.reception.skip(run.blocks());
-                self.refused = None;
+                self.delivery.skip(run.blocks());
+                self.delivery.room.reopen();
                 self.start_asking(now);
             }
             ReceiverCommand::RestoreFailed { block } => self.reopen(now, block)?,
             ReceiverCommand::Room => {
-                self.refused = None;
-                self.ack_soon(now);
+                self.delivery.room.reopen();
+                self.ack_now(now);
             }
             ReceiverCommand::Overrun { packets } => {
                 self.stats.overrun += u64::from(packets);
-                self.heard.overrun = self.heard.overrun.saturating_add(packets);
+                self.acks.on_overrun(packets);
                 self.ack_early(now);
             }
             ReceiverCommand::Done { failed } => self.on_done(now, failed),
@@ -71,10 +71,10 @@ impl<K: SymbolSink> Receiver<K> {
         self.wanted.said = true;
         let prefix = self.prefix();
         if from > prefix {
-            self.reception.skip(prefix..from);
+            self.delivery.skip(prefix..from);
         }
         for run in skip {
-            self.reception.skip(run.blocks());
+            self.delivery.skip(run.blocks());
         }
         self.start_asking(now);
         Ok(())
@@ -84,58 +84,60 @@ impl<K: SymbolSink> Receiver<K> {
     pub(super) fn start_asking(&mut self, now: Instant) {
         let floor = self.floor();
         if floor < u32::MAX {
-            self.asks.restart(floor);
+            self.recovery.asks_mut().restart(floor);
         }
         self.find_gaps(now);
         self.check_complete(now);
-        self.ack_soon(now);
+        self.ack_now(now);
     }
 
     fn reopen(&mut self, now: Instant, block: u32) -> Result<(), ReceiverCommandError> {
-        if !self.reception.is_complete(block) {
+        if !self.delivery.reception().is_complete(block) {
             return Err(ReceiverCommandError::UnknownBlock(block));
         }
-        self.reception.reopen(block);
+        self.delivery.reopen(block);
         self.stats.blocks = self.stats.blocks.saturating_sub(1);
         self.wanted.complete = false;
         if block >= self.floor() {
-            self.asks.reopen(block, now);
+            self.recovery.asks_mut().reopen(block, now);
         }
         Ok(())
     }
 
     fn on_done(&mut self, now: Instant, failed: Option<String>) {
-        self.wanted.done = failed.is_none();
-        self.wanted.failed = failed.is_some();
-        let state = match failed {
-            None => ReceiverState::Done,
-            Some(reason) => ReceiverState::Failed(cut(reason, limits::REASON_LEN)),
+        let (outcome, state) = match failed {
+            None => (Outcome::Done, ReceiverState::Done),
+            Some(reason) => {
+                (Outcome::Failed, ReceiverState::Failed(cut(reason, limits::REASON_LEN)))
+            }
         };
+        self.wanted.outcome = Some(outcome);
         self.report(state);
         // GOT_IT does not wait for the next T_ack.
-        self.ack_soon(now);
+        self.ack_now(now);
     }
 
     fn leave(&mut self, now: Instant) {
-        if !self.wanted.done && !self.wanted.failed {
+        if self.wanted.outcome.is_none() {
             self.report(ReceiverState::Left);
         }
         self.tree.retire();
-        self.stage = Stage::Leaving(now + self.config.tree.leave_wait);
+        let until = now + self.config.tree.leave_wait;
+        self.stage = Stage::Leaving { until, again: false };
     }
 
     /// Tells the application when every block that is wanted is restored.
     pub(super) fn check_complete(&mut self, now: Instant) {
-        let Some(end) = &self.end else { return };
+        let Some(end) = self.source.end() else { return };
         if self.wanted.complete
             || !self.wanted.said && end.blocks > self.prefix()
-            || self.wanted.first.is_none()
-            || self.reception.first_gap(0) < end.blocks
+            || self.joined_at.is_none()
+            || self.delivery.reception().first_gap(0) < end.blocks
         {
             return;
         }
         self.wanted.complete = true;
         self.events.push_back(ReceiverEvent::Complete);
-        self.ack_soon(now);
+        self.ack_now(now);
     }
 }

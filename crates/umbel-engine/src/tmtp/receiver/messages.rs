@@ -5,44 +5,60 @@ use std::time::Duration;
 
 use umbel_wire::small_block::SmallBlockPacket;
 use umbel_wire::tmtp::{
-    Ack, Beacon, BlockRun, Body, FeedInfo, Heartbeat, JoinConfirm, Nack, NodeId, Progress,
+    Ack, Beacon, BlockRun, Body, FeedInfo, Heartbeat, JoinConfirm, Nack, NackRun, NodeId, Progress,
     ReceiverState, Report,
 };
 
-use super::{Numbers, Receiver, Start, Upstream};
+use super::{Receiver, Stage, Start, Upstream};
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::ReceiverEvent;
-use crate::tmtp::config::Shape;
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::incoming;
 use crate::tmtp::tree::Way;
-use crate::{Datagram, Instant};
+use crate::{Address, Datagram, Instant};
 
-/// What control messages may overtake data by, at least.
+/// Least time by which control messages may overtake data.
 const OVERTAKING: Duration = Duration::from_millis(5);
-/// Confirmations that may wait.
+/// Least time after which a REPORT is repeated. It is two T_ack if that is longer.
+const REPORT_WAIT_MIN: Duration = Duration::from_millis(300);
+/// Most confirmations that may wait.
 const MAX_OUTBOX: usize = 4096;
 
 impl<K: SymbolSink> Receiver<K> {
-    /// Takes a datagram. Gives whether anything but a symbol has to be seen to.
+    /// Handles a datagram. Its effects are [settled](Receiver::settle) if it is not discarded.
+    ///
+    /// # Errors
+    ///
+    /// If it is discarded.
     pub(super) fn on_datagram(
         &mut self,
         now: Instant,
         datagram: Datagram<'_>,
-    ) -> Result<bool, DropReason> {
+    ) -> Result<(), DropReason> {
         let source = self.config.shape.source;
-        let by_data = incoming::by_data_channel(&datagram, &self.config.node, source)?;
+        let data_channel = incoming::by_data_channel(&datagram, &self.config.node, source)?;
         if SmallBlockPacket::is_one(datagram.payload) {
-            return self.on_packet(now, &datagram, by_data);
+            return self.on_packet(now, &datagram, data_channel);
         }
-        let message = incoming::message(&datagram, &self.config.node)?;
-        if by_data {
+        self.on_message(now, &datagram, data_channel)?;
+        self.settle(now);
+        Ok(())
+    }
+
+    fn on_message(
+        &mut self,
+        now: Instant,
+        datagram: &Datagram<'_>,
+        data_channel: bool,
+    ) -> Result<(), DropReason> {
+        let message = incoming::message(datagram, &self.config.node)?;
+        if data_channel {
             let Body::Heartbeat(heartbeat) = message.body else {
                 return Err(DropReason::Unexpected);
             };
-            return self.on_heartbeat(now, &heartbeat).map(|()| true);
+            return self.on_heartbeat(now, &heartbeat);
         }
-        let arrival = incoming::arrival(&datagram, &self.config.node)?;
+        let arrival = incoming::arrival(datagram, &self.config.node)?;
         let (id, from) = (message.sender, arrival.from);
         match message.body {
             Body::Ack(ack) if !arrival.multicast => self.on_ack(now, id, from, &ack),
@@ -51,13 +67,14 @@ impl<K: SymbolSink> Receiver<K> {
             Body::ReportAck { token, before } if !arrival.multicast => {
                 self.on_report_ack(now, id, from, token, before)
             }
-            Body::FetchCookie { nonce, cookie } if from == source => {
-                let asked_at = self.fetching.asked_at(nonce).ok_or(DropReason::Unasked)?;
-                self.fetching.on_cookie(now, asked_at, cookie);
+            Body::FetchCookie { nonce, cookie } if from == self.config.shape.source => {
+                let asked_at =
+                    self.recovery.fetching().asked_at(nonce).ok_or(DropReason::Unasked)?;
+                self.recovery.fetching_mut().on_cookie(now, asked_at, cookie);
                 Ok(())
             }
-            Body::FetchGone { nonce, runs } if from == source => {
-                self.fetching.asked_at(nonce).ok_or(DropReason::Unasked)?;
+            Body::FetchGone { nonce, runs } if from == self.config.shape.source => {
+                self.recovery.fetching().asked_at(nonce).ok_or(DropReason::Unasked)?;
                 self.on_gone(now, &runs);
                 Ok(())
             }
@@ -70,17 +87,13 @@ impl<K: SymbolSink> Receiver<K> {
             }
             _ => self.tree.handle(now, arrival, &message),
         }
-        .map(|()| true)
     }
 
     /// What the source says on the data channel.
     fn on_heartbeat(&mut self, now: Instant, heartbeat: &Heartbeat) -> Result<(), DropReason> {
         self.tree.note_source(now, heartbeat)?;
-        self.source_heard = Some(now);
-        if self.feed.is_some_and(|known| known.source != heartbeat.feed.source) {
-            // The parent knew it otherwise.
-            self.feed = None;
-        }
+        self.source.on_heard(now);
+        self.source.correct_source(heartbeat.feed.source);
         self.learn_feed(heartbeat.feed)?;
         self.learn_progress(now, &heartbeat.beacon.progress);
         if heartbeat.beacon.closing {
@@ -90,63 +103,31 @@ impl<K: SymbolSink> Receiver<K> {
     }
 
     pub(super) fn on_closing(&mut self) {
-        if !self.source_gone {
-            self.source_gone = true;
+        if self.source.close() {
             self.events.push_back(ReceiverEvent::SourceGone);
         }
     }
 
     fn learn_feed(&mut self, feed: FeedInfo) -> Result<(), DropReason> {
-        match self.feed {
-            Some(known) if known != feed => Err(DropReason::ForgedSource),
-            Some(_) => Ok(()),
-            None => {
-                let told = Shape {
-                    source: feed.address,
-                    symbol_len: feed.symbol_len,
-                    block_symbols: feed.block_symbols,
-                    fec: feed.fec,
-                    manifest: feed.manifest,
-                };
-                if told != self.config.shape {
-                    return Err(DropReason::ForgedSource);
-                }
-                self.feed = Some(feed);
-                self.events.push_back(ReceiverEvent::Feed(feed));
-                Ok(())
-            }
+        if self.source.learn_feed(feed, self.config.shape)? {
+            self.events.push_back(ReceiverEvent::Feed(feed));
         }
+        Ok(())
     }
 
     fn learn_progress(&mut self, now: Instant, progress: &Progress) {
-        if progress.sent > self.hearsay.map_or(self.reception.known(), |(sent, _)| sent) {
-            let at = self.hearsay.map_or(now + self.overtaking(), |(_, at)| at);
-            self.hearsay = Some((progress.sent, at));
-        }
-        // A source may yet fail after it has said where the feed ends.
-        let news = progress.end.as_ref().filter(|end| match &self.end {
-            None => true,
-            Some(known) => known.failed.is_none() && end.failed.is_some() && !self.wanted.complete,
-        });
-        if let Some(end) = news {
-            self.end = Some(end.clone());
-            self.events.push_back(ReceiverEvent::End(end.clone()));
+        // Control messages and data wait in different queues.
+        let overtaking = self.timing().rtt.max(OVERTAKING);
+        self.source.note_sent(now, progress.sent, self.delivery.known(), overtaking);
+        if self.source.learn_end(progress.end.as_ref(), self.wanted.complete) {
+            self.events.extend(progress.end.clone().map(ReceiverEvent::End));
             self.check_complete(now);
         }
     }
 
-    /// Control messages may overtake data by so much: they wait in other queues.
-    fn overtaking(&self) -> Duration {
-        self.timing().rtt.max(OVERTAKING)
-    }
-
     fn on_parents_beacon(&mut self, now: Instant, beacon: &Beacon) {
         if let Some(upstream) = &mut self.upstream {
-            upstream.timing = beacon.timing;
-            upstream.lowest = upstream.lowest.max(beacon.progress.lowest);
-            upstream.echo = Some((beacon.stamp_ns, now));
-            let due = now + beacon.timing.t_ack;
-            self.ack_at = self.ack_at.map(|at| at.min(due));
+            upstream.on_beacon(now, beacon);
         }
         if beacon.watched {
             if !self.survey.is_watched(now) {
@@ -154,39 +135,34 @@ impl<K: SymbolSink> Receiver<K> {
             }
             self.survey.watch(now);
         }
-        self.domain.set_timing(beacon.timing);
+        self.duty.set_timing(beacon.timing);
         let floor = self.floor();
-        self.asks.forget_before(floor);
+        self.recovery.asks_mut().forget_before(floor);
         self.learn_progress(now, &beacon.progress);
         if beacon.closing {
             self.on_closing();
         }
     }
 
-    /// There is a parent, for the first time or again.
+    /// Starts with a parent, the first one or another.
     pub(super) fn on_attached(&mut self, now: Instant, confirm: &JoinConfirm) {
         let progress = &confirm.beacon.progress;
-        let timing = confirm.beacon.timing;
-        let echo = Some((confirm.beacon.stamp_ns, now));
-        self.upstream =
-            Some(Upstream { from: confirm.from, lowest: progress.lowest, timing, echo });
-        self.domain.set_timing(timing);
+        self.upstream = Some(Upstream::new(now, confirm));
+        self.duty.set_timing(confirm.beacon.timing);
         let _ = self.learn_feed(confirm.feed);
-        self.reception.trust_sent(progress.sent);
-        if self.keeps_from.is_some() {
-            self.domain.extend(now, self.reception.known());
+        self.delivery.trust_sent(progress.sent);
+        if let Some(manager) = self.duty.manager_mut() {
+            manager.extend(now, self.delivery.known());
         }
         if self.joined_at.is_none() {
-            self.joined_at = Some(confirm.from);
             self.start(confirm.from);
             // It may have had everything before it found its place.
-            if !self.wanted.done && !self.wanted.failed {
+            if self.wanted.outcome.is_none() {
                 self.report(ReceiverState::Receiving);
             }
         }
         self.learn_progress(now, progress);
         self.reports.restart();
-        self.ack_at = Some(now);
         self.start_asking(now);
         if let Some(parent) = self.tree.parent() {
             let (parent, address, hops) = (parent.id, parent.address, parent.hops);
@@ -194,25 +170,24 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// It is known where "now" is.
+    /// Starts the feed, now that it is known where "now" is.
     fn start(&mut self, now_block: u32) {
+        self.joined_at = Some(now_block);
         let prefix = self.prefix();
         let from = match self.config.start {
             Start::Everything => prefix,
             Start::Now => now_block.max(prefix),
         };
         if from > prefix {
-            self.reception.skip(prefix..from);
+            self.delivery.skip(prefix..from);
         }
-        self.wanted.first = Some(from);
         self.events.push_back(ReceiverEvent::Started { from });
     }
 
     pub(super) fn on_detached(&mut self) {
         self.upstream = None;
-        self.repair_numbers = Numbers::default();
-        self.ack_at = None;
-        self.asks.restart(0);
+        self.acks.on_detached();
+        self.recovery.asks_mut().restart(0);
         self.events.push_back(ReceiverEvent::Orphaned);
     }
 
@@ -224,14 +199,17 @@ impl<K: SymbolSink> Receiver<K> {
         ack: &Ack,
     ) -> Result<(), DropReason> {
         self.tree.check_child(now, id, from, ack.token)?;
+        let manager = self.duty.manager_mut().ok_or(DropReason::ForgedChild)?;
         // A child may have heard of more than its parent has.
-        let limit = self.reception.known().saturating_add(self.config.far_ahead);
-        if self.domain.on_ack(now, id, ack, limit)? {
+        let limit = self.delivery.known().saturating_add(self.config.far_ahead);
+        if manager.on_ack(now, id, ack, limit)? {
             self.tree.beacon_soon(now);
         }
-        self.totals.insert(id, ack.totals);
         self.survey.note_losses(now, id, ack.received, ack.lost);
-        self.release(now);
+        if manager.free_room() {
+            // Blocks that were dropped meanwhile are asked for.
+            self.find_gaps(now);
+        }
         Ok(())
     }
 
@@ -244,10 +222,14 @@ impl<K: SymbolSink> Receiver<K> {
     ) -> Result<(), DropReason> {
         if nack.parent == self.config.node.id {
             self.tree.check_child_in_group(id, from)?;
-            return Ok(self.domain.on_nack(now, id, nack, &self.buffer)?);
+            let manager = self.duty.manager_mut().ok_or(DropReason::ForgedChild)?;
+            return Ok(manager.on_nack(now, id, nack)?);
         }
         if self.tree.parent().is_some_and(|parent| parent.id == nack.parent) {
-            self.hear_nack(now, &nack.runs);
+            let timing = self.timing();
+            let reception = self.delivery.reception();
+            self.stats.nacks_suppressed +=
+                self.recovery.hear_nack(now, &nack.runs, reception, timing);
         }
         Ok(())
     }
@@ -294,21 +276,88 @@ impl<K: SymbolSink> Receiver<K> {
     /// Blocks that are not to be had any more are waited for no longer.
     fn on_gone(&mut self, now: Instant, runs: &[BlockRun]) {
         for run in runs {
-            let floor = self.floor().min(self.reception.known());
-            let mut gone: Vec<_> =
-                self.reception.lacking(run.first..run.end().min(floor)).collect();
-            // Those that the parent should have given.
-            let others = self.fetching.others(run.blocks());
-            gone.extend(
-                others.filter(|&block| !self.reception.is_complete(block)).map(|b| b..b + 1),
-            );
+            let reception = self.delivery.reception();
+            let floor = self.floor().min(reception.known());
+            let mut gone: Vec<_> = reception.lacking(run.first..run.end().min(floor)).collect();
+            // Those that the parent should have repaired.
+            let others = self.recovery.fetching().others(run.blocks());
+            gone.extend(others.filter(|&block| !reception.is_complete(block)).map(|b| b..b + 1));
             for blocks in gone {
                 let (first, count) = (blocks.start, blocks.end - blocks.start);
-                self.reception.skip(blocks);
+                self.delivery.skip(blocks);
                 self.events.push_back(ReceiverEvent::Gone(BlockRun { first, count }));
             }
         }
-        self.fetching.wake(now);
+        self.recovery.fetching_mut().wake(now);
         self.check_complete(now);
+    }
+
+    /// Returns the next control message, where it goes and its hop limit.
+    pub(super) fn next_message(&mut self, now: Instant) -> Option<(Address, Option<u8>, Body)> {
+        let domain = self.config.node.domain;
+        let next = self.outbox.pop_front().or_else(|| self.next_to_parent(now)).or_else(|| {
+            let fetch = self.next_fetch(now)?;
+            Some((Way::Host(self.config.shape.source), fetch))
+        });
+        let (way, body) = next.or_else(|| {
+            let outlook = self.outlook(now);
+            self.tree.poll_message(now, &outlook)
+        })?;
+        let (to, hop_limit) = way.address(domain);
+        Some((to, hop_limit, body))
+    }
+
+    /// Returns the next message to the parent: an ACK, a NACK for the whole domain, or a REPORT.
+    fn next_to_parent(&mut self, now: Instant) -> Option<(Way, Body)> {
+        let parent = self.tree.parent()?;
+        let (to, token, hop_limit) = (Way::Host(parent.address), parent.token, parent.radius);
+        let parent = parent.id;
+        if let Some(ack) = self.next_ack(now, token) {
+            return Some((to, Body::Ack(ack)));
+        }
+        if let Some(runs) = self.next_nack(now) {
+            let nack = Nack { parent, hop_limit, runs };
+            return Some((Way::Domain { hop_limit }, Body::Nack(nack)));
+        }
+        let retry = (self.timing().t_ack * 2).max(REPORT_WAIT_MIN);
+        let report = self.reports.poll(now, token, retry);
+        let report = report.or_else(|| self.survey.poll(now, token))?;
+        Some((to, Body::Report(report)))
+    }
+
+    fn next_ack(&mut self, now: Instant, token: u64) -> Option<Ack> {
+        if self.upstream.is_none_or(|upstream| upstream.ack_at() > now) {
+            return None;
+        }
+        let full = self.delivery.room.is_refusing() || self.is_buffer_full();
+        let totals = self.sum();
+        let upstream = self.upstream.as_mut()?;
+        self.stats.acks_sent += 1;
+        Some(self.acks.build(now, upstream, token, self.delivery.reception(), full, totals))
+    }
+
+    fn next_nack(&mut self, now: Instant) -> Option<Vec<NackRun>> {
+        let reach = self.reach();
+        let (delivery, manager) = (&mut self.delivery, self.duty.manager());
+        let refuses = |block| manager.is_some_and(|manager| manager.refuses(block));
+        let runs = self.recovery.next_nack(now, delivery, &reach, refuses)?;
+        self.stats.nacks_sent += 1;
+        Some(runs)
+    }
+
+    /// Returns whether blocks may be fetched from the source.
+    pub(super) fn may_fetch(&self) -> bool {
+        let stays = matches!(self.stage, Stage::Inside | Stage::Leaving { .. });
+        stays && self.source.feed().is_some()
+    }
+
+    fn next_fetch(&mut self, now: Instant) -> Option<Body> {
+        if !self.may_fetch() {
+            return None;
+        }
+        let reach = self.reach();
+        let fetch = self.recovery.next_fetch(now, &mut self.delivery, &reach)?;
+        self.stats.fetches_sent += 1;
+        Some(fetch)
     }
 }

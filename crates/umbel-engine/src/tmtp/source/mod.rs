@@ -30,7 +30,7 @@ use super::api::{SourceCommand, SourceCommandError, SourceEvent, SourceStats};
 use super::catch_up::Fetched;
 use super::concast::{self, Reports};
 use super::config::{Draws, SourceConfig};
-use super::domain::Domain;
+use super::domain::{Domain, Ledger};
 use super::drops::{DropReason, Drops};
 use super::shelf::Shelf;
 use super::survey::Survey;
@@ -118,8 +118,8 @@ impl<S: SymbolSource> Source<S> {
     /// A source that takes symbols from `symbols`. Nothing is sent before
     /// [`SourceCommand::Start`].
     pub fn new(config: SourceConfig, symbols: S) -> Source<S> {
-        let domain =
-            Domain::new(config.node.feed, config.shape.fec, config.timing, config.repair, 0);
+        let ledger = Ledger::new(config.timing);
+        let domain = Domain::new(config.node.feed, config.shape.fec, config.repair, ledger, 0);
         let tree = Tree::new(
             &config.node,
             config.shape.source,

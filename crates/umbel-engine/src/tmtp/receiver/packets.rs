@@ -1,0 +1,189 @@
+//! Data packets that come to a receiver.
+
+use std::time::Duration;
+
+use umbel_wire::small_block::{SmallBlockHeader, SmallBlockPacket};
+
+use super::Receiver;
+use super::manager::Manager;
+use crate::symbols::SymbolSink;
+use crate::tmtp::api::{FEED, Purpose};
+use crate::tmtp::drops::DropReason;
+use crate::tmtp::incoming;
+use crate::tmtp::reception::{Offered, Symbol};
+use crate::tmtp::tree::Arrival;
+use crate::{Datagram, Instant};
+
+/// A block for which the sink had no room is not asked for again before this has passed.
+const REFUSED_PAUSE: Duration = Duration::from_millis(10);
+
+impl<K: SymbolSink> Receiver<K> {
+    /// Handles a data packet. [Settles](Receiver::settle) only if its block is complete or shows how
+    /// far the source is, so that other symbols cost little.
+    pub(super) fn on_packet(
+        &mut self,
+        now: Instant,
+        datagram: &Datagram<'_>,
+        data_channel: bool,
+    ) -> Result<(), DropReason> {
+        let packet =
+            SmallBlockPacket::parse(datagram.payload).map_err(|_| DropReason::Malformed)?;
+        let header = packet.header;
+        if header.tsi != self.config.node.feed || header.toi != FEED {
+            return Err(DropReason::OtherFeed);
+        }
+        let purpose = Purpose::of(header.transmission).ok_or(DropReason::Malformed)?;
+        if packet.symbol.len() > usize::from(self.config.shape.symbol_len)
+            || header.block_symbols > self.config.shape.block_symbols
+        {
+            return Err(DropReason::AbsurdBlock);
+        }
+        if !data_channel {
+            self.check_origin(datagram, purpose, header.index)?;
+        }
+        self.count_packet(now, &header, purpose, data_channel)?;
+        let taken = self.take_symbol(now, &packet, purpose);
+        if purpose == Purpose::Repair {
+            match taken {
+                Ok(_) => self.stats.repairs_received += 1,
+                Err(_) => self.stats.repairs_unneeded += 1,
+            }
+        }
+        let news = purpose == Purpose::First && self.note_sent(now, &header);
+        self.delivery.note_seen(header.sbn);
+        let complete = taken.unwrap_or_else(|reason| {
+            self.drops.count(reason);
+            false
+        });
+        if complete || news {
+            self.settle(now);
+        }
+        Ok(())
+    }
+
+    /// Returns an error if a packet that did not come by the data channel is from a node that must
+    /// not send it. A repair comes from the parent, and a fetched symbol from the source.
+    fn check_origin(
+        &self,
+        datagram: &Datagram<'_>,
+        purpose: Purpose,
+        index: u32,
+    ) -> Result<(), DropReason> {
+        let Arrival { from, multicast, .. } = incoming::arrival(datagram, &self.config.node)?;
+        let parent = self.tree.parent().map(|parent| parent.address.ip());
+        match (purpose, multicast) {
+            (Purpose::Repair, true) if parent == Some(from.ip()) => Ok(()),
+            (Purpose::Fetched, false)
+                if from == self.config.shape.source
+                    && self.recovery.fetching().is_answer(index) =>
+            {
+                Ok(())
+            }
+            (Purpose::Repair, true) | (Purpose::Fetched, false) => Err(DropReason::Unasked),
+            _ => Err(DropReason::Unexpected),
+        }
+    }
+
+    /// Counts a packet by its purpose.
+    fn count_packet(
+        &mut self,
+        now: Instant,
+        header: &SmallBlockHeader,
+        purpose: Purpose,
+        data_channel: bool,
+    ) -> Result<(), DropReason> {
+        match purpose {
+            Purpose::First => {
+                self.source.on_heard(now);
+                let lost = self.acks.on_first(header.index);
+                self.stats.data_received += 1;
+                self.stats.data_lost = self.stats.data_lost.saturating_add_signed(lost.into());
+            }
+            // Nothing is kept of a block before it is known. So the first block is known of which
+            // children can be guaranteed every symbol.
+            _ if header.sbn > self.delivery.known() => return Err(DropReason::FarAhead),
+            Purpose::Fetched => {
+                self.stats.fetched_received += 1;
+                let timing = self.timing();
+                self.recovery.on_fetched_symbol(now, timing);
+                return Ok(());
+            }
+            Purpose::Repair if data_channel && self.is_child_of_source() => {
+                self.acks.on_repair(header.index);
+            }
+            Purpose::Repair => return Ok(()),
+        }
+        if self.acks.is_much() {
+            self.ack_early(now);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the source is the parent. Other nodes may be out of reach of its repairs.
+    fn is_child_of_source(&self) -> bool {
+        let source = self.source.feed().map(|feed| feed.source);
+        self.tree.parent().is_some_and(|parent| Some(parent.id) == source)
+    }
+
+    /// Offers the symbol to the sink, and to the buffer if children need it. Returns whether its
+    /// block is complete now.
+    fn take_symbol(
+        &mut self,
+        now: Instant,
+        packet: &SmallBlockPacket<'_>,
+        purpose: Purpose,
+    ) -> Result<bool, DropReason> {
+        let SmallBlockHeader { sbn: block, block_symbols: k, esi, .. } = packet.header;
+        let symbol = Symbol { block, k, esi: esi.into(), sure: purpose == Purpose::First };
+        if !self.delivery.is_genuine(symbol, packet.symbol) {
+            return Err(DropReason::ForgedSymbol);
+        }
+        let manager = self.duty.manager_mut().filter(|manager| manager.keeps(block));
+        let keeps = manager.is_some();
+        let buffer = manager.map(Manager::buffer_mut);
+        match self.delivery.offer(now, symbol, packet.symbol, buffer) {
+            Offered::Kept => {
+                let timing = self.timing();
+                self.recovery.on_symbol_kept(now, block, timing);
+                Ok(false)
+            }
+            Offered::Complete => {
+                self.stats.blocks = self.stats.blocks.saturating_add(1);
+                if let Some(manager) = self.duty.manager_mut().filter(|_| keeps) {
+                    manager.on_complete(block, k);
+                }
+                self.recovery.on_complete(now, block, self.delivery.reception());
+                self.check_complete(now);
+                Ok(true)
+            }
+            Offered::Duplicate => Err(DropReason::Duplicate),
+            Offered::Nonsense => Err(DropReason::AbsurdBlock),
+            Offered::FarAhead => Err(DropReason::FarAhead),
+            Offered::NoRoom => {
+                self.on_no_room(now, block);
+                Err(DropReason::NoRoom)
+            }
+        }
+    }
+
+    /// Notes that sink or buffer had no room. Nothing is lost by that: the block is not
+    /// acknowledged, and sent again.
+    fn on_no_room(&mut self, now: Instant, block: u32) {
+        self.stats.overrun += 1;
+        self.acks.on_overrun(1);
+        if self.is_buffer_full() {
+            return;
+        }
+        let t_ack = self.timing().t_ack;
+        self.delivery.room.on_refused(now, t_ack);
+        self.recovery.asks_mut().hold(block, now + REFUSED_PAUSE);
+        self.delivery.rest_before(block);
+    }
+
+    /// Learns from a packet of the data channel how far the source is. Returns whether that is news.
+    fn note_sent(&mut self, now: Instant, header: &SmallBlockHeader) -> bool {
+        let last = header.esi + 1 >= header.block_symbols;
+        let end = header.sbn.saturating_add(u32::from(last));
+        self.learn_sent(now, end)
+    }
+}

@@ -1,0 +1,273 @@
+//! How a member gets what it is missing: by NACKs from its parent, by FETCHes from the source.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use rand_core::Rng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_wire::tmtp::{BlockRun, Body, NackRun, Need, Timing, limits};
+
+use super::delivery::Delivery;
+use crate::Instant;
+use crate::chance::uniform;
+use crate::symbols::SymbolSink;
+use crate::tmtp::asks::Asks;
+use crate::tmtp::catch_up::Fetching;
+use crate::tmtp::config::RepairConfig;
+use crate::tmtp::reception::{Lack, Reception};
+
+/// Most blocks that are asked for by NACK at a time.
+const MAX_ASKS: usize = 256;
+/// A FETCH is repeated after this, while the round trip to the source is unknown.
+const FETCH_WAIT: Duration = Duration::from_millis(100);
+/// A FETCH is repeated after this at the earliest.
+const FETCH_WAIT_MIN: Duration = Duration::from_millis(20);
+/// Least wait before a block is asked for again: nodes are busy, and repairs are paced.
+const LEAST_RETRY: Duration = Duration::from_millis(10);
+/// A block that the parent did not repair after this number of NACKs is fetched.
+const MOST_TRIES: u8 = 8;
+
+/// The blocks that may be asked for at the moment, and the timing of the parent that repairs them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reach {
+    /// First block that is asked for by NACK. Earlier ones are fetched. `u32::MAX` without a parent.
+    pub(super) floor: u32,
+    /// One beyond the last block that is wanted.
+    pub(super) end: u32,
+    /// Timing of the parent's domain.
+    pub(super) timing: Timing,
+}
+
+impl Reach {
+    /// Returns the blocks that are fetched if they are missing.
+    fn fetched(&self) -> Range<u32> {
+        0..self.floor.min(self.end)
+    }
+
+    /// Returns whether a block is missing that is to be fetched.
+    fn lacks_fetched(&self, reception: &Reception) -> bool {
+        reception.first_gap(0) < self.fetched().end.min(reception.known())
+    }
+}
+
+/// The blocks that are asked for.
+#[derive(Debug)]
+pub(super) struct Recovery {
+    fec: bool,
+    nack_delay: f64,
+    nack_delay_min: Duration,
+    random: Xoshiro256PlusPlus,
+    asks: Asks,
+    fetching: Fetching,
+    /// The parent has dismissed this node as too slow. It fetches what it is missing, and joins
+    /// again when that is little.
+    slow: bool,
+}
+
+impl Recovery {
+    /// Creates a recovery that asks for nothing. Blocks have up to `block_symbols` symbols.
+    pub(super) fn new(
+        config: &RepairConfig,
+        fec: bool,
+        block_symbols: u8,
+        random: Xoshiro256PlusPlus,
+    ) -> Recovery {
+        Recovery {
+            fec,
+            nack_delay: config.nack_delay.clamp(0.0, 100.0),
+            nack_delay_min: config.nack_delay_min,
+            random,
+            asks: Asks::new(MAX_ASKS),
+            fetching: Fetching::new(block_symbols),
+            slow: false,
+        }
+    }
+
+    /// Returns the blocks that are asked for by NACK.
+    pub(super) fn asks_mut(&mut self) -> &mut Asks {
+        &mut self.asks
+    }
+
+    /// Returns the blocks that are fetched.
+    pub(super) fn fetching(&self) -> &Fetching {
+        &self.fetching
+    }
+
+    /// Returns the blocks that are fetched.
+    pub(super) fn fetching_mut(&mut self) -> &mut Fetching {
+        &mut self.fetching
+    }
+
+    /// Returns when a NACK may be due.
+    pub(super) fn next_nack_at(&self) -> Option<Instant> {
+        self.asks.next()
+    }
+
+    /// Notes that the parent has dismissed this node as too slow.
+    pub(super) fn on_dismissed_as_slow(&mut self) {
+        self.slow = true;
+    }
+
+    /// Returns whether this node was too slow and may join again: it is missing little.
+    pub(super) fn take_caught_up(&mut self, delivery: &Delivery<impl SymbolSink>) -> bool {
+        if !self.slow || delivery.room.is_refusing() {
+            return false;
+        }
+        let missing = delivery.known() - delivery.complete();
+        let caught_up = missing <= self.fetching.blocks();
+        self.slow = !caught_up;
+        caught_up
+    }
+
+    /// Starts the timers of blocks that are found missing.
+    pub(super) fn find_gaps(&mut self, now: Instant, reception: &Reception, reach: &Reach) {
+        let floor = reach.floor;
+        let attached = floor < u32::MAX;
+        if attached {
+            let span = self.nack_span(reach.timing);
+            let within = floor..reach.end;
+            // Without a loss nothing is drawn.
+            let behind = self.asks.is_behind(reception, within.clone());
+            let unit = if behind { uniform(&mut self.random) } else { 0.0 };
+            self.asks.find(reception, within, || now + span.mul_f64(unit));
+        }
+        // Without a parent only a node fetches that had one and was too slow.
+        let fetches = attached || self.slow;
+        if fetches && !self.fetching.is_waiting() && reach.lacks_fetched(reception) {
+            self.fetching.wake(now);
+        }
+    }
+
+    /// Returns the time over which NACKs are spread: a round trip to the farthest child of the
+    /// parent's domain [TMTP, related work].
+    fn nack_span(&self, timing: Timing) -> Duration {
+        timing.rtt.mul_f64(self.nack_delay).max(self.nack_delay_min)
+    }
+
+    /// Returns when to ask again for a block that was asked for a number of times.
+    fn ask_again(&mut self, now: Instant, timing: Timing) -> impl Fn(u8) -> Instant + use<> {
+        let t_retrans = timing.t_ack * u32::from(timing.intervals);
+        let span = self.nack_span(timing);
+        let spread = span.mul_f64(uniform(&mut self.random));
+        let base = (timing.rtt + span).max(LEAST_RETRY);
+        move |tries| {
+            let wait = base.saturating_mul(1 << u32::from(tries.saturating_sub(1)).min(6));
+            now + wait.min(t_retrans.max(base)) + spread
+        }
+    }
+
+    /// Delays the NACK for a block of which a symbol came: more may follow.
+    pub(super) fn on_symbol_kept(&mut self, now: Instant, block: u32, timing: Timing) {
+        if self.asks.len() > 0 {
+            let soon = now + self.nack_span(timing);
+            self.asks.hold(block, soon);
+        }
+    }
+
+    /// Asks for a complete block no more.
+    pub(super) fn on_complete(&mut self, now: Instant, block: u32, reception: &Reception) {
+        self.asks.done(block);
+        self.fetching.on_complete(now, block, reception);
+    }
+
+    /// Returns what the NACK asks for that is due, if any is. Blocks that the buffer `refuses` are
+    /// left out.
+    pub(super) fn next_nack(
+        &mut self,
+        now: Instant,
+        delivery: &mut Delivery<impl SymbolSink>,
+        reach: &Reach,
+        refuses: impl Fn(u32) -> bool,
+    ) -> Option<Vec<NackRun>> {
+        if self.asks.next().is_none_or(|at| at > now) {
+            return None;
+        }
+        let again = self.ask_again(now, reach.timing);
+        let early = self.nack_span(reach.timing) / 4;
+        let most = delivery.room.may_ask(now, reach.timing.t_ack, limits::NACK_RUNS * 4)?;
+        let reception = delivery.reception();
+        let mut runs: Vec<NackRun> = Vec::new();
+        for (block, tries) in self.asks.take_due(now, early, most, again) {
+            if tries > MOST_TRIES {
+                self.asks.done(block);
+                self.fetching.want(now, block);
+                continue;
+            }
+            if refuses(block) {
+                continue;
+            }
+            let need = match reception.lack(block, self.fec) {
+                Lack::Whole => Need::Whole,
+                Lack::Count(count) => Need::Count(count),
+                Lack::Exact(missing) => Need::Exact(missing),
+            };
+            let room = runs.len() < limits::NACK_RUNS;
+            match runs.last_mut() {
+                Some(last) if last.need == need && last.run.end() == block => last.run.count += 1,
+                _ if !room => {}
+                _ => runs.push(NackRun { run: BlockRun { first: block, count: 1 }, need }),
+            }
+        }
+        (!runs.is_empty()).then_some(runs)
+    }
+
+    /// Suppresses NACKs that ask for no more than a sibling's. Returns how many it suppressed.
+    pub(super) fn hear_nack(
+        &mut self,
+        now: Instant,
+        runs: &[NackRun],
+        reception: &Reception,
+        timing: Timing,
+    ) -> u64 {
+        let mut suppressed = 0;
+        for run in runs {
+            let asked: Vec<u32> = self.asks.within(run.run.blocks()).collect();
+            for block in asked {
+                let covered = match (reception.lack(block, self.fec), run.need) {
+                    (_, Need::Whole) => true,
+                    (Lack::Count(mine), Need::Count(theirs)) => mine <= theirs,
+                    (Lack::Exact(mine), Need::Exact(theirs)) => mine.minus(theirs).is_empty(),
+                    _ => false,
+                };
+                if covered {
+                    let again = self.ask_again(now, timing);
+                    suppressed += u64::from(self.asks.suppress(block, again));
+                }
+            }
+        }
+        suppressed
+    }
+
+    /// Returns how long the answer to a FETCH may take: a round trip and the time for which the
+    /// source gathers. A FETCH too many is harmless if the answer to the last one was not sent.
+    fn fetch_wait(&self, timing: Timing) -> Duration {
+        let Some(rtt) = self.fetching.rtt() else { return FETCH_WAIT };
+        (rtt * 2 + timing.t_ack).max(FETCH_WAIT_MIN)
+    }
+
+    /// Notes a fetched symbol: the rest of the answer is under way.
+    pub(super) fn on_fetched_symbol(&mut self, now: Instant, timing: Timing) {
+        let wait = self.fetch_wait(timing);
+        self.fetching.on_symbol(now, wait);
+    }
+
+    /// Returns the FETCH that is due, if any is.
+    pub(super) fn next_fetch(
+        &mut self,
+        now: Instant,
+        delivery: &mut Delivery<impl SymbolSink>,
+        reach: &Reach,
+    ) -> Option<Body> {
+        if !self.fetching.is_due(now) {
+            return None;
+        }
+        let most = delivery.room.may_ask(now, reach.timing.t_ack, usize::MAX)?;
+        let reception = delivery.reception();
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let wait = self.fetch_wait(reach.timing);
+        let (cookie, runs) = self.fetching.poll(now, reception, reach.fetched(), most, wait)?;
+        let nonce = self.random.next_u64();
+        self.fetching.sent(now, nonce);
+        Some(Body::Fetch { nonce, cookie, runs })
+    }
+}

@@ -1,0 +1,124 @@
+//! What is known of the source and its feed.
+
+use std::time::Duration;
+
+use umbel_wire::tmtp::{End, FeedInfo, NodeId};
+
+use crate::Instant;
+use crate::tmtp::config::Shape;
+use crate::tmtp::drops::DropReason;
+
+/// A source that has not been heard for this long is gone.
+const SILENCE: Duration = Duration::from_mins(1);
+/// The same for a receiver that is done or has given up.
+const SILENCE_DONE: Duration = Duration::from_secs(5);
+
+/// The source as heartbeats, beacons and data show it.
+#[derive(Debug, Default)]
+pub(super) struct SourceWatch {
+    feed: Option<FeedInfo>,
+    end: Option<End>,
+    /// A beacon or heartbeat said that all blocks before this were sent. It may have overtaken the
+    /// data, so it is believed only from this time on.
+    hearsay: Option<(u32, Instant)>,
+    /// Time at which the source was last heard on the data channel.
+    heard: Option<Instant>,
+    gone: bool,
+}
+
+impl SourceWatch {
+    /// Returns what the feed is, once it is known.
+    pub(super) fn feed(&self) -> Option<FeedInfo> {
+        self.feed
+    }
+
+    /// Returns where the feed ends, once it is known.
+    pub(super) fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// Returns whether the source has closed the feed or was silent for too long.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Notes a packet of the data channel.
+    pub(super) fn on_heard(&mut self, now: Instant) {
+        self.heard = Some(now);
+    }
+
+    /// Learns what the feed is. Returns whether that is news.
+    ///
+    /// # Errors
+    ///
+    /// If it contradicts the announcement, or what was learned first.
+    pub(super) fn learn_feed(&mut self, feed: FeedInfo, shape: Shape) -> Result<bool, DropReason> {
+        let told = Shape {
+            source: feed.address,
+            symbol_len: feed.symbol_len,
+            block_symbols: feed.block_symbols,
+            fec: feed.fec,
+            manifest: feed.manifest,
+        };
+        match self.feed {
+            Some(known) if known != feed => Err(DropReason::ForgedSource),
+            Some(_) => Ok(false),
+            None if told != shape => Err(DropReason::ForgedSource),
+            None => {
+                self.feed = Some(feed);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Forgets the feed if it was learned from a parent that named another source than this.
+    pub(super) fn correct_source(&mut self, source: NodeId) {
+        if self.feed.is_some_and(|known| known.source != source) {
+            self.feed = None;
+        }
+    }
+
+    /// Notes that all blocks before `sent` were sent, of which `known` are known. That is believed
+    /// after `overtaking`.
+    pub(super) fn note_sent(&mut self, now: Instant, sent: u32, known: u32, overtaking: Duration) {
+        let (before, at) = self.hearsay.unwrap_or((known, now + overtaking));
+        if sent > before {
+            self.hearsay = Some((sent, at));
+        }
+    }
+
+    /// Returns how many blocks were sent, by hearsay that is to be believed now.
+    pub(super) fn take_sent(&mut self, now: Instant) -> Option<u32> {
+        self.hearsay.take_if(|(_, at)| *at <= now).map(|(sent, _)| sent)
+    }
+
+    /// Learns where the feed ends. Returns whether that is news. A source may fail after it has said
+    /// where the feed ends, which changes nothing for a receiver that is `complete`.
+    pub(super) fn learn_end(&mut self, end: Option<&End>, complete: bool) -> bool {
+        let news = end.filter(|end| match &self.end {
+            None => true,
+            Some(known) => known.failed.is_none() && end.failed.is_some() && !complete,
+        });
+        if news.is_some() {
+            self.end = news.cloned();
+        }
+        news.is_some()
+    }
+
+    /// Notes that the source is gone. Returns whether that is news.
+    pub(super) fn close(&mut self) -> bool {
+        !std::mem::replace(&mut self.gone, true)
+    }
+
+    /// Returns when the source will have been silent for too long, for a receiver that is
+    /// `finished` or is not.
+    pub(super) fn silent_at(&self, finished: bool) -> Option<Instant> {
+        let patience = if finished { SILENCE_DONE } else { SILENCE };
+        self.heard.filter(|_| !self.gone).map(|heard| heard + patience)
+    }
+
+    /// Returns the time of the next event other than [`silent_at`](SourceWatch::silent_at).
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.hearsay.map(|(_, at)| at)
+    }
+}
