@@ -1,4 +1,4 @@
-//! When a member asks for what it lacks: restricted NACKs with suppression.
+//! Restricted NACKs with suppression: when a member asks for the blocks that it is missing.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,24 +7,24 @@ use std::time::Duration;
 use super::reception::Reception;
 use crate::Instant;
 
-/// The timer of a lacking block.
+/// Timer of a missing block.
 #[derive(Clone, Copy, Debug)]
 struct Ask {
     due: Instant,
-    /// How often it was asked for, from here or by a sibling.
+    /// Times that the block was asked for, from here or by a sibling.
     tries: u8,
 }
 
-/// The blocks that a member waits for, each with the time at which it asks for it unless a sibling
-/// does before: "each receiver delays a random amount of time before transmitting its NACK. If the
-/// receiver hears a NACK from another sibling during the delay period, it suppresses its own"
-/// [TMTP "Error Control"].
+/// The blocks that a member waits for. Each has the time at which the member asks for it unless a
+/// sibling does before: "each receiver delays a random amount of time before transmitting its
+/// NACK. If the receiver hears a NACK from another sibling during the delay period, it suppresses
+/// its own" [TMTP "Error Control"].
 ///
 /// At most `most` blocks are asked for at a time, the lowest first.
 #[derive(Clone, Debug)]
 pub(super) struct Asks {
     blocks: BTreeMap<u32, Ask>,
-    /// Every lacking block from the floor up to here has its timer.
+    /// Every missing block from the floor up to here has its timer.
     upto: u32,
     /// No timer runs out before this.
     next: Option<Instant>,
@@ -32,12 +32,12 @@ pub(super) struct Asks {
 }
 
 impl Asks {
-    /// Nothing is lacking.
+    /// Creates a list in which nothing is missing.
     pub(super) fn new(most: usize) -> Asks {
         Asks { blocks: BTreeMap::new(), upto: 0, next: None, most }
     }
 
-    /// Starts the timers of blocks in `within` that were found lacking since.
+    /// Starts the timers of blocks in `within` that were found missing since.
     pub(super) fn find(
         &mut self,
         reception: &Reception,
@@ -72,14 +72,14 @@ impl Asks {
         self.wake(due);
     }
 
-    /// Whether [`find`](Asks::find) would look for something.
+    /// Returns whether [`find`](Asks::find) would look for something.
     pub(super) fn is_behind(&self, reception: &Reception, within: Range<u32>) -> bool {
         let from = self.upto.max(within.start);
         let end = within.end.min(reception.known());
         from < end && self.blocks.len() < self.most && reception.first_gap(from) < end
     }
 
-    /// The blocks in a run that are waited for.
+    /// Returns the blocks in a run that are waited for.
     pub(super) fn within(&self, blocks: Range<u32>) -> impl Iterator<Item = u32> + '_ {
         self.blocks.range(blocks).map(|(&block, _)| block)
     }
@@ -88,29 +88,29 @@ impl Asks {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 
-    /// No timer runs out before this.
+    /// Returns a time before which no timer runs out.
     pub(super) fn next(&self) -> Option<Instant> {
         self.next.filter(|_| !self.blocks.is_empty())
     }
 
-    /// How many blocks are waited for.
+    /// Returns the number of blocks that are waited for.
     pub(super) fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// The block came, or is not wanted any more.
+    /// Stops waiting for a block that came, or is not wanted any more.
     pub(super) fn done(&mut self, block: u32) {
         self.blocks.remove(&block);
     }
 
-    /// Symbols of the block come: it is not asked for before `until`.
+    /// Delays the NACK for a block until `until`, since symbols of it come.
     pub(super) fn hold(&mut self, block: u32, until: Instant) {
         if let Some(ask) = self.blocks.get_mut(&block) {
             ask.due = ask.due.max(until);
         }
     }
 
-    /// The block lacks again.
+    /// Marks the block as missing again.
     pub(super) fn reopen(&mut self, block: u32, due: Instant) {
         if block < self.upto && self.blocks.len() < self.most {
             self.blocks.insert(block, Ask { due, tries: 0 });
@@ -120,8 +120,9 @@ impl Asks {
         }
     }
 
-    /// A sibling asked for as much: whoever waits goes on waiting, until what `again` gives for the
-    /// number of times that the block was asked for. Gives whether one's own NACK waits longer.
+    /// Notes that a sibling asked for as much, and waits on. `again` returns the new time from
+    /// the number of times that the block was asked for. Returns whether this node's own NACK is
+    /// delayed.
     pub(super) fn suppress(&mut self, block: u32, again: impl FnOnce(u8) -> Instant) -> bool {
         let Some(ask) = self.blocks.get_mut(&block) else { return false };
         ask.tries = ask.tries.saturating_add(1);
@@ -131,9 +132,9 @@ impl Asks {
         later
     }
 
-    /// The blocks that are to be asked for now, at most `most`, and how often they were. Each is asked for again at the time
-    /// that `again` gives for the number of times that it was. `early` is how much too early a
-    /// block may go along with others.
+    /// Returns the blocks that are to be asked for now, at most `most`, and how often each was.
+    /// Each is asked for again at the time that `again` returns for that number. A block that is
+    /// up to `early` too early may go along with others.
     pub(super) fn take_due(
         &mut self,
         now: Instant,
@@ -160,7 +161,7 @@ impl Asks {
         taken
     }
 
-    /// Blocks before `floor` are not asked for with NACKs any more.
+    /// Stops asking for blocks before `floor` by NACKs.
     pub(super) fn forget_before(&mut self, floor: u32) {
         while let Some((&block, _)) = self.blocks.first_key_value()
             && block < floor
@@ -170,7 +171,7 @@ impl Asks {
         self.upto = self.upto.max(floor);
     }
 
-    /// Starts anew, with another parent, from `floor` on.
+    /// Starts again with another parent, from `floor` on.
     pub(super) fn restart(&mut self, floor: u32) {
         self.blocks.clear();
         self.upto = floor;
@@ -186,7 +187,7 @@ mod tests {
         Instant::EPOCH + Duration::from_millis(ms)
     }
 
-    /// Everything but these blocks came, of `known`.
+    /// Creates a reception of `known` blocks that is missing these.
     fn lacking(blocks: &[u32], known: u32) -> Reception {
         let mut reception = Reception::new(1 << 20, 100);
         for block in (0..known).filter(|block| !blocks.contains(block)) {

@@ -1,4 +1,4 @@
-//! What a domain manager keeps for its children.
+//! The blocks that a domain manager keeps for its children.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,25 +11,25 @@ use super::domain::Stock;
 use super::reception::MAX_SYMBOLS;
 use crate::symbols::Load;
 
-/// Memory of blocks that are let go of, kept for the next ones.
+/// Most released blocks whose memory is kept for the next ones.
 const SPARE: usize = 16;
 
 /// One block, from its first symbol until every child has acknowledged it.
 #[derive(Debug)]
 struct Kept {
     k: u8,
-    /// The source symbols, each filled up with zeros; those of `held` are there.
+    /// Source symbols, each filled up with zeros. Those of `held` are there.
     data: Vec<u8>,
     held: SymbolSet,
-    /// A source symbol that is shorter than the others, and its length.
+    /// Source symbol that is shorter than the others, and its length.
     short: Option<(u32, usize)>,
-    /// Repair symbols: received ones until the block is complete, then those made.
+    /// Repair symbols: received ones until the block is complete, then generated ones.
     repairs: Vec<(u32, Bytes)>,
     complete: bool,
 }
 
 /// The blocks that a domain manager holds "until all of its children have acknowledged them"
-/// [TMTP "Flow Control"]. Bytes are bounded: a block that does not fit is refused.
+/// [TMTP "Flow Control"]. Bytes are bounded: the buffer refuses a block that does not fit.
 #[derive(Debug)]
 pub(super) struct Buffer {
     symbol_len: usize,
@@ -37,19 +37,19 @@ pub(super) struct Buffer {
     blocks: BTreeMap<u32, Kept>,
     bytes: usize,
     spare: Vec<Vec<u8>>,
-    /// The first block that a child lacks.
+    /// First block that a child is missing.
     first: u32,
 }
 
 impl Buffer {
-    /// An empty buffer for symbols of `symbol_len` bytes.
+    /// Creates an empty buffer for symbols of `symbol_len` bytes.
     pub(super) fn new(symbol_len: usize, max_bytes: usize) -> Buffer {
         let (blocks, spare) = (BTreeMap::new(), Vec::new());
         Buffer { symbol_len, max_bytes, blocks, bytes: 0, spare, first: 0 }
     }
 
-    /// Returns whether a symbol of this block can be kept. The first block that a child lacks
-    /// always can: nothing is let go of before it, so later blocks must not keep it out.
+    /// Returns whether a symbol of this block can be kept. The first block that a child is
+    /// missing always can: nothing is released before it, so later blocks must not keep it out.
     pub(super) fn has_room(&self, block: u32, k: u8) -> bool {
         block <= self.first
             || self.blocks.contains_key(&block)
@@ -57,8 +57,8 @@ impl Buffer {
             || self.blocks.is_empty()
     }
 
-    /// Keeps a copy of a symbol that was not kept before. Gives `false`, having changed nothing,
-    /// if there is no room or the symbol is longer than symbols of this feed are.
+    /// Keeps a copy of a symbol that was not kept before. Returns `false`, having changed
+    /// nothing, if there is no room or the symbol is longer than this feed's.
     pub(super) fn store(&mut self, block: u32, k: u8, esi: u32, symbol: &[u8]) -> bool {
         if symbol.len() > self.symbol_len || !self.has_room(block, k) {
             return false;
@@ -84,8 +84,8 @@ impl Buffer {
         true
     }
 
-    /// Enough symbols of the block were stored: restores what was lost. Gives whether the block
-    /// can be repaired from now on.
+    /// Restores lost symbols of a block of which enough symbols were stored. Returns whether the
+    /// block can be repaired from now on.
     pub(super) fn complete(&mut self, block: u32) -> bool {
         let Some(kept) = self.blocks.get_mut(&block) else { return false };
         if !kept.held.is_full() {
@@ -104,12 +104,12 @@ impl Buffer {
         true
     }
 
-    /// The lowest block that is kept.
+    /// Returns the lowest block that is kept.
     pub(super) fn lowest(&self) -> Option<u32> {
         self.blocks.keys().next().copied()
     }
 
-    /// Lets go of all blocks before `end`, the first that a child lacks.
+    /// Releases all blocks before `end`, the first that a child is missing.
     pub(super) fn release_before(&mut self, end: u32) {
         self.first = end;
         while let Some(block) = self.lowest().filter(|&block| block < end) {
@@ -117,12 +117,12 @@ impl Buffer {
         }
     }
 
-    /// Bytes of the blocks that are kept.
+    /// Returns the bytes of the blocks that are kept.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Lets go of a block.
+    /// Releases a block.
     pub(super) fn drop_block(&mut self, block: u32) {
         if let Some(kept) = self.blocks.remove(&block) {
             self.bytes -= usize::from(kept.k) * self.symbol_len;
@@ -138,7 +138,7 @@ impl Stock for Buffer {
         self.blocks.get(&block).filter(|kept| kept.complete).map(|kept| kept.k)
     }
 
-    /// Makes the repair symbols among these.
+    /// Generates the repair symbols among these.
     fn prefetch(&mut self, block: u32, esis: Range<u32>) {
         let Some(kept) = self.blocks.get_mut(&block).filter(|kept| kept.complete) else {
             return;
@@ -222,7 +222,7 @@ mod tests {
         for esi in 0..4 {
             assert_eq!(ready(&mut other, 0, esi), symbol(0, esi));
         }
-        // And its own repair symbols are the same as the other's.
+        // Its own repair symbols are the same as the other's.
         assert_eq!(ready(&mut other, 0, 77), ready(&mut full, 0, 77));
     }
 

@@ -1,10 +1,11 @@
-//! Blocks that no parent owes a receiver: it fetches them from the source.
+//! Blocks that no parent guarantees a receiver. It fetches them from the source.
 //!
-//! A receiver that joins late, or one whose new parent does not hold what the old one did, asks the
-//! source for whole blocks. The source gathers what is asked for, for up to a T_ack, and sends each block
-//! once: to the one that asked, or on the data channel if several did. Nothing is sent to an
-//! address that has not shown, by a cookie, that it receives what is sent to it. What is sent to a
-//! receiver repeats the nonce of its FETCH, which nobody else knows who does not see the traffic.
+//! A receiver that joins late, or whose new parent does not hold what the old one did, asks the
+//! source for whole blocks. The source gathers requests for up to a T_ack and sends each block
+//! once: to the receiver that asked, or on the data channel if several did. The source sends
+//! nothing to an address that has not shown, by a cookie, that it receives what is sent to it.
+//! Packets to a receiver repeat the nonce of its FETCH, which nodes that do not see the traffic
+//! cannot know.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -16,35 +17,35 @@ use umbel_wire::tmtp::{BlockRun, limits};
 use super::reception::{MAX_SYMBOLS, Reception};
 use crate::Instant;
 
-/// Symbols that a receiver has fetched to it at a time.
+/// Most symbols that a receiver has asked for at a time.
 const FETCH_SYMBOLS: u32 = 4096;
 /// Most blocks asked for in one message.
 const FETCH_BLOCKS: u32 = 1024;
-/// The longest wait before a FETCH is repeated.
+/// Longest wait before a FETCH is repeated.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// Answers to this many of the last FETCHes are taken.
+/// Number of the last FETCHes whose answers are accepted.
 const LAST_FETCHES: usize = 16;
 
-/// The receiver's side.
+/// A receiver's side of fetching.
 #[derive(Clone, Debug)]
 pub(super) struct Fetching {
     cookie: u64,
-    /// The round trip to the source, once it has given a cookie.
+    /// Round trip to the source, once it has sent a cookie.
     rtt: Option<Duration>,
     /// Nonce and time of the last FETCHes.
     last: VecDeque<(u64, Instant)>,
     asked: Vec<Range<u32>>,
-    /// When what was asked for is asked for again.
+    /// Time at which the missing blocks are asked for again.
     again: Option<Instant>,
     tries: u32,
-    /// Most blocks at a time.
+    /// Most blocks asked for at a time.
     blocks: u32,
-    /// Blocks that the parent should have given and did not.
+    /// Blocks that the parent guaranteed and did not repair.
     others: BTreeSet<u32>,
 }
 
 impl Fetching {
-    /// Fetches nothing; blocks have up to `block_symbols` symbols.
+    /// Creates a state in which nothing is fetched. Blocks have up to `block_symbols` symbols.
     pub(super) fn new(block_symbols: u8) -> Fetching {
         let blocks = FETCH_SYMBOLS / u32::from(block_symbols.max(1));
         Fetching {
@@ -59,30 +60,30 @@ impl Fetching {
         }
     }
 
-    /// The round trip to the source, or somewhat more, if it is known.
+    /// Returns the round trip to the source, or somewhat more, if it is known.
     pub(super) fn rtt(&self) -> Option<Duration> {
         self.rtt
     }
 
-    /// Most blocks that are asked for at a time.
+    /// Returns the most blocks that are asked for at a time.
     pub(super) fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// This block is to be fetched, wherever it lies.
+    /// Fetches this block, wherever it lies.
     pub(super) fn want(&mut self, now: Instant, block: u32) {
         self.others.insert(block);
         self.again = Some(self.again.map_or(now, |again| again.min(now)));
     }
 
-    /// The blocks among these that are to be fetched wherever they lie.
+    /// Returns the blocks among these that are to be fetched wherever they lie.
     pub(super) fn others(&self, blocks: Range<u32>) -> impl Iterator<Item = u32> + '_ {
         self.others.range(blocks).copied()
     }
 
-    /// The cookie and blocks of the next FETCH, of at most `most` blocks, if something of `within`
-    /// is lacking that was not asked for just now, or not answered in time. It is repeated after
-    /// `wait`, then twice as long.
+    /// Returns the cookie and the blocks of the next FETCH, at most `most` blocks. Returns `None`
+    /// if nothing of `within` is missing, or if it was asked for and may still come. The FETCH is
+    /// repeated after `wait`, then twice as long.
     pub(super) fn poll(
         &mut self,
         now: Instant,
@@ -117,7 +118,7 @@ impl Fetching {
         Some((self.cookie, runs))
     }
 
-    /// A FETCH leaves with this nonce.
+    /// Notes that a FETCH leaves with this nonce.
     pub(super) fn sent(&mut self, now: Instant, nonce: u64) {
         if self.last.len() == LAST_FETCHES {
             self.last.pop_front();
@@ -125,37 +126,37 @@ impl Fetching {
         self.last.push_back((nonce, now));
     }
 
-    /// When the FETCH with this nonce was sent, if it is one of the last.
+    /// Returns when the FETCH with this nonce was sent, if it is one of the last.
     pub(super) fn asked_at(&self, nonce: u64) -> Option<Instant> {
         self.last.iter().find(|(known, _)| *known == nonce).map(|&(_, at)| at)
     }
 
-    /// Whether a packet with this index answers one of the last FETCHes.
+    /// Returns whether a packet with this index answers one of the last FETCHes.
     pub(super) fn is_answer(&self, index: u32) -> bool {
         self.last.iter().any(|&(nonce, _)| index_of(nonce) == index)
     }
 
-    /// Whether [`poll`](Fetching::poll) should look.
+    /// Returns whether [`poll`](Fetching::poll) should look.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.again.is_some_and(|again| again <= now)
     }
 
-    /// Something is lacking that is to be fetched.
+    /// Starts fetching, since something is missing.
     pub(super) fn wake(&mut self, now: Instant) {
         self.again = Some(now);
     }
 
-    /// Whether something was asked for and has not come.
+    /// Returns whether something was asked for and has not come.
     pub(super) fn is_waiting(&self) -> bool {
         self.again.is_some()
     }
 
-    /// When [`poll`](Fetching::poll) may have something, if anything was asked for.
+    /// Returns when [`poll`](Fetching::poll) may have something, if anything was asked for.
     pub(super) fn next(&self) -> Option<Instant> {
         self.again
     }
 
-    /// A fetched symbol came: the answer is under way, and is waited for as long again.
+    /// Notes a fetched symbol. The rest of the answer is under way, and has as much time again.
     pub(super) fn on_symbol(&mut self, now: Instant, wait: Duration) {
         if self.again.is_some() {
             self.tries = 1;
@@ -163,7 +164,8 @@ impl Fetching {
         }
     }
 
-    /// A block is complete: once all that were asked for are, the next can be asked for.
+    /// Notes a complete block. Once all that were asked for are complete, the next can be asked
+    /// for.
     pub(super) fn on_complete(&mut self, now: Instant, block: u32, reception: &Reception) {
         if self.again.is_none() || !self.asked.iter().any(|run| run.contains(&block)) {
             return;
@@ -174,8 +176,8 @@ impl Fetching {
         }
     }
 
-    /// The source has given a cookie for the FETCH that was sent at this time: what waits for it
-    /// is asked for again.
+    /// Notes the cookie that answers the FETCH sent at this time. What waits for it is asked for
+    /// again.
     pub(super) fn on_cookie(&mut self, now: Instant, asked_at: Instant, cookie: u64) {
         if self.again.is_some() && cookie != self.cookie {
             self.cookie = cookie;
@@ -185,7 +187,7 @@ impl Fetching {
     }
 }
 
-/// Header's index of packets that answer the FETCH with this nonce.
+/// Returns the header's index of packets that answer the FETCH with this nonce.
 pub(super) const fn index_of(nonce: u64) -> u32 {
     nonce as u32
 }
@@ -193,13 +195,13 @@ pub(super) const fn index_of(nonce: u64) -> u32 {
 /// A receiver that fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asker {
-    /// Where it is.
+    /// Unicast address of the receiver.
     pub(super) address: SocketAddr,
-    /// The nonce of its last FETCH.
+    /// Nonce of its last FETCH.
     pub(super) nonce: u64,
 }
 
-/// Who wants a block.
+/// Receivers that want a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// One receiver.
@@ -208,25 +210,26 @@ pub(super) enum Wanted {
     BySeveral,
 }
 
-/// The source's side.
+/// The source's side of fetching.
 #[derive(Clone, Debug)]
 pub(super) struct Fetched {
     secret: [u8; 32],
-    /// What is gathered, until then.
+    /// Blocks whose requests are being gathered.
     gathering: BTreeMap<u32, Wanted>,
     gathered_at: Option<Instant>,
-    /// What is to be sent.
+    /// Blocks to send.
     due: BTreeMap<u32, Wanted>,
-    /// The symbols of the first block in line that are still to be sent: next, and how many.
+    /// Symbols of the first block in line that are still to be sent: the next one, and their
+    /// number.
     under_way: Option<(u32, u32)>,
-    /// The symbol with which the next sending of a block begins, so that whoever lost some of the
-    /// last one's gets others.
+    /// First symbol of the next sending of a block. A receiver that lost some of the last sending
+    /// gets others.
     next_esi: BTreeMap<u32, u8>,
     max_blocks: usize,
 }
 
 impl Fetched {
-    /// Nothing is wanted. At most so many blocks are kept in mind.
+    /// Creates a state in which nothing is wanted, for at most `max_blocks` blocks.
     pub(super) fn new(secret: [u8; 32], max_blocks: usize) -> Fetched {
         Fetched {
             secret,
@@ -239,15 +242,15 @@ impl Fetched {
         }
     }
 
-    /// The cookie of an address; never 0.
+    /// Returns the cookie of an address; never 0.
     pub(super) fn cookie(&self, address: SocketAddr) -> u64 {
         let hash = blake3::keyed_hash(&self.secret, address.to_string().as_bytes());
         let bytes = hash.as_bytes().first_chunk::<8>().expect("a hash has 32 bytes");
         u64::from_be_bytes(*bytes).max(1)
     }
 
-    /// Somebody with a good cookie wants blocks; those before `limit` are there. Gives `false` if
-    /// there is no room for all of them in mind.
+    /// Notes that a receiver with a good cookie wants blocks. Returns `false` if there is no room
+    /// for all of them.
     pub(super) fn ask(
         &mut self,
         now: Instant,
@@ -274,12 +277,12 @@ impl Fetched {
         true
     }
 
-    /// When [`on_timeout`](Fetched::on_timeout) is to be called.
+    /// Returns when [`on_timeout`](Fetched::on_timeout) has something to do.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.gathered_at
     }
 
-    /// What was gathered can be sent.
+    /// Ends the gathering. Its blocks can be sent.
     pub(super) fn on_timeout(&mut self, now: Instant) {
         if self.gathered_at.take_if(|at| *at <= now).is_none() {
             return;
@@ -289,13 +292,13 @@ impl Fetched {
         }
     }
 
-    /// Whether blocks are to be sent.
+    /// Returns whether blocks are to be sent.
     pub(super) fn any_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// The block in line, who wants it, and its next symbols; `symbols` gives the length of a block
-    /// and, with FEC, all 255 symbols come round.
+    /// Returns the block in line, the receivers that want it, its next symbol, and how many
+    /// follow. `symbols` returns the length of a block. With FEC all 255 symbols come round.
     pub(super) fn peek(
         &mut self,
         symbols: impl Fn(u32) -> Option<u8>,
@@ -310,7 +313,8 @@ impl Fetched {
         Some((block, wanted, esi, left.min(most - esi)))
     }
 
-    /// The symbol that [`peek`](Fetched::peek) gave leaves now. Gives the block if it was its last.
+    /// Notes that the symbol returned by [`peek`](Fetched::peek) leaves now. Returns the block if
+    /// that was its last one.
     pub(super) fn sent(&mut self, block: u32, esi: u32) -> Option<u32> {
         let (_, left) = self.under_way?;
         if left > 1 {
@@ -325,7 +329,7 @@ impl Fetched {
         Some(block)
     }
 
-    /// The block in line cannot be sent; gives who wanted it.
+    /// Drops the block in line. Returns the receivers that wanted it.
     pub(super) fn forget(&mut self, block: u32) -> Option<Wanted> {
         self.under_way = None;
         self.due.remove(&block)

@@ -1,4 +1,4 @@
-//! What a parent knows of its children's progress.
+//! A parent's record of its children's progress.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,29 +8,31 @@ use umbel_wire::tmtp::{AckRun, NodeId};
 use super::reception::Lack;
 use crate::Instant;
 
-/// How often a child may fall back and have what it holds again count as progress: what it stored
-/// was damaged, and is received once more.
+/// Most times that a child may fall back and have what it holds again count as progress. What it
+/// stored was damaged, and is received once more.
 const SETBACKS: u8 = 8;
-/// Levels of managers below a child that lengthen its parent's patience.
+/// Most levels of managers below a child that lengthen its parent's patience.
 const MOST_LEVELS: u32 = 16;
 
-/// What an acknowledgement says.
+/// Contents of an acknowledgement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// The child holds every block before this that its parent is to see to.
+    /// First block that the parent guarantees and the child does not hold.
     pub(super) below: u32,
-    /// What it holds beyond, ascending; of a block that is in no run it holds nothing.
+    /// Blocks that the child holds beyond, ascending. It holds nothing of a block that is in no
+    /// run.
     pub(super) runs: Vec<AckRun>,
-    /// It has no room for further blocks now.
+    /// The child has no room for further blocks now.
     pub(super) full: bool,
-    /// Levels of managers in its subtree, itself included if it is one with children.
+    /// Levels of managers in the child's subtree. The child itself counts if it is one with
+    /// children.
     pub(super) height: u8,
 }
 
 impl Progress {
-    /// How much the child holds, so that two of its acknowledgements compare: first the blocks
-    /// below, then what it holds beyond. An incomplete block counts by what it lacks of 255, a
-    /// complete one as more than any incomplete one.
+    /// Returns how much the child holds, to compare two of its acknowledgements. The blocks below
+    /// count first, then those beyond. An incomplete block counts by what is missing of 255, a
+    /// complete one more than any incomplete one.
     fn held(&self) -> (u32, u64) {
         let beyond = self.runs.iter().map(|run| {
             u64::from(run.run.count) * (u64::from(u8::MAX - run.lacks) + u64::from(run.lacks == 0))
@@ -39,36 +41,35 @@ impl Progress {
     }
 }
 
-/// A child.
 #[derive(Clone, Debug)]
 pub(super) struct Child {
-    /// The first block that its parent is to see to.
+    /// First block that the parent guarantees.
     pub(super) from: u32,
     pub(super) progress: Progress,
-    /// Whether its progress counts for the window.
+    /// The child's progress counts for the window.
     pub(super) counts: bool,
-    /// When it was heard last.
+    /// Time at which the child was last heard.
     pub(super) heard: Instant,
-    /// When it was seen to get on, or lacked nothing.
+    /// Time at which the child last made progress, or was missing nothing.
     pub(super) got_on: Instant,
-    /// Greatest height of its subtree since then: who has just evicted a child of its own needs
-    /// time to get on.
+    /// Greatest height of the subtree since then. A manager that has just evicted a child of its
+    /// own needs time to make progress.
     height: u8,
-    /// The most that it held, since it fell back for the last time that counted.
+    /// The most that the child held since it last fell back and that counted.
     most: (u32, u64),
-    /// How often it fell back.
+    /// Times that the child fell back.
     setbacks: u8,
-    /// Number of its last acknowledgement.
+    /// Number of the child's last acknowledgement.
     round: Option<u32>,
-    /// The round trip to it, once it is known.
+    /// Round trip to the child, once it is known.
     pub(super) rtt: Option<Duration>,
-    /// The share of packets that it lost lately, 0 to 1.
+    /// Share of packets that the child lost lately, 0 to 1.
     pub(super) loss: f64,
 }
 
 impl Child {
-    /// How much the child lacks of a block; `None` if it holds it, or if the block is not its
-    /// parent's to see to. O(log runs).
+    /// Returns what is missing of a block; `None` if the child holds it, or if the parent does
+    /// not guarantee it. O(log runs).
     pub(super) fn lack(&self, block: u32) -> Option<Lack> {
         if block < self.progress.below.max(self.from) {
             return None;
@@ -82,8 +83,8 @@ impl Child {
         }
     }
 
-    /// Notes what it says that it holds. Only what it never held counts as getting on, so that
-    /// nobody holds up the feed by lacking the same block again and again.
+    /// Notes what the child holds. Only blocks that it never held count as progress, so that no
+    /// child holds up the feed by missing the same block again and again.
     fn note_held(&mut self, now: Instant) {
         let held = self.progress.held();
         self.height = self.height.max(self.progress.height);
@@ -102,16 +103,17 @@ impl Child {
     }
 }
 
-/// The children of a node. What one acknowledgement costs grows with the logarithm of their number.
+/// The children of a node. The cost of an acknowledgement grows with the logarithm of their
+/// number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Children {
     children: BTreeMap<NodeId, Child>,
-    /// How many of those that count have acknowledged everything before a block.
+    /// Number of children that count and have acknowledged everything before a block, by block.
     belows: BTreeMap<u32, u32>,
 }
 
 impl Children {
-    /// Takes a child, whose parent sees to all blocks from `from` on.
+    /// Adds a child to which the parent guarantees all blocks from `from` on.
     pub(super) fn adopt(&mut self, now: Instant, id: NodeId, from: u32) {
         self.remove(id);
         let progress = Progress { below: from, ..Progress::default() };
@@ -132,7 +134,7 @@ impl Children {
         self.count(from);
     }
 
-    /// Lets a child go.
+    /// Removes a child.
     pub(super) fn remove(&mut self, id: NodeId) -> Option<Child> {
         let child = self.children.remove(&id)?;
         if child.counts {
@@ -154,17 +156,17 @@ impl Children {
         }
     }
 
-    /// A child, if it is one.
+    /// Returns a child, if it is one.
     pub(super) fn get(&self, id: NodeId) -> Option<&Child> {
         self.children.get(&id)
     }
 
-    /// The children in the order of their numbers.
+    /// Returns the children in the order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Child)> {
         self.children.iter().map(|(&id, child)| (id, child))
     }
 
-    /// How many children there are.
+    /// Returns the number of children.
     pub(super) fn len(&self) -> usize {
         self.children.len()
     }
@@ -175,7 +177,7 @@ impl Children {
         child.round.is_none_or(|last| round.wrapping_sub(last).cast_signed() > 0)
     }
 
-    /// Takes an acknowledgement and its number. Returns `false` if it is no child's.
+    /// Handles an acknowledgement and its number. Returns `false` if it is no child's.
     pub(super) fn acknowledge(
         &mut self,
         now: Instant,
@@ -197,43 +199,44 @@ impl Children {
         true
     }
 
-    /// A child has received so many packets and lost so many.
+    /// Notes how many packets a child has received and lost.
     pub(super) fn note_loss(&mut self, id: NodeId, received: u32, lost: u32) {
         let all = f64::from(received) + f64::from(lost);
         if let Some(child) = self.children.get_mut(&id).filter(|_| all > 0.0) {
-            // What says more counts more.
+            // More packets count more.
             let weight = (all / 256.0).clamp(0.02, 0.5);
             child.loss += weight * (f64::from(lost) / all - child.loss);
         }
     }
 
-    /// The round trip to a child was measured. Gives whether for the first time.
+    /// Notes a measured round trip to a child. Returns whether it is the first one.
     pub(super) fn measure(&mut self, id: NodeId, rtt: Duration) -> bool {
         let Some(child) = self.children.get_mut(&id) else { return false };
         let before = child.rtt.replace(child.rtt.map_or(rtt, |old| (old * 7 + rtt) / 8));
         before.is_none()
     }
 
-    /// The round trip to the farthest child. O(n).
+    /// Returns the round trip to the farthest child. O(n).
     pub(super) fn farthest(&self) -> Option<Duration> {
         self.children.values().filter_map(|child| child.rtt).max()
     }
 
-    /// Every child that counts has acknowledged all blocks before this; `None` if none counts.
+    /// Returns the first block that not every child that counts has acknowledged; `None` if none
+    /// counts.
     pub(super) fn acked_below(&self) -> Option<u32> {
         self.belows.first_key_value().map(|(&below, _)| below)
     }
 
-    /// The child is seen not to lack what could be sent to it.
+    /// Counts as progress that children are not missing anything that could be sent to them.
     pub(super) fn excuse(&mut self, now: Instant, excused: impl Fn(&Child) -> bool) {
         for child in self.children.values_mut().filter(|child| child.counts && excused(child)) {
             child.get_on(now);
         }
     }
 
-    /// Children that count and have not got on for `patience`, and once more for each level of
-    /// managers in their subtree: a manager waits for its own children first. They no longer
-    /// count. O(n).
+    /// Evicts children that count and made no progress for `patience`, and once more for each
+    /// level of managers in their subtree: a manager waits for its own children first. Evicted
+    /// children no longer count. O(n).
     pub(super) fn evict(&mut self, now: Instant, patience: Duration) -> Vec<NodeId> {
         let slow = |child: &Child| {
             let levels = u32::from(child.height).min(MOST_LEVELS) + 1;
@@ -303,7 +306,7 @@ mod tests {
         assert_eq!(children.acked_below(), Some(18));
     }
 
-    /// Gives the children acknowledgements of ascending numbers.
+    /// Acknowledges with ascending numbers.
     fn acknowledge(children: &mut Children, ms: u64, id: u64, progress: Progress) {
         children.acknowledge(at(ms), NodeId(id), ms as u32, progress);
     }
@@ -316,7 +319,7 @@ mod tests {
         }
         acknowledge(&mut children, 10, 1, below(0));
         acknowledge(&mut children, 10, 2, Progress { height: 1, ..below(0) });
-        // It has evicted its last child.
+        // The child has evicted its last child.
         acknowledge(&mut children, 98, 2, below(0));
         acknowledge(&mut children, 60, 3, below(1));
         let patience = Duration::from_millis(100);

@@ -1,6 +1,6 @@
-//! Reports on their way to the source: what children say is merged at each node and passed on, so
-//! that the source hears of every receiver from its own few children. The final GOT_IT of each
-//! receiver is one of them [TMTP "Performance Measures"].
+//! Reports on their way to the source. Each node merges its children's reports and passes them
+//! on, so that the source hears of every receiver from its own few children. The final GOT_IT of
+//! each receiver is one of them [TMTP "Performance Measures"].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,16 +21,16 @@ struct Sent {
     again: Instant,
 }
 
-/// The last word of each receiver of a subtree, and which of them the parent has not got.
+/// The last word of each receiver of a subtree, and which of them the parent is missing.
 ///
-/// One message is under way at a time. A new parent is told everything, since what the old one
-/// had not passed on may be lost.
+/// One message is under way at a time. A new parent is told everything, since the old one may not
+/// have passed on all of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reports {
     known: BTreeMap<NodeId, ReceiverReport>,
     pending: BTreeSet<NodeId>,
     sent: Option<Sent>,
-    /// How many reports this parent has confirmed.
+    /// Number of reports that this parent has confirmed.
     confirmed: u32,
     /// Receivers whose last word was that they still receive.
     receiving: usize,
@@ -38,12 +38,13 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// No report. The last words of at most `max` receivers are kept.
+    /// Creates an empty list of the last words of at most `max` receivers.
     pub(super) fn new(max: usize) -> Reports {
         Reports { max, ..Reports::default() }
     }
 
-    /// Takes the word of a receiver. Gives whether it is news; `false` also if there is no room.
+    /// Takes the word of a receiver. Returns whether it is news; `false` also if there is no
+    /// room.
     pub(super) fn note(&mut self, report: ReceiverReport) -> bool {
         let full = self.known.len() >= self.max;
         match self.known.get_mut(&report.node) {
@@ -60,24 +61,24 @@ impl Reports {
         }
     }
 
-    /// How many receivers have said anything.
+    /// Returns the number of receivers that have said anything.
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// How many receivers said last that they still receive.
+    /// Returns the number of receivers that said last that they still receive.
     pub(super) fn receiving(&self) -> usize {
         self.receiving
     }
 
-    /// There is another parent, which has heard nothing yet.
+    /// Starts again with another parent, which has heard nothing yet.
     pub(super) fn restart(&mut self) {
         self.sent = None;
         self.confirmed = 0;
         self.pending = self.known.keys().copied().collect();
     }
 
-    /// The next message to the parent, if one is due, which is repeated after `retry`.
+    /// Returns the next message to the parent, if one is due. It is repeated after `retry`.
     pub(super) fn poll(&mut self, now: Instant, token: u64, retry: Duration) -> Option<Report> {
         match &mut self.sent {
             Some(sent) if sent.again > now => return None,
@@ -95,7 +96,7 @@ impl Reports {
         Some(Report { token, first: self.confirmed, receivers, tree: Vec::new() })
     }
 
-    /// Takes what fits a message out of those that wait.
+    /// Takes as many waiting reports as fit a message.
     fn choose(&mut self) -> Vec<NodeId> {
         let mut chosen = Vec::new();
         let mut text = 0;
@@ -113,7 +114,7 @@ impl Reports {
         chosen
     }
 
-    /// The parent has all reports before this number.
+    /// Notes that the parent has all reports before this number.
     pub(super) fn on_confirmed(&mut self, before: u32) {
         if let Some(sent) = &self.sent
             && before == self.confirmed.wrapping_add(sent.receivers.len() as u32)
@@ -123,7 +124,7 @@ impl Reports {
         }
     }
 
-    /// When [`poll`](Reports::poll) has something.
+    /// Returns when [`poll`](Reports::poll) has something.
     pub(super) fn next(&self) -> Option<Instant> {
         match &self.sent {
             Some(sent) => Some(sent.again),
@@ -131,7 +132,7 @@ impl Reports {
         }
     }
 
-    /// Whether the parent has everything.
+    /// Returns whether the parent has everything.
     pub(super) fn is_idle(&self) -> bool {
         self.sent.is_none() && self.pending.is_empty()
     }
@@ -142,10 +143,10 @@ fn text_len(report: &ReceiverReport) -> usize {
         + if let ReceiverState::Failed(reason) = &report.state { reason.len() } else { 0 }
 }
 
-/// What a child amounts to that has not acknowledged anything yet.
+/// Totals of a child that has not acknowledged anything yet.
 pub(super) const NEW_CHILD: Totals = Totals { members: 1, done: 0, failed: 0, below: 0, height: 0 };
 
-/// What a subtree amounts to: a node's own part and what its children said last.
+/// Returns the totals of a subtree, from a node's own and its children's.
 pub(super) fn sum<'a>(own: Totals, children: impl Iterator<Item = &'a Totals>) -> Totals {
     children.fold(own, |sum, child| Totals {
         members: sum.members.saturating_add(child.members),

@@ -10,222 +10,223 @@ use umbel_wire::{Channel, Tsi};
 
 use crate::units::Rate;
 
-/// Who a node is and where its feed goes.
+/// Identity of a node and the addresses of its feed.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// The node's name to others, drawn at random at each start.
+    /// Number of the node, drawn at random at each start.
     pub id: NodeId,
-    /// What its user calls it, for reports; cut to [`limits::NAME_LEN`] bytes. Default empty.
+    /// Name that the user chose, for reports. Cut to [`limits::NAME_LEN`] bytes. Default empty.
     pub name: String,
-    /// The feed: the source's session.
+    /// Session of the source, which is the feed.
     pub feed: Tsi,
-    /// The data channel: from the source to everyone.
+    /// Data channel, from the source to all nodes.
     pub data: Channel,
-    /// The domain group: any-source multicast of searches, beacons, NACKs and repairs.
+    /// Domain group: any-source multicast of searches, beacons, NACKs and repairs.
     pub domain: Channel,
-    /// The node's own address for what is sent to it alone. Others learn the IP address from what
-    /// they receive, so only the port must be right at a receiver; it is all a wildcard needs.
+    /// Unicast address of the node. Others learn the IP address from what they receive, so a
+    /// receiver may have a wildcard address with the right port.
     pub address: SocketAddr,
-    /// No search goes farther than so many hops, and no radius is larger. At least 1. Default 32.
+    /// Most hops of a search and of a radius. At least 1. Default 32.
     pub scope: u8,
-    /// Key that all who are admitted to the feed share. A node that has one takes only children
-    /// that have it too. Default `None`: everyone is admitted.
+    /// Key that all admitted nodes of the feed share. A node with a key takes only children that
+    /// have it too. Default `None`: all nodes are admitted.
     pub admission: Option<[u8; 32]>,
     /// Seed of the node's own random streams.
     pub seed: u64,
 }
 
-/// What the blocks of a feed look like. Every node of a feed knows it from the session directory.
+/// Shape of a feed's blocks. Every node of a feed knows it from the session directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Where the source takes what is sent to it alone.
+    /// Unicast address of the source.
     pub source: SocketAddr,
     /// Bytes of a symbol; at least 1.
     pub symbol_len: u16,
     /// Most source symbols of a block, k; at least 1. With 1 a block is a packet, as in the paper.
     pub block_symbols: u8,
-    /// Repairs are symbols not sent before in the domain instead of the very packets that were
-    /// lost. Means little with blocks of 1 symbol.
+    /// Repairs a loss by symbols that were not sent before in the domain, instead of the lost
+    /// packets themselves. Of little use with blocks of 1 symbol.
     pub fec: bool,
-    /// The first blocks that say what the others contain; `None` in a pipe.
+    /// First blocks, which describe the others. `None` in a pipe.
     pub manifest: Option<Manifest>,
 }
 
-/// The control tree.
+/// Parameters of the control tree.
 #[derive(Clone, Debug)]
 pub struct TreeConfig {
-    /// K: most managers as children. Local members do not count. At least 1. Default 8.
+    /// Most managers as children, K. Local members do not count. At least 1. Default 8.
     pub max_children: u16,
-    /// Most local members of a domain. Default 4096: a bound of memory, not of the protocol.
+    /// Most local members of a domain. Default 4096, a bound of memory, not of the protocol.
     pub max_members: u16,
     /// Most children at one IP address, so that no host takes all places. Default 256.
     pub max_per_host: u16,
-    /// Hop limits of an expanding-ring search, ascending; those above the scope are left out and
+    /// Hop limits of an expanding-ring search, ascending. Those above the scope are left out, and
     /// the scope is the last. Default 2, 3, 4, 6, 8, 12, 16, 24, 32.
     pub rings: Vec<u8>,
-    /// Responses to a search are collected for so long before the closest is chosen, and a ring
-    /// without any is given up. Default 200 ms; at least the round trip to the ring's edge.
+    /// Time for which answers to a search are collected before the closest is chosen. A ring
+    /// without an answer is given up after it. Default 200 ms; at least the round trip to the
+    /// ring's edge.
     pub ring_wait: Duration,
-    /// How often a node searches its own subnet before it becomes its manager. Default 4.
+    /// Searches of a node in its own subnet before it becomes its manager. Default 4.
     pub subnet_tries: u8,
-    /// The time between those searches, times 1 to 2 at random, and before a JOIN_REQUEST within
-    /// the subnet is repeated. Default 50 ms.
+    /// Time between those searches, times 1 to 2 at random. Also the time after which a
+    /// JOIN_REQUEST within the subnet is repeated. Default 50 ms.
     pub subnet_wait: Duration,
-    /// Without any parent within the scope the search begins anew after about this, then twice as
-    /// long, and so on up to `search_backoff_max`; always after this if some answered and had no
-    /// room. Default 500 ms.
+    /// Pause of about this length after a search that found no parent within the scope. It
+    /// doubles each time, up to `search_backoff_max`. It does not double if some nodes answered
+    /// and had no room. Default 500 ms.
     pub search_backoff: Duration,
-    /// Default 10 s.
+    /// Longest pause between searches. Default 10 s.
     pub search_backoff_max: Duration,
-    /// JOIN_REQUEST, LEAVE_TREE and FIND_NEW_PARENT are repeated after this, then twice as long.
-    /// Default 250 ms.
+    /// Time after which JOIN_REQUEST, LEAVE_TREE and FIND_NEW_PARENT are repeated. It doubles
+    /// each time. Default 250 ms.
     pub retry: Duration,
-    /// How often they are sent before the other is given up. Default 4.
+    /// Most times that they are sent before the other node is given up. Default 4.
     pub tries: u8,
-    /// A parent from which nothing was heard for so many T_ack has failed. Default 3.
+    /// Number of T_ack after which a silent parent has failed. Default 3.
     pub parent_silence: u32,
-    /// But not sooner than this. Default 1 s.
+    /// Least time after which a silent parent has failed. Default 1 s.
     pub parent_silence_min: Duration,
-    /// A parent that is heard, but cut off from the source, is left after so many times the time
-    /// that counts as silence. Default 4.
+    /// Number of silences, each as long as a failed parent's, after which a parent is left that
+    /// is heard but cut off from the source. Default 4.
     pub detached_patience: u32,
-    /// A child from which nothing was heard for so many T_ack has gone. Default 20.
+    /// Number of T_ack after which a silent child has gone. Default 20.
     pub child_silence: u32,
-    /// But not sooner than this. Default 5 s.
+    /// Least time after which a silent child has gone. Default 5 s.
     pub child_silence_min: Duration,
-    /// A node that did not answer a JOIN_REQUEST, failed as a parent or told nonsense is not asked
-    /// again for this long; twice as long each time, until it serves as a parent. No child is taken
-    /// for as long from a host of which one held up the feed. Default 1 s.
+    /// Time for which a node is not asked again that did not answer a JOIN_REQUEST, failed as a
+    /// parent or sent nonsense. It doubles each time, until the node serves as a parent. For the
+    /// same time no child is taken from a host of which one held up the feed. Default 1 s.
     pub bar: Duration,
-    /// Time for which a manager with children hears another one before it gives way. Doubles with
+    /// Time for which a manager with children hears another one before it gives way. It doubles
     /// each time. Default 1 s.
     pub takeover: Duration,
-    /// A node's own hop count is believed if it is at most so many above what was measured in the
-    /// other direction. Default 2.
+    /// Excess over the hops measured in the other direction up to which a node's own hop count is
+    /// believed. Default 2.
     pub hop_slack: u8,
     /// Most WILLING_TO_BE_PARENT, JOIN_CONFIRM and refusals a second, and at once. Default 200.
     pub answers_per_s: u32,
     /// Most of these to one IP address. Default 50.
     pub answers_per_host: u32,
-    /// A departing manager waits so long for its children to find new parents. Default 5 s.
+    /// Longest time for which a departing manager waits for its children to find new parents.
+    /// Default 5 s.
     pub leave_wait: Duration,
-    /// Least time between two beacons. They are sent every T_ack, but not more often. Default
-    /// 50 ms.
+    /// Least time between two beacons, which are sent every T_ack otherwise. Default 50 ms.
     pub beacon_min: Duration,
-    /// Most time between two beacons, so that a few that are lost are no failure of the parent.
+    /// Most time between two beacons, so that the loss of a few is no failure of the parent.
     /// Default 500 ms.
     pub beacon_max: Duration,
 }
 
-/// T_ack and T_retrans.
+/// Parameters of T_ack and T_retrans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimingConfig {
-    /// T_ack, as long as nothing better is known; of a receiver, until its parent tells. Default
+    /// T_ack while nothing better is known. A receiver uses it until its parent tells. Default
     /// 100 ms. The paper had 1.1 s.
     pub t_ack: Duration,
-    /// n: T_retrans is so many T_ack; at least 2. Default 3 [TMTP, flow control].
+    /// Number of T_ack in T_retrans, n; at least 2. Default 3 [TMTP, flow control].
     pub intervals: u8,
-    /// T_ack follows the round trip to the farthest child and the number of children. Default
-    /// true; the paper fixes it. A manager that does not adapt takes its parent's.
+    /// Adapts T_ack to the round trip to the farthest child and to the number of children.
+    /// Default true; the paper fixes it. A manager that does not adapt takes its parent's.
     pub adaptive: bool,
-    /// The shortest adaptive T_ack. Default 50 ms.
+    /// Shortest adaptive T_ack. Default 50 ms.
     pub t_ack_min: Duration,
-    /// The longest adaptive T_ack. Default 2 s.
+    /// Longest adaptive T_ack. Default 2 s.
     pub t_ack_max: Duration,
-    /// Most ACKs a second that a parent asks for: T_ack grows with its children. Default 1000.
+    /// Most ACKs a second that a parent asks for. T_ack grows with its children. Default 1000.
     pub acks_per_s: u32,
 }
 
-/// What a parent does for its children. The rate of repairs is that of all data packets: the
-/// host's.
+/// Parameters of a parent's service to its children. The host paces repairs with all other data
+/// packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RepairConfig {
-    /// Bytes of symbols that a manager keeps for its children. Once full it drops and does not
-    /// acknowledge new data [TMTP, flow control]. Default 32 MiB.
+    /// Most bytes of symbols that a manager keeps for its children. Once the buffer is full the
+    /// manager drops new data and does not acknowledge them [TMTP, flow control]. Default 32 MiB.
     pub buffer: u64,
-    /// NACKs are delayed by up to so many round trips to the farthest child of the domain.
-    /// Default 1.
+    /// Most round trips to the farthest child of the domain by which NACKs are delayed. Default
+    /// 1.
     pub nack_delay: f64,
-    /// The shortest span over which NACKs are spread. Default 5 ms.
+    /// Shortest span over which NACKs are spread. Default 5 ms.
     pub nack_delay_min: Duration,
-    /// After a repair, NACKs for its block are ignored for so many round trips to the farthest
-    /// child. Default 1.
+    /// Round trips to the farthest child for which NACKs for a block are ignored after a repair.
+    /// Default 1.
     pub hold_down: f64,
     /// Most blocks that wait to be repaired. Default 4096.
     pub queue: usize,
-    /// A child that makes no progress for this long is no longer waited for; as much longer for
-    /// each level of managers in its subtree, since these wait for their own children. Default
-    /// 30 s.
+    /// Time without progress after which a child is no longer waited for. It counts once more for
+    /// each level of managers in the child's subtree, since these wait for their own children.
+    /// Default 30 s.
     pub evict_after: Duration,
 }
 
-/// How a source behaves.
+/// Parameters of a source.
 #[derive(Clone, Debug)]
 pub struct SourceConfig {
-    /// Who it is.
+    /// Identity of the node.
     pub node: NodeConfig,
-    /// What its blocks look like; [`Shape::source`] is its own address.
+    /// Shape of the feed's blocks. [`Shape::source`] is the source's own address.
     pub shape: Shape,
-    /// The control tree.
+    /// Parameters of the control tree.
     pub tree: TreeConfig,
-    /// T_ack and T_retrans.
+    /// Parameters of T_ack and T_retrans.
     pub timing: TimingConfig,
-    /// What it does for its children.
+    /// Parameters of its service to its children.
     pub repair: RepairConfig,
-    /// The maximum rate, fixed when the group is created [TMTP, flow control].
+    /// Maximum rate, fixed when the group is created [TMTP, flow control].
     pub rate: Rate,
-    /// The rate is lowered while most children cannot keep up, or while most of them lose so much of
-    /// it that slowing down helps, and raised again up to `rate`. Default true; the paper has a fixed
-    /// rate.
+    /// Lowers the rate while most children cannot keep up, or while most of them lose so much
+    /// that slowing down helps, and raises it again up to `rate`. Default true; the paper has a
+    /// fixed rate.
     pub adaptive_rate: bool,
-    /// The lowest adaptive rate, as a share of `rate`. Default 0.02.
+    /// Lowest adaptive rate, as a share of `rate`. Default 0.02.
     pub min_rate_share: f64,
-    /// Most blocks that are sent and not acknowledged by all children. Default `None`: what the
-    /// rate makes in T_retrans, as the paper defines the window; its tests had 5 packets.
+    /// Most blocks that are sent and not acknowledged by all children. Default `None`: as many as
+    /// the rate makes in T_retrans, as the paper defines the window. Its tests had 5 packets.
     pub window: Option<u32>,
-    /// Blocks that were acknowledged are kept for late FETCHes as long as there are at most so
-    /// many. Default `None`: all of them; a pipe has a bound.
+    /// Most acknowledged blocks that are kept for late FETCHes. Default `None`: all of them. A
+    /// pipe has a bound.
     pub history: Option<u32>,
     /// Most bytes a second that answer FETCHes, as a share of the rate. Default 0.5.
     pub fetch_share: f64,
-    /// The first heartbeat follows the last data after this, each further one after twice the
-    /// time, so that the loss of the last packets is found soon. Default 20 ms.
+    /// Time between the last data and the first heartbeat. It doubles for each further one, so
+    /// that the loss of the last packets is found soon. Default 20 ms.
     pub heartbeat_min: Duration,
-    /// The longest time between heartbeats. Default 1 s.
+    /// Longest time between heartbeats. Default 1 s.
     pub heartbeat_max: Duration,
 }
 
-/// From where on a receiver wants a feed.
+/// First block of a feed that a receiver wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Start {
-    /// From the first block; what was sent before it joined is fetched.
+    /// The first block. Blocks that were sent before the receiver joined are fetched.
     #[default]
     Everything,
-    /// From the first block sent after it joined; the manifest in any case.
+    /// The first block sent after the receiver joined. The manifest is wanted in any case.
     Now,
 }
 
-/// How a receiver behaves: a member, and a manager when it is elected.
+/// Parameters of a receiver, which is a member, and a manager when it is elected.
 #[derive(Clone, Debug)]
 pub struct ReceiverConfig {
-    /// Who it is.
+    /// Identity of the node.
     pub node: NodeConfig,
-    /// What the blocks look like.
+    /// Shape of the feed's blocks.
     pub shape: Shape,
-    /// From where on it wants the feed. Default everything.
+    /// First block that the receiver wants. Default everything.
     pub start: Start,
-    /// The control tree.
+    /// Parameters of the control tree.
     pub tree: TreeConfig,
-    /// T_ack and T_retrans, as a manager.
+    /// Parameters of T_ack and T_retrans, as a manager.
     pub timing: TimingConfig,
-    /// What it does for its children, as a manager, and for itself.
+    /// Parameters of its service to its children, as a manager, and of its own NACKs.
     pub repair: RepairConfig,
-    /// Most blocks of which it keeps track beyond the first incomplete one. Default 65,536.
+    /// Most blocks beyond the first incomplete one that it tracks. Default 65,536.
     pub far_ahead: u32,
 }
 
 impl NodeConfig {
-    /// The defaults for a node.
+    /// Creates a node with the defaults.
     pub fn new(
         id: NodeId,
         feed: Tsi,
@@ -312,7 +313,7 @@ impl Default for TimingConfig {
 }
 
 impl TimingConfig {
-    /// As in the paper: T_ack never changes.
+    /// Creates the paper's timing, in which T_ack never changes.
     pub fn fixed(t_ack: Duration, intervals: u8) -> TimingConfig {
         TimingConfig { t_ack, intervals, adaptive: false, ..TimingConfig::default() }
     }
@@ -332,7 +333,7 @@ impl Default for RepairConfig {
 }
 
 impl SourceConfig {
-    /// The defaults for a source.
+    /// Creates a source with the defaults.
     pub fn new(node: NodeConfig, shape: Shape, rate: Rate) -> SourceConfig {
         SourceConfig {
             node,
@@ -351,8 +352,8 @@ impl SourceConfig {
         }
     }
 
-    /// Makes the source what the paper describes: fixed T_ack, n and rate, and a window of so many
-    /// blocks, or what T_retrans gives. The shape must have blocks of 1 symbol and no FEC.
+    /// Makes the source what the paper describes: fixed T_ack, n and rate. The window is `window`
+    /// blocks, or as long as T_retrans. The shape must have blocks of 1 symbol and no FEC.
     #[must_use]
     pub fn fixed(mut self, t_ack: Duration, intervals: u8, window: Option<u32>) -> SourceConfig {
         self.timing = TimingConfig::fixed(t_ack, intervals);
@@ -365,7 +366,7 @@ impl SourceConfig {
     ///
     /// # Errors
     ///
-    /// The first that makes no sense.
+    /// Returns the first invalid parameter.
     pub fn check(&self) -> Result<(), ConfigError> {
         check(&self.node, &self.shape, &self.tree, &self.timing)?;
         if self.window == Some(0) {
@@ -376,7 +377,7 @@ impl SourceConfig {
 }
 
 impl ReceiverConfig {
-    /// The defaults for a receiver.
+    /// Creates a receiver with the defaults.
     pub fn new(node: NodeConfig, shape: Shape) -> ReceiverConfig {
         ReceiverConfig {
             node,
@@ -393,31 +394,31 @@ impl ReceiverConfig {
     ///
     /// # Errors
     ///
-    /// The first that makes no sense.
+    /// Returns the first invalid parameter.
     pub fn check(&self) -> Result<(), ConfigError> {
         check(&self.node, &self.shape, &self.tree, &self.timing)
     }
 }
 
-/// A number of a configuration that makes no sense.
+/// Invalid parameter of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// K = 0.
+    /// K is 0.
     #[error("K is 0: then nobody could ever join; it is at least 1")]
     NoChildren,
-    /// A scope of 0.
+    /// The scope is 0.
     #[error("a scope of 0 hops reaches nobody; it is at least 1")]
     NoScope,
-    /// Rings that do not grow, or none.
+    /// The rings do not grow, or there are none.
     #[error("the rings of a search must grow, from at least 1")]
     Rings,
-    /// T_ack of no time, or of more than a message can say.
+    /// T_ack is 0, or longer than a message can say.
     #[error("T_ack of {0:?}; it is above 0 and at most a day")]
     TAck(Duration),
-    /// n below 2 [TMTP, flow control].
+    /// n is below 2 [TMTP, flow control].
     #[error("T_retrans of {0} T_ack; at least 2")]
     Intervals(u8),
-    /// Symbols of 0 bytes or blocks of 0 symbols.
+    /// Symbols have 0 bytes, or blocks 0 symbols.
     #[error("symbols of {symbol_len} bytes, {block_symbols} to a block; at least 1 of each")]
     Shape {
         /// Bytes of a symbol.
@@ -425,10 +426,10 @@ pub enum ConfigError {
         /// Symbols of a block.
         block_symbols: u8,
     },
-    /// A window of no block.
+    /// The window is 0.
     #[error("a window of 0 blocks; at least 1")]
     NoWindow,
-    /// A node without a port.
+    /// The node has no port.
     #[error("port 0, where nobody can answer")]
     NoPort,
 }

@@ -1,4 +1,4 @@
-//! The parent's side of error and flow control, shared by the source and domain managers.
+//! A parent's side of error and flow control, shared by the source and domain managers.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -18,51 +18,51 @@ use crate::load::ProcessingLoad;
 use crate::symbols::Load;
 use crate::{Instant, RateClass, TransmitBuf};
 
-/// Why an acknowledgement or a NACK was not taken.
+/// Reason why an acknowledgement or a NACK was ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unfounded {
-    /// It speaks of blocks that were never sent.
+    /// It names blocks that were never sent.
     NeverSent,
-    /// It came before, or later than one that was sent after it.
+    /// It is a duplicate, or came after a later one.
     Old,
-    /// The child has acknowledged what it asks for, or nobody here has it any more.
+    /// The child has acknowledged the block, or this node does not hold it any more.
     NotLacking,
-    /// So many repairs wait that this one is not noted.
+    /// Too many repairs wait.
     TooMany,
 }
 
-/// The least hold-down: nodes are busy, and a NACK waits in queues while its answer is under way.
+/// Least hold-down: nodes are busy, and a NACK waits in queues while its answer is under way.
 const LEAST_HOLD_DOWN: Duration = Duration::from_millis(5);
 
-/// The round trip in a domain in which none was measured yet.
+/// Round trip in a domain in which none was measured yet.
 const FIRST_RTT: Duration = Duration::from_millis(20);
-/// The shortest that is believed.
+/// Shortest round trip that is believed.
 const LEAST_RTT: Duration = Duration::from_micros(100);
 
-/// The blocks that a node can send repairs of.
+/// Blocks of which a node can send repairs.
 pub(super) trait Stock {
-    /// Source symbols of a block that is held, whole.
+    /// Returns the source symbols of a block that is held completely.
     fn held(&self, block: u32) -> Option<u8>;
 
-    /// These symbols will be asked for soon.
+    /// Prepares symbols that will be asked for soon.
     fn prefetch(&mut self, block: u32, esis: Range<u32>);
 
-    /// A symbol of a block that is held.
+    /// Returns a symbol of a block that is held.
     fn symbol(&mut self, block: u32, esi: u32) -> Load;
 }
 
-/// What came of filling a buffer.
+/// Result of filling a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filled {
     /// Packets are in the buffer.
     Packets,
     /// The next symbol is being made.
     Pending,
-    /// There is nothing to send.
+    /// Nothing is due.
     Nothing,
 }
 
-/// A node's domain: its children, what they have acknowledged, and the repairs that it owes them.
+/// Domain of a node: its children, their acknowledgements, and the repairs that it owes them.
 ///
 /// ```text
 ///            extend                         T_retrans over, not acknowledged
@@ -173,37 +173,37 @@ impl Domain {
         self.ledger.load
     }
 
-    /// The children.
+    /// Returns the children.
     pub(super) fn children(&self) -> &Children {
         &self.children
     }
 
-    /// Takes a child that is guaranteed all blocks from `from` on.
+    /// Adds a child that is guaranteed all blocks from `from` on.
     pub(super) fn adopt(&mut self, now: Instant, id: NodeId, from: u32) {
         self.children.adopt(now, id, from);
         self.ledger.review = self.ledger.review.max(now);
     }
 
-    /// Lets a child go.
+    /// Removes a child.
     pub(super) fn let_go(&mut self, id: NodeId) {
         self.children.remove(id);
         self.advance();
     }
 
-    /// All blocks before this are acknowledged by every child that counts.
+    /// Returns the first block that not every child that counts has acknowledged.
     pub(super) fn acked_below(&self) -> u32 {
         self.children.acked_below().map_or(self.intervals.end(), |acked| {
-            // A child may say that it lacks again what it had acknowledged.
+            // A child may be missing again what it had acknowledged.
             acked.clamp(self.intervals.start().min(self.intervals.end()), self.intervals.end())
         })
     }
 
-    /// One beyond the last block that was sent (by a manager: received).
+    /// Returns one beyond the last block that was sent (by a manager: received).
     pub(super) fn end(&self) -> u32 {
         self.intervals.end()
     }
 
-    /// All blocks before `end` were sent (by a manager: received) by now.
+    /// Notes that all blocks before `end` were sent (by a manager: received) by now.
     pub(super) fn extend(&mut self, now: Instant, end: u32) {
         self.intervals.extend(now, end, self.ledger.timing.t_ack);
         if self.children.acked_below().is_none() {
@@ -211,8 +211,8 @@ impl Domain {
         }
     }
 
-    /// Whether a source may send blocks for the first time: the first interval is acknowledged, or
-    /// its T_retrans is not over.
+    /// Returns whether a source may send blocks for the first time. It may if the first interval
+    /// is acknowledged, or its T_retrans is not over.
     pub(super) fn may_send(&self, now: Instant) -> bool {
         self.intervals.expires(self.t_retrans()).is_none_or(|expires| now < expires)
     }
@@ -223,8 +223,9 @@ impl Domain {
         self.repairs.forget_before(self.acked_below());
     }
 
-    /// Takes an acknowledgement of a child. No block from `limit` on can have been sent. Gives
-    /// whether the domain's round trip is found to be another, of which children should hear.
+    /// Handles an acknowledgement of a child. No block from `limit` on can have been sent.
+    /// Returns whether the domain's round trip has changed so much that children should hear of
+    /// it.
     pub(super) fn on_ack(
         &mut self,
         now: Instant,
@@ -270,14 +271,14 @@ impl Domain {
         }
     }
 
-    /// How long after a repair the same NACK may be one that crossed it.
+    /// Returns how long after a repair the same NACK may be one that crossed it.
     fn hold_down(&self) -> Duration {
         let hold_down = self.ledger.timing.rtt.mul_f64(self.repair.hold_down.clamp(0.0, 100.0));
         hold_down.max(LEAST_HOLD_DOWN)
     }
 
-    /// Takes a NACK of a child; `stock` is what can be sent now. Gives why the
-    /// first block was not noted that was not.
+    /// Handles a NACK of a child; `stock` is what can be sent now. Returns why the first block
+    /// was ignored, if one was.
     pub(super) fn on_nack(
         &mut self,
         now: Instant,
@@ -316,13 +317,13 @@ impl Domain {
         result
     }
 
-    /// A block is complete here and can be sent.
+    /// Notes that a block is complete here and can be sent.
     pub(super) fn on_held(&mut self, block: u32, k: u8) {
         self.repairs.on_held(block, k);
     }
 
-    /// Does what is due: T_retrans, timing, children that hold up everyone. Gives the children that
-    /// were evicted.
+    /// Does what is due: T_retrans, timing, eviction of children that hold up all others. Returns
+    /// the evicted children.
     pub(super) fn on_timeout(&mut self, now: Instant, stock: &impl Stock) -> Vec<NodeId> {
         self.retransmit(now, stock);
         if now < self.ledger.review || self.children.len() == 0 {
@@ -342,7 +343,7 @@ impl Domain {
         evicted
     }
 
-    /// When T_retrans of the first interval is over, sends again what is not acknowledged of it.
+    /// Schedules unacknowledged blocks of the first interval again when its T_retrans is over.
     fn retransmit(&mut self, now: Instant, stock: &impl Stock) {
         if self.children.acked_below().is_none() {
             return;
@@ -368,7 +369,7 @@ impl Domain {
         }
     }
 
-    /// T_ack follows the round trip to the farthest child, and the number of children.
+    /// Adapts T_ack to the round trip to the farthest child and to the number of children.
     fn adapt(&mut self) {
         if let Some(rtt) = self.children.farthest() {
             self.ledger.timing.rtt = rtt.max(LEAST_RTT);
@@ -377,13 +378,14 @@ impl Domain {
         if adaptive {
             let load = Duration::from_secs(1) / acks_per_s.max(1) * self.children.len() as u32;
             let t_ack = (self.ledger.timing.rtt * 2).max(load);
-            // Children hear of a shorter T_ack only later: nobody shall seem late meanwhile.
+            // Children hear of a shorter T_ack only later: do not count anyone as late until
+            // then.
             let t_ack = t_ack.max(self.ledger.timing.t_ack / 8 * 7);
             self.ledger.timing.t_ack = t_ack.min(t_ack_max).max(t_ack_min);
         }
     }
 
-    /// When [`on_timeout`](Domain::on_timeout) is to be called.
+    /// Returns when [`on_timeout`](Domain::on_timeout) has something to do.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         if self.children.len() == 0 {
             return None;
@@ -394,12 +396,12 @@ impl Domain {
         Some(retransmission.map_or(self.ledger.review, |at| at.min(self.ledger.review)))
     }
 
-    /// Whether repairs are to be sent.
+    /// Returns whether repairs are due.
     pub(super) fn any_due(&self) -> bool {
         self.repairs.any_due()
     }
 
-    /// The number of the next repair.
+    /// Returns the number of the next repair.
     pub(super) fn repairs_sent(&self) -> u32 {
         self.ledger.sent
     }
@@ -445,14 +447,14 @@ impl Domain {
     }
 }
 
-/// Whether a child that does not acknowledge a block is likely to lack it and to take it now. One
-/// that was silent since, or has no room, gets its first lacking block alone: that shows when it is
-/// there again. The paper sends all again, whatever the reason.
+/// Returns whether a child that does not acknowledge a block is likely to miss it and to take it
+/// now. A child that was silent since, or has no room, gets only its first missing block: its
+/// answer shows that it is back. The paper sends all again, whatever the reason.
 fn worth_sending(child: &Child, block: u32, since: Instant) -> bool {
     block == child.progress.below || child.heard >= since && !child.progress.full
 }
 
-/// So many repair symbols that `count` of them arrive most times.
+/// Returns how many repair symbols to send so that `count` of them arrive most times.
 fn with_spare(count: u8, loss: f64) -> u8 {
     let lost = f64::from(count) * loss / (1.0 - loss.min(0.9));
     let spare = if lost < 0.05 { 0.0 } else { (lost + lost.sqrt()).ceil() };
@@ -491,7 +493,7 @@ mod tests {
 
     const T_ACK: Duration = Duration::from_millis(1100);
 
-    /// Blocks of one symbol, up to here.
+    /// Blocks of one symbol, up to this number.
     struct Shelf(u32);
 
     impl Stock for Shelf {
@@ -510,7 +512,8 @@ mod tests {
         Instant::EPOCH + Duration::from_millis(ms)
     }
 
-    /// A domain with the paper's timing, children 1 and 2, and blocks sent every 100 ms from 0 on.
+    /// Creates a domain with the paper's timing, children 1 and 2, and blocks sent every 100 ms
+    /// from 0 on.
     fn domain(blocks: u32) -> (Domain, Shelf) {
         let timing = TimingConfig::fixed(T_ACK, 3);
         let mut domain =
@@ -523,7 +526,7 @@ mod tests {
         (domain, Shelf(blocks))
     }
 
-    /// The acknowledgement of this number.
+    /// Creates the acknowledgement of this number.
     fn ack(round: u32, below: u32, beyond: &[(u32, u32)]) -> Ack {
         let run = |&(first, count)| AckRun { run: BlockRun { first, count }, lacks: 0 };
         Ack {

@@ -1,54 +1,54 @@
-//! Input that was discarded, by reason.
+//! Reasons for discarding input.
 
 use super::domain::Unfounded;
 use crate::drops::drop_reasons;
 
 drop_reasons! {
-    /// It came by a way on which nothing is expected, or the node takes no part now.
+    /// It came by a way on which nothing is expected, or the node is not in the group now.
     Unexpected,
     /// It is not a message or packet of this protocol and version.
     Malformed,
-    /// It is this node's own, or says it is.
+    /// It is this node's own, or claims to be.
     Own,
     /// It is about another feed.
     OtherFeed,
-    /// It answers what was not asked, or not of the node that answers.
+    /// It answers no question of this node, or comes from another node than was asked.
     Unasked,
-    /// It says it is from a child and has not the child's token or address.
+    /// It claims to be from a child, without the child's token or address.
     ForgedChild,
-    /// It says it is from the parent and is not.
+    /// It claims to be from the parent and is not.
     ForgedParent,
-    /// It says it is from the source and contradicts what is known of it.
+    /// It claims to be from the source and contradicts what is known of it.
     ForgedSource,
-    /// A symbol that is not its source's, as its seal shows.
+    /// The seal of a symbol shows that it is not its source's.
     ForgedSymbol,
-    /// Hops that cannot be, or a path that cannot be.
+    /// The number of hops or the path is impossible.
     AbsurdHops,
-    /// An epoch from the future.
+    /// The epoch is in the future.
     AbsurdEpoch,
-    /// A parent that would not stand above the node: it might make a loop.
+    /// The parent would not stand above the node, so that a loop might form.
     Loop,
-    /// From a node that was barred for what it did before.
+    /// The node was barred for what it did before.
     Barred,
-    /// A search or request that is not answered, since too many came.
+    /// Too many searches or requests came to answer this one.
     OverLimit,
-    /// A JOIN_REQUEST without a proof of admission.
+    /// A JOIN_REQUEST has no proof of admission.
     NotAdmitted,
-    /// An acknowledgement of what was never sent.
+    /// An acknowledgement names blocks that were never sent.
     AbsurdAck,
-    /// A block or symbol that cannot be.
+    /// The block or symbol is impossible.
     AbsurdBlock,
-    /// A symbol or an acknowledgement that came before, or is of no use after a later one.
+    /// A symbol or an acknowledgement is a duplicate, or of no use after a later one.
     Duplicate,
-    /// A symbol of a block that is not wanted.
+    /// The symbol's block is not wanted.
     Unwanted,
-    /// A symbol for which there is no room: the parent will send it again.
+    /// There is no room for a symbol. The parent will send it again.
     NoRoom,
-    /// A block that is too far beyond the first incomplete one.
+    /// The block is too far beyond the first incomplete one.
     FarAhead,
-    /// A NACK for what was repaired a moment ago.
+    /// A NACK asks for what was repaired a moment ago.
     HeldDown,
-    /// A FETCH without a good cookie.
+    /// A FETCH has no good cookie.
     NoCookie,
 }
 

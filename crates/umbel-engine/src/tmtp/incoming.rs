@@ -1,4 +1,4 @@
-//! What the source and receivers look at before they look at what a message says.
+//! Checks that the source and receivers make before they look at a message's contents.
 
 use std::net::SocketAddr;
 
@@ -9,11 +9,11 @@ use super::drops::DropReason;
 use super::tree::Arrival;
 use crate::{Address, Datagram};
 
-/// The message in a datagram, if it is of this feed and does not say that it is this node's own.
+/// Returns the message in a datagram.
 ///
 /// # Errors
 ///
-/// Why it is to be discarded.
+/// If it is malformed, of another feed, or claims to be this node's own.
 pub(super) fn message(datagram: &Datagram<'_>, node: &NodeConfig) -> Result<Message, DropReason> {
     let message = Message::parse(datagram.payload).map_err(|_| DropReason::Malformed)?;
     let message = message.message().ok_or(DropReason::Malformed)?;
@@ -30,7 +30,7 @@ pub(super) fn message(datagram: &Datagram<'_>, node: &NodeConfig) -> Result<Mess
 ///
 /// # Errors
 ///
-/// It did, and not from the source, whose address was announced.
+/// If it did, but not from the source, whose address was announced.
 pub(super) fn by_data_channel(
     datagram: &Datagram<'_>,
     node: &NodeConfig,
@@ -45,11 +45,11 @@ pub(super) fn by_data_channel(
     }
 }
 
-/// How a datagram came.
+/// Returns how a datagram came.
 ///
 /// # Errors
 ///
-/// It came neither by the domain group nor to this node alone.
+/// If it came neither by the domain group nor to this node alone.
 pub(super) fn arrival(datagram: &Datagram<'_>, node: &NodeConfig) -> Result<Arrival, DropReason> {
     let (from, multicast) = match datagram.by {
         Address::Host(from) => (from, false),
@@ -61,7 +61,7 @@ pub(super) fn arrival(datagram: &Datagram<'_>, node: &NodeConfig) -> Result<Arri
     Ok(Arrival { from, multicast, hops_left: datagram.hop_limit })
 }
 
-/// Confirms the receivers in a child's report.
+/// Returns the confirmation of the receivers in a child's report.
 pub(super) fn confirmation(report: &Report) -> Body {
     let count = report.receivers.len() as u32;
     Body::ReportAck { token: report.token, before: report.first.wrapping_add(count) }

@@ -1,4 +1,4 @@
-//! The window: what was sent, cut into intervals of T_ack [TMTP Figure 4].
+//! The window: sent blocks, cut into intervals of T_ack [TMTP Figure 4].
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Interval {
     began: Instant,
-    /// One beyond its last block; it begins where the one before ends.
+    /// One beyond its last block. It begins where the one before ends.
     end: u32,
 }
 
@@ -24,34 +24,34 @@ struct Interval {
 ///  acknowledged
 /// ```
 ///
-/// T_retrans runs from the start of the first interval. When it is over and a block of that
-/// interval is not acknowledged, those that are not are sent again, and the window advances by the
-/// interval once all are.
+/// T_retrans runs from the start of the first interval. When it is over, blocks of that interval
+/// that are not acknowledged are sent again. The window advances by the interval once all are
+/// acknowledged.
 #[derive(Clone, Debug)]
 pub(super) struct Intervals {
     start: u32,
     unacknowledged: VecDeque<Interval>,
-    /// When what is not acknowledged of the first interval was last sent again.
+    /// Time at which the unacknowledged blocks of the first interval were last sent again.
     again: Option<Instant>,
 }
 
 impl Intervals {
-    /// Nothing was sent; the first block will be `start`.
+    /// Creates a window in which nothing was sent; the first block will be `start`.
     pub(super) fn new(start: u32) -> Intervals {
         Intervals { start, unacknowledged: VecDeque::new(), again: None }
     }
 
-    /// The first block that is not acknowledged by all, as far as intervals tell.
+    /// Returns the first block that is not acknowledged by all, as far as intervals tell.
     pub(super) fn start(&self) -> u32 {
         self.start
     }
 
-    /// One beyond the last block that was sent.
+    /// Returns one beyond the last block that was sent.
     pub(super) fn end(&self) -> u32 {
         self.unacknowledged.back().map_or(self.start, |interval| interval.end)
     }
 
-    /// All blocks before `end` have been sent (by a manager: received) by now.
+    /// Notes that all blocks before `end` have been sent (by a manager: received) by now.
     pub(super) fn extend(&mut self, now: Instant, end: u32, t_ack: Duration) {
         if end <= self.end() {
             return;
@@ -62,7 +62,7 @@ impl Intervals {
         }
     }
 
-    /// All children have acknowledged all blocks before `block`.
+    /// Notes that all children have acknowledged all blocks before `block`.
     pub(super) fn acknowledge(&mut self, block: u32) {
         while let Some(first) = self.unacknowledged.front().copied()
             && first.end <= block
@@ -76,12 +76,12 @@ impl Intervals {
         }
     }
 
-    /// When T_retrans of the first interval is over, or was for the first time.
+    /// Returns when T_retrans of the first interval is over, or was for the first time.
     pub(super) fn expires(&self, t_retrans: Duration) -> Option<Instant> {
         self.unacknowledged.front().map(|first| first.began + t_retrans)
     }
 
-    /// When what is not acknowledged of the first interval is to be sent again.
+    /// Returns when the unacknowledged blocks of the first interval are to be sent again.
     pub(super) fn next_retransmission(
         &self,
         t_retrans: Duration,
@@ -91,7 +91,7 @@ impl Intervals {
         Some(self.again.map_or(expires, |again| again + pause))
     }
 
-    /// The blocks of the first interval, which are being sent again now.
+    /// Returns the blocks of the first interval, which are being sent again now.
     pub(super) fn retransmit(&mut self, now: Instant) -> Range<u32> {
         self.again = Some(now);
         self.start..self.unacknowledged.front().map_or(self.start, |first| first.end)
@@ -109,7 +109,7 @@ mod tests {
         Instant::EPOCH + Duration::from_millis(ms)
     }
 
-    /// The paper's figures: ten packets a second, T_ack = 1.1 s, n = 3.
+    /// Creates the window of the paper's figures: ten packets a second, T_ack = 1.1 s, n = 3.
     fn window() -> Intervals {
         let mut window = Intervals::new(0);
         for block in 0..40 {

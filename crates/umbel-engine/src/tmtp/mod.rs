@@ -1,5 +1,5 @@
-//! TMTP, the Tree-based Multicast Transport Protocol: one source sends a feed to whoever listens,
-//! and a control tree of domain managers repairs losses and keeps the source from running ahead.
+//! TMTP, the Tree-based Multicast Transport Protocol. One source sends a feed to all listeners. A
+//! control tree of domain managers repairs losses and keeps the source from running ahead.
 //!
 //! \[TMTP\] is Yavatkar, Griffioen and Sudan, *A Reliable Dissemination Protocol for Interactive
 //! Collaborative Applications*, ACM Multimedia 1995.
@@ -16,18 +16,20 @@
 //! ```
 //!
 //! - [`Source`]: the root. It sends blocks at a rate that adapts, up to a fixed one, and within a
-//!   window of T_retrans, and waits for its own children only.
-//! - [`Receiver`]: a member; and the manager of its subnet, if it is the first there. A manager
-//!   acknowledges what it holds, and answers for it to its own children.
-//! - `tree/`: how nodes find parents, serve as such and leave; its page draws the states.
-//! - `reception.rs`, `asks.rs`: what a member holds, and when it asks for what it lacks.
-//!   `domain.rs`, `children.rs`, `intervals.rs`, `repairs.rs`, `buffer.rs`: what a parent owes its
-//!   children. `catch_up.rs`: what no parent owes.
+//!   window of T_retrans. It waits for its own children only.
+//! - [`Receiver`]: a member, and the manager of its subnet if it is the first there. A manager
+//!   acknowledges the blocks that it holds, and answers for them to its own children.
+//!   `receiver/recovery.rs` asks for missing blocks, `receiver/acks.rs` acknowledges, and
+//!   `receiver/manager.rs` exists while there are children.
+//! - `tree/`: how nodes find parents, serve as such and leave. Its page draws the states.
+//! - `reception.rs`, `asks.rs`: the blocks that a member holds, and when it asks for others.
+//!   `domain.rs`, `children.rs`, `intervals.rs`, `repairs.rs`, `buffer.rs`: a parent's debt to its
+//!   children. `catch_up.rs`: blocks that no parent guarantees.
 //! - `concast.rs`: totals and last words of receivers on their way up, so that the source hears of
 //!   10,000 from K. `survey.rs`: the picture of the tree.
-//! - `throttle.rs`: the adaptive rate: `throttle/overrun.rs` finds what receivers can take, and
-//!   `throttle/network.rs` what the ways to them can. `shelf.rs`: blocks at the source.
-//! - [`config`]: every constant. `api.rs`: what hosts say and are told.
+//! - `throttle/`: the adaptive rate, which is the lower of what receivers can take and what
+//!   `throttle/network/` finds that the paths to them can take. `shelf.rs`: blocks at the source.
+//! - [`config`]: every constant. `api.rs`: the interface to hosts.
 //!
 //! A lost packet goes this way:
 //!
@@ -35,7 +37,7 @@
 //!          a later packet, a heartbeat or a beacon shows the gap
 //!  lost ──────────────────────────────────────────────────────▶ waits a random part of the
 //!   ▲                                                           domain's round trip
-//!   │                                   a sibling's NACK heard: │    │ nobody asked: NACK
+//!   │                                   a sibling's NACK heard: │    │ no NACK heard: NACK
 //!   │                                   waits for the repair    ◀────┘
 //!   │                                                           │ the parent repairs at once,
 //!   │ neither heard: T_retrans after its first sending          │ within the radius, once
@@ -45,27 +47,27 @@
 //!
 //! # Scope and limitations
 //!
-//! - **Tree.** The tree is not improved once it stands: a node changes its parent only when that
+//! - **Tree.** The tree is not improved once it stands. A node changes its parent only when that
 //!   fails, leaves or is cut off.
-//! - **Hops.** Without the hop limit left on arrival a node takes the ring in which its search was
-//!   answered for the distance.
-//! - **Rate.** The source begins at the full rate, so that a bottleneck costs what it does not carry in
-//!   the first T_ack; a long queue costs what fills it too. The rate then keeps near what the
-//!   bottleneck carries, and yields to others only as far as these make it drop packets: it is not
-//!   as gentle as TCP. A bottleneck before no more than half of the source's children slows it by
-//!   back-pressure alone.
-//! - **Trust.** ACKs, NACKs and repairs are as authentic as addresses are, and tokens keep out whoever
-//!   does not see the traffic; an admission key keeps out whoever does not know it. What is received is
-//!   verified by the hosts' digests. Anyone in a domain can ask for repairs: each block is repaired
-//!   at most once in a hold-down.
-//! - **Memory.** Buffers, children, reports and everything else that others can make grow have
-//!   bounds in [`config`].
+//! - **Hops.** Without the hop limit left on arrival a node takes the ring in which its search
+//!   was answered for the distance.
+//! - **Rate.** The source begins at the full rate. In the first T_ack a bottleneck drops all that
+//!   it cannot carry, and a long queue as much as fills it. The rate then keeps near the
+//!   bottleneck's. It yields to other flows only as far as these make the source lose packets, so
+//!   it is not as gentle as TCP. A bottleneck before no more than half of the source's children
+//!   slows it by back-pressure alone.
+//! - **Trust.** ACKs, NACKs and repairs are as authentic as addresses are. Tokens keep out nodes
+//!   that do not see the traffic. An admission key keeps out nodes that do not know it. The
+//!   hosts' digests verify the data. Any node in a domain can ask for repairs: each block is
+//!   repaired at most once in a hold-down.
+//! - **Memory.** Buffers, children, reports and everything else that other nodes can make grow
+//!   have bounds in [`config`].
 //!
 //! # Validation
 //!
 //! `tests/` runs sources and receivers against each other in virtual time under loss, crashes and
-//! cuts; `tree/tests/` follows every edge of the tree after everything that happens in random churn.
-//! `docs/papers/tmtp.md` says how the paper was read.
+//! cuts. `tree/tests/` checks every edge of the tree after each event of random churn.
+//! `docs/papers/tmtp.md` records the readings of the paper.
 
 mod api;
 mod asks;

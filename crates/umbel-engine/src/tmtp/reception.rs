@@ -1,4 +1,4 @@
-//! What a member holds of a feed and what it lacks.
+//! The blocks that a member holds of a feed, and those that it is missing.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,32 +17,32 @@ pub(super) struct Symbol {
     /// Source symbols of its block, as its packet says.
     pub(super) k: u8,
     pub(super) esi: u32,
-    /// It came by the data channel, which tells of no other length than the source.
+    /// It came by the data channel, on which only the source tells lengths.
     pub(super) sure: bool,
 }
 
-/// Where symbols are kept.
+/// A place where symbols are kept.
 pub(super) trait Store {
-    /// Source symbols of a block, if they are known.
+    /// Returns the source symbols of a block, if they are known.
     fn source_symbols(&self, block: u32) -> Option<u8>;
 
-    /// Drops what is held of a block: it has another length.
+    /// Drops what is held of a block, because it has another length.
     fn forget(&mut self, block: u32);
 
     /// Keeps a symbol, if there is room.
     fn store(&mut self, symbol: Symbol) -> bool;
 }
 
-/// What became of a symbol that was offered.
+/// Result of offering a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Offered {
-    /// It was kept; its block lacks more.
+    /// It was kept. Its block is missing more.
     Kept,
-    /// It was kept; its block can be restored now.
+    /// It was kept. Its block can be restored now.
     Complete,
     /// It is held, its block is complete, or the block is not wanted.
     Duplicate,
-    /// Its number is not one of the block's, or the block was said to be of another length.
+    /// Its number is not one of the block's, or the block is known to have another length.
     Nonsense,
     /// No source can be so far ahead, or too many blocks are under way.
     FarAhead,
@@ -50,12 +50,12 @@ pub(super) enum Offered {
     NoRoom,
 }
 
-/// How much of a block is lacking.
+/// Missing part of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
-    /// All of it; its length is not known.
+    /// All of it. Its length is not known.
     Whole,
-    /// So many further symbols, at least 1; any will do.
+    /// Number of further symbols, at least 1. Any will do.
     Count(u8),
     /// These source symbols, at least one.
     Exact(EsiSet),
@@ -67,9 +67,9 @@ struct Part {
     /// Source symbols of the block.
     k: u8,
     held: EsiSet,
-    /// The source has said so.
+    /// The source has told this length.
     sure: bool,
-    /// How many symbols said otherwise.
+    /// Number of symbols that told another length.
     disputed: u8,
 }
 
@@ -79,8 +79,9 @@ impl Part {
         Part { k: symbol.k, held, sure: symbol.sure, disputed: 0 }
     }
 
-    /// Whether a symbol that says that the block has another length is believed: one of the
-    /// source's, or if more symbols said so than are held. So a forged length is outvoted.
+    /// Returns whether a symbol is believed that tells another length. It is if it is the
+    /// source's, or if more symbols told another length than are held. So a forged length is
+    /// outvoted.
     fn yields(&mut self, symbol: Symbol, known: Option<u8>) -> bool {
         self.disputed = self.disputed.saturating_add(1);
         !self.sure
@@ -88,7 +89,7 @@ impl Part {
             && (symbol.sure || u32::from(self.disputed) > self.held.len())
     }
 
-    /// Further symbols that restore the block.
+    /// Returns the number of further symbols that restore the block.
     fn lacks(&self) -> u8 {
         self.k - self.held.len() as u8
     }
@@ -116,8 +117,8 @@ pub(super) struct Reception {
 }
 
 impl Reception {
-    /// Nothing is held. A block `far_ahead` or more beyond the known ones is refused, and so is one
-    /// more incomplete block than `max_parts`.
+    /// Creates a reception that holds nothing. It refuses blocks `far_ahead` or more beyond the
+    /// known ones, and more incomplete blocks than `max_parts`.
     pub(super) fn new(far_ahead: u32, max_parts: usize) -> Reception {
         Reception {
             complete: Runs::default(),
@@ -189,8 +190,8 @@ impl Reception {
         block == u32::MAX || block - self.known.min(block) >= self.far_ahead
     }
 
-    /// Learns from a packet or message of anyone that all blocks before `end` were sent. Gives
-    /// `false` if that is too far ahead to be true.
+    /// Learns from a packet or message of any node that all blocks before `end` were sent.
+    /// Returns `false` if that is too far ahead to be true.
     pub(super) fn note_sent(&mut self, end: u32) -> bool {
         if end > self.known {
             if self.is_far_ahead(end) {
@@ -201,17 +202,17 @@ impl Reception {
         true
     }
 
-    /// Learns from its parent that all blocks before `end` were sent.
+    /// Learns from the parent that all blocks before `end` were sent.
     pub(super) fn trust_sent(&mut self, end: u32) {
         self.known = self.known.max(end);
     }
 
-    /// One beyond the last block that is known to have been sent to its end.
+    /// Returns one beyond the last block that is known to have been sent to its end.
     pub(super) fn known(&self) -> u32 {
         self.known
     }
 
-    /// These blocks are not lacking: they are there already, or nobody wants them.
+    /// Counts blocks as complete. They are held elsewhere, or not wanted.
     pub(super) fn skip(&mut self, blocks: Range<u32>) {
         let parts: Vec<u32> = self.parts.range(blocks.clone()).map(|(&block, _)| block).collect();
         for block in parts {
@@ -220,28 +221,29 @@ impl Reception {
         self.complete.insert(blocks);
     }
 
-    /// All of this block is lacking again.
+    /// Counts a block as missing again.
     pub(super) fn reopen(&mut self, block: u32) {
         self.parts.remove(&block);
         self.complete.remove(block..block.saturating_add(1));
     }
 
-    /// Whether the block is complete.
+    /// Returns whether the block is complete.
     pub(super) fn is_complete(&self, block: u32) -> bool {
         self.complete.contains(block)
     }
 
-    /// The first block from `from` on that is not complete.
+    /// Returns the first block from `from` on that is not complete.
     pub(super) fn first_gap(&self, from: u32) -> u32 {
         self.complete.first_gap(from)
     }
 
-    /// The runs of blocks in `within` that are known to have been sent and are not complete.
+    /// Returns the runs of blocks in `within` that are known to have been sent and are not
+    /// complete.
     pub(super) fn lacking(&self, within: Range<u32>) -> impl Iterator<Item = Range<u32>> + '_ {
         self.complete.gaps(within.start..within.end.min(self.known))
     }
 
-    /// What is lacking of a block that is not complete, with FEC or without.
+    /// Returns what is missing of a block that is not complete, with FEC or without.
     pub(super) fn lack(&self, block: u32, fec: bool) -> Lack {
         match self.parts.get(&block) {
             None => Lack::Whole,
@@ -253,17 +255,17 @@ impl Reception {
         }
     }
 
-    /// How many blocks in `within` are complete.
+    /// Returns the number of complete blocks in `within`.
     pub(super) fn count(&self, within: Range<u32>) -> u32 {
         self.complete.count(within)
     }
 
-    /// The oldest incomplete blocks of which something is held.
+    /// Returns the incomplete blocks of which something is held, the oldest first.
     pub(super) fn oldest_parts(&self) -> impl Iterator<Item = u32> + '_ {
         self.parts.keys().copied()
     }
 
-    /// What is held from `from` on, ascending: at most `most` runs.
+    /// Returns what is held from `from` on, ascending, in at most `most` runs.
     pub(super) fn held_from(&self, from: u32, most: usize) -> Vec<AckRun> {
         let run = |first, count, lacks| AckRun { run: BlockRun { first, count }, lacks };
         let complete = self.complete.runs(from..u32::MAX);
@@ -287,7 +289,7 @@ mod tests {
         Reception::new(1000, 16)
     }
 
-    /// Has room, or has not, and knows the length of one block at most.
+    /// A sink with or without room that knows the length of one block at most.
     #[derive(Debug, Default)]
     struct Sink {
         full: bool,

@@ -1,4 +1,4 @@
-//! What a parent owes its domain: repairs that are asked for and not sent yet.
+//! A parent's debt to its domain: repairs that are asked for and not sent yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,26 +8,26 @@ use umbel_wire::tmtp::EsiSet;
 use super::reception::{Lack, MAX_SYMBOLS};
 use crate::Instant;
 
-/// Blocks whose repairs are made while those of others are sent.
+/// Most blocks whose repairs are made while those of others are sent.
 const AHEAD: usize = 32;
 
-/// The repairs of one block.
 #[derive(Clone, Copy, Debug)]
 struct Repair {
-    /// All source symbols are to be sent, as soon as it is known how many there are.
+    /// All source symbols are to be sent, as soon as their number is known.
     whole: bool,
-    /// So many fresh symbols are to be sent, with FEC.
+    /// Number of fresh symbols to send, with FEC.
     fresh: u16,
-    /// These symbols are to be sent, without.
+    /// Symbols to send, without FEC.
     exact: EsiSet,
-    /// What was sent since the hold-down began counts as an answer to what is asked until it ends:
-    /// whoever asks had not heard it.
+    /// Time until which symbols that were sent since the hold-down began count as an answer to
+    /// further requests. The nodes that ask had not heard them.
     quiet_until: Instant,
     sent_fresh: u16,
     sent_exact: EsiSet,
-    /// The symbol that is sent next, with FEC.
+    /// Next symbol to send, with FEC.
     next: Option<u8>,
-    /// So many fresh symbols were asked for ahead of their sending, to be read and made meanwhile.
+    /// Number of fresh symbols that were asked for ahead of their sending, to be read and made
+    /// meanwhile.
     ahead: u16,
 }
 
@@ -47,8 +47,8 @@ impl Default for Repair {
 }
 
 impl Repair {
-    /// The first of the fresh symbols that come next, in a block of `k` source symbols, and how many
-    /// they are.
+    /// Returns the first of the fresh symbols that come next, in a block of `k` source symbols,
+    /// and their number.
     fn fresh_run(&self, k: u8) -> (u32, u32) {
         let first = u32::from(self.next.unwrap_or(k)) % MAX_SYMBOLS;
         (first, u32::from(self.fresh).clamp(1, MAX_SYMBOLS - first))
@@ -61,12 +61,12 @@ impl Repair {
 
 /// The repairs that a domain waits for, block by block.
 ///
-/// With FEC a block is repaired with as many symbols as the child lacks that lacks most of it, each
-/// of them not sent in this domain before, until all 255 were: then they come round again. Without,
-/// exactly the missing symbols are sent again, as the paper does with its packets.
+/// With FEC a block is repaired with as many symbols as the child is missing that misses most of it.
+/// None of them was sent in this domain before. Once all 255 were sent they come round again.
+/// Without FEC exactly the missing symbols are sent again, as the paper does with its packets.
 ///
-/// One loss gives one repair: what is asked for a second time before the first answer can have
-/// been heard is not sent twice.
+/// One loss causes one repair: a symbol that is asked for a second time before the first answer can
+/// have been heard is not sent twice.
 #[derive(Clone, Debug)]
 pub(super) struct Repairs {
     fec: bool,
@@ -77,13 +77,13 @@ pub(super) struct Repairs {
 }
 
 impl Repairs {
-    /// Nothing is asked for. At most so many blocks are kept in mind.
+    /// Creates a queue without repairs, for at most `max_blocks` blocks.
     pub(super) fn new(fec: bool, max_blocks: usize) -> Repairs {
         Repairs { fec, blocks: BTreeMap::new(), due: BTreeSet::new(), max_blocks }
     }
 
-    /// A child lacks this much of a block; `held` tells whether it can be sent now. Gives `false`
-    /// if so many repairs wait that this one is not noted.
+    /// Notes what a child is missing of a block; `held` tells whether it can be sent now. Returns
+    /// `false`, having noted nothing, if too many repairs wait.
     pub(super) fn ask(
         &mut self,
         now: Instant,
@@ -103,7 +103,7 @@ impl Repairs {
         if let Some(k) = held {
             repair.settle(k, self.fec);
         }
-        // Nothing was sent for this request yet: what follows it closely asks for the same.
+        // Nothing was sent for this request yet. Requests that follow closely ask for the same.
         if repair.quiet_until <= now {
             repair.quiet_until = now + hold_down;
         }
@@ -113,7 +113,7 @@ impl Repairs {
         true
     }
 
-    /// The block is complete here: what is asked of it can be sent.
+    /// Notes that the block is complete here, so that its repairs can be sent.
     pub(super) fn on_held(&mut self, block: u32, k: u8) {
         let Some(repair) = self.blocks.get_mut(&block) else { return };
         repair.settle(k, self.fec);
@@ -122,13 +122,13 @@ impl Repairs {
         }
     }
 
-    /// Whether something is to be sent.
+    /// Returns whether a repair is due.
     pub(super) fn any_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// The lowest block of which something is to be sent, and the run of symbols that comes next;
-    /// all of them are fresh ones, or all exact.
+    /// Returns the lowest block with a repair due, and the run of symbols that comes next. All of
+    /// them are fresh ones, or all exact.
     pub(super) fn peek(&self, k: impl Fn(u32) -> Option<u8>) -> Option<(u32, u32, u32)> {
         let &block = self.due.first()?;
         let repair = self.blocks.get(&block)?;
@@ -139,9 +139,9 @@ impl Repairs {
         Some((block, first, count))
     }
 
-    /// The runs of symbols that come next of the lowest blocks, for which this was not said before:
-    /// a block, its first symbol, and how many. Whoever makes symbols on other threads needs to know
-    /// of several blocks at once.
+    /// Returns the next runs of symbols of the lowest blocks, each once: a block, its first
+    /// symbol, and their number. A host that makes symbols on other threads needs to know of
+    /// several blocks at once.
     pub(super) fn look_ahead(
         &mut self,
         k: impl Fn(u32) -> Option<u8>,
@@ -162,7 +162,7 @@ impl Repairs {
         })
     }
 
-    /// A symbol that [`peek`](Repairs::peek) gave leaves now.
+    /// Notes that a symbol returned by [`peek`](Repairs::peek) leaves now.
     pub(super) fn sent(&mut self, now: Instant, block: u32, esi: u32, hold_down: Duration) {
         let Some(repair) = self.blocks.get_mut(&block) else { return };
         if repair.exact.contains(esi) {
@@ -182,13 +182,13 @@ impl Repairs {
         }
     }
 
-    /// The block cannot be repaired from here.
+    /// Drops a block that cannot be repaired from here.
     pub(super) fn give_up(&mut self, block: u32) {
         self.blocks.remove(&block);
         self.due.remove(&block);
     }
 
-    /// No child lacks anything of the blocks before `end`.
+    /// Drops blocks before `end`, of which no child is missing anything.
     pub(super) fn forget_before(&mut self, end: u32) {
         while let Some((&block, _)) = self.blocks.first_key_value()
             && block < end
@@ -200,13 +200,13 @@ impl Repairs {
 }
 
 impl Repair {
-    /// Adds what a child lacks.
+    /// Adds what a child is missing.
     fn add(&mut self, lack: Lack, fec: bool) {
         match lack {
             Lack::Count(count) if fec => self.add_fresh(u16::from(count)),
             Lack::Exact(missing) if fec => self.add_fresh(missing.len() as u16),
             Lack::Exact(missing) => self.exact = self.exact.union(missing.minus(self.sent_exact)),
-            // Which ones a child lacks that gives their number is not known.
+            // It is not known which symbols a child is missing that tells only their number.
             Lack::Whole | Lack::Count(_) => self.whole = true,
         }
     }
@@ -215,7 +215,7 @@ impl Repair {
         self.fresh += count.saturating_sub(self.fresh.saturating_add(self.sent_fresh));
     }
 
-    /// The block is found to have `k` source symbols.
+    /// Learns that the block has `k` source symbols.
     fn settle(&mut self, k: u8, fec: bool) {
         let all: EsiSet = (0..u32::from(k)).collect();
         if std::mem::take(&mut self.whole) {
@@ -240,7 +240,7 @@ mod tests {
         Lack::Exact(symbols.iter().copied().collect())
     }
 
-    /// Everything that is to be sent now, blocks having eight symbols.
+    /// Returns everything that is to be sent now, for blocks of eight symbols.
     fn drain(repairs: &mut Repairs, now: Instant) -> Vec<(u32, u32)> {
         let mut sent = Vec::new();
         while let Some((block, esi, count)) = repairs.peek(|_| Some(8)) {

@@ -1,4 +1,4 @@
-//! The source's blocks: how long each is, and where their symbols come from.
+//! The source's blocks: the length of each, and where their symbols come from.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,11 +17,11 @@ use crate::symbols::{BlockId, Load, SymbolSource};
 #[derive(Debug)]
 pub(super) struct Shelf<S> {
     pub(super) symbols: S,
-    /// First block of each run of blocks of equal length, and that length.
+    /// Length of each run of blocks of equal length, by the first block.
     lengths: BTreeMap<u32, u8>,
     total: u32,
     prefetched: u32,
-    /// Blocks that have left, at least with their first symbol.
+    /// Blocks of which at least the first symbol has left.
     sent: u32,
     released: u32,
     /// Symbols of blocks that were sent and not released.
@@ -41,22 +41,22 @@ impl<S: SymbolSource> Shelf<S> {
         }
     }
 
-    /// How many blocks the feed has so far.
+    /// Returns the number of blocks in the feed so far.
     pub(super) fn total(&self) -> u32 {
         self.total
     }
 
-    /// Symbols of blocks that were sent and not released.
+    /// Returns the symbols of blocks that were sent and not released.
     pub(super) fn outstanding(&self) -> u64 {
         self.outstanding
     }
 
-    /// The lowest block that was not released.
+    /// Returns the lowest block that was not released.
     pub(super) fn lowest(&self) -> u32 {
         self.released
     }
 
-    /// Adds blocks. Gives `false`, having changed nothing, if 32 bits do not number them.
+    /// Adds blocks. Returns `false`, having changed nothing, if 32 bits cannot number them.
     pub(super) fn extend(&mut self, runs: &[BlockCount]) -> bool {
         let more: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
         if u64::from(self.total) + more > u64::from(u32::MAX) {
@@ -71,18 +71,18 @@ impl<S: SymbolSource> Shelf<S> {
         true
     }
 
-    /// The feed ends before this block: what comes from there on cannot be had.
+    /// Ends the feed before this block, since the blocks from there on are not available.
     pub(super) fn cut(&mut self, end: u32) {
         self.total = self.total.min(end);
     }
 
-    /// Source symbols of a block.
+    /// Returns the source symbols of a block.
     pub(super) fn len_of(&self, block: u32) -> Option<u8> {
         let (_, &symbols) = self.lengths.range(..=block).next_back()?;
         (block < self.total).then_some(symbols)
     }
 
-    /// Has blocks read ahead, `symbols` of them beyond `block`, which is sent next.
+    /// Reads ahead `symbols` symbols from `block` on, which is sent next.
     pub(super) fn read_ahead(&mut self, block: u32, symbols: u32) {
         let mut ahead = 0;
         for next in block..self.prefetched {
@@ -98,13 +98,13 @@ impl<S: SymbolSource> Shelf<S> {
         }
     }
 
-    /// The block begins to leave.
+    /// Notes that the block begins to leave.
     pub(super) fn begin(&mut self, block: u32) {
         self.outstanding += self.len_of(block).map_or(0, u64::from);
         self.sent = self.sent.max(block + 1);
     }
 
-    /// Every child holds all blocks before `end`: they are let go of.
+    /// Releases all blocks before `end`, which every child holds.
     pub(super) fn release_before(&mut self, end: u32) {
         for block in self.released..end.min(self.sent) {
             self.outstanding -= self.len_of(block).map_or(0, u64::from).min(self.outstanding);
@@ -113,7 +113,7 @@ impl<S: SymbolSource> Shelf<S> {
         }
     }
 
-    /// Lets go of a block that was fetched, unless it may still be repaired.
+    /// Releases a block that was fetched, unless it may still be repaired.
     pub(super) fn release_fetched(&mut self, block: u32) {
         if block < self.released {
             self.symbols.release(BlockId { toi: FEED, sbn: block });

@@ -1,9 +1,9 @@
 //! The picture of the control tree that `umbel tree` draws.
 //!
 //! While someone asks the source for it (TREE_QUERY), the source's beacon says so, and every
-//! manager's after it. Each manager then tells its parent of itself and its members once in a
-//! while, and passes on what its children told it, in REPORTs that nobody confirms: the next round
-//! makes up for a lost one. When nobody asks any more, all of this stops and is forgotten.
+//! manager's after it. Each manager then reports itself and its members to its parent from time
+//! to time, and passes on its children's reports. Nodes do not confirm these REPORTs: the next
+//! round makes up for a lost one. When the queries end, all of this stops and is forgotten.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,51 +16,51 @@ use super::NodeConfig;
 use super::tree::Tree;
 use crate::Instant;
 
-/// A look at the tree lasts so long after the last query.
+/// Time for which the tree is watched after the last query.
 const LOOK: Duration = Duration::from_secs(15);
-/// The least time between two rounds of a node.
+/// Least time between two rounds of a node.
 const ROUND: Duration = Duration::from_secs(1);
-/// What children say is passed on together, so long after the first of it came.
+/// Time for which children's reports are gathered before they are passed on.
 const GATHERING: Duration = Duration::from_millis(200);
-/// A node of which so many rounds were not heard is forgotten.
+/// Number of rounds without a report after which a node is forgotten.
 const ROUNDS_KEPT: u32 = 4;
-/// Rounds become longer so that a node passes on at most so many entries a second.
+/// Most entries a second that a node passes on. Rounds become longer to keep to it.
 const ENTRIES_PER_S: u64 = 500;
 /// Most bytes of entries in a message, so that it fits a packet.
 const MESSAGE_LEN: usize = 1100;
-/// Bytes of an entry without its name, at most.
+/// Most bytes of an entry without its name.
 const ENTRY_LEN: usize = 70;
-/// Most members of a domain that its manager tells of; the entry of the manager counts them all.
+/// Most members of a domain that its manager reports. The entry of the manager counts them all.
 const MEMBERS_SHOWN: usize = 32;
 
 #[derive(Clone, Debug)]
 struct Known {
     entry: TreeEntry,
     heard: Instant,
-    /// It was not passed on yet.
+    /// The entry was not passed on yet.
     fresh: bool,
 }
 
-/// What a node knows of the tree below it, as long as someone looks.
+/// The tree below a node, as far as it is known, while someone looks.
 #[derive(Clone, Debug)]
 pub(super) struct Survey {
     nodes: BTreeMap<NodeId, Known>,
     most: usize,
     watched_until: Option<Instant>,
-    /// When the next round begins.
+    /// Time at which the next round begins.
     round_at: Instant,
-    /// How long the last one is to last.
+    /// Length of the last round.
     round: Duration,
-    /// When entries are to be passed on.
+    /// Time at which entries are to be passed on.
     pass_at: Option<Instant>,
-    /// Load at a time, for the load since.
+    /// Load at a time, to find the load since.
     load: Option<(u64, Instant)>,
-    /// Packets that children received and lost lately; what is longer ago counts less.
+    /// Packets that children received and lost lately. Older ones count less.
     losses: BTreeMap<NodeId, (u64, u64)>,
 }
 
 impl Survey {
-    /// Nobody looks. At most so many nodes are kept.
+    /// Creates a survey that is not watched, of at most `most` nodes.
     pub(super) fn new(most: usize) -> Survey {
         Survey {
             nodes: BTreeMap::new(),
@@ -74,7 +74,8 @@ impl Survey {
         }
     }
 
-    /// Someone looks at the tree: it was asked for, or the parent's beacon says so.
+    /// Notes that someone looks at the tree. The tree was asked for, or the parent's beacon says
+    /// so.
     pub(super) fn watch(&mut self, now: Instant) {
         self.watched_until = Some(now + LOOK);
     }
@@ -83,7 +84,7 @@ impl Survey {
         self.watched_until.is_some_and(|until| until > now)
     }
 
-    /// Takes what a node said of itself. Gives whether it was kept.
+    /// Takes a node's entry. Returns whether it was kept.
     pub(super) fn note(&mut self, now: Instant, entry: TreeEntry) -> bool {
         let full = self.nodes.len() >= self.most && !self.nodes.contains_key(&entry.node);
         if full || !self.is_watched(now) {
@@ -94,7 +95,7 @@ impl Survey {
         true
     }
 
-    /// Takes what a child told. Gives what was kept.
+    /// Takes the entries of a child's report. Returns those that were kept.
     pub(super) fn note_all(
         &mut self,
         now: Instant,
@@ -114,7 +115,7 @@ impl Survey {
         kept
     }
 
-    /// Takes what a child says of its losses, if anyone looks.
+    /// Takes a child's losses, if someone looks.
     pub(super) fn note_losses(&mut self, now: Instant, child: NodeId, received: u32, lost: u32) {
         if self.is_watched(now) {
             let losses = self.losses.entry(child).or_default();
@@ -123,19 +124,19 @@ impl Survey {
         }
     }
 
-    /// Whether [`begin_round`](Survey::begin_round) is due.
+    /// Returns whether [`begin_round`](Survey::begin_round) is due.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.is_watched(now) && self.round_at <= now
     }
 
-    /// When this node has something to do, if anyone looks.
+    /// Returns when this node has something to do, if someone looks.
     pub(super) fn next(&self) -> Option<Instant> {
         let until = self.watched_until?;
         Some(self.pass_at.map_or(self.round_at, |at| at.min(self.round_at)).min(until))
     }
 
-    /// Tells of this node itself, and forgets who was silent for long. `total` is the load that
-    /// it has had so far, `loss_ppm` what it loses itself.
+    /// Enters this node itself, and forgets nodes that were silent for long. `total` is the
+    /// node's load so far, `loss_ppm` its own loss.
     pub(super) fn begin_round(
         &mut self,
         now: Instant,
@@ -172,7 +173,7 @@ impl Survey {
         }
     }
 
-    /// The next message to the parent, to which the node proves itself with `token`.
+    /// Returns the next message to the parent, to which the node proves itself with `token`.
     pub(super) fn poll(&mut self, now: Instant, token: u64) -> Option<Report> {
         if self.pass_at.is_none_or(|at| at > now) {
             return None;
@@ -194,13 +195,13 @@ impl Survey {
         Some(Report { token, first: 0, receivers: Vec::new(), tree })
     }
 
-    /// The root passes nothing on.
+    /// Passes nothing on, as the root.
     pub(super) fn keep(&mut self) {
         self.pass_at = None;
     }
 
-    /// A page of what is known: the nodes after one, as many as fit a message, and whether there
-    /// are more.
+    /// Returns a page of the survey: the nodes after one, as many as fit a message, and whether
+    /// there are more.
     pub(super) fn page(&self, after: Option<NodeId>) -> (Vec<TreeEntry>, bool) {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut len = 0;
@@ -215,7 +216,8 @@ impl Survey {
         (entries, false)
     }
 
-    /// Events in a thousand seconds since this was asked last, of a count that has come to `total`.
+    /// Returns the events in a thousand seconds since the last call, of a count that has come to
+    /// `total`.
     fn load_per_ks(&mut self, now: Instant, total: u64) -> u32 {
         let before = self.load.replace((total, now));
         let Some((count, at)) = before else { return 0 };
@@ -229,13 +231,13 @@ fn entry_len(entry: &TreeEntry) -> usize {
     ENTRY_LEN + entry.name.len()
 }
 
-/// What is lost of all that was sent, in a million.
+/// Returns the share of losses among all packets sent, in millionths.
 pub(super) fn ppm(received: u64, lost: u64) -> u32 {
     let all = u128::from(received) + u128::from(lost);
     (u128::from(lost) * 1_000_000).checked_div(all).map_or(0, |ppm| ppm as u32)
 }
 
-/// What a manager or the source says of itself and its members, without loss and load.
+/// Returns the entries of a manager or the source and its members, without loss and load.
 fn own_entries(node: &NodeConfig, tree: &Tree) -> Vec<TreeEntry> {
     let view = tree.view();
     let depth = view.path.len().saturating_sub(1) as u16;
@@ -272,8 +274,8 @@ fn own_entries(node: &NodeConfig, tree: &Tree) -> Vec<TreeEntry> {
     std::iter::once(own).chain(members).collect()
 }
 
-/// A node that is bound to a wildcard does not know its address; its parent, which does, puts it
-/// right.
+/// Returns an address that a message can carry. A node that is bound to a wildcard does not know
+/// its own; its parent, which does, corrects it.
 fn somewhere(address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port())
@@ -316,7 +318,7 @@ mod tests {
         nodes.map(entry).collect()
     }
 
-    /// A source without children, which begins a round.
+    /// Begins a round of a source without children.
     fn begin(survey: &mut Survey, now: Instant) {
         let channel = Channel { source: None, group: [239, 255, 0, 1].into(), port: 7703 };
         let address = ([0, 0, 0, 0], 7703).into();

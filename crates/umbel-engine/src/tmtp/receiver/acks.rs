@@ -42,7 +42,7 @@ struct Heard {
     overrun: u32,
 }
 
-/// What the next acknowledgement says of packets.
+/// The acknowledgements of a member, and the packets that the next one counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acks {
     round: u32,

@@ -1,4 +1,4 @@
-//! What the application asks of a receiver.
+//! The application's commands to a receiver.
 
 use umbel_wire::tmtp::{BlockRun, ReceiverState, limits};
 
@@ -80,7 +80,7 @@ impl<K: SymbolSink> Receiver<K> {
         Ok(())
     }
 
-    /// What is wanted is known now: what lacks of it is asked for.
+    /// Asks for the missing blocks of what is wanted now.
     pub(super) fn start_asking(&mut self, now: Instant) {
         let floor = self.floor();
         if floor < u32::MAX {

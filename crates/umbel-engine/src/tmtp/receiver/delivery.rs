@@ -1,5 +1,5 @@
-//! Where the symbols that come are kept: in the application's sink and, for children, in the
-//! manager's buffer.
+//! The places where symbols are kept: the application's sink and, for children, the manager's
+//! buffer.
 
 use super::room::Room;
 use crate::Instant;

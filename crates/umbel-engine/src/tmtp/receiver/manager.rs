@@ -112,7 +112,7 @@ impl Manager {
         block >= self.from && self.is_full() && !self.buffer.has_room(block, self.block_symbols)
     }
 
-    /// Returns the first block that a child may lack.
+    /// Returns the first block that a child may be missing.
     pub(super) fn lowest(&self) -> u32 {
         self.domain.acked_below().max(self.from)
     }
@@ -160,7 +160,7 @@ impl Manager {
     }
 }
 
-/// What a receiver is to others.
+/// A receiver's duty to others.
 #[derive(Debug)]
 pub(super) enum Duty {
     /// It has no children.

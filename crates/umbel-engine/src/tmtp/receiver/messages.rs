@@ -1,4 +1,4 @@
-//! What others say to a receiver.
+//! Messages of others to a receiver, and the receiver's own.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// What the source says on the data channel.
+    /// Handles a heartbeat of the source on the data channel.
     fn on_heartbeat(&mut self, now: Instant, heartbeat: &Heartbeat) -> Result<(), DropReason> {
         self.tree.note_source(now, heartbeat)?;
         self.source.on_heard(now);
@@ -156,7 +156,7 @@ impl<K: SymbolSink> Receiver<K> {
         }
         if self.joined_at.is_none() {
             self.start(confirm.from);
-            // It may have had everything before it found its place.
+            // The application may have had everything before the receiver found its place.
             if self.wanted.outcome.is_none() {
                 self.report(ReceiverState::Receiving);
             }
@@ -170,7 +170,7 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// Starts the feed, now that it is known where "now" is.
+    /// Starts the feed, now that its present block is known.
     fn start(&mut self, now_block: u32) {
         self.joined_at = Some(now_block);
         let prefix = self.prefix();
@@ -273,7 +273,7 @@ impl<K: SymbolSink> Receiver<K> {
         Ok(())
     }
 
-    /// Blocks that are not to be had any more are waited for no longer.
+    /// Stops waiting for blocks that are not available any more.
     fn on_gone(&mut self, now: Instant, runs: &[BlockRun]) {
         for run in runs {
             let reception = self.delivery.reception();

@@ -6,10 +6,10 @@
 //!                    ▲                               │      │   └─────────────────────────┘
 //!                    └── parent failed, or gave it up┘      │ Leave
 //!                                                           ▼
-//!                           Left ◀── LEAVE_CONFIRM ── Leaving: what its children
-//!                                                     still need of it first
+//!                           Left ◀── LEAVE_CONFIRM ── Leaving: gives children
+//!                                                     what they still need
 //!
-//! block:   lacking ──symbols──▶ complete ──all children's ACKs──▶ let go of
+//! block:   missing ──symbols──▶ complete ──all children's ACKs──▶ released
 //!             │ ▲                   (kept in the buffer only while there are children)
 //!  T_ack over,│ │ repair, or T_retrans of the parent
 //!  or a later │ │
@@ -17,9 +17,12 @@
 //!          asked for: NACK after a random delay, unless a sibling's is heard
 //! ```
 //!
-//! A manager acknowledges what it holds itself, not what its children do [TMTP, "The Transmission
-//! Protocol"]. While its buffer is full it drops, and does not acknowledge, new data, so that
-//! pressure goes up the tree [TMTP, "Flow Control"].
+//! A manager acknowledges the blocks that it holds itself, not its children's [TMTP, "The
+//! Transmission Protocol"]. While its buffer is full it drops new data and does not acknowledge them,
+//! so that pressure goes up the tree [TMTP, "Flow Control"].
+//!
+//! The receiver is made of parts. A member has a [`Delivery`], a [`Recovery`], [`Acks`] and, while it
+//! has a parent, an [`Upstream`]. A [`Manager`] exists only while there are children.
 
 mod acks;
 mod commands;
@@ -80,18 +83,18 @@ enum Stage {
     Left,
 }
 
-/// What the application does with the feed.
+/// The application's use of the feed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wanted {
     /// The application has said what it wants.
     said: bool,
     /// Every wanted block to the end is restored.
     complete: bool,
-    /// How the application ended.
+    /// End of the application's part.
     outcome: Option<Outcome>,
 }
 
-/// How an application ended.
+/// End of an application's part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// It has all that it wanted.
@@ -108,7 +111,7 @@ pub struct Receiver<K> {
     tree: Tree,
     /// The parent's domain.
     upstream: Option<Upstream>,
-    /// Where "now" was when this receiver first found a parent. Earlier blocks are not NACKed.
+    /// First block that the first parent guaranteed. Earlier blocks are not NACKed.
     joined_at: Option<u32>,
     source: SourceWatch,
     wanted: Wanted,
@@ -232,7 +235,7 @@ impl<K: SymbolSink> Receiver<K> {
 
     fn outlook(&self, now: Instant) -> Outlook {
         let sent = self.delivery.known();
-        // What is not there yet will be.
+        // Blocks that are not there yet will be.
         let lowest = self.duty.manager().map_or(sent, |manager| manager.lowest().min(sent));
         Outlook {
             feed: self.source.feed(),

@@ -1,4 +1,4 @@
-//! How a member gets what it is missing: by NACKs from its parent, by FETCHes from the source.
+//! A member's requests for missing blocks: NACKs to its parent and FETCHes to the source.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -7,8 +7,7 @@ use crate::Instant;
 /// Longest time between two attempts with a sink that has no room.
 const LONGEST_REFUSAL: Duration = Duration::from_secs(2);
 
-/// Whether the sink takes symbols. One that has no room is tried with one block at a time, less and
-/// less often.
+/// Room in the sink. A sink without room is tried with one block at a time, less and less often.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     /// The sink had no room, and has not taken a symbol since.

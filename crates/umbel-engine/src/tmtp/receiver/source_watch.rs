@@ -1,4 +1,4 @@
-//! What is known of the source and its feed.
+//! A receiver's knowledge of the source and its feed.
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use umbel_wire::tmtp::{Beacon, JoinConfirm, Timing};
 
 use crate::Instant;
 
-/// What this node's parent guarantees and prescribes. Exists while there is a parent.
+/// Guarantees and timing of this node's parent. Exists while there is a parent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Upstream {
     /// First block that the parent guarantees.

@@ -1,4 +1,4 @@
-//! What the application asks of the source.
+//! The application's commands to the source.
 
 use umbel_wire::tmtp::{End, limits};
 
@@ -65,14 +65,14 @@ impl<S: SymbolSource> Source<S> {
         Ok(())
     }
 
-    /// The feed ends with the last block extended. Everyone is told soon.
+    /// Ends the feed with the last block extended. Children hear of it soon.
     pub(super) fn finish(&mut self, now: Instant, failed: Option<String>) {
         let failed = failed.map(|reason| cut(reason, limits::REASON_LEN));
         self.end = Some(End { blocks: self.shelf.total(), failed });
         self.hurry_heartbeat(now);
     }
 
-    /// The next heartbeat comes soon, and those after it further apart.
+    /// Schedules the next heartbeat soon, and those after it further apart.
     pub(super) fn hurry_heartbeat(&mut self, now: Instant) {
         let first = self.config.heartbeat_min;
         self.heartbeat = (self.heartbeat.0.min(now + first), first);

@@ -13,14 +13,14 @@ use crate::{Address, Instant, RateClass, Transmit, TransmitBuf};
 
 use umbel_wire::tmtp::Body;
 
-/// Symbols that are read ahead of the one that is sent.
+/// Most symbols that are read ahead of the next one.
 pub(super) const READ_AHEAD: u32 = 4096;
-/// Packets by which fetches or new data may be ahead of their share.
+/// Most packets by which fetches or new data may be ahead of their share.
 const BALANCE: f64 = 256.0;
 
 impl<S: SymbolSource> Source<S> {
-    /// Whether the next symbol may be sent for the first time: a block that has begun always may, a
-    /// new one as long as the window is open.
+    /// Returns whether the next symbol may be sent for the first time. A block that has begun
+    /// always may, a new one while the window is open.
     pub(super) fn may_send(&self, now: Instant) -> bool {
         let (block, esi) = self.next;
         if esi > 0 {
@@ -39,8 +39,8 @@ impl<S: SymbolSource> Source<S> {
         !waited_for || number && bytes && self.domain.may_send(now)
     }
 
-    /// Fills `buf` with what is due: repairs first, then new data and what is fetched, which share
-    /// the rate.
+    /// Fills `buf` with what is due. Repairs go first; then new data and fetched blocks share the
+    /// rate.
     pub(super) fn poll_data(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         if self.domain.any_due() && !self.waits.repairs {
             match self.domain.fill(now, &mut self.shelf, buf) {
@@ -110,7 +110,7 @@ impl<S: SymbolSource> Source<S> {
         true
     }
 
-    /// The last symbol of a block has left.
+    /// Ends a block whose last symbol has left.
     fn end_block(&mut self, now: Instant, block: u32) {
         self.next = (block + 1, 0);
         self.domain.extend(now, block + 1);
@@ -121,7 +121,8 @@ impl<S: SymbolSource> Source<S> {
         self.look(now);
     }
 
-    /// While data flow no heartbeat is needed but the regular one; the first follows the last data.
+    /// Schedules the next heartbeat. While data flow only the regular one is needed; the first of
+    /// the others follows the last data.
     fn hurry_heartbeat_after_data(&mut self, now: Instant) {
         let first = self.config.heartbeat_min;
         if self.shelf.len_of(self.next.0).is_none() || !self.open {
@@ -131,7 +132,7 @@ impl<S: SymbolSource> Source<S> {
         }
     }
 
-    /// A block cannot be had: the feed ends before it.
+    /// Ends the feed before a block that is not available.
     fn lose_rest(&mut self, now: Instant, block: u32, reason: String) {
         self.shelf.cut(block);
         self.next = (block, 0);
@@ -200,7 +201,7 @@ impl<S: SymbolSource> Source<S> {
         })
     }
 
-    /// A block that was asked for cannot be had any more.
+    /// Tells a receiver that a block it asked for is not available any more.
     fn tell_gone(&mut self, block: u32) {
         self.shelf.release_fetched(block);
         if let Some(Wanted::By(Asker { address, nonce })) = self.fetched.forget(block) {

@@ -1,4 +1,4 @@
-//! What others say to the source.
+//! Messages of others to the source.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -17,10 +17,10 @@ use crate::tmtp::incoming;
 use crate::tmtp::tree::{TreeEvent, Way};
 use crate::{Datagram, Instant};
 
-/// Answers to FETCH that may wait.
+/// Most answers to FETCH that may wait.
 const MAX_OUTBOX: usize = 4096;
-/// What is fetched is gathered for so many times as long as sending it takes, but at least this and
-/// at most a T_ack.
+/// Time for which requests for the same blocks are gathered, as a multiple of the time that
+/// sending them takes. It is at least [`GATHER_MIN`] and at most a T_ack.
 const GATHER: u32 = 4;
 const GATHER_MIN: Duration = Duration::from_millis(5);
 
@@ -140,7 +140,7 @@ impl<S: SymbolSource> Source<S> {
             return Err(DropReason::NoCookie);
         }
         let sent = self.sent();
-        // What everyone has to know stays, even before a pipe.
+        // Blocks that every receiver needs stay, even before a pipe.
         let head = self.config.shape.manifest.map_or(0, |manifest| manifest.blocks);
         let lowest = self.config.history.map_or(0, |_| self.shelf.lowest()).max(head);
         let mut gone = Vec::new();
@@ -168,8 +168,8 @@ impl<S: SymbolSource> Source<S> {
         result
     }
 
-    /// For how long others are waited for that may want the same: the more would be sent again and
-    /// again, the longer.
+    /// Returns how long requests for the same blocks are gathered. The more would be sent again
+    /// and again, the longer.
     fn gather(&self, blocks: &Range<u32>) -> Duration {
         let shape = self.config.shape;
         let symbols = u64::from(blocks.end - blocks.start) * u64::from(shape.block_symbols);
@@ -177,8 +177,8 @@ impl<S: SymbolSource> Source<S> {
         (sending * GATHER).clamp(GATHER_MIN, self.domain.timing().t_ack.max(GATHER_MIN))
     }
 
-    /// Someone looks at the tree. Who has not shown that it is where its address says gets a
-    /// cookie and no nodes.
+    /// Answers a query of the tree. A host that has not shown that it is where its address says
+    /// gets a cookie and no nodes.
     fn on_query(
         &mut self,
         now: Instant,
@@ -205,7 +205,7 @@ impl<S: SymbolSource> Source<S> {
         if cookie == good { Ok(()) } else { Err(DropReason::NoCookie) }
     }
 
-    /// Follows what happened in the tree.
+    /// Handles what happened in the tree.
     pub(super) fn settle(&mut self, now: Instant) {
         while let Some(event) = self.tree.poll_event() {
             match event {

@@ -10,9 +10,10 @@
 //!                Closing ── told so a few times ──▶ Closed
 //! ```
 //!
-//! Repairs go before new data, and new data share the rate with what is fetched. The window is the
-//! blocks that were sent and not acknowledged: by time, T_retrans [TMTP, flow control]; by number,
-//! [`SourceConfig::window`]; and never more bytes than half a buffer ([`RepairConfig::buffer`]): receivers hold incomplete blocks in memory.
+//! Repairs go before new data, and new data share the rate with fetched blocks. The window is the
+//! blocks that were sent and not acknowledged. It is bounded by T_retrans [TMTP, flow control], by
+//! [`SourceConfig::window`], and by half the bytes of a buffer ([`RepairConfig::buffer`]), since
+//! receivers hold incomplete blocks in memory.
 //!
 //! [`RepairConfig::buffer`]: super::RepairConfig::buffer
 
@@ -39,28 +40,29 @@ use super::tree::{Outlook, Tree, Way};
 use crate::symbols::SymbolSource;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
-/// Last words of so many receivers are kept.
+/// Most receivers whose last words are kept.
 const MAX_REPORTS: usize = 1 << 17;
-/// Nodes of the tree that are known of while someone looks at it.
+/// Most nodes of the tree that are kept while someone looks at it.
 const MAX_SURVEY: usize = 1 << 16;
-/// Blocks that may be fetched at a time.
+/// Most blocks that may be fetched at a time.
 const MAX_FETCHED: usize = 1 << 16;
-/// How often everyone is told that the feed is over.
+/// Number of heartbeats that say that the feed is over.
 const CLOSING_BEATS: u32 = 6;
-/// A receiver that has left the tree without a word is waited for so long at the end.
+/// Time for which the source waits at the end for a receiver that has left the tree without a
+/// word.
 const ABSENT: Duration = Duration::from_secs(10);
 
-/// Whether the source serves.
+/// The source's progress from start to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Idle,
     Running,
-    /// So many heartbeats are still to say that the feed is over.
+    /// This number of heartbeats are still to say that the feed is over.
     Closing(u32),
     Closed,
 }
 
-/// What has to wait until the host says that symbols are ready.
+/// Sendings that wait until the host says that symbols are ready.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waits {
     data: bool,
@@ -79,24 +81,24 @@ pub struct Source<S> {
     fetched: Fetched,
     reports: Reports,
     survey: Survey,
-    /// What each child said last of its subtree.
+    /// Last totals of each child's subtree.
     totals: BTreeMap<NodeId, Totals>,
     throttle: Throttle,
-    /// The block and symbol that are sent next for the first time.
+    /// Block and symbol that are sent next for the first time.
     next: (u32, u32),
-    /// First sendings so far: the index in the header of the next.
+    /// Number of first sendings so far, which is the index in the header of the next.
     index: u32,
     end: Option<End>,
     waits: Waits,
     /// The application wants no more blocks to begin.
     paused: bool,
-    /// New data may be sent, as far as was known when time was last told.
+    /// New data may be sent, as far as was known at the last review of the window.
     open: bool,
-    /// Data were sent by the data channel since the rate was looked at.
+    /// Data were sent by the data channel since the last review of the rate.
     busy: bool,
-    /// How many packets fetches may send before new data do, and the other way round.
+    /// Number of packets that fetches may send before new data do; below 0 the other way round.
     balance: f64,
-    /// The next heartbeat and the time to the one after.
+    /// Time of the next heartbeat, and the time from it to the one after.
     heartbeat: (Instant, Duration),
     heartbeat_due: bool,
     review: Instant,
@@ -104,7 +106,7 @@ pub struct Source<S> {
     told: Totals,
     /// Most receivers that were in the tree at a time.
     most: usize,
-    /// Since when all that are in the tree have everything.
+    /// Time since which all that are in the tree have everything.
     settled: Option<Instant>,
     complete: bool,
     memberships: VecDeque<Membership>,
@@ -115,7 +117,7 @@ pub struct Source<S> {
 }
 
 impl<S: SymbolSource> Source<S> {
-    /// A source that takes symbols from `symbols`. Nothing is sent before
+    /// Creates a source that takes symbols from `symbols`. It sends nothing before
     /// [`SourceCommand::Start`].
     pub fn new(config: SourceConfig, symbols: S) -> Source<S> {
         let ledger = Ledger::new(config.timing);
@@ -165,12 +167,12 @@ impl<S: SymbolSource> Source<S> {
         }
     }
 
-    /// Input that was discarded, by reason.
+    /// Returns the counts of discarded input, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
     }
 
-    /// What it has done and seen.
+    /// Returns the counters.
     pub fn stats(&self) -> SourceStats {
         let view = self.tree.view();
         SourceStats {
@@ -185,22 +187,22 @@ impl<S: SymbolSource> Source<S> {
         }
     }
 
-    /// Where it stands in the control tree: at its root.
+    /// Returns the source's place in the control tree, which is the root.
     pub fn tree(&self) -> TreeView {
         self.tree.view()
     }
 
-    /// Where symbols are taken from.
+    /// Returns where symbols are taken from.
     pub fn symbols_mut(&mut self) -> &mut S {
         &mut self.shelf.symbols
     }
 
-    /// Blocks that were sent whole for the first time.
+    /// Returns the number of blocks that were sent completely for the first time.
     fn sent(&self) -> u32 {
         self.next.0
     }
 
-    /// What the feed is.
+    /// Returns the description of the feed.
     fn feed_info(&self) -> FeedInfo {
         let shape = self.config.shape;
         FeedInfo {
@@ -226,7 +228,7 @@ impl<S: SymbolSource> Source<S> {
         }
     }
 
-    /// Tells of itself and its members while someone looks at the tree.
+    /// Begins a round of the survey, if one is due.
     fn survey_if_due(&mut self, now: Instant) {
         if self.survey.is_due(now) {
             let load = self.domain.load().total();
@@ -235,13 +237,13 @@ impl<S: SymbolSource> Source<S> {
         }
     }
 
-    /// What all receivers amount to.
+    /// Returns the totals of all receivers.
     fn sum(&self) -> Totals {
         let own = Totals { members: 0, done: 0, failed: 0, below: self.sent(), height: 0 };
         concast::sum(own, self.totals.values())
     }
 
-    /// Lets go of what every child has acknowledged, and tells the application.
+    /// Releases blocks that every child has acknowledged, and tells the application.
     fn advance(&mut self, now: Instant) {
         let acknowledged = self.domain.acked_below();
         if acknowledged > self.acknowledged {
@@ -278,7 +280,7 @@ impl<S: SymbolSource> Source<S> {
         }
     }
 
-    /// Sees whether new data may be sent now.
+    /// Updates whether new data may be sent now.
     fn look(&mut self, now: Instant) {
         let open = self.may_send(now);
         if self.open && !open && !self.paused && self.shelf.len_of(self.next.0).is_some() {
@@ -415,7 +417,7 @@ impl<S: SymbolSource> Engine for Source<S> {
 }
 
 impl<S: SymbolSource> Source<S> {
-    /// The next control message.
+    /// Builds the next control message.
     fn poll_control(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         let outlook = self.outlook(now);
         let (to, hop_limit, body) = if let Some((way, body)) = self.outbox.pop_front() {

@@ -31,7 +31,7 @@ fn is_complete(world: &World, index: usize) -> bool {
     world.receiver_events(index).contains(&ReceiverEvent::Complete)
 }
 
-/// The first block that a receiver wants.
+/// Returns the first block that a receiver wants.
 fn first(world: &World, index: usize) -> Option<u32> {
     world.receiver_events(index).iter().find_map(|event| match event {
         ReceiverEvent::Started { from } => Some(*from),
@@ -39,7 +39,7 @@ fn first(world: &World, index: usize) -> Option<u32> {
     })
 }
 
-/// Blocks of which a receiver was told that they are not to be had any more.
+/// Returns the blocks that a receiver was told are not available any more.
 fn gone(world: &World, index: usize) -> BTreeSet<u32> {
     let events = world.receiver_events(index).iter();
     let runs = events.filter_map(|event| match event {
@@ -158,7 +158,8 @@ fn a_manager_that_began_late_leaves_what_it_does_not_hold_to_the_source() {
     }
 }
 
-/// A pipe that remembers so many of its blocks, in which everyone so far has half of all.
+/// Creates a pipe that remembers `history` of its blocks, in which every receiver has half of
+/// all.
 fn pipe(seed: u64, (k, fec): (u8, bool), history: u32) -> World {
     let mut world = World::new(seed, lengths(k));
     world.add_source(World::shape(k, fec), rate(1_000_000), |mut config| {
@@ -185,7 +186,7 @@ fn who_comes_late_to_a_pipe_gets_what_it_remembers_and_is_told_what_is_gone() {
         world.weather = Weather::loss(0.3);
         let late = LATE.map(|subnet| add(&mut world, subnet, shape, Start::Everything));
         world.run_until(LONG, |world| late.iter().all(|&i| first(world, i).is_some()));
-        // What is remembered comes before it is forgotten.
+        // The remembered blocks come before they are forgotten.
         let forgotten = all / 2 - history;
         world.run_until(LONG, |world| {
             late.iter().all(|&index| held(world, index).is_superset(&blocks(forgotten..all / 2)))

@@ -1,4 +1,4 @@
-//! What is sent in the tests, and what becomes of it.
+//! The content that the tests send, and where it arrives.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::symbols::{BlockId, Load, SymbolSink, SymbolSource};
 
 pub(super) const SYMBOL_LEN: usize = 12;
 
-/// The bytes of a source symbol.
+/// Returns the bytes of a source symbol.
 fn source_symbol(block: u32, esi: u32) -> Vec<u8> {
     let seed = u64::from(block) << 32 | u64::from(esi);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -26,11 +26,11 @@ fn whole_block(block: u32, k: u32) -> Vec<u8> {
     (0..k).flat_map(|esi| source_symbol(block, esi)).collect()
 }
 
-/// Any symbol of any block, as long as it was not released.
+/// A source of any symbol of any block that was not released.
 #[derive(Debug)]
 pub(super) struct Blocks {
     lengths: Arc<Vec<u8>>,
-    /// Blocks before this were released, and a pipe has them no more.
+    /// Blocks before this were released. A pipe has them no more.
     pub(super) released: u32,
     pub(super) pipe: bool,
     /// Blocks of the manifest, which are kept.
@@ -38,7 +38,8 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Blocks of so many symbols, of a pipe or of files; the first `head` of them are kept anyway.
+    /// Creates the content of a pipe or of files, with blocks of these lengths. The first `head`
+    /// of them are kept anyway.
     pub(super) fn new(lengths: Arc<Vec<u8>>, pipe: bool, head: u32) -> Blocks {
         Blocks { lengths, released: 0, pipe, head }
     }
@@ -67,19 +68,19 @@ impl SymbolSource for Blocks {
     }
 }
 
-/// Keeps symbols, and restores blocks when it is told to.
+/// A sink that keeps symbols, and restores blocks when it is told to.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     lengths: Arc<Vec<u8>>,
     symbols: BTreeMap<(u32, u32), Vec<u8>>,
     pub(super) blocks: BTreeMap<u32, Vec<u8>>,
-    /// Nobody reads: nothing is taken any more.
+    /// Nobody reads, so nothing is taken any more.
     pub(super) refuses: bool,
     pub(super) stored: u64,
 }
 
 impl Store {
-    /// Nothing yet of blocks of so many symbols.
+    /// Creates an empty sink for blocks of these lengths.
     pub(super) fn new(lengths: Arc<Vec<u8>>) -> Store {
         Store { lengths, ..Store::default() }
     }

@@ -1,4 +1,4 @@
-//! Everyone gets every block exactly right.
+//! Every receiver gets every block exactly right.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) fn rate(bits_per_s: u64) -> Rate {
     Rate::from_bits_per_s(bits_per_s).unwrap()
 }
 
-/// A source and so many receivers in each subnet, joined, at the beginning of a feed.
+/// Creates a source and receivers in each subnet, which have joined, at the beginning of a feed.
 pub(super) fn joined(seed: u64, lengths: Vec<u8>, fec: bool, subnets: &[usize]) -> World {
     let k = lengths.iter().copied().max().unwrap_or(1);
     let mut world = World::new(seed, lengths);
@@ -35,7 +35,7 @@ pub(super) fn complete(world: &mut World) -> bool {
     world.source_events().contains(&SourceEvent::Complete)
 }
 
-/// Runs until everyone has everything and the source knows.
+/// Runs until every receiver has everything and the source knows.
 pub(super) fn finish(world: &mut World) {
     world.run_until(LONG, World::everyone_has_all);
     world.run_until(LONG, complete);

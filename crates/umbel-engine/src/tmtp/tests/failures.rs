@@ -22,7 +22,7 @@ pub(super) fn k_of(seed: u64) -> (u8, bool) {
     [(16, true), (16, false), (1, false)][seed as usize % 3]
 }
 
-/// A feed of 480 packets to receivers in these subnets begins, in such weather.
+/// Begins a feed of 480 packets to receivers in these subnets, in such weather.
 fn sending_to(subnets: &[usize], seed: u64, weather: Weather) -> World {
     let (k, fec) = k_of(seed);
     let mut world = joined(seed, vec![k; 480 / usize::from(k)], fec, subnets);

@@ -1,4 +1,4 @@
-//! Forgers and liars: what they say is counted, and costs nobody the feed.
+//! Forgers and liars: their messages are counted, and cost no other node the feed.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::tmtp::{DropReason, Purpose, ReceiverEvent};
 
 const DIGEST: Digest = Digest([7; 32]);
 
-/// Has a message of `sender`'s arrive at another node by unicast, from this address.
+/// Makes a message of `sender`'s arrive at another node by unicast, from this address.
 fn tell(world: &mut World, to: usize, from: SocketAddr, sender: usize, body: Body) {
     let (sender, mut payload) = (world.id(sender), Vec::new());
     Message { feed: FEED, sender, body }.emit(&mut payload);
@@ -25,7 +25,7 @@ fn tell(world: &mut World, to: usize, from: SocketAddr, sender: usize, body: Bod
     world.run_for(Duration::from_micros(1));
 }
 
-/// Has a data packet arrive at every receiver.
+/// Makes a data packet arrive at every receiver.
 fn give_all(world: &mut World, by: Address, header: SmallBlockHeader) {
     let mut packet = [7; SmallBlockHeader::LEN + SYMBOL_LEN];
     header.emit(&mut packet).unwrap();
@@ -36,7 +36,7 @@ fn give_all(world: &mut World, by: Address, header: SmallBlockHeader) {
     world.run_for(Duration::from_micros(1));
 }
 
-/// A symbol of a block that is said to have `k`.
+/// Returns the header of a symbol of a block that is said to have `k`.
 fn header(purpose: Purpose, sbn: u32, block_symbols: u8, esi: u8) -> SmallBlockHeader {
     SmallBlockHeader {
         tsi: FEED,
@@ -49,7 +49,7 @@ fn header(purpose: Purpose, sbn: u32, block_symbols: u8, esi: u8) -> SmallBlockH
     }
 }
 
-/// The next acknowledgement that a node sends.
+/// Returns the next acknowledgement that a node sends.
 fn next_ack(world: &mut World, node: usize) -> Ack {
     let sender = world.id(node);
     world.log = Some(Vec::new());
@@ -142,7 +142,7 @@ fn what_strangers_send_instead_of_parent_and_source_is_dropped() {
             Address::Host(stranger),
             Address::Channel(Channel { source: Some(stranger.ip()), ..domain }),
             Address::Channel(Channel { source: Some(stranger.ip()), ..World::data_channel() }),
-            // The source's address, but not what it answers.
+            // From the source's address, but no answer of it.
             Address::Host(world.address_of(0)),
         ];
         for purpose in [Purpose::First, Purpose::Repair, Purpose::Fetched] {

@@ -1,4 +1,4 @@
-//! Everyone leaves as soon as it may, and the source has heard of everyone.
+//! Every receiver leaves as soon as it may, and the source has heard of each.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use super::world::{Weather, World};
 use crate::tmtp::{ReceiverCommand, ReceiverEvent, SourceEvent};
 use umbel_wire::tmtp::ReceiverState;
 
-/// What hosts do: whoever has all and is not needed by its children leaves, and ends when it has
-/// left. Gives whether all have ended.
+/// Acts as hosts do: a receiver that has all and is not needed by its children leaves, and ends
+/// when it has left. Returns whether all have ended.
 fn let_leave(world: &mut World, leaving: &mut [bool]) -> bool {
     let mut ended = true;
     for index in world.receivers() {
@@ -32,7 +32,7 @@ fn let_leave(world: &mut World, leaving: &mut [bool]) -> bool {
     ended
 }
 
-/// The last word of each receiver that the source has heard, by name.
+/// Returns the last word of each receiver that the source has heard, by name.
 fn last_words(world: &World) -> BTreeMap<&str, &ReceiverState> {
     let events = world.source_events().iter();
     let reports = events.filter_map(|event| match event {

@@ -1,4 +1,4 @@
-//! What a stranger sees of the control tree, and that nobody else has to pay for it.
+//! The control tree as a stranger sees it, at no cost to others.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ fn parse(payload: &[u8]) -> Option<Message> {
     Message::parse(payload).ok().and_then(Parsed::message)
 }
 
-/// The source's answer to a query.
+/// Returns the source's answer to a query.
 fn page(world: &mut World, cookie: u64, after: Option<NodeId>) -> TreePage {
     let body = Body::TreeQuery { nonce: 7, cookie, after };
     let mut query = Vec::new();
@@ -55,7 +55,7 @@ fn page(world: &mut World, cookie: u64, after: Option<NodeId>) -> TreePage {
     }
 }
 
-/// All nodes, by their numbers.
+/// Returns all nodes, by their numbers.
 fn look(world: &mut World, cookie: u64) -> BTreeMap<NodeId, TreeEntry> {
     let (mut after, mut nodes) = (None, BTreeMap::new());
     loop {

@@ -1,4 +1,4 @@
-//! A network in virtual time: subnets so many hops apart, with loss, delay, reordering, duplicates,
+//! A network in virtual time: subnets some hops apart, with loss, delay, reordering, duplicates,
 //! cut links and nodes that crash.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,14 +55,14 @@ pub(super) enum Happening {
     Arrival { to: usize, by: Address, hop_limit: u8, payload: Bytes },
 }
 
-/// What the network does to datagrams.
+/// Conditions of the network.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weather {
     /// Share of datagrams lost on the way to each receiver.
     pub(super) loss: f64,
-    /// Share that comes twice.
+    /// Share of datagrams that come twice.
     pub(super) duplicates: f64,
-    /// Delay of each hop; as much again at random.
+    /// Delay of each hop, at least; up to as much again at random.
     pub(super) hop: Duration,
 }
 
@@ -75,7 +75,7 @@ impl Weather {
     }
 }
 
-/// What is sent where, for what reason.
+/// A datagram that was sent.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) to: Address,
@@ -92,14 +92,14 @@ pub(super) struct World {
     /// Pairs of subnets that do not reach each other.
     cut: BTreeSet<(usize, usize)>,
     pub(super) lengths: Arc<Vec<u8>>,
-    /// Everything that was sent, if it is to be looked at.
+    /// Everything that was sent, if a test wants to see it.
     pub(super) log: Option<Vec<Sent>>,
     pub(super) seed: u64,
-    /// What becomes of each JOIN_CONFIRM on its way.
+    /// Changes each JOIN_CONFIRM on its way.
     pub(super) forge_confirm: Option<fn(&mut JoinConfirm)>,
 }
 
-/// A JOIN_CONFIRM as it was not sent.
+/// Returns a JOIN_CONFIRM with forged contents.
 fn forged(payload: &[u8], forge: fn(&mut JoinConfirm)) -> Option<Bytes> {
     let mut message = Message::parse(payload).ok()?.message()?;
     let Body::JoinConfirm(confirm) = &mut message.body else { return None };
@@ -109,7 +109,8 @@ fn forged(payload: &[u8], forge: fn(&mut JoinConfirm)) -> Option<Bytes> {
     Some(payload.into())
 }
 
-/// Hops from one subnet to another, through a binary tree of routers whose root is subnet 0's.
+/// Returns the hops from one subnet to another, through a binary tree of routers whose root is
+/// subnet 0's.
 fn hops(mut a: usize, mut b: usize) -> u8 {
     let mut hops = 1;
     while a != b {
@@ -128,7 +129,7 @@ fn channel(host: u8, source: Option<IpAddr>) -> Channel {
 }
 
 impl World {
-    /// Nobody yet. Blocks have the given numbers of symbols.
+    /// Creates an empty world. Blocks have the given numbers of symbols.
     pub(super) fn new(seed: u64, lengths: Vec<u8>) -> World {
         World {
             hosts: Vec::new(),
@@ -281,7 +282,7 @@ impl World {
         self.drain(0);
     }
 
-    /// The source gets blocks that have the lengths of the world's.
+    /// Extends the source's feed with these of the world's blocks.
     pub(super) fn extend(&mut self, blocks: Range<usize>) {
         let lengths = self.lengths.clone();
         let runs = lengths[blocks].iter().map(|&symbols| BlockCount { count: 1, symbols });
@@ -299,12 +300,12 @@ impl World {
         self.drain(index);
     }
 
-    /// The node dies without a word.
+    /// Crashes a node without a word.
     pub(super) fn crash(&mut self, index: usize) {
         self.hosts[index].up = false;
     }
 
-    /// The subnets of `a` do not reach those of `b` until [`heal`](World::heal).
+    /// Cuts the subnets of `a` off from those of `b` until [`heal`](World::heal).
     pub(super) fn partition(&mut self, a: &[usize], b: &[usize]) {
         for &x in a {
             for &y in b {
@@ -327,7 +328,7 @@ impl World {
         self.queue.insert((at, self.number), happening);
     }
 
-    /// Runs for so long.
+    /// Runs for this time.
     pub(super) fn run_for(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some((&(at, number), _)) = self.queue.first_key_value()
@@ -340,7 +341,7 @@ impl World {
         self.now = end;
     }
 
-    /// Runs until something is true, looked at every 10 ms; panics after so long.
+    /// Runs until something is true, which is checked every 10 ms. Panics after `most`.
     pub(super) fn run_until(&mut self, most: Duration, mut done: impl FnMut(&mut World) -> bool) {
         let end = self.now + most;
         while !done(self) {
@@ -354,7 +355,7 @@ impl World {
         }
     }
 
-    /// What everyone is doing.
+    /// Returns the state of all nodes, for a failure's message.
     pub(super) fn state(&self) -> String {
         let mut text = String::new();
         for (index, host) in self.hosts.iter().enumerate() {
@@ -457,7 +458,7 @@ impl World {
         panic!("seed {}: node {index} never has enough\n{}", self.seed, self.state());
     }
 
-    /// Gives the events to the application, which says `Done` once it has everything.
+    /// Passes the events to the application, which says `Done` once it has everything.
     fn events(&mut self, index: usize) -> bool {
         let now = self.now;
         let host = &mut self.hosts[index];
@@ -546,7 +547,7 @@ impl World {
         }
     }
 
-    /// Whether everyone who is up has every block, exactly right.
+    /// Returns whether every node that is up has every block, exactly right.
     pub(super) fn everyone_has_all(&mut self) -> bool {
         let all = self.lengths.len();
         self.receivers()

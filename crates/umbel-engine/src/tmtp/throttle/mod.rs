@@ -1,13 +1,13 @@
-//! The source's rate: the maximum one, or what its children and the ways to them can take.
+//! The source's rate: the maximum, or what its children and the paths to them can take.
 //!
-//! Both are found from what the children say, and the lower of both rates counts:
+//! Children's acknowledgements show both, and the lower of both rates counts:
 //!
 //! - `crate::overrun`: packets that reached a child's machine and could not be kept.
-//! - `network.rs`: packets that did not reach it. What routers drop because more comes than a link
-//!   carries looks like loss at random, and is told from it by trial.
+//! - `network`: packets that did not reach it. Packets that routers drop because a link is
+//!   overloaded look like random loss. A trial tells them apart.
 //!
-//! Only the source's own children are heard, and most of them have to complain: one slow domain slows
-//! the source by back-pressure alone, and one child that lies changes nothing among three.
+//! The source hears only its own children, and most of them have to complain. One slow domain
+//! slows the source by back-pressure alone, and one child that lies changes nothing among three.
 //!
 //! The paper's rate is fixed.
 
@@ -22,8 +22,8 @@ use crate::overrun::Overrun;
 use crate::units::Rate;
 use network::Network;
 
-/// How many packets the source has sent by the data channel: first sendings, and repairs. They count
-/// modulo 2³².
+/// Numbers of packets that the source has sent by the data channel: first sendings, and repairs.
+/// They count modulo 2³².
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) first: u32,
@@ -34,15 +34,15 @@ pub(super) struct Position {
 #[derive(Clone, Debug)]
 pub(super) struct Throttle {
     overrun: Overrun<NodeId>,
-    /// When the rate was last cut for overrun.
+    /// Time at which the rate was last cut for overrun.
     cut: Instant,
     network: Network,
-    /// The rate as it was told last.
+    /// Rate that was last told.
     told: Rate,
 }
 
 impl Throttle {
-    /// At most the rate `most`, and at least this share of it.
+    /// Starts at the rate `most`. The rate never falls below the share `least_share` of it.
     pub(super) fn new(most: Rate, least_share: f64) -> Throttle {
         Throttle {
             overrun: Overrun::new(most, least_share),
@@ -52,34 +52,35 @@ impl Throttle {
         }
     }
 
-    /// The present rate.
+    /// Returns the present rate.
     pub(super) fn rate(&self) -> Rate {
         self.overrun.rate().min(self.network.rate())
     }
 
-    /// Packets leave by the data channel, of so many bytes; then the source is at `position`.
+    /// Notes packets of `bytes` bytes that leave by the data channel. Then the source is at
+    /// `position`.
     pub(super) fn on_sent(&mut self, now: Instant, bytes: usize, position: Position) {
         self.network.on_sent(now, bytes as u64, position);
     }
 
-    /// A child of the source's own has acknowledged.
+    /// Handles an acknowledgement of a child of the source's own.
     pub(super) fn on_ack(&mut self, now: Instant, id: NodeId, ack: &Ack, t_ack: Duration) {
         let old = now.since(self.cut) < t_ack;
         self.overrun.hear(now, id, (ack.received, ack.overrun), old);
-        // What the child's machine dropped is missing too.
+        // Packets that the child's machine dropped are missing too.
         let lost = ack.lost.saturating_sub(ack.overrun);
         let position = Position { first: ack.next_index, repairs: ack.next_repair };
         self.network.on_ack(now, id, (ack.received, lost), position);
     }
 
-    /// The child is gone.
+    /// Forgets a child that is gone.
     pub(super) fn forget(&mut self, id: NodeId) {
         self.overrun.forget(&id);
         self.network.forget(id);
     }
 
-    /// Looks every T_ack whether the rate should change, with so many children. `busy` tells
-    /// whether data were sent since. Gives the new rate.
+    /// Reviews the rate every T_ack, with this number of children. `busy` tells whether data were
+    /// sent since. Returns the new rate, if it has changed.
     pub(super) fn review(
         &mut self,
         now: Instant,
@@ -95,8 +96,8 @@ impl Throttle {
         self.review_network(now, children, t_ack)
     }
 
-    /// Looks after an acknowledgement whether it shows something of the network already: trials
-    /// are to be short. Gives the new rate.
+    /// Reviews the network's rate after an acknowledgement, so that trials are short. Returns the
+    /// new rate, if it has changed.
     pub(super) fn review_network(
         &mut self,
         now: Instant,
@@ -110,8 +111,8 @@ impl Throttle {
     }
 }
 
-/// The greatest share that more than half of the children tell or exceed; 0 if no more than half
-/// tell one.
+/// Returns the greatest share that more than half of the children tell or exceed; 0 if no more
+/// than half tell one.
 fn of_most(mut shares: Vec<f64>, children: usize) -> f64 {
     shares.sort_unstable_by(|a, b| b.total_cmp(a));
     shares.get(children / 2).copied().unwrap_or(0.0)

@@ -1,4 +1,4 @@
-//! How many answers leave for whoever asks.
+//! Limits of the answers to requests.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use crate::Instant;
 
-/// Bounds the answers of a second, in all and to each host: a search or request may come from an
+/// Limits the answers of a second, in all and to each host. A search or request may come from an
 /// address that is not its sender's.
 #[derive(Clone, Debug)]
 pub(super) struct Answers {
     per_s: u32,
     per_host: u32,
-    /// When the present second began.
+    /// Start of the present second.
     since: Instant,
     sent: u32,
-    /// Answers to each host in this second; at most `per_s` hosts.
+    /// Number of answers to each host in this second, for at most `per_s` hosts.
     hosts: BTreeMap<IpAddr, u32>,
 }
 
@@ -24,7 +24,7 @@ impl Answers {
         Answers { per_s, per_host, since: Instant::EPOCH, sent: 0, hosts: BTreeMap::new() }
     }
 
-    /// Returns whether an answer may leave now, and counts it then.
+    /// Returns whether an answer may leave now, and counts it if so.
     pub(super) fn may_leave(&mut self, now: Instant, host: IpAddr) -> bool {
         if now.since(self.since) >= Duration::from_secs(1) {
             (self.since, self.sent) = (now, 0);

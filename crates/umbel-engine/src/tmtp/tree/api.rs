@@ -1,4 +1,4 @@
-//! What the tree takes and gives.
+//! The interface of the tree to the engines that embed it.
 
 use std::net::SocketAddr;
 
@@ -8,26 +8,26 @@ use umbel_wire::tmtp::{Dismissal, FeedInfo, JoinConfirm, NodeId, Progress, Refus
 use super::UNICAST_HOPS;
 use crate::Address;
 
-/// How a message came.
+/// How a message arrived.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tmtp) struct Arrival {
-    /// Who sent it. Of what came by the group only the IP address counts.
+    /// Address of the sender. Of messages by the group only the IP address counts.
     pub(in crate::tmtp) from: SocketAddr,
-    /// It came by the domain group.
+    /// The message came by the domain group.
     pub(in crate::tmtp) multicast: bool,
-    /// What was left of its hop limit.
+    /// Rest of its hop limit.
     pub(in crate::tmtp) hops_left: Option<u8>,
 }
 
-/// Where a message goes.
+/// Destination of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tmtp) enum Way {
     /// To the domain group.
     Domain {
-        /// No farther than this.
+        /// Hop limit of the message.
         hop_limit: u8,
     },
-    /// To one node, with [`UNICAST_HOPS`](super::UNICAST_HOPS).
+    /// To one node, with the hop limit [`UNICAST_HOPS`](super::UNICAST_HOPS).
     Host(SocketAddr),
 }
 
@@ -41,16 +41,16 @@ impl Way {
     }
 }
 
-/// What the embedding engine knows, when a message that says it is built.
+/// State of the embedding engine that messages of the tree carry.
 #[derive(Clone, Debug)]
 pub(in crate::tmtp) struct Outlook {
-    /// What the feed is, if it is known: a node without it takes no children.
+    /// Description of the feed, if it is known. A node without it takes no children.
     pub(in crate::tmtp) feed: Option<FeedInfo>,
-    /// How far it has come.
+    /// Progress of the feed.
     pub(in crate::tmtp) progress: Progress,
-    /// T_ack and the like of this node's domain.
+    /// Timing of this node's domain.
     pub(in crate::tmtp) timing: Timing,
-    /// The first block that a new child is guaranteed.
+    /// First block that a new child is guaranteed.
     pub(in crate::tmtp) from: u32,
     /// The group is being deleted.
     pub(in crate::tmtp) closing: bool,
@@ -58,7 +58,7 @@ pub(in crate::tmtp) struct Outlook {
     pub(in crate::tmtp) watched: bool,
 }
 
-/// What happened in the tree.
+/// Events in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::tmtp) enum TreeEvent {
     /// There is a parent, for the first time or again.
@@ -70,38 +70,38 @@ pub(in crate::tmtp) enum TreeEvent {
     Dismissed(Dismissal),
     /// There is another child, or a child that had lost its state has joined again.
     ChildJoined {
-        /// The child.
+        /// Node that is the child.
         id: NodeId,
     },
     /// There is a child less.
     ChildLeft {
-        /// The child.
+        /// Node that was the child.
         id: NodeId,
-        /// Why.
+        /// Reason for the parting.
         why: Parting,
     },
     /// This node manages its subnet now.
     BecameManager,
-    /// It does not any more; its children have gone.
+    /// This node manages its subnet no more. Its children have gone.
     StoppedManaging,
-    /// A whole search found no parent; why the last one asked refused.
+    /// A whole search found no parent. This is the last refusal.
     Refused(Refusal),
-    /// Another source takes this one's feed for its own.
+    /// Another source uses this one's feed.
     Rival(SocketAddr),
     /// This node has left the tree.
     Left {
-        /// Its parent knows; otherwise that has failed, nobody knows when.
+        /// The parent has confirmed that. Otherwise the parent has failed, at an unknown time.
         confirmed: bool,
     },
 }
 
-/// Why a child is none any more.
+/// Reason why a child is none any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tmtp) enum Parting {
-    /// It left, or found another parent.
+    /// The child left, or found another parent.
     Left,
-    /// It was silent for too long.
+    /// The child was silent for too long.
     Silent,
-    /// It was dismissed.
+    /// The child was dismissed.
     Dismissed,
 }

@@ -1,4 +1,4 @@
-//! Who is left alone for a while.
+//! Nodes that are avoided for a while.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,10 +7,11 @@ use crate::Instant;
 
 /// Most addresses that are remembered.
 const MOST: usize = 256;
-/// A bar lasts at most so many times the first one.
+/// Longest bar, as a multiple of the first one.
 const LONGEST: u32 = 256;
 
-/// Addresses `A` whose nodes misbehaved: by address, since a node can call itself anything.
+/// Bars of addresses `A` whose nodes misbehaved. Addresses are barred because a node can take any
+/// number.
 #[derive(Clone, Debug)]
 pub(super) struct Bars<A> {
     first: Duration,
@@ -20,12 +21,12 @@ pub(super) struct Bars<A> {
 #[derive(Clone, Copy, Debug)]
 struct Bar {
     until: Instant,
-    /// How long the last one lasted.
+    /// Length of the last bar.
     lasted: Duration,
 }
 
 impl<A: Copy + Ord> Bars<A> {
-    /// The first bar of an address lasts this long.
+    /// Creates a list without bars. The first bar of an address lasts for `first`.
     pub(super) fn new(first: Duration) -> Bars<A> {
         Bars { first, barred: BTreeMap::new() }
     }
@@ -41,7 +42,7 @@ impl<A: Copy + Ord> Bars<A> {
         self.barred.insert(address, Bar { until: now + lasts, lasted: lasts });
     }
 
-    /// Forgets what an address did: it has proved itself since.
+    /// Forgets the past of an address, since its node has proved itself.
     pub(super) fn pardon(&mut self, address: A) {
         self.barred.remove(&address);
     }

@@ -1,4 +1,4 @@
-//! Who manages a subnet.
+//! The election of a subnet's manager.
 
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ pub(super) struct Rival {
 }
 
 impl Tree {
-    /// A member hears the manager of its subnet.
+    /// Handles a beacon of a subnet's manager, heard by a member.
     pub(super) fn on_managers_beacon(
         &mut self,
         now: Instant,
@@ -44,7 +44,7 @@ impl Tree {
         }
     }
 
-    /// A manager hears another one in its subnet.
+    /// Handles a beacon of another manager in the subnet, heard by a manager.
     pub(super) fn on_rival(
         &mut self,
         now: Instant,
@@ -60,7 +60,7 @@ impl Tree {
         if below_me
             || stays(self.role, self.is_attached(), self.id) > stays(beacon.role, attached, sender)
         {
-            // The other one learns so from this node's beacon.
+            // The other manager learns so from this node's beacon.
             return self.beacon_soon(now);
         }
         if beacon.role != Role::Source && !self.yields(now, sender, address) {
@@ -69,7 +69,7 @@ impl Tree {
         if self.parent().is_some_and(|parent| parent.address == address)
             && beacon.role != Role::Source
         {
-            // A child of the other manager: it goes on as one, but as its member.
+            // A child of the other manager stays one, but as its member.
             self.lose_parent(now, false);
         }
         self.demote(now);
@@ -99,7 +99,7 @@ impl Tree {
         yields
     }
 
-    /// Another one manages the subnet.
+    /// Gives way to another manager of the subnet.
     fn demote(&mut self, now: Instant) {
         if self.role != Role::Manager {
             return;
@@ -113,7 +113,7 @@ impl Tree {
         self.search(now);
     }
 
-    /// Is a member from now on; its children have to find others.
+    /// Becomes a member. The children have to find other parents.
     pub(super) fn stop_managing(&mut self) {
         let children: Vec<NodeId> = self.family.iter().map(|(id, _)| id).collect();
         for id in children {
@@ -135,7 +135,7 @@ impl Tree {
         self.search(now);
     }
 
-    /// The application is told once of another source in the same groups.
+    /// Tells the application once of another source in the same groups.
     pub(super) fn on_rival_source(&mut self, address: SocketAddr) {
         if self.rival_source.replace(address).is_none() {
             self.events.push_back(TreeEvent::Rival(address));

@@ -7,36 +7,36 @@ use umbel_wire::tmtp::{Dismissal, NodeId, Role};
 
 use crate::Instant;
 
-/// Departed children that are remembered, to confirm once more if the confirmation was lost.
+/// Most departed children that are remembered, to confirm once more if the confirmation was lost.
 const DEPARTED: usize = 64;
 
 /// A child.
 #[derive(Clone, Debug)]
 pub(in crate::tmtp) struct Child {
-    /// Where it takes what is sent to it alone.
+    /// Unicast address of the child.
     pub(in crate::tmtp) address: SocketAddr,
     /// Member or manager.
     pub(in crate::tmtp) role: Role,
-    /// Hops to it; at least 1.
+    /// Hops to the child; at least 1.
     pub(in crate::tmtp) hops: u8,
-    /// What it proves itself with.
+    /// Token with which the child proves itself.
     pub(in crate::tmtp) token: u64,
-    /// What its user calls it.
+    /// Name that the child's user chose.
     pub(in crate::tmtp) name: String,
-    /// The JOIN_REQUEST that made it one.
+    /// Nonce of the JOIN_REQUEST that made it a child.
     pub(super) nonce: u64,
-    /// The first block that it was promised, once it was told.
+    /// First block that the child was promised, once it was told.
     pub(super) from: Option<u32>,
-    /// When it was heard last.
+    /// Time at which the child was last heard.
     pub(super) heard: Instant,
 }
 
-/// A child that is none any more.
+/// A former child.
 #[derive(Clone, Copy, Debug)]
 struct Departed {
     address: SocketAddr,
     token: u64,
-    /// What it is told if it has not noticed.
+    /// Reason that the node is told if it has not noticed.
     dismissal: Dismissal,
 }
 
@@ -45,11 +45,11 @@ struct Departed {
 pub(super) struct Family {
     children: BTreeMap<NodeId, Child>,
     managers: u16,
-    /// How many children are this many hops away.
+    /// Number of children at each number of hops.
     hops: BTreeMap<u8, u16>,
-    /// Every child was heard at this time or later.
+    /// Time since which every child was heard.
     heard: Instant,
-    /// Children that left lately, the last ones last.
+    /// Children that left lately, in order.
     departed: VecDeque<Departed>,
 }
 
@@ -70,27 +70,27 @@ impl Family {
         self.children.is_empty()
     }
 
-    /// Managers among them.
+    /// Returns the number of managers among the children.
     pub(super) fn managers(&self) -> u16 {
         self.managers
     }
 
-    /// Local members among them.
+    /// Returns the number of local members among the children.
     pub(super) fn members(&self) -> usize {
         self.children.len() - usize::from(self.managers)
     }
 
-    /// Hops to the farthest; at least 1.
+    /// Returns the hops to the farthest child; at least 1.
     pub(super) fn radius(&self) -> u8 {
         self.hops.last_key_value().map_or(1, |(&hops, _)| hops)
     }
 
-    /// How many of them are at one IP address. O(n).
+    /// Returns the number of children at one IP address. O(n).
     pub(super) fn at(&self, host: IpAddr) -> usize {
         self.children.values().filter(|child| child.address.ip() == host).count()
     }
 
-    /// Takes a child, or another state of one.
+    /// Adds a child, or replaces its state.
     pub(super) fn insert(&mut self, id: NodeId, child: Child) {
         if self.children.is_empty() {
             self.heard = child.heard;
@@ -102,7 +102,7 @@ impl Family {
         }
     }
 
-    /// Lets a child go. If it has not noticed it is told why.
+    /// Removes a child. If it has not noticed it is told the reason.
     pub(super) fn remove(&mut self, id: NodeId, dismissal: Dismissal) -> Option<Child> {
         let child = self.children.remove(&id)?;
         self.uncount(&child);
@@ -124,13 +124,13 @@ impl Family {
         }
     }
 
-    /// Why a child with this token at this address is none any more, if it left lately.
+    /// Returns why a child with this token at this address is none any more, if it left lately.
     pub(super) fn departed(&self, address: SocketAddr, token: u64) -> Option<Dismissal> {
         let is_it = |departed: &&Departed| (departed.address, departed.token) == (address, token);
         self.departed.iter().find(is_it).map(|departed| departed.dismissal)
     }
 
-    /// The child, if the message that says so can be from it.
+    /// Returns the child, if a message that claims to be from it can be.
     pub(super) fn authentic(
         &mut self,
         id: NodeId,
@@ -140,12 +140,12 @@ impl Family {
         self.children.get_mut(&id).filter(|child| child.address == from && child.token == token)
     }
 
-    /// Every child was heard at this time or later; `None` without children.
+    /// Returns a time since which every child was heard; `None` without children.
     pub(super) fn all_heard_since(&self) -> Option<Instant> {
         (!self.is_empty()).then_some(self.heard)
     }
 
-    /// The child that was silent for longest, and since when. O(n).
+    /// Returns the child that was silent for longest, and since when. O(n).
     pub(super) fn most_silent(&mut self) -> Option<(NodeId, Instant)> {
         let heard = self.children.iter().map(|(&id, child)| (child.heard, id));
         let (heard, id) = heard.min()?;

@@ -18,7 +18,7 @@ impl Tree {
             return;
         }
         self.retiring = true;
-        // Others in the subnet are to elect a manager, or the children would come back.
+        // Others in the subnet are to elect a manager. Otherwise the children would come back.
         self.beacon_at = None;
         let parent = match &self.stage {
             Stage::Attached(parent) => Some(parent.clone()),
@@ -30,7 +30,7 @@ impl Tree {
         self.on_dissolving(now);
     }
 
-    /// A node that leaves stays with its parent as long as it has something to tell it.
+    /// Keeps a node that leaves with its parent while it has something to tell it.
     pub(in crate::tmtp) fn hold(&mut self, now: Instant, held: bool) {
         let released = self.held && !held;
         self.held = held;
@@ -39,7 +39,7 @@ impl Tree {
         }
     }
 
-    /// Asks the children that are left, or goes on without them.
+    /// Asks the remaining children, or goes on without them.
     pub(super) fn on_dissolving(&mut self, now: Instant) {
         let Stage::Dissolving { parent, nonce, retry, until } = &mut self.stage else { return };
         let held = self.held && parent.is_some();
@@ -126,8 +126,8 @@ impl Tree {
         Ok(())
     }
 
-    /// The parent leaves: "the children then begin the process of joining the tree all over again"
-    /// [TMTP, control tree management].
+    /// Handles that the parent leaves: "the children then begin the process of joining the tree
+    /// all over again" [TMTP, control tree management].
     pub(super) fn on_find_new_parent(
         &mut self,
         now: Instant,
@@ -141,7 +141,7 @@ impl Tree {
                 self.lose_parent(now, false);
                 Ok(())
             }
-            // It did not hear the reply.
+            // The parent did not hear the reply.
             _ if self.former == Some((arrival.from, token, nonce)) => {
                 if matches!(self.stage, Stage::Attached(_)) {
                     self.answer_former();

@@ -1,8 +1,8 @@
 //! The control tree: how a node finds its parent, serves as one, and leaves [TMTP, control tree
 //! management].
 //!
-//! A component without I/O that the [source](crate::tmtp) and the receiver embed. What it knows of
-//! the feed itself it is told when a message is built ([`Outlook`]).
+//! A component without I/O that the [source](crate::tmtp) and the receiver embed. The embedder tells
+//! it the state of the feed when a message is built ([`Outlook`]).
 //!
 //! A receiver goes this way:
 //!
@@ -21,37 +21,37 @@
 //!  attached ──leave──▶ FIND_NEW_PARENT to its children ──▶ LEAVE_TREE ──▶ Left
 //! ```
 //!
-//! Of those who answer a search the closest is asked, of equally close ones the nearest to the
-//! source, then the one with the fewest children.
+//! Of the nodes that answer a search the closest is asked. Of equally close ones the nearest to the
+//! source is taken, then the one with the fewest children.
 //!
 //! # Domains and their managers
 //!
-//! A domain is a subnet: what hop limit 1 reaches. Who finds no manager there becomes it, and says
-//! so by a beacon. Of two managers in a subnet the source stays, else the one that has a path to
-//! the source, else the one with the lower number; the other is demoted, and its children search
+//! A domain is a subnet: what hop limit 1 reaches. A node that finds no manager there becomes it, and
+//! says so by a beacon. Of two managers in a subnet the source stays, else the one that has a path to
+//! the source, else the one with the lower number. The other is demoted, and its children search
 //! anew.
 //!
 //! # No loops
 //!
-//! Each node has a [`Standing`]: an epoch and a depth. The source's clock is the epoch; it comes
+//! Each node has a [`Standing`]: an epoch and a depth. The source's clock is the epoch, and comes
 //! down the tree in beacons. A node takes only a parent that stands above where the node itself
-//! stood last, and its own standing never gets worse, so edges never form a loop, not even for a
-//! moment ([`Standing::may_be_above`]). A node that was cut off from the source together with those
-//! below it therefore joins none of them: their epochs stand still. Elsewhere epochs go on, so
-//! after one beacon's time others stand above it.
+//! stood last, and its own standing never gets worse. So edges never form a loop, not even for a
+//! moment ([`Standing::may_be_above`]). A node that is cut off from the source together with those
+//! below it joins none of them, since their epochs stand still. Elsewhere epochs go on, so after one
+//! beacon's time other nodes stand above it.
 //!
 //! # Trust
 //!
-//! A JOIN_CONFIRM counts only from the address asked and with the nonce of the request; what a
-//! child says counts only from its address and with its token. Hops are measured by the receiver
-//! of a message. Who lies about the hop limit that it sent with is found out by its beacons: they
-//! reach as far as its radius, so a child that does not hear them gives the parent up and bars its
-//! address, longer each time. No statement of others makes a radius exceed the scope.
+//! A JOIN_CONFIRM counts only from the address asked and with the nonce of the request. A child's
+//! message counts only from its address and with its token. The receiver of a message measures its
+//! hops. A node that lies about the hop limit of its messages is found out by its beacons: they reach
+//! as far as its radius. A child that does not hear them gives the parent up and bars its address,
+//! longer each time. No statement of others makes a radius exceed the scope.
 //!
-//! The source was announced with its address. Only from there does a node claim to be the source,
-//! and only from there is a refusal final that would end a receiver (not admitted, leaving). If
-//! another node says so, the source itself is asked. A manager with children gives way only to one
-//! that it heard for a while, longer each time.
+//! The source was announced with its address. Only from there does a node claim to be the source.
+//! Only from there is a refusal final that would end a receiver (not admitted, leaving). If another
+//! node says so, the source itself is asked. A manager with children gives way only to one that it
+//! heard for a while, longer each time.
 
 mod answers;
 mod api;
@@ -85,39 +85,40 @@ pub(super) use family::Child;
 use family::Family;
 use search::Stage;
 
-/// Hop limit of what is sent to one node.
+/// Hop limit of unicast messages.
 pub(super) const UNICAST_HOPS: u8 = 64;
 
-/// Epochs may be so far ahead of the source's last heartbeat, for clocks that do not run alike.
+/// Most by which an epoch may be ahead of the source's last heartbeat, for clocks that differ in
+/// speed.
 const EPOCH_SLACK_MS: u64 = 5_000;
 
 /// The parent of a node.
 #[derive(Clone, Debug)]
 pub(super) struct Parent {
-    /// The node.
+    /// Number of the node.
     pub(super) id: NodeId,
-    /// Where it takes what is sent to it alone.
+    /// Unicast address of the parent.
     pub(super) address: SocketAddr,
-    /// What this node proves itself with.
+    /// Token with which this node proves itself.
     pub(super) token: u64,
-    /// Hops from it.
+    /// Hops from the parent.
     pub(super) hops: u8,
-    /// Its domain's multicast radius, at most the scope.
+    /// Multicast radius of the parent's domain, at most the scope.
     pub(super) radius: u8,
-    /// Its T_ack.
+    /// The parent's T_ack.
     t_ack: Duration,
-    /// When it was heard last.
+    /// Time at which the parent was last heard.
     heard: Instant,
-    /// When it last brought a later epoch.
+    /// Time at which the parent last brought a later epoch.
     fresh: Instant,
-    /// A beacon of it was heard: what it sends to its domain arrives here.
+    /// A beacon of the parent was heard, so its domain's multicast arrives here.
     serves: bool,
 }
 
-/// What waits to be sent.
+/// A message that waits to be sent.
 #[derive(Clone, Debug)]
 enum Due {
-    /// As it is.
+    /// A complete message.
     Ready(Way, Body),
     /// A JOIN_CONFIRM for this child.
     Confirm(NodeId),
@@ -137,34 +138,35 @@ pub(super) struct Tree {
     random: Xoshiro256PlusPlus,
     role: Role,
     stage: Stage,
-    /// When the stage wants to go on.
+    /// Time at which the stage goes on.
     stage_timer: Option<Instant>,
-    /// Where it stands, or stood last. Never gets worse while anyone may have it as its parent.
+    /// Present or last standing of this node. It never gets worse while another node may have
+    /// this one as its parent.
     standing: Standing,
-    /// From the source to this node; empty while it has no parent.
+    /// Path from the source to this node; empty while there is no parent.
     path: Vec<NodeId>,
     family: Family,
-    /// No more children are taken.
+    /// No more children are accepted.
     retiring: bool,
-    /// It has something to tell its parent before it leaves it.
+    /// This node has something to tell its parent before it leaves it.
     held: bool,
-    /// It was a manager once, so others may still take it for their parent.
+    /// This node was a manager once, so others may still take it for their parent.
     has_managed: bool,
-    /// Nodes that did not answer, failed as parents or told nonsense.
+    /// Nodes that did not answer, failed as parents or sent nonsense.
     bars: Bars<SocketAddr>,
     /// Hosts whose receivers held up the feed as children.
     slow: Bars<IpAddr>,
     timing: Timing,
     beacon_at: Option<Instant>,
-    /// When the last beacon was sent.
+    /// Time of the last beacon.
     beaconed: Option<Instant>,
-    /// A manager of this subnet that has no path itself was heard at this time.
+    /// Time at which a manager of this subnet was heard that has no path itself.
     subnet_heard: Option<Instant>,
-    /// The parent that asked this node to find another one: address, token and nonce.
+    /// Address, token and nonce of the parent that asked this node to find another one.
     former: Option<(SocketAddr, u64, u64)>,
-    /// The last refusal of the search.
+    /// Last refusal of the search.
     refusal: Option<Refusal>,
-    /// The next pause after a search that found nobody.
+    /// Next pause after a search that found no parent.
     backoff: Duration,
     answers: Answers,
     /// The source's number, and its epoch at a time.
@@ -172,14 +174,14 @@ pub(super) struct Tree {
     /// Address of another source in the same groups.
     rival_source: Option<SocketAddr>,
     rival: Option<Rival>,
-    /// Times that this node gave way to another manager though it had children.
+    /// Times that this node gave way to another manager although it had children.
     yielded: u32,
     due: VecDeque<Due>,
     events: VecDeque<TreeEvent>,
 }
 
 impl Tree {
-    /// A node outside the tree, or the source as its root. The source was announced at
+    /// Creates a node outside the tree, or the source as its root. The source was announced at
     /// `source_address`. `timing` counts until a parent or the embedder knows better.
     pub(super) fn new(
         node: &NodeConfig,
@@ -227,12 +229,12 @@ impl Tree {
         }
     }
 
-    /// Whether there is a path to the source.
+    /// Returns whether there is a path to the source.
     pub(super) fn is_attached(&self) -> bool {
         !self.path.is_empty()
     }
 
-    /// What its user calls this node, as others hear it.
+    /// Returns the name that the user chose, as others hear it.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -258,18 +260,19 @@ impl Tree {
         self.family.get(id)
     }
 
-    /// The multicast radius of this node's domain: hops to the farthest child, at least 1.
+    /// Returns the multicast radius of this node's domain: hops to the farthest child, at least
+    /// 1.
     pub(super) fn radius(&self) -> u8 {
         self.family.radius()
     }
 
-    /// From the source to this node; empty without a parent.
+    /// Returns the path from the source to this node; empty without a parent.
     #[cfg(test)]
     pub(super) fn path(&self) -> &[NodeId] {
         &self.path
     }
 
-    /// Where this node stands.
+    /// Returns this node's place in the tree.
     pub(super) fn view(&self) -> TreeView {
         TreeView {
             role: self.role,
@@ -281,11 +284,11 @@ impl Tree {
         }
     }
 
-    /// Takes a message of the tree.
+    /// Handles a message of the tree.
     ///
     /// # Errors
     ///
-    /// Why it was discarded.
+    /// If it is discarded.
     pub(super) fn handle(
         &mut self,
         now: Instant,
@@ -339,13 +342,13 @@ impl Tree {
             && let Some((id, heard)) = self.family.most_silent()
             && late(heard)
         {
-            // It may live and be cut off in one direction only.
+            // The child may live and be cut off in one direction only.
             self.dismiss_as(id, Dismissal::Unknown, Parting::Silent);
         }
     }
 
-    /// When [`handle_timeout`](Tree::handle_timeout) or [`poll_message`](Tree::poll_message) has
-    /// something to do next.
+    /// Returns when [`handle_timeout`](Tree::handle_timeout) or
+    /// [`poll_message`](Tree::poll_message) has something to do next.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let silent = self.family.all_heard_since().map(|heard| heard + self.child_patience());
         [self.stage_timer, self.beacon_at, silent].into_iter().flatten().min()
@@ -355,7 +358,7 @@ impl Tree {
         self.events.pop_front()
     }
 
-    /// The next message that is to be sent now.
+    /// Returns the next message that is to be sent now.
     pub(super) fn poll_message(&mut self, now: Instant, outlook: &Outlook) -> Option<(Way, Body)> {
         self.timing = outlook.timing;
         while let Some(due) = self.due.pop_front() {
@@ -377,7 +380,7 @@ impl Tree {
         Some((Way::Domain { hop_limit }, Body::Beacon(self.beacon(now, outlook, hop_limit))))
     }
 
-    /// What this node says of itself and the feed.
+    /// Returns a beacon: what this node says of itself and the feed.
     pub(super) fn beacon(&self, now: Instant, outlook: &Outlook, hop_limit: u8) -> Beacon {
         let Standing { epoch, depth } = self.standing_at(now);
         Beacon {
@@ -396,11 +399,11 @@ impl Tree {
         }
     }
 
-    /// Notes what the source says of itself on the data channel.
+    /// Notes a heartbeat of the source on the data channel.
     ///
     /// # Errors
     ///
-    /// It is another source than before.
+    /// If it is another source than before.
     pub(super) fn note_source(
         &mut self,
         now: Instant,
@@ -417,11 +420,11 @@ impl Tree {
         }
     }
 
-    /// Whether a message can be from a child that says so; then it lives.
+    /// Checks that a message can be from the child that it names, and notes that the child lives.
     ///
     /// # Errors
     ///
-    /// It is no child's. Who says so is told.
+    /// If it is no child's. The sender is told.
     pub(super) fn check_child(
         &mut self,
         now: Instant,
@@ -434,7 +437,7 @@ impl Tree {
             return Ok(());
         }
         if self.family.get(id).is_none() && self.answers.may_leave(now, from.ip()) {
-            // What it was told first may have been lost, or overtaken.
+            // The first dismissal may have been lost, or overtaken.
             let reason = self.family.departed(from, token).unwrap_or(Dismissal::Unknown);
             let body = Body::Dismiss { token, reason };
             self.due.push_back(Due::Ready(Way::Host(from), body));
@@ -442,12 +445,12 @@ impl Tree {
         Err(DropReason::ForgedChild)
     }
 
-    /// Whether a message that came by the group can be from a child that says so. The group shows
-    /// only its IP address, and everyone would read a token.
+    /// Checks that a message by the group can be from the child that it names. The group shows
+    /// only its IP address, and every node would read a token.
     ///
     /// # Errors
     ///
-    /// It is no child's.
+    /// If it is no child's.
     pub(super) fn check_child_in_group(
         &self,
         id: NodeId,
@@ -459,12 +462,12 @@ impl Tree {
         }
     }
 
-    /// Whether a message can be from the parent; then it lives. The group shows only its IP
-    /// address.
+    /// Checks that a message can be from the parent, and notes that the parent lives. The group
+    /// shows only its IP address.
     ///
     /// # Errors
     ///
-    /// It is not the parent's.
+    /// If it is not the parent's.
     pub(super) fn check_parent(
         &mut self,
         now: Instant,
@@ -482,12 +485,12 @@ impl Tree {
         }
     }
 
-    /// Takes no more children.
+    /// Accepts no more children.
     pub(super) fn retire(&mut self) {
         self.retiring = true;
     }
 
-    /// Gives up a child that holds up the feed, and takes none from its host for a while.
+    /// Gives up a child that holds up the feed, and accepts none from its host for a while.
     pub(super) fn evict(&mut self, now: Instant, id: NodeId) {
         if let Some(child) = self.family.get(id) {
             self.slow.bar(now, child.address.ip());
@@ -495,7 +498,7 @@ impl Tree {
         self.dismiss(id, Dismissal::Slow);
     }
 
-    /// Gives up a child and tells it why.
+    /// Gives up a child and tells it the reason.
     fn dismiss(&mut self, id: NodeId, reason: Dismissal) {
         self.dismiss_as(id, reason, Parting::Dismissed);
     }
@@ -517,7 +520,7 @@ impl Tree {
         }
     }
 
-    /// Where this node stands; the source's epoch is its clock.
+    /// Returns the present standing of this node. The source's epoch is its clock.
     fn standing_at(&self, now: Instant) -> Standing {
         if self.role == Role::Source {
             Standing { epoch: 1 + now.as_nanos() / 1_000_000, depth: 0 }
@@ -526,7 +529,7 @@ impl Tree {
         }
     }
 
-    /// Hops from the sender of a message that says with which hop limit it was sent; `None` where
+    /// Returns the hops from the sender of a message that was sent with `hop_limit`; `None` if
     /// the host does not know.
     fn hops(arrival: Arrival, hop_limit: u8) -> Result<Option<u8>, DropReason> {
         match arrival.hops_left {
@@ -536,7 +539,7 @@ impl Tree {
         }
     }
 
-    /// Whether the source can have said this epoch by now.
+    /// Checks that the source can have told this epoch by now.
     fn check_epoch(&self, now: Instant, epoch: u64) -> Result<(), DropReason> {
         let Some((_, known, at)) = self.source else { return Ok(()) };
         let passed = u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX);
@@ -551,7 +554,7 @@ impl Tree {
         self.timing.t_ack.clamp(beacon_min, beacon_max.max(beacon_min))
     }
 
-    /// A beacon is due as soon as the least time between two allows.
+    /// Schedules a beacon as soon as the least time between two allows.
     pub(super) fn beacon_soon(&mut self, now: Instant) {
         if self.beacon_at.is_some() {
             let soon = self.beaconed.map_or(now, |last| now.max(last + self.config.beacon_min));
@@ -559,13 +562,13 @@ impl Tree {
         }
     }
 
-    /// A child that was not heard of for this long has gone.
+    /// Returns how long a child may be silent before it has gone.
     fn child_patience(&self) -> Duration {
         let silence = self.timing.t_ack.saturating_mul(self.config.child_silence);
         silence.max(self.config.child_silence_min)
     }
 
-    /// The proof of admission of a request.
+    /// Returns the proof of admission of a request.
     fn proof(&self, child: NodeId, nonce: u64, name: &str) -> Option<Digest> {
         let key = self.admission?;
         let mut hasher = blake3::Hasher::new_keyed(&key);

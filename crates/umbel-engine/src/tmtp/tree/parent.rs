@@ -11,9 +11,9 @@ use crate::Instant;
 use crate::tmtp::DropReason;
 
 impl Tree {
-    /// "All existing domain managers that receive the SEARCH_FOR_PARENT message will respond …
-    /// unless they already support the maximum number of children" [TMTP, control tree
-    /// management].
+    /// Answers a search: "All existing domain managers that receive the SEARCH_FOR_PARENT message
+    /// will respond … unless they already support the maximum number of children" [TMTP, control
+    /// tree management].
     pub(super) fn on_search(
         &mut self,
         now: Instant,
@@ -27,7 +27,7 @@ impl Tree {
         if self.refusal_of(sender, search.role, hops).is_some() {
             return Ok(());
         }
-        // One that failed as a parent may be a child.
+        // A node that failed as a parent may be a child.
         if self.slow.is_barred(now, address.ip()) {
             return Err(DropReason::Barred);
         }
@@ -45,7 +45,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Why this node does not take another as its child.
+    /// Returns why this node does not accept another as its child.
     fn refusal_of(&self, child: NodeId, role: Role, hops: u8) -> Option<Refusal> {
         let depth = self.path.len();
         let known = self.family.get(child).is_some_and(|known| known.role == role);
@@ -66,7 +66,7 @@ impl Tree {
         }
     }
 
-    /// Whether one host has as many children here as it may.
+    /// Returns whether one host has as many children here as it may.
     fn is_crowded(&self, arrival: Arrival, child: NodeId) -> bool {
         self.family.get(child).is_none()
             && self.family.at(arrival.from.ip()) >= usize::from(self.config.max_per_host)
@@ -79,7 +79,8 @@ impl Tree {
         sender: NodeId,
         request: &JoinRequest,
     ) -> Result<(), DropReason> {
-        // The child's own measure is of the way that repairs take, but only about believed.
+        // The child measured the direction that repairs take. It is believed only about the
+        // distance.
         let hops = match Tree::hops(arrival, request.hop_limit)? {
             Some(hops) => hops.max(request.hops.min(hops.saturating_add(self.config.hop_slack))),
             None => request.hops,
@@ -144,8 +145,8 @@ impl Tree {
         Ok(())
     }
 
-    /// The JOIN_CONFIRM for a child; `None` if it has gone, or nothing can be said of the feed. If
-    /// the first was lost, the next promises as much.
+    /// Returns the JOIN_CONFIRM for a child; `None` if it has gone, or the feed is unknown. If
+    /// the first was lost, the next promises the same blocks.
     pub(super) fn confirm(
         &mut self,
         now: Instant,

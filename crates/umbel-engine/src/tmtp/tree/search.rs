@@ -1,4 +1,4 @@
-//! A child's side: algorithm (A) of [TMTP Fig. 2], and the watch over the parent.
+//! A child's side of joining: algorithm (A) of [TMTP Fig. 2], and the watch over the parent.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,65 +14,65 @@ use crate::Instant;
 use crate::chance::uniform;
 use crate::tmtp::DropReason;
 
-/// Most responses to a search that are kept.
+/// Most answers to a search that are kept.
 const CANDIDATES: usize = 32;
 
-/// What a node does about its parent.
+/// A node's progress towards a parent and away from it.
 #[derive(Clone, Debug)]
 pub(super) enum Stage {
     /// Not in the tree.
     Outside,
     /// Searches its own subnet for a manager.
     Subnet {
-        /// The search's.
+        /// Nonce of the search.
         nonce: u64,
         /// Searches sent.
         tries: u8,
     },
     /// Searches a ring, as a manager.
     Ring {
-        /// The search's.
+        /// Nonce of the search.
         nonce: u64,
-        /// Which of the rings.
+        /// Index of the ring.
         ring: usize,
-        /// Who answered.
+        /// Nodes that answered.
         candidates: Vec<Candidate>,
     },
-    /// Nobody took it: searches again later.
+    /// Found no parent, and searches again later.
     Waiting,
     /// Has asked a node to be its parent.
     Joining {
-        /// The node asked.
+        /// Node that was asked.
         candidate: Candidate,
-        /// The request's.
+        /// Nonce of the request.
         nonce: u64,
         /// Requests sent.
         tries: u8,
-        /// Whom to ask next, the best last.
+        /// Nodes to ask next, the best last.
         others: Vec<Candidate>,
     },
     /// Has a parent.
     Attached(Parent),
-    /// Leaves; waits for its children to find other parents.
+    /// Leaves, and waits for its children to find other parents.
     Dissolving {
-        /// Its own.
+        /// Parent of this node.
         parent: Option<Parent>,
-        /// The FIND_NEW_PARENT's.
+        /// Nonce of the FIND_NEW_PARENT.
         nonce: u64,
-        /// The children are asked again after this.
+        /// Time after which the children are asked again.
         retry: Duration,
-        /// They are given up then.
+        /// Time at which the children are given up.
         until: Instant,
     },
-    /// LEAVE_TREE was sent.
+    /// Has sent LEAVE_TREE.
     Leaving {
-        /// Where.
+        /// Address of the parent.
         parent: SocketAddr,
-        /// What it proves itself with.
+        /// Token with which this node proves itself.
         token: u64,
-        /// The LEAVE_TREE's.
+        /// Nonce of the LEAVE_TREE.
         nonce: u64,
-        /// How often it was sent.
+        /// Times that it was sent.
         tries: u8,
     },
     /// Was in the tree.
@@ -82,21 +82,21 @@ pub(super) enum Stage {
 /// A node that may become the parent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    /// Its number; `None` for a source that was not heard.
+    /// Number of the node; `None` for a source that was not heard.
     pub(super) id: Option<NodeId>,
     pub(super) address: SocketAddr,
     pub(super) hops: u8,
-    /// Edges of the tree from the source: of nodes equally far, the one nearest to the root is
+    /// Edges of the tree from the source. Of nodes equally far the one nearest to the root is
     /// taken, so that the tree does not become a chain.
     pub(super) depth: u16,
-    /// Managers that it has as children.
+    /// Managers among the node's children.
     pub(super) children: u16,
-    /// Decides between equals.
+    /// Random number that decides between equals.
     pub(super) draw: u64,
 }
 
 impl Tree {
-    /// Begins to look for a parent, if it has none and does not look for one.
+    /// Begins to look for a parent, unless this node has one or looks already.
     pub(in crate::tmtp) fn join(&mut self, now: Instant) {
         if self.role != Role::Source && matches!(self.stage, Stage::Outside | Stage::Left) {
             self.retiring = false;
@@ -108,7 +108,7 @@ impl Tree {
     pub(super) fn search(&mut self, now: Instant) {
         self.path.clear();
         if !self.has_managed {
-            // Nobody has it as a parent, so it may stand anywhere.
+            // No node has this one as its parent, so it may stand anywhere.
             self.standing = Standing::default();
         }
         if self.role == Role::Manager {
@@ -127,11 +127,11 @@ impl Tree {
         self.stage_timer = Some(now + wait);
     }
 
-    /// All rings of a search have one nonce, so that answers that take longer than a ring's time
-    /// count in the next.
+    /// Searches a ring. All rings of a search have one nonce, so that an answer that takes longer
+    /// than a ring's time counts in the next.
     fn search_ring(&mut self, now: Instant, nonce: u64, ring: usize) {
         let Some(hop_limit) = self.ring(ring) else {
-            // A bar prefers others. Where there are none, packets may just have been lost.
+            // A bar prefers others. If there are none, packets may just have been lost.
             self.bars.clear();
             return self.on_nobody(now);
         };
@@ -140,7 +140,7 @@ impl Tree {
         self.stage_timer = Some(now + self.config.ring_wait);
     }
 
-    /// The hop limit of a ring: those within the scope, and last the scope.
+    /// Returns the hop limit of a ring: those within the scope, and last the scope.
     fn ring(&self, ring: usize) -> Option<u8> {
         let before = ring.checked_sub(1).map_or(Some(0), |before| self.ring(before))?;
         let next = self.config.rings.get(ring).copied().unwrap_or(self.scope).min(self.scope);
@@ -149,7 +149,7 @@ impl Tree {
 
     fn on_nobody(&mut self, now: Instant) {
         self.stage = Stage::Waiting;
-        // Those who were refused at once do not come back at once.
+        // Nodes that were refused at once do not come back at once.
         self.stage_timer = Some(now + self.backoff.mul_f64(0.5 + uniform(&mut self.random)));
         self.backoff = match self.refusal {
             // There is a tree, which grows.
@@ -181,7 +181,8 @@ impl Tree {
         if asked != willing.nonce {
             return Err(DropReason::Unasked);
         }
-        // Who heard the search is within its ring, whatever it says; the way back may be longer.
+        // A node that heard the search is within its ring, whatever it says. The way back may be
+        // longer.
         let farthest = reach.saturating_add(self.config.hop_slack);
         let hops = Tree::hops(arrival, willing.hop_limit)?.unwrap_or(reach);
         if hops > farthest {
@@ -205,7 +206,7 @@ impl Tree {
                     candidates.push(candidate);
                 }
             }
-            // Whoever answers within the subnet is its manager, or the source.
+            // A node that answers within the subnet is its manager, or the source.
             _ => self.request(now, candidate, Vec::new()),
         }
         Ok(())
@@ -240,7 +241,7 @@ impl Tree {
     /// Sends the JOIN_REQUEST, for the first time or again.
     fn send_request(&mut self, now: Instant) {
         let Stage::Joining { candidate, nonce, tries, .. } = &mut self.stage else { return };
-        // Within the subnet an answer takes no longer than to a search of it.
+        // Within the subnet an answer takes no longer than one to a search.
         let first = if candidate.hops <= 1 { self.config.subnet_wait } else { self.config.retry };
         let wait = first * (1 << (*tries).min(8));
         *tries += 1;
@@ -258,7 +259,7 @@ impl Tree {
         self.stage_timer = Some(now + wait);
     }
 
-    /// Asks whoever is next, or searches again.
+    /// Asks the next candidate, or searches again.
     fn request_next(&mut self, now: Instant) {
         let Stage::Joining { others, .. } = &mut self.stage else { return };
         let mut others = std::mem::take(others);
@@ -369,7 +370,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A path that this node may stand below.
+    /// Checks that this node may stand below the path.
     pub(super) fn check_path(&self, path: &[NodeId]) -> Result<(), DropReason> {
         if path.contains(&self.id) {
             return Err(DropReason::Loop);
@@ -443,7 +444,7 @@ impl Tree {
         parent.radius = beacon.radius.min(scope);
         parent.t_ack = beacon.timing.t_ack;
         if !attached {
-            // Those below learn so too.
+            // Nodes below learn so too.
             if !self.path.is_empty() {
                 self.path.clear();
                 self.beacon_soon(now);
@@ -464,7 +465,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Looks after the parent when it may have failed.
+    /// Checks on the parent when it may have failed.
     fn watch_parent(&mut self) {
         if let Stage::Attached(parent) = &self.stage {
             let silence = self.parent_silence(parent);
@@ -479,7 +480,7 @@ impl Tree {
         silence.max(self.config.parent_silence_min)
     }
 
-    /// Searches for another parent; `bar` if this one is to blame.
+    /// Searches for another parent. `bar` tells whether this one is to blame.
     pub(super) fn lose_parent(&mut self, now: Instant, bar: bool) {
         let Some(address) = self.parent().map(|parent| parent.address) else { return };
         if bar {
@@ -504,7 +505,7 @@ impl Tree {
             return Err(DropReason::ForgedParent);
         }
         if reason == Dismissal::Slow {
-            // Those below are better off elsewhere, and so are others in the subnet.
+            // The nodes below are better off elsewhere, and so are others in the subnet.
             self.stop_managing();
             self.path.clear();
             self.stage = Stage::Outside;
@@ -525,7 +526,7 @@ impl Tree {
                 if tries < self.config.subnet_tries {
                     self.search_subnet(now, tries + 1);
                 } else if self.subnet_heard.take().is_some() {
-                    // There is a manager, or someone about to become attached as one.
+                    // There is a manager, or a node about to become attached as one.
                     self.search_subnet(now, 1);
                 } else {
                     self.become_manager(now);
@@ -557,7 +558,8 @@ impl Tree {
                 let parent = parent.clone();
                 let silence = self.parent_silence(&parent);
                 if now.since(parent.heard) >= silence {
-                    // One that failed answers no search. One that was never heard may go on so.
+                    // A failed parent answers no search. One that was never heard may go on
+                    // answering.
                     self.lose_parent(now, !parent.serves);
                 } else if now.since(parent.fresh) >= silence * self.config.detached_patience {
                     self.lose_parent(now, false);
@@ -570,7 +572,7 @@ impl Tree {
         }
     }
 
-    /// The children that are left without this node.
+    /// Gives up the remaining children.
     pub(super) fn abandon(&mut self) {
         let children: Vec<NodeId> = self.family.iter().map(|(id, _)| id).collect();
         for id in children {

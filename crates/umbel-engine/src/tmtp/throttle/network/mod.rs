@@ -14,14 +14,14 @@
 //!     └─ a while so much loss is explained ────────────────────────────────┘
 //! ```
 //!
-//! A *round* is over when the children have told what they lost of at least [`LEAST_PACKETS`] each,
-//! or most of them have and the others are late. More than half of them have to lose much for a trial
-//! to begin, and more than half have to lose little for it to succeed, so that one that lies can
-//! bring about neither. What a child tells belongs to a trial only if the packets were sent after
-//! it had begun, as their numbers show: queues may be long.
+//! A *round* is over when each child has told its loss of at least [`LEAST_PACKETS`], or most have
+//! and the others are late. For a trial to begin more than half of them have to lose much. For it to
+//! succeed more than half have to lose little. So a single child that lies can cause neither. A loss
+//! belongs to a trial only if the numbers of the packets show that they were sent after the trial had
+//! begun: queues may be long.
 //!
-//! The source's own repairs share the rate and the fate of what is sent for the first time, and are
-//! counted with it. Managers' repairs are local, and not counted.
+//! The source's own repairs share the rate and the fate of first sendings, and are counted with
+//! them. Managers' repairs are local, and not counted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,34 +32,36 @@ use super::{Position, of_most};
 use crate::Instant;
 use crate::units::Rate;
 
-/// A child's loss is judged by so many packets.
+/// Packets by which a child's loss is judged.
 const LEAST_PACKETS: u64 = 100;
-/// A greater loss than the one that is explained, by this much, leads to a trial.
+/// Least excess over the explained loss that leads to a trial.
 const EXCESS: f64 = 0.1;
-/// The same while it is known that there is a bottleneck, and near which rate.
+/// The same while a rate is known that was too high.
 const EXCESS_AT_BOTTLENECK: f64 = 0.04;
-/// In a trial not more than this part of the excess is left if it was congestion. Others may go on
-/// sending through the same bottleneck, so that a part of it is left.
+/// Most of the excess that is left in a trial if it was congestion. Others may go on sending
+/// through the same bottleneck, so that a part of it is left.
 const LEFT: f64 = 0.7;
-/// What a trial leaves of the rate at which packets arrived, so that queues empty.
+/// Share of the rate of arrival at which a trial sends, so that queues empty.
 const MARGIN: f64 = 0.95;
-/// By how much a round raises the rate, and by how much near the rate that was too high; a long round
-/// as often as this time has passed, up to the second number.
+/// Factor by which a round raises the rate, and the most that a long round raises it by. A long
+/// round applies the factor once for each [`RISE_TIME`].
 const RISE: (f64, f64) = (1.05, 1.5);
+/// The same near the rate that was too high.
 const CAREFUL_RISE: (f64, f64) = (1.01, 1.04);
+/// Time for which a round raises the rate once.
 const RISE_TIME: Duration = Duration::from_millis(100);
-/// What is near: such shares of the rate that was too high.
+/// Shares of the rate that was too high between which a rate counts as near it.
 const CAREFUL: std::ops::Range<f64> = 0.8..1.05;
-/// Only a rate of which such a share is used is raised.
+/// Least share of the rate that must be used for a raise.
 const USED: f64 = 0.7;
-/// For so long a trial that failed explains a loss; twice as long after each further one. After a
-/// quarter of it a loss greater still may be tried.
+/// Time for which a failed trial explains a loss. It doubles with each further one. After a
+/// quarter of it a loss that is greater still may be tried.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest.
+/// Longest time for which a failed trial explains a loss.
 const MOST_PATIENCE: Duration = Duration::from_secs(64);
-/// What the explained loss gives way by in a round that has less.
+/// Part of the difference by which the explained loss falls in a round with less loss.
 const EASE: f64 = 0.1;
-/// The rate that is used is the highest over so long.
+/// Time over which the used rate is averaged. The highest average counts.
 const SPAN: Duration = Duration::from_millis(25);
 
 /// The rate that the network can take.
@@ -68,58 +70,58 @@ pub(super) struct Network {
     most: Rate,
     rate: Rate,
     least_share: f64,
-    /// A rate at which a bottleneck dropped packets.
+    /// Rate at which a bottleneck dropped packets.
     too_high: Option<Rate>,
-    /// The share of packets that is lost whatever the rate, and until when that is believed.
+    /// Share of packets that is lost at any rate, and the time until which that is believed.
     explained: (f64, Instant),
     patience: Duration,
-    /// No trial begins before this.
+    /// No trial begins before this time.
     next_trial: Instant,
     /// The last round had more loss than is explained.
     suspect: bool,
     trial: Option<Trial>,
     children: BTreeMap<NodeId, Child>,
-    /// How many of them have told their loss in this round.
+    /// Number of children that have told their loss in this round.
     told: usize,
-    /// When the last round was over.
+    /// Time at which the last round was over.
     judged: Instant,
-    /// When the first child of this round told its loss.
+    /// Time at which the first child of this round told its loss.
     round: Option<Instant>,
     usage: Usage,
     /// Packets sent so far.
     position: Position,
 }
 
-/// A lower rate is tried.
+/// A trial of a lower rate.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
-    /// The loss that led to it.
+    /// Loss that led to the trial.
     loss: f64,
-    /// The rate that was used then.
+    /// Rate that was used then.
     used: Rate,
-    /// The rate to which the source returns if the trial fails.
+    /// Rate to which the source returns if the trial fails.
     old: Rate,
     /// Packets from here on are sent at the lower rate.
     from: Position,
 }
 
-/// What a child has told in this round.
+/// Packets that a child has told of in this round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Child {
-    /// Where the source was when it sent the last packet that came.
+    /// The source's position when it sent the last packet that came.
     position: Position,
     received: u64,
     lost: u64,
-    /// Its loss, once that is known.
+    /// The child's loss, once it is known.
     loss: Option<f64>,
 }
 
-/// The rate at which packets leave.
+/// Rate at which packets leave.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     since: Instant,
     bytes: u64,
-    /// The highest of this round and of the last, in bits per second.
+    /// Highest rate of this round and of the last, in bits per second.
     peak: f64,
     last_peak: f64,
 }
@@ -145,19 +147,19 @@ impl Network {
         }
     }
 
-    /// The present rate.
+    /// Returns the present rate.
     pub(super) fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// Packets leave, of so many bytes; then the source is at `position`.
+    /// Notes packets of `bytes` bytes that leave. Then the source is at `position`.
     pub(super) fn on_sent(&mut self, now: Instant, bytes: u64, position: Position) {
         self.usage.add(now, bytes);
         self.position = position;
     }
 
-    /// A child has received and lost so many packets since it told last, the last one being that
-    /// before `position`.
+    /// Notes packets that a child has received and lost since it told last. The last one is the
+    /// one before `position`.
     pub(super) fn on_ack(
         &mut self,
         now: Instant,
@@ -182,14 +184,14 @@ impl Network {
         }
     }
 
-    /// The child is gone.
+    /// Forgets a child that is gone.
     pub(super) fn forget(&mut self, id: NodeId) {
         let told = self.children.remove(&id).is_some_and(|child| child.loss.is_some());
         self.told -= usize::from(told);
     }
 
-    /// Looks whether a round is over, and what follows from it. `present` is the rate at which the
-    /// source may send now, for whatever reason.
+    /// Ends the round if it is over, and acts on it. `present` is the rate at which the source
+    /// may send now, for any reason.
     pub(super) fn review(&mut self, now: Instant, children: usize, t_ack: Duration, present: Rate) {
         let Some(begun) = self.round else { return };
         let late = now.since(begun) >= t_ack * 2;
@@ -206,7 +208,7 @@ impl Network {
         self.judged = now;
     }
 
-    /// The round was sent at the lower rate.
+    /// Judges a round that was sent at the lower rate.
     fn judge(&mut self, now: Instant, trial: Trial, loss: f64) {
         self.end_trial();
         let excess = trial.loss - self.explained.0;
@@ -221,7 +223,7 @@ impl Network {
         }
     }
 
-    /// A round at the usual rate is over.
+    /// Considers a round that was sent at the usual rate.
     fn consider(&mut self, now: Instant, loss: f64, used: Rate, present: Rate) {
         let (explained, until) = &mut self.explained;
         if now >= *until {
@@ -271,15 +273,15 @@ impl Network {
     }
 }
 
-/// The least loss that more than half of the children have or are below; 1 if no more than half tell
-/// one.
+/// Returns the least loss that more than half of the children have or are below; 1 if no more
+/// than half tell one.
 fn most_have_at_most(mut losses: Vec<f64>, children: usize) -> f64 {
     losses.sort_unstable_by(f64::total_cmp);
     losses.get(children / 2).copied().unwrap_or(1.0)
 }
 
 impl Position {
-    /// Whether a packet from the position `other` on was sent before this one.
+    /// Returns whether a packet from the position `other` on was sent before this one.
     fn is_past(self, other: Position) -> bool {
         let past = |a: u32, b: u32| a.wrapping_sub(b).cast_signed() > 0;
         past(self.first, other.first) || past(self.repairs, other.repairs)
@@ -296,7 +298,7 @@ impl Usage {
         self.bytes += bytes;
     }
 
-    /// The rate that was used lately, of those at which the source might have sent.
+    /// Returns the rate that was used lately, of those at which the source might have sent.
     fn end_round(&mut self, present: Rate) -> Rate {
         let peak = self.peak.max(self.last_peak);
         (self.last_peak, self.peak) = (self.peak, 0.0);

@@ -10,7 +10,7 @@ struct World {
     network: Network,
     now: Instant,
     children: u64,
-    /// First sendings so far, and of those before the present T_ack.
+    /// First sendings so far, and those before the present T_ack.
     sent: (u32, u32),
     /// Packets sent, and rates of the steps so far.
     rates: Vec<u64>,
@@ -32,8 +32,8 @@ impl World {
         self.network.rate().bits_per_s()
     }
 
-    /// One T_ack, in which a child loses such a share of the packets at such a rate. Acknowledgements
-    /// are about the T_ack before: packets have a way to go.
+    /// Runs for one T_ack, in which each child loses a share of the packets that depends on the
+    /// rate. Acknowledgements are about the T_ack before: packets have a way to go.
     fn step(&mut self, loss: impl Fn(u64, u64) -> f64) {
         let rate = self.network.rate();
         self.rates.push(rate.bits_per_s());
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// The mean rate of the last steps, as a share of the maximum.
+    /// Returns the mean rate of the last steps, as a share of the maximum.
     fn mean(&self, steps: usize) -> f64 {
         let rates = &self.rates[self.rates.len() - steps..];
         rates.iter().sum::<u64>() as f64 / steps as f64 / MOST as f64
@@ -74,7 +74,7 @@ impl World {
     }
 }
 
-/// What is lost at a rate by a bottleneck, and at random behind it.
+/// Returns the loss at a rate by a bottleneck, and at random behind it.
 fn lost(rate: u64, bottleneck: u64, random: f64) -> f64 {
     let passes = (bottleneck as f64 / rate as f64).min(1.0);
     1.0 - passes * (1.0 - random)

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A tree of subnets: each hangs on one of the subnets before it, by 1 to 3 routers.
+/// Returns a tree of subnets. Each hangs on one of the subnets before it, by 1 to 3 routers.
 fn subnets(count: usize, random: &mut Xoshiro256PlusPlus) -> Vec<Vec<u8>> {
     let mut routers = vec![vec![0_u8; count]; count];
     for new in 1..count {
@@ -62,7 +62,7 @@ impl Churn {
         world.run_acknowledging(pause);
     }
 
-    /// Quiet returns: everyone finds its place.
+    /// Waits until every node has found its place.
     fn settle(&mut self) {
         let world = &mut self.world;
         world.cut.clear();
@@ -113,7 +113,7 @@ fn two_orphans_do_not_join_below_each_other() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// [`World::check`] follows all edges after everything that happens.
+    /// [`World::check`] follows all edges after each event.
     #[test]
     fn loops_never_form_and_k_is_never_exceeded(
         seed: u64,

@@ -11,7 +11,7 @@ fn seconds(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// What a liar may say of itself.
+/// Returns a beacon with a liar's claims.
 fn beacon(path: Vec<NodeId>, epoch: u64) -> Beacon {
     Beacon {
         hop_limit: UNICAST_HOPS,
@@ -34,13 +34,13 @@ fn confirm(nonce: u64, beacon: Beacon) -> Body {
     Body::JoinConfirm(Box::new(JoinConfirm { nonce, token: 1, from: 0, feed, beacon }))
 }
 
-/// By unicast from this node, so many routers away.
+/// Returns an arrival by unicast from this node, through this number of routers.
 fn arrival(from: usize, routers: u8) -> Arrival {
     let hops_left = Some(UNICAST_HOPS - routers);
     Arrival { from: address(from), multicast: false, hops_left }
 }
 
-/// A node that searches a ring, and the nonce of its search.
+/// Returns a node that searches a ring, and the nonce of its search.
 fn searching() -> (World, usize, u64) {
     let mut world = World::row(4, TreeConfig::default());
     world.nodes[0].alive = false;
@@ -130,7 +130,7 @@ fn a_parent_that_lies_about_its_hops_is_found_out_and_barred() {
     give(&mut world, node, arrival(liar, 3), &message).unwrap();
     let parent = world.tree(node).parent().unwrap();
     assert_eq!((parent.hops, parent.radius), (1, 32), "a radius is at most the scope");
-    // Its beacons do not reach the child, so that it serves nobody.
+    // Its beacons do not reach the child, so that it serves no node.
     world.run(seconds(1));
     assert!(!world.tree(node).is_attached());
     assert!(world.tree(node).bars.is_barred(world.now, address(liar)));
@@ -311,7 +311,7 @@ fn a_second_source_in_the_same_groups_is_told_of_once() {
     assert_eq!(world.events(0), [TreeEvent::Rival(address(other))]);
 }
 
-/// A request to become a member, from a node in the subnet.
+/// Returns a request to become a member, from a node in the subnet.
 fn request(nonce: u64) -> JoinRequest {
     JoinRequest {
         nonce,
@@ -392,7 +392,7 @@ fn a_refusal_that_is_the_sources_to_say_is_not_believed_of_others() {
     }
 }
 
-/// A beacon of a node in the same subnet.
+/// Makes a node hear a beacon of a node in the same subnet.
 fn hear(world: &mut World, node: usize, by: usize, beacon: Beacon) -> Result<(), DropReason> {
     let message = from(world, by, Body::Beacon(Beacon { hop_limit: 1, ..beacon }));
     let mut arrival = Arrival { from: address(by), multicast: true, hops_left: Some(1) };

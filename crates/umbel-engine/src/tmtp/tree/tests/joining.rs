@@ -1,4 +1,4 @@
-//! Who becomes manager, who joins whom.
+//! Elections of managers, and choices of parents.
 
 use umbel_wire::tmtp::{Dismissal, JoinRequest, Standing};
 

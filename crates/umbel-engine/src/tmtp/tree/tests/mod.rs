@@ -84,19 +84,19 @@ struct Parcel {
     message: Message,
 }
 
-/// Nodes, the network between them, and what is on its way.
+/// Nodes, the network between them, and datagrams on their way.
 struct World {
     now: Instant,
     nodes: Vec<Node>,
     config: TreeConfig,
     /// Routers between each two subnets.
     routers: Vec<Vec<u8>>,
-    /// Subnets that nothing gets into or out of.
+    /// Subnets that are cut off.
     cut: BTreeSet<usize>,
     random: Xoshiro256PlusPlus,
-    /// Of a thousand datagrams, so many are lost, and as many come twice.
+    /// Number of datagrams in a thousand that are lost, and that come twice.
     loss: u64,
-    /// Longest way of a datagram, in milliseconds.
+    /// Longest delay of a datagram, in milliseconds.
     delay: u64,
     /// Beacons that say that their sender has no path are lost.
     hides_detached: bool,
@@ -105,7 +105,7 @@ struct World {
 }
 
 impl World {
-    /// The source alone, in subnet 0.
+    /// Creates the source alone, in subnet 0.
     fn new(routers: Vec<Vec<u8>>, config: TreeConfig, seed: u64) -> World {
         let mut world = World {
             now: ms(0),
@@ -124,14 +124,14 @@ impl World {
         world
     }
 
-    /// Subnets in a row, with one router between neighbours.
+    /// Creates subnets in a row, with one router between neighbours.
     fn row(subnets: usize, config: TreeConfig) -> World {
         let routers =
             (0..subnets).map(|a| (0..subnets).map(|b| a.abs_diff(b) as u8).collect()).collect();
         World::new(routers, config, 1)
     }
 
-    /// A node that does nothing yet.
+    /// Adds a node that does nothing yet.
     fn add(&mut self, id: NodeId, subnet: usize) -> usize {
         let node = self.nodes.len();
         let (tree, drops) = (tree(id, node, &self.config), Drops::default());
@@ -139,7 +139,7 @@ impl World {
         node
     }
 
-    /// A node that joins now.
+    /// Adds a node that joins now.
     fn join(&mut self, subnet: usize) -> usize {
         let node = self.add(NodeId(self.nodes.len() as u64), subnet);
         self.nodes[node].tree.join(self.now);
@@ -156,7 +156,7 @@ impl World {
         self.nodes.iter().position(|node| node.tree.id == parent.id)
     }
 
-    /// What happened to a node since this was asked last.
+    /// Returns the events of a node since the last call.
     fn events(&mut self, node: usize) -> Vec<TreeEvent> {
         std::mem::take(&mut self.nodes[node].events)
     }
@@ -228,7 +228,7 @@ impl World {
         self.drain(parcel.to);
     }
 
-    /// The next moment at which anything happens.
+    /// Returns the time of the next event.
     fn next(&self) -> Option<Instant> {
         let timers = self.nodes.iter().filter(|node| node.alive);
         let timers = timers.filter_map(|node| node.tree.poll_timeout()).min();
@@ -236,7 +236,7 @@ impl World {
         timers.into_iter().chain(parcel).min()
     }
 
-    /// Children are heard of as if they acknowledged.
+    /// Makes children heard as if they acknowledged.
     fn acknowledge(&mut self) {
         for child in 0..self.nodes.len() {
             let Some(parent) = self.parent(child) else { continue };
@@ -254,8 +254,8 @@ impl World {
         }
     }
 
-    /// Lets time pass; checks after everything that happens that there is no loop and that no node
-    /// has more than K managers as children.
+    /// Lets time pass. Checks after each event that there is no loop and that no node has more
+    /// than K managers as children.
     fn run(&mut self, time: Duration) {
         let until = self.now + time;
         while let Some(next) = self.next().filter(|&next| next <= until) {
@@ -299,7 +299,7 @@ impl World {
         }
     }
 
-    /// Checks that everyone who lives is where it belongs.
+    /// Checks that every living node is where it belongs.
     #[track_caller]
     fn check_settled(&self) {
         let mut managers = BTreeMap::new();
@@ -330,7 +330,7 @@ impl World {
     }
 }
 
-/// A message from a node of the harness.
+/// Returns a message from a node of the harness.
 fn from(world: &World, node: usize, body: Body) -> Message {
     Message { feed: FEED, sender: world.tree(node).id, body }
 }
