@@ -147,3 +147,19 @@ impl Acks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_left_out_is_lost_until_it_comes_late() {
+        let mut acks = Acks::new();
+        let lost: Vec<i32> = [7, 8, 11, 9, 12].map(|number| acks.on_first(number)).into();
+        assert_eq!(lost, [0, 0, 2, -1, 0]);
+        assert_eq!((acks.heard.received, acks.heard.lost), (5, 1));
+        assert_eq!(acks.on_first(12 + (2 << 20)), 0, "the source began anew");
+        assert_eq!(acks.on_first(0), 0, "and again");
+        assert_eq!(acks.on_first(u32::MAX), -1, "numbers wrap");
+    }
+}

@@ -84,7 +84,7 @@ impl<K: SymbolSink> Receiver<K> {
     pub(super) fn start_asking(&mut self, now: Instant) {
         let floor = self.floor();
         if floor < u32::MAX {
-            self.recovery.asks_mut().restart(floor);
+            self.recovery.restart(floor);
         }
         self.find_gaps(now);
         self.check_complete(now);
@@ -99,7 +99,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.stats.blocks = self.stats.blocks.saturating_sub(1);
         self.wanted.complete = false;
         if block >= self.floor() {
-            self.recovery.asks_mut().reopen(block, now);
+            self.recovery.reopen(now, block);
         }
         Ok(())
     }

@@ -231,3 +231,64 @@ impl Duty {
         self.manager().map_or(0, |manager| manager.buffer.bytes() as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use umbel_wire::{Channel, Tsi};
+
+    use super::*;
+    use crate::tmtp::config::{NodeConfig, Shape};
+
+    fn config() -> ReceiverConfig {
+        let channel = Channel { source: None, group: [239, 255, 0, 1].into(), port: 7703 };
+        let address = ([127, 0, 0, 1], 7703).into();
+        let node = NodeConfig::new(NodeId(1), Tsi(1), (channel, channel), address, 1);
+        let (symbol_len, block_symbols) = (4, 2);
+        let shape =
+            Shape { source: address, symbol_len, block_symbols, fec: false, manifest: None };
+        let mut config = ReceiverConfig::new(node, shape);
+        config.timing.adaptive = false;
+        config.repair.buffer = 8;
+        config
+    }
+
+    #[test]
+    fn a_manager_keeps_blocks_only_while_there_are_children() {
+        let (now, config) = (Instant::EPOCH, config());
+        let mut duty = Duty::None(Ledger::new(config.timing));
+        duty.adopt(now, NodeId(2), 5, &config);
+        duty.adopt(now, NodeId(3), 9, &config);
+        let manager = duty.manager_mut().unwrap();
+        assert!(!manager.keeps(4) && manager.keeps(5));
+        manager.extend(now, 12);
+        for esi in 0..2 {
+            assert!(manager.buffer_mut().store(9, 2, esi, b"abcd"));
+        }
+        assert!(manager.is_full() && manager.refuses(10) && !manager.refuses(4));
+        assert!(!manager.let_go(NodeId(2)), "the other child lacks block 9");
+        duty.rest();
+        assert_eq!((duty.buffered(), duty.totals().count()), (8, 1));
+        duty.manager_mut().unwrap().let_go(NodeId(3));
+        duty.rest();
+        assert!(duty.manager().is_none());
+        assert_eq!((duty.buffered(), duty.totals().count()), (0, 0));
+    }
+
+    #[test]
+    fn the_timing_of_a_domain_outlives_its_children() {
+        let (now, config) = (Instant::EPOCH, config());
+        let mut duty = Duty::None(Ledger::new(config.timing));
+        let rtt = duty.ledger().timing().rtt;
+        for ms in [70, 90] {
+            let timing = Timing { t_ack: Duration::from_millis(ms), intervals: 3, rtt };
+            duty.set_timing(timing);
+            duty.adopt(now, NodeId(2), 0, &config);
+            assert_eq!(duty.ledger().timing(), timing);
+            duty.manager_mut().unwrap().let_go(NodeId(2));
+            duty.rest();
+            assert_eq!(duty.ledger().timing(), timing);
+        }
+    }
+}

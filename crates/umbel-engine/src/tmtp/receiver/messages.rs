@@ -68,15 +68,10 @@ impl<K: SymbolSink> Receiver<K> {
                 self.on_report_ack(now, id, from, token, before)
             }
             Body::FetchCookie { nonce, cookie } if from == self.config.shape.source => {
-                let asked_at =
-                    self.recovery.fetching().asked_at(nonce).ok_or(DropReason::Unasked)?;
-                self.recovery.fetching_mut().on_cookie(now, asked_at, cookie);
-                Ok(())
+                self.recovery.on_cookie(now, nonce, cookie)
             }
             Body::FetchGone { nonce, runs } if from == self.config.shape.source => {
-                self.recovery.fetching().asked_at(nonce).ok_or(DropReason::Unasked)?;
-                self.on_gone(now, &runs);
-                Ok(())
+                self.on_gone(now, nonce, &runs)
             }
             Body::Beacon(ref beacon) => {
                 self.tree.handle(now, arrival, &message)?;
@@ -137,7 +132,7 @@ impl<K: SymbolSink> Receiver<K> {
         }
         self.duty.set_timing(beacon.timing);
         let floor = self.floor();
-        self.recovery.asks_mut().forget_before(floor);
+        self.recovery.forget_before(floor);
         self.learn_progress(now, &beacon.progress);
         if beacon.closing {
             self.on_closing();
@@ -187,7 +182,7 @@ impl<K: SymbolSink> Receiver<K> {
     pub(super) fn on_detached(&mut self) {
         self.upstream = None;
         self.acks.on_detached();
-        self.recovery.asks_mut().restart(0);
+        self.recovery.restart(0);
         self.events.push_back(ReceiverEvent::Orphaned);
     }
 
@@ -274,22 +269,16 @@ impl<K: SymbolSink> Receiver<K> {
     }
 
     /// Stops waiting for blocks that are not available any more.
-    fn on_gone(&mut self, now: Instant, runs: &[BlockRun]) {
-        for run in runs {
-            let reception = self.delivery.reception();
-            let floor = self.floor().min(reception.known());
-            let mut gone: Vec<_> = reception.lacking(run.first..run.end().min(floor)).collect();
-            // Those that the parent should have repaired.
-            let others = self.recovery.fetching().others(run.blocks());
-            gone.extend(others.filter(|&block| !reception.is_complete(block)).map(|b| b..b + 1));
-            for blocks in gone {
-                let (first, count) = (blocks.start, blocks.end - blocks.start);
-                self.delivery.skip(blocks);
-                self.events.push_back(ReceiverEvent::Gone(BlockRun { first, count }));
-            }
+    fn on_gone(&mut self, now: Instant, nonce: u64, runs: &[BlockRun]) -> Result<(), DropReason> {
+        let floor = self.floor();
+        let reception = self.delivery.reception();
+        for blocks in self.recovery.on_gone(now, nonce, runs, reception, floor)? {
+            let (first, count) = (blocks.start, blocks.end - blocks.start);
+            self.delivery.skip(blocks);
+            self.events.push_back(ReceiverEvent::Gone(BlockRun { first, count }));
         }
-        self.recovery.fetching_mut().wake(now);
         self.check_complete(now);
+        Ok(())
     }
 
     /// Returns the next control message, where it goes and its hop limit.

@@ -492,7 +492,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         let survey = self.survey.next().filter(|_| manages);
         let to_parent =
             [upstream.map(|upstream| upstream.ack_at()), asks, self.reports.next(), survey];
-        let fetches = self.recovery.fetching().next().filter(|_| self.may_fetch());
+        let fetches = self.recovery.next_fetch_at().filter(|_| self.may_fetch());
         let manager = self.duty.manager().and_then(Manager::next_timeout);
         let others = [
             self.tree.poll_timeout(),

@@ -1,7 +1,5 @@
 //! Data packets that come to a receiver.
 
-use std::time::Duration;
-
 use umbel_wire::small_block::{SmallBlockHeader, SmallBlockPacket};
 
 use super::Receiver;
@@ -13,9 +11,6 @@ use crate::tmtp::incoming;
 use crate::tmtp::reception::{Offered, Symbol};
 use crate::tmtp::tree::Arrival;
 use crate::{Datagram, Instant};
-
-/// A block for which the sink had no room is not asked for again before this has passed.
-const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 
 impl<K: SymbolSink> Receiver<K> {
     /// Handles a data packet. [Settles](Receiver::settle) only if its block is complete or shows how
@@ -74,8 +69,7 @@ impl<K: SymbolSink> Receiver<K> {
         match (purpose, multicast) {
             (Purpose::Repair, true) if parent == Some(from.ip()) => Ok(()),
             (Purpose::Fetched, false)
-                if from == self.config.shape.source
-                    && self.recovery.fetching().is_answer(index) =>
+                if from == self.config.shape.source && self.recovery.is_answer(index) =>
             {
                 Ok(())
             }
@@ -176,7 +170,7 @@ impl<K: SymbolSink> Receiver<K> {
         }
         let t_ack = self.timing().t_ack;
         self.delivery.room.on_refused(now, t_ack);
-        self.recovery.asks_mut().hold(block, now + REFUSED_PAUSE);
+        self.recovery.on_refused(now, block);
         self.delivery.rest_before(block);
     }
 

@@ -14,6 +14,7 @@ use crate::symbols::SymbolSink;
 use crate::tmtp::asks::Asks;
 use crate::tmtp::catch_up::Fetching;
 use crate::tmtp::config::RepairConfig;
+use crate::tmtp::drops::DropReason;
 use crate::tmtp::reception::{Lack, Reception};
 
 /// Most blocks that are asked for by NACK at a time.
@@ -24,6 +25,8 @@ const FETCH_WAIT: Duration = Duration::from_millis(100);
 const FETCH_WAIT_MIN: Duration = Duration::from_millis(20);
 /// Least wait before a block is asked for again: nodes are busy, and repairs are paced.
 const LEAST_RETRY: Duration = Duration::from_millis(10);
+/// A block for which the sink had no room is not asked for again before this has passed.
+const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 /// A block that the parent did not repair after this number of NACKs is fetched.
 const MOST_TRIES: u8 = 8;
 
@@ -83,24 +86,34 @@ impl Recovery {
         }
     }
 
-    /// Returns the blocks that are asked for by NACK.
-    pub(super) fn asks_mut(&mut self) -> &mut Asks {
-        &mut self.asks
-    }
-
-    /// Returns the blocks that are fetched.
-    pub(super) fn fetching(&self) -> &Fetching {
-        &self.fetching
-    }
-
-    /// Returns the blocks that are fetched.
-    pub(super) fn fetching_mut(&mut self) -> &mut Fetching {
-        &mut self.fetching
-    }
-
     /// Returns when a NACK may be due.
     pub(super) fn next_nack_at(&self) -> Option<Instant> {
         self.asks.next()
+    }
+
+    /// Returns when a FETCH may be due.
+    pub(super) fn next_fetch_at(&self) -> Option<Instant> {
+        self.fetching.next()
+    }
+
+    /// Starts again with NACKs from `floor` on.
+    pub(super) fn restart(&mut self, floor: u32) {
+        self.asks.restart(floor);
+    }
+
+    /// Stops asking for blocks before `floor` by NACK.
+    pub(super) fn forget_before(&mut self, floor: u32) {
+        self.asks.forget_before(floor);
+    }
+
+    /// Asks for a block again that was complete.
+    pub(super) fn reopen(&mut self, now: Instant, block: u32) {
+        self.asks.reopen(block, now);
+    }
+
+    /// Delays the NACK for a block for which the sink had no room.
+    pub(super) fn on_refused(&mut self, now: Instant, block: u32) {
+        self.asks.hold(block, now + REFUSED_PAUSE);
     }
 
     /// Notes that the parent has dismissed this node as too slow.
@@ -243,6 +256,54 @@ impl Recovery {
     fn fetch_wait(&self, timing: Timing) -> Duration {
         let Some(rtt) = self.fetching.rtt() else { return FETCH_WAIT };
         (rtt * 2 + timing.t_ack).max(FETCH_WAIT_MIN)
+    }
+
+    /// Returns whether a packet with this index answers one of the last FETCHes.
+    pub(super) fn is_answer(&self, index: u32) -> bool {
+        self.fetching.is_answer(index)
+    }
+
+    /// Handles the cookie that answers a FETCH.
+    ///
+    /// # Errors
+    ///
+    /// If the nonce is of none of the last FETCHes.
+    pub(super) fn on_cookie(
+        &mut self,
+        now: Instant,
+        nonce: u64,
+        cookie: u64,
+    ) -> Result<(), DropReason> {
+        let asked_at = self.fetching.asked_at(nonce).ok_or(DropReason::Unasked)?;
+        self.fetching.on_cookie(now, asked_at, cookie);
+        Ok(())
+    }
+
+    /// Handles that the source has not got these blocks any more. Returns those that were fetched
+    /// and are missing; they are never coming.
+    ///
+    /// # Errors
+    ///
+    /// If the nonce is of none of the last FETCHes.
+    pub(super) fn on_gone(
+        &mut self,
+        now: Instant,
+        nonce: u64,
+        runs: &[BlockRun],
+        reception: &Reception,
+        floor: u32,
+    ) -> Result<Vec<Range<u32>>, DropReason> {
+        self.fetching.asked_at(nonce).ok_or(DropReason::Unasked)?;
+        let floor = floor.min(reception.known());
+        let mut gone = Vec::new();
+        for run in runs {
+            gone.extend(reception.lacking(run.first..run.end().min(floor)));
+            // Those that the parent should have repaired.
+            let others = self.fetching.others(run.blocks());
+            gone.extend(others.filter(|&block| !reception.is_complete(block)).map(|b| b..b + 1));
+        }
+        self.fetching.wake(now);
+        Ok(gone)
     }
 
     /// Notes a fetched symbol: the rest of the answer is under way.
