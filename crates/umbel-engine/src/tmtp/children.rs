@@ -51,7 +51,7 @@ pub(super) struct Child {
     /// Time at which the child was last heard.
     pub(super) heard: Instant,
     /// Time at which the child last made progress, or was missing nothing.
-    pub(super) got_on: Instant,
+    pub(super) progressed: Instant,
     /// Greatest height of the subtree since then. A manager that has just evicted a child of its
     /// own needs time to make progress.
     height: u8,
@@ -90,15 +90,15 @@ impl Child {
         self.height = self.height.max(self.progress.height);
         if held > self.most {
             self.most = held;
-            self.get_on(now);
+            self.on_progress(now);
         } else if held.0 < self.most.0 && self.setbacks < SETBACKS {
             self.setbacks += 1;
             self.most = held;
         }
     }
 
-    fn get_on(&mut self, now: Instant) {
-        self.got_on = now;
+    fn on_progress(&mut self, now: Instant) {
+        self.progressed = now;
         self.height = self.progress.height;
     }
 }
@@ -122,7 +122,7 @@ impl Children {
             progress,
             counts: true,
             heard: now,
-            got_on: now,
+            progressed: now,
             height: 0,
             most: (from, 0),
             setbacks: 0,
@@ -230,7 +230,7 @@ impl Children {
     /// Counts as progress that children are not missing anything that could be sent to them.
     pub(super) fn excuse(&mut self, now: Instant, excused: impl Fn(&Child) -> bool) {
         for child in self.children.values_mut().filter(|child| child.counts && excused(child)) {
-            child.get_on(now);
+            child.on_progress(now);
         }
     }
 
@@ -240,7 +240,7 @@ impl Children {
     pub(super) fn evict(&mut self, now: Instant, patience: Duration) -> Vec<NodeId> {
         let slow = |child: &Child| {
             let levels = u32::from(child.height).min(MOST_LEVELS) + 1;
-            child.counts && now.since(child.got_on) >= patience.saturating_mul(levels)
+            child.counts && now.since(child.progressed) >= patience.saturating_mul(levels)
         };
         let evicted: Vec<NodeId> =
             self.children.iter().filter(|(_, child)| slow(child)).map(|(&id, _)| id).collect();

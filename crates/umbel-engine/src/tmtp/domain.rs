@@ -185,7 +185,7 @@ impl Domain {
     }
 
     /// Removes a child.
-    pub(super) fn let_go(&mut self, id: NodeId) {
+    pub(super) fn remove(&mut self, id: NodeId) {
         self.children.remove(id);
         self.advance();
     }
@@ -623,7 +623,7 @@ mod tests {
     #[test]
     fn an_acknowledgement_that_a_later_one_overtook_takes_nothing_back() {
         let (mut domain, _) = domain(9);
-        domain.let_go(NodeId(2));
+        domain.remove(NodeId(2));
         domain.on_ack(at(20), NodeId(1), &ack(u32::MAX, 3, &[]), 9).unwrap();
         domain.on_ack(at(30), NodeId(1), &ack(1, 7, &[]), 9).unwrap();
         for late in [0, 1, u32::MAX] {
@@ -635,8 +635,8 @@ mod tests {
     #[test]
     fn without_children_all_is_acknowledged() {
         let (mut domain, _) = domain(5);
-        domain.let_go(NodeId(1));
-        domain.let_go(NodeId(2));
+        domain.remove(NodeId(1));
+        domain.remove(NodeId(2));
         domain.extend(at(1000), 9);
         assert_eq!((domain.acked_below(), domain.end()), (9, 9));
         assert!(domain.may_send(at(99_999)) && domain.next_timeout().is_none());

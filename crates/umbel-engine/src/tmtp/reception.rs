@@ -43,7 +43,7 @@ pub(super) enum Offered {
     /// It is held, its block is complete, or the block is not wanted.
     Duplicate,
     /// Its number is not one of the block's, or the block is known to have another length.
-    Nonsense,
+    Invalid,
     /// No source can be so far ahead, or too many blocks are under way.
     FarAhead,
     /// The sink had no room.
@@ -133,7 +133,7 @@ impl Reception {
     pub(super) fn offer(&mut self, symbol: Symbol, store: &mut impl Store) -> Offered {
         let Symbol { block, k, esi, .. } = symbol;
         if k == 0 || esi >= MAX_SYMBOLS {
-            return Offered::Nonsense;
+            return Offered::Invalid;
         }
         if self.complete.contains(block) {
             return Offered::Duplicate;
@@ -147,7 +147,7 @@ impl Reception {
                 let part = entry.get_mut();
                 if part.k != k {
                     if !part.yields(symbol, store.source_symbols(block)) {
-                        return Offered::Nonsense;
+                        return Offered::Invalid;
                     }
                     store.forget(block);
                     entry.remove();
@@ -168,7 +168,7 @@ impl Reception {
             }
             Entry::Vacant(entry) => {
                 if store.source_symbols(block).is_some_and(|known| known != k) {
-                    return Offered::Nonsense;
+                    return Offered::Invalid;
                 }
                 if k > 1 && crowded {
                     return Offered::FarAhead;
@@ -350,9 +350,9 @@ mod tests {
         let mut r = reception();
         offer(&mut r, 0, 3, 0);
         for (block, k, esi, what) in [
-            (0, 4, 1, Offered::Nonsense),
-            (1, 0, 0, Offered::Nonsense),
-            (1, 2, 255, Offered::Nonsense),
+            (0, 4, 1, Offered::Invalid),
+            (1, 0, 0, Offered::Invalid),
+            (1, 2, 255, Offered::Invalid),
             (1000, 1, 0, Offered::FarAhead),
             (u32::MAX, 1, 0, Offered::FarAhead),
         ] {
@@ -403,15 +403,15 @@ mod tests {
         let mut sink = Sink { known: Some((0, 3)), ..Sink::default() };
         let mut give = |symbol| r.offer(symbol, &mut sink);
         for k in [1, 2, 255] {
-            assert_eq!(give(symbol(0, k, 0)), Offered::Nonsense);
+            assert_eq!(give(symbol(0, k, 0)), Offered::Invalid);
         }
         assert_eq!(give(symbol(0, 3, 0)), Offered::Kept);
         let sure = |esi| Symbol { sure: true, ..symbol(1, 3, esi) };
         assert_eq!(give(symbol(1, 2, 0)), Offered::Kept);
         assert_eq!(give(sure(0)), Offered::Kept, "the source is believed at once");
         for esi in 0..200 {
-            assert_eq!(give(symbol(0, 4, esi)), Offered::Nonsense);
-            assert_eq!(give(symbol(1, 2, esi)), Offered::Nonsense);
+            assert_eq!(give(symbol(0, 4, esi)), Offered::Invalid);
+            assert_eq!(give(symbol(1, 2, esi)), Offered::Invalid);
         }
         assert_eq!(give(sure(1)), Offered::Kept);
         assert_eq!(give(sure(2)), Offered::Complete);

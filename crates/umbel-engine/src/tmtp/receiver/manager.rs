@@ -43,8 +43,8 @@ impl Manager {
     }
 
     /// Removes a child. Returns whether the buffer has room again.
-    pub(super) fn let_go(&mut self, id: NodeId) -> bool {
-        self.domain.let_go(id);
+    pub(super) fn remove(&mut self, id: NodeId) -> bool {
+        self.domain.remove(id);
         self.totals.remove(&id);
         self.free_room()
     }
@@ -267,10 +267,10 @@ mod tests {
             assert!(manager.buffer_mut().store(9, 2, esi, b"abcd"));
         }
         assert!(manager.is_full() && manager.refuses(10) && !manager.refuses(4));
-        assert!(!manager.let_go(NodeId(2)), "the other child lacks block 9");
+        assert!(!manager.remove(NodeId(2)), "the other child lacks block 9");
         duty.rest();
         assert_eq!((duty.buffered(), duty.totals().count()), (8, 1));
-        duty.manager_mut().unwrap().let_go(NodeId(3));
+        duty.manager_mut().unwrap().remove(NodeId(3));
         duty.rest();
         assert!(duty.manager().is_none());
         assert_eq!((duty.buffered(), duty.totals().count()), (0, 0));
@@ -286,7 +286,7 @@ mod tests {
             duty.set_timing(timing);
             duty.adopt(now, NodeId(2), 0, &config);
             assert_eq!(duty.ledger().timing(), timing);
-            duty.manager_mut().unwrap().let_go(NodeId(2));
+            duty.manager_mut().unwrap().remove(NodeId(2));
             duty.rest();
             assert_eq!(duty.ledger().timing(), timing);
         }

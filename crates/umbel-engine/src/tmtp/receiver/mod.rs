@@ -352,7 +352,7 @@ impl<K: SymbolSink> Receiver<K> {
 
     fn on_child_left(&mut self, now: Instant, id: NodeId) {
         let Some(manager) = self.duty.manager_mut() else { return };
-        if manager.let_go(id) {
+        if manager.remove(id) {
             self.find_gaps(now);
         }
         self.duty.rest();

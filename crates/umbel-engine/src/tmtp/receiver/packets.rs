@@ -151,7 +151,7 @@ impl<K: SymbolSink> Receiver<K> {
                 Ok(true)
             }
             Offered::Duplicate => Err(DropReason::Duplicate),
-            Offered::Nonsense => Err(DropReason::AbsurdBlock),
+            Offered::Invalid => Err(DropReason::AbsurdBlock),
             Offered::FarAhead => Err(DropReason::FarAhead),
             Offered::NoRoom => {
                 self.on_no_room(now, block);

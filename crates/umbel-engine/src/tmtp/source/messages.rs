@@ -215,7 +215,7 @@ impl<S: SymbolSource> Source<S> {
                     self.settled = None;
                 }
                 TreeEvent::ChildLeft { id, .. } => {
-                    self.domain.let_go(id);
+                    self.domain.remove(id);
                     self.throttle.forget(id);
                     self.totals.remove(&id);
                     self.advance(now);
