@@ -120,7 +120,7 @@ const ENTRIES: Field = Field { number: 23, name: "nodes of the tree" };
 const AFTER: Field = Field { number: 24, name: "node before the page" };
 const MORE: Field = Field { number: 25, name: "more nodes" };
 
-/// What an ACK says of a child that has room. A child without says 0.
+/// Number of blocks for which a child has room, in its ACK. A child without room says 0.
 const HAS_ROOM: u32 = u32::MAX;
 
 impl Body {
