@@ -70,14 +70,16 @@ const MAX_REPORTS: usize = 1 << 16;
 enum Stage {
     Outside,
     Inside,
-    /// The receiver gives its children what they need until this time, and leaves.
+    /// The receiver gives its children what they still need, and leaves then.
     Leaving {
+        /// Time at which the receiver leaves in any case.
         until: Instant,
+        /// The receiver leaves a second parent, because the first failed before it had confirmed.
         again: bool,
     },
-    /// The receiver has told the tree that it leaves. `again` if its first parent failed before it
-    /// confirmed that, and another one is told.
+    /// The receiver has told the tree that it leaves.
     Parting {
+        /// The same.
         again: bool,
     },
     Left,
