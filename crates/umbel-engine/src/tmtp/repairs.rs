@@ -61,8 +61,8 @@ impl Repair {
 
 /// The repairs that a domain waits for, block by block.
 ///
-/// With FEC a block is repaired with as many symbols as the child is missing that misses most of it.
-/// None of them was sent in this domain before. Once all 255 were sent they come round again.
+/// With FEC a block is repaired with as many symbols as the child is missing that misses most of
+/// it. None of them was sent in this domain before. Once all 255 were sent they come round again.
 /// Without FEC exactly the missing symbols are sent again, as the paper does with its packets.
 ///
 /// One loss causes one repair: a symbol that is asked for a second time before the first answer can

@@ -18,11 +18,11 @@
 //! ```
 //!
 //! A manager acknowledges the blocks that it holds itself, not its children's [TMTP, "The
-//! Transmission Protocol"]. While its buffer is full it drops new data and does not acknowledge them,
-//! so that pressure goes up the tree [TMTP, "Flow Control"].
+//! Transmission Protocol"]. While its buffer is full it drops new data and does not acknowledge
+//! them, so that pressure goes up the tree [TMTP, "Flow Control"].
 //!
-//! The receiver is made of parts. A member has a [`Delivery`], a [`Recovery`], [`Acks`] and, while it
-//! has a parent, an [`Upstream`]. A [`Manager`] exists only while there are children.
+//! The receiver is made of parts. A member has a [`Delivery`], a [`Recovery`], [`Acks`] and,
+//! while it has a parent, an [`Upstream`]. A [`Manager`] exists only while there are children.
 
 mod acks;
 mod commands;

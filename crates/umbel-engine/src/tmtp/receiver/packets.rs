@@ -13,8 +13,8 @@ use crate::tmtp::tree::Arrival;
 use crate::{Datagram, Instant};
 
 impl<K: SymbolSink> Receiver<K> {
-    /// Handles a data packet. [Settles](Receiver::settle) only if its block is complete or shows how
-    /// far the source is, so that other symbols cost little.
+    /// Handles a data packet. [Settles](Receiver::settle) only if its block is complete or shows
+    /// how far the source is, so that other symbols cost little.
     pub(super) fn on_packet(
         &mut self,
         now: Instant,
@@ -174,7 +174,8 @@ impl<K: SymbolSink> Receiver<K> {
         self.delivery.rest_before(block);
     }
 
-    /// Learns from a packet of the data channel how far the source is. Returns whether that is news.
+    /// Learns from a packet of the data channel how far the source is. Returns whether that is
+    /// news.
     fn note_sent(&mut self, now: Instant, header: &SmallBlockHeader) -> bool {
         let last = header.esi + 1 >= header.block_symbols;
         let end = header.sbn.saturating_add(u32::from(last));

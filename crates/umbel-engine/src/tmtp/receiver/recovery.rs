@@ -33,7 +33,8 @@ const MOST_TRIES: u8 = 8;
 /// The blocks that may be asked for at the moment, and the timing of the parent that repairs them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reach {
-    /// First block that is asked for by NACK. Earlier ones are fetched. `u32::MAX` without a parent.
+    /// First block that is asked for by NACK. Earlier ones are fetched. `u32::MAX` without a
+    /// parent.
     pub(super) floor: u32,
     /// One beyond the last block that is wanted.
     pub(super) end: u32,

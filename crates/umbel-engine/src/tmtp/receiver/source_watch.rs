@@ -92,8 +92,8 @@ impl SourceWatch {
         self.hearsay.take_if(|(_, at)| *at <= now).map(|(sent, _)| sent)
     }
 
-    /// Learns where the feed ends. Returns whether that is news. A source may fail after it has said
-    /// where the feed ends, which changes nothing for a receiver that is `complete`.
+    /// Learns where the feed ends. Returns whether that is news. A source may fail after it has
+    /// said where the feed ends, which changes nothing for a receiver that is `complete`.
     pub(super) fn learn_end(&mut self, end: Option<&End>, complete: bool) -> bool {
         let news = end.filter(|end| match &self.end {
             None => true,

@@ -27,7 +27,7 @@ pub(in crate::tmtp) enum Way {
         /// Hop limit of the message.
         hop_limit: u8,
     },
-    /// To one node, with the hop limit [`UNICAST_HOPS`](super::UNICAST_HOPS).
+    /// To one node, with the hop limit [`UNICAST_HOPS`].
     Host(SocketAddr),
 }
 

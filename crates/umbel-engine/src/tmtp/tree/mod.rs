@@ -1,8 +1,8 @@
 //! The control tree: how a node finds its parent, serves as one, and leaves [TMTP, control tree
 //! management].
 //!
-//! A component without I/O that the [source](crate::tmtp) and the receiver embed. The embedder tells
-//! it the state of the feed when a message is built ([`Outlook`]).
+//! A component without I/O that the [source](crate::tmtp) and the receiver embed. The embedder
+//! tells it the state of the feed when a message is built ([`Outlook`]).
 //!
 //! A receiver goes this way:
 //!
@@ -26,27 +26,27 @@
 //!
 //! # Domains and their managers
 //!
-//! A domain is a subnet: what hop limit 1 reaches. A node that finds no manager there becomes it, and
-//! says so by a beacon. Of two managers in a subnet the source stays, else the one that has a path to
-//! the source, else the one with the lower number. The other is demoted, and its children search
-//! anew.
+//! A domain is a subnet: what hop limit 1 reaches. A node that finds no manager there becomes it,
+//! and says so by a beacon. Of two managers in a subnet the source stays, else the one that has a
+//! path to the source, else the one with the lower number. The other is demoted, and its children
+//! search anew.
 //!
 //! # No loops
 //!
 //! Each node has a [`Standing`]: an epoch and a depth. The source's clock is the epoch, and comes
 //! down the tree in beacons. A node takes only a parent that stands above where the node itself
 //! stood last, and its own standing never gets worse. So edges never form a loop, not even for a
-//! moment ([`Standing::may_be_above`]). A node that is cut off from the source together with those
-//! below it joins none of them, since their epochs stand still. Elsewhere epochs go on, so after one
-//! beacon's time other nodes stand above it.
+//! moment ([`Standing::may_be_above`]). A node that is cut off from the source together with
+//! those below it joins none of them, since their epochs stand still. Elsewhere epochs go on, so
+//! after one beacon's time other nodes stand above it.
 //!
 //! # Trust
 //!
 //! A JOIN_CONFIRM counts only from the address asked and with the nonce of the request. A child's
-//! message counts only from its address and with its token. The receiver of a message measures its
-//! hops. A node that lies about the hop limit of its messages is found out by its beacons: they reach
-//! as far as its radius. A child that does not hear them gives the parent up and bars its address,
-//! longer each time. No statement of others makes a radius exceed the scope.
+//! message counts only from its address and with its token. The receiver of a message measures
+//! its hops. A node that lies about the hop limit of its messages is found out by its beacons:
+//! they reach as far as its radius. A child that does not hear them gives the parent up and bars
+//! its address, longer each time. No statement of others makes a radius exceed the scope.
 //!
 //! The source was announced with its address. Only from there does a node claim to be the source.
 //! Only from there is a refusal final that would end a receiver (not admitted, leaving). If another
