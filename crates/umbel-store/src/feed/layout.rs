@@ -47,12 +47,12 @@ impl BlockShape {
 
 /// Most blocks of a feed of files: 1.4 TB in packets of 1,400 bytes. Receivers visit each of them
 /// between two datagrams, so an absurd announcement must not keep them busy for long.
-pub const MAX_BLOCKS: u32 = 1 << 24;
+pub(super) const MAX_BLOCKS: u32 = 1 << 24;
 
 /// Reason why items do not make a feed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// All items together have more than [`MAX_BLOCKS`].
+    /// All items together have too many blocks.
     #[error("more than {MAX_BLOCKS} blocks: send less, or take longer packets")]
     TooManyBlocks,
     /// An item is not split like the feed.
