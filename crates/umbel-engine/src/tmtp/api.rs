@@ -15,6 +15,7 @@
 //! [`SymbolSink`](crate::symbols::SymbolSink).
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use umbel_wire::Toi;
 use umbel_wire::tmtp::{
@@ -273,7 +274,10 @@ pub enum ReceiverEvent {
     Complete,
     /// Blocks that are not available any more.
     Gone(BlockRun),
-    /// The source has deleted the group, or has been silent for so long that it must be gone.
+    /// The source has been silent for this long. The receiver joined its groups again, and goes on.
+    SourceSilent(Duration),
+    /// The source has deleted the group, or has been silent for
+    /// [`ReceiverConfig::patience`](super::ReceiverConfig::patience).
     SourceGone,
     /// The receiver has left the group.
     Left,

@@ -223,6 +223,9 @@ pub struct ReceiverConfig {
     pub repair: RepairConfig,
     /// Most blocks beyond the first incomplete one that it tracks. Default 65,536.
     pub far_ahead: u32,
+    /// Silence of the source after which it counts as gone. Default 10 min. A receiver that is done
+    /// waits 5 s.
+    pub patience: Duration,
 }
 
 impl NodeConfig {
@@ -387,6 +390,7 @@ impl ReceiverConfig {
             timing: TimingConfig::default(),
             repair: RepairConfig::default(),
             far_ahead: 65_536,
+            patience: Duration::from_mins(10),
         }
     }
 

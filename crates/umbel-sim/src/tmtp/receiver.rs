@@ -135,7 +135,8 @@ impl Host<tmtp::Receiver<FeedSink>> for Receiver {
             }
             ReceiverEvent::Feed(_)
             | ReceiverEvent::Started { .. }
-            | ReceiverEvent::StoppedManaging => {}
+            | ReceiverEvent::StoppedManaging
+            | ReceiverEvent::SourceSilent(_) => {}
         }
     }
 

@@ -47,6 +47,9 @@ pub(super) struct RecvArgs {
     /// How long to wait for the feed to be on the air
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_duration)]
     wait: Duration,
+    /// How long the source may be silent before the receiver gives up
+    #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = parse_duration)]
+    patience: Duration,
     /// Token that the source demands; it does not prove the source's identity
     #[arg(long)]
     token: Option<String>,
@@ -84,6 +87,7 @@ impl RecvArgs {
             start: self.from,
             interface: self.interface,
             wait: self.wait,
+            patience: self.patience,
             token: self.token,
             key: self.key.path(),
             name: self.name,

@@ -36,6 +36,7 @@ mod source_watch;
 mod upstream;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use umbel_wire::tmtp::{
     Body, Dismissal, Message, NodeId, Progress, ReceiverReport, ReceiverState, Role, Timing,
@@ -225,9 +226,26 @@ impl<K: SymbolSink> Receiver<K> {
         self.upstream.map_or(u32::MAX, |upstream| upstream.lowest().max(joined))
     }
 
-    /// Returns when the source will have been silent for too long.
+    /// Returns for how long the source may be silent; `None` once this receiver is finished.
+    fn patience(&self) -> Option<Duration> {
+        self.wanted.outcome.is_none().then_some(self.config.patience)
+    }
+
+    /// Returns when the source will have been silent for long.
     fn silent_at(&self) -> Option<Instant> {
-        self.source.silent_at(self.wanted.outcome.is_some())
+        self.source.silent_at(self.patience())
+    }
+
+    /// Joins the groups again if there is still patience with a silent source; otherwise the source
+    /// is gone.
+    fn on_silence(&mut self, now: Instant) {
+        let Some(silence) = self.source.on_silence(now, self.patience()) else {
+            return self.on_closing();
+        };
+        for channel in [self.config.node.data, self.config.node.domain] {
+            self.memberships.extend([Membership::Leave(channel), Membership::Join(channel)]);
+        }
+        self.events.push_back(ReceiverEvent::SourceSilent(silence));
     }
 
     /// Returns the timing of the parent's domain; without a parent that of this node's own.
@@ -434,7 +452,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         self.tree.handle_timeout(now);
         self.survey_if_due(now);
         if self.silent_at().is_some_and(|at| at <= now) {
-            self.on_closing();
+            self.on_silence(now);
         }
         if let Some(sent) = self.source.take_sent(now) {
             self.learn_sent(now, sent);

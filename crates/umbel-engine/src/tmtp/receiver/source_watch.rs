@@ -8,9 +8,10 @@ use crate::Instant;
 use crate::tmtp::config::Shape;
 use crate::tmtp::drops::DropReason;
 
-/// A source that has not been heard for this long is gone.
+/// Silence of the source after which the receiver joins its groups again, and once more after each
+/// further one: a switch may have forgotten the membership, or the network card may be another.
 const SILENCE: Duration = Duration::from_mins(1);
-/// The same for a receiver that is done or has given up.
+/// Silence after which the source is gone for a receiver that is done or has given up.
 const SILENCE_DONE: Duration = Duration::from_secs(5);
 
 /// The source as heartbeats, beacons and data show it.
@@ -23,6 +24,8 @@ pub(super) struct SourceWatch {
     hearsay: Option<(u32, Instant)>,
     /// Time at which the source was last heard on the data channel.
     heard: Option<Instant>,
+    /// Number of [`SILENCE`]s since then that were noticed.
+    silences: u32,
     gone: bool,
 }
 
@@ -45,6 +48,7 @@ impl SourceWatch {
     /// Notes a packet of the data channel.
     pub(super) fn on_heard(&mut self, now: Instant) {
         self.heard = Some(now);
+        self.silences = 0;
     }
 
     /// Learns what the feed is. Returns whether that is news.
@@ -110,11 +114,26 @@ impl SourceWatch {
         !std::mem::replace(&mut self.gone, true)
     }
 
-    /// Returns when the source will have been silent for too long, for a receiver that is
-    /// `finished` or is not.
-    pub(super) fn silent_at(&self, finished: bool) -> Option<Instant> {
-        let patience = if finished { SILENCE_DONE } else { SILENCE };
-        self.heard.filter(|_| !self.gone).map(|heard| heard + patience)
+    /// Returns when the source will have been silent for long. A receiver that is not finished has
+    /// `patience` with it.
+    pub(super) fn silent_at(&self, patience: Option<Duration>) -> Option<Instant> {
+        let heard = self.heard.filter(|_| !self.gone)?;
+        let wait = patience.map_or(SILENCE_DONE, |patience| {
+            SILENCE.saturating_mul(self.silences + 1).min(patience)
+        });
+        Some(heard + wait)
+    }
+
+    /// Notices that the source is silent. Returns for how long it has been so if there is still
+    /// patience with it.
+    pub(super) fn on_silence(
+        &mut self,
+        now: Instant,
+        patience: Option<Duration>,
+    ) -> Option<Duration> {
+        let silence = now.since(self.heard?);
+        self.silences = (silence.as_nanos() / SILENCE.as_nanos()).try_into().unwrap_or(u32::MAX);
+        patience.filter(|patience| silence < *patience).map(|_| silence)
     }
 
     /// Returns the time of the next event other than [`silent_at`](SourceWatch::silent_at).

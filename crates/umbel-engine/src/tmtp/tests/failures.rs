@@ -174,6 +174,41 @@ fn a_manager_that_leaves_gives_its_children_what_they_need_first() {
 }
 
 #[test]
+fn a_receiver_that_heard_nothing_for_minutes_joins_again_and_gets_everything() {
+    for seed in seeds(6) {
+        let mut world = sending(seed, Weather::FINE);
+        world.run_for(Duration::from_millis(100));
+        world.partition(&[3], &[0, 1, 2, 4, 5, 6]);
+        world.run_for(Duration::from_mins(5));
+        let silent = |world: &World, i: usize| {
+            let events = world.receiver_events(i).iter();
+            events.filter(|event| matches!(event, ReceiverEvent::SourceSilent(_))).count()
+        };
+        let all: Vec<usize> = world.receivers().collect();
+        // Each in the subnet that was cut off, once a minute.
+        let apart = all.iter().filter(|&&i| silent(&world, i) > 0).count();
+        assert!(apart > 0, "seed {seed}");
+        assert!(all.iter().all(|&i| [0, 4].contains(&silent(&world, i))), "seed {seed}");
+        world.heal();
+        finish(&mut world);
+    }
+}
+
+#[test]
+fn a_source_that_is_silent_for_long_is_gone() {
+    for seed in seeds(4) {
+        let mut world = sending(seed, Weather::FINE);
+        world.run_for(Duration::from_millis(100));
+        world.crash(0);
+        let gone = |world: &World, i| world.receiver_events(i).contains(&ReceiverEvent::SourceGone);
+        world.run_for(Duration::from_mins(9));
+        assert!(world.receivers().all(|i| !gone(&world, i)), "seed {seed}");
+        world.run_for(Duration::from_mins(2));
+        assert!(world.receivers().all(|i| gone(&world, i)), "seed {seed}");
+    }
+}
+
+#[test]
 fn crashes_cuts_and_loss_together() {
     for seed in seeds(6) {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);

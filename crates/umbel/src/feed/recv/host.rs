@@ -563,6 +563,12 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
             }
             ReceiverEvent::End(end) => self.on_end(io, end),
             ReceiverEvent::Gone(run) => self.on_gone(io, run),
+            ReceiverEvent::SourceSilent(silence) => {
+                let minutes = silence.as_secs() / 60;
+                self.observer.note(&format!(
+                    "nothing was heard of the source for {minutes} min; still listening"
+                ));
+            }
             ReceiverEvent::SourceGone => self.on_source_gone(io),
             ReceiverEvent::Left => self.stage = Stage::Gone,
         }

@@ -86,6 +86,8 @@ pub struct RecvOptions {
     pub interface: Option<String>,
     /// How long to wait for a feed of this name to be on the air.
     pub wait: Duration,
+    /// Silence of the source after which it counts as gone. Default 10 min.
+    pub patience: Duration,
     /// Token that the source demands of receivers.
     pub token: Option<String>,
     /// File of this receiver's secret key, for sealed feeds; created if it does not exist.
@@ -105,6 +107,7 @@ impl RecvOptions {
             start: Start::Everything,
             interface: None,
             wait: Duration::from_secs(10),
+            patience: Duration::from_mins(10),
             token: None,
             key: None,
             name: None,
@@ -319,6 +322,7 @@ fn receive(
     let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
     let (data, node) = ports(&feed, interface, rate)?;
     let mut config = config(&feed, options.token.as_deref(), options.name.clone(), options.start)?;
+    config.patience = options.patience;
     config.node.address = node.address().context("a node has an address")?;
     config.check()?;
     // A manager repairs no faster than the source sends.
