@@ -23,7 +23,7 @@
 //!   `receiver/manager.rs` exists while there are children.
 //! - `tree/`: how nodes find parents, serve as such and leave. Its page draws the states.
 //! - `reception.rs`, `asks.rs`: the blocks that a member holds, and when it asks for others.
-//!   `domain.rs`, `children.rs`, `intervals.rs`, `repairs.rs`, `buffer.rs`: a parent's debt to its
+//!   `domain/`, `children.rs`, `intervals.rs`, `repairs.rs`, `buffer.rs`: a parent's debt to its
 //!   children. `catch_up.rs`: blocks that no parent guarantees.
 //! - `concast.rs`: totals and last words of receivers on their way up, so that the source hears of
 //!   10,000 from K. `survey.rs`: the picture of the tree.
