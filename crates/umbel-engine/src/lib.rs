@@ -27,11 +27,11 @@ pub mod lms;
 pub mod load;
 mod overrun;
 pub mod pgm;
+pub mod reliable;
 pub mod repository;
 pub mod router;
 mod runs;
 pub mod srm;
-pub mod stream;
 pub mod symbols;
 mod time;
 #[allow(dead_code, unused_imports, unused_macros, reason = "engines change over to it one by one")]

@@ -7,7 +7,7 @@ use umbel_wire::Parsed;
 use umbel_wire::basep::Message;
 
 use super::{DropReason, Drops, ReceiverConfig};
-use crate::stream::{ReceiveWindow, Refused};
+use crate::reliable::{ReceiveWindow, Refused};
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
 /// News for the application.

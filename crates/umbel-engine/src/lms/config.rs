@@ -6,7 +6,7 @@ use std::time::Duration;
 use umbel_wire::{Channel, Tsi};
 
 use crate::bucket::Limit;
-use crate::stream::WindowLimits;
+use crate::reliable::WindowLimits;
 
 /// Limits of the units that an end-point keeps for repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::config::ReplierConfig;
 use super::drops::DropReason;
 use super::late::{IgnorePeriods, LateRequests, Place};
 use crate::bucket::Limiter;
-use crate::stream::History;
+use crate::reliable::History;
 use crate::{Address, Instant};
 
 /// Keeps units and decides which requests are answered, and how.

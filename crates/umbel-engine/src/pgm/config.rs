@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use umbel_wire::Channel;
 
-use crate::stream::WindowLimits;
+use crate::reliable::WindowLimits;
 
 /// Configuration of a source.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -10,7 +10,7 @@ use umbel_wire::pgm::Message;
 use umbel_wire::{Channel, Parsed};
 
 use super::{DropReason, Drops, ReceiverConfig};
-use crate::stream::{History, ReceiveWindow, Refused};
+use crate::reliable::{History, ReceiveWindow, Refused};
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
 /// News for the application.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use umbel_wire::Channel;
 use umbel_wire::srm::MemberId;
 
-use crate::stream::WindowLimits;
+use crate::reliable::WindowLimits;
 use crate::units::Rate;
 
 /// Configuration of a member.

@@ -23,7 +23,7 @@ use super::session::Session;
 use super::timers::{Timer, Timers, UnitTimer, UnitTimers};
 use crate::bucket::Bucket;
 use crate::chance::uniform;
-use crate::stream::{History, ReceiveWindow, Refused};
+use crate::reliable::{History, ReceiveWindow, Refused};
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
 /// The member's relation to the group.

@@ -63,7 +63,7 @@
 //! - **Memory of sources.** A source that has gone is remembered, so that nothing is delivered
 //!   twice when it comes back, until another takes its place ([`Config::max_sources`]).
 //! - **Long gaps.** A member that is
-//!   [`WindowLimits::far_ahead`](crate::stream::WindowLimits::far_ahead) units behind does not
+//!   [`WindowLimits::far_ahead`](crate::reliable::WindowLimits::far_ahead) units behind does not
 //!   catch up.
 //! # Validation
 //!

@@ -8,7 +8,7 @@ use super::drops::DropReason;
 use super::pacing::Group;
 use super::{Inflow, Member};
 use crate::Instant;
-use crate::stream::ReceiveWindow;
+use crate::reliable::ReceiveWindow;
 
 /// Number of latest session messages whose timestamps an echo may name.
 const TIMESTAMPS: usize = 64;

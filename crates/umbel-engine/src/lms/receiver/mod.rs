@@ -48,7 +48,7 @@ use super::replier::{Repair, RepairTo, Replier};
 use super::rtt::Rtt;
 use crate::bucket::Limiter;
 use crate::chance::uniform;
-use crate::stream::{ReceiveWindow, Refused};
+use crate::reliable::{ReceiveWindow, Refused};
 use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 

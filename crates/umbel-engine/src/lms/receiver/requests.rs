@@ -10,7 +10,7 @@ use crate::chance::uniform;
 use crate::lms::drops::DropReason;
 use crate::lms::lan::Lan;
 use crate::lms::replier::{RepairTo, reply_to};
-use crate::stream::ReceiveWindow;
+use crate::reliable::ReceiveWindow;
 
 impl Receiver {
     /// Sends the requests that are due.

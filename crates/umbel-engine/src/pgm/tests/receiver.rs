@@ -4,7 +4,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::*;
 use crate::Membership;
 use crate::pgm::{DropReason, Receiver, ReceiverConfig, ReceiverEvent};
-use crate::stream::WindowLimits;
+use crate::reliable::WindowLimits;
 
 type Under = Receiver<Xoshiro256PlusPlus>;
 
