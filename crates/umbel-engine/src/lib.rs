@@ -29,6 +29,7 @@ mod overrun;
 pub mod pgm;
 pub mod reliable;
 pub mod repository;
+pub mod rlm;
 pub mod router;
 mod runs;
 pub mod srm;

@@ -8,6 +8,7 @@
 //! - [`lms`]: the messages between endpoints and routers of LMS.
 //! - [`pgm`]: the messages of the subset of PGM.
 //! - [`repository`]: the messages between a repository's server and its clients.
+//! - [`rlm`]: the messages of layered streams, and the head of their objects.
 //! - [`sap`], [`sdp`], [`feed`]: session announcements in the formats of standard tools, and the
 //!   description of a TMTP feed.
 //! - [`small_block`]: data packets that carry the length of their source block.
@@ -48,6 +49,7 @@ pub mod lms;
 pub mod oti;
 pub mod pgm;
 pub mod repository;
+pub mod rlm;
 pub mod sap;
 pub mod sdp;
 pub mod small_block;

@@ -1,0 +1,281 @@
+//! Every constant of the protocol, as a default that experiments can sweep.
+
+use std::time::Duration;
+
+use umbel_wire::{Channel, Tsi};
+
+use crate::bucket::Limit;
+use crate::units::Rate;
+
+/// Relation of the layers of a stream [RLM §2].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Each layer refines those below it. A receiver at level n receives the first n layers.
+    Cumulative,
+    /// Each layer is the whole content at another rate (simulcast). A receiver at level n receives
+    /// the n-th layer only.
+    Independent,
+}
+
+/// Rule by which a receiver chooses its level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ControllerKind {
+    /// Join-experiments that loss ends [RLM §3].
+    #[default]
+    Rlm,
+}
+
+/// Forward error correction within a layer: Reed–Solomon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerFec {
+    /// Number of units, or of an object's symbols, in a block: k; 1 to 254.
+    pub source_symbols: u8,
+    /// Number of repair symbols for a full block: r; k + r is at most 255. A smaller block has
+    /// fewer, in proportion, rounded up.
+    pub repair_symbols: u8,
+}
+
+/// A layer of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerConfig {
+    /// Forward error correction. Default `None`.
+    pub fec: Option<LayerFec>,
+}
+
+/// Configuration of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceConfig {
+    /// The stream; unique together with the source address.
+    pub tsi: Tsi,
+    /// Channel of the base layer. Layer l is on group + l.
+    pub base: Channel,
+    /// The layers, the base first; 1 to [`LAYERS`](crate::RateClass::LAYERS).
+    pub layers: Vec<LayerConfig>,
+    /// Group in which receivers talk. The source only counts them there. Default `None`.
+    pub control: Option<Channel>,
+    /// Maximum number of units of a layer that wait for its pace. The oldest is dropped for a new
+    /// one. Default 4,096.
+    pub queue_units: usize,
+    /// Maximum time for which a unit waits for the pace of its layer. Default 1 s.
+    pub queue_time: Duration,
+    /// Maximum number of bytes of a layer's objects that wait. Default 64 MiB.
+    pub queue_object_bytes: usize,
+    /// Time after its first unit at which a block is closed, full or not. Default 200 ms.
+    pub block_time: Duration,
+    /// Length of the symbols of objects in bytes. Default 1,280.
+    pub symbol_len: u16,
+    /// Number of copies of an object's head, spread over the object. Default 3.
+    pub head_copies: u8,
+    /// Rate and shortest interval of the session messages of all receivers, by which the source
+    /// tells when one has left without a word.
+    pub session: SessionConfig,
+    /// Limit of the control messages that the source counts. Default 200/s, 400 at once.
+    pub control_limit: Limit,
+}
+
+impl SourceConfig {
+    /// Creates the default configuration of a stream with this number of layers.
+    pub fn new(tsi: Tsi, base: Channel, layers: u8) -> SourceConfig {
+        SourceConfig {
+            tsi,
+            base,
+            layers: vec![LayerConfig { fec: None }; layers.into()],
+            control: None,
+            queue_units: 4096,
+            queue_time: Duration::from_secs(1),
+            queue_object_bytes: 64 << 20,
+            block_time: Duration::from_millis(200),
+            symbol_len: 1280,
+            head_copies: 3,
+            session: SessionConfig::default(),
+            control_limit: CONTROL_LIMIT,
+        }
+    }
+}
+
+/// Control messages that one node handles.
+const CONTROL_LIMIT: Limit = Limit { per_s: 200, burst: 400 };
+
+/// Configuration of a receiver.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReceiverConfig {
+    /// The stream.
+    pub tsi: Tsi,
+    /// This receiver, by a number drawn at random.
+    pub receiver: u64,
+    /// Seed of the receiver's own random stream.
+    pub seed: u64,
+    /// Channels of the layers, the base first; 1 to [`LAYERS`](crate::RateClass::LAYERS), each with
+    /// the same source.
+    pub channels: Vec<Channel>,
+    /// Rates of the layers, as announced. They are told in events; the protocol needs none.
+    pub rates: Vec<Rate>,
+    /// Group in which receivers talk. Default `None`: no shared learning.
+    pub control: Option<Channel>,
+    /// Relation of the layers. Default [`Mode::Cumulative`].
+    pub mode: Mode,
+    /// Rule by which the level is chosen. Default [`ControllerKind::Rlm`].
+    pub controller: ControllerKind,
+    /// Greatest level that is tried. Default: all layers.
+    pub max_level: u8,
+    /// Constants of join-experiments.
+    pub rlm: RlmConfig,
+    /// Constants of loss detection.
+    pub loss: LossConfig,
+    /// Session messages.
+    pub session: SessionConfig,
+    /// Limit of the announcements of experiments of one sender. Default 1/s, 4 at once.
+    pub experiments_of_one: Limit,
+    /// Limit of the control messages of all. Default 200/s, 400 at once.
+    pub control_limit: Limit,
+    /// Limits of what is held before delivery.
+    pub held: HeldConfig,
+}
+
+impl ReceiverConfig {
+    /// Creates the default configuration for a stream on these channels.
+    pub fn new(tsi: Tsi, receiver: u64, seed: u64, channels: Vec<Channel>) -> ReceiverConfig {
+        ReceiverConfig {
+            tsi,
+            receiver,
+            seed,
+            max_level: u8::try_from(channels.len()).unwrap_or(u8::MAX),
+            channels,
+            rates: Vec::new(),
+            control: None,
+            mode: Mode::Cumulative,
+            controller: ControllerKind::default(),
+            rlm: RlmConfig::default(),
+            loss: LossConfig::default(),
+            session: SessionConfig::default(),
+            experiments_of_one: Limit { per_s: 1, burst: 4 },
+            control_limit: CONTROL_LIMIT,
+            held: HeldConfig::default(),
+        }
+    }
+}
+
+/// Constants of join-experiments [RLM Table 1], with the values of [RLM §4].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RlmConfig {
+    /// Factor by which a failed experiment lengthens a join-timer: α; above 1. Default 2.
+    pub backoff: f64,
+    /// Factor by which a join-timer shrinks while its level is stable: β; below 1. Default 2/3.
+    pub relaxation: f64,
+    /// Weight of the mean in a detection-timer: k₁. Default 1.
+    pub k1: f64,
+    /// Weight of the deviation in a detection-timer: k₂. Default 2.
+    pub k2: f64,
+    /// Gain of the detection-time's mean: g₁. Default 0.25.
+    pub g1: f64,
+    /// Gain of the detection-time's deviation: g₂. Default 0.25.
+    pub g2: f64,
+    /// Detection-time assumed at first. The paper wants it conservative and gives no value; chosen:
+    /// 2 s.
+    pub detection_time: Duration,
+    /// Deviation of the detection-time assumed at first. Chosen: 0.5 s.
+    pub detection_deviation: Duration,
+    /// Shortest mean of a join-timer. Default 5 s.
+    pub join_timer_min: Duration,
+    /// Longest mean of a join-timer with one receiver; it grows in proportion to their number.
+    /// Default 600 s.
+    pub join_timer_max: Duration,
+    /// Longest mean of a join-timer, whatever the number of receivers is said to be. Chosen: 1 h.
+    pub join_timer_ceiling: Duration,
+    /// Share of lost packets in the M state above which a layer is dropped: T. The paper gives no
+    /// value; chosen: 0.1.
+    pub loss_threshold: f64,
+    /// Number of packets that must be expected in the M state before loss is judged. Chosen: 20.
+    pub loss_packets: u32,
+    /// Number of experiments in a row that a receiver forgoes since others experiment. Then it goes
+    /// ahead, so that no announcements can keep it down. The paper has no bound; chosen: 8.
+    pub suppressions: u32,
+}
+
+impl Default for RlmConfig {
+    fn default() -> RlmConfig {
+        RlmConfig {
+            backoff: 2.0,
+            relaxation: 2.0 / 3.0,
+            k1: 1.0,
+            k2: 2.0,
+            g1: 0.25,
+            g2: 0.25,
+            detection_time: Duration::from_secs(2),
+            detection_deviation: Duration::from_millis(500),
+            join_timer_min: Duration::from_secs(5),
+            join_timer_max: Duration::from_mins(10),
+            join_timer_ceiling: Duration::from_hours(1),
+            loss_threshold: 0.1,
+            loss_packets: 20,
+            suppressions: 8,
+        }
+    }
+}
+
+/// Constants of loss detection. All are chosen; the paper's network does not reorder packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LossConfig {
+    /// Number of later packets of a layer after which a missing one is lost. Default 3.
+    pub reorder_packets: u32,
+    /// Time after which a missing packet is lost, however few follow it. Default 100 ms.
+    pub reorder_time: Duration,
+    /// Number of packets missing in a row above which a layer's numbers begin anew. Default 10,000.
+    pub restart_gap: u32,
+}
+
+impl Default for LossConfig {
+    fn default() -> LossConfig {
+        LossConfig {
+            reorder_packets: 3,
+            reorder_time: Duration::from_millis(100),
+            restart_gap: 10_000,
+        }
+    }
+}
+
+/// Rate of session messages, from which the number of receivers is estimated as in RTCP
+/// [RFC 3550 §6.3].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionConfig {
+    /// Rate of the session messages of all receivers, whatever their number. Default 5 kbit/s.
+    pub rate: Rate,
+    /// The shortest mean interval between two messages of a receiver. Default 5 s.
+    pub min_interval: Duration,
+    /// Number of mean intervals after which a silent receiver has left. Default 5.
+    pub silent_intervals: u32,
+}
+
+impl Default for SessionConfig {
+    fn default() -> SessionConfig {
+        SessionConfig {
+            rate: Rate::from_bits_per_s(5_000).expect("above 0"),
+            min_interval: Duration::from_secs(5),
+            silent_intervals: 5,
+        }
+    }
+}
+
+/// Limits of what a receiver holds of each layer before delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldConfig {
+    /// Maximum number of incomplete blocks of units. Default 8.
+    pub blocks: usize,
+    /// Maximum number of incomplete objects. Default 4.
+    pub objects: usize,
+    /// Maximum length of an object in bytes; a longer one is not received. Default 32 MiB.
+    pub object_len: u64,
+    /// Time without a packet of an object after which it is given up. Default 5 s.
+    pub object_patience: Duration,
+}
+
+impl Default for HeldConfig {
+    fn default() -> HeldConfig {
+        HeldConfig {
+            blocks: 8,
+            objects: 4,
+            object_len: 32 << 20,
+            object_patience: Duration::from_secs(5),
+        }
+    }
+}
