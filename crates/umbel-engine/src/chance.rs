@@ -1,6 +1,15 @@
 //! Random draws that come out the same on any machine.
 
-use rand_core::Rng;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Generator that an engine draws from. Its host creates it.
+pub type Generator = Xoshiro256PlusPlus;
+
+/// Creates a generator whose draws follow from the seed.
+pub fn generator(seed: u64) -> Generator {
+    Generator::seed_from_u64(seed)
+}
 
 /// Returns a number that is uniform in [0, 1), with 53 bits.
 pub fn uniform(random: &mut impl Rng) -> f64 {

@@ -38,13 +38,13 @@ fn main() {
     config.packet_len = 1_024;
     let mut simulation = Simulation::new(network, 1);
     simulation.set_sessions(SessionDelay { min: 2 * millisecond, mean_extra: millisecond });
-    let mut host = Server::host(config, catalog.clone());
+    let mut host = Server::host(config, 0, catalog.clone());
     host.host_mut().set_rtt(4 * millisecond);
     simulation.set_app(server, host, Instant::EPOCH).expect("a free host");
     for (n, &node) in nodes.iter().enumerate() {
-        let config = ReceiverConfig { seed: n as u64, ..ReceiverConfig::default() };
+        let config = ReceiverConfig::default();
         let wanted = (1..=3).map(Toi).collect();
-        let client = Client::host(config, server, catalog.clone(), wanted);
+        let client = Client::host(config, n as u64, server, catalog.clone(), wanted);
         let start = Duration::from_nanos(10_000_000_000 / u64::from(clients) * n as u64);
         simulation.set_app(node, client, Instant::EPOCH + start).expect("a free host");
     }

@@ -69,13 +69,13 @@ fn run(count: usize) {
     let Group { network, source, source_link, receivers } = group(count);
     let mut simulation = Simulation::new(network, SEED);
     let member = |node, distance: bool, participant: Participant| {
-        let mut config = config(node, GROUP, SEED);
+        let mut config = config(node, GROUP);
         (config.observe, config.max_peers) = (true, 256);
         let mut participant = participant;
         if distance {
             participant.know_distance(id_of(source), Duration::from_millis(12));
         }
-        participant.host(config)
+        participant.host(config, SEED)
     };
     let mut sender = Participant::default();
     sender.send_stream(Duration::from_mins(1), Duration::from_secs(1), 12, 500);

@@ -61,7 +61,7 @@ fn run(depth: u32, at_source: bool, seed: u64) -> Cost {
     let mut simulation = Simulation::new(network, seed);
     let members: Vec<NodeId> = [source].into_iter().chain(level).collect();
     for &node in &members {
-        let mut config = config(node, GROUP, seed);
+        let mut config = config(node, GROUP);
         (config.observe, config.repair_timer) = (true, Some((1.0, 1.0)));
         config.max_request_interval = Duration::from_hours(1);
         // As in ns-2, every member sends one session message a second that covers all members.
@@ -78,7 +78,7 @@ fn run(depth: u32, at_source: bool, seed: u64) -> Cost {
             );
         }
         simulation
-            .set_app(node, participant.host(config), Instant::EPOCH)
+            .set_app(node, participant.host(config, seed), Instant::EPOCH)
             .expect("the node is a host without a program");
     }
     simulation.run_until(Instant::EPOCH + Duration::from_secs(70));

@@ -176,8 +176,6 @@ pub struct ReceiverConfig {
     /// Election on a multi-access LAN; `None` if the receiver has a link of its own. Default
     /// `None`.
     pub lan: Option<LanConfig>,
-    /// Seed of the receiver's own random stream.
-    pub seed: u64,
 }
 
 impl ReceiverConfig {
@@ -204,7 +202,6 @@ impl ReceiverConfig {
             initial_rtt: Duration::from_millis(200),
             ping_every: Duration::from_secs(10),
             lan: None,
-            seed: 0,
         }
     }
 }

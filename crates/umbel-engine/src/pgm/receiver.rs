@@ -10,6 +10,7 @@ use umbel_wire::pgm::Message;
 use umbel_wire::{Channel, Parsed};
 
 use super::{DropReason, Drops, ReceiverConfig};
+use crate::chance::Generator;
 use crate::reliable::{History, ReceiveWindow, Refused};
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
@@ -82,9 +83,9 @@ const ANSWERS: usize = 1024;
 
 /// Receives the units of one source in order, and requests missing ones.
 #[derive(Clone, Debug)]
-pub struct Receiver<R> {
+pub struct Receiver {
     config: ReceiverConfig,
-    random: R,
+    random: Generator,
     window: Option<ReceiveWindow>,
     /// Destination of NAKs, as given by the last SPM.
     path: Option<SocketAddr>,
@@ -102,9 +103,9 @@ pub struct Receiver<R> {
     drops: Drops,
 }
 
-impl<R: Rng> Receiver<R> {
+impl Receiver {
     /// Creates a receiver that joins the channel. Back-off times are drawn from `random`.
-    pub fn new(config: ReceiverConfig, random: R) -> Receiver<R> {
+    pub fn new(config: ReceiverConfig, random: Generator) -> Receiver {
         let units = usize::try_from(config.window.units).unwrap_or(usize::MAX);
         Receiver {
             config,
@@ -348,7 +349,7 @@ fn backoff(random: &mut impl Rng, most: Duration) -> Duration {
     Duration::from_nanos(((u128::from(random.next_u64()) * (u128::from(most) + 1)) >> 64) as u64)
 }
 
-impl<R: Rng> Engine for Receiver<R> {
+impl Engine for Receiver {
     type Command = std::convert::Infallible;
     type CommandError = std::convert::Infallible;
     type Event = ReceiverEvent;

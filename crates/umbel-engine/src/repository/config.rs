@@ -211,8 +211,6 @@ pub struct ControlConfig {
     pub channel: Channel,
     /// Key that authenticates the group's messages. It must not be guessable by outsiders.
     pub key: ControlKey,
-    /// Seed of the server's own random stream there.
-    pub seed: u64,
 }
 
 /// Configuration of a client.
@@ -238,8 +236,6 @@ pub struct ReceiverConfig {
     /// Shortest delay of a NAK, to which a random part of the announced spread is added [Repository
     /// §3.2.3]. Default 0; the paper's begins at 30 ms.
     pub nak_delay_min: Duration,
-    /// Seed of the client's own random stream (NAK delays).
-    pub seed: u64,
 }
 
 impl Default for ReceiverConfig {
@@ -253,7 +249,6 @@ impl Default for ReceiverConfig {
             end_slack: Duration::from_secs(1),
             ask_again_after: Duration::from_secs(20),
             nak_delay_min: Duration::ZERO,
-            seed: 0,
         }
     }
 }

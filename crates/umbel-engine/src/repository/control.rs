@@ -28,6 +28,7 @@ use umbel_wire::control::Parsed;
 use umbel_wire::repository::{Announcement, ControlGroup, ControlKey, ServerMessage};
 use umbel_wire::srm::{MemberId, Message};
 
+use crate::chance::Generator;
 use crate::srm::{self, Command, Event, Member};
 use crate::units::Rate;
 use crate::{Address, Allowance, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
@@ -78,10 +79,10 @@ impl Control {
         now: Instant,
         channel: Channel,
         key: ControlKey,
-        seed: u64,
+        random: Generator,
         data_bits_per_s: u64,
     ) -> Control {
-        let mut control = Control::new(now, channel, key, SERVER, seed, data_bits_per_s);
+        let mut control = Control::new(now, channel, key, SERVER, random, data_bits_per_s);
         // A member that has sent something is a source, and clients notice when its frequent
         // session messages are missing. From these, clients know whether they hear the group.
         control.announce(now, Duration::ZERO, Duration::ZERO, Vec::new());
@@ -93,12 +94,12 @@ impl Control {
     pub(super) fn client(
         now: Instant,
         group: &ControlGroup,
-        seed: u64,
+        random: Generator,
         server_distance: Duration,
         data_bits_per_s: u64,
     ) -> Control {
         let ControlGroup { channel, key, client, .. } = *group;
-        let mut control = Control::new(now, channel, key, client, seed, data_bits_per_s);
+        let mut control = Control::new(now, channel, key, client, random, data_bits_per_s);
         control.know_distance(now, group.server, server_distance);
         control
     }
@@ -108,10 +109,10 @@ impl Control {
         channel: Channel,
         key: ControlKey,
         id: MemberId,
-        seed: u64,
+        random: Generator,
         data_bits_per_s: u64,
     ) -> Control {
-        let mut config = srm::Config::new(id, channel, seed);
+        let mut config = srm::Config::new(id, channel);
         // An old announcement is useless, and none needs to wait for another.
         config.recover_from_horizon = false;
         config.in_order = false;
@@ -124,7 +125,7 @@ impl Control {
         let (least, most) = (*SESSION_RATE.start(), *SESSION_RATE.end());
         let session_rate = (data_bits_per_s / SESSION_SHARE).clamp(least, most);
         config.session.rate = Rate::from_bits_per_s(session_rate).expect("above 0");
-        let mut member = Member::new(config);
+        let mut member = Member::new(config, random);
         member.handle_command(now, Command::Join).expect("whoever is outside may join");
         Control {
             channel,
@@ -263,6 +264,7 @@ fn tag(key: &ControlKey, message: &[u8]) -> blake3::Hash {
 
 #[cfg(test)]
 mod tests {
+    use crate::chance::generator;
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
@@ -278,7 +280,7 @@ mod tests {
 
     fn client(key: ControlKey) -> Control {
         let group = ControlGroup { channel: CHANNEL, server: SERVER, client: MemberId(7), key };
-        Control::client(at(0), &group, 1, Duration::from_millis(5), RATE)
+        Control::client(at(0), &group, generator(1), Duration::from_millis(5), RATE)
     }
 
     /// Returns the datagrams that one end sends now.
@@ -302,7 +304,7 @@ mod tests {
 
     #[test]
     fn what_the_server_says_reaches_a_client_once() {
-        let mut server = Control::server(at(0), CHANNEL, KEY, 1, RATE);
+        let mut server = Control::server(at(0), CHANNEL, KEY, generator(1), RATE);
         let mut client = client(KEY);
         assert_eq!(sent(at(0), &mut server).len(), 1);
         server.say(at(1), &end(4));
@@ -316,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_bears_a_wrong_tag_is_dropped_and_counted() {
-        let mut server = Control::server(at(0), CHANNEL, ControlKey([4; 32]), 1, RATE);
+        let mut server = Control::server(at(0), CHANNEL, ControlKey([4; 32]), generator(1), RATE);
         server.say(at(0), &end(4));
         let mut client = client(KEY);
         for mut datagram in sent(at(0), &mut server) {
@@ -334,7 +336,7 @@ mod tests {
         other.say(at(0), &end(4));
         let group =
             ControlGroup { channel: CHANNEL, server: SERVER, client: MemberId(8), key: KEY };
-        let mut client = Control::client(at(0), &group, 1, Duration::ZERO, RATE);
+        let mut client = Control::client(at(0), &group, generator(1), Duration::ZERO, RATE);
         for datagram in sent(at(0), &mut other) {
             client.handle_datagram(at(0), CHANNEL, &datagram);
         }
@@ -343,7 +345,7 @@ mod tests {
 
     #[test]
     fn an_announcement_that_was_lost_is_recovered_and_an_old_one_is_not() {
-        let mut server = Control::server(at(0), CHANNEL, KEY, 1, RATE);
+        let mut server = Control::server(at(0), CHANNEL, KEY, generator(1), RATE);
         let mut client = client(KEY);
         for datagram in sent(at(0), &mut server) {
             client.handle_datagram(at(0), CHANNEL, &datagram);
@@ -375,7 +377,7 @@ mod tests {
 
     #[test]
     fn lost_announcements_do_not_hold_up_thousands_of_later_ones() {
-        let mut server = Control::server(at(0), CHANNEL, KEY, 1, 1_000_000_000);
+        let mut server = Control::server(at(0), CHANNEL, KEY, generator(1), 1_000_000_000);
         let mut client = client(KEY);
         let (mut heard_in_time, mut said) = (0, 0);
         // 10,000 messages a second for three seconds. One in 50 is lost, and a run of 1,000.

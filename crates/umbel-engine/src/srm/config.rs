@@ -16,8 +16,6 @@ pub struct Config {
     pub id: MemberId,
     /// The group: any-source multicast.
     pub channel: Channel,
-    /// Seed of the member's own random stream.
-    pub seed: u64,
     /// Request timers are uniform on [C1·d, (C1 + C2)·d], d being the distance to the source: C1
     /// and C2. Default 2, 2 [SRM, simulations].
     pub request_timer: (f64, f64),
@@ -101,11 +99,10 @@ pub struct SessionConfig {
 
 impl Config {
     /// Creates the default configuration for a member of a group.
-    pub fn new(id: MemberId, channel: Channel, seed: u64) -> Config {
+    pub fn new(id: MemberId, channel: Channel) -> Config {
         Config {
             id,
             channel,
-            seed,
             request_timer: (2.0, 2.0),
             repair_timer: None,
             adaptive: false,

@@ -5,8 +5,6 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rand_core::SeedableRng;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_wire::Parsed;
 use umbel_wire::srm::{MemberId, Message, UnitRun, limits};
 
@@ -22,7 +20,7 @@ use super::requests::Requests;
 use super::session::Session;
 use super::timers::{Timer, Timers, UnitTimer, UnitTimers};
 use crate::bucket::Bucket;
-use crate::chance::uniform;
+use crate::chance::{Generator, uniform};
 use crate::reliable::{History, ReceiveWindow, Refused};
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
@@ -71,7 +69,7 @@ pub(super) struct Inflow {
 /// A member of a group: source, receiver and repairer alike.
 pub struct Member {
     pub(super) config: Config,
-    random: Xoshiro256PlusPlus,
+    random: Generator,
     stage: Stage,
     check: Option<Box<dyn UnitCheck>>,
     pub(super) census: Census,
@@ -100,12 +98,12 @@ pub struct Member {
 }
 
 impl Member {
-    /// Creates a member that has not joined yet.
-    pub fn new(config: Config) -> Member {
+    /// Creates a member that has not joined yet. Its delays are drawn from `random`.
+    pub fn new(config: Config, random: Generator) -> Member {
         let (units, bytes) = config.history;
         let repair_timer = config.repair_timer.unwrap_or((1.0, 1.0));
         Member {
-            random: Xoshiro256PlusPlus::seed_from_u64(config.seed),
+            random,
             stage: Stage::Outside,
             check: None,
             census: Census::default(),

@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rand_core::SeedableRng;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_wire::tmtp::{Manifest, NodeId, limits};
 use umbel_wire::{Channel, Tsi};
 
+use crate::chance::{Generator, generator};
 use crate::units::Rate;
 
 /// Identity of a node and the addresses of its feed.
@@ -31,8 +30,6 @@ pub struct NodeConfig {
     /// Key that all admitted nodes of the feed share. A node with a key takes only children that
     /// have it too. Default `None`: all nodes are admitted.
     pub admission: Option<[u8; 32]>,
-    /// Seed of the node's own random streams.
-    pub seed: u64,
 }
 
 /// Shape of a feed's blocks. Every node of a feed knows it from the session directory.
@@ -235,7 +232,6 @@ impl NodeConfig {
         feed: Tsi,
         (data, domain): (Channel, Channel),
         address: SocketAddr,
-        seed: u64,
     ) -> NodeConfig {
         NodeConfig {
             id,
@@ -246,28 +242,29 @@ impl NodeConfig {
             address,
             scope: 32,
             admission: None,
-            seed,
         }
     }
 }
 
-/// The streams of random numbers of one node. A draw from one shifts none of the others.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Draws {
+/// The generators of one node. A draw from one shifts none of the others.
+#[derive(Clone, Debug)]
+pub struct Draws {
     /// Nonces, tokens and backoffs of the control tree.
-    Tree,
+    pub tree: Generator,
     /// Delays of NACKs, and nonces of FETCHes.
-    Recovery,
+    pub recovery: Generator,
+    /// Secret of the source's FETCH cookies.
+    pub cookies: [u8; 32],
 }
 
-impl NodeConfig {
-    /// Returns a stream of random numbers that follows from the seed.
-    pub(super) fn random(&self, draws: Draws) -> Xoshiro256PlusPlus {
-        let stream = match draws {
-            Draws::Tree => 0x7472_6565,
-            Draws::Recovery => 0x6465_6c69_7665_7279,
-        };
-        Xoshiro256PlusPlus::seed_from_u64(self.seed ^ stream)
+impl Draws {
+    /// Creates generators that follow from the seed.
+    pub fn from_seed(seed: u64) -> Draws {
+        Draws {
+            tree: generator(seed ^ 0x7472_6565),
+            recovery: generator(seed ^ 0x6465_6c69_7665_7279),
+            cookies: blake3::derive_key("umbel tmtp fetch cookies", &seed.to_be_bytes()),
+        }
     }
 }
 

@@ -97,7 +97,7 @@ pub use api::{
     SourceCommand, SourceCommandError, SourceEvent, SourceStats, TreeView,
 };
 pub use config::{
-    ConfigError, NodeConfig, ReceiverConfig, RepairConfig, Shape, SourceConfig, Start,
+    ConfigError, Draws, NodeConfig, ReceiverConfig, RepairConfig, Shape, SourceConfig, Start,
     TimingConfig, TreeConfig,
 };
 pub use drops::{DropReason, Drops};

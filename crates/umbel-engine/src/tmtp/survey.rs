@@ -322,9 +322,9 @@ mod tests {
     fn begin(survey: &mut Survey, now: Instant) {
         let channel = Channel { source: None, group: [239, 255, 0, 1].into(), port: 7703 };
         let address = ([0, 0, 0, 0], 7703).into();
-        let node = NodeConfig::new(NodeId(1000), Tsi(1), (channel, channel), address, 1);
+        let node = NodeConfig::new(NodeId(1000), Tsi(1), (channel, channel), address);
         let timing = Timing { t_ack: ROUND, intervals: 3, rtt: ROUND };
-        let random = node.random(Draws::Tree);
+        let random = Draws::from_seed(1).tree;
         let tree = Tree::new(&node, address, TreeConfig::default(), Role::Source, timing, random);
         survey.begin_round(now, &node, &tree, 0, 0);
     }

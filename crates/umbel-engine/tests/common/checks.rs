@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
+use umbel_engine::chance::generator;
 use umbel_engine::repository;
 use umbel_engine::symbols::{BlockId, Load, SymbolSink, SymbolSource};
 use umbel_engine::tmtp;
@@ -33,7 +34,7 @@ const HEAD: usize = 3;
 pub fn repository_server(bytes: &[u8]) {
     use repository::{Source, SourceCommand, SourceConfig, SourceEvent};
     let config = SourceConfig::new(Tsi(77), data_channel(), rate());
-    let mut engine = Source::new(config, Zeros);
+    let mut engine = Source::new(config, generator(0), Zeros);
     let start = Instant::from_nanos(1_000_000_000);
     for session in [SessionId(0), SessionId(1)] {
         let opened = SourceCommand::SessionOpened { session, rtt: Duration::from_millis(10) };
@@ -68,7 +69,7 @@ pub fn repository_server(bytes: &[u8]) {
 pub fn repository_client(bytes: &[u8]) {
     use repository::receiver::Held;
     use repository::{Receiver, ReceiverCommand, ReceiverConfig};
-    let mut engine = Receiver::new(ReceiverConfig::default(), Nowhere::default());
+    let mut engine = Receiver::new(ReceiverConfig::default(), generator(0), Nowhere::default());
     let start = Instant::from_nanos(1_000_000_000);
     let commands = [
         ReceiverCommand::Connected { session: SessionId(0) },
@@ -90,8 +91,9 @@ pub fn repository_client(bytes: &[u8]) {
 
 /// The source of a feed that everyone may talk to.
 pub fn tmtp_source(bytes: &[u8]) {
-    use tmtp::{BlockCount, Source, SourceCommand, SourceConfig};
-    let mut engine = Source::new(SourceConfig::new(node(1), shape(), rate()), Zeros);
+    use tmtp::{BlockCount, Draws, Source, SourceCommand, SourceConfig};
+    let mut engine =
+        Source::new(SourceConfig::new(node(1), shape(), rate()), Draws::from_seed(1), Zeros);
     let start = Instant::from_nanos(1_000_000_000);
     let blocks = BlockCount { count: 5, symbols: 4 };
     for command in [SourceCommand::Start, SourceCommand::Extend(vec![blocks])] {
@@ -102,8 +104,9 @@ pub fn tmtp_source(bytes: &[u8]) {
 
 /// A receiver that wants a feed, and may become a manager.
 pub fn tmtp_receiver(bytes: &[u8]) {
-    use tmtp::{Receiver, ReceiverCommand, ReceiverConfig};
-    let mut engine = Receiver::new(ReceiverConfig::new(node(2), shape()), Nowhere::default());
+    use tmtp::{Draws, Receiver, ReceiverCommand, ReceiverConfig};
+    let config = ReceiverConfig::new(node(2), shape());
+    let mut engine = Receiver::new(config, Draws::from_seed(1), Nowhere::default());
     let start = Instant::from_nanos(1_000_000_000);
     for command in [ReceiverCommand::Join, ReceiverCommand::Want { from: 0, skip: Vec::new() }] {
         let _ = engine.handle_command(start, command);
@@ -212,7 +215,7 @@ fn node(number: u8) -> tmtp::NodeConfig {
     let address = ([192, 0, 2, number], 7703).into();
     let domain = Channel { source: None, group: [239, 1, 2, 3].into(), port: 7703 };
     let id = tmtp::NodeId(u64::from(number));
-    tmtp::NodeConfig::new(id, Tsi(1), (data_channel(), domain), address, 1)
+    tmtp::NodeConfig::new(id, Tsi(1), (data_channel(), domain), address)
 }
 
 fn shape() -> tmtp::Shape {

@@ -189,12 +189,11 @@ impl Point {
 
     /// Returns the configuration of the paper's client: it listens while an item that it wants is
     /// sent, and asks once.
-    pub(super) fn receiver_config(seed: u64) -> ReceiverConfig {
+    pub(super) fn receiver_config() -> ReceiverConfig {
         ReceiverConfig {
             linger: Duration::ZERO,
             nak_delay_min: NAK_DELAY_MIN,
             ask_again_after: Duration::MAX,
-            seed,
             ..ReceiverConfig::default()
         }
     }
@@ -267,16 +266,17 @@ impl Point {
         let symbol_len = (PACKET_LEN - DataHeader::LEN) as u16;
         let catalog = Arc::new(Catalog::uniform(ITEMS, ITEM_PACKETS, symbol_len, scheme));
         let mut simulation = Simulation::new(network, seed);
-        let mut host = Server::host(self.source_config(server), catalog.clone());
+        let mut host = Server::host(self.source_config(server), seed, catalog.clone());
         let nak_time = SessionDelay { min: NAK_TIME_MIN, mean_extra: NAK_TIME_EXTRA };
         for (&client, arrival) in clients.iter().zip(arrivals) {
             if self.known_loss {
                 host.host_mut().set_known_loss(client, arrival.loss.as_fraction());
             }
             simulation.set_sessions_from(client, nak_time);
-            let config = Point::receiver_config(seed << 32 | u64::from(client.0));
+            let config = Point::receiver_config();
+            let client_seed = seed << 32 | u64::from(client.0);
             let wanted = arrival.wanted.clone();
-            let client_host = Client::host(config, server, catalog.clone(), wanted);
+            let client_host = Client::host(config, client_seed, server, catalog.clone(), wanted);
             simulation.set_app(client, client_host, arrival.at)?;
         }
         simulation.set_app(server, host, Instant::EPOCH)?;

@@ -235,7 +235,7 @@ fn install_tmtp(internet: &Internet, max_children: u16, simulation: &mut Simulat
             other += 1;
             FIRSTS + OTHERS * other / others
         };
-        let host = tmtp::Receiver::default().host(config);
+        let host = tmtp::Receiver::default().host(&feed, config);
         let at = Instant::EPOCH + after;
         simulation.set_app(node, host, at).expect("receivers are free hosts");
     }

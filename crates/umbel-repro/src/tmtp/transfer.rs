@@ -156,7 +156,7 @@ impl Transfer {
             } else {
                 Instant::EPOCH + MANAGER_EVERY * receiver.site as u32
             };
-            let host = tmtp::Receiver::default().host(config);
+            let host = tmtp::Receiver::default().host(&feed, config);
             simulation.set_app(receiver.node, host, at).expect("receivers are free hosts");
         }
         simulation.run_until(START);

@@ -34,7 +34,7 @@
 //! let sends = (1..=10).map(|n| Instant::EPOCH + Duration::from_secs(n));
 //! let host = Source::host(SourceConfig::new(group, Tsi(1)), sends, 1000);
 //! simulation.set_app(source, host, Instant::EPOCH)?;
-//! let host = Receiver::host(ReceiverConfig::new(group));
+//! let host = Receiver::host(ReceiverConfig::new(group), 1);
 //! simulation.set_app(receiver, host, Instant::EPOCH)?;
 //! simulation.set_router_hook(middle, router(middle, 1, |_| {}))?;
 //! simulation.run_until(Instant::EPOCH + Duration::from_secs(30));
@@ -53,6 +53,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rand_core::Rng;
 use umbel_engine::Instant;
+use umbel_engine::chance::generator;
 use umbel_engine::host::{Host, Io};
 use umbel_engine::lms::{
     self, ReceiverCommand, ReceiverConfig, ReceiverEvent, RouterConfig, SourceCommand,
@@ -219,9 +220,10 @@ impl Host<lms::Source> for Source {
 }
 
 impl Receiver {
-    /// Creates a host that joins when it starts.
-    pub fn host(engine: ReceiverConfig) -> ReceiverHost {
-        EngineHost::new(lms::Receiver::new(engine), Receiver::default(), config())
+    /// Creates a host that joins when it starts. Its delays are drawn from `seed`.
+    pub fn host(engine: ReceiverConfig, seed: u64) -> ReceiverHost {
+        let engine = lms::Receiver::new(engine, generator(seed));
+        EngineHost::new(engine, Receiver::default(), config())
     }
 
     /// Makes the receiver leave, join again, leave and so on at these times, ascending.

@@ -67,8 +67,8 @@ impl Net {
         Net { network, source, routers, receivers }
     }
 
-    fn receiver_config(&self, seed: u64) -> ReceiverConfig {
-        ReceiverConfig { seed, ..ReceiverConfig::new(channel(Some(self.source), GROUP)) }
+    fn receiver_config(&self) -> ReceiverConfig {
+        ReceiverConfig::new(channel(Some(self.source), GROUP))
     }
 }
 
@@ -104,11 +104,11 @@ impl Run {
             }
         }
         for (number, &node) in net.receivers.iter().enumerate() {
-            let mut config = net.receiver_config(seed ^ u64::from(node.0) << 32);
+            let mut config = net.receiver_config();
             let mut application = Receiver::default();
             application.set_answer(node.0.into());
             change(number, &mut config, &mut application);
-            let mut host = Receiver::host(config);
+            let mut host = Receiver::host(config, seed ^ u64::from(node.0) << 32);
             *host.host_mut() = application;
             simulation.set_app(node, host, ms(0)).unwrap();
         }

@@ -35,9 +35,8 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use rand_core::SeedableRng;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_engine::Instant;
+use umbel_engine::chance::generator;
 use umbel_engine::host::{Host, Io};
 use umbel_engine::pgm::{
     self, ReceiverConfig, ReceiverEvent, RouterConfig, SourceCommand, SourceConfig,
@@ -52,7 +51,7 @@ use crate::{EngineHost, HostConfig, Kind, KindOf, RouterHost};
 pub type SourceHost = EngineHost<pgm::Source, Source>;
 
 /// Host that runs a receiver.
-pub type ReceiverHost = EngineHost<pgm::Receiver<Xoshiro256PlusPlus>, Receiver>;
+pub type ReceiverHost = EngineHost<pgm::Receiver, Receiver>;
 
 /// Hook of a router.
 pub type RouterHook = RouterHost<pgm::Router>;
@@ -130,8 +129,8 @@ impl Host<pgm::Source> for Source {
 impl Receiver {
     /// Creates a host that receives. Its back-off times are drawn from `seed`.
     pub fn host(engine: ReceiverConfig, seed: u64) -> ReceiverHost {
-        let random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        EngineHost::new(pgm::Receiver::new(engine, random), Receiver::default(), config())
+        let engine = pgm::Receiver::new(engine, generator(seed));
+        EngineHost::new(engine, Receiver::default(), config())
     }
 
     /// Returns the number of units delivered; each arrived once and in order.
@@ -145,12 +144,12 @@ impl Receiver {
     }
 }
 
-impl Host<pgm::Receiver<Xoshiro256PlusPlus>> for Receiver {
+impl Host<pgm::Receiver> for Receiver {
     type Input = Infallible;
 
-    fn start(&mut self, _io: &mut dyn Io<pgm::Receiver<Xoshiro256PlusPlus>>) {}
+    fn start(&mut self, _io: &mut dyn Io<pgm::Receiver>) {}
 
-    fn event(&mut self, _io: &mut dyn Io<pgm::Receiver<Xoshiro256PlusPlus>>, event: ReceiverEvent) {
+    fn event(&mut self, _io: &mut dyn Io<pgm::Receiver>, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Unit { sequence, .. } => {
                 assert!(sequence >= self.next, "unit {sequence} came after {}", self.next);

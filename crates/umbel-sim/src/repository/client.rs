@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use umbel_engine::chance::generator;
 use umbel_engine::host::{Host, Io, SessionNews};
 use umbel_engine::repository::receiver::Held;
 use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent};
@@ -71,9 +72,10 @@ pub struct Client {
 
 impl Client {
     /// Creates a host that wants these items. It has multicast only, so it does not fall back on
-    /// unicast, whatever `config` says.
+    /// unicast, whatever `config` says. Its delays are drawn from `seed`.
     pub fn host(
         config: ReceiverConfig,
+        seed: u64,
         server: NodeId,
         catalog: Arc<Catalog>,
         wanted: Vec<Toi>,
@@ -91,7 +93,7 @@ impl Client {
         };
         let sink = client.sink.clone();
         let around = Around { sessions: NodeSessions::default(), sink: sink.clone() };
-        let receiver = Receiver::new(config, sink);
+        let receiver = Receiver::new(config, generator(seed), sink);
         EngineHost::with_outside(receiver, client, around, HostConfig::default())
     }
 

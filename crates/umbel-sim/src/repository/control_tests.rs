@@ -50,20 +50,20 @@ fn run(seed: u64) -> Outcome {
     let rate = Rate::from_bits_per_s(2_000_000).unwrap();
     let mut config = SourceConfig::new(Tsi(1), channel(Some(server), 1), rate);
     let key = ControlKey([9; 32]);
-    config.control = Some(ControlConfig { channel: channel(None, CONTROL), key, seed });
+    config.control = Some(ControlConfig { channel: channel(None, CONTROL), key });
     let mut simulation = Simulation::new(network, seed);
     let delay = Duration::from_millis(10);
     simulation.set_sessions(SessionDelay { min: delay, mean_extra: Duration::from_millis(2) });
-    let mut host = Server::host(config, catalog.clone());
+    let mut host = Server::host(config, seed, catalog.clone());
     host.host_mut().set_rtt(delay * 2);
     simulation.set_app(server, host, Instant::EPOCH).unwrap();
     for index in 0..CLIENTS {
-        let config = ReceiverConfig { seed: u64::from(index), ..ReceiverConfig::default() };
+        let config = ReceiverConfig::default();
         let wanted = [index % 10, (index * 7 + 3) % 10, (index * 3 + 5) % 10];
         let mut wanted: Vec<Toi> = wanted.iter().map(|n| Toi(n + 1)).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        let host = Client::host(config, SERVER, catalog.clone(), wanted);
+        let host = Client::host(config, index.into(), SERVER, catalog.clone(), wanted);
         let start = Instant::EPOCH + Duration::from_micros(2_500) * index;
         simulation.set_app(NodeId(index + 2), host, start).unwrap();
     }

@@ -24,9 +24,9 @@
 //! let catalog = Arc::new(Catalog::uniform(10, 60, 1376, Scheme::ReedSolomon));
 //!
 //! let mut simulation = Simulation::new(network, 1);
-//! simulation.set_app(server, Server::host(config, catalog.clone()), Instant::EPOCH)?;
+//! simulation.set_app(server, Server::host(config, 1, catalog.clone()), Instant::EPOCH)?;
 //! let wanted = vec![Toi(3), Toi(7)];
-//! let host = Client::host(ReceiverConfig::default(), server, catalog, wanted);
+//! let host = Client::host(ReceiverConfig::default(), 1, server, catalog, wanted);
 //! simulation.set_app(client, host, Instant::EPOCH)?;
 //! simulation.run_until(Instant::EPOCH + Duration::from_secs(10));
 //! assert!(simulation.app::<ClientHost>(client).unwrap().host().delay().is_some());

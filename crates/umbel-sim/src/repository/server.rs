@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use umbel_engine::chance::generator;
 use umbel_engine::host::{Host, Io, SessionNews};
 use umbel_engine::repository::{Source, SourceCommand, SourceConfig, SourceEvent};
 use umbel_engine::{RateClass, SessionId};
@@ -35,15 +36,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates a host that serves `catalog` at the rate of `config`.
-    pub fn host(config: SourceConfig, catalog: Arc<Catalog>) -> ServerHost {
+    /// Creates a host that serves `catalog` at the rate of `config`. Its delays are drawn from
+    /// `seed`.
+    pub fn host(config: SourceConfig, seed: u64, catalog: Arc<Catalog>) -> ServerHost {
         let symbols = CountingSource::new(catalog.clone());
         let known = catalog.clone();
         let kind = KindOf::Known(Arc::new(move |payload| kind(&known, payload)));
         let host = HostConfig { rate: Some(config.rate), kind, ..HostConfig::default() };
         let (rtt_of, known_loss) = (BTreeMap::new(), BTreeMap::new());
         let server = Server { catalog, rtt: Duration::ZERO, rtt_of, known_loss };
-        EngineHost::new(Source::new(config, symbols), server, host)
+        EngineHost::new(Source::new(config, generator(seed), symbols), server, host)
     }
 
     /// Sets the round-trip time of sessions as reported to the engine. Default 0.

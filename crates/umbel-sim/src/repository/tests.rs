@@ -30,14 +30,14 @@ fn star(clients: &[(f64, &[u32], u64)], scheme: Scheme, seed: u64) -> Simulation
     let mut simulation = Simulation::new(network, seed);
     let delay = Duration::from_millis(10);
     simulation.set_sessions(SessionDelay { min: delay, mean_extra: Duration::from_millis(2) });
-    let mut host = Server::host(config, catalog.clone());
+    let mut host = Server::host(config, seed, catalog.clone());
     host.host_mut().set_rtt(delay * 2);
     simulation.set_app(server, host, Instant::EPOCH).unwrap();
     for (index, &(_, wanted, start_ms)) in clients.iter().enumerate() {
         let node = NodeId(index as u32 + 2);
-        let config = ReceiverConfig { seed: index as u64, ..ReceiverConfig::default() };
+        let config = ReceiverConfig::default();
         let wanted = wanted.iter().copied().map(Toi).collect();
-        let host = Client::host(config, SERVER, catalog.clone(), wanted);
+        let host = Client::host(config, index as u64, SERVER, catalog.clone(), wanted);
         let start = Instant::from_nanos(start_ms * 1_000_000);
         simulation.set_app(node, host, start).unwrap();
     }

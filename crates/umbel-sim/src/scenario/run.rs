@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use umbel_engine::Instant;
-use umbel_engine::repository::ReceiverConfig;
 use umbel_wire::Toi;
 
 use super::report::{Clients, Network as NetworkReport, Report, ServerReport};
@@ -41,16 +40,16 @@ impl Scenario {
         let Protocol::Repository(repository) = &self.protocol;
         let items = repository.items.iter().map(|item| (item.name.clone(), item.oti));
         let catalog = Arc::new(Catalog::new(items));
-        let mut server = Server::host(repository.config.clone(), catalog.clone());
+        let mut server = Server::host(repository.config.clone(), seed, catalog.clone());
         self.set_sessions(repository, &mut simulation, server.host_mut());
         simulation.set_app(repository.server, server, Instant::EPOCH).map_err(failed)?;
         let arrivals = repository.arrivals(seed);
         for arrival in &arrivals {
             let group = &repository.clients[arrival.group];
-            let config =
-                ReceiverConfig { seed: client_seed(seed, arrival), ..group.config.clone() };
+            let (config, server) = (group.config.clone(), repository.server);
             let wanted = arrival.items.iter().map(|item| Toi(item + 1)).collect();
-            let mut client = Client::host(config, repository.server, catalog.clone(), wanted);
+            let seed = client_seed(seed, arrival);
+            let mut client = Client::host(config, seed, server, catalog.clone(), wanted);
             if let Some(time) = group.leave_after {
                 client.host_mut().set_leave_after(time);
             }

@@ -18,8 +18,8 @@
 //!
 //! let mut sender = Participant::default();
 //! sender.send_stream(Duration::from_secs(1), Duration::from_millis(50), 100, 1000);
-//! simulation.set_app(source, sender.host(srm::config(source, 7, 1)), Instant::EPOCH)?;
-//! let host = Participant::default().host(srm::config(receiver, 7, 1));
+//! simulation.set_app(source, sender.host(srm::config(source, 7), 1), Instant::EPOCH)?;
+//! let host = Participant::default().host(srm::config(receiver, 7), 1);
 //! simulation.set_app(receiver, host, Instant::EPOCH)?;
 //! simulation.run_until(Instant::EPOCH + Duration::from_secs(60));
 //!
@@ -43,7 +43,7 @@ use crate::address::channel;
 use crate::engine_host::{EngineHost, HostConfig, KindOf};
 use crate::network::NodeId;
 use crate::packet::Kind;
-use crate::random::{Purpose, key};
+use crate::random::{Purpose, stream};
 
 #[cfg(test)]
 mod tests;
@@ -56,11 +56,9 @@ pub fn id_of(node: NodeId) -> MemberId {
     MemberId(u64::from(node.0))
 }
 
-/// Creates the default configuration of the member on a node in group number `group`, with a random
-/// stream of its own.
-pub fn config(node: NodeId, group: u32, seed: u64) -> Config {
-    let seed = key(seed, Purpose::Node, u64::from(node.0));
-    Config::new(id_of(node), channel(None, group), seed)
+/// Creates the default configuration of the member on a node in group number `group`.
+pub fn config(node: NodeId, group: u32) -> Config {
+    Config::new(id_of(node), channel(None, group))
 }
 
 /// Returns the content of a unit of `len` bytes.
@@ -120,10 +118,12 @@ pub struct Participant {
 }
 
 impl Participant {
-    /// Creates a host that runs this application. It joins the group when it starts.
-    pub fn host(self, config: Config) -> MemberHost {
+    /// Creates a host that runs this application on a node. It joins the group when it starts. Its
+    /// delays follow from `seed`.
+    pub fn host(self, config: Config, seed: u64) -> MemberHost {
+        let random = stream(seed, Purpose::Node, config.id.0);
         let host = HostConfig { kind: KindOf::Bytes(kind), ..HostConfig::default() };
-        EngineHost::new(Member::new(config), self, host)
+        EngineHost::new(Member::new(config, random), self, host)
     }
 
     /// Sends a unit of `len` bytes at this time after the start. Units leave in the order of these

@@ -106,10 +106,10 @@ fn every_unit_comes_once_and_in_order_where_all_links_lose_a_third() {
             if n < 2 {
                 participant.send_stream(ms(1000 + 7 * n as u64), ms(40), 30, 100);
             }
-            let mut config = config(host, GROUP, seed);
+            let mut config = config(host, GROUP);
             config.adaptive = seed % 2 == 1;
             config.local_scope = (seed % 3 == 2).then_some(2);
-            simulation.set_app(host, participant.host(config), Instant::EPOCH).unwrap();
+            simulation.set_app(host, participant.host(config, seed), Instant::EPOCH).unwrap();
         }
         run(&mut simulation, 10, |simulation| all_came(simulation, &hosts, &hosts[..2], 30));
         for &host in &hosts {
@@ -142,8 +142,8 @@ fn both_sides_of_a_partition_have_everything_when_it_heals() {
             if n < 2 {
                 participant.send_stream(ms(1000), ms(200), 50, 100);
             }
-            let config = config(host, GROUP, seed);
-            simulation.set_app(host, participant.host(config), Instant::EPOCH).unwrap();
+            let config = config(host, GROUP);
+            simulation.set_app(host, participant.host(config, seed), Instant::EPOCH).unwrap();
         }
         run(&mut simulation, 30, |simulation| all_came(simulation, &hosts, &hosts[..2], 50));
         for &host in &hosts {
@@ -168,9 +168,9 @@ fn members_that_come_and_go_every_second_get_everything_meanwhile() {
                 // A host joins every second, and most of them leave again.
                 participant.leave_after(Duration::from_secs(2 + n % 5));
             }
-            let mut config = config(host, GROUP, seed);
+            let mut config = config(host, GROUP);
             config.recover_from_horizon = seed % 2 == 0;
-            simulation.set_app(host, participant.host(config), at(n)).unwrap();
+            simulation.set_app(host, participant.host(config, seed), at(n)).unwrap();
         }
         // A member that joins after the last unit gets units only by recovering from the horizon.
         let came_before = if seed % 2 == 0 { hosts.len() } else { 14 };
@@ -213,8 +213,8 @@ fn what_a_vanished_source_sent_is_repaired_by_whoever_holds_it() {
                 participant.send_stream(ms(1000), ms(10), 20, 100);
                 participant.leave_after(ms(1200));
             }
-            let config = config(host, GROUP, seed);
-            simulation.set_app(host, participant.host(config), Instant::EPOCH).unwrap();
+            let config = config(host, GROUP);
+            simulation.set_app(host, participant.host(config, seed), Instant::EPOCH).unwrap();
         }
         run(&mut simulation, 10, |simulation| all_came(simulation, &hosts[1..], &hosts[..1], 20));
         for &host in &hosts[1..] {
@@ -237,7 +237,7 @@ fn measured_distances_are_those_of_the_network() {
         .collect();
     let mut simulation = Simulation::new(network, 5);
     for &host in &hosts {
-        let app = Participant::default().host(config(host, GROUP, 5));
+        let app = Participant::default().host(config(host, GROUP), 5);
         simulation.set_app(host, app, Instant::EPOCH).unwrap();
     }
     simulation.run_until(at(10));
@@ -269,15 +269,15 @@ fn one_loss_makes_few_requests_and_repairs() {
         .collect();
     let mut simulation = Simulation::new(network, 1);
     let observed = |node| {
-        let mut config = Config { observe: true, ..config(node, GROUP, 1) };
+        let mut config = Config { observe: true, ..config(node, GROUP) };
         config.session.heartbeat = None;
         config
     };
     let mut sender = Participant::default();
     sender.send_stream(Duration::from_secs(10), ms(100), 5, 100);
-    simulation.set_app(source, sender.host(observed(source)), Instant::EPOCH).unwrap();
+    simulation.set_app(source, sender.host(observed(source), 1), Instant::EPOCH).unwrap();
     for &host in &receivers {
-        let app = Participant::default().host(observed(host));
+        let app = Participant::default().host(observed(host), 1);
         simulation.set_app(host, app, Instant::EPOCH).unwrap();
     }
     simulation.run_until(at(20));

@@ -21,7 +21,7 @@ mod symbols;
 mod tests;
 
 use umbel_engine::tmtp::{
-    NodeConfig, NodeId as MemberId, Purpose, ReceiverConfig, Shape, SourceConfig,
+    Draws, NodeConfig, NodeId as MemberId, Purpose, ReceiverConfig, Shape, SourceConfig,
 };
 use umbel_engine::units::Rate;
 use umbel_wire::tmtp::MessageType;
@@ -74,9 +74,13 @@ impl Feed {
 
     fn node(&self, node: NodeId) -> NodeConfig {
         let channels = (channel(Some(self.source), DATA_GROUP), channel(None, DOMAIN_GROUP));
-        let seed = key(self.seed, Draw::Node, u64::from(node.0));
         let address = (address_of(node), PORT).into();
-        NodeConfig::new(id_of(node), Tsi(1), channels, address, seed)
+        NodeConfig::new(id_of(node), Tsi(1), channels, address)
+    }
+
+    /// Returns the generators of a node.
+    pub(super) fn draws(&self, node: NodeId) -> Draws {
+        Draws::from_seed(key(self.seed, Draw::Node, u64::from(node.0)))
     }
 
     fn shape(&self) -> Shape {

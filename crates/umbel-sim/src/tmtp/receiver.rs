@@ -7,7 +7,7 @@ use umbel_engine::host::{Host, Io};
 use umbel_engine::tmtp::{self, ReceiverCommand, ReceiverEvent};
 use umbel_wire::tmtp::{End, Refusal};
 
-use super::{FeedSink, host_config};
+use super::{Feed, FeedSink, host_config, node_of_id};
 use crate::EngineHost;
 
 /// Host that runs a receiver.
@@ -32,9 +32,10 @@ pub struct Receiver {
 
 impl Receiver {
     /// Creates a host that joins the group when it starts.
-    pub fn host(self, config: tmtp::ReceiverConfig) -> ReceiverHost {
+    pub fn host(self, feed: &Feed, config: tmtp::ReceiverConfig) -> ReceiverHost {
+        let draws = feed.draws(node_of_id(config.node.id));
         let sink = FeedSink::new(config.shape.symbol_len);
-        let engine = tmtp::Receiver::new(config, sink);
+        let engine = tmtp::Receiver::new(config, draws, sink);
         EngineHost::new(engine, self, host_config(None))
     }
 

@@ -54,7 +54,7 @@ impl Source {
             closed: None,
         };
         let host = host_config(Some(config.rate));
-        let engine = tmtp::Source::new(config, symbols);
+        let engine = tmtp::Source::new(config, feed.draws(feed.source), symbols);
         EngineHost::new(engine, application, host)
     }
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub use items::Failure;
 pub(crate) use items::{Asked, Items};
 pub(crate) use packet::packet_len;
-pub(crate) use random::{random, seed};
+pub(crate) use random::{generator, random};
 
 /// Ends a running command, from any thread.
 #[derive(Clone)]

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 
 use anyhow::Context;
+use umbel_engine::chance::{self, Generator};
 
 /// Returns unpredictable bytes.
 ///
@@ -18,13 +19,13 @@ pub(crate) fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Returns a seed for an engine's generator, so that no two engines draw the same numbers.
+/// Creates an engine's generator, with a seed that no other has.
 ///
 /// # Errors
 ///
 /// As [`random`].
-pub(crate) fn seed() -> anyhow::Result<u64> {
-    Ok(u64::from_be_bytes(random()?))
+pub(crate) fn generator() -> anyhow::Result<Generator> {
+    Ok(chance::generator(u64::from_be_bytes(random()?)))
 }
 
 #[cfg(test)]

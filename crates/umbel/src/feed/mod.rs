@@ -23,7 +23,7 @@ mod tree;
 use std::net::IpAddr;
 
 use anyhow::{Context, bail};
-use umbel_engine::tmtp::{NodeId, Shape};
+use umbel_engine::tmtp::{Draws, NodeId, Shape};
 use umbel_net::interface::{Family, Interface};
 use umbel_store::feed::BlockShape;
 use umbel_wire::feed::Feed;
@@ -33,7 +33,7 @@ pub use recv::{RecvOptions, recv};
 pub use send::{SendOptions, send};
 pub use tree::{TreeSnapshot, tree};
 
-use crate::endpoint::{channel, random, seed};
+use crate::endpoint::{channel, random};
 
 /// UDP port of data channels.
 pub const DATA_PORT: u16 = 7702;
@@ -125,9 +125,14 @@ pub(crate) fn host_name() -> String {
     name.unwrap_or_default()
 }
 
-/// Returns a random node number and a seed for the engine's generator.
-fn node() -> anyhow::Result<(NodeId, u64)> {
-    Ok((NodeId(u64::from_be_bytes(random()?)), seed()?))
+/// Returns a random node number.
+fn node_id() -> anyhow::Result<NodeId> {
+    Ok(NodeId(u64::from_be_bytes(random()?)))
+}
+
+/// Creates the generators of a node.
+fn draws() -> anyhow::Result<Draws> {
+    Ok(Draws::from_seed(u64::from_be_bytes(random()?)))
 }
 
 /// Returns the address family of a channel.

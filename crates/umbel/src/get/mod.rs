@@ -31,7 +31,7 @@ use umbel_store::sink::{DiskSink, SinkOptions};
 use self::host::{Ask, GetHost, Input};
 use self::machine::{Directory, Machine};
 pub use self::progress::{Observer, Snapshot};
-use crate::endpoint::seed;
+use crate::endpoint::generator;
 pub use crate::endpoint::{Failure, Interrupt};
 
 /// What to get, and how.
@@ -148,10 +148,9 @@ pub fn get(
     let config = ReceiverConfig {
         token: options.url.token,
         fallback_after: options.fallback_after,
-        seed: seed()?,
         ..ReceiverConfig::default()
     };
-    let engine = Receiver::new(config, sink.clone());
+    let engine = Receiver::new(config, generator()?, sink.clone());
     let ask = Ask { patterns: options.patterns, retry_for: options.retry_for };
     let store = Directory { path: options.output, sink };
     let host = GetHost::new(ask, machine.diagnosing(observer), store);

@@ -13,7 +13,7 @@ use umbel_wire::repository::ControlKey;
 
 use super::ServeOptions;
 use crate::endpoint::channel::any_source_group;
-use crate::endpoint::{random, seed};
+use crate::endpoint::random;
 
 /// How clients hear of transmissions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub(super) fn open(
         .and_then(|()| UdpPort::group(channel, interface, &sender));
     match opened {
         Ok(port) => {
-            let config = ControlConfig { channel, key: ControlKey(random()?), seed: seed()? };
+            let config = ControlConfig { channel, key: ControlKey(random()?) };
             Ok(Some((config, port)))
         }
         Err(error) if options.control == ControlChoice::Auto => {

@@ -49,7 +49,7 @@ use self::host::{Input, ServeHost};
 use self::prober::ProbeChannel;
 use self::staff::Threads;
 pub use self::status::{ClientReport, Report};
-use crate::endpoint::{channel, packet_len, random};
+use crate::endpoint::{channel, generator, packet_len, random};
 
 /// What to serve, and how.
 #[derive(Clone, Debug)]
@@ -252,9 +252,10 @@ impl Server {
             })?;
         let report = Arc::new(Mutex::new(Report::default()));
         let host = ServeHost::new(threads, report.clone());
-        let mut driver = Driver::new(Source::new(config, reader), host, Clock::new(), line)
-            .port(SessionsPort(sessions.handle()))
-            .port(data);
+        let mut driver =
+            Driver::new(Source::new(config, generator()?, reader), host, Clock::new(), line)
+                .port(SessionsPort(sessions.handle()))
+                .port(data);
         if let Some(group) = group {
             driver = driver.port(group);
         }

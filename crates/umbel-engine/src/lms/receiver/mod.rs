@@ -32,8 +32,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_core::Rng;
 use umbel_wire::lms::{Message, Request, Summary};
 use umbel_wire::{Parsed, Tsi};
 
@@ -47,7 +46,7 @@ use super::lan::Lan;
 use super::replier::{Repair, RepairTo, Replier};
 use super::rtt::Rtt;
 use crate::bucket::Limiter;
-use crate::chance::uniform;
+use crate::chance::{Generator, uniform};
 use crate::reliable::{ReceiveWindow, Refused};
 use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
@@ -88,7 +87,7 @@ const LOSS_WEIGHT: f64 = 1.0 / 256.0;
 pub struct Receiver {
     config: ReceiverConfig,
     source: SocketAddr,
-    random: Xoshiro256PlusPlus,
+    random: Generator,
     is_member: bool,
     tsi: Option<Tsi>,
     window: Option<ReceiveWindow>,
@@ -113,12 +112,12 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Creates a receiver that has not joined yet.
-    pub fn new(config: ReceiverConfig) -> Receiver {
+    /// Creates a receiver that has not joined yet. Its delays are drawn from `random`.
+    pub fn new(config: ReceiverConfig, random: Generator) -> Receiver {
         let source = config.channel.source.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         Receiver {
             source: SocketAddr::new(source, config.channel.port),
-            random: Xoshiro256PlusPlus::seed_from_u64(config.seed),
+            random,
             is_member: false,
             tsi: config.tsi,
             window: None,
@@ -218,7 +217,7 @@ impl Receiver {
             self.due.push_back(Due::Announce(None));
         }
         // The next session that it hears after joining again may be another one.
-        let fresh = Receiver::new(self.config.clone());
+        let fresh = Receiver::new(self.config.clone(), self.random.clone());
         (self.tsi, self.window, self.losses) = (fresh.tsi, fresh.window, fresh.losses);
         (self.replier, self.waiting) = (fresh.replier, fresh.waiting);
         (self.collecting, self.lan, self.pinged) = (fresh.collecting, fresh.lan, None);

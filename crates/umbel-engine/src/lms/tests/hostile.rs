@@ -1,5 +1,6 @@
 //! Arbitrary input from the network: no panic, bounded memory, bounded answers.
 
+use crate::chance::generator;
 use proptest::prelude::*;
 use umbel_wire::lms::Summary;
 
@@ -105,7 +106,7 @@ proptest! {
         let mut config = ReceiverConfig::new(channel());
         config.lan = on_lan.then(|| LanConfig::new(lan_channel(), host(10).ip()));
         config.requests.burst = 20;
-        let mut receiver = Receiver::new(config);
+        let mut receiver = Receiver::new(config, generator(0));
         receiver.handle_command(ms(0), ReceiverCommand::Join).unwrap();
         let mut now = 0;
         for (wait, from, by, payload) in arrivals {

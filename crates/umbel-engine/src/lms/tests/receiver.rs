@@ -1,5 +1,6 @@
 use super::*;
 use crate::bucket::Limit;
+use crate::chance::generator;
 use crate::lms::config::{Cost, Horizon, ReceiverConfig};
 use crate::lms::drops::DropReason;
 use crate::lms::receiver::{Receiver, ReceiverCommand, ReceiverEvent};
@@ -10,7 +11,7 @@ fn receiver(known: u64, change: impl FnOnce(&mut ReceiverConfig)) -> Receiver {
     (config.tsi, config.cost) = (Some(TSI), Cost::Fixed(Some(5)));
     config.request_jitter = 0.0;
     change(&mut config);
-    let mut receiver = Receiver::new(config);
+    let mut receiver = Receiver::new(config, generator(0));
     receiver.handle_command(ms(0), ReceiverCommand::Join).unwrap();
     for sequence in 0..known {
         data(&mut receiver, 0, sequence);

@@ -1,12 +1,10 @@
-use rand_core::SeedableRng;
-use rand_xoshiro::Xoshiro256PlusPlus;
-
 use super::*;
 use crate::Membership;
+use crate::chance::generator;
 use crate::pgm::{DropReason, Receiver, ReceiverConfig, ReceiverEvent};
 use crate::reliable::WindowLimits;
 
-type Under = Receiver<Xoshiro256PlusPlus>;
+type Under = Receiver;
 
 fn receiver(change: impl FnOnce(&mut ReceiverConfig)) -> Under {
     let mut config = ReceiverConfig {
@@ -15,7 +13,7 @@ fn receiver(change: impl FnOnce(&mut ReceiverConfig)) -> Under {
         ..ReceiverConfig::new(channel())
     };
     change(&mut config);
-    let mut receiver = Receiver::new(config, Xoshiro256PlusPlus::seed_from_u64(1));
+    let mut receiver = Receiver::new(config, generator(1));
     assert_eq!(receiver.poll_membership(), Some(Membership::Join(channel())));
     assert_eq!(receiver.poll_membership(), None);
     receiver

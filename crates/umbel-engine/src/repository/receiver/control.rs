@@ -6,6 +6,7 @@ use std::time::Duration;
 use umbel_wire::repository::{Announcement, ControlGroup, ServerMessage};
 use umbel_wire::{Channel, Toi};
 
+use crate::chance::Generator;
 use crate::repository::control::{Control, SILENCE};
 use crate::{Instant, Membership, Transmit, TransmitBuf};
 
@@ -23,8 +24,10 @@ pub(super) struct Early {
 }
 
 /// The client's state of the control channel.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ControlEnd {
+    /// Generator of each membership, from its beginning.
+    random: Generator,
     offer: Option<ControlGroup>,
     /// The data channel's rate, in bits per second.
     data_bits_per_s: u64,
@@ -38,6 +41,20 @@ pub(super) struct ControlEnd {
 }
 
 impl ControlEnd {
+    /// Creates the state before any session.
+    pub(super) fn new(random: Generator) -> ControlEnd {
+        ControlEnd {
+            random,
+            offer: None,
+            data_bits_per_s: 0,
+            control: None,
+            asked: Instant::EPOCH,
+            welcomed_after: Duration::ZERO,
+            hears: false,
+            early: VecDeque::new(),
+        }
+    }
+
     /// Notes that the session is open.
     pub(super) fn connected(&mut self, now: Instant) {
         self.asked = now;
@@ -57,10 +74,10 @@ impl ControlEnd {
     }
 
     /// Joins the offered group.
-    pub(super) fn join(&mut self, now: Instant, seed: u64) {
+    pub(super) fn join(&mut self, now: Instant) {
         let Some(group) = &self.offer else { return };
-        let distance = self.welcomed_after / 2;
-        self.control = Some(Control::client(now, group, seed, distance, self.data_bits_per_s));
+        let (distance, random) = (self.welcomed_after / 2, self.random.clone());
+        self.control = Some(Control::client(now, group, random, distance, self.data_bits_per_s));
     }
 
     /// Returns whether a datagram came on the group's channel.
@@ -70,7 +87,8 @@ impl ControlEnd {
 
     /// Ends the membership with the session. Returns the channel to leave.
     pub(super) fn close(&mut self) -> Option<Channel> {
-        let control = std::mem::take(self).control?;
+        let fresh = ControlEnd::new(self.random.clone());
+        let control = std::mem::replace(self, fresh).control?;
         Some(control.channel())
     }
 

@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::time::Duration;
 
 use rand_core::Rng;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_wire::Toi;
 use umbel_wire::repository::{Announcement, Nak};
 
 use super::ReceiverStats;
 use super::items::Items;
 use crate::Instant;
+use crate::chance::Generator;
 use crate::repository::config::ReceiverConfig;
 use crate::units::Rate;
 
@@ -140,7 +140,7 @@ impl Listening {
 pub(super) struct Listener {
     end_slack: Duration,
     nak_delay_min: Duration,
-    random: Xoshiro256PlusPlus,
+    random: Generator,
     /// Channel time of a full packet.
     packet_time: Duration,
     listening: BTreeMap<u64, Listening>,
@@ -155,7 +155,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) fn new(config: &ReceiverConfig, random: Xoshiro256PlusPlus) -> Listener {
+    pub(super) fn new(config: &ReceiverConfig, random: Generator) -> Listener {
         Listener {
             end_slack: config.end_slack,
             nak_delay_min: config.nak_delay_min,
@@ -379,7 +379,7 @@ impl Listener {
 
 #[cfg(test)]
 mod tests {
-    use rand_core::SeedableRng;
+    use crate::chance::generator;
     use umbel_fec::Partition;
     use umbel_wire::{Oti, Scheme};
 
@@ -417,7 +417,7 @@ mod tests {
     const JOINED: Outlook = Outlook { nak_spread: Duration::ZERO, joined: true };
 
     fn listener() -> Listener {
-        let random = Xoshiro256PlusPlus::seed_from_u64(1);
+        let random = generator(1);
         Listener::new(&ReceiverConfig::default(), random)
     }
 

@@ -33,8 +33,6 @@ pub use self::item::Held;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use rand_core::SeedableRng;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_fec::Partition;
 use umbel_wire::alc::{DataHeader, DataPacket};
 use umbel_wire::control::Parsed;
@@ -50,6 +48,7 @@ use self::outbox::Outbox;
 use self::tuner::Tuner;
 use super::config::ReceiverConfig;
 use super::drops::{DropReason, Drops};
+use crate::chance::Generator;
 use crate::symbols::SymbolSink;
 use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf};
@@ -97,19 +96,18 @@ pub struct Receiver<K> {
 }
 
 impl<K: SymbolSink> Receiver<K> {
-    /// Creates a client that keeps symbols in `sink`.
-    pub fn new(config: ReceiverConfig, sink: K) -> Receiver<K> {
-        let random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
+    /// Creates a client that keeps symbols in `sink`. Its delays are drawn from `random`.
+    pub fn new(config: ReceiverConfig, random: Generator, sink: K) -> Receiver<K> {
         Receiver {
             sink,
             session: None,
             tsi: None,
             items: Items::default(),
-            listener: Listener::new(&config, random),
+            listener: Listener::new(&config, random.clone()),
             tuner: Tuner::new(),
             fallback: Fallback::new(&config),
             timers: Timers::default(),
-            control: ControlEnd::default(),
+            control: ControlEnd::new(random),
             outbox: Outbox::default(),
             events: VecDeque::new(),
             drops: Drops::default(),
@@ -156,7 +154,7 @@ impl<K: SymbolSink> Receiver<K> {
     ) -> Result<(), ReceiverCommandError> {
         match command {
             ReceiverCommand::Connected { session } => self.on_connected(now, session),
-            ReceiverCommand::JoinControl => self.control.join(now, self.config.seed),
+            ReceiverCommand::JoinControl => self.control.join(now),
             ReceiverCommand::Disconnected => self.on_disconnected(),
             ReceiverCommand::List { query, patterns, cursor, limit } => {
                 self.say(ClientMessage::List { query, patterns, cursor, limit })?;

@@ -13,6 +13,7 @@ use umbel_wire::srm::MemberId;
 
 use super::clients::Clients;
 use super::transmission::Transmission;
+use crate::chance::Generator;
 use crate::repository::config::{ControlConfig, SourceConfig};
 use crate::repository::control::{self, Control};
 use crate::{Address, Instant, Membership, SessionId, Transmit, TransmitBuf};
@@ -48,6 +49,8 @@ impl Announcements {
 #[derive(Debug)]
 pub(super) struct Announcer {
     config: Option<ControlConfig>,
+    /// Generator of the membership in the control group.
+    random: Generator,
     /// Highest rate of the data channel.
     data_bits_per_s: u64,
     /// The server's end of the multicast control channel, once it has joined it.
@@ -59,9 +62,10 @@ pub(super) struct Announcer {
 }
 
 impl Announcer {
-    pub(super) fn new(config: &SourceConfig) -> Announcer {
+    pub(super) fn new(config: &SourceConfig, random: Generator) -> Announcer {
         Announcer {
             config: config.control,
+            random,
             data_bits_per_s: config.rate.bits_per_s(),
             control: None,
             outbox: VecDeque::new(),
@@ -161,9 +165,9 @@ impl Announcer {
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         match (&mut self.control, self.config) {
             (Some(control), _) => control.handle_timeout(now),
-            (None, Some(config)) => {
-                let ControlConfig { channel, key, seed } = config;
-                self.control = Some(Control::server(now, channel, key, seed, self.data_bits_per_s));
+            (None, Some(ControlConfig { channel, key })) => {
+                let (random, rate) = (self.random.clone(), self.data_bits_per_s);
+                self.control = Some(Control::server(now, channel, key, random, rate));
             }
             (None, None) => {}
         }

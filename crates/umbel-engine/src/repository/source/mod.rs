@@ -38,6 +38,7 @@ pub use self::api::{ClientStatus, SourceCommand, SourceEvent, SourceStats};
 
 use std::collections::VecDeque;
 
+use crate::chance::Generator;
 use umbel_wire::control::Parsed;
 use umbel_wire::repository::{ClientMessage, Need, ServerMessage};
 use umbel_wire::{Oti, Toi};
@@ -82,11 +83,12 @@ pub struct Source<S> {
 }
 
 impl<S: SymbolSource> Source<S> {
-    /// Creates a server that takes symbols from `symbols`.
-    pub fn new(config: SourceConfig, symbols: S) -> Source<S> {
+    /// Creates a server that takes symbols from `symbols`. Its delays in the control group are
+    /// drawn from `random`.
+    pub fn new(config: SourceConfig, random: Generator, symbols: S) -> Source<S> {
         Source {
             clients: Clients::new(config.loss_cap),
-            announcer: Announcer::new(&config),
+            announcer: Announcer::new(&config, random),
             channel: DataChannel::new(config.clone(), symbols),
             timers: Timers::default(),
             events: VecDeque::new(),

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
+use crate::chance::generator;
 use bytes::Bytes;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -94,7 +95,7 @@ impl World {
         };
         World {
             now: Instant::from_nanos(1_000_000_000),
-            source: Source::new(config, symbols),
+            source: Source::new(config, generator(1), symbols),
             clients: Vec::new(),
             source_events: Vec::new(),
             latency: Duration::from_millis(5),
@@ -123,8 +124,8 @@ impl World {
     /// Adds a client that connects and requests items by number.
     pub(super) fn add_client(&mut self, wanted: &[u32], loss: f64) -> usize {
         let index = self.clients.len();
-        let config = ReceiverConfig { seed: index as u64, ..ReceiverConfig::default() };
-        let mut engine = Receiver::new(config, MemorySink::default());
+        let config = ReceiverConfig::default();
+        let mut engine = Receiver::new(config, generator(index as u64), MemorySink::default());
         let session = SessionId(index as u64);
         let now = self.now;
         engine.handle_command(now, ReceiverCommand::Connected { session }).unwrap();

@@ -6,6 +6,7 @@ mod host;
 
 use std::time::Duration;
 
+use crate::chance::generator;
 use proptest::prelude::*;
 use umbel_wire::alc::DataHeader;
 use umbel_wire::repository::{ClientMessage, Nak, Need, NeedRun};
@@ -434,7 +435,7 @@ fn symbols_that_are_not_ready_are_waited_for() {
 
 /// Creates a server with one admitted client, without a network.
 fn server_with_a_client() -> (Source<MemorySource>, SessionId) {
-    let mut source = Source::new(config(), MemorySource::default());
+    let mut source = Source::new(config(), generator(1), MemorySource::default());
     let session = SessionId(1);
     let opened = SourceCommand::SessionOpened { session, rtt: Duration::from_millis(1) };
     source.handle_command(Instant::EPOCH, opened).unwrap();

@@ -8,6 +8,7 @@ mod sessions;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use crate::chance::generator;
 use bytes::Bytes;
 use umbel_wire::Channel;
 use umbel_wire::srm::{MemberId, Message, SourceState, UnitRun};
@@ -33,7 +34,7 @@ fn millis(n: u64) -> Duration {
 /// No session messages for the first second or so, and no other randomness. The source is 10 ms
 /// away, the other member 20 ms.
 fn config() -> Config {
-    let mut config = Config::new(ME, CHANNEL, 7);
+    let mut config = Config::new(ME, CHANNEL);
     config.session.min_interval = Duration::from_secs(1000);
     config.session.heartbeat = None;
     config.repair_timer = Some((1.0, 1.0));
@@ -49,7 +50,12 @@ struct Script {
 
 impl Script {
     fn new(config: Config) -> Script {
-        let mut member = Member::new(config);
+        Script::drawing(config, 7)
+    }
+
+    /// Creates a member whose delays follow from the seed.
+    fn drawing(config: Config, seed: u64) -> Script {
+        let mut member = Member::new(config, generator(seed));
         member.handle_command(ms(0), Command::Join).unwrap();
         assert_eq!(member.poll_membership(), Some(Membership::Join(CHANNEL)));
         member.handle_command(ms(0), Command::Distance(SOURCE, millis(10))).unwrap();

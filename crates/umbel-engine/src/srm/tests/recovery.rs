@@ -3,8 +3,8 @@
 use super::*;
 
 /// Hears units 0 and 2 of the source at 0 ms.
-fn with_a_gap(config: Config) -> Script {
-    let mut script = Script::new(config);
+/// Lacks unit 1.
+fn with_a_gap(mut script: Script) -> Script {
     with_data(0, |data| script.hear(data));
     with_data(2, |data| script.hear(data));
     script
@@ -18,7 +18,7 @@ fn within(time: Instant, from: Instant, low: Duration, high: Duration) {
 #[test]
 fn asks_for_a_gap_between_c1_and_c1_plus_c2_distances() {
     for seed in 0..50 {
-        let mut script = with_a_gap(Config { seed, ..config() });
+        let mut script = with_a_gap(Script::drawing(config(), seed));
         let (at, message) = script.next_sent(ms(1000)).unwrap();
         within(at, ms(0), millis(20), millis(40));
         let Message::Request { sender, source, runs, distance, scope } = parse(&message) else {
@@ -41,7 +41,7 @@ fn one_request_asks_for_all_units_of_a_gap() {
 
 #[test]
 fn asks_again_after_twice_the_time_and_up_to_the_longest_interval() {
-    let mut script = with_a_gap(config());
+    let mut script = with_a_gap(Script::new(config()));
     let mut last = ms(0);
     for doubled in [1, 2, 4, 8] {
         let (at, _) = script.next_sent(ms(100_000)).unwrap();
@@ -57,7 +57,7 @@ fn asks_again_after_twice_the_time_and_up_to_the_longest_interval() {
 
 #[test]
 fn does_not_ask_when_another_asks_first_until_the_doubled_time_has_passed() {
-    let mut script = with_a_gap(config());
+    let mut script = with_a_gap(Script::new(config()));
     script.now = ms(15);
     script.hear(&request(SOURCE, 1, 1));
     let (at, _) = script.next_sent(ms(1000)).unwrap();
@@ -66,7 +66,7 @@ fn does_not_ask_when_another_asks_first_until_the_doubled_time_has_passed() {
 
 #[test]
 fn further_requests_of_the_same_round_do_not_back_off_again() {
-    let mut script = with_a_gap(config());
+    let mut script = with_a_gap(Script::new(config()));
     script.now = ms(15);
     script.hear(&request(SOURCE, 1, 1));
     // Half of the doubled time is at least 20 ms.
@@ -80,7 +80,7 @@ fn further_requests_of_the_same_round_do_not_back_off_again() {
 
 #[test]
 fn a_repair_ends_the_asking_and_is_delivered_in_order() {
-    let mut script = with_a_gap(config());
+    let mut script = with_a_gap(Script::new(config()));
     assert_eq!(script.events(), (vec![0], vec![(1, Step::Missing)]));
     script.now = ms(12);
     with_repair(1, OTHER, |repair| script.hear(repair));
@@ -94,7 +94,7 @@ fn a_repair_ends_the_asking_and_is_delivered_in_order() {
 
 #[test]
 fn units_whose_order_does_not_matter_do_not_wait_for_each_other() {
-    let mut script = with_a_gap(Config { in_order: false, ..config() });
+    let mut script = with_a_gap(Script::new(Config { in_order: false, ..config() }));
     assert_eq!(script.events().0, [0, 2]);
     with_repair(1, OTHER, |repair| script.hear(repair));
     with_repair(1, OTHER, |repair| script.hear(repair));
@@ -116,7 +116,7 @@ fn the_loss_of_the_last_unit_is_found_by_a_session_message_and_by_anothers_reque
 #[test]
 fn repairs_what_it_holds_between_d1_and_d1_plus_d2_distances() {
     for seed in 0..50 {
-        let mut script = Script::new(Config { seed, ..config() });
+        let mut script = Script::drawing(config(), seed);
         with_data(0, |data| script.hear(data));
         script.hear(&request(SOURCE, 0, 1));
         let (at, message) = script.next_sent(ms(1000)).unwrap();
@@ -175,7 +175,7 @@ fn a_source_repairs_its_own_units_by_the_distance_that_is_claimed() {
 
 #[test]
 fn a_local_request_goes_few_hops_and_the_next_one_everywhere() {
-    let mut script = with_a_gap(Config { local_scope: Some(2), ..config() });
+    let mut script = with_a_gap(Script::new(Config { local_scope: Some(2), ..config() }));
     let scopes: Vec<Option<u8>> = (0..3)
         .map(|_| {
             let (_, message) = script.next_sent(ms(10_000)).unwrap();
@@ -188,7 +188,7 @@ fn a_local_request_goes_few_hops_and_the_next_one_everywhere() {
 
 #[test]
 fn a_local_repair_is_passed_on_by_the_one_who_asked() {
-    let mut script = with_a_gap(Config { local_scope: Some(2), ..config() });
+    let mut script = with_a_gap(Script::new(Config { local_scope: Some(2), ..config() }));
     script.next_sent(ms(1000)).unwrap();
     let payload = content(Unit { source: SOURCE, sequence: 1 });
     let repair = |requester| Message::Repair {
@@ -210,7 +210,7 @@ fn a_local_repair_is_passed_on_by_the_one_who_asked() {
     // Once is enough, and a bystander does not pass on repairs that others requested.
     script.hear(&repair(ME));
     assert_eq!(script.next_sent(ms(10_000)), None);
-    let mut bystander = with_a_gap(config());
+    let mut bystander = with_a_gap(Script::new(config()));
     bystander.hear(&repair(OTHER));
     assert_eq!(bystander.next_sent(ms(10_000)), None);
 }
@@ -232,7 +232,7 @@ fn a_late_joiner_recovers_from_the_horizon_that_the_source_states() {
 
 #[test]
 fn what_lies_before_a_later_horizon_is_given_up() {
-    let mut script = with_a_gap(config());
+    let mut script = with_a_gap(Script::new(config()));
     let payload = content(Unit { source: SOURCE, sequence: 5 });
     let data = Message::Data { source: SOURCE, sequence: 5, horizon: 4, payload: &payload };
     script.hear(&data);
@@ -245,7 +245,8 @@ fn what_lies_before_a_later_horizon_is_given_up() {
 
 #[test]
 fn what_nobody_repairs_is_given_up_in_the_end() {
-    let mut script = with_a_gap(Config { give_up_after: Duration::from_secs(30), ..config() });
+    let mut script =
+        with_a_gap(Script::new(Config { give_up_after: Duration::from_secs(30), ..config() }));
     let mut requests = 0;
     while let Some((at, _)) = script.next_sent(ms(200_000)) {
         assert!(at < ms(40_000));

@@ -244,7 +244,7 @@ mod tests {
     fn config() -> ReceiverConfig {
         let channel = Channel { source: None, group: [239, 255, 0, 1].into(), port: 7703 };
         let address = ([127, 0, 0, 1], 7703).into();
-        let node = NodeConfig::new(NodeId(1), Tsi(1), (channel, channel), address, 1);
+        let node = NodeConfig::new(NodeId(1), Tsi(1), (channel, channel), address);
         let (symbol_len, block_symbols) = (4, 2);
         let shape =
             Shape { source: address, symbol_len, block_symbols, fec: false, manifest: None };

@@ -134,7 +134,7 @@ pub struct Receiver<K> {
 impl<K: SymbolSink> Receiver<K> {
     /// Creates a receiver that keeps symbols in `sink`. It does nothing before
     /// [`ReceiverCommand::Join`].
-    pub fn new(config: ReceiverConfig, sink: K) -> Receiver<K> {
+    pub fn new(config: ReceiverConfig, draws: Draws, sink: K) -> Receiver<K> {
         let shape = config.shape;
         let ledger = Ledger::new(config.timing);
         let tree = Tree::new(
@@ -143,9 +143,8 @@ impl<K: SymbolSink> Receiver<K> {
             config.tree.clone(),
             Role::Member,
             ledger.timing(),
-            config.node.random(Draws::Tree),
+            draws.tree,
         );
-        let random = config.node.random(Draws::Recovery);
         Receiver {
             stage: Stage::Outside,
             tree,
@@ -154,7 +153,7 @@ impl<K: SymbolSink> Receiver<K> {
             source: SourceWatch::default(),
             wanted: Wanted::default(),
             delivery: Delivery::new(sink, config.far_ahead),
-            recovery: Recovery::new(&config.repair, shape.fec, shape.block_symbols, random),
+            recovery: Recovery::new(&config.repair, shape.fec, shape.block_symbols, draws.recovery),
             acks: Acks::new(),
             duty: Duty::None(ledger),
             reports: Reports::new(MAX_REPORTS),

@@ -119,7 +119,7 @@ pub struct Source<S> {
 impl<S: SymbolSource> Source<S> {
     /// Creates a source that takes symbols from `symbols`. It sends nothing before
     /// [`SourceCommand::Start`].
-    pub fn new(config: SourceConfig, symbols: S) -> Source<S> {
+    pub fn new(config: SourceConfig, draws: Draws, symbols: S) -> Source<S> {
         let ledger = Ledger::new(config.timing);
         let domain = Domain::new(config.node.feed, config.shape.fec, config.repair, ledger, 0);
         let tree = Tree::new(
@@ -128,16 +128,14 @@ impl<S: SymbolSource> Source<S> {
             config.tree.clone(),
             Role::Source,
             domain.timing(),
-            config.node.random(Draws::Tree),
+            draws.tree,
         );
-        let secret =
-            blake3::derive_key("umbel tmtp fetch cookies", &config.node.seed.to_be_bytes());
         Source {
             stage: Stage::Idle,
             shelf: Shelf::new(symbols),
             domain,
             tree,
-            fetched: Fetched::new(secret, MAX_FETCHED),
+            fetched: Fetched::new(draws.cookies, MAX_FETCHED),
             reports: Reports::new(MAX_REPORTS),
             survey: Survey::new(MAX_SURVEY),
             totals: BTreeMap::new(),

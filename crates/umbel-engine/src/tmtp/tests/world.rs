@@ -16,8 +16,8 @@ use umbel_wire::{Channel, Tsi};
 
 use super::content::{Blocks, SYMBOL_LEN, Store};
 use crate::tmtp::{
-    BlockCount, NodeConfig, NodeId, Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent,
-    Shape, Source, SourceCommand, SourceConfig, SourceEvent,
+    BlockCount, Draws, NodeConfig, NodeId, Receiver, ReceiverCommand, ReceiverConfig,
+    ReceiverEvent, Shape, Source, SourceCommand, SourceConfig, SourceEvent,
 };
 use crate::units::Rate;
 use crate::{
@@ -170,14 +170,14 @@ impl World {
         }
     }
 
-    fn node_config(&mut self, subnet: usize) -> NodeConfig {
+    fn node_config(&mut self, subnet: usize) -> (NodeConfig, Draws) {
         let address = self.address(subnet);
         let channels = (World::data_channel(), World::domain_group());
         let id = NodeId(self.random.next_u64() | 1);
-        let seed = self.random.next_u64();
-        let mut node = NodeConfig::new(id, FEED, channels, address, seed);
+        let draws = Draws::from_seed(self.random.next_u64());
+        let mut node = NodeConfig::new(id, FEED, channels, address);
         node.name = format!("node-{}", self.hosts.len());
-        node
+        (node, draws)
     }
 
     fn add(&mut self, node: Node, config: &NodeConfig, subnet: usize, rate: Rate) -> usize {
@@ -205,14 +205,14 @@ impl World {
         configure: impl FnOnce(SourceConfig) -> SourceConfig,
     ) -> usize {
         assert!(self.hosts.is_empty());
-        let node = self.node_config(0);
+        let (node, draws) = self.node_config(0);
         let about = node.clone();
         let config = configure(SourceConfig::new(node, shape, rate));
         config.check().unwrap();
         let pipe = config.history.is_some();
         let head = shape.manifest.map_or(0, |manifest| manifest.blocks);
         let symbols = Blocks::new(self.lengths.clone(), pipe, head);
-        let source = Source::new(config, symbols);
+        let source = Source::new(config, draws, symbols);
         let index = self.add(Node::Source(Box::new(source)), &about, 0, rate);
         self.source_command(SourceCommand::Start);
         index
@@ -225,12 +225,12 @@ impl World {
         shape: Shape,
         configure: impl FnOnce(ReceiverConfig) -> ReceiverConfig,
     ) -> usize {
-        let node = self.node_config(subnet);
+        let (node, draws) = self.node_config(subnet);
         let about = node.clone();
         let config = configure(ReceiverConfig::new(node, shape));
         config.check().unwrap();
         let sink = Store::new(self.lengths.clone());
-        let receiver = Receiver::new(config, sink);
+        let receiver = Receiver::new(config, draws, sink);
         let rate = Rate::from_bits_per_s(100_000_000).unwrap();
         let index = self.add(Node::Receiver(Box::new(receiver)), &about, subnet, rate);
         self.command(index, ReceiverCommand::Join);

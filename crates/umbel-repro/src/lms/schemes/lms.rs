@@ -40,14 +40,14 @@ pub(super) fn install(
         // Below a router, the receiver nearest to the source is also the nearest to the router.
         let cost = u32::try_from(distance.as_nanos() / 100).unwrap_or(u32::MAX);
         let mut config = ReceiverConfig::new(channel);
-        (config.replier, config.seed) = (replier, seed ^ u64::from(receiver.0) << 32);
+        config.replier = replier;
         config.cost = match scheme {
             Scheme::LmsDynamic => Cost::LatencyAndLoss { weight: LOSS_WEIGHT },
             _ => Cost::Fixed(Some(cost)),
         };
         // A receiver that comes back does not want the packets sent in between.
         config.horizon = Horizon::Back(0);
-        let host = Receiver::host(config);
+        let host = Receiver::host(config, seed ^ u64::from(receiver.0) << 32);
         simulation.set_app(receiver, host, Instant::EPOCH).expect("receivers are free hosts");
     }
     for &node in &scenario.routers {

@@ -27,7 +27,7 @@ pub(super) fn install(
         source.send_after(at.since(Instant::EPOCH), UNIT_LEN);
     }
     let config = |node| {
-        let mut config: Config = srm::config(node, GROUP, seed);
+        let mut config: Config = srm::config(node, GROUP);
         config.repair_timer = Some(REPAIR_TIMER);
         config.adaptive = scheme == Scheme::SrmAdaptive;
         // In the paper only the next packet reveals a loss.
@@ -39,14 +39,14 @@ pub(super) fn install(
         }
         config
     };
-    let host = source.host(config(scenario.source));
+    let host = source.host(config(scenario.source), seed);
     simulation.set_app(scenario.source, host, Instant::EPOCH).expect("the source is a free host");
     for (&receiver, &distance) in scenario.receivers.iter().zip(distances) {
         let mut participant = Participant::default();
         if scheme == Scheme::SrmLarge {
             participant.know_distance(srm::id_of(scenario.source), distance);
         }
-        let host = participant.host(config(receiver));
+        let host = participant.host(config(receiver), seed);
         simulation.set_app(receiver, host, Instant::EPOCH).expect("receivers are free hosts");
     }
 }

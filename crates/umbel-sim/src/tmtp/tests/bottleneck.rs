@@ -128,7 +128,7 @@ impl Transfer {
         simulation.set_app(source, host, Instant::EPOCH).unwrap();
         simulation.set_app(traffic[1], Bin, Instant::EPOCH).unwrap();
         for (n, &node) in receivers.iter().enumerate() {
-            let host = Receiver::default().host(feed.receiver_config(node));
+            let host = Receiver::default().host(&feed, feed.receiver_config(node));
             simulation.set_app(node, host, after(Instant::EPOCH, 37 * n as u64)).unwrap();
         }
         Transfer { simulation, source, receivers, traffic, blocks }

@@ -127,7 +127,7 @@ impl World {
 
     /// Starts a receiver with `application`.
     fn begin(&mut self, node: NodeId, application: Receiver, at: Instant) {
-        let host = application.host(self.config(node));
+        let host = application.host(&self.feed, self.config(node));
         self.simulation.set_app(node, host, at).unwrap();
     }
 

@@ -10,6 +10,7 @@ use std::time::{self, Duration};
 
 use crossbeam_channel::{Receiver as Inbox, Sender as Outbox};
 use umbel_engine::SessionId;
+use umbel_engine::chance::generator;
 use umbel_engine::host::{Host, Io, Mailbox};
 use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent};
 use umbel_engine::symbols::{BlockId, SymbolSink};
@@ -127,7 +128,7 @@ impl Scout {
             token: url.token.clone(),
             ..ReceiverConfig::default()
         };
-        let engine = Receiver::new(config, NoSink);
+        let engine = Receiver::new(config, generator(0), NoSink);
         let driver =
             Driver::new(engine, host, Clock::new(), line).port(SessionPort::new(SESSION, session));
         let thread = std::thread::Builder::new().name("umbel-doctor".to_owned()).spawn(move || {

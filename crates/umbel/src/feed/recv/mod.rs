@@ -329,10 +329,11 @@ fn receive(
     let packet_len = usize::from(feed.symbol_len) + SmallBlockHeader::LEN;
     let about = About { feed, start: options.start, line: admission.line };
     let host = RecvHost::new(about, observer.clone(), store);
-    let driver = Driver::new(Receiver::new(config, sink), host, Clock::new(), line)
-        .port(data)
-        .port(node)
-        .pace(RateClass::Data, rate, packet_len);
+    let driver =
+        Driver::new(Receiver::new(config, super::draws()?, sink), host, Clock::new(), line)
+            .port(data)
+            .port(node)
+            .pace(RateClass::Data, rate, packet_len);
     Ok(driver.run()?.summary())
 }
 
@@ -407,10 +408,10 @@ fn config(
     name: Option<String>,
     start: Start,
 ) -> anyhow::Result<ReceiverConfig> {
-    let (id, seed) = super::node()?;
+    let id = super::node_id()?;
     // The port is known once the socket exists.
     let address = std::net::SocketAddr::new(feed.source.ip(), 1);
-    let mut node = NodeConfig::new(id, feed.tsi, (feed.data, feed.domain), address, seed);
+    let mut node = NodeConfig::new(id, feed.tsi, (feed.data, feed.domain), address);
     node.name = name.unwrap_or_else(super::host_name);
     node.scope = feed.scope;
     node.admission = super::admission(token);

@@ -316,10 +316,11 @@ pub fn send(
         expected: Expected { names, alone: sealed },
     };
     let host = SendHost::new(plan, observer, terms, rate);
-    let driver = Driver::new(Source::new(config, symbols), host, Clock::new(), line)
-        .port(data_port)
-        .port(node)
-        .pace(RateClass::Data, Some(rate), packet_len);
+    let driver =
+        Driver::new(Source::new(config, super::draws()?, symbols), host, Clock::new(), line)
+            .port(data_port)
+            .port(node)
+            .pace(RateClass::Data, Some(rate), packet_len);
     let host = driver.run()?;
     drop(announcer);
     Ok(SendSummary { left_out, failures, ..host.summary() })
@@ -339,9 +340,9 @@ fn config(
     max_children: u16,
     rate: Rate,
 ) -> anyhow::Result<SourceConfig> {
-    let (id, seed) = super::node()?;
+    let id = super::node_id()?;
     let Feed { tsi, data, domain, source, .. } = *feed;
-    let mut node = NodeConfig::new(id, tsi, (data, domain), source, seed);
+    let mut node = NodeConfig::new(id, tsi, (data, domain), source);
     node.name = super::host_name();
     node.scope = feed.scope;
     node.admission = super::admission(token);

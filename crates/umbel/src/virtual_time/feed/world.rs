@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use umbel_engine::Instant;
 use umbel_engine::tmtp::{
-    self, NodeConfig, ReceiverConfig, Shape, SourceCommand, SourceConfig, Start,
+    self, Draws, NodeConfig, ReceiverConfig, Shape, SourceCommand, SourceConfig, Start,
 };
 use umbel_engine::units::Rate;
 use umbel_sim::random::{Purpose, below, key};
@@ -259,10 +259,8 @@ impl World {
         }
     }
 
-    fn node_config(&self, node: NodeId, seed: u64) -> NodeConfig {
-        let seed = key(seed, Purpose::Node, u64::from(node.0));
-        let mut config =
-            NodeConfig::new(id_of(node), TSI, channels(self.source), address(node), seed);
+    fn node_config(&self, node: NodeId) -> NodeConfig {
+        let mut config = NodeConfig::new(id_of(node), TSI, channels(self.source), address(node));
         config.name = format!("h{}", node.0);
         config
     }
@@ -281,7 +279,7 @@ impl World {
 
     fn add_source(&mut self, seed: u64) {
         let rate = Rate::from_bits_per_s(RATE).unwrap();
-        let config = SourceConfig::new(self.node_config(self.source, seed), self.shape(), rate);
+        let config = SourceConfig::new(self.node_config(self.source), self.shape(), rate);
         let Scenario { wait_for, linger, source_crash, source_interrupt, .. } = self.scenario;
         let expected = Expected { names: [].into(), alone: false };
         let terms = Terms { wait_for, linger, expected };
@@ -291,7 +289,7 @@ impl World {
             let (content, symbols, writer, bytes) = pipe::source(TSI, seed);
             (self.bytes, upstream.writer) = (bytes, Some(writer));
             let host = SendHost::new(content, Arc::new(Nobody), terms, rate);
-            let engine = tmtp::Source::new(config, symbols);
+            let engine = tmtp::Source::new(config, node_draws(self.source, seed), symbols);
             let mut host: PipeSender =
                 EngineHost::with_outside(engine, host, upstream, host_config);
             if let Some(at) = source_crash {
@@ -300,7 +298,8 @@ impl World {
             self.simulation.set_app(self.source, host, Instant::EPOCH).unwrap();
         } else {
             let host = SendHost::new(self.files.clone(), Arc::new(Nobody), terms, rate);
-            let engine = tmtp::Source::new(config, self.files.clone());
+            let engine =
+                tmtp::Source::new(config, node_draws(self.source, seed), self.files.clone());
             let mut host: FileSender =
                 EngineHost::with_outside(engine, host, upstream, host_config);
             if let Some(at) = source_crash {
@@ -313,7 +312,7 @@ impl World {
     fn add_receiver(&mut self, number: u32, node: NodeId, seed: u64) {
         let scenario = self.scenario;
         let mut random = draws(seed, 100 + u64::from(number));
-        let config = ReceiverConfig::new(self.node_config(node, seed), self.shape());
+        let config = ReceiverConfig::new(self.node_config(node), self.shape());
         let start = ms(below(&mut random, scenario.within.as_millis() as u64 + 1));
         let crashes = number < scenario.crashes;
         let interrupted =
@@ -347,7 +346,7 @@ impl World {
         match &place {
             Place::Files(directory) => {
                 let host = RecvHost::new(about, Arc::new(Nobody), directory.clone());
-                let engine = tmtp::Receiver::new(config, directory.clone());
+                let engine = tmtp::Receiver::new(config, node_draws(node, seed), directory.clone());
                 let mut host: FileReceiver =
                     EngineHost::with_outside(engine, host, downstream, host_config);
                 if crashes {
@@ -357,7 +356,7 @@ impl World {
             }
             Place::Pipe(sink) => {
                 let host = RecvHost::new(about, Arc::new(Nobody), sink.clone());
-                let engine = tmtp::Receiver::new(config, sink.engine());
+                let engine = tmtp::Receiver::new(config, node_draws(node, seed), sink.engine());
                 let mut host: PipeReceiver =
                     EngineHost::with_outside(engine, host, downstream, host_config);
                 if crashes {
@@ -432,4 +431,9 @@ impl World {
         });
         format!("{sent:?}{}", members.collect::<String>())
     }
+}
+
+/// Returns the generators of a node.
+fn node_draws(node: NodeId, seed: u64) -> Draws {
+    Draws::from_seed(key(seed, Purpose::Node, u64::from(node.0)))
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_engine::chance::generator;
 use umbel_engine::host::{Piece, PortError, PortSpec, SessionNews};
 use umbel_engine::repository::{Receiver, ReceiverConfig};
 use umbel_engine::{Address, Instant, SessionId};
@@ -163,7 +164,7 @@ pub(super) fn client(
     random: Xoshiro256PlusPlus,
     seed: u64,
 ) -> Client {
-    let config = ReceiverConfig { seed, ..ReceiverConfig::default() };
+    let config = ReceiverConfig::default();
     let ask = Ask { patterns, retry_for: None };
     let host = GetHost::new(ask, nobody(), disk.clone());
     let around = Around {
@@ -175,6 +176,6 @@ pub(super) fn client(
         news: Later::default(),
         frames: Later::default(),
     };
-    let engine = Receiver::new(config, disk.clone());
+    let engine = Receiver::new(config, generator(seed), disk.clone());
     EngineHost::with_outside(engine, host, around, HostConfig::default())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_engine::chance::generator;
 use umbel_engine::host::SessionNews;
 use umbel_engine::repository::{ControlConfig, Source, SourceCommand, SourceConfig};
 use umbel_engine::units::Rate;
@@ -288,7 +289,7 @@ pub(super) fn server(
     config.packet_len = usize::from(SYMBOL) + DataHeader::LEN;
     let key = ControlKey([node.0 as u8; 32]);
     let group = channel(None, CONTROL + node.0);
-    config.control = control.then_some(ControlConfig { channel: group, key, seed });
+    config.control = control.then_some(ControlConfig { channel: group, key });
     let (out, ready) = (Out::default(), Later::default());
     let desk = Desk {
         catalog: catalog.clone(),
@@ -310,5 +311,10 @@ pub(super) fn server(
     };
     let host = ServeHost::new(desk, Arc::new(Mutex::new(Report::default())));
     let host_config = HostConfig { rate: Some(rate), ..HostConfig::default() };
-    EngineHost::with_outside(Source::new(config, symbols), host, around, host_config)
+    EngineHost::with_outside(
+        Source::new(config, generator(seed), symbols),
+        host,
+        around,
+        host_config,
+    )
 }

@@ -56,16 +56,15 @@ fn outlook() -> Outlook {
 
 fn node_config(id: NodeId, node: usize) -> NodeConfig {
     let channel = |last| Channel { source: None, group: [239, 255, 0, last].into(), port: PORT };
-    let mut config =
-        NodeConfig::new(id, FEED, (channel(1), channel(2)), address(node), node as u64);
+    let mut config = NodeConfig::new(id, FEED, (channel(1), channel(2)), address(node));
     config.name = format!("node {node}");
     config
 }
 
 fn tree(id: NodeId, node: usize, config: &TreeConfig) -> Tree {
     let role = if id == SOURCE { Role::Source } else { Role::Member };
+    let random = Draws::from_seed(node as u64).tree;
     let node = node_config(id, node);
-    let random = node.random(Draws::Tree);
     Tree::new(&node, address(0), config.clone(), role, timing(), random)
 }
 
