@@ -26,47 +26,36 @@
 //! The source filter of the data channel is that of [RFC 4570]. A sealed feed begins with a
 //! [head](SealedHead), whose length and digest replace the manifest's. The content of a sealed pipe
 //! is `pipe 212 9f…`.
-//!
-//! A feed is announced about every five minutes, as [`sap`](crate::sap) demands. A receiver that
-//! does not want to wait asks with [`FindFeeds`], and sources answer with an announcement.
 
 mod head;
 
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use crate::control::{self, Field, Frame};
-use crate::sdp::{Attribute, Connection, Description, Media, Origin};
-use crate::{Channel, Digest, ParseError, Parsed, Tsi};
+use crate::sdp::{Attribute, Description, Media, Origin};
+use crate::session::{self, CONTENT, DATA_PROTOCOL, SCOPE, SOURCE, SessionName, TSI};
+use crate::session::{bad, channel, host, number, source_filter};
+use crate::{Channel, Digest, ParseError, Tsi};
 
 pub use head::{HINT_LEN, SealedHead, WRAPPED_KEYS, WRAPPED_LEN, WrappedKey};
 
 /// The protocol version that this implementation uses.
 pub const VERSION: u8 = 1;
-/// Maximum length of a feed's name in bytes.
-pub const NAME_LEN: usize = 100;
 /// Maximum length of a manifest in bytes: one million short names.
 pub const MANIFEST_LEN: u64 = 64 << 20;
 /// Maximum number of source symbols in a block.
 pub const BLOCK_SYMBOLS: u16 = 255;
 
 const TMTP: &str = "x-umbel-tmtp";
-const TSI: &str = "x-umbel-tsi";
-const SOURCE: &str = "x-umbel-source";
-const SCOPE: &str = "x-umbel-scope";
 const CODE: &str = "x-umbel-code";
-const CONTENT: &str = "x-umbel-content";
 const TOKEN: &str = "x-umbel-token";
 const SEALED: &str = "x-umbel-sealed";
-const FILTER: &str = "source-filter";
-const DATA_PROTOCOL: &str = "ALC/UDP";
 const DOMAIN_PROTOCOL: &str = "TMTP/UDP";
 
 /// A feed as its source announces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feed {
-    /// Name for people; see [`FeedName`].
-    pub name: FeedName,
+    /// Name for people; see [`SessionName`].
+    pub name: SessionName,
     /// Session number of the feed.
     pub tsi: Tsi,
     /// Address at which the source receives unicast.
@@ -125,82 +114,6 @@ pub enum FeedContent {
     Pipe,
 }
 
-/// A feed's name: 1 to [`NAME_LEN`] bytes without control characters and `@`. It is not `-`, and
-/// neither begins nor ends with a space.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FeedName(String);
-
-impl FeedName {
-    /// Returns the name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for FeedName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::str::FromStr for FeedName {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<FeedName, ParseError> {
-        let problem = match text {
-            "" => "it is empty",
-            "-" => "`-` is no name",
-            _ if text.len() > NAME_LEN => "more than 100 bytes",
-            _ if text.trim() != text => "a space at its beginning or end",
-            _ if text.contains('@') => "`@` stands before a source's address",
-            _ if text.chars().any(char::is_control) => "a control character",
-            _ => return Ok(FeedName(text.to_owned())),
-        };
-        Err(ParseError::Value { what: "name of a feed", problem })
-    }
-}
-
-/// Asks sources to announce their feeds now. Sent to the group of a directory, port [`QUERY_PORT`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FindFeeds {
-    /// Name of the wanted feed; `None` asks for all feeds.
-    pub name: Option<FeedName>,
-}
-
-/// The UDP port of [`FindFeeds`].
-pub const QUERY_PORT: u16 = 7701;
-const FIND_FEEDS: u8 = 0xD1;
-const NAME: Field = Field { number: 1, name: "name" };
-
-impl FindFeeds {
-    /// Appends the message to `out`.
-    pub fn emit(&self, out: &mut Vec<u8>) {
-        let mut frame = Frame::begin(out, FIND_FEEDS);
-        if let Some(name) = &self.name {
-            frame.string(NAME, name.as_str());
-        }
-        frame.end();
-    }
-
-    /// Parses a message.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the bytes are not a control message of this version, or the name is
-    /// invalid.
-    pub fn parse(bytes: &[u8]) -> Result<Parsed<FindFeeds>, ParseError> {
-        control::parse(bytes, |fields| {
-            if fields.message != FIND_FEEDS {
-                return Ok(None);
-            }
-            let name = fields.optional(NAME)?.map(|value| {
-                std::str::from_utf8(value).map_err(|_| bad("name of a feed"))?.parse()
-            });
-            Ok(Some(FindFeeds { name: name.transpose()? }))
-        })
-    }
-}
-
 impl Feed {
     /// Returns the description to announce; `tool` names the program.
     pub fn describe(&self, tool: &str) -> Description {
@@ -228,7 +141,7 @@ impl Feed {
                 version: self.version,
                 address: self.source.ip().to_string(),
             },
-            name: self.name.0.clone(),
+            name: self.name.as_str().to_owned(),
             bandwidth: Some(self.kbit_per_s),
             attributes,
             media: vec![
@@ -262,19 +175,10 @@ impl Feed {
     }
 
     fn media(&self, protocol: &str, channel: &Channel) -> Media {
-        let filter = |source: IpAddr| {
-            let family = if source.is_ipv6() { "IP6" } else { "IP4" };
-            Attribute::new(FILTER, format!(" incl IN {family} {} {source}", channel.group))
-        };
-        let ttl = channel.group.is_ipv4().then_some(self.scope);
-        Media {
-            kind: "application".to_owned(),
-            port: channel.port,
-            protocol: protocol.to_owned(),
-            formats: "0".to_owned(),
-            connection: Some(Connection { address: channel.group, ttl }),
-            attributes: channel.source.map(filter).into_iter().collect(),
-        }
+        let mut media = session::media(("application", protocol, "0"), channel, self.scope);
+        let filter = channel.source.map(|source| source_filter(Some(channel.group), source));
+        media.attributes.extend(filter);
+        media
     }
 
     /// Returns the feed of a description, or `None` if the session is of another kind.
@@ -290,14 +194,14 @@ impl Feed {
             return Err(ParseError::Version { theirs, ours: VERSION });
         }
         let value = |name: &'static str| description.attribute(name).ok_or_else(|| bad(name));
-        let source = value(SOURCE)?.split_once(' ').and_then(|(address, port)| {
-            Some(SocketAddr::new(address.parse().ok()?, port.parse().ok()?))
-        });
-        let source = source.filter(is_host).ok_or_else(|| bad(SOURCE))?;
+        let source = host(value(SOURCE)?).ok_or_else(|| bad(SOURCE))?;
         let (symbol_len, block_symbols, fec) = code(value(CODE)?).ok_or_else(|| bad(CODE))?;
         let scope: u8 = number(value(SCOPE)?).ok_or_else(|| bad(SCOPE))?;
-        let data = channel(description, DATA_PROTOCOL).ok_or_else(|| bad(DATA_PROTOCOL))?;
-        let domain = channel(description, DOMAIN_PROTOCOL).ok_or_else(|| bad(DOMAIN_PROTOCOL))?;
+        let channel = |protocol: &'static str| {
+            let media = description.media.iter().find(|media| media.protocol == protocol);
+            media.and_then(|media| channel(description, media)).ok_or_else(|| bad(protocol))
+        };
+        let (data, domain) = (channel(DATA_PROTOCOL)?, channel(DOMAIN_PROTOCOL)?);
         let families = [data.group, domain.group].map(|group| group.is_ipv6());
         if scope == 0 || domain.source.is_some() || families != [source.is_ipv6(); 2] {
             return Err(bad("feed"));
@@ -331,19 +235,6 @@ impl Feed {
             version: description.origin.version,
         }))
     }
-}
-
-fn bad(what: &'static str) -> ParseError {
-    ParseError::Value { what, problem: "missing, or not of the form that it must have" }
-}
-
-/// Parses an unsigned number of decimal digits and nothing else.
-fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
-}
-
-fn is_host(address: &SocketAddr) -> bool {
-    !address.ip().is_multicast() && !address.ip().is_unspecified() && address.port() != 0
 }
 
 fn code(value: &str) -> Option<(u16, u16, bool)> {
@@ -390,34 +281,10 @@ fn hexadecimal(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// Returns the channel of the first medium with a protocol.
-fn channel(description: &Description, protocol: &str) -> Option<Channel> {
-    let media = description.media.iter().find(|media| media.protocol == protocol)?;
-    let group = description.connection_of(media)?.address;
-    let filter = media.attributes.iter().find(|attribute| attribute.name == FILTER);
-    let source = match filter {
-        None => None,
-        Some(filter) => {
-            let value = filter.value.as_deref()?.trim_start();
-            let fields: Vec<&str> = value.split(' ').collect();
-            let &["incl", "IN", _, filtered, source] = &fields[..] else { return None };
-            let same_group = filtered.parse::<IpAddr>().ok()? == group;
-            Some(source.parse::<IpAddr>().ok().filter(|_| same_group)?)
-        }
-    };
-    let sound = group.is_multicast()
-        && media.port != 0
-        && source.is_none_or(|source| {
-            source.is_ipv6() == group.is_ipv6()
-                && !source.is_multicast()
-                && !source.is_unspecified()
-        });
-    sound.then_some(Channel { source, group, port: media.port })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::NAME_LEN;
 
     fn feed() -> Feed {
         Feed {
@@ -486,18 +353,6 @@ mod tests {
     }
 
     #[test]
-    fn a_query_comes_back() {
-        for name in [None, Some("nightly".parse().unwrap())] {
-            let query = FindFeeds { name };
-            let mut bytes = Vec::new();
-            query.emit(&mut bytes);
-            assert_eq!(FindFeeds::parse(&bytes).unwrap().message(), Some(query));
-            bytes[3] ^= 1;
-            assert_eq!(FindFeeds::parse(&bytes).unwrap().message(), None);
-        }
-    }
-
-    #[test]
     fn a_session_of_another_kind_is_no_feed() {
         let mut description = feed().describe("umbel");
         description.attributes.retain(|attribute| attribute.name != TMTP);
@@ -539,16 +394,6 @@ mod tests {
             let text = text.replacen(good, broken, 1);
             let description = Description::parse(text.as_bytes()).unwrap();
             assert!(Feed::from_description(&description).is_err(), "{broken}");
-        }
-    }
-
-    #[test]
-    fn names_that_would_be_mistaken_for_something_else_are_refused() {
-        for name in ["", "-", "a@b", " a", "a\n", "a\u{7}b", &"x".repeat(101)] {
-            assert!(name.parse::<FeedName>().is_err(), "{name:?}");
-        }
-        for name in ["nightly", "Stade de l'été 1", "a-b", "日本"] {
-            assert_eq!(name.parse::<FeedName>().unwrap().as_str(), name);
         }
     }
 }

@@ -9,8 +9,9 @@
 //! - [`pgm`]: the messages of the subset of PGM.
 //! - [`repository`]: the messages between a repository's server and its clients.
 //! - [`rlm`]: the messages of layered streams, and the head of their objects.
-//! - [`sap`], [`sdp`], [`feed`]: session announcements in the formats of standard tools, and the
-//!   description of a TMTP feed.
+//! - [`sap`], [`sdp`], [`session`]: session announcements in the formats of standard tools, and what
+//!   all sessions of Umbel share.
+//! - [`feed`], [`stream`]: the descriptions of a TMTP feed and of an RLM stream.
 //! - [`small_block`]: data packets that carry the length of their source block.
 //! - [`srm`]: the messages of SRM, reliable multicast among equals.
 //! - [`tmtp`]: the messages of TMTP, a feed with a control tree.
@@ -52,8 +53,10 @@ pub mod repository;
 pub mod rlm;
 pub mod sap;
 pub mod sdp;
+pub mod session;
 pub mod small_block;
 pub mod srm;
+pub mod stream;
 pub mod tmtp;
 
 pub use alc::{DataHeader, DataPacket};

@@ -9,13 +9,13 @@
 //! | `s=` | name |
 //! | `i=` | information for people |
 //! | `c=` | [`Connection`]: group and TTL, of the session or of one medium |
-//! | `b=` | most kbit/s, of the session (`AS`) |
+//! | `b=` | most kbit/s, of the session or of one medium (`AS`) |
 //! | `t=` | start and stop, in seconds since 1900 (0: always) |
 //! | `a=` | [`Attribute`], of the session or of one medium |
 //! | `m=` | [`Media`]: kind, port, protocol, formats |
 //!
 //! Other lines are skipped, and lines may end with a line feed alone, as other tools write them.
-//! The attributes of Umbel's feeds are in [`feed`](crate::feed).
+//! The attributes of Umbel's sessions are in [`feed`](crate::feed) and [`stream`](crate::stream).
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -94,6 +94,8 @@ pub struct Media {
     pub formats: String,
     /// Group or host of the medium, if it differs from the session's.
     pub connection: Option<Connection>,
+    /// Maximum rate in kilobits per second, headers included: the `AS` bandwidth.
+    pub bandwidth: Option<u64>,
     /// Its attributes.
     pub attributes: Vec<Attribute>,
 }
@@ -135,15 +137,14 @@ impl Description {
             line(&mut out, 'i', information);
         }
         put_connection(&mut out, self.connection);
-        if let Some(bandwidth) = self.bandwidth {
-            line(&mut out, 'b', &format!("AS:{bandwidth}"));
-        }
+        put_bandwidth(&mut out, self.bandwidth);
         line(&mut out, 't', &format!("{} {}", self.time.0, self.time.1));
         put_attributes(&mut out, &self.attributes);
         for media in &self.media {
             let Media { kind, port, protocol, formats, .. } = media;
             line(&mut out, 'm', &format!("{kind} {port} {protocol} {formats}"));
             put_connection(&mut out, media.connection);
+            put_bandwidth(&mut out, media.bandwidth);
             put_attributes(&mut out, &media.attributes);
         }
         out
@@ -207,10 +208,14 @@ impl Reading {
                 name_or_dash(value).clone_into(&mut description.name);
             }
             "i" if description.media.is_empty() => description.information = Some(value.into()),
-            "b" if description.media.is_empty() => {
+            "b" => {
                 if let Some(kbit_per_s) = value.strip_prefix("AS:") {
                     let number = kbit_per_s.parse().map_err(|_| bad("a bandwidth that is none"))?;
-                    description.bandwidth = Some(number);
+                    let place = match description.media.last_mut() {
+                        Some(media) => &mut media.bandwidth,
+                        None => &mut description.bandwidth,
+                    };
+                    *place = Some(number);
                 }
             }
             "t" => description.time = time(value).ok_or_else(|| bad("a time that is none"))?,
@@ -314,6 +319,12 @@ fn put_connection(out: &mut String, connection: Option<Connection>) {
         let _ = write!(out, "/{ttl}");
     }
     out.push_str("\r\n");
+}
+
+fn put_bandwidth(out: &mut String, kbit_per_s: Option<u64>) {
+    if let Some(kbit_per_s) = kbit_per_s {
+        line(out, 'b', &format!("AS:{kbit_per_s}"));
+    }
 }
 
 fn put_attributes(out: &mut String, attributes: &[Attribute]) {

@@ -47,8 +47,8 @@ fn the_corpus_of_unicast_block_replays() {
 }
 
 #[test]
-fn the_corpus_of_find_feeds_replays() {
-    replay("find_feeds", checks::find_feeds);
+fn the_corpus_of_find_sessions_replays() {
+    replay("find_sessions", checks::find_sessions);
 }
 
 #[test]

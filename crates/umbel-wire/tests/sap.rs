@@ -13,13 +13,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 
 use proptest::prelude::*;
-use umbel_wire::feed::{Feed, FeedContent, FeedName, MANIFEST_LEN, Sealed};
+use umbel_wire::feed::{Feed, FeedContent, MANIFEST_LEN, Sealed};
 use umbel_wire::sap::{PORT, SapPacket};
 use umbel_wire::sdp::Description;
+use umbel_wire::session::SessionName;
 use umbel_wire::{Channel, Digest, Tsi};
 
-fn names() -> impl Strategy<Value = FeedName> {
-    "[^\\p{Cc}]{1,25}".prop_filter_map("no name of a feed", |text| text.parse().ok())
+fn names() -> impl Strategy<Value = SessionName> {
+    "[^\\p{Cc}]{1,25}".prop_filter_map("no name of a session", |text| text.parse().ok())
 }
 
 /// Generates a source and its two channels, of one address family.
@@ -180,7 +181,8 @@ fn tshark_reads_our_announcements() {
     let announced = |name: &str| format!("0|application/sdp|{name}|7702,7703");
     let deleted = "1|application/sdp||".to_owned();
     let (live, sealed) = (announced("live"), announced("live"));
-    let lines = [announced("nightly"), deleted.clone(), live, deleted, sealed];
+    let stream = || "0|application/sdp|lecture|7704,7704".to_owned();
+    let lines = [announced("nightly"), deleted.clone(), live, deleted, sealed, stream(), stream()];
     let read = read.replace("False", "0").replace("True", "1");
     assert_eq!(read.lines().collect::<Vec<_>>(), lines);
     assert!(wrong.lines().all(|line| line == "|"), "{wrong}");

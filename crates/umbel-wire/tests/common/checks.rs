@@ -4,11 +4,12 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "shared by test binaries")]
 
 use umbel_wire::control::{self, FrameHeader};
-use umbel_wire::feed::{Feed, FindFeeds, SealedHead};
+use umbel_wire::feed::SealedHead;
 use umbel_wire::lms;
 use umbel_wire::repository::{ClientMessage, ServerMessage, UnicastBlock};
 use umbel_wire::sap::SapPacket;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description, Origin};
+use umbel_wire::session::{FindSessions, SessionKind};
 use umbel_wire::{DataPacket, Parsed};
 use umbel_wire::{SmallBlockHeader, SmallBlockPacket, basep, pgm, srm, tmtp};
 
@@ -45,11 +46,11 @@ pub fn unicast_block(bytes: &[u8]) {
 }
 
 /// A parsed message can be emitted, and parsing it returns the same message.
-pub fn find_feeds(bytes: &[u8]) {
-    let Ok(Parsed::Message { message, .. }) = FindFeeds::parse(bytes) else { return };
+pub fn find_sessions(bytes: &[u8]) {
+    let Ok(Parsed::Message { message, .. }) = FindSessions::parse(bytes) else { return };
     let mut again = Vec::new();
     message.emit(&mut again);
-    assert_eq!(FindFeeds::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
+    assert_eq!(FindSessions::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
 /// A parsed message can be emitted, and parsing it returns the same message.
@@ -82,7 +83,8 @@ pub fn pgm_message(bytes: &[u8]) {
     assert_eq!(pgm::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// A parsed packet can be emitted, and parsing it returns the same packet, description and feed.
+/// A parsed packet can be emitted, and parsing it returns the same packet, description and
+/// session.
 pub fn sap_packet(bytes: &[u8]) {
     let Ok(packet) = SapPacket::parse(bytes) else { return };
     let mut again = Vec::new();
@@ -96,8 +98,8 @@ pub fn sap_packet(bytes: &[u8]) {
         return;
     }
     assert_eq!(Description::parse(text.as_bytes()).as_ref(), Ok(&description));
-    let Ok(Some(feed)) = Feed::from_description(&description) else { return };
-    assert_eq!(Feed::from_description(&feed.describe("umbel")), Ok(Some(feed)));
+    let Ok(Some(session)) = SessionKind::from_description(&description) else { return };
+    assert_eq!(SessionKind::from_description(&session.describe("umbel")), Ok(Some(session)));
 }
 
 /// A parsed head can be emitted, and has the same bytes again.

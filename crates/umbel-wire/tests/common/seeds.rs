@@ -4,13 +4,15 @@ mod tmtp_seeds;
 
 use std::time::Duration;
 
-use umbel_wire::feed::{Feed, FeedContent, FindFeeds, Sealed, SealedHead, WrappedKey};
+use umbel_wire::feed::{Feed, FeedContent, Sealed, SealedHead, WrappedKey};
 use umbel_wire::repository::{
     Announcement, ClientMessage, ControlGroup, ControlKey, ItemInfo, Nak, Need, NeedRun,
     ServerMessage, SymbolRun, UnicastBlock,
 };
 use umbel_wire::sap::SapPacket;
+use umbel_wire::session::{FindSessions, SessionKind};
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
+use umbel_wire::stream::{LayerFec, LayerInfo, Stream, StreamMode};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
 
 pub(crate) const TARGETS: [&str; 13] = [
@@ -18,7 +20,7 @@ pub(crate) const TARGETS: [&str; 13] = [
     "client_message",
     "server_message",
     "unicast_block",
-    "find_feeds",
+    "find_sessions",
     "srm_message",
     "lms_message",
     "pgm_message",
@@ -37,7 +39,7 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "client_message" => client_messages().into_iter().map(named).collect(),
         "server_message" => server_messages().into_iter().map(named).collect(),
         "unicast_block" => unicast_blocks().into_iter().map(named).collect(),
-        "find_feeds" => find_feeds().into_iter().map(named).collect(),
+        "find_sessions" => find_sessions().into_iter().map(named).collect(),
         "srm_message" => srm_messages().into_iter().map(named).collect(),
         "lms_message" => lms_messages().into_iter().map(named).collect(),
         "pgm_message" => pgm_messages().into_iter().map(named).collect(),
@@ -66,10 +68,10 @@ fn unicast_blocks() -> Vec<(&'static str, Vec<u8>)> {
     vec![("block", head(176_128)), ("empty", head(0)), ("too_long", head(u32::MAX))]
 }
 
-fn find_feeds() -> Vec<(&'static str, Vec<u8>)> {
+fn find_sessions() -> Vec<(&'static str, Vec<u8>)> {
     let question = |name: Option<&str>| {
         let mut bytes = Vec::new();
-        FindFeeds { name: name.map(|name| name.parse().unwrap()) }.emit(&mut bytes);
+        FindSessions { name: name.map(|name| name.parse().unwrap()) }.emit(&mut bytes);
         bytes
     };
     vec![("all", question(None)), ("one", question(Some("nightly")))]
@@ -437,20 +439,52 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
     let (head_len, head_digest) = (1124, Digest([0x3C; 32]));
     let sealed = Sealed { key: [0xA5; 32], head_len, head_digest };
     let sealed = Feed { sealed: Some(sealed), ..pipe.clone() };
-    let packet = |feed: &Feed, deletion: bool| {
-        let description = feed.describe("umbel 0.1.0");
+    let (files, pipe, sealed) = [feed, pipe, sealed].map(SessionKind::from).into();
+    let cumulative = stream();
+    let independent = Stream {
+        mode: StreamMode::Independent,
+        source: "[2001:db8::2]:40123".parse().unwrap(),
+        base: Channel { source: None, group: "ff15::7".parse().unwrap(), port: 7704 },
+        control: None,
+        ..stream()
+    };
+    let packet = |session: &SessionKind, deletion: bool| {
+        let description = session.describe("umbel 0.1.0");
         let text = if deletion { description.origin.emit() } else { description.emit() };
         let mut out = Vec::new();
-        SapPacket::new(deletion, feed.source.ip(), text.as_bytes()).emit(&mut out);
+        SapPacket::new(deletion, session.source().ip(), text.as_bytes()).emit(&mut out);
         out
     };
     vec![
-        ("files", packet(&feed, false)),
-        ("files-deletion", packet(&feed, true)),
+        ("files", packet(&files, false)),
+        ("files-deletion", packet(&files, true)),
         ("pipe", packet(&pipe, false)),
         ("pipe-deletion", packet(&pipe, true)),
         ("sealed-pipe", packet(&sealed, false)),
+        ("stream", packet(&cumulative.into(), false)),
+        ("stream-independent", packet(&independent.into(), false)),
     ]
+}
+
+fn stream() -> Stream {
+    let fec = Some(LayerFec { source_symbols: 8, repair_symbols: 4 });
+    Stream {
+        name: "lecture".parse().unwrap(),
+        tsi: Tsi(3417),
+        source: "192.0.2.2:40123".parse().unwrap(),
+        base: Channel {
+            source: Some([192, 0, 2, 2].into()),
+            group: [232, 7, 7, 7].into(),
+            port: 7704,
+        },
+        control: Some(Channel { source: None, group: [239, 255, 7, 7].into(), port: 7705 }),
+        scope: 32,
+        mode: StreamMode::Cumulative,
+        symbol_len: 1372,
+        layers: vec![LayerInfo { kbit_per_s: 128, fec }, LayerInfo { kbit_per_s: 320, fec: None }],
+        content: "video 1 640x360 30000/1001".parse().unwrap(),
+        version: 1,
+    }
 }
 
 fn sealed_heads() -> Vec<(&'static str, Vec<u8>)> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use umbel_engine::units::{ByteCount, Rate};
-use umbel_wire::feed::{Feed, FeedContent, FindFeeds};
+use umbel_wire::feed::{Feed, FeedContent, FindSessions};
 
 use super::duration::parse_duration;
 use super::output::{Output, plain};
@@ -42,7 +42,7 @@ pub(super) fn run(args: &GroupsArgs, output: &Output) -> anyhow::Result<ExitCode
     signals.then(move || waker.wake())?;
     let until = Instant::now() + args.wait;
     loop {
-        station.ask(&FindFeeds { name: None });
+        station.ask(&FindSessions { name: None });
         let left = until.saturating_duration_since(Instant::now());
         if station.listen(left.min(ASK_EVERY))? || left.is_zero() {
             break;

@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use serde_json::json;
 use umbel_engine::units::{ByteCount, Rate};
 use umbel_net::interface::Family;
-use umbel_wire::feed::{FeedContent, FeedName};
+use umbel_wire::feed::{FeedContent, SessionName};
 
 use super::duration::parse_duration;
 use super::output::{Output, plain};
@@ -45,7 +45,7 @@ pub(super) struct SendArgs {
     paths: Vec<PathBuf>,
     /// Name of the feed
     #[arg(long)]
-    name: FeedName,
+    name: SessionName,
     /// Interface, by name or address [default: that of the default route]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,

@@ -16,7 +16,7 @@ use umbel_engine::TransmitBuf;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::udp::{Receiver, ReceiverOptions, Sender, SenderOptions};
 use umbel_net::wake::{self, Waker};
-use umbel_wire::feed::{Feed, FindFeeds, QUERY_PORT};
+use umbel_wire::feed::{Feed, FindSessions, QUERY_PORT};
 use umbel_wire::sap::{self, SapPacket};
 use umbel_wire::{Channel, Parsed, sdp::Description};
 
@@ -176,7 +176,7 @@ impl Voice {
         })?;
         let mut asked = false;
         queries.receive(Some(Duration::ZERO), None, |received| {
-            let query = FindFeeds::parse(received.payload).ok().and_then(Parsed::message);
+            let query = FindSessions::parse(received.payload).ok().and_then(Parsed::message);
             asked |= query.is_some_and(|query| query.name.is_none_or(|name| name == feed.name));
         })?;
         Ok(asked)

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! source ── announcement, about every five minutes ──▶ 239.255.255.255:9875 and its counterparts
-//!        ◀── FindFeeds ── receiver that does not wait ── the same group, port 7701
+//!        ◀── FindSessions ── receiver that does not wait ── the same group, port 7701
 //!        ── announcement at once, at most every 200 ms ─▶
 //!        ── deletion at the end ──▶
 //! ```
@@ -126,7 +126,7 @@ impl Directory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedSelector {
     /// Name of the feed.
-    pub name: umbel_wire::feed::FeedName,
+    pub name: umbel_wire::feed::SessionName,
     /// Address of the source.
     pub address: Option<IpAddr>,
     /// Port of the source.

@@ -11,7 +11,7 @@ use umbel_engine::TransmitBuf;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::udp::{Receiver, ReceiverOptions, SendError, Sender, SenderOptions};
 use umbel_net::wake::{self, Waker};
-use umbel_wire::feed::{Feed, FindFeeds, QUERY_PORT};
+use umbel_wire::feed::{Feed, FindSessions, QUERY_PORT};
 use umbel_wire::{Channel, sap};
 
 use super::{Directory, FeedSelector, Session};
@@ -102,7 +102,7 @@ impl Station {
     }
 
     /// Asks all sources, or those of one name, to announce themselves.
-    pub fn ask(&mut self, query: &FindFeeds) {
+    pub fn ask(&mut self, query: &FindSessions) {
         let mut bytes = Vec::new();
         query.emit(&mut bytes);
         let mut buf = TransmitBuf::default();
@@ -170,7 +170,7 @@ impl Station {
         note: impl FnOnce(&str),
     ) -> anyhow::Result<Option<Feed>> {
         let mut note = Some(note);
-        let query = FindFeeds { name: Some(selector.name.clone()) };
+        let query = FindSessions { name: Some(selector.name.clone()) };
         let start = Instant::now();
         let mut pause = QUERY;
         loop {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use umbel_engine::host::Mailbox;
 use umbel_net::wake::Waker;
-use umbel_wire::feed::{Feed, FindFeeds};
+use umbel_wire::feed::{Feed, FindSessions};
 
 use super::store::Input;
 use crate::directory::{Directory, FeedSelector, Station};
@@ -85,7 +85,7 @@ impl Watching {
             }
             let asked = Instant::now();
             for _ in 0..QUESTIONS {
-                self.station.ask(&FindFeeds { name: Some(self.selector.name.clone()) });
+                self.station.ask(&FindSessions { name: Some(self.selector.name.clone()) });
                 if !self.listen(ANSWER)? {
                     return Ok(None);
                 }

@@ -35,7 +35,7 @@ use umbel_net::udp::SenderOptions;
 use umbel_store::Skipped;
 use umbel_store::feed::BlockShape;
 use umbel_wire::Tsi;
-use umbel_wire::feed::{Feed, FeedName, Sealed};
+use umbel_wire::feed::{Feed, Sealed, SessionName};
 use umbel_wire::small_block::SmallBlockHeader;
 
 use self::content::{Cut, Opened};
@@ -70,7 +70,7 @@ pub struct SendOptions {
     /// Content to send.
     pub what: What,
     /// Name of the feed.
-    pub name: FeedName,
+    pub name: SessionName,
     /// Name or address of the interface. Default: that of the default route.
     pub interface: Option<String>,
     /// The family. Default: IPv4 where the interface has an IPv4 address.
@@ -103,7 +103,7 @@ pub struct SendOptions {
 
 impl SendOptions {
     /// Creates options with the defaults.
-    pub fn new(what: What, name: FeedName) -> SendOptions {
+    pub fn new(what: What, name: SessionName) -> SendOptions {
         SendOptions {
             what,
             name,

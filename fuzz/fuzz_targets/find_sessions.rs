@@ -1,4 +1,4 @@
-//! Fuzzes `FindFeeds::parse`.
+//! Fuzzes `FindSessions::parse`.
 
 #![no_main]
 
@@ -7,4 +7,4 @@ use libfuzzer_sys::fuzz_target;
 #[path = "../../crates/umbel-wire/tests/common/checks.rs"]
 mod checks;
 
-fuzz_target!(|bytes: &[u8]| checks::find_feeds(bytes));
+fuzz_target!(|bytes: &[u8]| checks::find_sessions(bytes));

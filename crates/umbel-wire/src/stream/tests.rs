@@ -1,0 +1,132 @@
+use super::*;
+
+fn stream() -> Stream {
+    let fec = Some(LayerFec { source_symbols: 8, repair_symbols: 4 });
+    Stream {
+        name: "lecture".parse().unwrap(),
+        tsi: Tsi(3417),
+        source: "192.0.2.2:40123".parse().unwrap(),
+        base: Channel {
+            source: Some([192, 0, 2, 2].into()),
+            group: [232, 7, 7, 7].into(),
+            port: 7704,
+        },
+        control: Some(Channel { source: None, group: [239, 255, 7, 7].into(), port: 7705 }),
+        scope: 32,
+        mode: StreamMode::Cumulative,
+        symbol_len: 1372,
+        layers: vec![
+            LayerInfo { kbit_per_s: 128, fec },
+            LayerInfo { kbit_per_s: 320, fec: None },
+            LayerInfo { kbit_per_s: 640, fec: None },
+        ],
+        content: "video 1 640x360 30/1".parse().unwrap(),
+        version: 1,
+    }
+}
+
+fn parse(text: &str) -> Result<Option<Stream>, ParseError> {
+    Stream::from_description(&Description::parse(text.as_bytes()).unwrap())
+}
+
+#[test]
+fn a_stream_comes_back_from_its_announcement() {
+    let any_source = Stream { base: Channel { source: None, ..stream().base }, ..stream() };
+    let independent = Stream { mode: StreamMode::Independent, control: None, ..stream() };
+    let single = Stream { layers: vec![stream().layers[0]], ..stream() };
+    for stream in [stream(), any_source, independent, single] {
+        let text = stream.describe("umbel 0.1.0").emit();
+        assert_eq!(parse(&text), Ok(Some(stream)), "{text}");
+    }
+    let text = stream().describe("umbel").emit();
+    assert!(text.contains("a=group:DDP 0 1 2\r\n") && text.contains("a=depend:129 lay 1:129\r\n"));
+}
+
+#[test]
+fn an_announcement_fits_one_packet_and_with_all_layers_every_directory() {
+    let v6: IpAddr = "2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap();
+    let group: IpAddr = "ff35::8111:2222".parse().unwrap();
+    let longest = |layers: usize| Stream {
+        name: "x".repeat(session::NAME_LEN).parse().unwrap(),
+        source: SocketAddr::new(v6, 40123),
+        base: Channel { source: Some(v6), group, port: 65535 },
+        control: Some(Channel { source: None, group: "ff15::8111:2222".parse().unwrap(), port: 1 }),
+        layers: vec![LayerInfo { kbit_per_s: 100_000, ..stream().layers[0] }; layers],
+        content: "video 1 1280x720 60000/1001".parse().unwrap(),
+        ..stream()
+    };
+    for (layers, len) in [(6, 1_400), (LAYERS, crate::sap::PAYLOAD_LEN)] {
+        let text = longest(layers).describe("umbel 0.1.0").emit();
+        assert!(text.len() <= len, "{} bytes:\n{text}", text.len());
+        assert_eq!(parse(&text), Ok(Some(longest(layers))));
+    }
+}
+
+#[test]
+fn layers_are_on_consecutive_groups() {
+    let groups: Vec<String> = stream().channels().iter().map(|c| c.group.to_string()).collect();
+    assert_eq!(groups, ["232.7.7.7", "232.7.7.8", "232.7.7.9"]);
+    let last = Channel { group: [239, 255, 255, 255].into(), ..stream().base };
+    assert_eq!(nth(&last, 1), None);
+    let last = Channel { group: Ipv6Addr::from_bits(u128::MAX).into(), ..stream().base };
+    assert_eq!(nth(&last, 1), None);
+}
+
+#[test]
+fn a_session_of_another_kind_is_no_stream() {
+    let mut description = stream().describe("umbel");
+    description.attributes.retain(|attribute| attribute.name != RLM);
+    assert_eq!(Stream::from_description(&description), Ok(None));
+}
+
+#[test]
+fn what_is_missing_or_out_of_range_is_refused() {
+    let text = stream().describe("umbel").emit();
+    for (good, broken) in [
+        ("x-umbel-rlm:1", "x-umbel-rlm:2"),
+        ("x-umbel-tsi:3417", "x-umbel-tsi:-1"),
+        ("x-umbel-tsi", "x-umbel-tsj"),
+        ("192.0.2.2 40123", "192.0.2.2 0"),
+        ("192.0.2.2 40123", "239.0.2.2 40123"),
+        ("192.0.2.2 40123", "::1 40123"),
+        ("scope:32", "scope:0"),
+        ("scope:32", "scope:256"),
+        ("mode:cumulative", "mode:magic"),
+        ("symbol:1372", "symbol:0"),
+        ("symbol:1372", "symbol:65536"),
+        ("video 1 640", "sound 1 640"),
+        ("video 1 640", "video 1 0"),
+        ("video 1 640", "video 1 4097"),
+        ("x360", "x"),
+        ("30/1", "30/0"),
+        ("30/1", "0/1"),
+        ("30/1", "1001/1"),
+        ("30/1", "1/1001"),
+        ("30/1", "30"),
+        ("control:239.255.7.7 7705", "control:10.255.7.7 7705"),
+        ("control:239.255.7.7 7705", "control:239.255.7.7 0"),
+        ("control:239.255.7.7 7705", "control:ff15::1 7705"),
+        ("232.7.7.7/32", "10.7.7.7/32"),
+        ("232.7.7.8/32", "232.7.7.9/32"),
+        ("232.7.7.9/32", "232.7.7.8/32"),
+        ("incl IN IP4 *", "excl IN IP4 *"),
+        ("* 192.0.2.2", "* 239.0.2.2"),
+        ("b=AS:320", "b=AS:0"),
+        ("b=AS:320", "b=CT:320"),
+        ("fec:8 4", "fec:0 4"),
+        ("fec:8 4", "fec:8 0"),
+        ("fec:8 4", "fec:250 6"),
+        ("fec:8 4", "fec:8"),
+        ("s=lecture", "s=a@b"),
+    ] {
+        let broken_text = text.replacen(good, broken, 1);
+        assert_ne!(text, broken_text, "{good}");
+        assert!(parse(&broken_text).is_err(), "{broken}");
+    }
+    let ports = text.replacen("m=video 7704", "m=video 7706", 1);
+    assert!(parse(&ports).is_err(), "layers on two ports");
+    let silent = text.replace("ALC/UDP", "RTP/AVP");
+    assert!(parse(&silent).is_err(), "no layers");
+    let many = Stream { layers: vec![stream().layers[0]; LAYERS + 1], ..stream() };
+    assert!(parse(&many.describe("umbel").emit()).is_err(), "too many layers");
+}
