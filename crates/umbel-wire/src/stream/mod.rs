@@ -36,12 +36,12 @@
 
 mod content;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use crate::sdp::{Attribute, Description, Media, Origin};
 use crate::session::{self, CONTENT, DATA_PROTOCOL, SCOPE, SOURCE, SessionName, TSI};
 use crate::session::{address_and_port, bad, channel, host, number, source_filter};
-use crate::{Channel, ParseError, Tsi};
+use crate::{Channel, ParseError, Tsi, rlm};
 
 pub use content::{FrameRate, MAX_SIDE, StreamContent};
 
@@ -69,7 +69,7 @@ pub struct Stream {
     pub tsi: Tsi,
     /// Address from which the source sends.
     pub source: SocketAddr,
-    /// Channel of layer 0. Layer l is on the l-th group after it.
+    /// Channel of layer 0, which has a source. Layer l is on the l-th group after it.
     pub base: Channel,
     /// Group in which receivers tell each other about join-experiments; open to any source.
     pub control: Option<Channel>,
@@ -116,19 +116,10 @@ pub struct LayerFec {
 }
 
 impl Stream {
-    /// Returns the channel of a layer.
-    ///
-    /// # Panics
-    ///
-    /// If the stream has no such layer.
-    pub fn channel(&self, layer: usize) -> Channel {
-        assert!(layer < self.layers.len(), "layer {layer} of {}", self.layers.len());
-        nth(&self.base, layer).expect("parsing and the source check the last group")
-    }
-
-    /// Returns the channels of all layers.
+    /// Returns the channels of the layers. Returns none if there is no multicast group for each, as
+    /// can be before the stream is announced.
     pub fn channels(&self) -> Vec<Channel> {
-        (0..self.layers.len()).map(|layer| self.channel(layer)).collect()
+        rlm::channels(self.base, self.layers.len() as u8).unwrap_or_default()
     }
 
     /// Returns the rate of all layers together, in kilobits per second.
@@ -175,7 +166,7 @@ impl Stream {
             name: self.name.as_str().to_owned(),
             bandwidth: Some(self.kbit_per_s()),
             attributes,
-            media: (0..self.layers.len()).map(|layer| self.media(layer)).collect(),
+            media: self.channels().iter().enumerate().map(|(n, on)| self.media(n, on)).collect(),
             ..Description::default()
         }
     }
@@ -185,10 +176,9 @@ impl Stream {
         self.mode == StreamMode::Cumulative && self.layers.len() > 1
     }
 
-    fn media(&self, layer: usize) -> Media {
+    fn media(&self, layer: usize, channel: &Channel) -> Media {
         let LayerInfo { kbit_per_s, fec } = self.layers[layer];
-        let mut media =
-            session::media(("video", DATA_PROTOCOL, FORMAT), &self.channel(layer), self.scope);
+        let mut media = session::media(("video", DATA_PROTOCOL, FORMAT), channel, self.scope);
         media.bandwidth = Some(kbit_per_s);
         media.attributes.push(Attribute::new("mid", layer.to_string()));
         if layer > 0 && self.depends() {
@@ -251,19 +241,6 @@ impl Stream {
     }
 }
 
-/// Returns the channel `n` groups after this one, if that is a multicast group, too.
-pub fn nth(base: &Channel, n: usize) -> Option<Channel> {
-    let group = match base.group {
-        IpAddr::V4(group) => {
-            IpAddr::from(Ipv4Addr::from_bits(group.to_bits().checked_add(u32::try_from(n).ok()?)?))
-        }
-        IpAddr::V6(group) => {
-            IpAddr::from(Ipv6Addr::from_bits(group.to_bits().checked_add(n as u128)?))
-        }
-    };
-    group.is_multicast().then_some(Channel { group, ..*base })
-}
-
 fn control(value: &str) -> Option<Channel> {
     let address = address_and_port(value)?;
     let sound = address.ip().is_multicast() && address.port() != 0;
@@ -278,13 +255,16 @@ fn layers(description: &Description) -> Result<(Channel, Vec<LayerInfo>), ParseE
         return Err(ParseError::Value { what: "stream", problem: "not 1 to 16 layers" });
     }
     let first = media().next().and_then(|media| channel(description, media));
-    let base = first.ok_or_else(|| bad(DATA_PROTOCOL))?;
+    let base = first.filter(|base| base.source.is_some()).ok_or_else(|| bad(DATA_PROTOCOL))?;
+    let misplaced = || {
+        let problem = "layers that are not on consecutive groups of one port";
+        ParseError::Value { what: "stream", problem }
+    };
+    let expected = rlm::channels(base, count as u8).ok_or_else(misplaced)?;
     let mut layers = Vec::with_capacity(count);
-    for (n, media) in media().enumerate() {
-        let channel = channel(description, media);
-        if channel.is_none() || channel != nth(&base, n) {
-            let problem = "layers that are not on consecutive groups of one port";
-            return Err(ParseError::Value { what: "stream", problem });
+    for (media, expected) in media().zip(expected) {
+        if channel(description, media) != Some(expected) {
+            return Err(misplaced());
         }
         let kbit_per_s = media.bandwidth.filter(|rate| *rate > 0).ok_or_else(|| bad("b="))?;
         let fec = media.attributes.iter().find(|attribute| attribute.name == FEC);

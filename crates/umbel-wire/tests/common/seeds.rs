@@ -444,7 +444,11 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
     let independent = Stream {
         mode: StreamMode::Independent,
         source: "[2001:db8::2]:40123".parse().unwrap(),
-        base: Channel { source: None, group: "ff15::7".parse().unwrap(), port: 7704 },
+        base: Channel {
+            source: Some("2001:db8::2".parse().unwrap()),
+            group: "ff35::8000:7".parse().unwrap(),
+            port: 7704,
+        },
         control: None,
         ..stream()
     };

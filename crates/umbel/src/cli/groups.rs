@@ -5,20 +5,22 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use umbel_engine::units::{ByteCount, Rate};
-use umbel_wire::feed::{Feed, FeedContent, FindSessions};
+use umbel_wire::feed::{Feed, FeedContent};
+use umbel_wire::session::{FindSessions, SessionKind};
+use umbel_wire::stream::{Stream, StreamContent};
 
 use super::duration::parse_duration;
 use super::output::{Output, plain};
 use super::signals;
 use crate::directory::{Session, Station};
 
-/// Interval at which feeds are asked for.
+/// Interval at which sessions are asked for.
 const ASK_EVERY: Duration = Duration::from_millis(700);
 
 /// Options of `umbel groups`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  umbel groups                   feeds, and whatever else is announced
+  umbel groups                   feeds, streams, and whatever else is announced
   umbel groups --wait 10min      listen longer: others announce every five minutes or so")]
 pub(super) struct GroupsArgs {
     /// How long to listen
@@ -60,7 +62,8 @@ pub(super) fn run(args: &GroupsArgs, output: &Output) -> anyhow::Result<ExitCode
 }
 
 fn described(session: &Session) -> serde_json::Value {
-    let Session { description, feed, problem, announcer, .. } = session;
+    let Session { description, kind, problem, announcer, .. } = session;
+    let (feed, stream) = (session.feed(), session.stream());
     let connection = |media| description.connection_of(media);
     let media: Vec<_> = description
         .media
@@ -71,26 +74,41 @@ fn described(session: &Session) -> serde_json::Value {
                 "port": media.port,
                 "protocol": media.protocol,
                 "group": connection(media).map(|at| at.address.to_string()),
+                "kbit_per_s": media.bandwidth,
             })
         })
         .collect();
-    let content = feed.as_ref().map(|feed| match feed.content {
-        FeedContent::Pipe => json!("pipe"),
-        FeedContent::Files { items, bytes, .. } => json!({ "items": items, "bytes": bytes }),
-    });
+    let content = match kind {
+        None => None,
+        Some(SessionKind::Feed(feed)) => Some(match feed.content {
+            FeedContent::Pipe => json!("pipe"),
+            FeedContent::Files { items, bytes, .. } => json!({ "items": items, "bytes": bytes }),
+        }),
+        Some(SessionKind::Stream(stream)) => Some(json!(stream.content.to_string())),
+    };
+    let kbit_per_s = match kind {
+        None => None,
+        Some(SessionKind::Feed(feed)) => Some(feed.kbit_per_s),
+        Some(SessionKind::Stream(stream)) => Some(stream.kbit_per_s()),
+    };
     json!({
         "event": "session",
         "name": description.name,
         "announcer": announcer.to_string(),
         "information": description.information,
-        "source": feed.as_ref().map(|feed| feed.source.to_string()),
-        "data": feed.as_ref().map(|feed| feed.data.to_string()),
-        "domain": feed.as_ref().map(|feed| feed.domain.to_string()),
+        "kind": kind.as_ref().map(|kind| match kind {
+            SessionKind::Feed(_) => "feed",
+            SessionKind::Stream(_) => "stream",
+        }),
+        "source": session.source().map(|source| source.to_string()),
+        "data": feed.map(|feed| feed.data.to_string()),
+        "domain": feed.map(|feed| feed.domain.to_string()),
+        "control": stream.and_then(|stream| stream.control).map(|control| control.to_string()),
         "content": content,
-        "token": feed.as_ref().map(|feed| feed.token),
-        "sealed": feed.as_ref().map(|feed| feed.sealed.is_some()),
-        "scope": feed.as_ref().map(|feed| feed.scope),
-        "rate_bits_per_s": feed.as_ref().map(|feed| feed.kbit_per_s.saturating_mul(1000)),
+        "token": feed.map(|feed| feed.token),
+        "sealed": feed.map(|feed| feed.sealed.is_some()),
+        "scope": kind.as_ref().map(SessionKind::scope),
+        "rate_bits_per_s": kbit_per_s.map(|rate| rate.saturating_mul(1000)),
         "problem": problem,
         "media": media,
     })
@@ -98,8 +116,11 @@ fn described(session: &Session) -> serde_json::Value {
 
 fn line(session: &Session) -> String {
     let name = plain(&session.description.name);
-    match (&session.feed, &session.problem) {
-        (Some(feed), _) => {
+    match (&session.kind, &session.problem) {
+        (Some(SessionKind::Stream(stream)), _) => {
+            format!("{name:<20} {:<22} {}", stream.source.to_string(), what_stream(stream))
+        }
+        (Some(SessionKind::Feed(feed)), _) => {
             let token = if feed.token { ", with a token" } else { "" };
             let sealed = if feed.sealed.is_some() { ", for admitted receivers" } else { "" };
             format!("{name:<20} {:<22} {}{token}{sealed}", feed.source.to_string(), what(feed))
@@ -126,4 +147,11 @@ fn what(feed: &Feed) -> String {
             format!("{items} files, {}{rate}", ByteCount(bytes))
         }
     }
+}
+
+fn what_stream(stream: &Stream) -> String {
+    let rate = Rate::from_bits_per_s(stream.kbit_per_s().saturating_mul(1000));
+    let rate = rate.map_or(String::new(), |rate| format!(", up to {rate}"));
+    let StreamContent::Video { width, height, .. } = stream.content;
+    format!("live video {width}x{height} in {} layers{rate}", stream.layers.len())
 }

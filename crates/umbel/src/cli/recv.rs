@@ -16,7 +16,7 @@ use super::key::KeyFile;
 use super::output::{Output, plain};
 use super::signals;
 use super::teller::{Since, TELL_EVERY, Teller, rate};
-use crate::directory::FeedSelector;
+use crate::directory::SessionSelector;
 use crate::feed::recv::{RecvObserver, RecvOptions, RecvSnapshot, RecvSummary, Target, recv};
 
 /// Options of `umbel recv`.
@@ -33,7 +33,7 @@ nothing proves who sends, also with a token or a key. Firewalls must let multica
 pub(super) struct RecvArgs {
     /// The feed, as `umbel groups` lists it: NAME, or NAME@ADDRESS of its source
     #[arg(value_name = "NAME")]
-    feed: FeedSelector,
+    feed: SessionSelector,
     /// Directory for the files, or `-` for a pipe to standard output; files of the same names are
     /// replaced without a question [default: this directory]
     #[arg(short, long, value_name = "DIR|-")]

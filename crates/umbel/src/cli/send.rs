@@ -12,7 +12,8 @@ use anyhow::{Context, bail};
 use serde_json::json;
 use umbel_engine::units::{ByteCount, Rate};
 use umbel_net::interface::Family;
-use umbel_wire::feed::{FeedContent, SessionName};
+use umbel_wire::feed::FeedContent;
+use umbel_wire::session::SessionName;
 
 use super::duration::parse_duration;
 use super::output::{Output, plain};

@@ -11,7 +11,7 @@ use umbel_wire::tmtp::{Role, TreeEntry};
 use super::duration::parse_duration;
 use super::output::{Meter, Output, plain};
 use super::signals;
-use crate::directory::{FeedSelector, Station};
+use crate::directory::{SessionSelector, Station};
 use crate::feed::{TreeSnapshot, tree};
 
 /// Interval at which the tree is drawn.
@@ -25,7 +25,7 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(super) struct TreeArgs {
     /// The feed, as `umbel groups` lists it: NAME, or NAME@ADDRESS of its source
     #[arg(value_name = "NAME")]
-    feed: FeedSelector,
+    feed: SessionSelector,
     /// Look once, and end
     #[arg(long)]
     once: bool,
@@ -52,7 +52,7 @@ pub(super) fn run(args: &TreeArgs, output: &Output) -> anyhow::Result<ExitCode> 
     let waker = station.waker();
     let watch = signals.clone();
     signals.then(move || waker.wake())?;
-    let Some(feed) = station.find(&args.feed, args.wait, |line| output.note(line))? else {
+    let Some(feed) = station.find_feed(&args.feed, args.wait, |line| output.note(line))? else {
         return Ok(ExitCode::from(1));
     };
     drop(station);

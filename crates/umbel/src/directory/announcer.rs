@@ -1,4 +1,4 @@
-//! Announces a feed as long as it lasts.
+//! Announces a session as long as it lasts.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -16,15 +16,15 @@ use umbel_engine::TransmitBuf;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::udp::{Receiver, ReceiverOptions, Sender, SenderOptions};
 use umbel_net::wake::{self, Waker};
-use umbel_wire::feed::{Feed, FindSessions, QUERY_PORT};
 use umbel_wire::sap::{self, SapPacket};
+use umbel_wire::session::{FindSessions, QUERY_PORT, SessionKind};
 use umbel_wire::{Channel, Parsed, sdp::Description};
 
 use super::Directory;
 
 /// Shortest time between answers to queries, at most 22 kbit/s.
 const ANSWER: Duration = Duration::from_millis(200);
-/// Pauses between the first announcements. With them, a receiver that waits for the feed does not
+/// Pauses between the first announcements. With them, a receiver that waits for the session does not
 /// miss its start because one packet was lost.
 const FIRST: [Duration; 4] = [
     Duration::from_millis(30),
@@ -35,7 +35,7 @@ const FIRST: [Duration; 4] = [
 /// Name of this program in announcements.
 const TOOL: &str = concat!("umbel ", env!("CARGO_PKG_VERSION"));
 
-/// Announces a feed until it is dropped. Then it announces that the feed is over.
+/// Announces a session until it is dropped. Then it announces that the session is over.
 #[derive(Debug)]
 pub struct Announcer {
     stopped: Arc<AtomicBool>,
@@ -44,13 +44,13 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Announces a feed in the directory of its domain group's scope, and answers queries for it.
+    /// Announces a session in the directory of its scope, and answers queries for it.
     ///
     /// # Errors
     ///
     /// If a socket cannot be opened, or the group cannot be joined.
-    pub fn start(feed: &Feed, interface: &Interface) -> anyhow::Result<Announcer> {
-        let group = sap::directory_for(feed.domain.group);
+    pub fn start(session: &SessionKind, interface: &Interface) -> anyhow::Result<Announcer> {
+        let group = sap::directory_for(session.announced_with());
         let family = Family::of(group);
         let listen = |port: u16| -> anyhow::Result<Receiver> {
             let options =
@@ -59,10 +59,10 @@ impl Announcer {
             receiver.join(&Channel { source: None, group, port })?;
             Ok(receiver)
         };
-        let why = "cannot announce the feed";
+        let why = "cannot announce the session";
         let options = SenderOptions {
-            source: Some(feed.source.ip()),
-            hop_limit: feed.scope,
+            source: Some(session.source().ip()),
+            hop_limit: session.scope(),
             ..SenderOptions::new(family)
         };
         let waker = Waker::new()?;
@@ -70,12 +70,12 @@ impl Announcer {
         let voice = Voice {
             sender: Sender::open(interface, &options).context(why)?,
             to: SocketAddr::new(group, sap::PORT),
-            feed: feed.clone(),
-            description: feed.describe(TOOL),
+            session: session.clone(),
+            description: session.describe(TOOL),
             others: listen(sap::PORT).context(why)?,
             queries: listen(QUERY_PORT).context(why)?,
             directory: Directory::default(),
-            random: Xoshiro256PlusPlus::seed_from_u64(u64::from(feed.tsi.0)),
+            random: Xoshiro256PlusPlus::seed_from_u64(u64::from(session.tsi().0)),
             announced: None,
             times: 0,
         };
@@ -101,7 +101,7 @@ impl Drop for Announcer {
 struct Voice {
     sender: Sender,
     to: SocketAddr,
-    feed: Feed,
+    session: SessionKind,
     description: Description,
     /// Announcements of others, which share the bandwidth.
     others: Receiver,
@@ -133,7 +133,7 @@ impl Voice {
             match self.listen(waker, until.saturating_duration_since(Instant::now())) {
                 Ok(query) => asked |= query,
                 Err(error) => {
-                    tracing::warn!("the feed is announced no more: {error}");
+                    tracing::warn!("the session is announced no more: {error}");
                     return;
                 }
             }
@@ -142,13 +142,13 @@ impl Voice {
         self.send(true, origin.as_bytes());
     }
 
-    /// Announces the feed. Returns the time until the next announcement, by the standard.
+    /// Announces the session. Returns the time until the next announcement, by the standard.
     fn announce(&mut self, now: Instant) -> Duration {
         let text = self.description.emit();
         self.send(false, text.as_bytes());
         self.announced = Some(now);
         self.directory.expire(now);
-        // This feed's own announcements come back.
+        // This session's own announcements come back.
         let announcements = self.directory.sessions().len().max(1) as u64;
         let draw = self.random.next_u64() as f64 / u64::MAX as f64;
         sap::interval(announcements, text.len() as u64, draw)
@@ -156,20 +156,20 @@ impl Voice {
 
     fn send(&mut self, deletion: bool, payload: &[u8]) {
         let mut packet = Vec::new();
-        SapPacket::new(deletion, self.feed.source.ip(), payload).emit(&mut packet);
+        SapPacket::new(deletion, self.session.source().ip(), payload).emit(&mut packet);
         let mut buf = TransmitBuf::default();
         buf.push(&packet, Bytes::new());
         if let Err(error) = self.sender.send(self.to, &buf) {
-            tracing::warn!("the feed cannot be announced: {error}");
+            tracing::warn!("the session cannot be announced: {error}");
         }
     }
 
-    /// Waits this long, for a query or for the waker. Returns whether the feed was asked for.
+    /// Waits this long, for a query or for the waker. Returns whether the session was asked for.
     fn listen(&mut self, waker: &Waker, wait: Duration) -> std::io::Result<bool> {
         let fds = [self.others.as_fd(), self.queries.as_fd(), waker.as_fd()];
         wake::wait_for(fds, PollFlags::POLLIN, Some(wait))?;
         waker.take();
-        let Voice { others, queries, directory, feed, .. } = self;
+        let Voice { others, queries, directory, session, .. } = self;
         let now = Instant::now();
         others.receive(Some(Duration::ZERO), None, |received| {
             directory.hear(now, received.payload);
@@ -177,7 +177,8 @@ impl Voice {
         let mut asked = false;
         queries.receive(Some(Duration::ZERO), None, |received| {
             let query = FindSessions::parse(received.payload).ok().and_then(Parsed::message);
-            asked |= query.is_some_and(|query| query.name.is_none_or(|name| name == feed.name));
+            asked |=
+                query.is_some_and(|query| query.name.is_none_or(|name| name == *session.name()));
         })?;
         Ok(asked)
     }

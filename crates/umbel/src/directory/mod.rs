@@ -12,6 +12,7 @@
 
 mod announcer;
 mod station;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,9 +21,12 @@ use std::time::{Duration, Instant};
 use umbel_wire::feed::Feed;
 use umbel_wire::sap::SapPacket;
 use umbel_wire::sdp::{Description, Origin};
+use umbel_wire::session::{SessionKind, SessionName};
+use umbel_wire::stream::Stream;
 
 pub use announcer::Announcer;
 pub use station::Station;
+pub(crate) use watch::{News, Watch};
 
 /// Most sessions that are remembered; each takes up to 8 KiB.
 const MOST: usize = 2048;
@@ -36,9 +40,9 @@ const EXPIRY: Duration = Duration::from_hours(1);
 pub struct Session {
     /// The session's own description.
     pub description: Description,
-    /// The feed, if the session is one that can be received.
-    pub feed: Option<Feed>,
-    /// Why the session is no feed, though it claims to be one.
+    /// The feed or stream, if the session is one that can be received.
+    pub kind: Option<SessionKind>,
+    /// Why the session cannot be received, though it claims to be one of Umbel's.
     pub problem: Option<String>,
     /// Address of the announcer.
     pub announcer: IpAddr,
@@ -47,9 +51,25 @@ pub struct Session {
 }
 
 impl Session {
-    /// Returns the source's unicast address, which distinguishes feeds of the same name.
+    /// Returns the source's unicast address, which distinguishes sessions of the same name.
     pub fn source(&self) -> Option<SocketAddr> {
-        self.feed.as_ref().map(|feed| feed.source)
+        self.kind.as_ref().map(SessionKind::source)
+    }
+
+    /// Returns the feed, if the session is one.
+    pub fn feed(&self) -> Option<&Feed> {
+        match &self.kind {
+            Some(SessionKind::Feed(feed)) => Some(feed),
+            _ => None,
+        }
+    }
+
+    /// Returns the stream, if the session is one.
+    pub fn stream(&self) -> Option<&Stream> {
+        match &self.kind {
+            Some(SessionKind::Stream(stream)) => Some(stream),
+            _ => None,
+        }
     }
 }
 
@@ -87,11 +107,11 @@ impl Directory {
         if !self.sessions.contains_key(&key) && !self.has_room(packet.origin) {
             return None;
         }
-        let (feed, problem) = match Feed::from_description(&description) {
-            Ok(feed) => (feed, None),
+        let (kind, problem) = match SessionKind::from_description(&description) {
+            Ok(kind) => (kind, None),
             Err(error) => (None, Some(error.to_string())),
         };
-        let session = Session { description, feed, problem, announcer: packet.origin, heard: now };
+        let session = Session { description, kind, problem, announcer: packet.origin, heard: now };
         self.sessions.insert(key, session);
         Some(true)
     }
@@ -121,42 +141,42 @@ impl Directory {
     }
 }
 
-/// A feed as its user names it: `NAME`. `NAME@ADDRESS` or `NAME@ADDRESS:PORT` selects among several
-/// sources with feeds of that name.
+/// A session as its user names it: `NAME`. `NAME@ADDRESS` or `NAME@ADDRESS:PORT` selects among
+/// several sources with sessions of that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FeedSelector {
-    /// Name of the feed.
-    pub name: umbel_wire::feed::SessionName,
+pub struct SessionSelector {
+    /// Name of the session.
+    pub name: SessionName,
     /// Address of the source.
     pub address: Option<IpAddr>,
     /// Port of the source.
     pub port: Option<u16>,
 }
 
-impl std::str::FromStr for FeedSelector {
+impl std::str::FromStr for SessionSelector {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<FeedSelector, String> {
+    fn from_str(text: &str) -> Result<SessionSelector, String> {
         let (name, at) = match text.rsplit_once('@') {
             Some((name, at)) => (name, Some(at)),
             None => (text, None),
         };
         let name = name.parse().map_err(|error: umbel_wire::ParseError| error.to_string())?;
-        let Some(at) = at else { return Ok(FeedSelector { name, address: None, port: None }) };
+        let Some(at) = at else { return Ok(SessionSelector { name, address: None, port: None }) };
         if let Ok(address) = at.parse::<SocketAddr>() {
             let (address, port) = (address.ip(), Some(address.port()));
-            return Ok(FeedSelector { name, address: Some(address), port });
+            return Ok(SessionSelector { name, address: Some(address), port });
         }
         let bare = at.strip_prefix('[').and_then(|at| at.strip_suffix(']')).unwrap_or(at);
         let address = bare.parse().map_err(|_| {
             format!("`{at}` is no address: after `@` stands the source's, as in nightly@192.0.2.2")
         })?;
-        Ok(FeedSelector { name, address: Some(address), port: None })
+        Ok(SessionSelector { name, address: Some(address), port: None })
     }
 }
 
-impl FeedSelector {
-    /// Returns whether a session is the selected feed.
+impl SessionSelector {
+    /// Returns whether a session is the selected one.
     pub fn matches(&self, session: &Session) -> bool {
         let source = session.source();
         session.description.name == self.name.as_str()
@@ -169,6 +189,7 @@ impl FeedSelector {
 pub(crate) mod tests {
     use super::*;
     use umbel_wire::feed::FeedContent;
+    use umbel_wire::stream::{LayerInfo, StreamMode};
     use umbel_wire::{Channel, Tsi};
 
     pub(crate) fn feed(name: &str, tsi: u32) -> Feed {
@@ -191,8 +212,30 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) fn packet(feed: &Feed, deletion: bool, origin: [u8; 4]) -> Vec<u8> {
-        let description = feed.describe("umbel");
+    pub(crate) fn stream(name: &str, tsi: u32) -> Stream {
+        let source: SocketAddr = "10.0.0.1:40000".parse().unwrap();
+        let layer = LayerInfo { kbit_per_s: 128, fec: None };
+        Stream {
+            name: name.parse().unwrap(),
+            tsi: Tsi(tsi),
+            source,
+            base: Channel { source: Some(source.ip()), group: [232, 1, 1, 1].into(), port: 7704 },
+            control: None,
+            scope: 32,
+            mode: StreamMode::Cumulative,
+            symbol_len: 1372,
+            layers: vec![layer; 3],
+            content: "video 1 640x360 30/1".parse().unwrap(),
+            version: 1,
+        }
+    }
+
+    pub(crate) fn packet(
+        session: impl Into<SessionKind>,
+        deletion: bool,
+        origin: [u8; 4],
+    ) -> Vec<u8> {
+        let description = session.into().describe("umbel");
         let text = if deletion { description.origin.emit() } else { description.emit() };
         let mut out = Vec::new();
         SapPacket::new(deletion, origin.into(), text.as_bytes()).emit(&mut out);
@@ -208,16 +251,16 @@ pub(crate) mod tests {
         let (mut directory, now) = (Directory::default(), Instant::now());
         let (mut a, b) = (feed("a", 1), feed("b", 2));
         let from = [10, 0, 0, 1];
-        assert!(directory.hear(now, &packet(&b, false, from)));
-        assert!(directory.hear(now, &packet(&a, false, from)));
-        assert!(!directory.hear(now, &packet(&a, false, from)));
+        assert!(directory.hear(now, &packet(b.clone(), false, from)));
+        assert!(directory.hear(now, &packet(a.clone(), false, from)));
+        assert!(!directory.hear(now, &packet(a.clone(), false, from)));
         assert_eq!(names(&directory), ["a", "b"]);
         a.name = "c".parse().unwrap();
         a.version = 2;
-        assert!(directory.hear(now, &packet(&a, false, from)));
+        assert!(directory.hear(now, &packet(a.clone(), false, from)));
         assert_eq!(names(&directory), ["b", "c"]);
-        assert!(directory.hear(now, &packet(&b, true, from)));
-        assert!(!directory.hear(now, &packet(&b, true, from)));
+        assert!(directory.hear(now, &packet(b.clone(), true, from)));
+        assert!(!directory.hear(now, &packet(b.clone(), true, from)));
         assert_eq!(names(&directory), ["c"]);
         directory.expire(now + EXPIRY);
         assert_eq!(names(&directory), [""; 0]);
@@ -230,10 +273,10 @@ pub(crate) mod tests {
         let mut other = feed("a", 2);
         other.source = "10.0.0.2:40001".parse().unwrap();
         other.data.source = Some(other.source.ip());
-        directory.hear(now, &packet(&feed("a", 1), false, [10, 0, 0, 1]));
-        directory.hear(now, &packet(&other, false, [10, 0, 0, 2]));
+        directory.hear(now, &packet(feed("a", 1), false, [10, 0, 0, 1]));
+        directory.hear(now, &packet(other, false, [10, 0, 0, 2]));
         let matching = |text: &str| {
-            let selector: FeedSelector = text.parse().unwrap();
+            let selector: SessionSelector = text.parse().unwrap();
             directory.sessions().into_iter().filter(|session| selector.matches(session)).count()
         };
         assert_eq!(matching("a"), 2);
@@ -242,22 +285,35 @@ pub(crate) mod tests {
         {
             assert_eq!(matching(text), count, "{text}");
         }
-        assert!("a@nowhere".parse::<FeedSelector>().is_err());
-        assert!("@10.0.0.2".parse::<FeedSelector>().is_err());
-        assert!("a@[2001:db8::2]".parse::<FeedSelector>().is_ok());
+        assert!("a@nowhere".parse::<SessionSelector>().is_err());
+        assert!("@10.0.0.2".parse::<SessionSelector>().is_err());
+        assert!("a@[2001:db8::2]".parse::<SessionSelector>().is_ok());
+    }
+
+    #[test]
+    fn feeds_and_streams_are_found_alike_and_told_apart() {
+        let (mut directory, now) = (Directory::default(), Instant::now());
+        directory.hear(now, &packet(feed("a", 1), false, [10, 0, 0, 1]));
+        directory.hear(now, &packet(stream("b", 2), false, [10, 0, 0, 1]));
+        let sessions = directory.sessions();
+        assert_eq!(sessions[0].feed(), Some(&feed("a", 1)));
+        assert_eq!(sessions[1].stream(), Some(&stream("b", 2)));
+        assert!(sessions[0].stream().is_none() && sessions[1].feed().is_none());
+        let selector: SessionSelector = "b@10.0.0.1:40000".parse().unwrap();
+        assert!(selector.matches(sessions[1]) && !selector.matches(sessions[0]));
     }
 
     #[test]
     fn memory_is_bounded_and_one_host_cannot_take_all_of_it() {
         let (mut directory, now) = (Directory::default(), Instant::now());
         for tsi in 0..1000 {
-            directory.hear(now, &packet(&feed("x", tsi), false, [10, 0, 0, 1]));
+            directory.hear(now, &packet(feed("x", tsi), false, [10, 0, 0, 1]));
         }
         assert_eq!(directory.sessions().len(), MOST_OF_ONE);
-        assert!(directory.hear(now, &packet(&feed("y", 1), false, [10, 0, 0, 2])));
+        assert!(directory.hear(now, &packet(feed("y", 1), false, [10, 0, 0, 2])));
         for host in 3..=255 {
             for tsi in 0..200 {
-                directory.hear(now, &packet(&feed("x", tsi), false, [10, 0, 0, host]));
+                directory.hear(now, &packet(feed("x", tsi), false, [10, 0, 0, host]));
             }
         }
         assert_eq!(directory.sessions().len(), MOST);
@@ -273,7 +329,7 @@ pub(crate) mod tests {
         SapPacket::new(false, [10, 0, 0, 1].into(), text.as_bytes()).emit(&mut packet);
         assert!(directory.hear(now, &packet));
         let sessions = directory.sessions();
-        assert!(sessions[0].feed.is_none());
+        assert!(sessions[0].kind.is_none());
         assert!(sessions[0].problem.as_ref().unwrap().contains("version 2"));
     }
 }

@@ -11,17 +11,19 @@ use umbel_engine::TransmitBuf;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::udp::{Receiver, ReceiverOptions, SendError, Sender, SenderOptions};
 use umbel_net::wake::{self, Waker};
-use umbel_wire::feed::{Feed, FindSessions, QUERY_PORT};
+use umbel_wire::feed::Feed;
+use umbel_wire::session::{FindSessions, QUERY_PORT, SessionKind};
+use umbel_wire::stream::Stream;
 use umbel_wire::{Channel, sap};
 
-use super::{Directory, FeedSelector, Session};
+use super::{Directory, Session, SessionSelector};
 
 /// IPv6 scopes whose directories are listened to: link, site, organization, global.
 const SCOPES_V6: [u8; 4] = [0x2, 0x5, 0x8, 0xE];
 /// Pause between queries, which doubles each time up to `QUERY_MAX`.
 const QUERY: Duration = Duration::from_millis(250);
 const QUERY_MAX: Duration = Duration::from_secs(4);
-/// Time after which the user is told that the feed is still awaited.
+/// Time after which the user is told that the session is still awaited.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// Time by which sources on the air have answered a query; each is allowed one answer every 200 ms.
 const SETTLE: Duration = Duration::from_millis(300);
@@ -161,14 +163,55 @@ impl Station {
     ///
     /// # Errors
     ///
-    /// If within `wait` no such feed is on the air, if several are, or if the one feed cannot be
-    /// received.
-    pub fn find(
+    /// If within `wait` no such session is on the air, if several are, or if the one is no feed or
+    /// cannot be received.
+    pub fn find_feed(
         &mut self,
-        selector: &FeedSelector,
+        selector: &SessionSelector,
         wait: Duration,
         note: impl FnOnce(&str),
     ) -> anyhow::Result<Option<Feed>> {
+        match self.find("feed", selector, wait, note)? {
+            None => Ok(None),
+            Some(SessionKind::Feed(feed)) => Ok(Some(*feed)),
+            Some(SessionKind::Stream(stream)) => {
+                let name = stream.name;
+                bail!(
+                    "`{name}` is a live stream: see it with `umbel watch '{name}' -o - | ffplay -`"
+                )
+            }
+        }
+    }
+
+    /// Waits for the one stream that is selected, as [`find_feed`](Station::find_feed) does for a
+    /// feed.
+    ///
+    /// # Errors
+    ///
+    /// As [`find_feed`](Station::find_feed).
+    pub fn find_stream(
+        &mut self,
+        selector: &SessionSelector,
+        wait: Duration,
+        note: impl FnOnce(&str),
+    ) -> anyhow::Result<Option<Stream>> {
+        match self.find("stream", selector, wait, note)? {
+            None => Ok(None),
+            Some(SessionKind::Stream(stream)) => Ok(Some(*stream)),
+            Some(SessionKind::Feed(feed)) => {
+                let name = feed.name;
+                bail!("`{name}` is a feed and no stream: receive it with `umbel recv '{name}'`")
+            }
+        }
+    }
+
+    fn find(
+        &mut self,
+        what: &str,
+        selector: &SessionSelector,
+        wait: Duration,
+        note: impl FnOnce(&str),
+    ) -> anyhow::Result<Option<SessionKind>> {
         let mut note = Some(note);
         let query = FindSessions { name: Some(selector.name.clone()) };
         let start = Instant::now();
@@ -204,15 +247,15 @@ impl Station {
             {
                 let seconds = wait.as_secs_f64();
                 note(&format!(
-                    "no feed `{}` is on the air yet; waiting for up to {seconds:.0} s",
+                    "no {what} `{}` is on the air yet; waiting for up to {seconds:.0} s",
                     selector.name
                 ));
             }
             if start.elapsed() >= wait {
                 bail!(
-                    "no feed `{}` is on the air after {:.0} s: `umbel groups` lists what is, \
+                    "no {what} `{}` is on the air after {:.0} s: `umbel groups` lists what is, \
                      --wait waits longer, and `umbel doctor` looks at firewalls, which must let \
-                     multicast to UDP ports 9875, 7702 and 7703 in",
+                     multicast to UDP ports 9875 and 7701 to 7705 in",
                     selector.name,
                     wait.as_secs_f64()
                 );
@@ -220,28 +263,28 @@ impl Station {
         }
     }
 
-    fn matching<'a>(&'a self, selector: &'a FeedSelector) -> impl Iterator<Item = &'a Session> {
+    fn matching<'a>(&'a self, selector: &'a SessionSelector) -> impl Iterator<Item = &'a Session> {
         self.directory.sessions().into_iter().filter(|session| selector.matches(session))
     }
 
-    fn choose(&self, selector: &FeedSelector) -> anyhow::Result<Feed> {
+    fn choose(&self, selector: &SessionSelector) -> anyhow::Result<SessionKind> {
         let found: Vec<&Session> = self.matching(selector).collect();
         let sources: Vec<String> =
             found.iter().filter_map(|session| session.source()).map(|s| s.to_string()).collect();
         match &found[..] {
-            [session] => match (&session.feed, &session.problem) {
-                (Some(feed), _) => Ok(feed.clone()),
+            [session] => match (&session.kind, &session.problem) {
+                (Some(kind), _) => Ok(kind.clone()),
                 (None, Some(problem)) => {
                     Err(anyhow!("`{}` cannot be received: {problem}", selector.name))
                 }
                 (None, None) => Err(anyhow!(
-                    "`{}` is no feed of umbel, but another session that {} announces",
+                    "`{}` is no session of umbel, but one that {} announces",
                     selector.name,
                     session.announcer
                 )),
             },
             _ => Err(anyhow!(
-                "{} sources call their feed `{}`: choose one as {}",
+                "{} sources call their session `{}`: choose one as {}",
                 found.len(),
                 selector.name,
                 sources

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface};
-use umbel_wire::feed::QUERY_PORT;
+use umbel_wire::session::QUERY_PORT;
 use umbel_wire::{Channel, sap};
 
 use super::delivery::{self, Outcome};

@@ -15,7 +15,6 @@ mod diagnosing;
 pub(crate) mod host;
 pub(crate) mod store;
 mod target;
-mod watch;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -38,16 +37,16 @@ use umbel_store::feed::seal::{Opener, PublicKey};
 use umbel_store::feed::{FeedSink, FileSink, pipe_sink};
 use umbel_store::sink::{DiskSink, SinkOptions};
 use umbel_wire::feed::{Feed, FeedContent};
+use umbel_wire::session::SessionKind;
 use umbel_wire::small_block::SmallBlockHeader;
 
 use self::diagnosing::Diagnosing;
 use self::host::{About, RecvHost};
 use self::store::Input;
 use self::target::Store;
-use self::watch::Watch;
 use super::admission::load_or_create;
 use super::shape_of;
-use crate::directory::{FeedSelector, Station};
+use crate::directory::{News, SessionSelector, Station, Watch};
 pub use crate::endpoint::{Failure, Interrupt};
 
 /// Bytes of a pipe that may wait to be written.
@@ -77,7 +76,7 @@ impl std::fmt::Debug for Target {
 #[derive(Debug)]
 pub struct RecvOptions {
     /// The feed.
-    pub feed: FeedSelector,
+    pub feed: SessionSelector,
     /// Destination of the feed.
     pub target: Target,
     /// Where to begin.
@@ -100,7 +99,7 @@ pub struct RecvOptions {
 
 impl RecvOptions {
     /// Creates options with the defaults.
-    pub fn new(feed: FeedSelector, target: Target) -> RecvOptions {
+    pub fn new(feed: SessionSelector, target: Target) -> RecvOptions {
         RecvOptions {
             feed,
             target,
@@ -270,7 +269,7 @@ pub fn recv(
     }));
     let observer: Arc<dyn RecvObserver> =
         Arc::new(Diagnosing { observer, interface: interface.clone() });
-    let found = station.find(&options.feed, options.wait, |line| observer.lonely(line))?;
+    let found = station.find_feed(&options.feed, options.wait, |line| observer.lonely(line))?;
     let Some(mut feed) = found else {
         return Ok(RecvSummary { interrupted: true, ..RecvSummary::default() });
     };
@@ -284,17 +283,25 @@ pub fn recv(
             Target::Unsaid | Target::Pipe(_) => Target::Unsaid,
         };
         let to = current(&mailbox).clone();
-        let watch = Watch::start(station, options.feed.clone(), feed.clone(), to.clone())?;
+        let told = to.clone();
+        let watch =
+            Watch::start(station, options.feed.clone(), feed.clone().into(), move |news| {
+                // The end of a feed comes with its packets.
+                if news == News::Replaced {
+                    told.put(Input::Replaced);
+                }
+            })?;
         let summary = receive(feed, &options, target, &interface, &observer, (to, line));
         let successor = watch.stop();
         past = summary?.after(&past);
-        let Some((heard, successor)) = successor.filter(|_| past.replaced) else {
+        let Some((heard, SessionKind::Feed(successor))) = successor.filter(|_| past.replaced)
+        else {
             return Ok(past);
         };
         observer.note(&format!("the source of `{}` was started again", successor.name));
         let (fresh, fresh_line) = mailbox::line::<Input>().context("cannot start")?;
         *current(&mailbox) = fresh;
-        (station, feed, target, line) = (heard, successor, again, fresh_line);
+        (station, feed, target, line) = (heard, *successor, again, fresh_line);
     }
 }
 

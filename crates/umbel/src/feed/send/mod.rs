@@ -35,7 +35,8 @@ use umbel_net::udp::SenderOptions;
 use umbel_store::Skipped;
 use umbel_store::feed::BlockShape;
 use umbel_wire::Tsi;
-use umbel_wire::feed::{Feed, Sealed, SessionName};
+use umbel_wire::feed::{Feed, Sealed};
+use umbel_wire::session::SessionName;
 use umbel_wire::small_block::SmallBlockHeader;
 
 use self::content::{Cut, Opened};
@@ -307,7 +308,7 @@ pub fn send(
     let mut config = config(&feed, options.token.as_deref(), options.max_children, rate)?;
     config.history = plan.history();
     config.check()?;
-    let announcer = Announcer::start(&feed, &interface)?;
+    let announcer = Announcer::start(&feed.clone().into(), &interface)?;
     let (left_out, failures) = (skipped.failures(), failures(&skipped));
     observer.begun(&Begun { feed, interface: interface.name, rate, skipped });
     let terms = Terms {

@@ -1,0 +1,212 @@
+//! Watches the session that is being received: whether another takes its place, or it is over.
+//!
+//! A source that was killed and started again announces a new session of the old name. The old
+//! source may be silent for other reasons, so the directory asks it: a live source answers.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use umbel_net::wake::Waker;
+use umbel_wire::session::{FindSessions, SessionKind};
+
+use super::{Directory, SessionSelector, Station};
+
+/// Interval at which the directory is inspected.
+const LOOK: Duration = Duration::from_millis(500);
+/// A source that leaves this number of questions unanswered, `ANSWER` apart, is gone.
+const QUESTIONS: u32 = 6;
+const ANSWER: Duration = Duration::from_millis(400);
+/// Two live sessions of one name are asked again after this time at the earliest.
+const ALIVE: Duration = Duration::from_secs(10);
+
+/// News of a session that is being received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Another session takes its place.
+    Replaced,
+    /// Its source has announced its end.
+    Over,
+}
+
+/// Watches the directory while a session is received.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    thread: JoinHandle<(Station, Option<SessionKind>)>,
+    stopped: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl Watch {
+    /// Watches `session`, and tells the host when it is over or has a successor.
+    ///
+    /// # Errors
+    ///
+    /// If the system cannot start a thread.
+    pub(crate) fn start(
+        station: Station,
+        selector: SessionSelector,
+        session: SessionKind,
+        tell: impl Fn(News) + Send + 'static,
+    ) -> io::Result<Watch> {
+        let (waker, stopped) = (station.waker(), Arc::new(AtomicBool::new(false)));
+        let mut watch = Watching { station, selector, session, stopped: stopped.clone() };
+        let run = move || {
+            let successor = watch.run(&tell).unwrap_or_else(|error| {
+                tracing::debug!("the directory is watched no more: {error:#}");
+                None
+            });
+            if successor.is_some() {
+                tell(News::Replaced);
+            }
+            (watch.station, successor)
+        };
+        let thread = std::thread::Builder::new().name("umbel-watch".to_owned()).spawn(run)?;
+        Ok(Watch { thread, stopped, waker })
+    }
+
+    /// Ends the watch. Returns the successor, if there is one.
+    pub(crate) fn stop(self) -> Option<(Station, SessionKind)> {
+        self.stopped.store(true, Ordering::Release);
+        self.waker.wake();
+        let (station, successor) = self.thread.join().ok()?;
+        successor.map(|session| (station, session))
+    }
+}
+
+struct Watching {
+    station: Station,
+    selector: SessionSelector,
+    session: SessionKind,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Watching {
+    fn run(&mut self, tell: &impl Fn(News)) -> anyhow::Result<Option<SessionKind>> {
+        let mut over = false;
+        while self.listen(LOOK)? {
+            let directory = self.station.directory();
+            if successor(directory, &self.selector, &self.session, Instant::now()).is_none() {
+                if !over && !is_announced(directory, &self.session) {
+                    over = true;
+                    tell(News::Over);
+                }
+                continue;
+            }
+            let asked = Instant::now();
+            for _ in 0..QUESTIONS {
+                self.station.ask(&FindSessions { name: Some(self.selector.name.clone()) });
+                if !self.listen(ANSWER)? {
+                    return Ok(None);
+                }
+            }
+            let found = successor(self.station.directory(), &self.selector, &self.session, asked);
+            if found.is_some() || !self.listen(ALIVE)? {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Listens for this time. Returns whether to go on.
+    fn listen(&mut self, wait: Duration) -> anyhow::Result<bool> {
+        let until = Instant::now() + wait;
+        while !self.stopped.load(Ordering::Acquire) {
+            let left = until.saturating_duration_since(Instant::now());
+            // An interruption also wakes the station, though it is not meant for the watch.
+            if !self.station.listen(left)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Returns whether both are one session, in any versions.
+fn is_same(one: &SessionKind, other: &SessionKind) -> bool {
+    (one.tsi(), one.source()) == (other.tsi(), other.source())
+}
+
+/// Returns whether both are feeds, or both streams.
+fn is_alike(one: &SessionKind, other: &SessionKind) -> bool {
+    std::mem::discriminant(one) == std::mem::discriminant(other)
+}
+
+fn is_announced(directory: &Directory, session: &SessionKind) -> bool {
+    let sessions = directory.sessions();
+    sessions.iter().any(|heard| heard.kind.as_ref().is_some_and(|kind| is_same(kind, session)))
+}
+
+/// Returns the session that takes the place of `old`. It is of the same kind, name and source
+/// address, and `old` was not heard since.
+fn successor(
+    directory: &Directory,
+    selector: &SessionSelector,
+    old: &SessionKind,
+    since: Instant,
+) -> Option<SessionKind> {
+    let sessions = directory.sessions();
+    let is_old = |session: &SessionKind| is_same(session, old);
+    let alive = sessions
+        .iter()
+        .any(|session| session.heard >= since && session.kind.as_ref().is_some_and(is_old));
+    let matching = sessions.iter().filter(|session| selector.matches(session));
+    let mut others = matching.filter_map(|session| session.kind.as_ref()).filter(|other| {
+        !is_old(other) && is_alike(other, old) && other.source().ip() == old.source().ip()
+    });
+    others.next_back().filter(|_| !alive).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{feed, packet, stream};
+    use super::*;
+    use umbel_wire::feed::Feed;
+
+    #[test]
+    fn a_feed_takes_the_place_of_one_that_does_not_answer_any_more() {
+        let (old, new) =
+            (feed("a", 1), Feed { source: "10.0.0.1:50000".parse().unwrap(), ..feed("a", 2) });
+        let selector: SessionSelector = "a".parse().unwrap();
+        let start = Instant::now();
+        let later = start + Duration::from_secs(1);
+        let mut directory = Directory::default();
+        let from = [10, 0, 0, 1];
+        let old_session = SessionKind::from(old.clone());
+        let found = |directory: &Directory| successor(directory, &selector, &old_session, later);
+        directory.hear(start, &packet(old.clone(), false, from));
+        assert_eq!(found(&directory), None);
+        directory.hear(later, &packet(new.clone(), false, from));
+        assert_eq!(found(&directory), Some(new.clone().into()));
+        // Both answer: two feeds of one name.
+        directory.hear(later, &packet(old.clone(), false, from));
+        assert_eq!(found(&directory), None);
+        // Feeds of another host, or of another name.
+        let mut directory = Directory::default();
+        let mut foreign = new.clone();
+        foreign.source = "10.0.0.2:50000".parse().unwrap();
+        foreign.data.source = Some(foreign.source.ip());
+        directory.hear(later, &packet(foreign, false, [10, 0, 0, 2]));
+        directory.hear(later, &packet(Feed { name: "b".parse().unwrap(), ..new }, false, from));
+        assert_eq!(found(&directory), None);
+    }
+
+    #[test]
+    fn a_stream_is_over_when_its_source_says_so_and_no_feed_takes_its_place() {
+        let (mut directory, now) = (Directory::default(), Instant::now());
+        let selector: SessionSelector = "a".parse().unwrap();
+        let from = [10, 0, 0, 1];
+        let old = SessionKind::from(stream("a", 1));
+        directory.hear(now, &packet(old.clone(), false, from));
+        assert!(is_announced(&directory, &old));
+        directory.hear(now, &packet(old.clone(), true, from));
+        assert!(!is_announced(&directory, &old));
+        directory.hear(now, &packet(feed("a", 2), false, from));
+        assert_eq!(successor(&directory, &selector, &old, now), None);
+        let new = SessionKind::from(stream("a", 3));
+        directory.hear(now, &packet(new.clone(), false, from));
+        assert_eq!(successor(&directory, &selector, &old, now), Some(new));
+    }
+}
