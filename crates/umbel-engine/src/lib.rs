@@ -35,7 +35,7 @@ mod runs;
 pub mod srm;
 pub mod symbols;
 mod time;
-#[allow(dead_code, unused_imports, unused_macros, reason = "engines change over to it one by one")]
+
 mod timers;
 pub mod tmtp;
 mod transmit;

@@ -5,6 +5,9 @@
 //! ([`Timers::pop_due`]). Hence every timer that is waited for is handled, and every timer that is
 //! handled is waited for.
 //!
+//! An engine keeps its table, and sets in it what its parts wait for after each input. Where the
+//! parts change in many ways, it makes the table when it is asked (TMTP).
+//!
 //! A table is an array indexed by the name: no heap, 8 bytes a timer. Timers that exist once for
 //! each unit or block are kept in order by the owner of these units. The table has the first of
 //! them.
@@ -46,12 +49,6 @@ impl<T: Name, const N: usize> Timers<T, N> {
         self.at[timer.index()] = at;
     }
 
-    /// Sets a timer, or moves it if it would run out later.
-    pub(crate) fn set_earlier(&mut self, timer: T, at: Instant) {
-        let old = &mut self.at[timer.index()];
-        *old = at.min(*old);
-    }
-
     /// Sets, moves or cancels a timer.
     pub(crate) fn put(&mut self, timer: T, at: Option<Instant>) {
         self.at[timer.index()] = at.unwrap_or(NEVER);
@@ -75,20 +72,6 @@ impl<T: Name, const N: usize> Timers<T, N> {
     /// Returns whether a timer is set.
     pub(crate) fn is_set(&self, timer: T) -> bool {
         self.at(timer).is_some()
-    }
-
-    /// Returns whether a timer has run out.
-    pub(crate) fn is_due(&self, timer: T, now: Instant) -> bool {
-        self.at(timer).is_some_and(|at| at <= now)
-    }
-
-    /// Cancels a timer that has run out. Returns whether it had.
-    pub(crate) fn take_due(&mut self, timer: T, now: Instant) -> bool {
-        let due = self.is_due(timer, now);
-        if due {
-            self.cancel(timer);
-        }
-        due
     }
 
     /// Returns the time at which the first timer runs out, if any is set.
@@ -180,17 +163,14 @@ mod tests {
     fn a_timer_has_one_time() {
         let mut timers = Table::default();
         timers.set(Timer::Rise, at(5));
-        timers.set_earlier(Timer::Rise, at(9));
-        assert_eq!(timers.at(Timer::Rise), Some(at(5)));
-        timers.set_earlier(Timer::Rise, at(3));
-        assert!(timers.is_due(Timer::Rise, at(3)) && !timers.is_due(Timer::Rise, at(2)));
-        timers.set(Timer::Rise, at(9));
-        assert!(!timers.take_due(Timer::Rise, at(8)) && timers.take_due(Timer::Rise, at(9)));
+        timers.set(Timer::Rise, at(3));
+        assert_eq!((timers.at(Timer::Rise), timers.next()), (Some(at(3)), Some(at(3))));
+        timers.cancel(Timer::Rise);
         assert!(!timers.is_set(Timer::Rise));
         timers.put(Timer::Rest, Some(at(1)));
         assert_eq!(format!("{timers:?}"), "{Rest: Instant(1)}");
         timers.put(Timer::Rest, None);
-        timers.set_earlier(Timer::Shine, at(2));
+        timers.set(Timer::Shine, at(2));
         timers.clear();
         assert_eq!(timers.next(), None);
     }

@@ -53,6 +53,7 @@ use super::survey::{self, Survey};
 use super::text::cut;
 use super::tree::{Outlook, Tree, TreeEvent, Way};
 use crate::symbols::SymbolSink;
+use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 use acks::Acks;
 use delivery::Delivery;
@@ -65,6 +66,33 @@ use upstream::Upstream;
 const MAX_SURVEY: usize = 1 << 14;
 /// Most receivers of the subtree whose last words are kept.
 const MAX_REPORTS: usize = 1 << 16;
+
+timers! {
+    /// Timers of a receiver.
+    enum Timer, Timers {
+        /// When to go on with the search for a parent, to send a beacon, or to give up a silent
+        /// child.
+        Tree,
+        /// When to begin a round of the survey, or to pass entries on.
+        Survey,
+        /// When to notice that the source is silent.
+        Silence,
+        /// When to believe what others say of the blocks that were sent.
+        Hearsay,
+        /// When to repair for children, or to evict one.
+        Domain,
+        /// When to leave, whatever children still need.
+        Leave,
+        /// When to send an ACK.
+        Ack,
+        /// When to send a NACK.
+        Nack,
+        /// When to report to the parent.
+        Report,
+        /// When to send a FETCH.
+        Fetch,
+    }
+}
 
 /// The receiver's place in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,7 +310,6 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// As a manager, tells the source of this node while someone looks at the tree.
     fn survey_if_due(&mut self, now: Instant) {
-        self.survey.rest(now);
         if self.survey.is_due(now) && self.tree.role() == Role::Manager {
             let loss = survey::ppm(self.stats.data_received, self.stats.data_lost);
             let load = self.duty.ledger().load().total();
@@ -313,6 +340,22 @@ impl<K: SymbolSink> Receiver<K> {
             self.find_gaps(now);
         }
         news
+    }
+
+    /// Takes what others said of the blocks that were sent for true.
+    fn believe_hearsay(&mut self, now: Instant) {
+        if let Some(sent) = self.source.take_sent(now) {
+            self.learn_sent(now, sent);
+        }
+    }
+
+    /// Repairs for children, and evicts those that make no progress.
+    fn tend_children(&mut self, now: Instant) {
+        if let Some(manager) = self.duty.manager_mut() {
+            for id in manager.on_timeout(now) {
+                self.tree.evict(now, id);
+            }
+        }
     }
 
     /// Schedules an acknowledgement now.
@@ -367,6 +410,33 @@ impl<K: SymbolSink> Receiver<K> {
             self.tree.join(now);
         }
         self.leave_if_ready(now);
+    }
+
+    /// Returns when there is something to do. What is due for the parent waits while there is none.
+    fn timers(&self) -> Timers {
+        let mut timers = Timers::default();
+        if !self.takes_part() {
+            return timers;
+        }
+        timers.put(Timer::Tree, self.tree.poll_timeout());
+        timers.put(Timer::Silence, self.silent_at());
+        timers.put(Timer::Hearsay, self.source.hearsay_at());
+        timers.put(Timer::Domain, self.duty.manager().and_then(Manager::next_timeout));
+        if let Stage::Leaving { until, .. } = self.stage {
+            timers.set(Timer::Leave, until);
+        }
+        let room = self.delivery.room.opens_at();
+        if self.may_fetch() {
+            timers.put(Timer::Fetch, self.recovery.next_fetch_at().map(|at| at.max(room)));
+        }
+        if let Some(upstream) = self.upstream.filter(|_| self.tree.parent().is_some()) {
+            timers.set(Timer::Ack, upstream.ack_at());
+            timers.put(Timer::Nack, self.recovery.next_nack_at().map(|at| at.max(room)));
+            timers.put(Timer::Report, self.reports.next());
+            let manages = self.tree.role() == Role::Manager;
+            timers.put(Timer::Survey, self.survey.next().filter(|_| manages));
+        }
+        timers
     }
 
     fn on_child_left(&mut self, now: Instant, id: NodeId) {
@@ -448,17 +518,17 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         if !self.takes_part() {
             return;
         }
-        self.tree.handle_timeout(now);
-        self.survey_if_due(now);
-        if self.silent_at().is_some_and(|at| at <= now) {
-            self.on_silence(now);
-        }
-        if let Some(sent) = self.source.take_sent(now) {
-            self.learn_sent(now, sent);
-        }
-        if let Some(manager) = self.duty.manager_mut() {
-            for id in manager.on_timeout(now) {
-                self.tree.evict(now, id);
+        self.survey.rest(now);
+        let mut timers = self.timers();
+        while let Some(timer) = timers.pop_due(now) {
+            match timer {
+                Timer::Tree => self.tree.handle_timeout(now),
+                Timer::Survey => self.survey_if_due(now),
+                Timer::Silence => self.on_silence(now),
+                Timer::Hearsay => self.believe_hearsay(now),
+                Timer::Domain => self.tend_children(now),
+                // Messages are built when they are polled.
+                Timer::Leave | Timer::Ack | Timer::Nack | Timer::Report | Timer::Fetch => {}
             }
         }
         self.settle(now);
@@ -500,28 +570,6 @@ impl<K: SymbolSink> Engine for Receiver<K> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        if !self.takes_part() {
-            return None;
-        }
-        let leaves = if let Stage::Leaving { until, .. } = self.stage { Some(until) } else { None };
-        let upstream = self.upstream.filter(|_| self.tree.parent().is_some());
-        let room = self.delivery.room.opens_at();
-        let asks = self.recovery.next_nack_at().map(|at| at.max(room));
-        let manages = self.tree.role() == Role::Manager;
-        let survey = self.survey.next().filter(|_| manages);
-        let to_parent =
-            [upstream.map(|upstream| upstream.ack_at()), asks, self.reports.next(), survey];
-        let fetches = self.recovery.next_fetch_at().filter(|_| self.may_fetch());
-        let manager = self.duty.manager().and_then(Manager::next_timeout);
-        let others = [
-            self.tree.poll_timeout(),
-            manager,
-            self.source.next(),
-            fetches.map(|at| at.max(room)),
-            leaves,
-            self.silent_at(),
-        ];
-        let to_parent = to_parent.into_iter().filter(|_| upstream.is_some());
-        others.into_iter().chain(to_parent).flatten().min()
+        self.timers().next()
     }
 }

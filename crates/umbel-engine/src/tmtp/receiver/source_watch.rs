@@ -136,8 +136,8 @@ impl SourceWatch {
         patience.filter(|patience| silence < *patience).map(|_| silence)
     }
 
-    /// Returns the time of the next event other than [`silent_at`](SourceWatch::silent_at).
-    pub(super) fn next(&self) -> Option<Instant> {
+    /// Returns when [`take_sent`](SourceWatch::take_sent) has something.
+    pub(super) fn hearsay_at(&self) -> Option<Instant> {
         self.hearsay.map(|(_, at)| at)
     }
 }

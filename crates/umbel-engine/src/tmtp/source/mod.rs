@@ -38,6 +38,7 @@ use super::survey::Survey;
 use super::throttle::{Position, Throttle};
 use super::tree::{Outlook, Tree, Way};
 use crate::symbols::SymbolSource;
+use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
 /// Most receivers whose last words are kept.
@@ -51,6 +52,24 @@ const CLOSING_BEATS: u32 = 6;
 /// Time for which the source waits at the end for a receiver that has left the tree without a
 /// word.
 const ABSENT: Duration = Duration::from_secs(10);
+
+timers! {
+    /// Timers of a source.
+    enum Timer, Timers {
+        /// When to send a beacon, or to give up a silent child.
+        Tree,
+        /// When to begin a round of the survey.
+        Survey,
+        /// When to repair for children, or to evict one.
+        Domain,
+        /// When to send the blocks that were gathered from FETCHes.
+        Fetched,
+        /// When to send a heartbeat.
+        Heartbeat,
+        /// When to review the rate, while data flow.
+        Review,
+    }
+}
 
 /// The source's progress from start to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,16 +306,34 @@ impl<S: SymbolSource> Source<S> {
         self.open = open;
     }
 
-    fn tick(&mut self, now: Instant) {
+    /// Returns when there is something to do.
+    fn timers(&self) -> Timers {
+        let mut timers = Timers::default();
+        if matches!(self.stage, Stage::Idle | Stage::Closed) {
+            return timers;
+        }
+        timers.put(Timer::Tree, self.tree.poll_timeout());
+        timers.put(Timer::Survey, self.survey.next());
+        timers.put(Timer::Domain, self.domain.next_timeout());
+        timers.put(Timer::Fetched, self.fetched.next_timeout());
+        timers.set(Timer::Heartbeat, self.heartbeat.0);
+        if self.config.adaptive_rate && self.busy {
+            timers.set(Timer::Review, self.review);
+        }
+        timers
+    }
+
+    /// Repairs for children, and evicts those that make no progress.
+    fn tend_children(&mut self, now: Instant) {
         for id in self.domain.on_timeout(now, &self.shelf) {
             self.stats.evicted += 1;
             self.events.push_back(SourceEvent::Evicted(id));
             self.tree.evict(now, id);
         }
-        self.fetched.on_timeout(now);
-        if self.heartbeat.0 <= now {
-            self.on_heartbeat_due(now);
-        }
+    }
+
+    /// Reviews the rate every T_ack. While nothing is sent this may be late.
+    fn review_if_due(&mut self, now: Instant) {
         if self.review <= now {
             self.review = now + self.domain.timing().t_ack;
             self.adapt_rate(now);
@@ -352,10 +389,19 @@ impl<S: SymbolSource> Engine for Source<S> {
         if matches!(self.stage, Stage::Idle | Stage::Closed) {
             return;
         }
-        self.tree.handle_timeout(now);
         self.survey.rest(now);
-        self.survey_if_due(now);
-        self.tick(now);
+        let mut timers = self.timers();
+        while let Some(timer) = timers.pop_due(now) {
+            match timer {
+                Timer::Tree => self.tree.handle_timeout(now),
+                Timer::Survey => self.survey_if_due(now),
+                Timer::Domain => self.tend_children(now),
+                Timer::Fetched => self.fetched.on_timeout(now),
+                Timer::Heartbeat => self.on_heartbeat_due(now),
+                Timer::Review => {}
+            }
+        }
+        self.review_if_due(now);
         self.settle(now);
     }
 
@@ -396,21 +442,7 @@ impl<S: SymbolSource> Engine for Source<S> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        if matches!(self.stage, Stage::Idle | Stage::Closed) {
-            return None;
-        }
-        let review = (self.config.adaptive_rate && self.busy).then_some(self.review);
-        [
-            self.tree.poll_timeout(),
-            self.domain.next_timeout(),
-            self.fetched.next_timeout(),
-            Some(self.heartbeat.0),
-            self.survey.next(),
-            review,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        self.timers().next()
     }
 }
 

@@ -77,6 +77,7 @@ use umbel_wire::tmtp::{
 use super::text::cut;
 use super::{DropReason, NodeConfig, TreeConfig, TreeView};
 use crate::Instant;
+use crate::timers::timers;
 use answers::Answers;
 pub(super) use api::{Arrival, Outlook, Parting, TreeEvent, Way};
 use bars::Bars;
@@ -113,6 +114,18 @@ pub(super) struct Parent {
     fresh: Instant,
     /// A beacon of the parent was heard, so its domain's multicast arrives here.
     serves: bool,
+}
+
+timers! {
+    /// Timers of the tree.
+    enum Timer, Timers {
+        /// When to go on with the stage.
+        Stage,
+        /// When to dismiss the child that was silent for the longest time.
+        Child,
+        /// When to send a beacon.
+        Beacon,
+    }
 }
 
 /// A message that waits to be sent.
@@ -332,10 +345,21 @@ impl Tree {
 
     /// Does what is due.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        if self.stage_timer.is_some_and(|at| at <= now) {
-            self.stage_timer = None;
-            self.on_stage_timer(now);
+        let mut timers = self.timers();
+        while let Some(timer) = timers.pop_due(now) {
+            match timer {
+                Timer::Stage => {
+                    self.stage_timer = None;
+                    self.on_stage_timer(now);
+                }
+                Timer::Child => self.dismiss_silent_children(now),
+                // It is built when it is polled.
+                Timer::Beacon => {}
+            }
         }
+    }
+
+    fn dismiss_silent_children(&mut self, now: Instant) {
         let patience = self.child_patience();
         let late = |heard: Instant| now.since(heard) >= patience;
         while self.family.all_heard_since().is_some_and(late)
@@ -347,11 +371,19 @@ impl Tree {
         }
     }
 
+    fn timers(&self) -> Timers {
+        let mut timers = Timers::default();
+        timers.put(Timer::Stage, self.stage_timer);
+        let heard = self.family.all_heard_since();
+        timers.put(Timer::Child, heard.map(|heard| heard + self.child_patience()));
+        timers.put(Timer::Beacon, self.beacon_at);
+        timers
+    }
+
     /// Returns when [`handle_timeout`](Tree::handle_timeout) or
     /// [`poll_message`](Tree::poll_message) has something to do next.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let silent = self.family.all_heard_since().map(|heard| heard + self.child_patience());
-        [self.stage_timer, self.beacon_at, silent].into_iter().flatten().min()
+        self.timers().next()
     }
 
     pub(super) fn poll_event(&mut self) -> Option<TreeEvent> {
