@@ -29,6 +29,10 @@ use crate::wake;
 /// not keep data packets from leaving.
 const INPUT_AT_ONCE: usize = 256;
 
+/// Longest time for which packets are sent before the next look at ports and timers. A source whose
+/// pace is higher than this machine can send would not hear its receivers otherwise.
+const SENDING_AT_ONCE: Duration = Duration::from_micros(500);
+
 /// A function that opens a port for a host.
 pub type Opener = Box<dyn FnMut(&PortSpec) -> Result<Box<dyn Port>, PortError> + Send>;
 
@@ -42,6 +46,8 @@ pub struct Driver<E: Engine, H: Host<E>> {
     host: H,
     machine: Machine<E>,
     line: Line<H::Input>,
+    /// Whether the engine may have more output at this time.
+    unfinished: bool,
 }
 
 /// The part of the driver that a host reaches as [`Io`].
@@ -79,7 +85,7 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
             wake_at: None,
             stopped: false,
         };
-        Driver { host, machine, line }
+        Driver { host, machine, line, unfinished: false }
     }
 
     /// Adds a port.
@@ -150,8 +156,10 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
         }
     }
 
-    /// Handles the engine's outputs until it has no more at this time.
+    /// Handles the engine's outputs until it has no more at this time. It may be interrupted between
+    /// two batches of packets, and is unfinished then.
     fn drain(&mut self) {
+        let until = self.machine.clock.now() + SENDING_AT_ONCE;
         loop {
             let mut moved = false;
             while let Some(change) = self.machine.engine.poll_membership() {
@@ -160,12 +168,18 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
                 }
                 moved = true;
             }
-            moved |= self.send_some();
+            moved |= self.send_some(until);
             moved |= self.drain_events();
-            if !moved || !self.line.is_empty() {
+            self.unfinished = moved;
+            if !moved || self.is_interrupted(until) {
                 return;
             }
         }
+    }
+
+    /// Returns whether input waits, or ports and timers have not been looked at for long enough.
+    fn is_interrupted(&self, until: Instant) -> bool {
+        !self.line.is_empty() || self.machine.clock.now() >= until
     }
 
     /// Passes the engine's events to the host. Returns whether there were any.
@@ -178,8 +192,9 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
         any
     }
 
-    /// Sends control messages and as many packets as may leave. Returns whether it sent any.
-    fn send_some(&mut self) -> bool {
+    /// Sends control messages and as many packets as may leave before it is interrupted. Returns
+    /// whether it sent any.
+    fn send_some(&mut self, until: Instant) -> bool {
         let mut any = false;
         loop {
             let now = self.machine.clock.now();
@@ -188,8 +203,7 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
             if let Err(trouble) = self.machine.send(now, transmit) {
                 self.host.trouble(&mut self.machine, trouble);
             }
-            // Other inputs may be waiting between two batches.
-            if transmit.class != RateClass::Control && !self.line.is_empty() {
+            if transmit.class != RateClass::Control && self.is_interrupted(until) {
                 return any;
             }
         }
@@ -216,7 +230,7 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
     fn ready(&mut self) -> std::io::Result<Vec<bool>> {
         let now = self.machine.clock.now();
         let deadline = self.machine.next_deadline(now);
-        let Driver { machine, line, .. } = self;
+        let Driver { machine, line, unfinished, .. } = self;
         let mut watch = Watch::default();
         watch.descriptor(line.waker().as_fd(), PollFlags::POLLIN);
         if let Some(at) = deadline {
@@ -231,7 +245,8 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
             })
             .collect();
         let (mut fds, until) = watch.into_parts();
-        let timeout = if line.is_empty() { until.map(|at| at - now) } else { Some(Duration::ZERO) };
+        let busy = *unfinished || !line.is_empty();
+        let timeout = if busy { Some(Duration::ZERO) } else { until.map(|at| at - now) };
         wake::wait_for_any(&mut fds, timeout)?;
         line.waker().take();
         let mut start = 1;

@@ -162,3 +162,90 @@ fn two_nodes_hear_each_other_and_know_how_far_it_might_have_been() {
     of_group.push(said(Address::Host(first), 64));
     assert_eq!(sorted(heard_second), sorted(of_group));
 }
+
+/// Sends packets without end, until it hears something or has sent [`TOO_MANY`].
+struct Flood {
+    to: Address,
+    sent: u32,
+    heard: bool,
+    told: bool,
+}
+
+/// More packets than leave before a datagram that came first is heard.
+const TOO_MANY: u32 = 100_000;
+
+impl Engine for Flood {
+    type Command = ();
+    type CommandError = ();
+    type Event = u32;
+
+    fn handle_datagram(&mut self, _now: Instant, _datagram: Datagram<'_>) {
+        self.heard = true;
+    }
+
+    fn handle_command(&mut self, _now: Instant, (): ()) -> Result<(), ()> {
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, _now: Instant) {}
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        None
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        if !self.wants(RateClass::Data) {
+            return None;
+        }
+        while self.wants(RateClass::Data) && buf.has_room(RateClass::Data) {
+            buf.push(b"x", Bytes::from_static(b"yz"));
+            self.sent += 1;
+        }
+        (!buf.is_empty()).then_some(Transmit::data(self.to))
+    }
+
+    fn wants(&self, class: RateClass) -> bool {
+        class == RateClass::Data && !self.heard && self.sent < TOO_MANY
+    }
+
+    fn poll_event(&mut self) -> Option<u32> {
+        let over = !self.wants(RateClass::Data) && !std::mem::replace(&mut self.told, true);
+        over.then_some(self.sent)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// Keeps the number of packets that were sent.
+#[derive(Default)]
+struct Counter(u32);
+
+impl Host<Flood> for Counter {
+    type Input = std::convert::Infallible;
+
+    fn start(&mut self, _io: &mut dyn Io<Flood>) {}
+
+    fn event(&mut self, io: &mut dyn Io<Flood>, sent: u32) {
+        self.0 = sent;
+        io.stop();
+    }
+}
+
+#[test]
+fn a_source_that_may_send_more_than_it_can_hears_its_receivers() {
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let group = IpAddr::from(Ipv4Addr::new(239, 96, high, low));
+    let channel = Channel { source: None, group, port: 7_795 };
+    let interface = Interface::resolve("lo").unwrap();
+    let port = UdpPort::node(channel, &interface, &SenderOptions::new(Family::V4)).unwrap();
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.send_to(b"a request", port.address().unwrap()).unwrap();
+    let to = Address::Host(peer.local_addr().unwrap());
+    let flood = Flood { to, sent: 0, heard: false, told: false };
+    let (_, line) = mailbox::line().unwrap();
+    let driver = Driver::new(flood, Counter::default(), Clock::new(), line).port(port);
+    let Counter(sent) = driver.pace(RateClass::Data, None, 3).run().unwrap();
+    assert!(sent < TOO_MANY, "the request was not heard while {sent} packets left");
+}
