@@ -1,0 +1,144 @@
+//! In which layer each new content starts, and down to which plane each layer goes.
+//!
+//! ```text
+//!            changed blocks, most important first
+//!  layer 0   ████████▒▒▒▒            start here, as many as fit at the floor
+//!  layer 1   ░░░░░░░░░░░░████████    go on, or start here
+//!  layer 2   ░░░░░░░░░░░░░░░░░░░░██  …
+//! ```
+//!
+//! A layer takes on as many blocks as fit into its bits at the *floor*, the coarsest plane that is
+//! worth sending; what is left starts in the next layer, and levels below keep the older content.
+//! Then the layer's blocks share its bits: all go down to the same level, a plane and a fraction.
+//!
+//! **Policy.** When few blocks change, they start at a plane that looks well, and those that do not
+//! fit wait for another layer. When many change, a level whose bits do not suffice would be a mosaic
+//! of old and new. So all blocks start, at a coarser plane. When not even that fits, the layer
+//! saves its bits for a whole picture: its frame rate falls, not its coherence.
+
+use crate::packet::{NOTHING, Sixteenths};
+use crate::planes::PLANES;
+
+use super::rate::{self, Budget, Cost};
+
+/// A macroblock with new content.
+#[derive(Debug, Clone)]
+pub(super) struct Fresh {
+    pub(super) address: usize,
+    pub(super) importance: f32,
+    pub(super) cost: Cost,
+    /// The layer in which it starts; none if no layer has bits for it.
+    pub(super) start: Option<u8>,
+}
+
+/// The plane at which few blocks start, and the coarsest at which many do.
+const FLOOR: u8 = 7;
+const COARSEST: u8 = 9;
+
+/// From this share of changed blocks on, there is motion everywhere.
+const MANY: f64 = 0.35;
+
+/// What a layer should do about a frame's new contents.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Level {
+    /// Down to which plane.
+    pub(super) to: Sixteenths,
+    /// What that will take, estimated.
+    pub(super) estimate: f32,
+}
+
+/// Assigns a start layer to each block, and returns each layer's level. `fresh` is sorted, most
+/// important first; `finest` is the plane of each layer below which bits are better spent on
+/// blocks that stand still; `ready` says which layers send in this frame.
+pub(super) fn plan(
+    fresh: &mut [Fresh],
+    total: usize,
+    budgets: &[Budget],
+    finest: &[u8],
+    ready: &[bool],
+) -> Vec<Level> {
+    let many = fresh.len() as f64 >= MANY * total as f64;
+    let mut levels = Vec::with_capacity(budgets.len());
+    // Sums over the blocks that started, and the level that they have.
+    let mut started: Cost = [0.0; PLANES as usize];
+    let mut level = NOTHING;
+    let mut first = 0;
+    for (layer, budget) in budgets.iter().enumerate() {
+        let bits = budget.estimated_tokens();
+        if !ready[layer] || bits <= 0.0 {
+            levels.push(Level { to: level, estimate: 0.0 });
+            continue;
+        }
+        let (taken, floor) = admit(&fresh[first..], bits, &started, level, many, budget.is_full());
+        let mut starting: Cost = [0.0; PLANES as usize];
+        for block in &mut fresh[first..first + taken] {
+            block.start = Some(layer as u8);
+            for (sum, cost) in starting.iter_mut().zip(&block.cost) {
+                *sum += cost;
+            }
+        }
+        first += taken;
+        let finest = finest[layer].min(floor);
+        let means = taken as f32 * rate::MEANS;
+        let (to, estimate) = share(bits - means, &starting, &started, level, finest);
+        // Who started lower down loses nothing.
+        let to = if taken == 0 { to.min(level) } else { to };
+        levels.push(Level { to, estimate: estimate + means });
+        level = level.min(to);
+        for (sum, cost) in started.iter_mut().zip(&starting) {
+            *sum += cost;
+        }
+    }
+    levels
+}
+
+/// Returns how many of the blocks start in a layer, and at which floor.
+fn admit(
+    blocks: &[Fresh],
+    bits: f32,
+    started: &Cost,
+    level: Sixteenths,
+    many: bool,
+    full: bool,
+) -> (usize, u8) {
+    let floors = if many { FLOOR..=COARSEST } else { FLOOR..=FLOOR };
+    let mut fitting = (0, FLOOR);
+    for floor in floors {
+        let mut left = bits - rate::sum(started, level / 16, floor);
+        let fit = blocks
+            .iter()
+            .take_while(|block| {
+                left -= rate::MEANS + rate::sum(&block.cost, PLANES, floor);
+                left >= 0.0
+            })
+            .count();
+        fitting = (fit, floor);
+        if fit == blocks.len() {
+            return fitting;
+        }
+    }
+    if many && !full { (0, FLOOR) } else { fitting }
+}
+
+/// Returns the level down to which the bits go, and what that takes.
+fn share(
+    bits: f32,
+    starting: &Cost,
+    started: &Cost,
+    level: Sixteenths,
+    finest: u8,
+) -> (Sixteenths, f32) {
+    let mut spent = 0.0;
+    for plane in (finest..PLANES).rev() {
+        // Of those that started, a part has the plane already.
+        let missing = f32::from((i16::from(level) - i16::from(plane) * 16).clamp(0, 16)) / 16.0;
+        let cost = starting[usize::from(plane)] + started[usize::from(plane)] * missing;
+        if spent + cost > bits {
+            let part = ((bits - spent) / cost).clamp(0.0, 1.0);
+            let sixteenths = (part * 16.0) as u8;
+            return ((plane + 1) * 16 - sixteenths, spent + cost * part);
+        }
+        spent += cost;
+    }
+    (finest * 16, spent)
+}
