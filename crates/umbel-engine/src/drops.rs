@@ -1,4 +1,20 @@
 //! Counters of discarded input, by reason, for all engines.
+//!
+//! Reasons that several engines have are called alike:
+//!
+//! | reason | the input |
+//! |---|---|
+//! | `Unexpected` | came by a way, or at a time, where none of its kind is expected |
+//! | `Malformed` | is no message of this protocol and version |
+//! | `OtherSession` | is about another channel, session or feed |
+//! | `Own` | is this node's own, or claims to be |
+//! | `Duplicate` | was received before |
+//! | `FarAhead`, `BeforeHorizon` | lies beyond what can have been sent, before what is wanted |
+//! | `NotAsked`, `NotWanted` | answers no question, is content that nobody here wants |
+//! | `NoRoom` | does not fit the window or the sink; it comes again |
+//! | `OverLimit`, `Flood` | exceeds what is kept, exceeds a rate |
+//! | `Expired` | asks for what is no longer kept |
+//! | `HeldDown` | asks for what was sent a moment ago |
 
 use std::fmt;
 use std::marker::PhantomData;

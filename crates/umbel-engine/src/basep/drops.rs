@@ -9,14 +9,16 @@ drop_reasons! {
     /// It is not a message of this protocol and version.
     Malformed,
     /// It is about another channel.
-    OtherChannel,
+    OtherSession,
     /// An ACK from a host that is not one of the receivers.
     Stranger,
     /// An ACK of a packet that was not sent yet, or data implausibly far ahead.
     FarAhead,
     /// It was received before.
     Duplicate,
-    /// There was no room for it.
+    /// The window has no room for the packet yet.
+    NoRoom,
+    /// Too many acknowledgements wait already.
     OverLimit,
     /// Data after the end, or a contradictory end.
     Contradiction,

@@ -36,6 +36,7 @@
 //! `tests.rs` here drives each engine by hand. The simulator's `basep` runs them together, and
 //! `umbel repro tmtp` makes the curves of [TMTP Fig. 6] and [TMTP Fig. 7] with them.
 
+mod api;
 mod config;
 mod drops;
 mod receiver;
@@ -43,7 +44,10 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+pub use api::{
+    ReceiverEvent, ReceiverStats, SourceCommand, SourceCommandError, SourceEvent, SourceStats,
+};
 pub use config::{ReceiverConfig, SourceConfig};
 pub use drops::{DropReason, Drops};
-pub use receiver::{Receiver, ReceiverEvent, ReceiverStats};
-pub use source::{Source, SourceCommand, SourceCommandError, SourceEvent, SourceStats};
+pub use receiver::Receiver;
+pub use source::Source;

@@ -6,34 +6,10 @@ use bytes::Bytes;
 use umbel_wire::Parsed;
 use umbel_wire::basep::Message;
 
+use super::api::{ReceiverEvent, ReceiverStats};
 use super::{DropReason, Drops, ReceiverConfig};
 use crate::reliable::{ReceiveWindow, Refused};
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
-
-/// News for the application.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReceiverEvent {
-    /// The next packet in order.
-    Packet {
-        /// Its number.
-        sequence: u64,
-        /// Its content.
-        payload: Bytes,
-    },
-    /// The last packet was delivered.
-    Complete,
-}
-
-/// A receiver's counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverStats {
-    /// Packets received.
-    pub packets: u64,
-    /// Of these, packets received as a retransmission.
-    pub repaired: u64,
-    /// Acknowledgements sent, including `GOT_IT`s.
-    pub acks: u64,
-}
 
 /// Greatest number of acknowledgements that wait to be sent. Packets beyond it are not
 /// acknowledged, and come again.
@@ -103,7 +79,7 @@ impl Receiver {
             Err(Refused::Duplicate(_) | Refused::BeforeHorizon { .. }) => {
                 self.drops.count(DropReason::Duplicate);
             }
-            Err(Refused::NoRoom(_)) => return self.drops.count(DropReason::OverLimit),
+            Err(Refused::NoRoom(_)) => return self.drops.count(DropReason::NoRoom),
             Err(Refused::FarAhead { .. }) => return self.drops.count(DropReason::FarAhead),
         }
         if last {

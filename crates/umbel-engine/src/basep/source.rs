@@ -7,70 +7,9 @@ use bytes::Bytes;
 use umbel_wire::basep::{MAX_PAYLOAD, Message};
 use umbel_wire::{Channel, Parsed};
 
+use super::api::{SourceCommand, SourceCommandError, SourceEvent, SourceStats};
 use super::{DropReason, Drops, SourceConfig};
-use crate::load::ProcessingLoad;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
-
-/// Requests of the application.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SourceCommand {
-    /// Send a packet; the first is number 0.
-    Send {
-        /// Its content.
-        payload: Bytes,
-        /// Whether it ends the transmission.
-        last: bool,
-    },
-}
-
-/// Reason for which a packet cannot be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SourceCommandError {
-    /// It is too long for a datagram.
-    #[error("a packet of {len} bytes; at most {MAX_PAYLOAD} fit a datagram")]
-    TooLong {
-        /// Its length.
-        len: usize,
-    },
-    /// Too many packets are held.
-    #[error("{held} packets are held already")]
-    Full {
-        /// Number of held packets.
-        held: usize,
-    },
-    /// The transmission has ended.
-    #[error("the transmission ended with packet {last}")]
-    Ended {
-        /// The last packet.
-        last: u64,
-    },
-}
-
-/// News for the application.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceEvent {
-    /// A receiver has everything.
-    GotIt {
-        /// The receiver.
-        receiver: SocketAddr,
-    },
-    /// A receiver did not acknowledge a packet despite all retransmissions.
-    GivenUp {
-        /// The receiver.
-        receiver: SocketAddr,
-    },
-    /// The transmission has ended. All receivers have acknowledged everything or were given up.
-    Finished,
-}
-
-/// A source's counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SourceStats {
-    /// Packets sent for the first time.
-    pub sent: u64,
-    /// Events that cost processing time.
-    pub load: ProcessingLoad,
-}
 
 /// Receivers that have a packet: a bit for each.
 #[derive(Clone, Debug)]
@@ -181,7 +120,7 @@ impl Source {
 
     fn on_ack(&mut self, channel: Channel, from: SocketAddr, sequence: u64, got_it: bool) {
         if channel != self.config.channel {
-            return self.drops.count(DropReason::OtherChannel);
+            return self.drops.count(DropReason::OtherSession);
         }
         let Some(&receiver) = self.receivers.get(&from) else {
             return self.drops.count(DropReason::Stranger);
@@ -323,7 +262,7 @@ impl Engine for Source {
             return Err(SourceCommandError::Ended { last });
         }
         if self.packets.len() >= self.config.queue_packets {
-            return Err(SourceCommandError::Full { held: self.packets.len() });
+            return Err(SourceCommandError::Full { waiting: self.packets.len() });
         }
         if last {
             self.last = Some(self.trail + self.packets.len() as u64);

@@ -215,7 +215,7 @@ fn acks_that_make_no_sense_are_dropped_and_counted() {
     let stats = source.stats();
     assert_eq!(
         source.drops().to_string(),
-        "Unexpected 2, Malformed 1, OtherChannel 1, Stranger 1, FarAhead 3"
+        "Unexpected 2, Malformed 1, OtherSession 1, Stranger 1, FarAhead 3"
     );
     assert_eq!(stats.load.total(), 0);
     assert_eq!(events(&mut source), []);
@@ -229,7 +229,7 @@ fn commands_that_cannot_be_carried_out_change_nothing() {
     assert_eq!(source.handle_command(ms(0), long), Err(SourceCommandError::TooLong { len }));
     send(&mut source, false).unwrap();
     send(&mut source, false).unwrap();
-    assert_eq!(send(&mut source, true), Err(SourceCommandError::Full { held: 2 }));
+    assert_eq!(send(&mut source, true), Err(SourceCommandError::Full { waiting: 2 }));
     assert_eq!(sent(&mut source, ms(0)), ["data 0", "data 1"]);
     for (from, sequence) in [(ALICE, 0), (BOB, 0)] {
         ack(&mut source, from, sequence);
@@ -281,7 +281,7 @@ fn what_has_no_room_is_not_acknowledged() {
     }
     data(&mut receiver, u64::MAX, false, false);
     assert_eq!(sent(&mut receiver, ms(0)), ["ack 1"]);
-    assert_eq!(receiver.drops().to_string(), "FarAhead 1, OverLimit 1");
+    assert_eq!(receiver.drops().to_string(), "FarAhead 1, NoRoom 1");
 }
 
 #[test]

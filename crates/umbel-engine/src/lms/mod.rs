@@ -3,12 +3,12 @@
 //! Routers do only the work that their place in the tree makes easy, and keep no state per packet.
 //! Hosts do the rest:
 //!
-//! - [`router`]: selects a replier link for each source by the costs that receivers advertise
+//! - [`Router`]: selects a replier link for each source by the costs that receivers advertise
 //!   [LMS §II-C, §II-D]. It steers requests to it, stamps the turning point [LMS §II-F], and turns
 //!   DMCASTs into multicasts [LMS §II-G].
-//! - [`source`]: numbers data units, sends heartbeats, answers requests that no receiver could
+//! - [`Source`]: numbers data units, sends heartbeats, answers requests that no receiver could
 //!   answer.
-//! - [`receiver`]: finds losses, requests missing units, and answers others.
+//! - [`Receiver`]: finds losses, requests missing units, and answers others.
 //! - [`config`]: every constant.
 //!
 //! ```text
@@ -52,19 +52,25 @@
 //! `umbel-repro`'s `lms` compares with Figures 11 to 13 and Table I.
 
 pub mod anycast;
+mod api;
 pub mod config;
-pub mod drops;
+mod drops;
 mod lan;
 mod late;
-pub mod receiver;
+mod receiver;
 mod replier;
-pub mod router;
+mod router;
 mod rtt;
-pub mod source;
+mod source;
 #[cfg(test)]
 mod tests;
 
+pub use api::{
+    ReceiverCommand, ReceiverEvent, ReceiverStats, RouterStats, SourceCommand, SourceCommandError,
+    SourceEvent, SourceStats,
+};
 pub use config::{ReceiverConfig, RouterConfig, SourceConfig};
-pub use receiver::{Receiver, ReceiverCommand, ReceiverEvent};
+pub use drops::{DropReason, Drops};
+pub use receiver::Receiver;
 pub use router::Router;
-pub use source::{Source, SourceCommand, SourceEvent};
+pub use source::Source;

@@ -21,8 +21,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use umbel_wire::Parsed;
-use umbel_wire::lms::{Message, Request, Summary, limits};
+use umbel_wire::lms::{Message, Request, limits};
 
+use super::api::{SourceCommand, SourceCommandError, SourceEvent, SourceStats};
 use super::config::SourceConfig;
 use super::drops::{DropReason, Drops};
 use super::replier::{Repair, RepairTo, Replier, reply_to};
@@ -31,61 +32,6 @@ use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit,
 
 /// Greatest number of units whose unstamped requests are counted at once.
 const COUNTED: usize = 1024;
-
-/// Requests of the source's application.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SourceCommand {
-    /// Send a data unit.
-    Send(Bytes),
-    /// Ask all members for a value [LMS §III-G]. The answers come as
-    /// [`SourceEvent::Collected`].
-    Collect {
-        /// The question, as a number chosen by the application.
-        question: u32,
-        /// Bound of the random time for which members hold answers, to merge them.
-        spread: Duration,
-    },
-}
-
-/// Reason for which a command was not carried out.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SourceCommandError {
-    /// The queue of units to send is full.
-    #[error("{0} units wait to be sent already")]
-    Full(usize),
-    /// The unit is too long for a datagram.
-    #[error("a unit of {0} bytes; at most {max} fit a datagram", max = limits::PAYLOAD_LEN)]
-    TooLong(usize),
-}
-
-/// News for the source's application.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceEvent {
-    /// Answers of some members to the question of a round; more may follow.
-    Collected {
-        /// The round, counted from 1.
-        round: u32,
-        /// Summary of their values.
-        summary: Summary,
-    },
-}
-
-/// A source's counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SourceStats {
-    /// Units sent.
-    pub units: u64,
-    /// Heartbeats sent.
-    pub heartbeats: u64,
-    /// Requests received.
-    pub requests: u64,
-    /// Repairs sent by DMCAST.
-    pub dmcasts: u64,
-    /// Repairs sent by unicast.
-    pub unicasts: u64,
-    /// Repairs multicast to all.
-    pub multicasts: u64,
-}
 
 /// The source of a channel.
 #[derive(Debug)]
@@ -279,10 +225,10 @@ impl Engine for Source {
         match command {
             SourceCommand::Send(payload) => {
                 if self.queue.len() >= self.config.queue {
-                    return Err(SourceCommandError::Full(self.queue.len()));
+                    return Err(SourceCommandError::Full { waiting: self.queue.len() });
                 }
                 if payload.len() > limits::PAYLOAD_LEN {
-                    return Err(SourceCommandError::TooLong(payload.len()));
+                    return Err(SourceCommandError::TooLong { len: payload.len() });
                 }
                 self.queue.push_back(payload);
             }

@@ -9,14 +9,16 @@ drop_reasons! {
     /// It is not a message of this protocol and version.
     Malformed,
     /// It is about another channel.
-    OtherChannel,
+    OtherSession,
     /// The unit was not sent yet, or is implausibly far ahead.
     FarAhead,
     /// The unit is no longer kept.
     Expired,
     /// It was received before.
     Duplicate,
-    /// There was no room for it, or for the state that it would set up.
+    /// The window has no room for the unit yet.
+    NoRoom,
+    /// There is no memory for the state that it would set up, or for another answer.
     OverLimit,
     /// A retransmission or a confirmation that was not requested here.
     NotAsked,

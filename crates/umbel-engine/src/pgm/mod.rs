@@ -59,6 +59,7 @@
 //! `tests/` here drives each engine by hand. The simulator's `pgm` runs them together, and `umbel
 //! repro lms` reproduces [LMS Fig. 15] and [LMS Fig. 16] with them.
 
+mod api;
 mod config;
 mod drops;
 mod receiver;
@@ -67,8 +68,11 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+pub use api::{
+    ReceiverEvent, ReceiverStats, RouterStats, SourceCommand, SourceCommandError, SourceStats,
+};
 pub use config::{ReceiverConfig, RouterConfig, SourceConfig};
 pub use drops::{DropReason, Drops};
-pub use receiver::{Receiver, ReceiverEvent, ReceiverStats};
-pub use router::{Router, RouterStats};
-pub use source::{Source, SourceCommand, SourceCommandError, SourceStats};
+pub use receiver::Receiver;
+pub use router::Router;
+pub use source::Source;

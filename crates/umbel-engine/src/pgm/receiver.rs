@@ -9,42 +9,11 @@ use rand_core::Rng;
 use umbel_wire::pgm::Message;
 use umbel_wire::{Channel, Parsed};
 
+use super::api::{ReceiverEvent, ReceiverStats};
 use super::{DropReason, Drops, ReceiverConfig};
 use crate::chance::Generator;
 use crate::reliable::{History, ReceiveWindow, Refused};
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
-
-/// News for the application.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReceiverEvent {
-    /// The next unit in order.
-    Unit {
-        /// Its number.
-        sequence: u64,
-        /// Its content.
-        payload: Bytes,
-    },
-    /// Units that are lost: the source no longer has them, or no node answered.
-    Lost {
-        /// Number of units lost since the last event.
-        units: u64,
-    },
-}
-
-/// A receiver's counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverStats {
-    /// Units received.
-    pub units: u64,
-    /// Of these, retransmissions.
-    pub repaired: u64,
-    /// NAKs sent.
-    pub naks: u64,
-    /// NAKs that were not needed because another's was confirmed first.
-    pub suppressed: u64,
-    /// Retransmissions sent as a designated local repairer.
-    pub repairs: u64,
-}
 
 /// Stage of the recovery of a missing unit [RFC 3208 §6.3].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,7 +151,7 @@ impl Receiver {
             Err(refused) => self.drops.count(match refused {
                 Refused::Duplicate(_) => DropReason::Duplicate,
                 Refused::BeforeHorizon { .. } => DropReason::Expired,
-                Refused::NoRoom(_) => DropReason::OverLimit,
+                Refused::NoRoom(_) => DropReason::NoRoom,
                 Refused::FarAhead { .. } => DropReason::FarAhead,
             }),
         }
@@ -313,7 +282,7 @@ impl Receiver {
     fn on_nak(&mut self, from: SocketAddr, channel: &Channel, sequence: u64) {
         let reason = match &self.history {
             None => DropReason::Unexpected,
-            Some(_) if *channel != self.config.channel => DropReason::OtherChannel,
+            Some(_) if *channel != self.config.channel => DropReason::OtherSession,
             Some(history) if history.get((), sequence).is_none() => DropReason::Expired,
             Some(_) if self.answers.len() >= ANSWERS => DropReason::OverLimit,
             Some(_) => {
@@ -363,7 +332,7 @@ impl Engine for Receiver {
                 self.on_nak(from, &channel, sequence);
             }
             (Address::Channel(by), _) if by != self.config.channel => {
-                self.drops.count(DropReason::OtherChannel);
+                self.drops.count(DropReason::OtherSession);
             }
             (Address::Channel(_), Message::Spm { number, trail, next, path }) => {
                 self.on_spm(now, number, (trail, next), path);

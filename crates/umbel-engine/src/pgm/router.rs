@@ -7,26 +7,12 @@ use bytes::Bytes;
 use umbel_wire::pgm::{Message, MessageType};
 use umbel_wire::{Channel, Parsed};
 
+use super::api::RouterStats;
 use super::{DropReason, Drops, RouterConfig};
 use crate::router::{
     InterfaceId, PassingDatagram, RouterDestination, RouterTransmit, Routes, Upstream, Verdict,
 };
 use crate::{Address, Instant, RouterEngine};
-
-/// A router's counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RouterStats {
-    /// NAKs accepted.
-    pub naks: u64,
-    /// NAKs sent upstream, repeated ones included.
-    pub naks_up: u64,
-    /// Retransmissions received and passed on by at least one interface.
-    pub repairs: u64,
-    /// Copies of retransmissions sent.
-    pub copies: u64,
-    /// States dropped without a retransmission.
-    pub expired: u64,
-}
 
 /// A unit of a channel.
 type Unit = (Channel, u64);

@@ -7,45 +7,9 @@ use bytes::Bytes;
 use umbel_wire::Parsed;
 use umbel_wire::pgm::{MAX_PAYLOAD, Message};
 
+use super::api::{SourceCommand, SourceCommandError, SourceStats};
 use super::{DropReason, Drops, SourceConfig};
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
-
-/// Requests of the application.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SourceCommand {
-    /// Send a unit; the first is number 0.
-    Send(Bytes),
-}
-
-/// Reason for which a unit cannot be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SourceCommandError {
-    /// It is too long for a datagram.
-    #[error("a unit of {len} bytes; at most {MAX_PAYLOAD} fit a datagram")]
-    TooLong {
-        /// Its length.
-        len: usize,
-    },
-    /// Too many units wait for the pacer.
-    #[error("{waiting} units wait to be sent already")]
-    Full {
-        /// Number of waiting units.
-        waiting: usize,
-    },
-}
-
-/// A source's counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SourceStats {
-    /// Units sent.
-    pub sent: u64,
-    /// Retransmissions sent.
-    pub repairs: u64,
-    /// NAKs accepted.
-    pub naks: u64,
-    /// SPMs sent.
-    pub spms: u64,
-}
 
 /// Multicasts units, and retransmits requested ones.
 #[derive(Clone, Debug)]
@@ -206,7 +170,7 @@ impl Engine for Source {
                 if channel == self.config.channel {
                     self.on_nak(now, sequence);
                 } else {
-                    self.drops.count(DropReason::OtherChannel);
+                    self.drops.count(DropReason::OtherSession);
                 }
             }
             Ok(_) => self.drops.count(DropReason::Unexpected),

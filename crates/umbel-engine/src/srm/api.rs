@@ -38,11 +38,17 @@ pub enum CommandError {
     #[error("not in the group")]
     Outside,
     /// A data unit that is too long for a message.
-    #[error("a data unit of {0} bytes; at most {max} fit a message", max = limits::PAYLOAD_LEN)]
-    TooLong(usize),
+    #[error("a data unit of {len} bytes; at most {max} fit a message", max = limits::PAYLOAD_LEN)]
+    TooLong {
+        /// Its length.
+        len: usize,
+    },
     /// The history is full of units that have not been sent yet.
-    #[error("{0} data units wait to be sent already")]
-    Backlog(u64),
+    #[error("{waiting} data units wait to be sent already")]
+    Full {
+        /// Number of waiting units.
+        waiting: u64,
+    },
 }
 
 /// News for the application.

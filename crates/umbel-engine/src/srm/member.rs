@@ -468,12 +468,12 @@ impl Engine for Member {
             }
             Command::Send(payload) => {
                 if payload.len() > limits::PAYLOAD_LEN.min(self.config.history.1) {
-                    return Err(CommandError::TooLong(payload.len()));
+                    return Err(CommandError::TooLong { len: payload.len() });
                 }
                 let (units, bytes) = self.config.history;
                 let waiting = self.own.next - self.own.sent;
                 if waiting >= units as u64 || self.own.unsent_bytes + payload.len() > bytes {
-                    return Err(CommandError::Backlog(waiting));
+                    return Err(CommandError::Full { waiting });
                 }
                 self.own.unsent_bytes += payload.len();
                 self.own.history.insert((), self.own.next, payload);

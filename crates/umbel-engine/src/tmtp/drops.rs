@@ -11,9 +11,9 @@ drop_reasons! {
     /// It is this node's own, or claims to be.
     Own,
     /// It is about another feed.
-    OtherFeed,
+    OtherSession,
     /// It answers no question of this node, or comes from another node than was asked.
-    Unasked,
+    NotAsked,
     /// It claims to be from a child, without the child's token or address.
     ForgedChild,
     /// It claims to be from the parent and is not.
@@ -41,7 +41,7 @@ drop_reasons! {
     /// A symbol or an acknowledgement is a duplicate, or of no use after a later one.
     Duplicate,
     /// The symbol's block is not wanted.
-    Unwanted,
+    NotWanted,
     /// There is no room for a symbol. The parent will send it again.
     NoRoom,
     /// The block is too far beyond the first incomplete one.

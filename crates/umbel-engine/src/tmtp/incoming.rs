@@ -18,7 +18,7 @@ pub(super) fn message(datagram: &Datagram<'_>, node: &NodeConfig) -> Result<Mess
     let message = Message::parse(datagram.payload).map_err(|_| DropReason::Malformed)?;
     let message = message.message().ok_or(DropReason::Malformed)?;
     if message.feed != node.feed {
-        return Err(DropReason::OtherFeed);
+        return Err(DropReason::OtherSession);
     }
     if message.sender == node.id {
         return Err(DropReason::Own);

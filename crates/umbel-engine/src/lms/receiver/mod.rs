@@ -21,7 +21,6 @@
 //! | no longer kept, or not heard of yet | passed on upstream, turning point and all [LMS §III-F] |
 //! | far ahead | dropped |
 
-mod api;
 mod collect;
 mod losses;
 mod requests;
@@ -36,10 +35,10 @@ use rand_core::Rng;
 use umbel_wire::lms::{Message, Request, Summary};
 use umbel_wire::{Parsed, Tsi};
 
-pub use self::api::{ReceiverCommand, ReceiverEvent, ReceiverStats};
 use self::collect::Collecting;
 use self::losses::Losses;
 use self::waiting::Waiting;
+use super::api::{ReceiverCommand, ReceiverEvent, ReceiverStats};
 use super::config::{Cost, Horizon, ReceiverConfig};
 use super::drops::{DropReason, Drops};
 use super::lan::Lan;

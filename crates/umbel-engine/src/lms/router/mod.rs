@@ -32,6 +32,7 @@ use umbel_wire::{Channel, Parsed};
 
 use self::anycast::Services;
 use self::offers::{Offers, Replier, Step};
+use super::api::RouterStats;
 use super::config::RouterConfig;
 use super::drops::{DropReason, Drops};
 use crate::bucket::Limiter;
@@ -40,25 +41,6 @@ use crate::router::{
     Upstream, Verdict,
 };
 use crate::{Address, Instant};
-
-/// A router's counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RouterStats {
-    /// Requests turned around here.
-    pub turned: u64,
-    /// Requests sent upstream.
-    pub sent_up: u64,
-    /// Requests from above sent to the replier.
-    pub sent_down: u64,
-    /// Reports passed on.
-    pub reports: u64,
-    /// DMCASTs turned into multicasts.
-    pub dmcasts: u64,
-    /// Repliers given up because they did not answer.
-    pub repliers_failed: u64,
-    /// Anycast requests passed on.
-    pub anycasts: u64,
-}
 
 /// LMS in a router.
 #[derive(Debug)]

@@ -6,10 +6,10 @@ use umbel_wire::lms::Summary;
 
 use super::router::Tree;
 use super::*;
+use crate::lms::Router;
 use crate::lms::config::{LanConfig, ReceiverConfig, RouterConfig, SourceConfig};
-use crate::lms::receiver::{Receiver, ReceiverCommand};
-use crate::lms::router::Router;
-use crate::lms::source::{Source, SourceCommand};
+use crate::lms::{Receiver, ReceiverCommand};
+use crate::lms::{Source, SourceCommand};
 use crate::router::{InterfaceId, PassingDatagram, RouterEngine};
 
 /// Generates a message of any kind, mostly about channels and units that the engines know.

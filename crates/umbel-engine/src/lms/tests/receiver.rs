@@ -1,9 +1,9 @@
 use super::*;
 use crate::bucket::Limit;
 use crate::chance::generator;
+use crate::lms::DropReason;
 use crate::lms::config::{Cost, Horizon, ReceiverConfig};
-use crate::lms::drops::DropReason;
-use crate::lms::receiver::{Receiver, ReceiverCommand, ReceiverEvent};
+use crate::lms::{Receiver, ReceiverCommand, ReceiverEvent};
 
 /// Creates a receiver that has joined and got the units before `known`, at 0 ms.
 fn receiver(known: u64, change: impl FnOnce(&mut ReceiverConfig)) -> Receiver {

@@ -1,8 +1,8 @@
 use super::*;
 use crate::bucket::Limit;
+use crate::lms::DropReason;
+use crate::lms::Router;
 use crate::lms::config::RouterConfig;
-use crate::lms::drops::DropReason;
-use crate::lms::router::Router;
 use crate::router::{
     InterfaceId, PassingDatagram, RouterDestination, RouterEngine, RouterTransmit, Routes,
     Upstream, Verdict,

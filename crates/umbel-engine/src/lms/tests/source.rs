@@ -1,9 +1,9 @@
 use bytes::Bytes;
 
 use super::*;
+use crate::lms::DropReason;
 use crate::lms::config::SourceConfig;
-use crate::lms::drops::DropReason;
-use crate::lms::source::{Source, SourceCommand, SourceCommandError, SourceEvent};
+use crate::lms::{Source, SourceCommand, SourceCommandError, SourceEvent};
 
 /// Creates a source that has sent this number of units at 0 ms.
 fn source(units: u64, change: impl FnOnce(&mut SourceConfig)) -> Source {
@@ -85,9 +85,9 @@ fn a_full_queue_and_a_unit_that_no_datagram_holds_are_refused() {
     let mut source = source(0, |config| config.queue = 1);
     let send = |len| SourceCommand::Send(Bytes::from(vec![0; len]));
     let too_long = source.handle_command(ms(0), send(65_001));
-    assert_eq!(too_long, Err(SourceCommandError::TooLong(65_001)));
+    assert_eq!(too_long, Err(SourceCommandError::TooLong { len: 65_001 }));
     assert_eq!(source.handle_command(ms(0), send(65_000)), Ok(()));
-    assert_eq!(source.handle_command(ms(0), send(1)), Err(SourceCommandError::Full(1)));
+    assert_eq!(source.handle_command(ms(0), send(1)), Err(SourceCommandError::Full { waiting: 1 }));
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn absurd_numbers_and_strangers_are_dropped_and_counted() {
     assert_eq!(drops(&receiver, DropReason::NotAsked), 1);
     let by = Address::Channel(other_channel());
     receiver.handle_datagram(ms(0), Datagram { by, hop_limit: None, payload: &bytes(&odata(1)) });
-    assert_eq!(drops(&receiver, DropReason::OtherChannel), 1);
+    assert_eq!(drops(&receiver, DropReason::OtherSession), 1);
     told(&mut receiver, ms(0), ROUTER, &odata(1));
     told(&mut receiver, ms(0), ROUTER, &nak(0));
     assert_eq!(drops(&receiver, DropReason::Unexpected), 2);

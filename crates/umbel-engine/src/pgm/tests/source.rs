@@ -85,7 +85,7 @@ fn naks_out_of_the_window_are_counted_and_cost_nothing() {
     let drops = source.drops();
     assert_eq!(drops.of(DropReason::FarAhead), 2);
     assert_eq!(drops.of(DropReason::Expired), 1);
-    assert_eq!(drops.of(DropReason::OtherChannel), 1);
+    assert_eq!(drops.of(DropReason::OtherSession), 1);
     assert_eq!(drops.of(DropReason::Unexpected), 2);
     assert_eq!(drops.of(DropReason::Malformed), 1);
     told(&mut source, ms(3), ROUTER, &nak(6));

@@ -25,7 +25,7 @@ impl<K: SymbolSink> Receiver<K> {
             SmallBlockPacket::parse(datagram.payload).map_err(|_| DropReason::Malformed)?;
         let header = packet.header;
         if header.tsi != self.config.node.feed || header.toi != FEED {
-            return Err(DropReason::OtherFeed);
+            return Err(DropReason::OtherSession);
         }
         let purpose = Purpose::of(header.transmission).ok_or(DropReason::Malformed)?;
         if packet.symbol.len() > usize::from(self.config.shape.symbol_len)
@@ -73,7 +73,7 @@ impl<K: SymbolSink> Receiver<K> {
             {
                 Ok(())
             }
-            (Purpose::Repair, true) | (Purpose::Fetched, false) => Err(DropReason::Unasked),
+            (Purpose::Repair, true) | (Purpose::Fetched, false) => Err(DropReason::NotAsked),
             _ => Err(DropReason::Unexpected),
         }
     }

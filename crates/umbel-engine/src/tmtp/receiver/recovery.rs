@@ -275,7 +275,7 @@ impl Recovery {
         nonce: u64,
         cookie: u64,
     ) -> Result<(), DropReason> {
-        let asked_at = self.fetching.asked_at(nonce).ok_or(DropReason::Unasked)?;
+        let asked_at = self.fetching.asked_at(nonce).ok_or(DropReason::NotAsked)?;
         self.fetching.on_cookie(now, asked_at, cookie);
         Ok(())
     }
@@ -294,7 +294,7 @@ impl Recovery {
         reception: &Reception,
         floor: u32,
     ) -> Result<Vec<Range<u32>>, DropReason> {
-        self.fetching.asked_at(nonce).ok_or(DropReason::Unasked)?;
+        self.fetching.asked_at(nonce).ok_or(DropReason::NotAsked)?;
         let floor = floor.min(reception.known());
         let mut gone = Vec::new();
         for run in runs {

@@ -101,7 +101,7 @@ impl Tree {
                 self.on_left(true);
                 Ok(())
             }
-            _ => Err(DropReason::Unasked),
+            _ => Err(DropReason::NotAsked),
         }
     }
 

@@ -176,10 +176,10 @@ impl Tree {
         let (asked, reach) = match &self.stage {
             Stage::Subnet { nonce, .. } => (*nonce, 1),
             Stage::Ring { nonce, ring, .. } => (*nonce, self.ring(*ring).unwrap_or(self.scope)),
-            _ => return Err(DropReason::Unasked),
+            _ => return Err(DropReason::NotAsked),
         };
         if asked != willing.nonce {
-            return Err(DropReason::Unasked);
+            return Err(DropReason::NotAsked);
         }
         // A node that heard the search is within its ring, whatever it says. The way back may be
         // longer.
@@ -310,7 +310,7 @@ impl Tree {
             {
                 Ok(*candidate)
             }
-            _ => Err(DropReason::Unasked),
+            _ => Err(DropReason::NotAsked),
         }
     }
 

@@ -79,7 +79,7 @@ fn a_join_confirm_that_nobody_asked_for_is_dropped() {
     let liar = world.add(NodeId(99), 1);
     let body = confirm(5, beacon(vec![SOURCE, NodeId(99)], 10));
     let message = from(&world, liar, body);
-    assert_eq!(give(&mut world, node, arrival(liar, 2), &message), Err(DropReason::Unasked));
+    assert_eq!(give(&mut world, node, arrival(liar, 2), &message), Err(DropReason::NotAsked));
     assert!(!world.tree(node).is_attached());
 }
 
@@ -99,7 +99,7 @@ fn a_join_confirm_from_another_than_the_node_asked_or_with_another_nonce_is_drop
         beacon.path[1] = world.tree(sender).id;
         let message = from(&world, sender, confirm(nonce, beacon));
         let taken = give(&mut world, node, arrival(by, 1), &message);
-        assert_eq!(taken, Err(DropReason::Unasked));
+        assert_eq!(taken, Err(DropReason::NotAsked));
     }
     let message = from(&world, asked, confirm(nonce, honest));
     give(&mut world, node, arrival(asked, 1), &message).unwrap();
