@@ -19,6 +19,7 @@
 
 pub mod basep;
 pub mod bucket;
+mod census;
 pub mod chance;
 pub mod drops;
 mod engine;
@@ -32,6 +33,7 @@ pub mod repository;
 pub mod rlm;
 pub mod router;
 mod runs;
+mod session_pacing;
 pub mod srm;
 pub mod symbols;
 mod time;

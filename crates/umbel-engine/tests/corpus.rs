@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// A target, and the targets that have messages for it.
 type Target = (&'static str, fn(&[u8]), &'static [&'static str]);
 
-const TARGETS: [Target; 4] = [
+const TARGETS: [Target; 6] = [
     ("repository_server", checks::repository_server, &["client_message", "srm_message"]),
     (
         "repository_client",
@@ -21,6 +21,8 @@ const TARGETS: [Target; 4] = [
     ),
     ("tmtp_source", checks::tmtp_source, &["tmtp_message"]),
     ("tmtp_receiver", checks::tmtp_receiver, &["tmtp_message"]),
+    ("rlm_source", checks::rlm_source, &["rlm_message", "tmtp_message"]),
+    ("rlm_receiver", checks::rlm_receiver, &["rlm_message", "tmtp_message"]),
 ];
 
 fn corpus(target: &str) -> PathBuf {

@@ -82,6 +82,11 @@ fn the_corpus_of_basep_message_replays() {
 }
 
 #[test]
+fn the_corpus_of_rlm_message_replays() {
+    replay("rlm_message", checks::rlm_message);
+}
+
+#[test]
 fn the_corpus_of_tmtp_message_replays() {
     replay("tmtp_message", checks::tmtp_message);
 }

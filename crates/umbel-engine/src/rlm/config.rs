@@ -2,20 +2,12 @@
 
 use std::time::Duration;
 
+use umbel_wire::stream::{LayerFec, StreamMode};
 use umbel_wire::{Channel, Tsi};
 
 use crate::bucket::Limit;
+use crate::session_pacing::SessionRate;
 use crate::units::Rate;
-
-/// Relation of the layers of a stream [RLM §2].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Each layer refines those below it. A receiver at level n receives the first n layers.
-    Cumulative,
-    /// Each layer is the whole content at another rate (simulcast). A receiver at level n receives
-    /// the n-th layer only.
-    Independent,
-}
 
 /// Rule by which a receiver chooses its level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,20 +17,11 @@ pub enum ControllerKind {
     Rlm,
 }
 
-/// Forward error correction within a layer: Reed–Solomon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LayerFec {
-    /// Number of units, or of an object's symbols, in a block: k; 1 to 254.
-    pub source_symbols: u8,
-    /// Number of repair symbols for a full block: r; k + r is at most 255. A smaller block has
-    /// fewer, in proportion, rounded up.
-    pub repair_symbols: u8,
-}
-
 /// A layer of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerConfig {
-    /// Forward error correction. Default `None`.
+    /// Reed–Solomon code over blocks of units, or of an object's symbols. A block of fewer units
+    /// has fewer repairs, in proportion, rounded up. Default `None`.
     pub fec: Option<LayerFec>,
 }
 
@@ -103,8 +86,6 @@ pub struct ReceiverConfig {
     pub tsi: Tsi,
     /// This receiver, by a number drawn at random.
     pub receiver: u64,
-    /// Seed of the receiver's own random stream.
-    pub seed: u64,
     /// Channels of the layers, the base first; 1 to [`LAYERS`](crate::RateClass::LAYERS), each with
     /// the same source.
     pub channels: Vec<Channel>,
@@ -112,8 +93,9 @@ pub struct ReceiverConfig {
     pub rates: Vec<Rate>,
     /// Group in which receivers talk. Default `None`: no shared learning.
     pub control: Option<Channel>,
-    /// Relation of the layers. Default [`Mode::Cumulative`].
-    pub mode: Mode,
+    /// Whether a receiver at level n receives the first n layers or the n-th alone [RLM §2]. Default
+    /// [`StreamMode::Cumulative`].
+    pub mode: StreamMode,
     /// Rule by which the level is chosen. Default [`ControllerKind::Rlm`].
     pub controller: ControllerKind,
     /// Greatest level that is tried. Default: all layers.
@@ -134,16 +116,15 @@ pub struct ReceiverConfig {
 
 impl ReceiverConfig {
     /// Creates the default configuration for a stream on these channels.
-    pub fn new(tsi: Tsi, receiver: u64, seed: u64, channels: Vec<Channel>) -> ReceiverConfig {
+    pub fn new(tsi: Tsi, receiver: u64, channels: Vec<Channel>) -> ReceiverConfig {
         ReceiverConfig {
             tsi,
             receiver,
-            seed,
             max_level: u8::try_from(channels.len()).unwrap_or(u8::MAX),
             channels,
             rates: Vec::new(),
             control: None,
-            mode: Mode::Cumulative,
+            mode: StreamMode::Cumulative,
             controller: ControllerKind::default(),
             rlm: RlmConfig::default(),
             loss: LossConfig::default(),
@@ -246,6 +227,13 @@ pub struct SessionConfig {
     pub silent_intervals: u32,
 }
 
+impl SessionConfig {
+    pub(super) fn pace(&self) -> SessionRate {
+        // Sources send no session messages.
+        SessionRate { rate: self.rate, source_share: 0.0, min_interval: self.min_interval }
+    }
+}
+
 impl Default for SessionConfig {
     fn default() -> SessionConfig {
         SessionConfig {
@@ -261,10 +249,12 @@ impl Default for SessionConfig {
 pub struct HeldConfig {
     /// Maximum number of incomplete blocks of units. Default 8.
     pub blocks: usize,
+    /// Maximum number of bytes of these. Default 4 MiB.
+    pub block_bytes: usize,
     /// Maximum number of incomplete objects. Default 4.
     pub objects: usize,
-    /// Maximum length of an object in bytes; a longer one is not received. Default 32 MiB.
-    pub object_len: u64,
+    /// Maximum number of bytes of these, and maximum length of an object. Default 32 MiB.
+    pub object_bytes: usize,
     /// Time without a packet of an object after which it is given up. Default 5 s.
     pub object_patience: Duration,
 }
@@ -273,8 +263,9 @@ impl Default for HeldConfig {
     fn default() -> HeldConfig {
         HeldConfig {
             blocks: 8,
+            block_bytes: 4 << 20,
             objects: 4,
-            object_len: 32 << 20,
+            object_bytes: 32 << 20,
             object_patience: Duration::from_secs(5),
         }
     }

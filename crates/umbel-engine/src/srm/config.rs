@@ -6,6 +6,7 @@ use umbel_wire::Channel;
 use umbel_wire::srm::MemberId;
 
 use crate::reliable::WindowLimits;
+use crate::session_pacing::SessionRate;
 use crate::units::Rate;
 
 /// Configuration of a member.
@@ -125,6 +126,13 @@ impl Config {
             max_repairs: 1024,
             observe: false,
         }
+    }
+}
+
+impl SessionConfig {
+    pub(super) fn pace(&self) -> SessionRate {
+        let SessionConfig { rate, source_share, min_interval, .. } = *self;
+        SessionRate { rate, source_share, min_interval }
     }
 }
 

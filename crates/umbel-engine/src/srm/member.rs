@@ -10,18 +10,18 @@ use umbel_wire::srm::{MemberId, Message, UnitRun, limits};
 
 use super::adaptive::Interval;
 use super::api::{Command, CommandError, Event, Footprint, Stats, Step, Unit, UnitCheck};
-use super::census::Census;
 use super::config::Config;
 use super::drops::{DropReason, Drops};
-use super::pacing::SessionPacer;
 use super::peers::Peers;
 use super::repairs::{Asked, Heard, Repairs};
 use super::requests::Requests;
 use super::session::Session;
 use super::timers::{Timer, Timers, UnitTimer, UnitTimers};
 use crate::bucket::Bucket;
+use crate::census::Census;
 use crate::chance::{Generator, uniform};
 use crate::reliable::{History, ReceiveWindow, Refused};
+use crate::session_pacing::SessionPacer;
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
 /// The member's relation to the group.
@@ -108,7 +108,7 @@ impl Member {
             check: None,
             census: Census::default(),
             peers: Peers::new(config.max_peers),
-            pacer: SessionPacer::new(config.session),
+            pacer: SessionPacer::new(config.session.pace()),
             bucket: Bucket::new(config.recovery_rate.time_for(config.recovery_burst)),
             own: Own {
                 next: 0,

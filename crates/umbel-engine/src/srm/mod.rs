@@ -42,8 +42,8 @@
 //!
 //! - `member.rs`: the engine. `api.rs`: its commands and events.
 //! - `requests.rs`, `repairs.rs`: the two diagrams. `timers.rs`, `adaptive.rs`: their timers.
-//! - `session.rs`, `pacing.rs`: session messages and their timing. `peers.rs`: distances.
-//!   `census.rs`: the size of the group.
+//! - `session.rs`: session messages; their timing and the size of the group are the crate's
+//!   `session_pacing.rs` and `census.rs`. `peers.rs`: distances.
 //! - [`config`]: every constant.
 //!
 //! # Scope and limitations
@@ -72,11 +72,9 @@
 
 mod adaptive;
 mod api;
-mod census;
 pub mod config;
 pub mod drops;
 mod member;
-mod pacing;
 mod peers;
 mod repairs;
 mod requests;

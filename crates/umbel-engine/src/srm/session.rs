@@ -5,10 +5,10 @@ use std::time::Duration;
 use umbel_wire::srm::{Echo, MemberId, Message, SourceState};
 
 use super::drops::DropReason;
-use super::pacing::Group;
 use super::{Inflow, Member};
 use crate::Instant;
 use crate::reliable::ReceiveWindow;
+use crate::session_pacing::Group;
 
 /// Number of latest session messages whose timestamps an echo may name.
 const TIMESTAMPS: usize = 64;
@@ -110,7 +110,7 @@ impl Member {
             return self.on_left(sender);
         }
         self.note_heard(now, sender);
-        self.census.heard(now, sender);
+        self.census.heard(now, sender.0, ());
         self.peers.timestamp(now, sender, timestamp_ns);
         self.pacer.count(now, len);
         if !echoes.is_empty() {
@@ -167,7 +167,7 @@ impl Member {
     }
 
     fn on_left(&mut self, member: MemberId) {
-        self.census.forget(member);
+        self.census.forget(member.0);
         self.peers.forget(member);
         if let Some(inflow) = self.sources.get_mut(&member) {
             inflow.gone = true;

@@ -14,10 +14,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use umbel_engine::chance::generator;
 use umbel_engine::repository;
+use umbel_engine::rlm;
 use umbel_engine::symbols::{BlockId, Load, SymbolSink, SymbolSource};
 use umbel_engine::tmtp;
 use umbel_engine::units::Rate;
-use umbel_engine::{Address, Allowance, Datagram, Engine, Instant, SessionId, TransmitBuf};
+use umbel_engine::{
+    Address, Allowance, Datagram, Engine, Instant, RateClass, SessionId, TransmitBuf,
+};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Channel, Digest, Oti, Scheme, Toi, Tsi};
 
@@ -114,6 +117,35 @@ pub fn tmtp_receiver(bytes: &[u8]) {
     drive(&mut engine, start, bytes, &strangers(), |_, _, _| {});
 }
 
+/// A receiver of two layers.
+pub fn rlm_receiver(bytes: &[u8]) {
+    use rlm::{Receiver, ReceiverCommand, ReceiverConfig};
+    let channels = umbel_wire::rlm::channels(data_channel(), 2).unwrap();
+    let mut config = ReceiverConfig::new(Tsi(7), 9, channels);
+    config.control = Some(group());
+    config.held.object_bytes = 100_000;
+    let mut engine = Receiver::new(config, generator(1)).unwrap();
+    let start = Instant::from_nanos(1_000_000_000);
+    engine.handle_command(start, ReceiverCommand::Join).unwrap();
+    drive(&mut engine, start, bytes, &strangers(), |_, _, _| {});
+}
+
+/// The source of a layer with repairs, and of one with objects.
+pub fn rlm_source(bytes: &[u8]) {
+    use rlm::{Source, SourceCommand, SourceConfig};
+    let mut config = SourceConfig::new(Tsi(7), data_channel(), 2);
+    config.control = Some(group());
+    config.layers[0].fec =
+        Some(umbel_wire::stream::LayerFec { source_symbols: 4, repair_symbols: 2 });
+    let mut engine = Source::new(config).unwrap();
+    let start = Instant::from_nanos(1_000_000_000);
+    let body = Bytes::from_static(b"unit");
+    engine.handle_command(start, SourceCommand::Unit { layer: 0, body: body.clone() }).unwrap();
+    let name = "object".to_owned();
+    engine.handle_command(start, SourceCommand::Object { layer: 1, name, body }).unwrap();
+    drive(&mut engine, start, bytes, &strangers(), |_, _, _| {});
+}
+
 /// Hands the steps of `bytes` to an engine, and does what a machine does around it.
 fn drive<E: Engine>(
     engine: &mut E,
@@ -167,7 +199,10 @@ fn drain<E: Engine>(
             quiet = false;
         }
         // Without a pace, so that all that is due comes at once; no more than a burst of data.
-        buf.reset(Allowance::data(usize::from(quiet)));
+        let mut allowance = Allowance::data(usize::from(quiet));
+        allowance.set(RateClass::Layer(0), usize::from(quiet));
+        allowance.set(RateClass::Layer(1), usize::from(quiet));
+        buf.reset(allowance);
         if engine.poll_transmit(now, &mut buf).is_some() {
             assert!(!buf.is_empty() && buf.bytes() <= 4 << 20);
             quiet = false;
@@ -189,6 +224,11 @@ fn rate() -> Rate {
 
 fn data_channel() -> Channel {
     Channel { source: Some([192, 0, 2, 1].into()), group: [232, 1, 2, 3].into(), port: 7702 }
+}
+
+/// The group in which [`strangers`] talk.
+fn group() -> Channel {
+    Channel { source: None, group: [239, 1, 2, 3].into(), port: 7703 }
 }
 
 /// The item that is served.
@@ -213,7 +253,7 @@ fn item() -> ItemInfo {
 /// A node of the feed that the seeds of the corpora speak of.
 fn node(number: u8) -> tmtp::NodeConfig {
     let address = ([192, 0, 2, number], 7703).into();
-    let domain = Channel { source: None, group: [239, 1, 2, 3].into(), port: 7703 };
+    let domain = group();
     let id = tmtp::NodeId(u64::from(number));
     tmtp::NodeConfig::new(id, Tsi(1), (data_channel(), domain), address)
 }

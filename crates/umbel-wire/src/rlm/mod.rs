@@ -1,4 +1,4 @@
-//! Receiver-driven layered multicast [RLM].
+//! Receiver-driven layered multicast [RLM §1].
 //!
 //! - [`Message`]: what receivers tell each other in the control group.
 //! - [`ObjectHead`]: what stands at the head of an object of a simulcast layer.

@@ -11,7 +11,7 @@ use umbel_wire::sap::SapPacket;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description, Origin};
 use umbel_wire::session::{FindSessions, SessionKind};
 use umbel_wire::{DataPacket, Parsed};
-use umbel_wire::{SmallBlockHeader, SmallBlockPacket, basep, pgm, srm, tmtp};
+use umbel_wire::{SmallBlockHeader, SmallBlockPacket, basep, pgm, rlm, srm, tmtp};
 
 /// A parsed packet can be emitted, and parsing it returns the same packet.
 pub fn data_packet(bytes: &[u8]) {
@@ -113,6 +113,21 @@ pub fn sealed_head(bytes: &[u8]) {
 
 /// A parsed message can be emitted, and parsing it returns the same message. Its first bytes tell
 /// its type.
+pub fn rlm_message(bytes: &[u8]) {
+    if let Ok(head) = rlm::ObjectHead::parse(bytes) {
+        let mut again = Vec::new();
+        head.emit(&mut again);
+        assert_eq!(rlm::ObjectHead::parse(&again), Ok(head));
+    }
+    let known = rlm::MessageType::of(bytes);
+    let Ok(Parsed::Message { message, .. }) = rlm::Message::parse(bytes) else { return };
+    let mut again = Vec::new();
+    message.emit(&mut again);
+    assert_eq!(rlm::MessageType::of(&again), known);
+    assert_eq!(rlm::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
+}
+
+/// A parsed message can be emitted, and parsing it returns the same message.
 pub fn basep_message(bytes: &[u8]) {
     let known = basep::MessageType::of(bytes);
     let Ok(Parsed::Message { message, .. }) = basep::Message::parse(bytes) else { return };

@@ -13,9 +13,9 @@ use umbel_wire::sap::SapPacket;
 use umbel_wire::session::{FindSessions, SessionKind};
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
 use umbel_wire::stream::{LayerFec, LayerInfo, Stream, StreamMode};
-use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
+use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, SmallBlockHeader, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 13] = [
+pub(crate) const TARGETS: [&str; 14] = [
     "data_packet",
     "client_message",
     "server_message",
@@ -28,6 +28,7 @@ pub(crate) const TARGETS: [&str; 13] = [
     "sap_packet",
     "sealed_head",
     "basep_message",
+    "rlm_message",
     "control_peek",
 ];
 
@@ -46,6 +47,7 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "sap_packet" => sap_packets().into_iter().map(named).collect(),
         "sealed_head" => sealed_heads().into_iter().map(named).collect(),
         "basep_message" => basep_messages().into_iter().map(named).collect(),
+        "rlm_message" => rlm_messages().into_iter().map(named).collect(),
         "tmtp_message" => tmtp_seeds::messages().into_iter().map(named).collect(),
         "control_peek" => control_peeks().into_iter().map(named).collect(),
         _ => unreachable!("{target}"),
@@ -249,6 +251,50 @@ fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
         out
     };
     messages.iter().map(|(name, message)| (*name, bytes(message))).collect()
+}
+
+fn rlm_messages() -> Vec<(&'static str, Vec<u8>)> {
+    use umbel_wire::rlm::{Loss, Message as M, ObjectHead};
+    let (tsi, receiver) = (Tsi(7), 0x0123_4567_89AB_CDEF);
+    let message = |message: M| {
+        let mut out = Vec::new();
+        message.emit(&mut out);
+        out
+    };
+    let mut head = Vec::new();
+    ObjectHead {
+        name: "v0/seg_00001.m4s".to_owned(),
+        len: 405_000,
+        digest: Digest([7; 32]),
+        symbol_len: 1280,
+        block_symbols: 200,
+    }
+    .emit(&mut head);
+    let packet = |toi, index, (sbn, block_symbols, esi), symbol: &[u8]| {
+        let header = SmallBlockHeader {
+            tsi,
+            toi: Toi(toi),
+            transmission: 1_000_000,
+            index,
+            sbn,
+            block_symbols,
+            esi,
+        };
+        let mut packet = vec![0; SmallBlockHeader::LEN];
+        header.emit(&mut packet).unwrap();
+        packet.extend_from_slice(symbol);
+        packet
+    };
+    vec![
+        ("unit", packet(0, 0, (0, 4, 1), b"unit")),
+        ("repair", packet(0, 1, (0, 1, 1), b"\0\x04unit")),
+        ("head_of_object", packet(1, 3, (0, 1, 0), &head)),
+        ("symbol_of_object", packet(1, 9, (1, 100, 3), b"symbol")),
+        ("experiment", message(M::JoinExperiment { tsi, receiver, level: 3 })),
+        ("session", message(M::Session { tsi, receiver, level: 2, loss: Loss::of(1, 70) })),
+        ("leaves", message(M::Session { tsi, receiver: 5, level: 0, loss: Loss::default() })),
+        ("object_head", head),
+    ]
 }
 
 fn basep_messages() -> Vec<(&'static str, Vec<u8>)> {

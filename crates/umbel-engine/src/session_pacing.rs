@@ -1,17 +1,27 @@
-//! Pacing of session messages, and the budget of recovery.
+//! Pacing of the session messages of a group, as in RTCP.
 
 use std::time::Duration;
 
 use crate::Instant;
 use crate::bucket::Bucket;
+use crate::units::Rate;
 
-use super::config::SessionConfig;
+/// Rate of the session messages of a group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SessionRate {
+    /// Rate of all members' messages together.
+    pub(crate) rate: Rate,
+    /// Share of the rate reserved for sources, while they are less than this share of the members.
+    pub(crate) source_share: f64,
+    /// The shortest mean interval between two messages of a member.
+    pub(crate) min_interval: Duration,
+}
 
 /// Schedules session messages [RFC 3550 §6.3]. The mean interval keeps those of the whole group to
 /// their rate, and randomness keeps members out of step.
 #[derive(Clone, Debug)]
-pub(super) struct SessionPacer {
-    config: SessionConfig,
+pub(crate) struct SessionPacer {
+    config: SessionRate,
     /// Whether no message has left yet, so that half the shortest interval suffices
     /// [RFC 3550 §6.2].
     first: bool,
@@ -35,41 +45,41 @@ const CROWD: Duration = Duration::from_secs(2);
 
 /// The group's members, as far as the interval depends on them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Group {
+pub(crate) struct Group {
     /// Number of members, including this one.
-    pub(super) members: u64,
+    pub(crate) members: u64,
     /// Number of sources, including this member if it is one.
-    pub(super) sources: u64,
+    pub(crate) sources: u64,
     /// Whether this member is a source.
-    pub(super) is_source: bool,
+    pub(crate) is_source: bool,
 }
 
 impl SessionPacer {
     /// Creates a pacer that has sent nothing yet.
-    pub(super) fn new(config: SessionConfig) -> SessionPacer {
+    pub(crate) fn new(config: SessionRate) -> SessionPacer {
         let (last, next) = (Instant::EPOCH, Instant::EPOCH);
         let crowd = Bucket::new(Duration::ZERO);
         SessionPacer { config, first: true, last, next, average_len: 100.0, crowd }
     }
 
     /// Returns the time at which the next message may leave.
-    pub(super) fn next(&self) -> Instant {
+    pub(crate) fn next(&self) -> Instant {
         self.next
     }
 
     /// Schedules the first message of a member that joins now.
-    pub(super) fn start(&mut self, now: Instant, group: Group, uniform: f64) {
+    pub(crate) fn start(&mut self, now: Instant, group: Group, uniform: f64) {
         (self.first, self.last) = (true, now);
         self.next = now + self.randomized(group, uniform);
     }
 
     /// Counts a session message of this length, sent or received.
-    pub(super) fn count(&mut self, now: Instant, len: usize) {
+    pub(crate) fn count(&mut self, now: Instant, len: usize) {
         self.crowd.spend(now, self.config.rate.time_for((len + HEADERS) as u64));
     }
 
     /// Averages the length of a session message of the usual kind, which has echoes.
-    pub(super) fn average(&mut self, len: usize) {
+    pub(crate) fn average(&mut self, len: usize) {
         self.average_len += ((len + HEADERS) as f64 - self.average_len) / 16.0;
     }
 
@@ -77,7 +87,7 @@ impl SessionPacer {
     /// that time was chosen, the message is put off [RFC 3550 §6.3.6]. The same holds in a crowd,
     /// for about as long as the received messages exceed the rate. Sources tolerate twice the
     /// excess.
-    pub(super) fn is_due(&mut self, now: Instant, group: Group, uniform: f64) -> bool {
+    pub(crate) fn is_due(&mut self, now: Instant, group: Group, uniform: f64) -> bool {
         let next = self.last + self.randomized(group, uniform);
         if next > now {
             self.next = next;
@@ -92,13 +102,13 @@ impl SessionPacer {
     }
 
     /// Schedules the next message after one has left.
-    pub(super) fn sent(&mut self, now: Instant, group: Group, uniform: f64) {
+    pub(crate) fn sent(&mut self, now: Instant, group: Group, uniform: f64) {
         (self.first, self.last) = (false, now);
         self.next = now + self.randomized(group, uniform);
     }
 
     /// Returns the mean interval between two messages of a member.
-    pub(super) fn interval(&self, group: Group) -> Duration {
+    pub(crate) fn interval(&self, group: Group) -> Duration {
         let Group { members, sources, is_source } = group;
         let share = self.config.source_share;
         let few = sources > 0 && (sources as f64) < members as f64 * share;
@@ -123,6 +133,12 @@ impl SessionPacer {
 mod tests {
     use super::*;
 
+    const RATE: SessionRate = SessionRate {
+        rate: Rate::from_bits_per_s(50_000).unwrap(),
+        source_share: 0.25,
+        min_interval: Duration::from_secs(1),
+    };
+
     fn at(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)
     }
@@ -133,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_groups_rate_does_not_grow_with_the_group() {
-        let mut pacer = SessionPacer::new(SessionConfig::default());
+        let mut pacer = SessionPacer::new(RATE);
         (0..100).for_each(|_| pacer.average(72));
         for members in [100, 1_000, 10_000, 100_000] {
             let receivers = (members - 1) as f64 * 100.0 * 8.0;
@@ -147,13 +163,13 @@ mod tests {
 
     #[test]
     fn a_member_of_a_group_that_has_grown_puts_its_message_off() {
-        let mut pacer = SessionPacer::new(SessionConfig::default());
+        let mut pacer = SessionPacer::new(RATE);
         pacer.start(at(0), group(1), 0.5);
         let due = pacer.next();
         assert!(due < at(500));
         assert!(!pacer.is_due(due, group(10_000), 0.5));
         assert!(pacer.next() > at(80_000));
-        let mut small = SessionPacer::new(SessionConfig::default());
+        let mut small = SessionPacer::new(RATE);
         small.start(at(0), group(1), 0.9);
         assert!(small.is_due(small.next(), group(1), 0.0));
     }
@@ -161,7 +177,7 @@ mod tests {
     #[test]
     fn a_crowd_that_comes_at_once_keeps_to_the_rate_before_it_is_counted() {
         // 5,000 members that know of no others; all hear each other at once.
-        let new = || SessionPacer::new(SessionConfig::default());
+        let new = || SessionPacer::new(RATE);
         let mut pacers: Vec<SessionPacer> = std::iter::repeat_with(new).take(5_000).collect();
         let uniform = |n: usize, ms: u64| ((n as u64 * 7_919 + ms * 31) % 1_000) as f64 / 1_000.0;
         for (n, pacer) in pacers.iter_mut().enumerate() {
