@@ -25,6 +25,8 @@ pub enum StreamContent {
         /// Pictures per second.
         rate: FrameRate,
     },
+    /// A ladder of HTTP Live Streaming, each rendition on a layer of its own: `hls`.
+    Hls,
 }
 
 /// Pictures per second, as a fraction. At most 1,000, at least one in 1,000 s.
@@ -52,8 +54,12 @@ impl FrameRate {
 
 impl fmt::Display for StreamContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let StreamContent::Video { codec, width, height, rate } = self;
-        write!(f, "video {codec} {width}x{height} {}/{}", rate.pictures, rate.seconds)
+        match self {
+            StreamContent::Video { codec, width, height, rate } => {
+                write!(f, "video {codec} {width}x{height} {}/{}", rate.pictures, rate.seconds)
+            }
+            StreamContent::Hls => f.write_str("hls"),
+        }
     }
 }
 
@@ -61,6 +67,9 @@ impl FromStr for StreamContent {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<StreamContent, ParseError> {
+        if text == "hls" {
+            return Ok(StreamContent::Hls);
+        }
         video(text).ok_or_else(|| bad(WHAT))
     }
 }

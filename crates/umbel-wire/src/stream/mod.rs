@@ -16,6 +16,7 @@
 //! a=x-umbel-symbol:1372                       most bytes of a symbol
 //! a=x-umbel-content:video 1 640x360 30/1      version of the codec, size, frames per second
 //! a=x-umbel-control:239.255.7.7 7705          only with a control group
+//! a=x-umbel-repair:7706                       only with repair: the source's TCP port
 //! a=source-filter: incl IN IP4 * 192.0.2.2
 //! a=group:DDP 0 1
 //! m=video 7704 ALC/UDP 129                    layer 0, the base
@@ -56,6 +57,7 @@ const RLM: &str = "x-umbel-rlm";
 const MODE: &str = "x-umbel-mode";
 const SYMBOL: &str = "x-umbel-symbol";
 const CONTROL: &str = "x-umbel-control";
+const REPAIR: &str = "x-umbel-repair";
 const FEC: &str = "x-umbel-fec";
 /// The FEC Encoding ID of the layers' packets [RFC 5445 §5], as the format of their media.
 const FORMAT: &str = "129";
@@ -83,6 +85,9 @@ pub struct Stream {
     pub layers: Vec<LayerInfo>,
     /// Content of the stream.
     pub content: StreamContent,
+    /// TCP port, not 0, at which the source serves objects by HTTP to those that lost parts of
+    /// them.
+    pub repair: Option<u16>,
     /// Version of the announcement; grows with each change.
     pub version: u64,
 }
@@ -150,6 +155,9 @@ impl Stream {
         ];
         if let Some(control) = &self.control {
             attributes.push(Attribute::new(CONTROL, format!("{} {}", control.group, control.port)));
+        }
+        if let Some(port) = self.repair {
+            attributes.push(Attribute::new(REPAIR, port.to_string()));
         }
         attributes.extend(self.base.source.map(|source| source_filter(None, source)));
         let numbers: Vec<String> = (0..self.layers.len()).map(|n| n.to_string()).collect();
@@ -225,6 +233,10 @@ impl Stream {
         let above_0 = |name: &'static str| -> Result<u16, ParseError> {
             number(value(name)?).filter(|number| *number > 0).ok_or_else(|| bad(name))
         };
+        let repair = match description.attribute(REPAIR) {
+            None => None,
+            Some(_) => Some(above_0(REPAIR)?),
+        };
         Ok(Some(Stream {
             name: description.name.parse()?,
             tsi: Tsi(number(value(TSI)?).ok_or_else(|| bad(TSI))?),
@@ -236,6 +248,7 @@ impl Stream {
             symbol_len: above_0(SYMBOL)?,
             layers,
             content: value(CONTENT)?.parse()?,
+            repair,
             version: description.origin.version,
         }))
     }

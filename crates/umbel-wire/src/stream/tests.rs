@@ -21,6 +21,7 @@ fn stream() -> Stream {
             LayerInfo { kbit_per_s: 640, fec: None },
         ],
         content: "video 1 640x360 30/1".parse().unwrap(),
+        repair: None,
         version: 1,
     }
 }
@@ -33,7 +34,8 @@ fn parse(text: &str) -> Result<Option<Stream>, ParseError> {
 fn a_stream_comes_back_from_its_announcement() {
     let independent = Stream { mode: StreamMode::Independent, control: None, ..stream() };
     let single = Stream { layers: vec![stream().layers[0]], ..stream() };
-    for stream in [stream(), independent, single] {
+    let ladder = Stream { content: StreamContent::Hls, repair: Some(7706), ..independent.clone() };
+    for stream in [stream(), independent, single, ladder] {
         let text = stream.describe("umbel 0.1.0").emit();
         assert_eq!(parse(&text), Ok(Some(stream)), "{text}");
     }
@@ -52,6 +54,7 @@ fn an_announcement_fits_one_packet_and_with_all_layers_every_directory() {
         control: Some(Channel { source: None, group: "ff15::8111:2222".parse().unwrap(), port: 1 }),
         layers: vec![LayerInfo { kbit_per_s: 100_000, ..stream().layers[0] }; layers],
         content: "video 1 1280x720 60000/1001".parse().unwrap(),
+        repair: Some(65535),
         ..stream()
     };
     for (layers, len) in [(6, 1_400), (LAYERS, crate::sap::PAYLOAD_LEN)] {
@@ -118,6 +121,8 @@ fn what_is_missing_or_out_of_range_is_refused() {
         assert_ne!(text, broken_text, "{good}");
         assert!(parse(&broken_text).is_err(), "{broken}");
     }
+    let repaired = Stream { repair: Some(7706), ..stream() }.describe("umbel").emit();
+    assert!(parse(&repaired.replace("repair:7706", "repair:0")).is_err(), "no port");
     let ports = text.replacen("m=video 7704", "m=video 7706", 1);
     assert!(parse(&ports).is_err(), "layers on two ports");
     let anyone = text.replace("source-filter", "a-filter");

@@ -533,6 +533,7 @@ fn stream() -> Stream {
         symbol_len: 1372,
         layers: vec![LayerInfo { kbit_per_s: 128, fec }, LayerInfo { kbit_per_s: 320, fec: None }],
         content: "video 1 640x360 30000/1001".parse().unwrap(),
+        repair: None,
         version: 1,
     }
 }

@@ -152,6 +152,11 @@ fn what(feed: &Feed) -> String {
 fn what_stream(stream: &Stream) -> String {
     let rate = Rate::from_bits_per_s(stream.kbit_per_s().saturating_mul(1000));
     let rate = rate.map_or(String::new(), |rate| format!(", up to {rate}"));
-    let StreamContent::Video { width, height, .. } = stream.content;
-    format!("live video {width}x{height} in {} layers{rate}", stream.layers.len())
+    let layers = stream.layers.len();
+    match stream.content {
+        StreamContent::Video { width, height, .. } => {
+            format!("live video {width}x{height} in {layers} layers{rate}")
+        }
+        StreamContent::Hls => format!("live HLS in {layers} renditions{rate}"),
+    }
 }

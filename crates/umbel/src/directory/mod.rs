@@ -226,6 +226,7 @@ pub(crate) mod tests {
             symbol_len: 1372,
             layers: vec![layer; 3],
             content: "video 1 640x360 30/1".parse().unwrap(),
+            repair: None,
             version: 1,
         }
     }
