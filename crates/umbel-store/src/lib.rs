@@ -7,12 +7,14 @@
 //! On a client, a [`DiskSink`](sink::DiskSink) stores received items. It resumes after
 //! interruptions, verifies every item, and never writes outside its directory.
 //!
-//! [`feed`] converts items, or a pipe, to one sequence of blocks and back.
+//! [`feed`] converts items, or a pipe, to one sequence of blocks and back. [`hls`] is a ladder of
+//! renditions that is being written.
 
 mod catalog;
 mod directory;
 mod errors;
 pub mod feed;
+pub mod hls;
 mod origin;
 mod own;
 mod reader;

@@ -1,0 +1,601 @@
+//! Playlists of HTTP Live Streaming [RFC 8216], as far as a ladder needs them.
+//!
+//! What is not understood is left out, as the RFC demands of clients. What cannot be multicast is
+//! refused: encrypted segments, segments that are parts of a file, names that are not relative.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::name::{FileName, NameError};
+
+/// Maximum length of a playlist in bytes.
+pub const MAX_PLAYLIST: usize = 4 << 20;
+/// Maximum number of renditions.
+pub const MAX_RENDITIONS: usize = 16;
+/// Maximum number of segments in a media playlist: a day of segments of 4 s.
+pub const MAX_SEGMENTS: usize = 21_600;
+/// Longest segment.
+pub const MAX_DURATION: Duration = Duration::from_mins(10);
+/// Maximum length of a value that is passed on as text.
+const MAX_TEXT: usize = 256;
+
+/// A playlist.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Playlist {
+    /// Lists renditions.
+    Master(Master),
+    /// Lists the segments of a rendition.
+    Media(Media),
+}
+
+/// A list of renditions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Master {
+    /// The renditions, in ascending order of bandwidth; 1 to [`MAX_RENDITIONS`].
+    pub renditions: Vec<Rendition>,
+    /// Number of tracks apart from the renditions (audio, subtitles), which are not understood.
+    pub apart: usize,
+}
+
+/// The whole content at one rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rendition {
+    /// Playlist of its segments.
+    pub playlist: FileName,
+    /// Peak rate in bits per second; above 0.
+    pub bandwidth: u64,
+    /// Width and height, as written in the playlist.
+    pub resolution: Option<String>,
+    /// Codecs by [RFC 6381].
+    pub codecs: Option<String>,
+}
+
+/// A list of the segments of a rendition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Media {
+    /// Maximum duration of a segment in seconds, as the playlist says.
+    pub target_s: u64,
+    /// Number of the first segment. Segments are numbered in a row.
+    pub first: u64,
+    /// Number of discontinuities before the first segment.
+    pub first_discontinuity: u64,
+    /// The segments, at most [`MAX_SEGMENTS`].
+    pub segments: Vec<Segment>,
+    /// Whether no more segments come.
+    pub ended: bool,
+}
+
+/// A segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its file.
+    pub name: FileName,
+    /// Its duration, at most [`MAX_DURATION`].
+    pub duration: Duration,
+    /// File with what a player must know before it.
+    pub init: Option<FileName>,
+    /// Whether it does not continue the one before.
+    pub discontinuity: bool,
+    /// Whether it is missing.
+    pub gap: bool,
+    /// Date and time of its start, as written in the playlist.
+    pub date: Option<String>,
+}
+
+/// Reason why a playlist is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlaylistError {
+    /// It is no playlist.
+    #[error("it is no HLS playlist")]
+    NotPlaylist,
+    /// It is too long.
+    #[error("it has {0} bytes, and at most {MAX_PLAYLIST} are read")]
+    TooLong(usize),
+    /// There are no renditions or segments, or too many.
+    #[error("it lists {count} {what}, and at most {max} are taken")]
+    Count {
+        /// Renditions or segments.
+        what: &'static str,
+        /// Their number.
+        count: usize,
+        /// Maximum number.
+        max: usize,
+    },
+    /// A tag has no sound value.
+    #[error("line {line}: {tag} has no sound value")]
+    Value {
+        /// Line, from 1.
+        line: usize,
+        /// The tag.
+        tag: &'static str,
+    },
+    /// A file's name is refused.
+    #[error("line {line}: a name with {reason}")]
+    Name {
+        /// Line, from 1.
+        line: usize,
+        /// Why.
+        reason: NameError,
+    },
+    /// The segments are encrypted.
+    #[error("line {line}: encrypted segments are not streamed")]
+    Encrypted {
+        /// Line, from 1.
+        line: usize,
+    },
+    /// The segments are parts of one file.
+    #[error("line {line}: segments must be files of their own (ffmpeg: no single_file)")]
+    ByteRange {
+        /// Line, from 1.
+        line: usize,
+    },
+}
+
+impl Playlist {
+    /// Parses the playlist of this name.
+    ///
+    /// # Errors
+    ///
+    /// If it is none, or cannot be multicast.
+    pub fn parse(name: &FileName, bytes: &[u8]) -> Result<Playlist, PlaylistError> {
+        if bytes.len() > MAX_PLAYLIST {
+            return Err(PlaylistError::TooLong(bytes.len()));
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| PlaylistError::NotPlaylist)?;
+        let mut lines = text.lines().map(str::trim_end);
+        if lines.next() != Some("#EXTM3U") {
+            return Err(PlaylistError::NotPlaylist);
+        }
+        let mut reader = Reader { name, line: 1, master: None, media: Media::default() };
+        let mut next = Next::default();
+        for line in lines {
+            reader.line += 1;
+            match line.strip_prefix("#EXT") {
+                Some(tag) => reader.tag(tag, &mut next)?,
+                None if line.is_empty() || line.starts_with('#') => {}
+                None => reader.uri(line, &mut next)?,
+            }
+        }
+        reader.finish()
+    }
+
+    /// Parses a list of renditions.
+    ///
+    /// # Errors
+    ///
+    /// If it is anything else.
+    pub fn parse_master(name: &FileName, bytes: &[u8]) -> Result<Master, PlaylistError> {
+        match Playlist::parse(name, bytes)? {
+            Playlist::Master(master) => Ok(master),
+            Playlist::Media(_) => {
+                Err(PlaylistError::Count { what: "renditions", count: 0, max: MAX_RENDITIONS })
+            }
+        }
+    }
+
+    /// Parses a list of segments.
+    ///
+    /// # Errors
+    ///
+    /// If it is anything else.
+    pub fn parse_media(name: &FileName, bytes: &[u8]) -> Result<Media, PlaylistError> {
+        match Playlist::parse(name, bytes)? {
+            Playlist::Media(media) => Ok(media),
+            Playlist::Master(_) => {
+                Err(PlaylistError::Count { what: "segments", count: 0, max: MAX_SEGMENTS })
+            }
+        }
+    }
+}
+
+/// Tags that belong to the next name.
+#[derive(Debug, Default)]
+struct Next {
+    rendition: Option<(u64, Option<String>, Option<String>)>,
+    duration: Option<Duration>,
+    init: Option<FileName>,
+    discontinuity: bool,
+    gap: bool,
+    date: Option<String>,
+}
+
+struct Reader<'a> {
+    name: &'a FileName,
+    line: usize,
+    master: Option<Master>,
+    media: Media,
+}
+
+impl Reader<'_> {
+    /// Handles a tag without its `#EXT`.
+    fn tag(&mut self, tag: &str, next: &mut Next) -> Result<(), PlaylistError> {
+        let line = self.line;
+        let (name, value) = tag.split_once(':').unwrap_or((tag, ""));
+        let bad = |tag| PlaylistError::Value { line, tag };
+        match name {
+            "-X-STREAM-INF" => {
+                let bandwidth = attribute(value, "BANDWIDTH").and_then(number);
+                let bandwidth = bandwidth.filter(|&rate| rate > 0);
+                let bandwidth = bandwidth.ok_or_else(|| bad("EXT-X-STREAM-INF"))?;
+                let text = |name| attribute(value, name).filter(|text| is_plain(text));
+                let resolution = text("RESOLUTION").map(str::to_owned);
+                next.rendition = Some((bandwidth, resolution, text("CODECS").map(str::to_owned)));
+                self.master();
+            }
+            "-X-MEDIA" => self.master().apart += usize::from(attribute(value, "URI").is_some()),
+            "-X-TARGETDURATION" => {
+                let seconds = number(value).filter(|&s| s <= MAX_DURATION.as_secs());
+                self.media.target_s = seconds.ok_or_else(|| bad("EXT-X-TARGETDURATION"))?;
+            }
+            "-X-MEDIA-SEQUENCE" => {
+                self.media.first = number(value).ok_or_else(|| bad("EXT-X-MEDIA-SEQUENCE"))?;
+            }
+            "-X-DISCONTINUITY-SEQUENCE" => {
+                let first = number(value).ok_or_else(|| bad("EXT-X-DISCONTINUITY-SEQUENCE"))?;
+                self.media.first_discontinuity = first;
+            }
+            "INF" => next.duration = Some(duration(value).ok_or_else(|| bad("EXTINF"))?),
+            "-X-DISCONTINUITY" => next.discontinuity = true,
+            "-X-GAP" => next.gap = true,
+            "-X-PROGRAM-DATE-TIME" => {
+                next.date = Some(value).filter(|date| is_plain(date)).map(str::to_owned);
+            }
+            "-X-MAP" if attribute(value, "BYTERANGE").is_some() => {
+                return Err(PlaylistError::ByteRange { line });
+            }
+            "-X-MAP" => {
+                let uri = attribute(value, "URI").ok_or_else(|| bad("EXT-X-MAP"))?;
+                next.init = Some(self.beside(uri)?);
+            }
+            "-X-KEY" if attribute(value, "METHOD") != Some("NONE") => {
+                return Err(PlaylistError::Encrypted { line });
+            }
+            "-X-BYTERANGE" => return Err(PlaylistError::ByteRange { line }),
+            "-X-ENDLIST" => self.media.ended = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn master(&mut self) -> &mut Master {
+        self.master.get_or_insert_with(|| Master { renditions: Vec::new(), apart: 0 })
+    }
+
+    fn beside(&self, uri: &str) -> Result<FileName, PlaylistError> {
+        let line = self.line;
+        self.name.beside(uri).map_err(|reason| PlaylistError::Name { line, reason })
+    }
+
+    /// Handles the name of a file.
+    fn uri(&mut self, uri: &str, next: &mut Next) -> Result<(), PlaylistError> {
+        let line = self.line;
+        let file = self.beside(uri)?;
+        if let Some(master) = &mut self.master {
+            let missing = PlaylistError::Value { line, tag: "EXT-X-STREAM-INF" };
+            let (bandwidth, resolution, codecs) = next.rendition.take().ok_or(missing)?;
+            // Renditions that differ only in their tracks apart share a playlist.
+            if master.renditions.iter().all(|other| other.playlist != file) {
+                let playlist = file;
+                master.renditions.push(Rendition { playlist, bandwidth, resolution, codecs });
+            }
+            let count = master.renditions.len();
+            return bounded("renditions", count, MAX_RENDITIONS);
+        }
+        let missing = PlaylistError::Value { line, tag: "EXTINF" };
+        self.media.segments.push(Segment {
+            name: file,
+            duration: next.duration.take().ok_or(missing)?,
+            init: next.init.clone(),
+            discontinuity: std::mem::take(&mut next.discontinuity),
+            gap: std::mem::take(&mut next.gap),
+            date: next.date.take(),
+        });
+        bounded("segments", self.media.segments.len(), MAX_SEGMENTS)
+    }
+
+    fn finish(self) -> Result<Playlist, PlaylistError> {
+        let Some(mut master) = self.master else {
+            let last = self.media.first.checked_add(self.media.segments.len() as u64);
+            if last.is_none() {
+                let tag = "EXT-X-MEDIA-SEQUENCE";
+                return Err(PlaylistError::Value { line: self.line, tag });
+            }
+            return Ok(Playlist::Media(self.media));
+        };
+        if master.renditions.is_empty() {
+            let (what, max) = ("renditions", MAX_RENDITIONS);
+            return Err(PlaylistError::Count { what, count: 0, max });
+        }
+        master.renditions.sort_by_key(|rendition| rendition.bandwidth);
+        Ok(Playlist::Master(master))
+    }
+}
+
+fn bounded(what: &'static str, count: usize, max: usize) -> Result<(), PlaylistError> {
+    if count > max { Err(PlaylistError::Count { what, count, max }) } else { Ok(()) }
+}
+
+impl Master {
+    /// Returns the text of the playlist of this name. Renditions that are not below its directory
+    /// are left out.
+    pub fn text(&self, name: &FileName) -> String {
+        let mut text = String::from("#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n");
+        for rendition in &self.renditions {
+            let Some(uri) = rendition.playlist.seen_from(name) else { continue };
+            let _ = write!(text, "#EXT-X-STREAM-INF:BANDWIDTH={}", rendition.bandwidth);
+            if let Some(resolution) = &rendition.resolution {
+                let _ = write!(text, ",RESOLUTION={resolution}");
+            }
+            if let Some(codecs) = &rendition.codecs {
+                let _ = write!(text, ",CODECS=\"{codecs}\"");
+            }
+            let _ = writeln!(text, "\n{uri}");
+        }
+        text
+    }
+}
+
+impl Media {
+    /// Returns the number after that of the last segment.
+    pub fn end(&self) -> u64 {
+        self.first + self.segments.len() as u64
+    }
+
+    /// Returns the segment of this number.
+    pub fn segment(&self, number: u64) -> Option<&Segment> {
+        self.segments.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// Returns the segments with their numbers.
+    pub fn numbered(&self) -> impl DoubleEndedIterator<Item = (u64, &Segment)> {
+        let first = self.first;
+        self.segments.iter().enumerate().map(move |(n, segment)| (first + n as u64, segment))
+    }
+
+    /// Appends the segment of this number, and drops the first ones beyond `most`. If the number
+    /// does not follow the last one, the list begins anew.
+    pub fn push(&mut self, number: u64, segment: Segment, most: usize) {
+        let kept = if number == self.end() { most.saturating_sub(1) } else { 0 };
+        while self.segments.len() > kept {
+            let dropped = self.segments.remove(0);
+            self.first_discontinuity += u64::from(dropped.discontinuity);
+            self.first += 1;
+        }
+        self.first = number.saturating_sub(self.segments.len() as u64);
+        self.segments.push(segment);
+    }
+
+    /// Returns the text of the playlist of this name. Segments that are not below its directory
+    /// are marked as missing.
+    pub fn text(&self, name: &FileName) -> String {
+        self.text_with(|file| file.seen_from(name).unwrap_or("missing").to_owned())
+    }
+
+    /// Returns the text, with the URIs that `uri` makes of files.
+    pub fn text_with(&self, uri: impl Fn(&FileName) -> String) -> String {
+        let mut text = String::from("#EXTM3U\n#EXT-X-VERSION:7\n");
+        let _ = writeln!(text, "#EXT-X-TARGETDURATION:{}", self.target_s.max(1));
+        let _ = writeln!(text, "#EXT-X-MEDIA-SEQUENCE:{}", self.first);
+        if self.first_discontinuity > 0 {
+            let first = self.first_discontinuity;
+            let _ = writeln!(text, "#EXT-X-DISCONTINUITY-SEQUENCE:{first}");
+        }
+        text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
+        let mut init = None;
+        for segment in &self.segments {
+            if segment.discontinuity {
+                text.push_str("#EXT-X-DISCONTINUITY\n");
+            }
+            if segment.init != init {
+                init.clone_from(&segment.init);
+                if let Some(init) = &init {
+                    let _ = writeln!(text, "#EXT-X-MAP:URI=\"{}\"", uri(init));
+                }
+            }
+            if let Some(date) = &segment.date {
+                let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{date}");
+            }
+            if segment.gap {
+                text.push_str("#EXT-X-GAP\n");
+            }
+            let micros = segment.duration.as_micros();
+            let (whole, part) = (micros / 1_000_000, micros % 1_000_000);
+            let _ = writeln!(text, "#EXTINF:{whole}.{part:06},\n{}", uri(&segment.name));
+        }
+        if self.ended {
+            text.push_str("#EXT-X-ENDLIST\n");
+        }
+        text
+    }
+}
+
+/// Returns the value of an attribute, without quotes.
+fn attribute<'a>(list: &'a str, name: &str) -> Option<&'a str> {
+    let mut rest = list;
+    while let Some((key, after)) = rest.split_once('=') {
+        let (value, next) = match after.strip_prefix('"') {
+            Some(quoted) => {
+                let (value, next) = quoted.split_once('"')?;
+                (value, next.strip_prefix(',').unwrap_or(next))
+            }
+            None => after.split_once(',').unwrap_or((after, "")),
+        };
+        if key.trim() == name {
+            return Some(value);
+        }
+        rest = next;
+    }
+    None
+}
+
+/// Returns whether a value can be passed on as text.
+fn is_plain(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_graphic() && c != '"' || c == ' ';
+    !text.is_empty() && text.len() <= MAX_TEXT && text.chars().all(plain)
+}
+
+fn number(text: &str) -> Option<u64> {
+    let text = text.trim();
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
+/// Parses the duration of an `EXTINF` tag, whose title is left out.
+fn duration(value: &str) -> Option<Duration> {
+    let seconds = value.split(',').next()?.trim();
+    let (whole, part) = seconds.split_once('.').unwrap_or((seconds, ""));
+    if !part.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let nanos = format!("{part:0<9.9}").parse().ok()?;
+    let whole = number(whole).filter(|&s| s <= MAX_DURATION.as_secs())?;
+    Some(Duration::new(whole, nanos)).filter(|&duration| duration <= MAX_DURATION)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn name(text: &str) -> FileName {
+        FileName::parse(text).unwrap()
+    }
+
+    const MASTER: &str = "#EXTM3U\n#EXT-X-VERSION:7\n\
+        #EXT-X-STREAM-INF:BANDWIDTH=1650000,RESOLUTION=640x360,CODECS=\"avc1.42c01e,mp4a.40.2\"\n\
+        v360p/index.m3u8\n\n\
+        #EXT-X-STREAM-INF:BANDWIDTH=220000,RESOLUTION=320x180,CODECS=\"avc1.42c00d\"\n\
+        v180p/index.m3u8\n";
+
+    const MEDIA: &str = "#EXTM3U\r\n#EXT-X-VERSION:7\r\n#EXT-X-TARGETDURATION:1\r\n\
+        #EXT-X-MEDIA-SEQUENCE:41\r\n#EXT-X-INDEPENDENT-SEGMENTS\r\n\
+        #EXT-X-MAP:URI=\"init_0.mp4\"\r\n#EXTINF:1.000000,\r\n\
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-22T20:00:00.000+0000\r\nseg_00041.m4s\r\n\
+        #EXTINF:0.966667,a title\r\nseg_00042.m4s\r\n";
+
+    fn media(text: &str) -> Result<Media, PlaylistError> {
+        Playlist::parse_media(&name("v180p/index.m3u8"), text.as_bytes())
+    }
+
+    fn master(text: &str) -> Result<Master, PlaylistError> {
+        Playlist::parse_master(&name("master.m3u8"), text.as_bytes())
+    }
+
+    #[test]
+    fn renditions_come_in_order_of_bandwidth() {
+        let parsed = master(MASTER).unwrap();
+        let list: Vec<_> =
+            parsed.renditions.iter().map(|r| (r.bandwidth, r.playlist.as_str())).collect();
+        assert_eq!(list, [(220_000, "v180p/index.m3u8"), (1_650_000, "v360p/index.m3u8")]);
+        let high = &parsed.renditions[1];
+        assert_eq!(high.resolution.as_deref(), Some("640x360"));
+        assert_eq!(high.codecs.as_deref(), Some("avc1.42c01e,mp4a.40.2"));
+        assert_eq!(master(&parsed.text(&name("master.m3u8"))), Ok(parsed));
+    }
+
+    #[test]
+    fn segments_are_numbered_from_the_media_sequence_and_share_their_init() {
+        let parsed = media(MEDIA).unwrap();
+        assert_eq!((parsed.first, parsed.end(), parsed.target_s), (41, 43, 1));
+        let segment = parsed.segment(42).unwrap();
+        assert_eq!(segment.name.as_str(), "v180p/seg_00042.m4s");
+        assert_eq!(segment.duration, Duration::from_micros(966_667));
+        assert_eq!(segment.init, Some(name("v180p/init_0.mp4")));
+        let date = parsed.segments[0].date.as_deref();
+        assert_eq!(date, Some("2026-11-22T20:00:00.000+0000"));
+        assert_eq!(media(&parsed.text(&name("v180p/index.m3u8"))), Ok(parsed));
+    }
+
+    #[test]
+    fn what_is_written_comes_back() {
+        let mut parsed = media(MEDIA).unwrap();
+        parsed.segments[0].gap = true;
+        parsed.segments[1].discontinuity = true;
+        parsed.segments[1].init = Some(name("v180p/init_1.mp4"));
+        (parsed.first_discontinuity, parsed.ended) = (7, true);
+        assert_eq!(media(&parsed.text(&name("v180p/index.m3u8"))), Ok(parsed));
+    }
+
+    #[test]
+    fn what_cannot_be_multicast_is_refused_with_its_line() {
+        let with = |from: &str, to: &str| media(&MEDIA.replace(from, to)).unwrap_err();
+        assert_eq!(media("#EXTINF:1,\na.ts\n"), Err(PlaylistError::NotPlaylist));
+        assert_eq!(
+            with("seg_00042", "../../seg_00042"),
+            PlaylistError::Name { line: 11, reason: NameError::Dots }
+        );
+        assert_eq!(
+            with("init_0.mp4", "file:///etc/passwd"),
+            PlaylistError::Name { line: 6, reason: NameError::Character(':') }
+        );
+        let byte_range = with("#EXTINF:0.9", "#EXT-X-BYTERANGE:10@0\n#EXTINF:0.9");
+        assert_eq!(byte_range, PlaylistError::ByteRange { line: 10 });
+        let key = with("#EXT-X-MAP", "#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXT-X-MAP");
+        assert_eq!(key, PlaylistError::Encrypted { line: 6 });
+        for (from, to, tag) in [
+            ("#EXTINF:1.000000,", "", "EXTINF"),
+            ("1.000000", "-1", "EXTINF"),
+            ("1.000000", "NaN", "EXTINF"),
+            ("1.000000", "601", "EXTINF"),
+            ("SEQUENCE:41", "SEQUENCE:18446744073709551615", "EXT-X-MEDIA-SEQUENCE"),
+            ("SEQUENCE:41", "SEQUENCE:-1", "EXT-X-MEDIA-SEQUENCE"),
+            ("DURATION:1", "DURATION:", "EXT-X-TARGETDURATION"),
+        ] {
+            let PlaylistError::Value { tag: found, .. } = with(from, to) else { panic!("{to}") };
+            assert_eq!(found, tag);
+        }
+        let none = master("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n").unwrap_err();
+        assert!(matches!(none, PlaylistError::Count { count: 0, .. }), "{none}");
+        assert!(master(&MASTER.replace("220000", "0")).is_err());
+        let many = (0..17).map(|n| format!("#EXT-X-STREAM-INF:BANDWIDTH=1\n{n}.m3u8\n"));
+        let many = format!("#EXTM3U\n{}", many.collect::<String>());
+        assert!(matches!(master(&many), Err(PlaylistError::Count { count: 17, .. })));
+    }
+
+    #[test]
+    fn a_list_that_slides_counts_the_discontinuities_that_leave_it() {
+        let mut list = media(MEDIA).unwrap();
+        let mut next = list.segments[1].clone();
+        next.discontinuity = true;
+        for number in 43..46 {
+            list.push(number, next.clone(), 3);
+        }
+        assert_eq!((list.first, list.end(), list.first_discontinuity), (43, 46, 0));
+        list.push(46, next.clone(), 3);
+        assert_eq!((list.first, list.first_discontinuity), (44, 1));
+        list.push(99, next, 3);
+        assert_eq!((list.first, list.end(), list.first_discontinuity), (99, 100, 4));
+    }
+
+    #[test]
+    fn tracks_apart_are_counted() {
+        let apart = "#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"en, us\",URI=\"a.m3u8\"\n";
+        assert_eq!(master(&format!("{MASTER}{apart}")).unwrap().apart, 1);
+    }
+
+    #[test]
+    fn the_values_of_attributes_may_be_quoted_and_hold_commas() {
+        let list = "A=\"x,B=1\",B=2,C=3";
+        assert_eq!(attribute(list, "A"), Some("x,B=1"));
+        assert_eq!((attribute(list, "B"), attribute(list, "C")), (Some("2"), Some("3")));
+        assert_eq!((attribute("A=\"x", "A"), attribute("", "A")), (None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_causes_a_panic(lines in prop::collection::vec(
+            prop_oneof![
+                "#EXT-X-(STREAM-INF|MAP|MEDIA|KEY|GAP|ENDLIST):?[A-Z]{0,9}=?\"?[a-z0-9/.,]{0,9}\"?",
+                "#EXT(INF|-X-MEDIA-SEQUENCE|-X-TARGETDURATION):[0-9.,]{0,22}",
+                "[a-z./]{0,9}", "\\PC{0,20}",
+            ], 0..30,
+        )) {
+            let text = format!("#EXTM3U\n{}", lines.join("\n"));
+            let file = name("a/b.m3u8");
+            if let Ok(Playlist::Media(media)) = Playlist::parse(&file, text.as_bytes()) {
+                let again = Playlist::parse_media(&file, media.text(&file).as_bytes());
+                prop_assert_eq!(again.unwrap().segments, media.segments);
+            }
+        }
+    }
+}
