@@ -1,18 +1,20 @@
 //! A running lab.
 
+use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use nix::sys::socket::{SockaddrStorage, bind};
 use umbel_sim::topology::{Impairment, NodeKind, Topology};
 
 use crate::emulator::{DirectionStats, EmulatedLink, Emulator};
 use crate::error::{LabError, SkipReason};
+use crate::membership::{Follower, Routers};
 use crate::mroute::MulticastRouter;
 use crate::namespace::{self, Namespace, Privilege};
 use crate::plan::{Branch, Index, Plan};
@@ -29,9 +31,11 @@ use crate::warden::Warden;
 #[derive(Debug)]
 pub struct Lab {
     topology: Topology,
-    plan: Plan,
+    plan: Arc<Plan>,
     emulator: Emulator,
-    routers: Mutex<BTreeMap<Index, MulticastRouter>>,
+    /// Ends before the routers do.
+    follower: Mutex<Option<Follower>>,
+    routers: Routers,
     nodes: Vec<Option<NodeState>>,
     fabric: Namespace,
     warden: Warden,
@@ -94,7 +98,7 @@ impl Lab {
     /// # Errors
     /// If the topology contradicts itself, this machine cannot host a lab, or a step fails.
     pub fn up(topology: &Topology) -> Result<Lab, LabError> {
-        let plan = Plan::new(topology)?;
+        let plan = Arc::new(Plan::new(topology)?);
         let machines =
             topology.nodes.iter().filter(|n| !matches!(n.kind, NodeKind::Switch { .. })).count();
         let namespaces = namespace::create(machines + 1)?;
@@ -120,8 +124,9 @@ impl Lab {
                     .transpose()
             })
             .collect::<Result<_, _>>()?;
-        let routers = Mutex::new(BTreeMap::new());
-        Ok(Lab { topology: topology.clone(), plan, emulator, routers, nodes, fabric, warden })
+        let (routers, follower) = (Routers::default(), Mutex::default());
+        let topology = topology.clone();
+        Ok(Lab { topology, plan, emulator, follower, routers, nodes, fabric, warden })
     }
 
     /// Returns the topology that was built.
@@ -275,8 +280,45 @@ impl Lab {
         Ok(())
     }
 
+    /// Makes the routers forward `source`'s packets for a group from now on only to where hosts
+    /// join it, as their `IGMPv3` reports say. A branch is cut `leave_latency` after its last
+    /// member has left, and at once with 0, which is less than any timer of IGMP allows without
+    /// tracking hosts one by one. IPv4 only.
+    ///
+    /// # Errors
+    /// As for [`Lab::route_multicast`], and if the group is not IPv4.
+    pub fn follow_members(
+        &self,
+        source: &str,
+        group: IpAddr,
+        leave_latency: Duration,
+    ) -> Result<(), LabError> {
+        let IpAddr::V4(group) = group else {
+            return Err(LabError::Control(format!("{group}: members of IPv4 groups are followed")));
+        };
+        if !group.is_multicast() {
+            return Err(LabError::Control(format!("{group} is not a multicast address")));
+        }
+        let failed = || LabError::system("follow memberships");
+        let node = self.node_index(source)?;
+        let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
+        if follower.is_none() {
+            for router in (0..self.nodes.len()).filter(|&node| self.plan.is_router[node]) {
+                self.with_router(router, |_| Ok(())).map_err(failed())?;
+            }
+            let started = Follower::start(self.plan.clone(), self.routers.clone());
+            *follower = Some(started.map_err(failed())?);
+        }
+        let Some(follower) = follower.as_ref() else { return Ok(()) };
+        for &interface in &self.plan.of_node[node] {
+            follower.follow(interface, group, leave_latency).map_err(failed())?;
+        }
+        Ok(())
+    }
+
     /// Releases the kernel's multicast forwarding on every router, so that a daemon can take it.
     pub fn release_multicast(&self) {
+        *self.follower.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.routers.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -302,21 +344,30 @@ impl Lab {
     fn add_branch(&self, branch: &Branch, source: IpAddr, group: IpAddr) -> Result<(), LabError> {
         let name = &self.topology.nodes[branch.router].name;
         let failed = || LabError::system(format!("route multicast on `{name}`"));
-        let Some(state) = &self.nodes[branch.router] else { return Ok(()) };
-        let mut routers = self.routers.lock().unwrap_or_else(PoisonError::into_inner);
-        let router = match routers.entry(branch.router) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => {
-                let indexes: Vec<u32> = state.interfaces.iter().map(|i| i.index).collect();
-                let router = MulticastRouter::open(&state.namespace, &indexes);
-                entry.insert(router.map_err(failed())?)
-            }
-        };
         let position = |interface: &Index| {
             self.plan.of_node[branch.router].iter().position(|i| i == interface).unwrap_or(0)
         };
         let outputs: Vec<usize> = branch.outputs.iter().map(position).collect();
-        router.add(source, group, position(&branch.input), &outputs).map_err(failed())
+        let input = position(&branch.input);
+        self.with_router(branch.router, |router| router.add(source, group, input, &outputs))
+            .map_err(failed())
+    }
+
+    /// Does something with the forwarding of a router, which is taken over if it is not yet.
+    fn with_router(
+        &self,
+        router: Index,
+        act: impl FnOnce(&MulticastRouter) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Some(state) = &self.nodes[router] else { return Ok(()) };
+        let mut routers = self.routers.lock().unwrap_or_else(PoisonError::into_inner);
+        act(match routers.entry(router) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let indexes: Vec<u32> = state.interfaces.iter().map(|i| i.index).collect();
+                entry.insert(MulticastRouter::open(&state.namespace, &indexes)?)
+            }
+        })
     }
 
     fn node_index(&self, name: &str) -> Result<Index, LabError> {

@@ -26,6 +26,7 @@ pub mod cli;
 pub mod emulator;
 mod error;
 mod lab;
+mod membership;
 mod mroute;
 mod namespace;
 mod plan;

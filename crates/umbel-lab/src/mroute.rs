@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 
 use crate::namespace::Namespace;
 
@@ -17,6 +18,9 @@ const MRT_ADD_MFC: i32 = 204;
 const VIFF_USE_IFINDEX: u8 = 8;
 /// `MAXVIFS` and `MAXMIFS`.
 const MAX_INTERFACES: usize = 32;
+
+/// The group to which hosts send reports of IGMPv3 [RFC 3376 §4.2.14].
+const REPORTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
 
 #[repr(C)]
 struct VifCtl {
@@ -60,6 +64,7 @@ struct Mf6Cctl {
 pub(crate) struct MulticastRouter {
     v4: OwnedFd,
     v6: OwnedFd,
+    interfaces: Vec<u32>,
 }
 
 impl MulticastRouter {
@@ -92,7 +97,21 @@ impl MulticastRouter {
             };
             set_option(&v6, libc::IPPROTO_IPV6, MRT_ADD_VIF, &mif)?;
         }
-        Ok(MulticastRouter { v4, v6 })
+        Ok(MulticastRouter { v4, v6, interfaces: interfaces.to_vec() })
+    }
+
+    /// Receives the reports of hosts next to the router from now on. Returns the socket on which
+    /// they come.
+    pub(crate) fn hear_reports(&self) -> io::Result<OwnedFd> {
+        for &index in &self.interfaces {
+            let request = libc::ip_mreqn {
+                imr_multiaddr: libc::in_addr { s_addr: u32::from_ne_bytes(REPORTS.octets()) },
+                imr_address: libc::in_addr { s_addr: 0 },
+                imr_ifindex: index as i32,
+            };
+            set_option(&self.v4, libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, &request)?;
+        }
+        self.v4.try_clone()
     }
 
     /// Forwards `source`'s packets to `group` from interface `input` to `outputs`. Interfaces are
@@ -169,6 +188,11 @@ impl Drop for MulticastRouter {
         let _ = set_option(&self.v4, libc::IPPROTO_IP, MRT_DONE, &nothing);
         let _ = set_option(&self.v6, libc::IPPROTO_IPV6, MRT_DONE, &nothing);
     }
+}
+
+/// Receives the next packet of a raw socket, with its IP header, if one waits.
+pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(recv(socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT)?)
 }
 
 #[allow(unsafe_code)]

@@ -57,7 +57,7 @@ pub(crate) struct Plan {
     pub(crate) of_link: Vec<[Option<Index>; 2]>,
     /// The interfaces on each broadcast segment.
     segments: Vec<Vec<Index>>,
-    is_router: Vec<bool>,
+    pub(crate) is_router: Vec<bool>,
 }
 
 /// Number of the automatic prefixes, 10.1.0.0/16 to 10.254.0.0/16.

@@ -87,6 +87,45 @@ fn only_the_listed_hosts_get_a_group_and_each_gets_one_copy() {
 }
 
 #[test]
+fn a_group_goes_where_hosts_have_joined_it_and_no_longer_than_they_stay() {
+    let Some(lab) = lab(&Topology::tree(2, 2)) else { return };
+    let source = lab.host("src").unwrap().addr4();
+    lab.follow_members("src", GROUP4.into(), Duration::ZERO).unwrap();
+    // All listen, and only those get it that have told their routers.
+    let listener = |host: &str| {
+        let socket = socket(lab.host(host).unwrap(), GROUP4.into(), PORT);
+        socket2::Socket::from(socket)
+    };
+    let sockets = ["h1", "h2", "h3"].map(listener);
+    let members: Vec<UdpSocket> =
+        sockets.iter().map(|socket| socket.try_clone().unwrap().into()).collect();
+    let heard = |expected| {
+        // A report is under way for some milliseconds.
+        std::thread::sleep(Duration::from_millis(100));
+        let [a, b, c] = &members[..] else { panic!() };
+        assert_heard(&lab, "src", GROUP4.into(), [a, b, c], expected);
+    };
+    let address = |host: &str| lab.host(host).unwrap().addr4();
+    sockets[0].join_ssm_v4(&source, &GROUP4, &address("h1")).unwrap();
+    heard([true, false, false]);
+    sockets[2].join_multicast_v4(&GROUP4, &address("h3")).unwrap();
+    heard([true, false, true]);
+    sockets[0].leave_ssm_v4(&source, &GROUP4, &address("h1")).unwrap();
+    heard([false, false, true]);
+    // Its link is spared as well.
+    let before = received_frames(&lab, "h1");
+    let sender = socket2::Socket::from(socket(lab.host("src").unwrap(), GROUP4.into(), 0));
+    sender.set_multicast_ttl_v4(8).unwrap();
+    let sender = UdpSocket::from(sender);
+    for _ in 0..200 {
+        sender.send_to(b"group", (GROUP4, PORT)).unwrap();
+    }
+    assert!(receive(&members[2], &mut [0; 16]).is_ok());
+    let leaked = received_frames(&lab, "h1") - before;
+    assert!(leaked < 100, "{leaked} frames reached a host that has left");
+}
+
+#[test]
 fn what_is_no_group_or_no_host_is_refused() {
     let Some(lab) = lab(&Topology::line(1)) else { return };
     assert!(lab.route_multicast("h1", "10.0.0.1".parse().unwrap()).is_err());
@@ -94,8 +133,8 @@ fn what_is_no_group_or_no_host_is_refused() {
     assert!(lab.route_multicast_to("h1", GROUP4.into(), &["x"]).is_err());
 }
 
-/// Counts the frames of the group that reach the host although it is not a member.
-fn leaked(lab: &Lab, host: &str) -> usize {
+/// Counts the frames that reach a host.
+fn received_frames(lab: &Lab, host: &str) -> usize {
     let raw = lab.host(host).unwrap();
     let output = raw.command("cat").arg("/proc/net/dev").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -120,13 +159,13 @@ fn a_snooping_switch_with_a_querier_spares_those_who_did_not_join() {
         std::thread::sleep(Duration::from_millis(if snooping { 1500 } else { 0 }));
         let b = member(&lab, "b", GROUP4.into());
         std::thread::sleep(Duration::from_millis(100));
-        let before = leaked(&lab, "c");
+        let before = received_frames(&lab, "c");
         let sender = socket(lab.host("a").unwrap(), GROUP4.into(), 0);
         for _ in 0..200 {
             sender.send_to(b"group", (GROUP4, PORT)).unwrap();
         }
         assert!(receive(&b, &mut [0; 16]).is_ok());
-        let leaked = leaked(&lab, "c") - before;
+        let leaked = received_frames(&lab, "c") - before;
         assert_eq!(leaked < 100, spared, "{leaked} frames reached a host that did not join");
     }
 }

@@ -72,6 +72,11 @@ fn the_corpus_of_sap_packet_replays() {
 }
 
 #[test]
+fn the_corpus_of_igmp_report_replays() {
+    replay("igmp_report", checks::igmp_report);
+}
+
+#[test]
 fn the_corpus_of_sealed_head_replays() {
     replay("sealed_head", checks::sealed_head);
 }

@@ -6,6 +6,7 @@
 //! | port | covers | made of |
 //! |---|---|---|
 //! | [`UdpPort::source`] | one data channel | a sending socket |
+//! | [`UdpPort::layers`] | the data channels of layers | the same |
 //! | [`UdpPort::receiver`] | data channels of one UDP port | a receiving socket |
 //! | [`UdpPort::group`] | a group whose members all send | a socket for each direction |
 //! | [`UdpPort::node`] | a group, and single hosts | the same; unicast comes by the sending one |

@@ -7,7 +7,7 @@ use crate::ParseError;
 use crate::session::{bad, number};
 
 /// Maximum width and height of a picture. Together they bound what a receiver allocates.
-pub const MAX_SIDE: u16 = 4096;
+pub const MAX_SIDE: u16 = 8192;
 
 const WHAT: &str = "x-umbel-content";
 

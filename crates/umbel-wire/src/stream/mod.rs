@@ -73,7 +73,8 @@ pub struct Stream {
     pub source: SocketAddr,
     /// Channel of layer 0, which has a source. Layer l is on the l-th group after it.
     pub base: Channel,
-    /// Group in which receivers tell each other about join-experiments; open to any source.
+    /// Group in which receivers tell each other about join-experiments; open to any source, on
+    /// another port than the layers.
     pub control: Option<Channel>,
     /// Maximum hop count of any packet of the stream, at least 1.
     pub scope: u8,
@@ -227,7 +228,8 @@ impl Stream {
         let source = host(value(SOURCE)?).ok_or_else(|| bad(SOURCE))?;
         let ipv6 = source.is_ipv6();
         let other_family = control.is_some_and(|control| control.group.is_ipv6() != ipv6);
-        if base.group.is_ipv6() != ipv6 || other_family {
+        let same_port = control.is_some_and(|control| control.port == base.port);
+        if base.group.is_ipv6() != ipv6 || other_family || same_port {
             return Err(bad("stream"));
         }
         let above_0 = |name: &'static str| -> Result<u16, ParseError> {

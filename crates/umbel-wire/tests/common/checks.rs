@@ -5,13 +5,12 @@
 
 use umbel_wire::control::{self, FrameHeader};
 use umbel_wire::feed::SealedHead;
-use umbel_wire::lms;
 use umbel_wire::repository::{ClientMessage, ServerMessage, UnicastBlock};
 use umbel_wire::sap::SapPacket;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description, Origin};
 use umbel_wire::session::{FindSessions, SessionKind};
 use umbel_wire::{DataPacket, Parsed};
-use umbel_wire::{SmallBlockHeader, SmallBlockPacket, basep, pgm, rlm, srm, tmtp};
+use umbel_wire::{SmallBlockHeader, SmallBlockPacket, basep, igmp, lms, pgm, rlm, srm, tmtp};
 
 /// A parsed packet can be emitted, and parsing it returns the same packet.
 pub fn data_packet(bytes: &[u8]) {
@@ -100,6 +99,13 @@ pub fn sap_packet(bytes: &[u8]) {
     assert_eq!(Description::parse(text.as_bytes()).as_ref(), Ok(&description));
     let Ok(Some(session)) = SessionKind::from_description(&description) else { return };
     assert_eq!(SessionKind::from_description(&session.describe("umbel")), Ok(Some(session)));
+}
+
+/// No report has more records or sources than its bytes.
+pub fn igmp_report(bytes: &[u8]) {
+    let Ok(Some((_, records))) = igmp::parse_report(bytes) else { return };
+    let sources: usize = records.iter().map(|record| record.sources.len()).sum();
+    assert!(records.len() * 8 + sources * 4 <= bytes.len());
 }
 
 /// A parsed head can be emitted, and has the same bytes again.

@@ -15,7 +15,7 @@ use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
 use umbel_wire::stream::{LayerFec, LayerInfo, Stream, StreamMode};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, SmallBlockHeader, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 14] = [
+pub(crate) const TARGETS: [&str; 15] = [
     "data_packet",
     "client_message",
     "server_message",
@@ -27,6 +27,7 @@ pub(crate) const TARGETS: [&str; 14] = [
     "tmtp_message",
     "sap_packet",
     "sealed_head",
+    "igmp_report",
     "basep_message",
     "rlm_message",
     "control_peek",
@@ -45,6 +46,7 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "lms_message" => lms_messages().into_iter().map(named).collect(),
         "pgm_message" => pgm_messages().into_iter().map(named).collect(),
         "sap_packet" => sap_packets().into_iter().map(named).collect(),
+        "igmp_report" => igmp_reports().into_iter().map(named).collect(),
         "sealed_head" => sealed_heads().into_iter().map(named).collect(),
         "basep_message" => basep_messages().into_iter().map(named).collect(),
         "rlm_message" => rlm_messages().into_iter().map(named).collect(),
@@ -536,6 +538,21 @@ fn stream() -> Stream {
         repair: None,
         version: 1,
     }
+}
+
+fn igmp_reports() -> Vec<(&'static str, Vec<u8>)> {
+    let report = |records: &[u8], count: u8| {
+        let mut packet = vec![0x46, 0xC0, 0, 0, 0, 0, 0x40, 0, 1, 2, 0, 0, 10, 0, 0, 5];
+        packet.extend([224, 0, 0, 22, 0x94, 4, 0, 0, 0x22, 0, 0, 0, 0, 0, 0, count]);
+        packet.extend(records);
+        packet
+    };
+    vec![
+        ("nothing", report(&[], 0)),
+        ("allow", report(&[5, 0, 0, 1, 232, 1, 1, 1, 10, 0, 0, 1], 1)),
+        ("leave", report(&[3, 0, 0, 0, 239, 1, 1, 1, 6, 0, 0, 0, 232, 1, 1, 1], 2)),
+        ("cut", report(&[4, 255, 255, 255, 239, 1, 1, 1], 255)),
+    ]
 }
 
 fn sealed_heads() -> Vec<(&'static str, Vec<u8>)> {

@@ -66,8 +66,8 @@ pub enum OpenError {
 /// The purpose of a port and the options of its sockets.
 #[derive(Clone, Debug)]
 enum Recipe {
-    /// Sends to a channel.
-    Source(Channel, SenderOptions),
+    /// Sends to channels.
+    Source(Vec<Channel>, SenderOptions),
     /// Receives channels of a port.
     Receiver(Family, u16, ReceiverOptions),
     /// Sends to a group and receives from it.
@@ -102,7 +102,20 @@ impl UdpPort {
         interface: &Interface,
         options: &SenderOptions,
     ) -> Result<UdpPort, OpenError> {
-        UdpPort::open(Recipe::Source(channel, options.clone()), interface)
+        UdpPort::layers(vec![channel], interface, options)
+    }
+
+    /// Opens a port that sends to the channels of a layered stream, from one address and port.
+    ///
+    /// # Errors
+    ///
+    /// As [`UdpPort::source`].
+    pub fn layers(
+        channels: Vec<Channel>,
+        interface: &Interface,
+        options: &SenderOptions,
+    ) -> Result<UdpPort, OpenError> {
+        UdpPort::open(Recipe::Source(channels, options.clone()), interface)
     }
 
     /// Opens a port that receives channels of one family and UDP port.
@@ -272,10 +285,10 @@ impl Recipe {
 impl Port for UdpPort {
     fn covers(&self, address: &Address) -> bool {
         match (&self.recipe, address) {
-            (
-                Recipe::Source(own, _) | Recipe::Group(own, _) | Recipe::Node(own, _),
-                Address::Channel(channel),
-            ) => own == channel,
+            (Recipe::Source(own, _), Address::Channel(channel)) => own.contains(channel),
+            (Recipe::Group(own, _) | Recipe::Node(own, _), Address::Channel(channel)) => {
+                own == channel
+            }
             (Recipe::Receiver(family, port, _), Address::Channel(channel)) => {
                 channel.port == *port && Family::of(channel.group) == *family
             }
