@@ -32,4 +32,4 @@ pub use encoder::{
 pub use frame::{
     Component, Frame, FrameRate, FrameRateError, MAX_SAMPLES, MAX_SIDE, Size, SizeError,
 };
-pub use packet::MAX_LAYERS;
+pub use packet::{FORMAT, MAX_LAYERS};

@@ -30,7 +30,7 @@ use crate::frame::Size;
 use crate::planes::PLANES;
 
 /// The version of the format.
-pub(crate) const FORMAT: u8 = 1;
+pub const FORMAT: u8 = 1;
 
 /// Most layers.
 pub const MAX_LAYERS: usize = 15;

@@ -2,6 +2,7 @@
 //!
 //! - [`serve`]: offers a repository to any number of clients.
 //! - [`feed`]: pushes files or a pipe to all receivers.
+//! - [`stream`], [`watch`]: live video in layers, as many as each path carries.
 //! - [`get`]: asks a server for a subset of its items.
 //! - [`directory`]: lists the sessions on the air.
 //! - [`doctor`]: finds out why multicast does not arrive.
@@ -18,5 +19,7 @@ pub mod get;
 pub mod list;
 pub mod serve;
 pub mod state;
+pub mod stream;
 #[cfg(test)]
 mod virtual_time;
+pub mod watch;

@@ -20,8 +20,10 @@ mod send;
 mod serve;
 mod signals;
 mod sim;
+mod stream;
 mod teller;
 mod tree;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -41,6 +43,7 @@ pub use self::panics::end_on_panic;
   umbel serve ./repo                                offer a directory; prints the line for clients
   umbel get 'umbel://192.0.2.2:7700/?pin=…' -o out  get all of it
   umbel send ./dir --name nightly                   push to whoever runs `umbel recv nightly`
+  umbel stream talk.mp4 --name lecture              live, in layers: `umbel watch lecture -o - | ffplay -`
   umbel doctor 'umbel://192.0.2.2:7700/?pin=…'      why does multicast not arrive?")]
 pub struct Cli {
     #[command(flatten)]
@@ -80,6 +83,10 @@ enum Command {
     Recv(recv::RecvArgs),
     /// Show the key by which senders admit this receiver
     Key(key::KeyArgs),
+    /// Stream live video in layers, for receivers behind fast and slow links alike
+    Stream(stream::StreamArgs),
+    /// Watch a stream, as good as the path allows
+    Watch(watch::WatchArgs),
     /// List the sessions on the air
     Groups(groups::GroupsArgs),
     /// Show a feed's control tree
@@ -127,6 +134,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Send(args) => send::run(args, &output),
         Command::Recv(args) => recv::run(args, &output),
         Command::Key(args) => key::run(args, &output),
+        Command::Stream(args) => stream::run(args, &output),
+        Command::Watch(args) => watch::run(args, &output),
         Command::Groups(args) => groups::run(&args, &output),
         Command::Tree(args) => tree::run(&args, &output),
         Command::Demo(args) => demo::run(args, &output),

@@ -48,9 +48,17 @@ pub(super) fn rate(bytes: u64, time: Duration) -> String {
 
 impl<S: Clone + Default + Serialize> Teller<S> {
     pub(super) fn new(output: &Output) -> Teller<S> {
-        let meter = Mutex::new(Meter::bytes(output));
+        Teller::with(output, Meter::bytes(output))
+    }
+
+    /// Creates a teller about something whose end is not known.
+    pub(super) fn live(output: &Output) -> Teller<S> {
+        Teller::with(output, Meter::spinner(output))
+    }
+
+    fn with(output: &Output, meter: Meter) -> Teller<S> {
         let log = Mutex::new(Log { last: None, from: None });
-        Teller { output: output.clone(), meter, told: Mutex::new(None), log }
+        Teller { output: output.clone(), meter: Mutex::new(meter), told: Mutex::new(None), log }
     }
 
     pub(super) fn meter(&self) -> MutexGuard<'_, Meter> {

@@ -1,0 +1,280 @@
+//! `umbel stream`.
+
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use serde_json::json;
+use umbel_engine::units::{ByteCount, Rate};
+use umbel_net::interface::Family;
+use umbel_wire::session::SessionName;
+use umbel_wire::stream::LayerFec;
+
+use super::output::{Output, plain};
+use super::rate::parse_rate;
+use super::signals;
+use super::teller::{Since, TELL_EVERY, Teller};
+use crate::stream::input::{Conversion, Video};
+use crate::stream::{Begun, StreamObserver, StreamOptions, StreamSnapshot, StreamSummary, stream};
+
+/// Options of `umbel stream`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  umbel stream talk.mp4 --name lecture               whatever ffmpeg reads, at its own pace
+  umbel stream camera --name lecture --size 1280x720 the first camera
+  umbel stream - --name lecture < talk.y4m           Y4M, which needs no ffmpeg
+  umbel stream talk.y4m --name lecture --loop --layers 128k,256k,512k
+  umbel watch lecture -o - | ffplay -                on any number of other machines
+Each receiver gets as many layers as its path carries. A layer adds to those below it. Its rate is
+what it takes on the wire, headers and repairs included.
+Ends with the video, or by Ctrl-C. Receivers are told.")]
+pub(super) struct StreamArgs {
+    /// What to show: `-` for Y4M on standard input, a file, a URL, `camera`, or /dev/videoN
+    #[arg(value_name = "VIDEO")]
+    video: String,
+    /// Name of the stream
+    #[arg(long)]
+    name: SessionName,
+    /// Rate of each layer, the base first, such as 128k,256k,512k (bits per second) [default: six,
+    /// by the size of the picture, each twice the one before]
+    #[arg(long, value_name = "RATE,…", value_delimiter = ',', value_parser = parse_rate)]
+    layers: Option<Vec<Rate>>,
+    /// Code of each layer, the base first: source and repair packets of a block, or `none`
+    /// [default: 8+3,16+2 and none above]
+    #[arg(long, value_name = "K+R,…", value_delimiter = ',', value_parser = parse_fec)]
+    fec: Option<Vec<Code>>,
+    /// Size of the picture [default: the video's]
+    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = parse_size)]
+    size: Option<(u32, u32)>,
+    /// Pictures per second [default: the video's]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_fps)]
+    fps: Option<f64>,
+    /// Begin again at the end
+    #[arg(long = "loop")]
+    again: bool,
+    /// Interface, by name or address [default: that of the default route]
+    #[arg(long, value_name = "NAME|ADDRESS")]
+    interface: Option<String>,
+    /// Use IPv6
+    #[arg(long)]
+    ipv6: bool,
+    /// Multicast group of the base layer; the others follow it [default: a source-specific one]
+    #[arg(long, value_name = "ADDRESS")]
+    group: Option<IpAddr>,
+    /// Let receivers learn nothing from each other's join-experiments, where multicast from them
+    /// does not pass
+    #[arg(long)]
+    no_control: bool,
+    /// Most routers that packets pass, plus one
+    #[arg(long, default_value_t = 32, value_name = "HOPS",
+        value_parser = clap::value_parser!(u8).range(1..))]
+    scope: u8,
+    /// MTU of the path; data packets carry 100 bytes less [default: the interface's, at most 1500]
+    #[arg(long)]
+    mtu: Option<u16>,
+}
+
+/// Value of `--fec` for one layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Code(Option<LayerFec>);
+
+fn parse_fec(text: &str) -> Result<Code, String> {
+    if text == "none" {
+        return Ok(Code(None));
+    }
+    let code = text.split_once('+').and_then(|(source, repair)| {
+        let (source_symbols, repair_symbols): (u8, u8) =
+            (source.parse().ok()?, repair.parse().ok()?);
+        let sound = source_symbols > 0
+            && repair_symbols > 0
+            && source_symbols.checked_add(repair_symbols).is_some();
+        sound.then_some(LayerFec { source_symbols, repair_symbols })
+    });
+    let wrong = || format!("`{text}` is no code such as 8+3 or `none`; together at most 255");
+    code.map(|code| Code(Some(code))).ok_or_else(wrong)
+}
+
+fn parse_size(text: &str) -> Result<(u32, u32), String> {
+    let size = text.split_once('x').and_then(|(width, height)| {
+        let size: (u32, u32) = (width.parse().ok()?, height.parse().ok()?);
+        (size.0 > 0 && size.1 > 0).then_some(size)
+    });
+    size.ok_or_else(|| format!("`{text}` is no size such as 1280x720"))
+}
+
+fn parse_fps(text: &str) -> Result<f64, String> {
+    let fps = text.parse().ok().filter(|fps| (0.1..=240.0).contains(fps));
+    fps.ok_or_else(|| format!("`{text}` is no number of pictures per second, 0.1 to 240"))
+}
+
+impl StreamArgs {
+    fn video(&self) -> anyhow::Result<Video> {
+        if self.video != "-" {
+            return Ok(Video::named(&self.video));
+        }
+        let input = std::io::stdin().as_fd().try_clone_to_owned();
+        Ok(Video::Pipe(input.context("cannot read standard input")?.into()))
+    }
+
+    fn options(self) -> StreamOptions {
+        StreamOptions {
+            conversion: Conversion { size: self.size, fps: self.fps, again: self.again },
+            layers: self.layers,
+            fec: self.fec.map(|codes| codes.into_iter().map(|Code(code)| code).collect()),
+            interface: self.interface,
+            family: self.ipv6.then_some(Family::V6),
+            group: self.group,
+            control: !self.no_control,
+            scope: self.scope,
+            mtu: self.mtu,
+            ..StreamOptions::new(self.name)
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// If nothing can be sent, or the input breaks off.
+pub(super) fn run(args: StreamArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let signals = signals::watch()?;
+    let teller = Arc::new(Teller::live(output));
+    let summary = stream(args.video()?, args.options(), teller.clone(), |interrupt| {
+        signals.interrupts(move || interrupt.interrupt());
+    });
+    teller.meter().clear();
+    finish(&summary?, output)
+}
+
+fn finish(summary: &StreamSummary, output: &Output) -> anyhow::Result<ExitCode> {
+    let ok = summary.failure.is_none();
+    output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
+    output.note(format!(
+        "{} pictures in {:.1} s; {} in {} packets, {} of them repairs; {} join-experiments heard",
+        summary.pictures,
+        summary.seconds,
+        ByteCount(summary.bytes),
+        summary.packets,
+        summary.repairs,
+        summary.experiments
+    ));
+    if summary.left_out > 0 {
+        output.note(format!(
+            "{} pictures were left out, since encoding takes too long here: try a smaller --size \
+             or fewer pictures by --fps",
+            summary.left_out
+        ));
+    }
+    if let Some(failure) = &summary.failure {
+        bail!("{}", plain(failure));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rate(bits_per_s: u64) -> String {
+    Rate::from_bits_per_s(bits_per_s).map_or("0".to_owned(), |rate| rate.to_string())
+}
+
+/// Logs the progress of a running source for -v and -vv.
+fn log(now: &StreamSnapshot, since: Since<StreamSnapshot>) {
+    let Since { last, second } = since;
+    if now.receivers != last.receivers {
+        tracing::info!("about {} receivers; at each level: {:?}", now.receivers, now.at_level);
+    }
+    if let Some((_, past)) = second {
+        let rates: Vec<String> =
+            now.layers.iter().map(|layer| rate(layer.rate_bits_per_s)).collect();
+        tracing::debug!(
+            "{} pictures, {:.1} ms each; layers: {}; {} experiments",
+            now.pictures - past.pictures,
+            now.encoding_ms,
+            rates.join(", "),
+            now.experiments
+        );
+    }
+}
+
+impl StreamObserver for Teller<StreamSnapshot> {
+    fn begun(&self, begun: &Begun) {
+        let Begun { stream, interface } = begun;
+        let channels = stream.channels();
+        let layers: Vec<_> = channels
+            .iter()
+            .zip(&stream.layers)
+            .map(|(channel, layer)| {
+                json!({
+                    "channel": channel.to_string(),
+                    "kbit_per_s": layer.kbit_per_s,
+                    "fec": layer.fec.map(|fec| [fec.source_symbols, fec.repair_symbols]),
+                })
+            })
+            .collect();
+        self.output.json(&json!({
+            "event": "streaming",
+            "name": stream.name.as_str(),
+            "tsi": stream.tsi.0,
+            "source": stream.source.to_string(),
+            "control": stream.control.map(|control| control.to_string()),
+            "interface": interface,
+            "content": stream.content.to_string(),
+            "layers": layers,
+        }));
+        let rates: Vec<String> =
+            stream.layers.iter().map(|layer| rate(layer.kbit_per_s * 1_000)).collect();
+        self.output.note(format!(
+            "streaming {} as `{}` on {} by {interface}, layers of {}; watch it with: umbel watch \
+             '{}' -o - | ffplay -",
+            stream.content,
+            stream.name,
+            stream.base,
+            rates.join(", "),
+            stream.name
+        ));
+    }
+
+    fn progress(&self, snapshot: &StreamSnapshot) {
+        log(snapshot, self.since(snapshot));
+        if self.output.is_json() {
+            return self.tell(snapshot, |_| TELL_EVERY);
+        }
+        let sum = snapshot.layers.iter().map(|layer| layer.rate_bits_per_s).sum();
+        let stalled = if snapshot.stalled { " · the input stalls" } else { "" };
+        self.meter().message(format!(
+            "{} pictures · {} · about {} receivers · {} experiments{stalled}",
+            snapshot.pictures,
+            rate(sum),
+            snapshot.receivers,
+            snapshot.experiments
+        ));
+    }
+
+    fn note(&self, line: &str) {
+        self.tell_note(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_two_numbers_or_none() {
+        let code = LayerFec { source_symbols: 8, repair_symbols: 3 };
+        assert_eq!(parse_fec("8+3"), Ok(Code(Some(code))));
+        assert_eq!(parse_fec("none"), Ok(Code(None)));
+        for text in ["", "8", "8+0", "0+3", "250+6", "8+3+1", "a+b"] {
+            assert!(parse_fec(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_rates_of_pictures_have_bounds() {
+        assert_eq!(parse_size("1280x720"), Ok((1280, 720)));
+        assert!(["", "1280", "0x720", "-1x2", "axb"].iter().all(|text| parse_size(text).is_err()));
+        assert_eq!(parse_fps("29.97"), Ok(29.97));
+        assert!(["", "0", "241", "NaN", "-1"].iter().all(|text| parse_fps(text).is_err()));
+    }
+}

@@ -1,0 +1,89 @@
+//! The threads that read and encode pictures.
+//!
+//! ```text
+//! input ──▶ reader ── two pictures at most ──▶ encoder ── packets ──▶ host
+//! ```
+//!
+//! A picture for which the encoder has no time is left out. While the input stalls, the last
+//! picture is encoded again once in a while, so that receivers that come late see it, and others
+//! see that the source is there.
+
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
+use umbel_engine::host::Mailbox;
+use umbel_video::{Encoder, Frame, FrameRate};
+
+use super::host::{Input as ToHost, Picture};
+use super::input::Input;
+
+/// Pictures that may wait for the encoder.
+const WAITING: usize = 2;
+/// Time without a picture after which the last one is encoded again.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// Starts both threads. They end when the host does, or with the input.
+///
+/// # Errors
+///
+/// If the system cannot start a thread.
+pub(crate) fn start(
+    input: Input,
+    encoder: Encoder,
+    host: &Mailbox<ToHost>,
+) -> std::io::Result<[JoinHandle<()>; 2]> {
+    let (give, take) = crossbeam_channel::bounded(WAITING);
+    let spawn = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    let (told, packets) = (host.clone(), host.clone());
+    let rate = input.header().rate;
+    Ok([
+        spawn("umbel-input").spawn(move || read(input, &give, &told))?,
+        spawn("umbel-encoder").spawn(move || encode(encoder, rate, &take, &packets))?,
+    ])
+}
+
+fn read(mut input: Input, give: &Sender<Frame>, host: &Mailbox<ToHost>) {
+    let size = input.header().size;
+    let failed = loop {
+        let mut frame = Frame::grey(size);
+        match input.read(&mut frame) {
+            Ok(true) => match give.try_send(frame) {
+                Ok(()) => {}
+                Err(TrySendError::Full(_)) => host.put(ToHost::LeftOut),
+                Err(TrySendError::Disconnected(_)) => return,
+            },
+            Ok(false) => break None,
+            Err(error) => break Some(format!("{error:#}")),
+        }
+    };
+    host.put(ToHost::Ended { failed });
+}
+
+fn encode(mut encoder: Encoder, rate: FrameRate, take: &Receiver<Frame>, host: &Mailbox<ToHost>) {
+    let interval = 1.0 / rate.per_s();
+    let (mut last, mut begun, mut number) = (None, None, 0);
+    loop {
+        let fresh = match take.recv_timeout(AGAIN) {
+            Ok(frame) => {
+                last = Some(frame);
+                true
+            }
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let Some(frame) = &last else { continue };
+        let now = Instant::now();
+        let passed = now - *begun.get_or_insert(now);
+        // Numbers are those of a source that shows a picture each time.
+        number = (number + 1).max((passed.as_secs_f64() / interval) as u64);
+        let packets = match encoder.encode(number, frame) {
+            Ok(packets) => packets,
+            Err(error) => return host.put(ToHost::Ended { failed: Some(error.to_string()) }),
+        };
+        let packets = packets.into_iter().map(|packet| (packet.layer, Bytes::from(packet.bytes)));
+        let packets = packets.collect();
+        host.put(ToHost::Picture(Picture { packets, fresh, encoding: now.elapsed() }));
+    }
+}

@@ -1,0 +1,290 @@
+//! Where pictures come from: Y4M as it is, and everything else by `ffmpeg`.
+//!
+//! ```text
+//! `-`, x.y4m ────────────────────────────────┐
+//! camera, x.mp4, rtsp://… ──▶ ffmpeg ──pipe──┴▶ Y4M reader ─▶ pictures, at their pace
+//! ```
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use umbel_video::{Frame, y4m};
+
+/// Device of a camera.
+const CAMERA: &str = "/dev/video0";
+/// Bytes that are read at once.
+const BUFFER: usize = 1 << 16;
+/// How long the last words of a converter that ended are waited for.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// What to show.
+#[derive(Debug)]
+pub enum Video {
+    /// Y4M from an open input, such as standard input.
+    Pipe(File),
+    /// Y4M from a file.
+    Y4m(PathBuf),
+    /// A camera of Video4Linux.
+    Camera(PathBuf),
+    /// A file or URL that `ffmpeg` reads.
+    Any(String),
+}
+
+impl Video {
+    /// Returns what a name on the command line stands for. `-` is left to the caller.
+    pub fn named(name: &str) -> Video {
+        match name {
+            "camera" => Video::Camera(CAMERA.into()),
+            _ if name.starts_with("/dev/video") => Video::Camera(name.into()),
+            _ if Path::new(name).extension().is_some_and(|end| end.eq_ignore_ascii_case("y4m")) => {
+                Video::Y4m(name.into())
+            }
+            _ => Video::Any(name.to_owned()),
+        }
+    }
+}
+
+/// How to show it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Conversion {
+    /// Width and height of pictures. Default: as they are.
+    pub size: Option<(u32, u32)>,
+    /// Pictures per second. Default: as they are.
+    pub fps: Option<f64>,
+    /// Whether to begin again at the end.
+    pub again: bool,
+}
+
+/// Pictures that are being read.
+pub(crate) struct Input {
+    reader: y4m::Reader<Box<dyn BufRead + Send>>,
+    /// The file to begin again with.
+    again: Option<PathBuf>,
+    converter: Option<Converter>,
+    pace: Pace,
+}
+
+impl Input {
+    /// Opens the input, and waits for its first line.
+    ///
+    /// # Errors
+    ///
+    /// One line that says why it cannot be shown, and what to do.
+    pub(crate) fn open(video: Video, conversion: &Conversion) -> anyhow::Result<Input> {
+        let converted = conversion.size.is_some() || conversion.fps.is_some();
+        if conversion.again && matches!(video, Video::Pipe(_) | Video::Camera(_)) {
+            bail!("--loop begins a file again; a pipe or a camera has no beginning to go back to");
+        }
+        let (source, again, mut converter): (Box<dyn BufRead + Send>, _, _) = match video {
+            Video::Pipe(file) if !converted => (buffered(file), None, None),
+            Video::Y4m(path) if !converted => {
+                let again = conversion.again.then(|| path.clone());
+                (buffered(open(&path)?), again, None)
+            }
+            video => {
+                let (pipe, converter) = Converter::start(video, conversion)?;
+                (buffered(pipe), None, Some(converter))
+            }
+        };
+        let reader = y4m::Reader::new(source).map_err(|error| match &mut converter {
+            Some(converter) => converter.failure().unwrap_or_else(|| error.into()),
+            None => error.into(),
+        })?;
+        let rate = reader.header().rate;
+        let interval = Duration::from_secs_f64(1.0 / rate.per_s());
+        Ok(Input { reader, again, converter, pace: Pace { interval, next: None } })
+    }
+
+    /// Returns size and rate of the pictures.
+    pub(crate) fn header(&self) -> &y4m::Header {
+        self.reader.header()
+    }
+
+    /// Reads the next picture and waits for its time. Returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// One line that says why there is no picture, though the input is not over.
+    pub(crate) fn read(&mut self, frame: &mut Frame) -> anyhow::Result<bool> {
+        let mut read = self.reader.read(frame)?;
+        if !read && let Some(path) = &self.again {
+            let header = *self.reader.header();
+            self.reader = y4m::Reader::new(buffered(open(path)?) as Box<dyn BufRead + Send>)?;
+            if *self.reader.header() != header {
+                bail!("{} is another video than when it began", path.display());
+            }
+            read = self.reader.read(frame)?;
+        }
+        if read {
+            self.pace.wait();
+        } else if let Some(failure) = self.converter.as_mut().and_then(Converter::failure) {
+            return Err(failure);
+        }
+        Ok(read)
+    }
+}
+
+fn buffered(read: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
+    Box::new(BufReader::with_capacity(BUFFER, read))
+}
+
+fn open(path: &Path) -> anyhow::Result<File> {
+    File::open(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Lets pictures pass no faster than their rate. An input that paces itself is not held up.
+struct Pace {
+    interval: Duration,
+    /// Time of the next picture.
+    next: Option<Instant>,
+}
+
+impl Pace {
+    fn wait(&mut self) {
+        let now = Instant::now();
+        let due = self.next.unwrap_or(now);
+        if let Some(early) = due.checked_duration_since(now) {
+            std::thread::sleep(early);
+        }
+        // Pictures may catch up with those that were late by one.
+        self.next = Some(due.max(now.checked_sub(self.interval).unwrap_or(now)) + self.interval);
+    }
+}
+
+/// A running `ffmpeg`. It ends when this is dropped.
+struct Converter {
+    child: Child,
+    /// The last line that it wrote about an error.
+    said: Arc<Mutex<String>>,
+}
+
+impl Converter {
+    fn start(
+        video: Video,
+        conversion: &Conversion,
+    ) -> anyhow::Result<(impl Read + Send + 'static, Converter)> {
+        let mut command = Command::new("ffmpeg");
+        command.args(["-nostdin", "-hide_banner", "-loglevel", "error"]).stdin(Stdio::null());
+        match video {
+            Video::Pipe(file) => {
+                command.args(["-f", "yuv4mpegpipe", "-i", "pipe:0"]).stdin(file);
+            }
+            Video::Camera(device) => {
+                command.args(["-f", "v4l2"]);
+                if let Some(fps) = conversion.fps {
+                    command.args(["-framerate", &fps.to_string()]);
+                }
+                command.arg("-i").arg(device);
+            }
+            Video::Y4m(path) => from_file(&mut command, path.as_os_str(), conversion),
+            Video::Any(name) => from_file(&mut command, name.as_ref(), conversion),
+        }
+        if let Some((width, height)) = conversion.size {
+            command.args(["-vf", &format!("scale={width}:{height}")]);
+        }
+        if let Some(fps) = conversion.fps {
+            command.args(["-r", &fps.to_string()]);
+        }
+        command.args(["-map", "0:v:0", "-pix_fmt", "yuv420p", "-f", "yuv4mpegpipe", "-"]);
+        // Ctrl-C is for this program, which then ends the other.
+        command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => anyhow!(
+                "`ffmpeg` is not installed, which decodes and scales everything but plain Y4M: \
+                 install it, or pipe Y4M to `umbel stream -`"
+            ),
+            _ => anyhow!(error).context("cannot start ffmpeg"),
+        })?;
+        let pipe = child.stdout.take().context("ffmpeg has no output")?;
+        let errors = child.stderr.take().context("ffmpeg has no standard error")?;
+        let said = Arc::<Mutex<String>>::default();
+        let heard = said.clone();
+        std::thread::Builder::new().name("umbel-ffmpeg".to_owned()).spawn(move || {
+            for line in BufReader::new(errors).lines().map_while(Result::ok) {
+                tracing::debug!("ffmpeg: {line}");
+                if !line.trim().is_empty() {
+                    *heard.lock().unwrap_or_else(PoisonError::into_inner) = line;
+                }
+            }
+        })?;
+        Ok((pipe, Converter { child, said }))
+    }
+
+    /// Returns why the converter ended, if it failed.
+    fn failure(&mut self) -> Option<anyhow::Error> {
+        let until = Instant::now() + LAST_WORDS;
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break status,
+                Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
+                _ => return None,
+            }
+        };
+        if status.success() {
+            return None;
+        }
+        // The line may be on its way.
+        let said = || self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        while said().is_empty() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Some(match &said()[..] {
+            "" => anyhow!("ffmpeg failed ({status})"),
+            line => anyhow!("ffmpeg says: {line}"),
+        })
+    }
+}
+
+fn from_file(command: &mut Command, name: &std::ffi::OsStr, conversion: &Conversion) {
+    // `-re` reads at the video's own rate, as a camera would.
+    command.arg("-re");
+    if conversion.again {
+        command.args(["-stream_loop", "-1"]);
+    }
+    command.arg("-i").arg(name);
+}
+
+impl Drop for Converter {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_how_the_video_is_read() {
+        assert!(matches!(Video::named("camera"), Video::Camera(path) if path == Path::new(CAMERA)));
+        assert!(matches!(Video::named("/dev/video2"), Video::Camera(_)));
+        assert!(matches!(Video::named("a/b.Y4M"), Video::Y4m(_)));
+        assert!(matches!(Video::named("film.mkv"), Video::Any(_)));
+        assert!(matches!(Video::named("rtsp://10.0.0.1/live"), Video::Any(_)));
+    }
+
+    #[test]
+    fn pictures_pass_no_faster_than_their_rate_and_late_ones_do_not_pile_up() {
+        let interval = Duration::from_millis(5);
+        let mut pace = Pace { interval, next: None };
+        let start = Instant::now();
+        for _ in 0..4 {
+            pace.wait();
+        }
+        assert!(start.elapsed() >= interval * 3);
+        // After a pause, one picture may follow at once, and the next waits.
+        pace.next = Some(Instant::now().checked_sub(interval * 100).unwrap());
+        let start = Instant::now();
+        for _ in 0..4 {
+            pace.wait();
+        }
+        assert!(start.elapsed() >= interval * 2);
+    }
+}

@@ -1,0 +1,380 @@
+//! The source of a layered live stream.
+//!
+//! ```text
+//! input ─▶ reader ─▶ encoder ─▶ StreamHost ─ Source ── driver ─┬▶ a channel for each layer (SSM)
+//!                                                              └◀ control group
+//! directory::Announcer
+//! ```
+//!
+//! The source takes no part in the adaptation: it sends all layers, and receivers join as many as
+//! their paths carry [RLM §2]. In the control group it only counts them.
+
+mod encoder;
+pub(crate) mod host;
+pub mod input;
+pub(crate) mod ladder;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use umbel_engine::RateClass;
+use umbel_engine::rlm::{LayerConfig, Source, SourceConfig};
+use umbel_engine::units::Rate;
+use umbel_net::clock::Clock;
+use umbel_net::driver::Driver;
+use umbel_net::interface::Family;
+use umbel_net::mailbox;
+use umbel_net::port::UdpPort;
+use umbel_net::udp::SenderOptions;
+use umbel_video::{Encoder, EncoderConfig, y4m};
+use umbel_wire::session::SessionName;
+use umbel_wire::stream::{FrameRate, LayerFec, LayerInfo, Stream, StreamContent, StreamMode};
+use umbel_wire::{Channel, SmallBlockHeader, Tsi, rlm};
+
+use self::host::{Input as ToHost, StreamHost};
+use self::input::{Conversion, Input, Video};
+use self::ladder::{LENGTH_LEN, Shape, Step};
+use crate::directory::Announcer;
+pub use crate::endpoint::Interrupt;
+use crate::endpoint::{channel, packet_len, random};
+
+/// UDP port of layers.
+pub const LAYER_PORT: u16 = 7704;
+/// UDP port of control groups.
+pub const CONTROL_PORT: u16 = 7705;
+/// Time after which a block of a layer's code is closed. A restored packet comes later by this much
+/// at most.
+pub(crate) const BLOCK_TIME: Duration = Duration::from_millis(200);
+
+/// How to stream a video.
+#[derive(Debug)]
+pub struct StreamOptions {
+    /// How it is shown.
+    pub conversion: Conversion,
+    /// Name of the stream.
+    pub name: SessionName,
+    /// Rates of the layers on the wire, the base first. Each is what the layer adds. Default: six
+    /// layers by the picture's size.
+    pub layers: Option<Vec<Rate>>,
+    /// Codes of the layers, the base first; further layers have none. Default: 8 + 3 symbols for
+    /// the base, 16 + 2 for the next.
+    pub fec: Option<Vec<Option<LayerFec>>>,
+    /// Name or address of the interface. Default: that of the default route.
+    pub interface: Option<String>,
+    /// The family. Default: IPv4 where the interface has an IPv4 address.
+    pub family: Option<Family>,
+    /// The group of the base layer. Default: a source-specific one.
+    pub group: Option<IpAddr>,
+    /// Whether receivers have a group to tell each other about join-experiments.
+    pub control: bool,
+    /// Most hops of any packet; at least 1.
+    pub scope: u8,
+    /// MTU of the path in bytes; data packets carry 100 bytes less. Default: what the interface
+    /// carries, at most 1,500.
+    pub mtu: Option<u16>,
+}
+
+impl StreamOptions {
+    /// Creates options with the defaults.
+    pub fn new(name: SessionName) -> StreamOptions {
+        StreamOptions {
+            conversion: Conversion::default(),
+            name,
+            layers: None,
+            fec: None,
+            interface: None,
+            family: None,
+            group: None,
+            control: true,
+            scope: 32,
+            mtu: None,
+        }
+    }
+}
+
+/// A stream that has begun.
+#[derive(Clone, Debug)]
+pub struct Begun {
+    /// The stream as it is announced.
+    pub stream: Stream,
+    /// Name of the interface.
+    pub interface: String,
+}
+
+/// Progress of one layer.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct LayerSnapshot {
+    /// Rate of UDP payload in the last second, in bits per second.
+    pub rate_bits_per_s: u64,
+    /// Most of it.
+    pub limit_bits_per_s: u64,
+    /// Packets that waited too long, and were not sent.
+    pub dropped: u64,
+}
+
+/// Progress of a source.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StreamSnapshot {
+    /// The layers, the base first.
+    pub layers: Vec<LayerSnapshot>,
+    /// Pictures encoded.
+    pub pictures: u64,
+    /// Pictures for which the encoder had no time.
+    pub left_out: u64,
+    /// Mean time for which a picture was in the encoder, in milliseconds.
+    pub encoding_ms: f64,
+    /// Whether no pictures come.
+    pub stalled: bool,
+    /// Number of receivers, estimated from what they say in the control group.
+    pub receivers: u64,
+    /// Number of receivers at each level from 1 on, estimated.
+    pub at_level: Vec<u64>,
+    /// Greatest loss of which a receiver last told, 0 to 1.
+    pub worst_loss: f64,
+    /// Join-experiments heard.
+    pub experiments: u64,
+    /// What keeps packets from leaving, if anything does.
+    pub trouble: Option<String>,
+}
+
+/// Result of a stream.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StreamSummary {
+    /// Seconds from the first picture to the last.
+    pub seconds: f64,
+    /// Pictures encoded.
+    pub pictures: u64,
+    /// Pictures for which the encoder had no time.
+    pub left_out: u64,
+    /// Packets sent, repairs included.
+    pub packets: u64,
+    /// Bytes of UDP payload sent.
+    pub bytes: u64,
+    /// Repair packets sent.
+    pub repairs: u64,
+    /// Packets that waited too long, and were not sent.
+    pub dropped: u64,
+    /// Join-experiments heard.
+    pub experiments: u64,
+    /// Why the input broke off, if it did.
+    pub failure: Option<String>,
+    /// Whether the user ended it.
+    pub interrupted: bool,
+}
+
+/// Receives news of the stream. It is called on the engine's thread and must not block.
+pub trait StreamObserver: Send + Sync {
+    /// The stream is on the air.
+    fn begun(&self, _begun: &Begun) {}
+
+    /// Reports progress, about ten times a second.
+    fn progress(&self, _snapshot: &StreamSnapshot) {}
+
+    /// Reports a line that the user should know.
+    fn note(&self, _line: &str) {}
+}
+
+/// How long the first line of an input is waited for before the user is told.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Streams a video. Returns when the input is over, or the user ends it.
+///
+/// # Errors
+///
+/// One line that says why nothing can be sent, and what to do. The [`StreamSummary`] says why an
+/// input broke off later.
+pub fn stream(
+    video: Video,
+    options: StreamOptions,
+    observer: Arc<dyn StreamObserver>,
+    started: impl FnOnce(Interrupt),
+) -> anyhow::Result<StreamSummary> {
+    if options.scope == 0 {
+        bail!("--scope 0 reaches nobody; it is at least 1");
+    }
+    let (mailbox, line) = mailbox::line::<ToHost>().context("cannot start")?;
+    let (interrupted, interrupts) = crossbeam_channel::bounded(1);
+    started(Interrupt::new({
+        let mailbox = mailbox.clone();
+        move || {
+            mailbox.put(ToHost::Interrupt);
+            let _ = interrupted.try_send(());
+        }
+    }));
+    let interface = channel::choose_interface(options.interface.as_deref())?;
+    let family = channel::choose_family(&interface, options.family, options.group)?;
+    let packet_len = packet_len(options.mtu, &interface, family)?;
+    let opened = open(video, options.conversion)?;
+    let input = loop {
+        crossbeam_channel::select! {
+            recv(opened) -> input => break input.context("the input cannot be read")??,
+            recv(interrupts) -> _ => {
+                return Ok(StreamSummary { interrupted: true, ..StreamSummary::default() });
+            }
+            default(PATIENCE) => observer.note("waiting for the first picture"),
+        }
+    };
+
+    let header = *input.header();
+    let tsi = Tsi(u32::from_be_bytes(random()?));
+    let plan = Plan::new(&options, &header, family, packet_len)?;
+    let places = Places::new(&options, tsi, interface.address(family)?, plan.ladder.len())?;
+    let sender = SenderOptions {
+        source: places.base.source,
+        hop_limit: options.scope,
+        rate: Some(plan.rate()),
+        ..SenderOptions::new(family)
+    };
+    let layers = UdpPort::layers(places.channels, &interface, &sender)?;
+    let control = places.control.map(|control| {
+        UdpPort::group(control, &interface, &SenderOptions { rate: None, ..sender })
+    });
+    let announced = Stream {
+        name: options.name,
+        tsi,
+        source: layers.address().context("a sending port has an address")?,
+        base: places.base,
+        control: places.control,
+        scope: options.scope,
+        mode: StreamMode::Cumulative,
+        symbol_len: packet_len - SmallBlockHeader::LEN as u16,
+        layers: plan.ladder.iter().map(layer_info).collect(),
+        content: plan.content,
+        version: 1,
+    };
+    let mut config = SourceConfig::new(tsi, places.base, plan.ladder.len() as u8);
+    config.layers = plan.ladder.iter().map(|step| LayerConfig { fec: step.fec }).collect();
+    config.control = places.control;
+    config.block_time = BLOCK_TIME;
+    let engine = Source::new(config)?;
+    let encoder = Encoder::new(header.size, header.rate, plan.encoder(tsi, family))?;
+
+    let announcer = Announcer::start(&announced.clone().into(), &interface)?;
+    observer.begun(&Begun { stream: announced, interface: interface.name });
+    let host = StreamHost::new(plan.ladder.clone(), observer);
+    encoder::start(input, encoder, &mailbox).context("cannot start")?;
+    drop(mailbox);
+    let mut driver = Driver::new(engine, host, Clock::new(), line).port(layers);
+    if let Some(control) = control {
+        driver = driver.port(control?);
+    }
+    for (layer, step) in (0..).zip(&plan.ladder) {
+        driver = driver.pace(RateClass::Layer(layer), Some(step.pace), packet_len.into());
+    }
+    let host = driver.run()?;
+    drop(announcer);
+    Ok(host.summary())
+}
+
+/// Opens an input on a thread of its own, since it may wait forever for its first line.
+fn open(
+    video: Video,
+    conversion: Conversion,
+) -> anyhow::Result<crossbeam_channel::Receiver<anyhow::Result<Input>>> {
+    let (give, take) = crossbeam_channel::bounded(1);
+    let open = move || {
+        let _ = give.send(Input::open(video, &conversion));
+    };
+    std::thread::Builder::new().name("umbel-open".to_owned()).spawn(open)?;
+    Ok(take)
+}
+
+/// What is sent.
+struct Plan {
+    ladder: Vec<Step>,
+    content: StreamContent,
+    packet_len: u16,
+}
+
+impl Plan {
+    fn new(
+        options: &StreamOptions,
+        header: &y4m::Header,
+        family: Family,
+        packet_len: u16,
+    ) -> anyhow::Result<Plan> {
+        let y4m::Header { size, rate } = *header;
+        let pictures = FrameRate::new(rate.numerator(), rate.denominator());
+        let pictures = pictures.context("the frame rate of the input is out of range")?;
+        let rates = match &options.layers {
+            Some(rates) => rates.clone(),
+            None => ladder::default_rates(size.width(), size.height(), pictures),
+        };
+        if !(1..=umbel_video::MAX_LAYERS).contains(&rates.len()) {
+            bail!("{} layers: a stream has 1 to {}", rates.len(), umbel_video::MAX_LAYERS);
+        }
+        let codes = options.fec.clone().unwrap_or_else(ladder::default_fec);
+        let shape = Shape { family, packet_len, pictures, block_time: BLOCK_TIME };
+        let content = StreamContent::Video {
+            codec: umbel_video::FORMAT,
+            width: u16::try_from(size.width()).context("too wide")?,
+            height: u16::try_from(size.height()).context("too high")?,
+            rate: pictures,
+        };
+        Ok(Plan { ladder: ladder::steps(&rates, &codes, &shape)?, content, packet_len })
+    }
+
+    /// Returns the rate of all layers together.
+    fn rate(&self) -> Rate {
+        let bits = self.ladder.iter().map(|step| step.rate.bits_per_s()).sum();
+        Rate::from_bits_per_s(bits).unwrap_or_else(|| unreachable!("no rate is 0"))
+    }
+
+    fn encoder(&self, tsi: Tsi, family: Family) -> EncoderConfig {
+        let alc = SmallBlockHeader::LEN + usize::from(LENGTH_LEN);
+        EncoderConfig {
+            layer_bits_per_s: self.ladder.iter().map(|step| step.encoder_bits_per_s).collect(),
+            packet_len: usize::from(self.packet_len) - alc,
+            packet_overhead: alc + family.header_bytes(),
+            stream: codec_stream(tsi),
+            ..EncoderConfig::default()
+        }
+    }
+}
+
+/// Returns the number by which the codec tells a stream from others.
+pub(crate) fn codec_stream(tsi: Tsi) -> u16 {
+    tsi.0 as u16
+}
+
+fn layer_info(step: &Step) -> LayerInfo {
+    LayerInfo { kbit_per_s: step.rate.bits_per_s().div_ceil(1_000), fec: step.fec }
+}
+
+/// Channels of a stream.
+struct Places {
+    base: Channel,
+    channels: Vec<Channel>,
+    control: Option<Channel>,
+}
+
+impl Places {
+    /// Unless they are asked for, groups are derived from the stream's number, so that two streams
+    /// of one network hardly ever share them.
+    fn new(
+        options: &StreamOptions,
+        tsi: Tsi,
+        source: IpAddr,
+        layers: usize,
+    ) -> anyhow::Result<Places> {
+        let family = Family::of(source);
+        let group = match options.group {
+            Some(group) => channel::checked_group(group)?,
+            None => channel::specific_group(family, &format!("stream {}", tsi.0)),
+        };
+        let base = Channel { source: Some(source), group, port: LAYER_PORT };
+        let channels = rlm::channels(base, layers as u8);
+        let Some(channels) = channels else {
+            bail!("{group} has no room for {layers} consecutive groups: take a lower one");
+        };
+        let control = options.control.then(|| Channel {
+            source: None,
+            group: channel::any_source_group(family, &format!("stream control {}", tsi.0)),
+            port: CONTROL_PORT,
+        });
+        Ok(Places { base, channels, control })
+    }
+}

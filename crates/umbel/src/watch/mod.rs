@@ -1,0 +1,384 @@
+//! A receiver of a layered live stream.
+//!
+//! ```text
+//! directory::Station ─▶ which stream
+//! a channel for each layer, control group ─▶ driver ─ Receiver ─ WatchHost ─▶ decoder ─▶ output
+//! ```
+//!
+//! The receiver joins as many layers as its path carries, and tries another one now and then
+//! [RLM §3]. Each thread is in `screen.rs` or `outlet.rs`, and none waits for the one after it.
+
+pub(crate) mod host;
+mod outlet;
+pub(crate) mod playout;
+mod screen;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use umbel_engine::host::Mailbox;
+use umbel_engine::rlm::{ControllerKind, Receiver, ReceiverConfig};
+use umbel_engine::units::Rate;
+use umbel_net::clock::Clock;
+use umbel_net::driver::Driver;
+use umbel_net::interface::{Family, Interface};
+use umbel_net::mailbox;
+use umbel_net::port::UdpPort;
+use umbel_net::udp::{ReceiverOptions, SenderOptions};
+use umbel_video::{FrameRate, Size, y4m};
+use umbel_wire::session::SessionKind;
+use umbel_wire::stream::{Stream, StreamContent};
+
+pub use self::host::ScreenStats;
+use self::host::{Bounds, Input, WatchHost};
+use self::outlet::Outlet;
+pub use self::outlet::Target;
+use self::playout::Playout;
+use self::screen::ThreadScreen;
+use crate::directory::{SessionSelector, Station, Watch};
+pub use crate::endpoint::Interrupt;
+use crate::endpoint::{channel, generator, random};
+use crate::stream::codec_stream;
+
+/// Which stream to watch, and how.
+#[derive(Debug)]
+pub struct WatchOptions {
+    /// The stream.
+    pub stream: SessionSelector,
+    /// Where pictures go.
+    pub target: Target,
+    /// Rule by which the level is chosen.
+    pub controller: ControllerKind,
+    /// Most layers that are received. Default: all.
+    pub max_level: Option<u8>,
+    /// Name or address of the interface. Default: that of the default route.
+    pub interface: Option<String>,
+    /// How long to wait for a stream of this name to be on the air.
+    pub wait: Duration,
+    /// Silence after which the source counts as gone. Default 30 s.
+    pub patience: Duration,
+    /// How long to watch. Default: to the end.
+    pub last: Option<Duration>,
+}
+
+impl WatchOptions {
+    /// Creates options with the defaults.
+    pub fn new(stream: SessionSelector, target: Target) -> WatchOptions {
+        WatchOptions {
+            stream,
+            target,
+            controller: ControllerKind::default(),
+            max_level: None,
+            interface: None,
+            wait: Duration::from_secs(10),
+            patience: Duration::from_secs(30),
+            last: None,
+        }
+    }
+}
+
+/// A second of reception.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct WatchSnapshot {
+    /// Seconds since the start.
+    pub seconds: f64,
+    /// Number of layers that are received.
+    pub level: u8,
+    /// Number of layers that there are.
+    pub layers: u8,
+    /// State of the receiver [RLM Fig. 6]: `steady`, `hysteresis`, `measurement`, `drop`; `left`
+    /// outside.
+    pub state: &'static str,
+    /// UDP payload received, in bits per second.
+    pub rate_bits_per_s: u64,
+    /// Share of packets lost, 0 to 1.
+    pub loss: f64,
+    /// Packets lost.
+    pub lost: u64,
+    /// Pictures shown per second.
+    pub pictures_per_s: f64,
+    /// Estimated number of receivers.
+    pub receivers: u64,
+    /// Join-experiments so far.
+    pub experiments: u64,
+    /// Of these, those that failed.
+    pub failed: u64,
+    /// Estimated time in which a failure shows, in seconds.
+    pub detection_s: f64,
+    /// Counters of the screen so far.
+    pub screen: ScreenStats,
+}
+
+/// A join-experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum Experiment {
+    /// It begins.
+    Started {
+        /// The level that is tried.
+        level: u8,
+    },
+    /// It brought loss.
+    Failed {
+        /// The level that was tried.
+        level: u8,
+        /// Time to the onset of congestion, in milliseconds.
+        after_ms: f64,
+    },
+    /// The level stays.
+    Succeeded {
+        /// The level.
+        level: u8,
+    },
+}
+
+/// Result of watching.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct WatchSummary {
+    /// Seconds from the start to the end.
+    pub seconds: f64,
+    /// Level at the end.
+    pub level: u8,
+    /// Seconds at each level, from 0 on.
+    pub at_level: Vec<f64>,
+    /// Number of changes of the level.
+    pub changes: u64,
+    /// Packets received.
+    pub packets: u64,
+    /// Bytes of UDP payload received.
+    pub bytes: u64,
+    /// Packets lost while their layer was received.
+    pub lost: u64,
+    /// Packets that came after they had been taken for lost.
+    pub late: u64,
+    /// Packets restored from repairs.
+    pub restored: u64,
+    /// Join-experiments.
+    pub experiments: u64,
+    /// Of these, those that failed.
+    pub failed: u64,
+    /// Experiments of others heard.
+    pub heard: u64,
+    /// Experiments forgone since others experimented.
+    pub suppressed: u64,
+    /// Datagrams that this host's kernel dropped because the program was too slow.
+    pub dropped_here: u64,
+    /// Counters of the screen.
+    pub screen: ScreenStats,
+    /// Why it broke off, if it did.
+    pub failure: Option<String>,
+    /// Whether the source announced the end.
+    pub over: bool,
+    /// Whether the output was closed.
+    pub closed: bool,
+    /// Whether the user interrupted it.
+    pub interrupted: bool,
+    /// Whether the source was started again, and another stream took the place of this one.
+    #[serde(skip)]
+    replaced: bool,
+}
+
+impl WatchSummary {
+    /// Adds the result of the previous stream, whose place this one took.
+    fn after(self, past: &WatchSummary) -> WatchSummary {
+        let (mine, theirs) = (self.screen, past.screen);
+        let mut at_level = past.at_level.clone();
+        at_level.resize(at_level.len().max(self.at_level.len()), 0.0);
+        for (sum, seconds) in at_level.iter_mut().zip(&self.at_level) {
+            *sum += seconds;
+        }
+        WatchSummary {
+            seconds: past.seconds + self.seconds,
+            at_level,
+            changes: past.changes + self.changes,
+            packets: past.packets + self.packets,
+            bytes: past.bytes + self.bytes,
+            lost: past.lost + self.lost,
+            late: past.late + self.late,
+            restored: past.restored + self.restored,
+            experiments: past.experiments + self.experiments,
+            failed: past.failed + self.failed,
+            heard: past.heard + self.heard,
+            suppressed: past.suppressed + self.suppressed,
+            dropped_here: past.dropped_here + self.dropped_here,
+            screen: ScreenStats {
+                shown: mine.shown + theirs.shown,
+                repeated: mine.repeated + theirs.repeated,
+                skipped: mine.skipped + theirs.skipped,
+                refused: mine.refused + theirs.refused,
+                useless: mine.useless + theirs.useless,
+            },
+            ..self
+        }
+    }
+}
+
+/// Receives news of the reception. It is called on the engine's thread and must not block.
+pub trait WatchObserver: Send + Sync {
+    /// The stream was found.
+    fn found(&self, _stream: &Stream, _interface: &str) {}
+
+    /// The level changed.
+    fn level(&self, _level: u8, _layers: u8, _reason: &'static str) {}
+
+    /// News of a join-experiment.
+    fn experiment(&self, _experiment: &Experiment) {}
+
+    /// Reports on a second.
+    fn second(&self, _snapshot: &WatchSnapshot) {}
+
+    /// Reports a line that the user should know.
+    fn note(&self, _line: &str) {}
+
+    /// Nothing is heard of the stream.
+    fn silent(&self, line: &str) {
+        self.note(line);
+    }
+}
+
+/// Watches a stream. Returns when it is over.
+///
+/// # Errors
+///
+/// One line that says why nothing can be received at all. The [`WatchSummary`] says why it broke
+/// off later.
+pub fn watch(
+    mut options: WatchOptions,
+    observer: &Arc<dyn WatchObserver>,
+    started: impl FnOnce(Interrupt),
+) -> anyhow::Result<WatchSummary> {
+    let interface = channel::choose_interface(options.interface.as_deref())?;
+    let (mailbox, mut line) = mailbox::line::<Input>().context("cannot start")?;
+    let mailbox = Arc::new(Mutex::new(mailbox));
+    let mut station = Station::open(&interface)?;
+    started(Interrupt::new({
+        let (mailbox, station) = (mailbox.clone(), station.waker());
+        move || {
+            current(&mailbox).put(Input::Interrupt);
+            station.wake();
+        }
+    }));
+    let found = station.find_stream(&options.stream, options.wait, |line| observer.silent(line))?;
+    let Some(mut stream) = found else {
+        return Ok(WatchSummary { interrupted: true, ..WatchSummary::default() });
+    };
+    let header = header(&stream)?;
+    let target = std::mem::replace(&mut options.target, Target::Nowhere);
+    let told = mailbox.clone();
+    let outlet = Outlet::open(target, header, move |input| current(&told).put(input))?;
+    let mut past = WatchSummary::default();
+    loop {
+        let to = current(&mailbox).clone();
+        let told = to.clone();
+        let session = SessionKind::from(stream.clone());
+        let watch = Watch::start(station, options.stream.clone(), session, move |news| {
+            told.put(Input::News(news));
+        })?;
+        let screen = screen(&stream, header, outlet.as_ref());
+        let summary = screen
+            .and_then(|screen| receive(&stream, &options, screen, &interface, observer, line));
+        drop(to);
+        let successor = watch.stop();
+        past = summary?.after(&past);
+        let Some((heard, SessionKind::Stream(successor))) = successor.filter(|_| past.replaced)
+        else {
+            break;
+        };
+        observer.note(&format!("the source of `{}` was started again", successor.name));
+        if successor.content != stream.content && outlet.is_some() {
+            past.failure = Some(format!(
+                "the source was started again with other pictures ({}): watch it again",
+                successor.content
+            ));
+            break;
+        }
+        let (fresh, fresh_line) = mailbox::line::<Input>().context("cannot start")?;
+        *current(&mailbox) = fresh;
+        (station, stream, line) = (heard, *successor, fresh_line);
+    }
+    if let Some(outlet) = outlet
+        && let Err(error) = outlet.finish()
+    {
+        past.failure.get_or_insert(error.to_string());
+    }
+    Ok(past)
+}
+
+/// Returns the mailbox of the host that is running.
+fn current(mailbox: &Mutex<Mailbox<Input>>) -> MutexGuard<'_, Mailbox<Input>> {
+    mailbox.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns size and rate of a stream's pictures.
+fn header(stream: &Stream) -> anyhow::Result<y4m::Header> {
+    let StreamContent::Video { codec, width, height, rate } = stream.content;
+    if codec != umbel_video::FORMAT {
+        bail!(
+            "`{}` is encoded in version {codec} of the codec, and this program knows version {}: \
+             use the same version of umbel on both sides",
+            stream.name,
+            umbel_video::FORMAT
+        );
+    }
+    let size = Size::new(width.into(), height.into())?;
+    Ok(y4m::Header { size, rate: FrameRate::new(rate.pictures, rate.seconds)? })
+}
+
+fn screen(
+    stream: &Stream,
+    header: y4m::Header,
+    outlet: Option<&Outlet>,
+) -> anyhow::Result<ThreadScreen> {
+    let Some(outlet) = outlet else { return Ok(ThreadScreen::blind()) };
+    let StreamContent::Video { rate, .. } = stream.content;
+    let playout = Playout::new(header.size, rate, codec_stream(stream.tsi));
+    ThreadScreen::start(playout, outlet.pictures()).context("cannot start")
+}
+
+/// Receives one stream, until it is over or replaced, or the user has seen enough.
+fn receive(
+    stream: &Stream,
+    options: &WatchOptions,
+    screen: ThreadScreen,
+    interface: &Interface,
+    observer: &Arc<dyn WatchObserver>,
+    line: mailbox::Line<Input>,
+) -> anyhow::Result<WatchSummary> {
+    observer.found(stream, &interface.name);
+    let config = config(stream, options)?;
+    let layers = stream.layers.len() as u8;
+    let bounds = Bounds { patience: options.patience, last: options.last };
+    let host = WatchHost::new(layers, bounds, screen, observer.clone());
+    let family = Family::of(stream.base.group);
+    let receiving = ReceiverOptions {
+        rate: Rate::from_bits_per_s(stream.kbit_per_s().saturating_mul(1000)),
+        ..ReceiverOptions::default()
+    };
+    let port = UdpPort::receiver(family, stream.base.port, interface, &receiving)?;
+    let engine = Receiver::new(config, generator()?)?;
+    let mut driver = Driver::new(engine, host, Clock::new(), line).port(port);
+    if let Some(control) = stream.control {
+        let sender = SenderOptions { hop_limit: stream.scope, ..SenderOptions::new(family) };
+        driver = driver.port(UdpPort::group(control, interface, &sender)?);
+    }
+    Ok(driver.run()?.summary())
+}
+
+fn config(stream: &Stream, options: &WatchOptions) -> anyhow::Result<ReceiverConfig> {
+    let layers = stream.layers.len() as u8;
+    let max_level = options.max_level.unwrap_or(layers);
+    if max_level == 0 || max_level > layers {
+        bail!("--max-level {max_level}: `{}` has levels 1 to {layers}", stream.name);
+    }
+    let rate = |kbit_per_s: u64| Rate::from_bits_per_s(kbit_per_s.saturating_mul(1000));
+    let id = u64::from_be_bytes(random()?);
+    let mut config = ReceiverConfig::new(stream.tsi, id, stream.channels());
+    config.rates = stream.layers.iter().filter_map(|layer| rate(layer.kbit_per_s)).collect();
+    config.control = stream.control;
+    config.mode = stream.mode;
+    config.controller = options.controller;
+    config.max_level = max_level;
+    Ok(config)
+}
