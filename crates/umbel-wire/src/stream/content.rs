@@ -45,11 +45,6 @@ impl FrameRate {
         let sound = p > 0 && s > 0 && p <= 1_000 * s && s <= 1_000 * p;
         sound.then_some(FrameRate { pictures, seconds })
     }
-
-    /// Returns the time from one picture to the next, in nanoseconds.
-    pub fn interval_ns(self) -> u64 {
-        1_000_000_000 * u64::from(self.seconds) / u64::from(self.pictures)
-    }
 }
 
 impl fmt::Display for StreamContent {

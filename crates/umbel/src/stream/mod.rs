@@ -243,6 +243,7 @@ pub fn stream(
         symbol_len: packet_len - SmallBlockHeader::LEN as u16,
         layers: plan.ladder.iter().map(layer_info).collect(),
         content: plan.content,
+        repair: None,
         version: 1,
     };
     let mut config = SourceConfig::new(tsi, places.base, plan.ladder.len() as u8);

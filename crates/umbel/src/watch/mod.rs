@@ -313,7 +313,10 @@ fn current(mailbox: &Mutex<Mailbox<Input>>) -> MutexGuard<'_, Mailbox<Input>> {
 
 /// Returns size and rate of a stream's pictures.
 fn header(stream: &Stream) -> anyhow::Result<y4m::Header> {
-    let StreamContent::Video { codec, width, height, rate } = stream.content;
+    let StreamContent::Video { codec, width, height, rate } = stream.content else {
+        let name = &stream.name;
+        bail!("`{name}` is HLS: play it in a browser or a player by `umbel gateway '{name}'`");
+    };
     if codec != umbel_video::FORMAT {
         bail!(
             "`{}` is encoded in version {codec} of the codec, and this program knows version {}: \
@@ -332,8 +335,7 @@ fn screen(
     outlet: Option<&Outlet>,
 ) -> anyhow::Result<ThreadScreen> {
     let Some(outlet) = outlet else { return Ok(ThreadScreen::blind()) };
-    let StreamContent::Video { rate, .. } = stream.content;
-    let playout = Playout::new(header.size, rate, codec_stream(stream.tsi));
+    let playout = Playout::new(header, codec_stream(stream.tsi));
     ThreadScreen::start(playout, outlet.pictures()).context("cannot start")
 }
 

@@ -7,8 +7,7 @@
 use std::time::Duration;
 
 use umbel_engine::Instant;
-use umbel_video::{Decoder, DecoderConfig, Frame, Size};
-use umbel_wire::stream::FrameRate;
+use umbel_video::{Decoder, DecoderConfig, Frame, y4m};
 
 use super::host::ScreenStats;
 
@@ -37,10 +36,11 @@ pub(crate) struct Playout {
 
 impl Playout {
     /// Creates a playout of pictures of this size and rate, of the codec's stream of this number.
-    pub(crate) fn new(size: Size, rate: FrameRate, stream: u16) -> Playout {
+    pub(crate) fn new(header: y4m::Header, stream: u16) -> Playout {
+        let config = DecoderConfig { stream, ..DecoderConfig::default() };
         Playout {
-            decoder: Decoder::new(size, DecoderConfig { stream, ..DecoderConfig::default() }),
-            interval: Duration::from_nanos(rate.interval_ns()),
+            decoder: Decoder::new(header.size, config),
+            interval: Duration::from_secs_f64(1.0 / header.rate.per_s()),
             begun: None,
             next: None,
             fresh: 0,
