@@ -2,19 +2,22 @@
 
 use std::time::Duration;
 
-use umbel_wire::repository::ClientMessage;
+use umbel_wire::repository::{ClientMessage, limits};
 
 use crate::Instant;
 use crate::repository::config::ReceiverConfig;
 
-/// The burst that tests whether multicast works again. It is slow enough for any path.
-pub(super) const PROBE: ClientMessage = ClientMessage::Probe {
-    probe: 0,
-    channel: 0,
-    packets: 8,
-    packet_len: 1_400,
-    rate_bits_per_s: 1_000_000,
-};
+/// Returns the request for a burst that tests whether multicast works again. It is slow enough for
+/// any path. Its packets are as long as those of data, since a link may be too narrow for these.
+pub(super) fn probe(packet_len: u16) -> ClientMessage {
+    ClientMessage::Probe {
+        probe: 0,
+        channel: 0,
+        packets: 8,
+        packet_len: packet_len.clamp(limits::PROBE_PACKET_MIN, limits::PROBE_PACKET_MAX),
+        rate_bits_per_s: 1_000_000,
+    }
+}
 
 /// Way by which the client gets its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,6 +32,13 @@ impl Items {
         self.received.is_empty()
     }
 
+    /// Returns the UDP payload of the longest packets of the items that are being received. `None`
+    /// without any.
+    pub(super) fn packet_len(&self) -> Option<u16> {
+        let longest = self.received.values().map(|item| item.oti.symbol_len).max()?;
+        Some(longest.saturating_add(DataHeader::LEN as u16))
+    }
+
     /// Returns an item that is being received.
     pub(super) fn get(&self, toi: Toi) -> Option<&Item> {
         self.received.get(&toi)

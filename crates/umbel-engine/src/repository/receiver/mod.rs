@@ -40,7 +40,7 @@ use umbel_wire::repository::{Announcement, ClientMessage, Need, ServerMessage};
 use umbel_wire::{Channel, Oti, Toi, Tsi};
 
 use self::control::{ControlEnd, Early};
-use self::fallback::{Fallback, PROBE};
+use self::fallback::Fallback;
 use self::item::Item;
 use self::items::Items;
 use self::listener::{Listener, Outlook};
@@ -466,9 +466,9 @@ impl<K: SymbolSink> Receiver<K> {
     /// Asks for a probe burst that would show that multicast works.
     fn probe(&mut self, now: Instant) {
         self.fallback.probe_later(now);
-        if !self.items.is_idle() {
+        if let Some(packet_len) = self.items.packet_len() {
             self.tuner.join();
-            self.outbox.say(PROBE);
+            self.outbox.say(fallback::probe(packet_len));
         }
     }
 

@@ -357,6 +357,19 @@ fn a_client_that_multicast_does_not_reach_goes_on_by_unicast_and_back() {
 }
 
 #[test]
+fn probes_are_as_long_as_the_packets_that_do_not_come() {
+    let mut world = World::new(config(), objects(2, 400), 12);
+    let deaf = world.add_client(&[1, 2], 0.0);
+    world.clients[deaf].deaf = true;
+    world.run_for(Duration::from_secs(12));
+    let probed = world.source_events.iter().filter_map(|event| match event {
+        SourceEvent::Probe { packet_len, .. } => Some(usize::from(*packet_len)),
+        _ => None,
+    });
+    assert_eq!(probed.collect::<Vec<_>>(), [config().packet_len]);
+}
+
+#[test]
 fn an_item_that_vanishes_is_reported_and_the_others_go_on() {
     let mut world = World::new(config(), objects(2, 100), 13);
     world.source.symbols_mut().gone.insert(Toi(1));
