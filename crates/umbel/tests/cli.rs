@@ -46,15 +46,9 @@ fn bad_usage_exits_with_2() {
     ] {
         run(args).misused(&[words]);
     }
-    // Only the value is wrong.
     for seconds in ["-1", "nan", "inf"] {
-        let ran = run([
-            "get".to_owned(),
-            format!("umbel://127.0.0.1/?pin={}", local_support::FOREIGN_PIN),
-            format!("--fallback-after={seconds}"),
-        ]);
-        assert!(matches!(ran.code, Some(1 | 2)), "{ran:?}");
-        assert!(ran.stderr.contains("--fallback-after"), "{ran:?}");
+        let fallback = format!("--fallback-after={seconds}");
+        run(["get", "umbel://127.0.0.1/", &fallback]).misused(&["--fallback-after"]);
     }
 }
 

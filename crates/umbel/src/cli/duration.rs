@@ -22,9 +22,31 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
+/// Parses a time with its unit, or a number of seconds.
+///
+/// # Errors
+///
+/// As [`parse_duration`].
+pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.trim().parse().ok().map(Duration::try_from_secs_f64);
+    seconds.and_then(Result::ok).map_or_else(|| parse_duration(text), Ok)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_without_a_unit_may_be_seconds() {
+        for (text, millis) in
+            [("5", 5_000), ("0.5", 500), ("0", 0), ("500ms", 500), ("2m", 120_000)]
+        {
+            assert_eq!(parse_seconds(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "-1", "nan", "inf", "1e400", "soon"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_time_has_a_unit() {

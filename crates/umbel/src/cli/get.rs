@@ -9,6 +9,7 @@ use serde_json::json;
 use umbel_engine::units::ByteCount;
 use umbel_net::session::SessionUrl;
 
+use super::duration::parse_seconds;
 use super::output::{Output, plain};
 use super::signals;
 use super::teller::{Since, TELL_EVERY, Teller, rate};
@@ -32,9 +33,9 @@ pub(super) struct GetArgs {
     /// Interface on which multicast arrives, by name or address [default: the route's]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
-    /// Continue by unicast when multicast brings nothing for this number of seconds
-    #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
-    fallback_after: f64,
+    /// Continue by unicast when multicast brings nothing for this long
+    #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = parse_seconds)]
+    fallback_after: Duration,
     /// Never continue by unicast
     #[arg(long, conflicts_with = "fallback_after")]
     no_fallback: bool,
@@ -57,12 +58,10 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
     if args.token.is_some() {
         url.token = args.token;
     }
-    let fallback = Duration::try_from_secs_f64(args.fallback_after)
-        .map_err(|_| anyhow::anyhow!("--fallback-after is a number of seconds, such as 5"))?;
     let options = GetOptions {
         patterns: args.patterns,
         interface: args.interface,
-        fallback_after: (!args.no_fallback).then_some(fallback),
+        fallback_after: (!args.no_fallback).then_some(args.fallback_after),
         durable: !args.no_sync,
         ..GetOptions::new(url, args.output)
     };

@@ -12,6 +12,7 @@ use umbel_engine::units::{ByteCount, Rate};
 use umbel_net::interface::Family;
 use umbel_wire::Scheme;
 
+use super::duration::parse_seconds;
 use super::output::{Meter, Output, plain};
 use super::rate::parse_rate;
 use super::{left_out, signals};
@@ -84,9 +85,9 @@ pub(super) struct ServeArgs {
     /// Directory of the server's key [default: the user's state directory]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
-    /// Seconds between scans for changed files; 0: never scan
-    #[arg(long, default_value_t = 2, value_name = "SECONDS")]
-    rescan: u64,
+    /// Time between scans for changed files; 0: never scan
+    #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = parse_seconds)]
+    rescan: Duration,
 }
 
 fn parse_code(text: &str) -> Result<Scheme, String> {
@@ -118,7 +119,7 @@ impl ServeArgs {
             control: self.control,
             control_port: self.control_port,
             token: self.token,
-            rescan: Duration::from_secs(self.rescan),
+            rescan: self.rescan,
             ..ServeOptions::new(self.path, state_dir)
         })
     }
