@@ -288,6 +288,8 @@ pub enum ReceiverEvent {
 pub struct ReceiverStats {
     /// Events that the paper counts as processing load. A member's are all 0.
     pub load: ProcessingLoad,
+    /// Heartbeats of the source received.
+    pub heartbeats: u64,
     /// Packets of the data channel received.
     pub data_received: u64,
     /// Packets of the data channel found missing.

@@ -87,6 +87,7 @@ impl<K: SymbolSink> Receiver<K> {
     /// Handles a heartbeat of the source on the data channel.
     fn on_heartbeat(&mut self, now: Instant, heartbeat: &Heartbeat) -> Result<(), DropReason> {
         self.tree.note_source(now, heartbeat)?;
+        self.stats.heartbeats += 1;
         self.source.on_heard(now);
         self.source.correct_source(heartbeat.feed.source);
         self.learn_feed(heartbeat.feed)?;

@@ -19,6 +19,7 @@ use umbel_wire::repository::ItemInfo;
 use umbel_wire::tmtp::{BlockRun, End, Refusal, Role};
 
 use super::super::cut_of;
+use super::path::{Finding, Path};
 use super::store::{FeedStore, Found, Input, Looked};
 use super::{RecvObserver, RecvSnapshot, RecvSummary};
 use crate::endpoint::Items;
@@ -86,6 +87,7 @@ pub(crate) struct RecvHost<S> {
     end: Option<End>,
     written: bool,
     failure: Option<String>,
+    path: Path,
     lonely: bool,
     joined: bool,
     parents: u64,
@@ -110,6 +112,7 @@ fn tell<K: SymbolSink>(io: &mut dyn Io<Receiver<K>>, command: ReceiverCommand) {
 impl<S: FeedStore> RecvHost<S> {
     pub(crate) fn new(about: About, observer: Arc<dyn RecvObserver>, store: S) -> RecvHost<S> {
         RecvHost {
+            path: Path::new(&about.feed),
             about,
             observer,
             store,
@@ -136,6 +139,16 @@ impl<S: FeedStore> RecvHost<S> {
             stats: ReceiverStats::default(),
             view: None,
             drops: String::new(),
+        }
+    }
+
+    /// Gives up if the path from the source carries no full packets.
+    fn look_at_path(&mut self, io: &mut Machine<'_, S>) {
+        let (_, known) = io.engine().progress();
+        match self.path.look(io.now(), known, &self.stats) {
+            Some(Finding::Suspicious) => self.observer.note(&self.path.advice()),
+            Some(Finding::TooNarrow) => self.give_up(io, &self.path.advice()),
+            None => {}
         }
     }
 
@@ -613,6 +626,7 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
                  not pass (`umbel doctor`)",
             );
         }
+        self.look_at_path(io);
         self.observer.progress(&self.snapshot());
     }
 

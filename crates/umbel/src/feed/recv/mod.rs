@@ -13,6 +13,7 @@
 
 mod diagnosing;
 pub(crate) mod host;
+mod path;
 pub(crate) mod store;
 mod target;
 

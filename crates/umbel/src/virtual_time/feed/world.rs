@@ -11,10 +11,10 @@ use umbel_engine::tmtp::{
 };
 use umbel_engine::units::Rate;
 use umbel_sim::random::{Purpose, below, key};
-use umbel_sim::tmtp::id_of;
+use umbel_sim::tmtp::{id_of, kind};
 use umbel_sim::{
-    Context, EngineHost, HostConfig, LinkSpec, Loss, Network, NodeId, Outcome, Outside, Simulation,
-    address_of, channel,
+    Context, EngineHost, HostConfig, Kind, KindOf, Kinds, LinkSpec, Loss, Network, NodeId, Outcome,
+    Outside, Simulation, address_of, channel,
 };
 use umbel_store::feed::{FeedSink, FeedSource};
 use umbel_wire::feed::{Feed, FeedContent};
@@ -50,6 +50,8 @@ pub(super) struct Scenario {
     pub(super) hosts: u32,
     /// Loss of the links between routers, and of those of hosts.
     pub(super) loss: f64,
+    /// Number of subnets whose links are too narrow for full packets.
+    pub(super) narrow: u32,
     /// Time within which receivers come.
     pub(super) within: Duration,
     pub(super) wait_for: WaitFor,
@@ -77,6 +79,7 @@ impl Default for Scenario {
             subnets: 3,
             hosts: 2,
             loss: 0.1,
+            narrow: 0,
             within: Duration::from_secs(1),
             wait_for: WaitFor::Receivers(6),
             linger: Duration::ZERO,
@@ -209,6 +212,8 @@ impl World {
             LinkSpec::default().delay(Duration::from_micros(200)).loss(Loss::Bernoulli(loss))
         };
         let wide = || LinkSpec::default().delay(Duration::from_millis(10));
+        let long = Kinds::NONE.with(Kind::Data).with(Kind::Repair);
+        let narrow = || LinkSpec { loss_of: long, ..wide().loss(Loss::Bernoulli(1.0)) };
         let source = network.host("source");
         let core = network.router("core");
         network.link(source, core, lan(0.0), lan(0.0)).unwrap();
@@ -216,7 +221,8 @@ impl World {
         for subnet in 0..scenario.subnets {
             let router = network.router(format!("r{subnet}"));
             let lossy = || wide().loss(Loss::Bernoulli(scenario.loss));
-            network.link(core, router, lossy(), lossy()).unwrap();
+            let down = if subnet < scenario.narrow { narrow() } else { lossy() };
+            network.link(core, router, down, lossy()).unwrap();
             let switch = network.switch(format!("n{subnet}"));
             network.link(router, switch, lan(0.0), lan(0.0)).unwrap();
             for host in 0..scenario.hosts {
@@ -284,7 +290,7 @@ impl World {
         let expected = Expected { names: [].into(), alone: false };
         let terms = Terms { wait_for, linger, expected };
         let mut upstream = Upstream { interrupt_at: source_interrupt, ..Upstream::default() };
-        let host_config = HostConfig { rate: Some(rate), ..HostConfig::default() };
+        let host_config = host_config();
         if self.scenario.pipe {
             let (content, symbols, writer, bytes) = pipe::source(TSI, seed);
             (self.bytes, upstream.writer) = (bytes, Some(writer));
@@ -342,7 +348,7 @@ impl World {
             read_at: Instant::EPOCH,
         };
         let about = About { feed: self.feed(), start: Start::Everything, line: None };
-        let host_config = HostConfig { rate: Rate::from_bits_per_s(RATE), ..HostConfig::default() };
+        let host_config = host_config();
         match &place {
             Place::Files(directory) => {
                 let host = RecvHost::new(about, Arc::new(Nobody), directory.clone());
@@ -431,6 +437,11 @@ impl World {
         });
         format!("{sent:?}{}", members.collect::<String>())
     }
+}
+
+fn host_config() -> HostConfig {
+    let rate = Rate::from_bits_per_s(RATE);
+    HostConfig { rate, kind: KindOf::Bytes(kind), ..HostConfig::default() }
 }
 
 /// Returns the generators of a node.
