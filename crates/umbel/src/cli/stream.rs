@@ -17,7 +17,9 @@ use super::rate::parse_rate;
 use super::signals;
 use super::teller::{Since, TELL_EVERY, Teller};
 use crate::stream::input::{Conversion, Video};
-use crate::stream::{Begun, StreamObserver, StreamOptions, StreamSnapshot, StreamSummary, stream};
+use crate::stream::{
+    Begun, StreamObserver, StreamOptions, StreamSnapshot, StreamSummary, Way, stream,
+};
 
 /// Options of `umbel stream`.
 #[derive(Debug, clap::Args)]
@@ -123,13 +125,15 @@ impl StreamArgs {
             conversion: Conversion { size: self.size, fps: self.fps, again: self.again },
             layers: self.layers,
             fec: self.fec.map(|codes| codes.into_iter().map(|Code(code)| code).collect()),
-            interface: self.interface,
-            family: self.ipv6.then_some(Family::V6),
-            group: self.group,
-            control: !self.no_control,
-            scope: self.scope,
-            mtu: self.mtu,
-            ..StreamOptions::new(self.name)
+            way: Way {
+                interface: self.interface,
+                family: self.ipv6.then_some(Family::V6),
+                group: self.group,
+                control: !self.no_control,
+                scope: self.scope,
+                mtu: self.mtu,
+                ..Way::new(self.name)
+            },
         }
     }
 }

@@ -10,12 +10,11 @@ use umbel_engine::{Instant, RateClass};
 
 use super::BLOCK_TIME;
 use super::ladder::Step;
+use super::way::RateMeter;
 use super::{LayerSnapshot, StreamObserver, StreamSnapshot, StreamSummary};
 
 /// Interval of progress reports.
 const TICK: Duration = Duration::from_millis(100);
-/// Time over which rates are measured.
-const WINDOW: Duration = Duration::from_secs(1);
 /// Time without a picture after which the user is told.
 const STALL: Duration = Duration::from_secs(3);
 /// How long the last packets and their repairs may take to leave.
@@ -67,9 +66,7 @@ pub(crate) struct StreamHost {
     told_stall: bool,
     told_trouble: bool,
     trouble: Option<String>,
-    /// Bytes of each layer at the start of the window, and in the last whole window.
-    window: (Instant, Vec<u64>),
-    rates: Vec<u64>,
+    meter: RateMeter,
     stats: SourceStats,
     summary: StreamSummary,
     encoding: Duration,
@@ -88,8 +85,7 @@ impl StreamHost {
             told_stall: false,
             told_trouble: false,
             trouble: None,
-            window: (Instant::EPOCH, vec![0; ladder.len()]),
-            rates: vec![0; ladder.len()],
+            meter: RateMeter::new(ladder.len()),
             ladder,
             stats: SourceStats::default(),
             summary: StreamSummary::default(),
@@ -135,22 +131,8 @@ impl StreamHost {
         self.stage = Stage::Ending(io.now());
     }
 
-    fn measure(&mut self, now: Instant) {
-        let (since, ref before) = self.window;
-        let passed = now - since;
-        if passed < WINDOW {
-            return;
-        }
-        let bytes: Vec<u64> = self.stats.layers.iter().map(|layer| layer.bytes).collect();
-        let per_s = |(now, before): (&u64, &u64)| {
-            ((now - before) as f64 * 8.0 / passed.as_secs_f64()).round() as u64
-        };
-        self.rates = bytes.iter().zip(before).map(per_s).collect();
-        self.window = (now, bytes);
-    }
-
     fn snapshot(&self) -> StreamSnapshot {
-        let steps = self.ladder.iter().zip(&self.rates);
+        let steps = self.ladder.iter().zip(self.meter.rates());
         let layers = steps.zip(&self.stats.layers).map(|((step, &rate), stats)| LayerSnapshot {
             rate_bits_per_s: rate,
             limit_bits_per_s: step.pace.bits_per_s(),
@@ -185,7 +167,8 @@ impl Host<Source> for StreamHost {
         for (layer, step) in (0..).zip(&self.ladder) {
             io.set_pace(RateClass::Layer(layer), Some(step.pace));
         }
-        (self.fresh_at, self.window.0) = (now, now);
+        self.fresh_at = now;
+        self.meter.start(now);
         io.wake_at(Some(now + TICK));
     }
 
@@ -210,7 +193,7 @@ impl Host<Source> for StreamHost {
         let now = io.now();
         io.wake_at(Some(now + TICK));
         self.stats = io.engine().stats();
-        self.measure(now);
+        self.meter.measure(now, &self.stats.layers);
         if let Stage::Ending(since) = self.stage
             && (now - since >= LAST_PACKETS || now - since >= BLOCK_TIME * 2 && self.is_idle())
         {

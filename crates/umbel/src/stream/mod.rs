@@ -13,8 +13,8 @@ mod encoder;
 pub(crate) mod host;
 pub mod input;
 pub(crate) mod ladder;
+mod way;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,21 +25,18 @@ use umbel_engine::rlm::{LayerConfig, Source, SourceConfig};
 use umbel_engine::units::Rate;
 use umbel_net::clock::Clock;
 use umbel_net::driver::Driver;
-use umbel_net::interface::Family;
 use umbel_net::mailbox;
-use umbel_net::port::UdpPort;
-use umbel_net::udp::SenderOptions;
 use umbel_video::{Encoder, EncoderConfig, y4m};
-use umbel_wire::session::SessionName;
 use umbel_wire::stream::{FrameRate, LayerFec, LayerInfo, Stream, StreamContent, StreamMode};
-use umbel_wire::{Channel, SmallBlockHeader, Tsi, rlm};
+use umbel_wire::{SmallBlockHeader, Tsi};
 
 use self::host::{Input as ToHost, StreamHost};
 use self::input::{Conversion, Input, Video};
 use self::ladder::{LENGTH_LEN, Shape, Step};
+pub use self::way::Way;
+use self::way::{Air, Ground, Said};
 use crate::directory::Announcer;
 pub use crate::endpoint::Interrupt;
-use crate::endpoint::{channel, packet_len, random};
 
 /// UDP port of layers.
 pub const LAYER_PORT: u16 = 7704;
@@ -54,44 +51,20 @@ pub(crate) const BLOCK_TIME: Duration = Duration::from_millis(200);
 pub struct StreamOptions {
     /// How it is shown.
     pub conversion: Conversion,
-    /// Name of the stream.
-    pub name: SessionName,
+    /// Its name, and its way to its receivers.
+    pub way: Way,
     /// Rates of the layers on the wire, the base first. Each is what the layer adds. Default: six
     /// layers by the picture's size.
     pub layers: Option<Vec<Rate>>,
     /// Codes of the layers, the base first; further layers have none. Default: 8 + 3 symbols for
     /// the base, 16 + 2 for the next.
     pub fec: Option<Vec<Option<LayerFec>>>,
-    /// Name or address of the interface. Default: that of the default route.
-    pub interface: Option<String>,
-    /// The family. Default: IPv4 where the interface has an IPv4 address.
-    pub family: Option<Family>,
-    /// The group of the base layer. Default: a source-specific one.
-    pub group: Option<IpAddr>,
-    /// Whether receivers have a group to tell each other about join-experiments.
-    pub control: bool,
-    /// Most hops of any packet; at least 1.
-    pub scope: u8,
-    /// MTU of the path in bytes; data packets carry 100 bytes less. Default: what the interface
-    /// carries, at most 1,500.
-    pub mtu: Option<u16>,
 }
 
 impl StreamOptions {
     /// Creates options with the defaults.
-    pub fn new(name: SessionName) -> StreamOptions {
-        StreamOptions {
-            conversion: Conversion::default(),
-            name,
-            layers: None,
-            fec: None,
-            interface: None,
-            family: None,
-            group: None,
-            control: true,
-            scope: 32,
-            mtu: None,
-        }
+    pub fn new(way: Way) -> StreamOptions {
+        StreamOptions { conversion: Conversion::default(), way, layers: None, fec: None }
     }
 }
 
@@ -192,9 +165,6 @@ pub fn stream(
     observer: Arc<dyn StreamObserver>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<StreamSummary> {
-    if options.scope == 0 {
-        bail!("--scope 0 reaches nobody; it is at least 1");
-    }
     let (mailbox, line) = mailbox::line::<ToHost>().context("cannot start")?;
     let (interrupted, interrupts) = crossbeam_channel::bounded(1);
     started(Interrupt::new({
@@ -204,10 +174,9 @@ pub fn stream(
             let _ = interrupted.try_send(());
         }
     }));
-    let interface = channel::choose_interface(options.interface.as_deref())?;
-    let family = channel::choose_family(&interface, options.family, options.group)?;
-    let packet_len = packet_len(options.mtu, &interface, family)?;
-    let opened = open(video, options.conversion)?;
+    let StreamOptions { conversion, layers, fec, way } = options;
+    let ground = way.ground()?;
+    let opened = open(video, conversion)?;
     let input = loop {
         crossbeam_channel::select! {
             recv(opened) -> input => break input.context("the input cannot be read")??,
@@ -219,48 +188,30 @@ pub fn stream(
     };
 
     let header = *input.header();
-    let tsi = Tsi(u32::from_be_bytes(random()?));
-    let plan = Plan::new(&options, &header, family, packet_len)?;
-    let places = Places::new(&options, tsi, interface.address(family)?, plan.ladder.len())?;
-    let sender = SenderOptions {
-        source: places.base.source,
-        hop_limit: options.scope,
-        rate: Some(plan.rate()),
-        ..SenderOptions::new(family)
-    };
-    let layers = UdpPort::layers(places.channels, &interface, &sender)?;
-    let control = places.control.map(|control| {
-        UdpPort::group(control, &interface, &SenderOptions { rate: None, ..sender })
-    });
-    let announced = Stream {
-        name: options.name,
-        tsi,
-        source: layers.address().context("a sending port has an address")?,
-        base: places.base,
-        control: places.control,
-        scope: options.scope,
+    let (tsi, packet_len) = (ground.tsi, ground.packet_len);
+    let plan = Plan::new(layers, fec, &header, &ground)?;
+    let encoder = Encoder::new(header.size, header.rate, plan.encoder(&ground))?;
+    let Air { stream, interface, ports } = ground.open(Said {
         mode: StreamMode::Cumulative,
         symbol_len: packet_len - SmallBlockHeader::LEN as u16,
         layers: plan.ladder.iter().map(layer_info).collect(),
         content: plan.content,
         repair: None,
-        version: 1,
-    };
-    let mut config = SourceConfig::new(tsi, places.base, plan.ladder.len() as u8);
+    })?;
+    let mut config = SourceConfig::new(tsi, stream.base, plan.ladder.len() as u8);
     config.layers = plan.ladder.iter().map(|step| LayerConfig { fec: step.fec }).collect();
-    config.control = places.control;
+    config.control = stream.control;
     config.block_time = BLOCK_TIME;
     let engine = Source::new(config)?;
-    let encoder = Encoder::new(header.size, header.rate, plan.encoder(tsi, family))?;
 
-    let announcer = Announcer::start(&announced.clone().into(), &interface)?;
-    observer.begun(&Begun { stream: announced, interface: interface.name });
+    let announcer = Announcer::start(&stream.clone().into(), &interface)?;
+    observer.begun(&Begun { stream, interface: interface.name });
     let host = StreamHost::new(plan.ladder.clone(), observer);
     encoder::start(input, encoder, &mailbox).context("cannot start")?;
     drop(mailbox);
-    let mut driver = Driver::new(engine, host, Clock::new(), line).port(layers);
-    if let Some(control) = control {
-        driver = driver.port(control?);
+    let mut driver = Driver::new(engine, host, Clock::new(), line);
+    for port in ports {
+        driver = driver.port(port);
     }
     for (layer, step) in (0..).zip(&plan.ladder) {
         driver = driver.pace(RateClass::Layer(layer), Some(step.pace), packet_len.into());
@@ -287,27 +238,25 @@ fn open(
 struct Plan {
     ladder: Vec<Step>,
     content: StreamContent,
-    packet_len: u16,
 }
 
 impl Plan {
     fn new(
-        options: &StreamOptions,
+        rates: Option<Vec<Rate>>,
+        codes: Option<Vec<Option<LayerFec>>>,
         header: &y4m::Header,
-        family: Family,
-        packet_len: u16,
+        ground: &Ground,
     ) -> anyhow::Result<Plan> {
         let y4m::Header { size, rate } = *header;
         let pictures = FrameRate::new(rate.numerator(), rate.denominator());
         let pictures = pictures.context("the frame rate of the input is out of range")?;
-        let rates = match &options.layers {
-            Some(rates) => rates.clone(),
-            None => ladder::default_rates(size.width(), size.height(), pictures),
-        };
+        let default = || ladder::default_rates(size.width(), size.height(), pictures);
+        let rates = rates.unwrap_or_else(default);
         if !(1..=umbel_video::MAX_LAYERS).contains(&rates.len()) {
             bail!("{} layers: a stream has 1 to {}", rates.len(), umbel_video::MAX_LAYERS);
         }
-        let codes = options.fec.clone().unwrap_or_else(ladder::default_fec);
+        let codes = codes.unwrap_or_else(ladder::default_fec);
+        let Ground { family, packet_len, .. } = *ground;
         let shape = Shape { family, packet_len, pictures, block_time: BLOCK_TIME };
         let content = StreamContent::Video {
             codec: umbel_video::FORMAT,
@@ -315,22 +264,16 @@ impl Plan {
             height: u16::try_from(size.height()).context("too high")?,
             rate: pictures,
         };
-        Ok(Plan { ladder: ladder::steps(&rates, &codes, &shape)?, content, packet_len })
+        Ok(Plan { ladder: ladder::steps(&rates, &codes, &shape)?, content })
     }
 
-    /// Returns the rate of all layers together.
-    fn rate(&self) -> Rate {
-        let bits = self.ladder.iter().map(|step| step.rate.bits_per_s()).sum();
-        Rate::from_bits_per_s(bits).unwrap_or_else(|| unreachable!("no rate is 0"))
-    }
-
-    fn encoder(&self, tsi: Tsi, family: Family) -> EncoderConfig {
+    fn encoder(&self, ground: &Ground) -> EncoderConfig {
         let alc = SmallBlockHeader::LEN + usize::from(LENGTH_LEN);
         EncoderConfig {
             layer_bits_per_s: self.ladder.iter().map(|step| step.encoder_bits_per_s).collect(),
-            packet_len: usize::from(self.packet_len) - alc,
-            packet_overhead: alc + family.header_bytes(),
-            stream: codec_stream(tsi),
+            packet_len: usize::from(ground.packet_len) - alc,
+            packet_overhead: alc + ground.family.header_bytes(),
+            stream: codec_stream(ground.tsi),
             ..EncoderConfig::default()
         }
     }
@@ -343,39 +286,4 @@ pub(crate) fn codec_stream(tsi: Tsi) -> u16 {
 
 fn layer_info(step: &Step) -> LayerInfo {
     LayerInfo { kbit_per_s: step.rate.bits_per_s().div_ceil(1_000), fec: step.fec }
-}
-
-/// Channels of a stream.
-struct Places {
-    base: Channel,
-    channels: Vec<Channel>,
-    control: Option<Channel>,
-}
-
-impl Places {
-    /// Unless they are asked for, groups are derived from the stream's number, so that two streams
-    /// of one network hardly ever share them.
-    fn new(
-        options: &StreamOptions,
-        tsi: Tsi,
-        source: IpAddr,
-        layers: usize,
-    ) -> anyhow::Result<Places> {
-        let family = Family::of(source);
-        let group = match options.group {
-            Some(group) => channel::checked_group(group)?,
-            None => channel::specific_group(family, &format!("stream {}", tsi.0)),
-        };
-        let base = Channel { source: Some(source), group, port: LAYER_PORT };
-        let channels = rlm::channels(base, layers as u8);
-        let Some(channels) = channels else {
-            bail!("{group} has no room for {layers} consecutive groups: take a lower one");
-        };
-        let control = options.control.then(|| Channel {
-            source: None,
-            group: channel::any_source_group(family, &format!("stream control {}", tsi.0)),
-            port: CONTROL_PORT,
-        });
-        Ok(Places { base, channels, control })
-    }
 }

@@ -1,0 +1,206 @@
+//! The way of a stream to its receivers, whatever its content: interface, channels, ports.
+
+use std::net::IpAddr;
+
+use anyhow::{Context, bail};
+use umbel_engine::Instant;
+use umbel_engine::rlm::LayerStats;
+use umbel_engine::units::Rate;
+use umbel_net::interface::{Family, Interface};
+use umbel_net::port::UdpPort;
+use umbel_net::udp::SenderOptions;
+use umbel_wire::session::SessionName;
+use umbel_wire::stream::{LayerInfo, Stream, StreamContent, StreamMode};
+use umbel_wire::{Channel, Tsi, rlm};
+
+use super::{CONTROL_PORT, LAYER_PORT};
+use crate::endpoint::{channel, packet_len, random};
+
+/// Time over which rates are measured, in seconds.
+const WINDOW_S: f64 = 1.0;
+
+/// The name of a stream, and its way.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Name of the stream.
+    pub name: SessionName,
+    /// Name or address of the interface. Default: that of the default route.
+    pub interface: Option<String>,
+    /// The family. Default: IPv4 where the interface has an IPv4 address.
+    pub family: Option<Family>,
+    /// The group of the base layer. Default: a source-specific one.
+    pub group: Option<IpAddr>,
+    /// Whether receivers have a group to tell each other about join-experiments.
+    pub control: bool,
+    /// Most hops of any packet; at least 1.
+    pub scope: u8,
+    /// MTU of the path in bytes; data packets carry 100 bytes less. Default: what the interface
+    /// carries, at most 1,500.
+    pub mtu: Option<u16>,
+}
+
+impl Way {
+    /// Creates a way with the defaults.
+    pub fn new(name: SessionName) -> Way {
+        Way {
+            name,
+            interface: None,
+            family: None,
+            group: None,
+            control: true,
+            scope: 32,
+            mtu: None,
+        }
+    }
+
+    /// Finds the interface.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or the options contradict each other or what it carries.
+    pub(super) fn ground(self) -> anyhow::Result<Ground> {
+        if self.scope == 0 {
+            bail!("--scope 0 reaches nobody; it is at least 1");
+        }
+        let interface = channel::choose_interface(self.interface.as_deref())?;
+        let family = channel::choose_family(&interface, self.family, self.group)?;
+        let packet_len = packet_len(self.mtu, &interface, family)?;
+        let tsi = Tsi(u32::from_be_bytes(random()?));
+        Ok(Ground { way: self, interface, family, packet_len, tsi })
+    }
+}
+
+/// A stream that has an interface, and no channels yet.
+pub(super) struct Ground {
+    way: Way,
+    pub(super) interface: Interface,
+    pub(super) family: Family,
+    /// UDP payload of a full packet in bytes.
+    pub(super) packet_len: u16,
+    pub(super) tsi: Tsi,
+}
+
+/// What is announced of a stream beside its way.
+pub(super) struct Said {
+    pub(super) mode: StreamMode,
+    pub(super) symbol_len: u16,
+    pub(super) layers: Vec<LayerInfo>,
+    pub(super) content: StreamContent,
+    pub(super) repair: Option<u16>,
+}
+
+/// The ports of a stream, and its announcement.
+pub(super) struct Air {
+    pub(super) stream: Stream,
+    pub(super) interface: Interface,
+    pub(super) ports: Vec<UdpPort>,
+}
+
+impl Ground {
+    /// Opens the ports.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be opened, or not all layers have a group.
+    pub(super) fn open(self, said: Said) -> anyhow::Result<Air> {
+        let Ground { way, interface, family, tsi, .. } = self;
+        let places = Places::new(&way, tsi, interface.address(family)?, said.layers.len())?;
+        let rate = said.layers.iter().map(|layer| layer.kbit_per_s).sum::<u64>();
+        let sender = SenderOptions {
+            source: places.base.source,
+            hop_limit: way.scope,
+            rate: Rate::from_bits_per_s(rate.saturating_mul(1_000)),
+            ..SenderOptions::new(family)
+        };
+        let layers = UdpPort::layers(places.channels, &interface, &sender)?;
+        let source = layers.address().context("a sending port has an address")?;
+        let mut ports = vec![layers];
+        if let Some(control) = places.control {
+            let sender = SenderOptions { rate: None, ..sender };
+            ports.push(UdpPort::group(control, &interface, &sender)?);
+        }
+        let stream = Stream {
+            name: way.name,
+            tsi,
+            source,
+            base: places.base,
+            control: places.control,
+            scope: way.scope,
+            mode: said.mode,
+            symbol_len: said.symbol_len,
+            layers: said.layers,
+            content: said.content,
+            repair: said.repair,
+            version: 1,
+        };
+        Ok(Air { stream, interface, ports })
+    }
+}
+
+/// Channels of a stream.
+struct Places {
+    base: Channel,
+    channels: Vec<Channel>,
+    control: Option<Channel>,
+}
+
+impl Places {
+    /// Unless they are asked for, groups are derived from the stream's number, so that two streams
+    /// of one network hardly ever share them.
+    fn new(way: &Way, tsi: Tsi, source: IpAddr, layers: usize) -> anyhow::Result<Places> {
+        let family = Family::of(source);
+        let group = match way.group {
+            Some(group) => channel::checked_group(group)?,
+            None => channel::specific_group(family, &format!("stream {}", tsi.0)),
+        };
+        let base = Channel { source: Some(source), group, port: LAYER_PORT };
+        let channels = rlm::channels(base, layers as u8);
+        let Some(channels) = channels else {
+            bail!("{group} has no room for {layers} consecutive groups: take a lower one");
+        };
+        let control = way.control.then(|| Channel {
+            source: None,
+            group: channel::any_source_group(family, &format!("stream control {}", tsi.0)),
+            port: CONTROL_PORT,
+        });
+        Ok(Places { base, channels, control })
+    }
+}
+
+/// Measures the rates of layers, a window at a time.
+#[derive(Debug)]
+pub(super) struct RateMeter {
+    /// Start of the window, and the bytes of each layer then.
+    since: Instant,
+    bytes: Vec<u64>,
+    rates: Vec<u64>,
+}
+
+impl RateMeter {
+    pub(super) fn new(layers: usize) -> RateMeter {
+        RateMeter { since: Instant::EPOCH, bytes: vec![0; layers], rates: vec![0; layers] }
+    }
+
+    /// Begins the first window.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.since = now;
+    }
+
+    /// Ends the window if it is over.
+    pub(super) fn measure(&mut self, now: Instant, layers: &[LayerStats]) {
+        let passed = (now - self.since).as_secs_f64();
+        if passed < WINDOW_S {
+            return;
+        }
+        let bytes: Vec<u64> = layers.iter().map(|layer| layer.bytes).collect();
+        let per_s =
+            |(now, before): (&u64, &u64)| ((now - before) as f64 * 8.0 / passed).round() as u64;
+        self.rates = bytes.iter().zip(&self.bytes).map(per_s).collect();
+        (self.since, self.bytes) = (now, bytes);
+    }
+
+    /// Returns the bits per second of each layer in the last whole window.
+    pub(super) fn rates(&self) -> &[u64] {
+        &self.rates
+    }
+}
