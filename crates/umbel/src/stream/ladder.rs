@@ -84,11 +84,15 @@ fn step(layer: usize, rate: Rate, fec: Option<LayerFec>, shape: &Shape) -> anyho
     let bits_per_s = rate.bits_per_s() as f64;
     let ip = shape.family.header_bytes() as f64;
     let full = f64::from(shape.packet_len) + ip;
-    // A picture's part of a layer is in packets of its own.
-    let packets_per_s = (bits_per_s / 8.0 / per_s / full).ceil().max(1.0) * per_s;
-    let share = fec.map_or(1.0, |fec| source_share(fec, packets_per_s, shape.block_time));
+    // A picture's part of a layer is in packets of its own, unless a slow layer waits until it has
+    // enough for a whole one.
+    let whole_per_s = bits_per_s / 8.0 / full;
+    let packets_per_s = (whole_per_s / per_s).ceil().max(1.0) * per_s;
+    let share = fec.map_or(1.0, |fec| {
+        let share = |packets_per_s| source_share(fec, packets_per_s, shape.block_time);
+        share(packets_per_s).min(share(whole_per_s))
+    });
     let encoder_bits_per_s = (bits_per_s * share * FILL) as u64;
-    // A slow layer waits until it has enough for a packet.
     if encoder_bits_per_s < LEAST_BITS_PER_S {
         bail!("layer {} has {rate}: give it at least 10k by --layers", layer + 1);
     }
@@ -114,7 +118,7 @@ mod tests {
     const THIRTY: FrameRate = FrameRate { pictures: 30, seconds: 1 };
 
     fn shape() -> Shape {
-        let block_time = Duration::from_millis(200);
+        let block_time = Duration::from_millis(500);
         Shape { family: Family::V4, packet_len: 1400, pictures: THIRTY, block_time }
     }
 
@@ -137,9 +141,9 @@ mod tests {
     fn the_encoder_has_what_repairs_leave_and_the_pacer_what_headers_leave() {
         let fec = Some(LayerFec { source_symbols: 8, repair_symbols: 4 });
         let steps = steps(&[rate(128), rate(2048)], &[fec], &shape()).unwrap();
-        // 533 bytes a picture in one packet; 4 + 2 symbols a block.
-        assert_eq!(steps[0].encoder_bits_per_s, (128_000.0 * 4.0 / 6.0 * FILL) as u64);
-        assert_eq!(steps[0].pace.bits_per_s(), 128_000 - 28 * 8 * 30);
+        // 11 whole packets a second: 3 of 5 in half a second can be source symbols; 3 + 2 a block.
+        assert_eq!(steps[0].encoder_bits_per_s, (128_000.0 * 3.0 / 5.0 * FILL) as u64);
+        assert_eq!(steps[0].pace.bits_per_s(), (128_000.0 * 1400.0 / 1428.0 * FILL) as u64);
         // 8,533 bytes a picture in 6 packets.
         assert_eq!(steps[1].encoder_bits_per_s, (2_048_000.0 * FILL) as u64);
         assert_eq!(steps[1].pace.bits_per_s(), 2_048_000 - 28 * 8 * 30 * 6);

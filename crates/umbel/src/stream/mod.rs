@@ -43,8 +43,8 @@ pub const LAYER_PORT: u16 = 7704;
 /// UDP port of control groups.
 pub const CONTROL_PORT: u16 = 7705;
 /// Time after which a block of a layer's code is closed. A restored packet comes later by this much
-/// at most.
-pub(crate) const BLOCK_TIME: Duration = Duration::from_millis(200);
+/// at most. In less, a slow base layer has so few packets that each would need a repair of its own.
+pub(crate) const BLOCK_TIME: Duration = Duration::from_millis(500);
 
 /// How to stream a video.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The hosts of serve, get, send and recv, unchanged, in the simulator.
+//! The hosts of serve, get, send, recv, stream and watch, unchanged, in the simulator.
 //!
 //! The surroundings of a host and its engine are replaced, all drawn from a seed: sessions are cut,
 //! disks are slow, full or wrong, sources crash and return. The hosts, the engines and the
@@ -9,6 +9,7 @@ mod feed;
 mod later;
 mod repository;
 mod store;
+mod stream;
 
 use std::sync::Arc;
 

@@ -137,12 +137,6 @@ impl<S: Screen> WatchHost<S> {
         }
     }
 
-    /// Returns the surroundings that the host was given.
-    #[cfg(test)]
-    pub(crate) fn screen(&self) -> &S {
-        &self.screen
-    }
-
     fn on_level(&mut self, now: Instant, level: u8, reason: LevelReason) {
         self.pass_time(now);
         self.last_level.1 = level;
