@@ -68,7 +68,7 @@ impl Clip {
     /// Returns a clip.
     pub fn new(kind: Kind, size: Size, seed: u64) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let fine = texture(&mut rng, 8);
+        let fine = texture(&mut rng, 7);
         let soft = texture(&mut rng, 3);
         let sigma = if kind == Kind::Slides { 0.0 } else { 1.5 };
         let noise = (0..DRAWS).map(|_| (normal(&mut rng) * sigma).round() as i8).collect();
@@ -187,7 +187,7 @@ impl Clip {
         let land = self.look(0, across, down);
         let soft = self.look(1, across * 0.4, down * 0.4);
         let mut colour =
-            [128.0 + 45.0 * land + 45.0 * soft, 128.0 + 20.0 * soft, 128.0 - 15.0 * land];
+            [128.0 + 30.0 * land + 30.0 * soft, 128.0 + 20.0 * soft, 128.0 - 15.0 * land];
         for square in 0..3 {
             let side = square as f32;
             let angle = number * 0.05 * (side - 1.2);
@@ -272,13 +272,14 @@ fn normal(rng: &mut impl Rng) -> f32 {
     (sum - 8.0 * 127.5) / (73.9 * 8.0_f32.sqrt())
 }
 
-/// Returns a texture of so many octaves, each half as strong as that of twice its size.
+/// Returns a texture of so many octaves, each as strong as that of twice its size: as natural
+/// pictures have it.
 fn texture(rng: &mut impl Rng, octaves: u32) -> Vec<f32> {
     let mut out = vec![0.0; SIDE * SIDE];
-    for octave in 1..=octaves {
-        let points = (2_usize << octave).min(SIDE);
+    for octave in 0..octaves {
+        let points = (4_usize << octave).min(SIDE);
         let lattice: Vec<f32> = (0..points * points).map(|_| normal(rng)).collect();
-        let strength = 0.9 * 0.62_f32.powi(octave as i32);
+        let strength = 0.4;
         let step = SIDE / points;
         for y in 0..SIDE {
             let (row, v) = (y / step, smooth((y % step) as f32 / step as f32));
