@@ -53,6 +53,10 @@ impl Canvas {
         &self.planes[plane]
     }
 
+    pub(crate) fn plane_mut(&mut self, plane: usize) -> &mut [u8] {
+        &mut self.planes[plane]
+    }
+
     /// Returns plane and first sample of a block.
     pub(crate) fn block(&self, address: usize, block: usize) -> (usize, usize) {
         let (x, y) = (address % self.grid.wide, address / self.grid.wide);

@@ -17,6 +17,7 @@ pub mod clips;
 mod decoder;
 mod encoder;
 mod frame;
+mod models;
 mod packet;
 mod planes;
 pub mod quality;

@@ -21,7 +21,8 @@
 //! how many of its neighbours are significant. Signs and the bits of numbers that are significant
 //! already follow.
 
-use crate::range::{Bit, Coder};
+use crate::models::{Models, class};
+use crate::range::Coder;
 use crate::transform::{self, Block, ZIGZAG};
 
 /// Planes of a number: magnitudes are below 2^12 half grey levels.
@@ -37,7 +38,7 @@ const DC_STEP: i32 = 64;
 const DC_MAX: i32 = 64;
 
 /// Where the value of a number is put within the interval that is known of it.
-const RECONSTRUCTION: f32 = 0.46;
+const RECONSTRUCTION: f32 = 0.44;
 
 /// First number of each zone, and the end of the last.
 const ZONES: [u32; 7] = [0, 1, 3, 6, 15, 28, 64];
@@ -210,48 +211,6 @@ fn transpose_bits(x: u64) -> u64 {
     exchange(x, 28, 0x0000_0000_F0F0_F0F0)
 }
 
-/// The adaptive decisions of a segment.
-#[derive(Debug, Clone)]
-pub(crate) struct Models {
-    /// Whether the next macroblock is the neighbour; by whether the last one was.
-    pub(crate) adjacent: [Bit; 2],
-    /// Length of the gap otherwise.
-    pub(crate) gap: [Bit; 20],
-    /// Whether the version is that of the macroblock before.
-    pub(crate) same_age: Bit,
-    /// Length of an age otherwise.
-    pub(crate) age: [Bit; 24],
-    dc_changed: [Bit; 3],
-    dc_length: [[Bit; 9]; 2],
-    /// Whether a macroblock has anything new, by plane and active blocks.
-    any: [[Bit; 4]; PLANES as usize],
-    /// Whether a block has, by kind, class of planes, what it has already, the block before.
-    block: [[[[Bit; 2]; 3]; 4]; 2],
-    /// Whether a zone becomes active, by kind, class of planes, zone, the zone before.
-    zone: [[[[Bit; 2]; 6]; 4]; 2],
-    /// Whether a number becomes significant, by kind, zone, significant neighbours, low planes.
-    number: [[[[Bit; 2]; 6]; 6]; 2],
-    /// The bit after a number's highest, by kind and whether neighbours are significant.
-    second: [[Bit; 2]; 2],
-}
-
-impl Models {
-    /// The probabilities that a segment starts with.
-    pub(crate) const START: Self = Self {
-        adjacent: [Bit::of(60), Bit::of(20)],
-        gap: [Bit::of(50); 20],
-        same_age: Bit::of(20),
-        age: [Bit::of(50); 24],
-        dc_changed: [Bit::of(30); 3],
-        dc_length: [[Bit::of(50); 9]; 2],
-        any: [[Bit::of(40); 4]; PLANES as usize],
-        block: [[[[Bit::of(60); 2]; 3]; 4]; 2],
-        zone: [[[[Bit::of(60); 2]; 6]; 4]; 2],
-        number: [[[[Bit::of(75); 2]; 6]; 6]; 2],
-        second: [[Bit::of(55); 2]; 2],
-    };
-}
-
 /// Codes the mean colours, as differences from those of the macroblock before.
 pub(crate) fn code_dc<C: Coder>(
     coder: &mut C,
@@ -310,16 +269,6 @@ pub(crate) fn code_planes<C: Coder>(
             known.significant |= new;
             known.newest = new;
         }
-    }
-}
-
-/// Class of a plane: numbers are distributed alike in it.
-const fn class(plane: usize) -> usize {
-    match plane {
-        0..=2 => 0,
-        3..=4 => 1,
-        5..=7 => 2,
-        _ => 3,
     }
 }
 

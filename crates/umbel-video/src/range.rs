@@ -23,9 +23,9 @@ pub(crate) struct Bit {
 }
 
 impl Bit {
-    /// Returns a decision whose odds of `false` are `percent` of 100, to begin with.
-    pub(crate) const fn of(percent: u16) -> Self {
-        let odds = (percent as u32 * 65_535 / 100) as u16;
+    /// Returns a decision whose odds of `false` are so many of 256, to begin with.
+    pub(crate) const fn of(odds: u8) -> Self {
+        let odds = (odds as u16) << 8;
         Self { fast: odds, slow: odds }
     }
 
@@ -275,8 +275,8 @@ mod tests {
 
     /// Codes the script: adaptive decisions, raw bits and numbers in turn.
     fn run(coder: &mut impl Coder, script: &[(u8, u32)]) -> Vec<u32> {
-        let mut models = [Bit::of(50); 4];
-        let mut prefix = [Bit::of(50); 24];
+        let mut models = [Bit::of(128); 4];
+        let mut prefix = [Bit::of(128); 24];
         script
             .iter()
             .map(|&(kind, value)| match kind % 6 {
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn a_likely_decision_costs_little() {
         let mut encoder = Encoder::new();
-        let mut model = Bit::of(50);
+        let mut model = Bit::of(128);
         for _ in 0..10_000 {
             encoder.bit(&mut model, false);
         }

@@ -1,6 +1,7 @@
 //! From packets to pictures.
 
 mod clock;
+mod smooth;
 
 use std::collections::BTreeMap;
 
@@ -8,10 +9,12 @@ use thiserror::Error;
 
 use crate::canvas::{Canvas, Grid};
 use crate::frame::{Frame, Size};
+use crate::models::Models;
 use crate::packet::{self, Check, Header, Kind, Segment, plane_of};
-use crate::planes::{self, Macroblock, Models, PLANES};
+use crate::planes::{self, Macroblock, PLANES};
 use crate::range;
 use clock::Clock;
+use smooth::Smoother;
 
 /// Most bytes of packets that wait for those before them.
 const MAX_WAITING: usize = 8 << 20;
@@ -92,7 +95,9 @@ pub struct Decoder {
     waiting_len: usize,
     arrivals: u64,
     counts: Counts,
+    grid: Grid,
     canvas: Canvas,
+    smoother: Smoother,
     picture: Frame,
     addresses: Vec<usize>,
 }
@@ -118,7 +123,9 @@ impl Decoder {
             waiting_len: 0,
             arrivals: 0,
             counts: Counts::default(),
+            grid,
             canvas: Canvas::grey(grid),
+            smoother: Smoother::new(grid),
             picture: Frame::grey(size),
             addresses: Vec::new(),
         }
@@ -183,15 +190,17 @@ impl Decoder {
 
     /// Returns the picture as it is now.
     pub fn picture(&mut self) -> &Frame {
-        let mut drawn = false;
+        let mut rows = vec![false; self.grid.high];
         for (address, held) in self.blocks.iter_mut().enumerate() {
             if std::mem::take(&mut held.dirty) {
                 self.canvas.draw(address, &held.macroblock, held.plane);
-                drawn = true;
+                rows[address / self.grid.wide] = true;
             }
         }
-        if drawn {
-            self.canvas.store(&mut self.picture);
+        if rows.contains(&true) {
+            let Self { blocks, smoother, canvas, .. } = self;
+            let shown = smoother.smooth(canvas, &rows, |address| blocks[address].plane);
+            shown.store(&mut self.picture);
         }
         &self.picture
     }

@@ -1,7 +1,7 @@
 //! Segments into packets.
 
+use crate::models::Models;
 use crate::packet::{FRAME_BITS, HEADER_LEN, Header, MAX_HEAD, Segment};
-use crate::planes::Models;
 use crate::range;
 
 use super::{Importance, Packet};
