@@ -3,9 +3,11 @@
 //! A macroblock has changed when an 8×8 quarter of its luma, or its chroma, differs from what was
 //! sent by more than noise does: in the mean of absolute differences, or in the mean.
 //!
-//! Noise is estimated where there is least of anything else: the difference from the frame before
-//! overestimates it where things move, the roughness of the picture where there is texture. The
-//! lower of the two, each taken from the quietest fifth of a sample, is the estimate.
+//! Noise is estimated where there is least of anything else. The difference from the frame before
+//! overestimates it where things move, the roughness of the picture where there is texture: the
+//! lower of the two, each taken from the quietest fifth of a sample, is the estimate. It rises only
+//! where something stands still: where the differences of that fifth are alike, and no more than
+//! its roughness explains.
 
 use crate::canvas::Canvas;
 use crate::planes::BLOCKS;
@@ -15,6 +17,12 @@ const SAMPLED: usize = 11;
 
 /// Share of a sample that lies below the estimate: 1/5.
 const QUIET: usize = 5;
+
+/// Noise that is measured in two ways differs by no more than this factor.
+const ALIKE: f32 = 1.35;
+
+/// The most that a first frame, where nothing tells noise from texture, is taken for.
+const FIRST: f32 = 2.0;
 
 /// Strongest noise that is allowed for, as standard deviation in grey levels.
 const MAX_NOISE: f32 = 6.0;
@@ -70,11 +78,17 @@ impl Detector {
             }
             self.spatial.push(roughness(&now[start..], stride));
         }
-        let temporal = quietest(&mut self.temporal).map(|mean| mean / DIFFERENCE);
-        let spatial = quietest(&mut self.spatial).map(|mean| mean / ROUGHNESS);
-        let noise = temporal.into_iter().chain(spatial).fold(MAX_NOISE, f32::min);
-        let before = self.noise.unwrap_or(noise);
-        self.noise = Some(before + (noise - before) * FOLLOW);
+        let spatial = quantile(&mut self.spatial, QUIET) / ROUGHNESS;
+        self.noise = Some(if let Some(before) = self.noise {
+            let temporal = quantile(&mut self.temporal, QUIET) / DIFFERENCE;
+            let quietest = quantile(&mut self.temporal, QUIET * 4) / DIFFERENCE;
+            let noise = spatial.min(temporal).min(MAX_NOISE);
+            let is_still = temporal <= quietest * ALIKE && temporal <= spatial * ALIKE;
+            let noise = if is_still { noise } else { noise.min(before) };
+            before + (noise - before) * FOLLOW
+        } else {
+            spatial.min(FIRST)
+        });
         let noise = self.noise();
         Threshold {
             absolute: ((0.8 + 1.35 * noise) * 64.0) as u32,
@@ -130,8 +144,8 @@ fn roughness(samples: &[u8], stride: usize) -> u32 {
     sum * 8 / 6
 }
 
-/// Returns the mean difference that the quietest fifth of the blocks is below.
-fn quietest(sums: &mut [u32]) -> Option<f32> {
-    let at = sums.len() / QUIET;
-    (!sums.is_empty()).then(|| *sums.select_nth_unstable(at).1 as f32 / 64.0)
+/// Returns the mean difference that one in `part` of the blocks is below.
+fn quantile(sums: &mut [u32], part: usize) -> f32 {
+    let at = sums.len() / part;
+    if sums.is_empty() { 0.0 } else { *sums.select_nth_unstable(at).1 as f32 / 64.0 }
 }

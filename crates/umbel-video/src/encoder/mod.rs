@@ -12,8 +12,9 @@ use thiserror::Error;
 
 use crate::canvas::{Canvas, Grid};
 use crate::frame::{Frame, FrameRate, Size};
+use crate::models::Models;
 use crate::packet::{self, Kind, MAX_LAYERS, NOTHING, Segment, Sixteenths, plane_of};
-use crate::planes::{self, Macroblock, Models, PLANES};
+use crate::planes::{self, Macroblock, PLANES};
 use crate::range;
 use assemble::Assembler;
 use change::{Detector, Threshold};
@@ -119,6 +120,9 @@ pub struct Packet {
     /// What goes on the wire.
     pub bytes: Vec<u8>,
 }
+
+/// Share of a layer's bits for blocks that stand still, when most do and are coarse.
+const STILL_SHARE: f32 = 0.4;
 
 /// A level does not hold a block's newest content.
 const STALE: u8 = u8::MAX;
@@ -255,6 +259,7 @@ impl Encoder {
         self.find_changes(number, threshold);
         let ready: Vec<bool> = (0..self.budgets.len()).map(|layer| self.is_ready(layer)).collect();
         let finest = self.finest();
+        let kept = self.kept_for_still(number);
         let mut fresh = std::mem::take(&mut self.fresh);
         let macroblocks: Vec<Macroblock> = fresh
             .iter_mut()
@@ -264,7 +269,8 @@ impl Encoder {
                 macroblock
             })
             .collect();
-        let levels = plan::plan(&mut fresh, self.blocks.len(), &self.budgets, &finest, &ready);
+        let levels =
+            plan::plan(&mut fresh, self.blocks.len(), &self.budgets, &finest, &kept, &ready);
         let mut starts = vec![Vec::new(); self.budgets.len()];
         for (fresh, macroblock) in fresh.iter().zip(macroblocks) {
             self.blocks[fresh.address].changed = number;
@@ -347,6 +353,21 @@ impl Encoder {
             noise.max((front.unwrap_or(0) as u8).saturating_sub(1))
         };
         (0..self.budgets.len()).map(finest).collect()
+    }
+
+    /// Returns which share of each layer's bits is for blocks that stand still: the larger, the more
+    /// of them have planes missing.
+    fn kept_for_still(&self, number: u64) -> Vec<f32> {
+        let noise = self.noise_plane();
+        let coarse = |layer: usize| {
+            let still = self
+                .blocks
+                .iter()
+                .filter(|block| block.version.is_some() && number - block.changed >= still::STILL);
+            let coarse = still.filter(|block| block.held[layer] > noise + 2).count();
+            STILL_SHARE * coarse as f32 / self.blocks.len() as f32
+        };
+        (0..self.budgets.len()).map(coarse).collect()
     }
 
     /// The plane below which there is only noise.

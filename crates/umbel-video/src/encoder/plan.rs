@@ -55,6 +55,7 @@ pub(super) fn plan(
     total: usize,
     budgets: &[Budget],
     finest: &[u8],
+    kept: &[f32],
     ready: &[bool],
 ) -> Vec<Level> {
     let many = fresh.len() as f64 >= MANY * total as f64;
@@ -64,7 +65,7 @@ pub(super) fn plan(
     let mut level = NOTHING;
     let mut first = 0;
     for (layer, budget) in budgets.iter().enumerate() {
-        let bits = budget.estimated_tokens();
+        let bits = budget.estimated_tokens() * (1.0 - kept[layer]);
         if !ready[layer] || bits <= 0.0 {
             levels.push(Level { to: level, estimate: 0.0 });
             continue;

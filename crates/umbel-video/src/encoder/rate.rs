@@ -57,7 +57,7 @@ pub(super) struct Budget {
 }
 
 /// Share of a layer's bits for repeating, while there is new to send.
-const REPEATS: f64 = 0.15;
+pub(super) const REPEATS: f64 = 0.15;
 
 impl Budget {
     pub(super) fn new(bits_per_s: u64, rate: FrameRate, packet_bits: usize) -> Self {
@@ -85,7 +85,7 @@ impl Budget {
     pub(super) fn earn(&mut self, frames: u64) {
         let earned = self.bits_per_frame * frames as f64;
         self.tokens = (self.tokens + earned).min(self.depth);
-        let most = self.depth * REPEATS.max(0.5);
+        let most = self.depth / 2.0;
         self.repeats = (self.repeats + earned * REPEATS).min(most);
     }
 

@@ -2,16 +2,18 @@
 //!
 //! In this order:
 //!
-//! 1. **Repeat**, base layer only: a window of the picture moves over it once in the refresh time.
-//!    What was not sent for half of it starts again, so that everyone soon has all of the picture.
+//! 1. **Repeat**, base layer only: a window moves over the picture once in two thirds of the refresh
+//!    time. What was not sent for a third of it starts again. So whoever joins has something of
+//!    every block within the refresh time.
 //! 2. **Catch up**: blocks whose content started in a layer above start in this one.
 //! 3. **Refine**: the next plane of the blocks of which the level holds least.
 //! 4. **Repeat planes**: all that this layer holds more than the one below, block by block, for those
 //!    who joined later or lost some. It has a part of the bits while there is something to refine,
 //!    and all that is left otherwise, but goes round no faster than the refresh time.
 
+use crate::models::Models;
 use crate::packet::{Check, Kind, Segment};
-use crate::planes::{self, Models, PLANES};
+use crate::planes::{self, PLANES};
 use crate::range;
 
 use super::assemble::Assembler;
@@ -21,7 +23,7 @@ use super::{Encoder, Importance, STALE, rate};
 const REPEATED: u8 = 7;
 
 /// Frames after which a block is taken to stand still.
-const STILL: u64 = 3;
+pub(super) const STILL: u64 = 3;
 
 /// Blocks in a row that are refined together: those have their losses in common.
 const GROUP: usize = 16;
@@ -87,8 +89,9 @@ impl Encoder {
 
     fn repeat_window(&mut self, number: u64, assembler: &mut Assembler) {
         let total = self.blocks.len();
-        self.standing.due = (self.standing.due + self.pace()).min(total as f64);
-        let half = (self.config.refresh.as_secs_f64() * self.rate.per_s() / 2.0) as u64;
+        let pace = self.pace() * 1.5;
+        self.standing.due = (self.standing.due + pace).min(total as f64);
+        let third = (total as f64 / pace / 2.0) as u64;
         let most = self.budgets[0].bits_per_frame() * MOST_REPEATS;
         let before = assembler.bits(self.config.packet_overhead) as f64;
         let mut run = Vec::new();
@@ -96,7 +99,7 @@ impl Encoder {
         while self.standing.due >= 1.0 && run.len() < total {
             let address = self.standing.window;
             let block = &self.blocks[address];
-            let old = number - block.in_base.min(number) >= half;
+            let old = number - block.in_base.min(number) >= third;
             if block.version.is_some() && old && block.changed != number {
                 bits += f64::from(rate::MEANS + rate::sum(&block.cost, PLANES, REPEATED));
                 if bits > most.max(2000.0) || before + bits > self.budgets[0].tokens() + most {
@@ -191,7 +194,9 @@ impl Encoder {
         let finest = self.noise_plane();
         let total = self.blocks.len();
         let groups = total.div_ceil(GROUP);
-        let reserve = self.budgets[layer].repeats().max(0.0);
+        let reserve = (self.left(layer, assembler) * rate::REPEATS)
+            .min(self.budgets[layer].repeats())
+            .max(0.0);
         for plane in (finest + 1..=PLANES).rev() {
             let first = self.standing.layers[layer].refine;
             for i in 0..groups {
