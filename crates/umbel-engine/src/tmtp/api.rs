@@ -290,6 +290,8 @@ pub struct ReceiverStats {
     pub load: ProcessingLoad,
     /// Heartbeats of the source received.
     pub heartbeats: u64,
+    /// Packets with a symbol of full length received, by any way.
+    pub full_received: u64,
     /// Packets of the data channel received.
     pub data_received: u64,
     /// Packets of the data channel found missing.

@@ -36,6 +36,8 @@ impl<K: SymbolSink> Receiver<K> {
         if !data_channel {
             self.check_origin(datagram, purpose, header.index)?;
         }
+        let full = packet.symbol.len() == usize::from(self.config.shape.symbol_len);
+        self.stats.full_received += u64::from(full);
         self.count_packet(now, &header, purpose, data_channel)?;
         let taken = self.take_symbol(now, &packet, purpose);
         if purpose == Purpose::Repair {

@@ -144,8 +144,7 @@ impl<S: FeedStore> RecvHost<S> {
 
     /// Gives up if the path from the source carries no full packets.
     fn look_at_path(&mut self, io: &mut Machine<'_, S>) {
-        let (_, known) = io.engine().progress();
-        match self.path.look(io.now(), known, &self.stats) {
+        match self.path.look(io.now(), io.engine().progress(), &self.stats) {
             Some(Finding::Suspicious) => self.observer.note(&self.path.advice()),
             Some(Finding::TooNarrow) => self.give_up(io, &self.path.advice()),
             None => {}
@@ -571,6 +570,7 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
             }
             ReceiverEvent::StoppedManaging => self.observer.managing(false),
             ReceiverEvent::Refused(refusal) => self.on_refused(io, refusal),
+            ReceiverEvent::Evicted if self.path.is_suspicious() => {}
             ReceiverEvent::Evicted => {
                 self.observer.note("this receiver is too slow: the feed goes on without waiting");
             }

@@ -7,15 +7,15 @@ use umbel_engine::tmtp::ReceiverStats;
 use umbel_wire::SmallBlockHeader;
 use umbel_wire::feed::Feed;
 
-/// Time without a full packet after which the user is told. Nothing else may be wrong than much
-/// loss.
+/// Time without progress after which the user is told. Nothing else may be wrong than much loss.
 const SUSPICIOUS: Duration = Duration::from_secs(5);
-/// Time after which no full packet is expected any more. Repairs were asked for meanwhile.
-const CERTAIN: Duration = Duration::from_secs(30);
+/// Time after which no full packet is expected any more. A parent evicts after 30 s.
+const CERTAIN: Duration = Duration::from_secs(15);
 /// Number of packets that the source must have had time to send.
 const PACKETS: u64 = 32;
-/// Number of heartbeats that must have come. They take the same way as data, and are short.
-const HEARTBEATS: u64 = 4;
+/// Number of heartbeats that must have come, and of requests that must have been sent. Heartbeats
+/// take the same way as data, and are short.
+const SIGNS: u64 = 4;
 /// Values of `--mtu` that are worth a try: the least MTU of IPv6, and that of any IPv4 host.
 const ADVISED: [u64; 2] = [1280, 576];
 
@@ -28,6 +28,16 @@ pub(super) enum Finding {
     TooNarrow,
 }
 
+/// Time without progress.
+#[derive(Clone, Copy, Debug)]
+struct Standstill {
+    since: Instant,
+    /// Complete blocks, heartbeats and requests at its beginning.
+    held: u32,
+    heartbeats: u64,
+    asked: u64,
+}
+
 /// The path from the source to this receiver.
 #[derive(Debug)]
 pub(super) struct Path {
@@ -35,9 +45,8 @@ pub(super) struct Path {
     packet: u64,
     /// Time for which the source sends [`PACKETS`].
     sending: Duration,
-    /// Time since which data are known to have been sent, and the heartbeats that had come by then.
-    since: Option<(Instant, u64)>,
-    told: bool,
+    standstill: Option<Standstill>,
+    suspicious: bool,
 }
 
 impl Path {
@@ -46,29 +55,38 @@ impl Path {
         let headers = super::super::family(&feed.data).header_bytes() as u64;
         let (bits, rate) = (PACKETS * payload * 8, feed.kbit_per_s.max(1));
         let (packet, sending) = (payload + headers, Duration::from_millis(bits / rate));
-        Path { packet, sending, since: None, told: false }
+        Path { packet, sending, standstill: None, suspicious: false }
     }
 
-    /// Concludes from what came so far. `known` blocks were sent. Returns only what is new.
+    /// Returns whether full packets may not pass.
+    pub(super) fn is_suspicious(&self) -> bool {
+        self.suspicious
+    }
+
+    /// Concludes from what came so far: `held` of `known` blocks are complete. Returns only what is
+    /// new.
     pub(super) fn look(
         &mut self,
         now: Instant,
-        known: u32,
+        (held, known): (u32, u32),
         stats: &ReceiverStats,
     ) -> Option<Finding> {
-        let repairs = stats.repairs_received + stats.repairs_unneeded;
-        if known == 0 || stats.data_received + stats.fetched_received + repairs > 0 {
-            self.since = None;
+        if held >= known || stats.full_received > 0 {
+            (self.standstill, self.suspicious) = (None, false);
             return None;
         }
-        let (since, heartbeats) = *self.since.get_or_insert((now, stats.heartbeats));
-        let silence = now.since(since).saturating_sub(self.sending);
-        if stats.heartbeats < heartbeats + HEARTBEATS {
+        let heartbeats = stats.heartbeats;
+        let asked = stats.nacks_sent + stats.nacks_suppressed + stats.fetches_sent;
+        let fresh = Standstill { since: now, held, heartbeats, asked };
+        let standstill = self.standstill.filter(|still| still.held == held).unwrap_or(fresh);
+        self.standstill = Some(standstill);
+        let time = now.since(standstill.since).saturating_sub(self.sending);
+        if heartbeats < standstill.heartbeats + SIGNS || asked < standstill.asked + SIGNS {
             None
-        } else if silence >= CERTAIN {
+        } else if time >= CERTAIN {
             Some(Finding::TooNarrow)
-        } else if silence >= SUSPICIOUS && !self.told {
-            self.told = true;
+        } else if time >= SUSPICIOUS && !self.suspicious {
+            self.suspicious = true;
             Some(Finding::Suspicious)
         } else {
             None
@@ -90,27 +108,34 @@ impl Path {
 mod tests {
     use super::*;
 
+    /// Returns the findings after 6, 7 and 16 s with these counts.
+    fn findings(full_received: u64, heartbeats: u64, nacks_sent: u64) -> [Option<Finding>; 3] {
+        let stats =
+            ReceiverStats { full_received, heartbeats, nacks_sent, ..ReceiverStats::default() };
+        let mut path = path(1428);
+        let at = |s| Instant::EPOCH + Duration::from_secs(s);
+        path.look(at(0), (1, 2), &ReceiverStats::default());
+        [6, 7, 16].map(|s| path.look(at(s), (1, 2), &stats))
+    }
+
+    fn path(packet: u64) -> Path {
+        let sending = Duration::from_millis(10);
+        Path { packet, sending, standstill: None, suspicious: false }
+    }
+
     #[test]
-    fn only_heartbeats_without_data_show_a_narrow_path() {
-        let of = |data_received, heartbeats| {
-            let stats = ReceiverStats { data_received, heartbeats, ..ReceiverStats::default() };
-            let sending = Duration::from_millis(10);
-            let mut path = Path { packet: 1428, sending, since: None, told: false };
-            let at = |s| Instant::EPOCH + Duration::from_secs(s);
-            path.look(at(0), 1, &ReceiverStats::default());
-            [6, 7, 31].map(|s| path.look(at(s), 1, &stats))
-        };
-        assert_eq!(of(0, 30), [Some(Finding::Suspicious), None, Some(Finding::TooNarrow)]);
-        // The channel does not arrive at all, or is lossy.
-        assert_eq!([of(0, 3), of(1, 30)], [[None; 3]; 2]);
+    fn only_short_packets_for_a_while_show_a_narrow_path() {
+        let narrow = [Some(Finding::Suspicious), None, Some(Finding::TooNarrow)];
+        assert_eq!(findings(0, 30, 9), narrow);
+        // The channel is lossy, does not arrive at all, or nothing is asked for.
+        for other in [findings(1, 30, 9), findings(0, 3, 9), findings(0, 30, 3)] {
+            assert_eq!(other, [None; 3]);
+        }
     }
 
     #[test]
     fn the_advice_is_smaller_than_what_is_sent() {
-        let advice = |packet| {
-            let path = Path { packet, sending: Duration::ZERO, since: None, told: false };
-            path.advice().rsplit_once(' ').unwrap().1.to_owned()
-        };
+        let advice = |packet| path(packet).advice().rsplit_once(' ').unwrap().1.to_owned();
         assert_eq!([1428, 1208, 504].map(advice), ["1280`", "576`", "256`"]);
     }
 }

@@ -11,14 +11,14 @@ use umbel_engine::tmtp::{
 };
 use umbel_engine::units::Rate;
 use umbel_sim::random::{Purpose, below, key};
-use umbel_sim::tmtp::{id_of, kind};
+use umbel_sim::tmtp::id_of;
 use umbel_sim::{
     Context, EngineHost, HostConfig, Kind, KindOf, Kinds, LinkSpec, Loss, Network, NodeId, Outcome,
     Outside, Simulation, address_of, channel,
 };
 use umbel_store::feed::{FeedSink, FeedSource};
 use umbel_wire::feed::{Feed, FeedContent};
-use umbel_wire::{Channel, Tsi};
+use umbel_wire::{Channel, SmallBlockHeader, Tsi};
 
 use super::super::later::Later;
 use super::super::{Nobody, draws};
@@ -212,8 +212,8 @@ impl World {
             LinkSpec::default().delay(Duration::from_micros(200)).loss(Loss::Bernoulli(loss))
         };
         let wide = || LinkSpec::default().delay(Duration::from_millis(10));
-        let long = Kinds::NONE.with(Kind::Data).with(Kind::Repair);
-        let narrow = || LinkSpec { loss_of: long, ..wide().loss(Loss::Bernoulli(1.0)) };
+        let full = Kinds::NONE.with(Kind::Data);
+        let narrow = || LinkSpec { loss_of: full, ..wide().loss(Loss::Bernoulli(1.0)) };
         let source = network.host("source");
         let core = network.router("core");
         network.link(source, core, lan(0.0), lan(0.0)).unwrap();
@@ -442,6 +442,12 @@ impl World {
 fn host_config() -> HostConfig {
     let rate = Rate::from_bits_per_s(RATE);
     HostConfig { rate, kind: KindOf::Bytes(kind), ..HostConfig::default() }
+}
+
+/// Returns the kind of a datagram: full packets are data.
+fn kind(payload: &[u8]) -> Kind {
+    let full = payload.len() >= usize::from(SHAPE.symbol_len) + SmallBlockHeader::LEN;
+    if full { Kind::Data } else { Kind::Control }
 }
 
 /// Returns the generators of a node.
