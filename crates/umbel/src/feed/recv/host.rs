@@ -1,28 +1,22 @@
 //! Handles the events of the receiver's engine, the disk and the output.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use umbel_engine::Instant;
 use umbel_engine::host::{Host, Io, Trouble};
-use umbel_engine::symbols::{BlockId, SymbolSink};
+use umbel_engine::symbols::SymbolSink;
 use umbel_engine::tmtp::{
     Receiver, ReceiverCommand, ReceiverEvent, ReceiverStats, Start, TreeView,
 };
-use umbel_store::feed::seal::OpenError;
-use umbel_store::feed::{FileEvent, Layout, Manifest, ManifestError, PipeEvent};
-use umbel_store::sink::SinkEvent;
-use umbel_wire::Toi;
-use umbel_wire::feed::{Feed, FeedContent};
-use umbel_wire::repository::ItemInfo;
-use umbel_wire::tmtp::{BlockRun, End, Refusal, Role};
+use umbel_store::feed::PipeEvent;
+use umbel_wire::feed::Feed;
+use umbel_wire::tmtp::{End, Refusal, Role};
 
-use super::super::cut_of;
+use super::content::{Content, Hopeless};
 use super::path::{Finding, Path};
-use super::store::{FeedStore, Found, Input, Looked};
+use super::store::{FeedStore, Input};
 use super::{RecvObserver, RecvSnapshot, RecvSummary};
-use crate::endpoint::Items;
 
 /// Interval of progress reports.
 const TICK: Duration = Duration::from_millis(100);
@@ -38,11 +32,6 @@ const SERVE: Duration = Duration::from_mins(2);
 /// receiver without children, `LEAVE_ALONE` applies instead.
 const LEAVE: Duration = Duration::from_secs(12);
 const LEAVE_ALONE: Duration = Duration::from_secs(2);
-/// A file is given up after this number of wrong digests.
-const MISMATCHES: u32 = 2;
-/// A block is given up after being wrong this number of times.
-const DAMAGES: u32 = 8;
-const DAMAGED: &str = "it changed at the source, or was altered on the way";
 
 /// Stage of the receiver; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,9 +53,8 @@ pub(crate) struct About {
 
 /// The receiver around its engine.
 pub(crate) struct RecvHost<S> {
-    about: About,
+    content: Content<S>,
     observer: Arc<dyn RecvObserver>,
-    store: S,
     interrupted: bool,
     /// Whether another feed took the place of this one.
     replaced: bool,
@@ -76,14 +64,6 @@ pub(crate) struct RecvHost<S> {
     last: Instant,
     /// Time at which everything was complete or had failed permanently.
     ended: Option<Instant>,
-    /// The first wanted block after the manifest, where it matters.
-    first: Option<u32>,
-    manifest: Option<Vec<ItemInfo>>,
-    items: Items,
-    /// Number of wrong digests of each file.
-    mismatches: BTreeMap<Toi, u32>,
-    /// Number of times each block was wrong.
-    damages: BTreeMap<u32, u32>,
     end: Option<End>,
     written: bool,
     failure: Option<String>,
@@ -100,10 +80,10 @@ pub(crate) struct RecvHost<S> {
 }
 
 /// The host's access to its machine.
-type Machine<'a, S> = dyn Io<Receiver<<S as FeedStore>::Sink>> + 'a;
+pub(super) type Machine<'a, S> = dyn Io<Receiver<<S as FeedStore>::Sink>> + 'a;
 
 /// Sends a command; a refusal of it changes nothing.
-fn tell<K: SymbolSink>(io: &mut dyn Io<Receiver<K>>, command: ReceiverCommand) {
+pub(super) fn tell<K: SymbolSink>(io: &mut dyn Io<Receiver<K>>, command: ReceiverCommand) {
     if let Err(error) = io.command(command) {
         tracing::debug!("the receiver refuses: {error}");
     }
@@ -113,20 +93,14 @@ impl<S: FeedStore> RecvHost<S> {
     pub(crate) fn new(about: About, observer: Arc<dyn RecvObserver>, store: S) -> RecvHost<S> {
         RecvHost {
             path: Path::new(&about.feed),
-            about,
+            content: Content::new(about, observer.clone(), store),
             observer,
-            store,
             interrupted: false,
             replaced: false,
             stage: Stage::Receiving,
             created: Instant::EPOCH,
             last: Instant::EPOCH,
             ended: None,
-            first: None,
-            manifest: None,
-            items: Items::default(),
-            mismatches: BTreeMap::new(),
-            damages: BTreeMap::new(),
             end: None,
             written: false,
             failure: None,
@@ -152,7 +126,7 @@ impl<S: FeedStore> RecvHost<S> {
     }
 
     fn is_pipe(&self) -> bool {
-        self.about.feed.content == FeedContent::Pipe
+        self.content.is_pipe()
     }
 
     /// Returns the summary, if the loop has ended.
@@ -164,16 +138,16 @@ impl<S: FeedStore> RecvHost<S> {
     /// Returns the summary.
     pub(crate) fn summary(&self) -> RecvSummary {
         let stats = self.stats;
-        let written = self.store.written();
+        let written = self.content.store.written();
         let ended = self.ended.unwrap_or(self.last);
         RecvSummary {
             pipe: self.is_pipe(),
-            sealed: self.about.feed.sealed.is_some(),
-            items: self.items.done,
-            already_there: self.items.already_there,
-            left_out: self.items.left_out,
-            bytes: if self.is_pipe() { written } else { self.items.received_bytes },
-            resumed_bytes: self.items.resumed_bytes,
+            sealed: self.content.about.feed.sealed.is_some(),
+            items: self.content.items.done,
+            already_there: self.content.items.already_there,
+            left_out: self.content.items.left_out,
+            bytes: if self.is_pipe() { written } else { self.content.items.received_bytes },
+            resumed_bytes: self.content.items.resumed_bytes,
             seconds: (ended - self.created).as_secs_f64(),
             packets: stats.data_received,
             lost: stats.data_lost,
@@ -188,7 +162,7 @@ impl<S: FeedStore> RecvHost<S> {
             drops: self.drops.clone(),
             interrupted: self.interrupted && self.ended.is_none(),
             replaced: self.replaced,
-            failures: self.items.failures.clone(),
+            failures: self.content.items.failures.clone(),
             failure: self.failure.clone(),
         }
     }
@@ -204,13 +178,13 @@ impl<S: FeedStore> RecvHost<S> {
 
     fn snapshot(&self) -> RecvSnapshot {
         let view = self.view.as_ref();
-        let written = self.store.written();
+        let written = self.content.store.written();
         let (bytes, bytes_done) = if self.is_pipe() {
             (written, written)
         } else {
-            (self.items.bytes(), self.items.bytes_done)
+            (self.content.items.bytes(), self.content.items.bytes_done)
         };
-        let (items, items_done) = self.items.counts();
+        let (items, items_done) = self.content.items.counts();
         let packets = self.stats.data_received + self.stats.data_lost;
         RecvSnapshot {
             items,
@@ -233,10 +207,18 @@ impl<S: FeedStore> RecvHost<S> {
             return;
         }
         self.failure.get_or_insert_with(|| reason.to_owned());
-        self.store.abort_pipe();
+        self.content.store.abort_pipe();
         let failed = Some(reason.to_owned());
         tell(io, ReceiverCommand::Done { failed });
         self.leave(io);
+    }
+
+    /// Gives up if there is no hope for the content.
+    fn heed(&mut self, io: &mut Machine<'_, S>, content: Result<(), Hopeless>) {
+        if let Err(Hopeless { reason, advice }) = content {
+            self.failure = advice.or(self.failure.take());
+            self.give_up(io, &reason);
+        }
     }
 
     fn leave(&mut self, io: &mut Machine<'_, S>) {
@@ -249,7 +231,7 @@ impl<S: FeedStore> RecvHost<S> {
         if self.stage != Stage::Receiving {
             return;
         }
-        let whole = if self.is_pipe() { self.written } else { self.items.all_settled() };
+        let whole = if self.is_pipe() { self.written } else { self.content.items.all_settled() };
         let source_failed = self.end.as_ref().and_then(|end| end.failed.clone());
         if !whole {
             return;
@@ -258,7 +240,7 @@ impl<S: FeedStore> RecvHost<S> {
         if self.is_pipe() {
             self.failure = self.failure.take().or(source_failed);
         }
-        let failed = match (&self.failure, self.items.failures.first()) {
+        let failed = match (&self.failure, self.content.items.failures.first()) {
             (Some(reason), _) => Some(reason.clone()),
             (None, Some(failure)) => Some(format!("{}: {}", failure.name, failure.reason)),
             (None, None) => None,
@@ -296,183 +278,9 @@ impl<S: FeedStore> RecvHost<S> {
         }
     }
 
-    /// Has the files looked up as soon as the list and the first wanted block are known.
-    fn look_up(&mut self, io: &mut Machine<'_, S>) {
-        let About { feed, start, .. } = &self.about;
-        let first = match (start, self.first) {
-            (Start::Everything, _) => 0,
-            (Start::Now, Some(first)) => first,
-            (Start::Now, None) => return,
-        };
-        let Some(infos) = self.manifest.take() else { return };
-        let FeedContent::Files { manifest_len, .. } = feed.content else { return };
-        let layout = cut_of(feed).and_then(|shape| Ok(Layout::new(shape, manifest_len, &infos)?));
-        let layout = match layout {
-            Ok(layout) => layout,
-            Err(error) => return self.give_up(io, &error.to_string()),
-        };
-        self.items.expect(&infos);
-        let late = |info: &ItemInfo| layout.item(info.toi).is_some_and(|(at, _)| at < first);
-        let items: Vec<(ItemInfo, bool)> =
-            infos.into_iter().map(|info| (late(&info), info)).map(|(l, i)| (i, !l)).collect();
-        let passed = items.iter().filter(|(_, wanted)| !wanted).count();
-        if passed > 0 {
-            self.observer.note(&format!("{passed} files were sent before, and are left out"));
-        }
-        if let Err(reason) = self.store.look_up(items) {
-            self.give_up(io, &reason);
-        }
-    }
-
-    fn on_looked_up(&mut self, io: &mut Machine<'_, S>, files: Vec<Looked>) {
-        for Looked { info, found } in files {
-            match found {
-                Found::Unwanted => {}
-                Found::Whole => {
-                    self.items.was_there(&info);
-                    self.observer.already_there(&info.name);
-                }
-                Found::Parts(bytes) => {
-                    self.items.resumed_bytes += bytes;
-                    self.items.begin(info);
-                }
-                Found::Refused(reason) => {
-                    self.items.refuse(&info, &reason);
-                    self.observer.failed(&info.name, &reason);
-                }
-            }
-        }
-        self.items.complete_list = true;
-        match self.store.begin() {
-            Ok(skip) => {
-                let from = self.first.unwrap_or(0);
-                tell(io, ReceiverCommand::Want { from, skip });
-            }
-            Err(reason) => self.give_up(io, &reason),
-        }
-    }
-
-    fn on_file(&mut self, io: &mut Machine<'_, S>, event: FileEvent) {
-        match event {
-            FileEvent::Manifest(Manifest { items, left_out }) => {
-                self.items.left_out = left_out;
-                if left_out > 0 {
-                    self.observer.note(&format!(
-                        "{left_out} files are not in it: the sender could not read or name them"
-                    ));
-                }
-                self.manifest = Some(items);
-                self.look_up(io);
-            }
-            FileEvent::Unreadable(ManifestError::Sealed(error)) => {
-                self.on_unreadable(io, error);
-            }
-            FileEvent::Unreadable(error) => self.give_up(io, &error.to_string()),
-            // An item that failed permanently is not received again.
-            FileEvent::Lost { block, toi } if self.items.is_underway(toi) => {
-                tell(io, ReceiverCommand::RestoreFailed { block });
-            }
-            FileEvent::Lost { .. } => {}
-        }
-    }
-
-    /// Fails because the feed is sealed, and not for this receiver.
-    fn on_unreadable(&mut self, io: &mut Machine<'_, S>, error: OpenError) {
-        if let (OpenError::NotAdmitted, Some(line)) = (error, &self.about.line) {
-            self.failure = Some(format!(
-                "not admitted to `{}`: ask its sender to add this line to the --admit file: {line}",
-                self.about.feed.name
-            ));
-        }
-        self.give_up(io, &error.to_string());
-    }
-
-    fn on_disk(&mut self, io: &mut Machine<'_, S>, event: SinkEvent) {
-        match event {
-            SinkEvent::BlockRestored { .. } => {}
-            SinkEvent::Progress { toi, restored, .. } => self.items.restored(toi, restored),
-            SinkEvent::RestoreFailed { block: id, .. } => {
-                if let Some(block) = self.store.block_of(id)
-                    && !self.receive_again(io, block)
-                {
-                    self.cancel(io, id.toi, DAMAGED);
-                }
-            }
-            SinkEvent::ItemDone { toi, name, path, size } => {
-                if self.items.is_underway(toi) {
-                    self.items.finish(toi);
-                    self.observer.item(&name, &path, size);
-                }
-            }
-            SinkEvent::DigestMismatch { toi } => self.on_mismatch(io, toi),
-            SinkEvent::BlocksDropped { toi, blocks } => {
-                for block in blocks.into_iter().map(|sbn| BlockId { toi, sbn }) {
-                    if let Some(block) = self.store.block_of(block) {
-                        tell(io, ReceiverCommand::RestoreFailed { block });
-                    }
-                }
-            }
-            SinkEvent::ItemFailed { toi, error } => {
-                self.fail_item(io, toi, &error.to_string());
-            }
-        }
-    }
-
-    /// Receives a wrong block again, unless that failed too often. Returns whether it does.
-    fn receive_again(&mut self, io: &mut Machine<'_, S>, block: u32) -> bool {
-        let times = self.damages.entry(block).or_default();
-        *times += 1;
-        let again = *times < DAMAGES;
-        if again {
-            tell(io, ReceiverCommand::RestoreFailed { block });
-        }
-        again
-    }
-
-    /// Handles a file that is complete but has a wrong digest. Nothing says which of its blocks is
-    /// wrong, so all of the file is received again, once.
-    fn on_mismatch(&mut self, io: &mut Machine<'_, S>, toi: Toi) {
-        let times = self.mismatches.entry(toi).or_default();
-        *times += 1;
-        if *times == MISMATCHES || self.store.blocks_of(toi).is_none() {
-            return self.cancel(io, toi, DAMAGED);
-        }
-        self.store.drop_blocks(toi);
-        self.observer.note("a file was damaged on the way, and is received again");
-    }
-
-    /// Gives a file up. Its partial content stays where it is.
-    fn cancel(&mut self, io: &mut Machine<'_, S>, toi: Toi, reason: &str) {
-        self.store.cancel(toi);
-        self.fail_item(io, toi, reason);
-    }
-
-    /// Stops asking for the blocks of an item: if the sink refused them, they would hold up the
-    /// feed.
-    fn fail_item(&mut self, io: &mut Machine<'_, S>, toi: Toi, reason: &str) {
-        let Some(name) = self.items.fail(toi, reason) else { return };
-        self.observer.failed(&name, reason);
-        if let Some(run) = self.store.blocks_of(toi) {
-            tell(io, ReceiverCommand::Skip(run));
-        }
-    }
-
-    fn on_gone(&mut self, io: &mut Machine<'_, S>, run: BlockRun) {
-        const WHY: &str = "it was sent before, and is not kept any more";
-        if self.is_pipe() {
-            let why = "the beginning was sent before, and is not kept any more: `--from now` \
-                       takes what comes";
-            return self.give_up(io, why);
-        }
-        let Some(lost) = self.store.files_in(run) else { return self.give_up(io, WHY) };
-        for toi in lost {
-            self.cancel(io, toi, WHY);
-        }
-    }
-
     /// Handles the end of the feed; an item that is incomplete by then stays so.
     fn on_end(&mut self, io: &mut Machine<'_, S>, end: End) {
-        self.store.end_pipe(end.blocks);
+        self.content.store.end_pipe(end.blocks);
         if let (Some(reason), false) = (&end.failed, self.is_pipe()) {
             let reason = format!("the source gave up: {reason}");
             self.give_up(io, &reason);
@@ -485,7 +293,7 @@ impl<S: FeedStore> RecvHost<S> {
             Stage::Receiving => {
                 // Data that has arrived may just not be written yet. A receiver that never had a
                 // parent does not know where to begin, and writes nothing.
-                let begun = self.first.is_some() && io.engine().stats().blocks > 0;
+                let begun = self.content.first.is_some() && io.engine().stats().blocks > 0;
                 if begun && self.is_complete(io.engine()) {
                     return;
                 }
@@ -548,12 +356,8 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
         match event {
             ReceiverEvent::Feed(_) | ReceiverEvent::Complete => {}
             ReceiverEvent::Started { from } => {
-                self.first = Some(from);
-                if self.is_pipe() {
-                    self.store.begin_pipe(from);
-                    tell(io, ReceiverCommand::Want { from, skip: Vec::new() });
-                }
-                self.look_up(io);
+                let begun = self.content.on_started(io, from);
+                self.heed(io, begun);
             }
             ReceiverEvent::Joined { parent, address, hops } => {
                 self.joined = true;
@@ -575,7 +379,10 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
                 self.observer.note("this receiver is too slow: the feed goes on without waiting");
             }
             ReceiverEvent::End(end) => self.on_end(io, end),
-            ReceiverEvent::Gone(run) => self.on_gone(io, run),
+            ReceiverEvent::Gone(run) => {
+                let rest = self.content.on_gone(io, run);
+                self.heed(io, rest);
+            }
             ReceiverEvent::SourceSilent(silence) => {
                 let minutes = silence.as_secs() / 60;
                 self.observer.note(&format!(
@@ -590,15 +397,23 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
 
     fn input(&mut self, io: &mut Machine<'_, S>, input: Input) {
         match input {
-            Input::File(event) => self.on_file(io, event),
-            Input::Disk(event) => self.on_disk(io, event),
-            Input::LookedUp(files) => self.on_looked_up(io, files),
-            Input::Pipe(PipeEvent::Damaged { block }) => {
-                if !self.receive_again(io, block) {
-                    self.give_up(io, DAMAGED);
-                }
+            Input::File(event) => {
+                let rest = self.content.on_file(io, event);
+                self.heed(io, rest);
             }
-            Input::Pipe(PipeEvent::Unreadable(error)) => self.on_unreadable(io, error),
+            Input::Disk(event) => self.content.on_disk(io, event),
+            Input::LookedUp(files) => {
+                let rest = self.content.on_looked_up(io, files);
+                self.heed(io, rest);
+            }
+            Input::Pipe(PipeEvent::Damaged { block }) => {
+                let rest = self.content.on_damage(io, block);
+                self.heed(io, rest);
+            }
+            Input::Pipe(PipeEvent::Unreadable(error)) => {
+                let hopeless = self.content.unreadable(error);
+                self.heed(io, Err(hopeless));
+            }
             Input::Pipe(PipeEvent::Room) => tell(io, ReceiverCommand::Room),
             Input::Written(Ok(())) => self.written = true,
             Input::Written(Err(error)) => {

@@ -11,6 +11,7 @@
 //! receiver that is complete before it is in the tree first looks for a place there, for 10 s at
 //! most. Only in the tree can it report that it is complete.
 
+mod content;
 mod diagnosing;
 pub(crate) mod host;
 mod path;
