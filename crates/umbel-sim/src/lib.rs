@@ -39,6 +39,7 @@ mod packet;
 pub mod pgm;
 pub mod random;
 pub mod repository;
+pub mod rlm;
 mod router;
 mod routing;
 pub mod scenario;

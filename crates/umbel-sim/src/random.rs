@@ -6,7 +6,7 @@
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
-pub use umbel_engine::chance::uniform;
+pub use umbel_engine::chance::{ln, uniform};
 
 /// Purpose of a stream. Streams of different purposes or numbers are independent, so that one more
 /// receiver changes no other draws.
@@ -48,24 +48,6 @@ pub fn exponential(random: &mut impl Rng, mean: f64) -> f64 {
     -mean * ln(1.0 - uniform(random))
 }
 
-/// Returns the natural logarithm of a normal positive number, to about the last two bits.
-pub(crate) fn ln(x: f64) -> f64 {
-    const FRACTION: u64 = (1 << 52) - 1;
-    let bits = x.to_bits();
-    let mut exponent = (bits >> 52) as i64 - 1023;
-    let mut mantissa = f64::from_bits((bits & FRACTION) | (1023 << 52));
-    // Around 1 from both sides, so that the series is short and ln 1 is exactly 0.
-    if mantissa > std::f64::consts::SQRT_2 {
-        mantissa *= 0.5;
-        exponent += 1;
-    }
-    // ln m = 2 artanh((m - 1) / (m + 1)), and |(m - 1) / (m + 1)| < 0.172.
-    let z = (mantissa - 1.0) / (mantissa + 1.0);
-    let square = z * z;
-    let series = (0..11).rev().fold(0.0, |sum, k| sum * square + 1.0 / f64::from(2 * k + 1));
-    2.0 * z * series + exponent as f64 * std::f64::consts::LN_2
-}
-
 /// Returns `base` to the power `exponent` by squaring.
 pub(crate) fn power(mut base: f64, mut exponent: u32) -> f64 {
     let mut result = 1.0;
@@ -82,17 +64,6 @@ pub(crate) fn power(mut base: f64, mut exponent: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_logarithm_agrees_with_the_systems() {
-        let mut random = stream(1, Purpose::Workload, 0);
-        for _ in 0..10_000 {
-            let x = uniform(&mut random) + f64::MIN_POSITIVE;
-            assert!((ln(x) - x.ln()).abs() <= 4e-16 * x.ln().abs().max(1.0), "{x}");
-        }
-        assert!(ln(1.0) == 0.0);
-        assert!((ln(1e-300) - 1e-300_f64.ln()).abs() < 1e-12);
-    }
 
     #[test]
     fn powers_are_powers() {

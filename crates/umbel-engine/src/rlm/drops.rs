@@ -8,7 +8,7 @@ drop_reasons! {
     /// It is not a packet or message of this protocol and version.
     Malformed,
     /// It is about another stream.
-    OtherStream,
+    OtherSession,
     /// It is a packet of a layer that was left.
     LeftLayer,
     /// It is this receiver's own, or claims to be.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::RateClass;
+use crate::chance::ln;
 use crate::rlm::RlmConfig;
 
 /// Mean of the join-timer of each level: the time after which the level below tries to join it.
@@ -65,7 +66,7 @@ impl JoinTimers {
     /// Returns an interval of a level's timer, drawn by a number that is uniform in [0, 1).
     pub(super) fn interval(&self, level: u8, uniform: f64) -> Duration {
         let mean = self.mean(level);
-        mean.mul_f64(0.5 - (1.0 - uniform * BELOW_CUT).ln())
+        mean.mul_f64(0.5 - ln(1.0 - uniform * BELOW_CUT))
     }
 }
 

@@ -162,7 +162,7 @@ impl Receiver {
     fn on_packet(&mut self, now: Instant, number: u8, bytes: &[u8]) -> Result<(), DropReason> {
         let packet = SmallBlockPacket::parse(bytes).map_err(|_| DropReason::Malformed)?;
         if packet.header.tsi != self.config.tsi {
-            return Err(DropReason::OtherStream);
+            return Err(DropReason::OtherSession);
         }
         let layer = &mut self.layers[usize::from(number)];
         match layer.loss.insert(now, packet.header.index) {
@@ -216,7 +216,7 @@ impl Receiver {
         let (Message::JoinExperiment { tsi, receiver, level }
         | Message::Session { tsi, receiver, level, .. }) = message;
         if tsi != self.config.tsi {
-            return Err(DropReason::OtherStream);
+            return Err(DropReason::OtherSession);
         }
         if receiver == self.config.receiver {
             return Err(DropReason::Own);

@@ -52,7 +52,7 @@ impl Audience {
     ) -> Result<(), DropReason> {
         let (Message::JoinExperiment { tsi, .. } | Message::Session { tsi, .. }) = message;
         if tsi != self.tsi {
-            return Err(DropReason::OtherStream);
+            return Err(DropReason::OtherSession);
         }
         match message {
             Message::JoinExperiment { .. } => self.experiments += 1,

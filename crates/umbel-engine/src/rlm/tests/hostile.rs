@@ -103,7 +103,7 @@ fn control_messages_that_are_not_for_it_are_counted_drops() {
     }
     let drops = world.nodes[0].engine.drops();
     for reason in
-        [DropReason::OtherStream, DropReason::Own, DropReason::Unexpected, DropReason::Malformed]
+        [DropReason::OtherSession, DropReason::Own, DropReason::Unexpected, DropReason::Malformed]
     {
         assert_eq!(drops.of(reason), 1, "{reason:?}");
     }
