@@ -5,6 +5,7 @@
 //! - [`output`] writes the results as a page, tables and plots; [`part`] selects parts of them.
 //! - [`repository`]: "Reliably Networking a Multicast Repository".
 //! - [`lms`]: "Light-Weight Multicast Services".
+//! - [`rlm`]: "Receiver-driven Layered Multicast".
 //! - [`tmtp`]: "A Reliable Dissemination Protocol for Interactive Collaborative Applications".
 
 #![cfg_attr(
@@ -26,4 +27,5 @@ pub mod output;
 pub mod part;
 pub mod pool;
 pub mod repository;
+pub mod rlm;
 pub mod tmtp;

@@ -117,6 +117,19 @@ fn the_lms_paper_has_its_figures_with_panels() {
 }
 
 #[test]
+fn the_rlm_paper_has_the_path_of_a_receiver() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let ran = run(["repro", "rlm", "--figure=8", "--seeds=1", "--json", "--out", out]);
+    let rows: Vec<_> = ran.succeeded().json().into_iter().filter(|v| v["event"] == "row").collect();
+    assert_eq!(rows.len(), 3, "{ran:?}");
+    assert!(rows.iter().all(|row| row["verdict"] == "ok"), "{rows:?}");
+    let points = std::fs::read_to_string(folder.path().join("fig8.csv")).unwrap();
+    assert!(points.contains("\nlevel,0,1,"), "{points}");
+    run(["repro", "rlm", "--out", out, "--figure=7"]).misused(&["8 to 13"]);
+}
+
+#[test]
 fn the_tmtp_paper_has_both_baselines() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_str().unwrap();

@@ -44,7 +44,8 @@
 //! # Validation
 //!
 //! `controller/machine_tests.rs` has each transition, `tests/` runs the engines against each other
-//! over bottlenecks, losses and floods. `docs/papers/rlm.md` tells how the paper was read.
+//! over bottlenecks, losses and floods. `umbel repro rlm` computes [RLM Fig. 8] to [RLM Fig. 13]
+//! with them; `docs/papers/rlm.md` tells how the paper was read, and what misses.
 
 mod api;
 mod config;

@@ -169,7 +169,8 @@ mod tests {
         samples[13] = sample(5, 5);
         let record = Record { samples, ..Record::default() };
         let worst = |ms| record.worst_loss(Duration::from_millis(ms));
-        assert_eq!([100, 200, 1000, 4000, 60_000].map(worst), [0.5, 0.5, 0.1, 0.025, 0.025]);
+        let thousandths = |ms| (worst(ms) * 1000.0).round() as u32;
+        assert_eq!([100, 200, 1000, 4000, 60_000].map(thousandths), [500, 500, 100, 25, 25]);
         assert!((record.loss() - 0.025).abs() < 1e-12);
         assert_eq!(Record::default().worst_loss(seconds(1)).to_bits(), 0.0_f64.to_bits());
     }

@@ -1,6 +1,7 @@
 //! `umbel repro`.
 
 mod lms;
+mod rlm;
 mod tmtp;
 
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ use super::output::{Meter, Output};
   umbel repro repository --out out/ --duration 24h --warm-up 0 --figure 8
   umbel repro lms --out out/ --seeds 10              10 graphs with 10 placements, as the paper has
   umbel repro tmtp --out out/ --figure 6             TMTP beside WIN_BASEP and BURST_BASEP
+  umbel repro rlm --out out/ --figure 8              a receiver that finds its level
   umbel repro repository --out out/ --strict         exit 1 if a number is missed")]
 pub(super) struct ReproArgs {
     #[command(subcommand)]
@@ -42,6 +44,8 @@ enum Paper {
     /// "A Reliable Dissemination Protocol for Interactive Collaborative Applications" (TMTP):
     /// Figures 6 and 7
     Tmtp(tmtp::TmtpArgs),
+    /// "Receiver-driven Layered Multicast" (RLM): Figures 8 to 13
+    Rlm(rlm::RlmArgs),
 }
 
 /// Options that all papers share.
@@ -114,6 +118,7 @@ pub(super) fn run(args: ReproArgs, output: &Output) -> anyhow::Result<ExitCode> 
         Paper::Repository(args) => run_repository(&args, output),
         Paper::Lms(args) => lms::run(&args, output),
         Paper::Tmtp(args) => tmtp::run(&args, output),
+        Paper::Rlm(args) => rlm::run(&args, output),
     }
 }
 

@@ -1,0 +1,121 @@
+//! "Receiver-driven Layered Multicast", McCanne, Jacobson and Vetterli: \[RLM\] in the code.
+//! `docs/papers/rlm.md` documents how it was read.
+//!
+//! - [`scenario`]: a run on one of the topologies of Figure 7.
+//! - `figures.rs`: Figures 8 to 13, and random early detection; `verdicts.rs`: the claims of the
+//!   text; `notes.rs`: choices and findings.
+
+mod figures;
+mod notes;
+pub mod scenario;
+mod verdicts;
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use self::scenario::Scenario;
+use crate::output::{Figure, Report};
+use crate::part::{self, Extra, Parts};
+use crate::pool::{Progress, Runs, all_cores, run_all, work};
+
+/// Parts of the report besides Figures 8 to 13.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Other {
+    /// Random early detection instead of drop-tail [RLM §5].
+    Red,
+}
+
+impl Extra for Other {
+    const FIGURES: RangeInclusive<u32> = 8..=13;
+    const NAMED: &'static [(Other, &'static str)] = &[(Other::Red, "red")];
+}
+
+/// A part of the report that can be requested alone.
+pub type Part = part::Part<Other>;
+
+/// Extent of the experiments.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Number of runs of each scenario.
+    pub seeds: u32,
+    /// Parts of the report to produce.
+    pub parts: Parts<Other>,
+    /// Number of threads.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    /// Returns five runs, all parts, and all cores.
+    fn default() -> Options {
+        Options { seeds: 5, parts: Parts::default(), threads: all_cores() }
+    }
+}
+
+/// Runs the experiments. The report depends only on the options, not on the number of threads.
+pub fn run(options: &Options, progress: &dyn Progress) -> Report {
+    let wanted = options.parts.figures();
+    let mut scenarios: BTreeSet<Scenario> =
+        wanted.iter().flat_map(|number| figures::scenarios(*number)).collect();
+    if wanted.contains(&12) {
+        // It is compared with Figure 10.
+        scenarios.extend(figures::scenarios(10));
+    }
+    let has_red = options.parts.has_extra(Other::Red);
+    if has_red {
+        scenarios.extend(figures::red_scenarios());
+    }
+    let runs: Runs<Scenario> =
+        scenarios.into_iter().map(|scenario| (scenario, options.seeds)).collect();
+    progress.expect(work(&runs));
+    let outcomes = run_all(&runs, options.threads, progress);
+    let figures: Vec<Figure> =
+        wanted.iter().map(|number| figures::figure(*number, &outcomes)).collect();
+    let mut rows = verdicts::rows(&figures, &outcomes);
+    let mut sections = Vec::new();
+    if has_red {
+        sections.push(figures::red(&outcomes));
+        rows.extend(verdicts::red(&outcomes));
+    }
+    Report {
+        paper: "rlm",
+        title: "Receiver-driven Layered Multicast (McCanne, Jacobson and Vetterli)".to_owned(),
+        intro: format!(
+            "{} scenarios of 10 simulated minutes, {} runs of each, with Umbel's own engines. Curves \
+             show means with 95 % confidence intervals.",
+            runs.len(),
+            options.seeds
+        ),
+        figures,
+        rows,
+        sections,
+        notes: notes::notes(),
+        settings: settings(options),
+    }
+}
+
+/// Returns the options that reproduce the report.
+fn settings(options: &Options) -> Vec<(String, String)> {
+    let mut settings = vec![("--seeds".to_owned(), options.seeds.to_string())];
+    settings.extend(options.parts.settings());
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::FigureId;
+
+    #[test]
+    fn a_figure_comes_out_whole_and_the_same_on_any_number_of_threads() {
+        let options = |threads| Options { seeds: 2, parts: [Part::Figure(8)].into(), threads };
+        let report = run(&options(1), &());
+        assert_eq!(report.figures.len(), 1);
+        let figure = &report.figures[0];
+        assert_eq!(figure.id, FigureId::Paper(8));
+        assert!(figure.panels[0].series[0].points.len() >= 10);
+        assert_eq!(report.rows.len(), 3);
+        let again = run(&options(3), &());
+        assert_eq!(again.figures, report.figures);
+        assert_eq!(again.rows, report.rows);
+    }
+}

@@ -1,0 +1,331 @@
+//! One simulation: a topology, what its links and its stream are like, and what its receivers went
+//! through.
+
+use std::time::Duration;
+
+use umbel_engine::units::Rate;
+use umbel_sim::random::{Purpose, stream, uniform};
+use umbel_sim::rlm::{ReceiverHost, Record, SAMPLE, Stream, Traffic};
+use umbel_sim::{Instant, LinkSpec, Network, NodeId, Queue, RedConfig, Simulation};
+
+use crate::pool::Experiment;
+
+/// Who is behind which link [RLM Fig. 7].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Topology {
+    /// (1) and (2): receivers behind one bottleneck.
+    Shared {
+        /// Number of receivers.
+        receivers: u32,
+    },
+    /// (3): half of the receivers behind one bottleneck, the others behind a second one of half the
+    /// rate, which hangs below the first.
+    Classes {
+        /// Number of receivers of both halves together.
+        receivers: u32,
+    },
+    /// (4): sessions of a source and a receiver each, over one link whose rate and queue grow with
+    /// their number.
+    Sessions {
+        /// Number of sessions.
+        pairs: u32,
+    },
+}
+
+/// Rule by which the bottleneck drops packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Dropping {
+    /// The newest, when the queue is full.
+    Tail,
+    /// Random early detection.
+    Red,
+}
+
+/// A scenario. Its runs differ in the times of packets, in the starts of receivers and in their
+/// draws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Scenario {
+    /// Who is behind which link.
+    pub topology: Topology,
+    /// Delay of each link in microseconds.
+    pub latency_us: u64,
+    /// Rule of the bottleneck.
+    pub dropping: Dropping,
+    /// Time in milliseconds that a leave takes for each hop. `None`: the delay of the link.
+    pub leave_ms: Option<u64>,
+    /// Burstiness of the source: its greatest rate over its mean, in tenths. `None`: constant rates.
+    pub peak_tenths: Option<u32>,
+}
+
+/// What the receivers of a run went through.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Greatest share of lost packets in any window of [`WINDOWS`], the maximum of all receivers.
+    pub worst: [f64; 3],
+    /// Share of lost packets, the mean of all receivers.
+    pub loss: f64,
+    /// Time in seconds in which each receiver reached and kept its best level; infinite if it did
+    /// not.
+    pub convergence: Vec<f64>,
+    /// Levels of the first receiver: seconds after its start, and the new level.
+    pub levels: Vec<(f64, u8)>,
+    /// Experiments of the first receiver: start in seconds, duration, whether the level stayed.
+    pub experiments: Vec<(f64, f64, bool)>,
+    /// Rate in bits per second that each receiver got in the last [`MEASURED`].
+    pub rates: Vec<f64>,
+    /// Share of the bottleneck that the sum of these rates is.
+    pub utilisation: f64,
+}
+
+/// Windows over which loss is measured [RLM §4.3].
+pub const WINDOWS: [Duration; 3] =
+    [Duration::from_secs(1), Duration::from_secs(10), Duration::from_secs(100)];
+/// Duration of a run [RLM §4.3].
+const LENGTH: Duration = Duration::from_mins(10);
+/// Part of it, at its end, in which rates are measured.
+const MEASURED: Duration = Duration::from_mins(4);
+/// Times between which receivers start [RLM §4].
+const STARTS_S: (f64, f64) = (30.0, 120.0);
+/// Rate of a link [RLM §4].
+const RATE: u64 = 1_500_000;
+/// Packets in a queue [RLM §4].
+const QUEUE: u32 = 20;
+/// Length of a packet in bytes, and the delay of links [RLM §4].
+const PACKET: f64 = 1000.0;
+const LATENCY_US: u64 = 10_000;
+/// Time for which a receiver may be below its best level and still keep it. Chosen.
+const LAPSE: Duration = Duration::from_secs(10);
+
+impl Scenario {
+    /// Creates the scenario of a topology as the paper has it.
+    pub const fn new(topology: Topology) -> Scenario {
+        Scenario {
+            topology,
+            latency_us: LATENCY_US,
+            dropping: Dropping::Tail,
+            leave_ms: None,
+            peak_tenths: None,
+        }
+    }
+
+    /// Returns the number of receivers.
+    pub fn receivers(&self) -> u32 {
+        match self.topology {
+            Topology::Shared { receivers } | Topology::Classes { receivers } => receivers,
+            Topology::Sessions { pairs } => pairs,
+        }
+    }
+
+    fn delay(&self) -> Duration {
+        Duration::from_micros(self.latency_us)
+    }
+
+    /// Returns a link of so many times the usual rate, and its queue.
+    fn narrow(&self, times: f64, queue: u32) -> LinkSpec {
+        let rate = Rate::from_bits_per_s((RATE as f64 * times) as u64).expect("above 0");
+        let queue = match self.dropping {
+            Dropping::Tail => Queue::DropTailPackets(queue),
+            Dropping::Red => Queue::Red(RedConfig {
+                weight: 0.1,
+                limit: queue,
+                ..RedConfig::new(f64::from(queue) / 4.0, f64::from(queue) * 0.75)
+            }),
+        };
+        LinkSpec::default().rate(rate).delay(self.delay()).queue(queue)
+    }
+
+    fn wide(&self) -> LinkSpec {
+        LinkSpec::default().delay(self.delay())
+    }
+
+    /// Builds the network. Returns it with the sources, and each receiver's node, source and the
+    /// rate of its path.
+    fn build(&self) -> (Network, Vec<NodeId>, Vec<Place>) {
+        let mut network = Network::new();
+        let link = |network: &mut Network, a, b, spec: LinkSpec| {
+            network.link(a, b, spec.clone(), spec).expect("the ends and the values are valid");
+        };
+        let rate = RATE as f64;
+        let mut places = Vec::new();
+        match self.topology {
+            Topology::Shared { receivers } => {
+                let (source, router) = (network.host("source"), network.router("router"));
+                link(&mut network, source, router, self.narrow(1.0, QUEUE));
+                for n in 0..receivers {
+                    let node = network.host(format!("r{n}"));
+                    // A link of its own would add to the latency of a single receiver.
+                    let spec = if receivers == 1 { LinkSpec::default() } else { self.wide() };
+                    link(&mut network, router, node, spec);
+                    places.push(Place { node, source, rate });
+                }
+                (network, vec![source], places)
+            }
+            Topology::Classes { receivers } => {
+                let source = network.host("source");
+                let routers = [network.router("fast"), network.router("slow")];
+                link(&mut network, source, routers[0], self.narrow(1.0, QUEUE));
+                link(&mut network, routers[0], routers[1], self.narrow(0.5, QUEUE));
+                for n in 0..receivers {
+                    let node = network.host(format!("r{n}"));
+                    let slow = (n % 2) as usize;
+                    link(&mut network, routers[slow], node, self.wide());
+                    let rate = if slow == 1 { rate / 2.0 } else { rate };
+                    places.push(Place { node, source, rate });
+                }
+                (network, vec![source], places)
+            }
+            Topology::Sessions { pairs } => {
+                let (left, right) = (network.router("left"), network.router("right"));
+                let times = f64::from(pairs);
+                // Twice the product of bandwidth and delay, from a source to its receiver.
+                let product = rate * times / 8.0 * self.delay().as_secs_f64() * 3.0;
+                let queue = (2.0 * product / PACKET).ceil() as u32;
+                link(&mut network, left, right, self.narrow(times, queue.max(2)));
+                let mut sources = Vec::new();
+                for n in 0..pairs {
+                    let (source, node) =
+                        (network.host(format!("s{n}")), network.host(format!("r{n}")));
+                    link(&mut network, source, left, self.wide());
+                    link(&mut network, right, node, self.wide());
+                    sources.push(source);
+                    places.push(Place { node, source, rate });
+                }
+                (network, sources, places)
+            }
+        }
+    }
+
+    fn stream(&self, source: NodeId) -> Stream {
+        let traffic = self
+            .peak_tenths
+            .map_or(Traffic::Cbr, |tenths| Traffic::Bursts { peak: f64::from(tenths) / 10.0 });
+        Stream { traffic, ..Stream::new(source) }
+    }
+}
+
+/// Where a receiver is.
+struct Place {
+    node: NodeId,
+    source: NodeId,
+    /// Rate of its path in bits per second.
+    rate: f64,
+}
+
+impl Experiment for Scenario {
+    type Outcome = Outcome;
+
+    fn run(&self, seed: u64) -> Outcome {
+        let (mut network, sources, places) = self.build();
+        if let Some(ms) = self.leave_ms {
+            network.set_prune_latency(Duration::from_millis(ms));
+        }
+        let mut simulation = Simulation::new(network, seed);
+        for &source in &sources {
+            let stream = self.stream(source);
+            if let Some((_, group)) = stream.control().and_then(|c| umbel_sim::channel_parts(&c)) {
+                let group = simulation.group(None, group);
+                simulation.flood(group);
+            }
+            simulation
+                .set_app(source, stream.source_host(seed), Instant::EPOCH)
+                .expect("the source is a free host");
+        }
+        let mut starts = stream(seed, Purpose::Workload, u64::from(u32::MAX));
+        for place in &places {
+            let stream = self.stream(place.source);
+            let config = stream.receiver_config(place.node);
+            let (from, to) = STARTS_S;
+            let start = Duration::from_secs_f64(from + (to - from) * uniform(&mut starts));
+            simulation
+                .set_app(place.node, stream.receiver_host(config, seed), Instant::EPOCH + start)
+                .expect("the receiver is a free host");
+        }
+        let end = Instant::EPOCH + LENGTH;
+        simulation.run_until(end);
+        let records: Vec<(&Place, &Record)> = places
+            .iter()
+            .map(|place| {
+                let host: &ReceiverHost = simulation.app(place.node).expect("it was put there");
+                (place, host.host())
+            })
+            .collect();
+        self.outcome(&records, end)
+    }
+
+    fn work(&self) -> u64 {
+        u64::from(self.receivers()) + 1
+    }
+}
+
+impl Scenario {
+    fn outcome(&self, records: &[(&Place, &Record)], end: Instant) -> Outcome {
+        let convergence = records.iter().map(|(place, record)| {
+            let best = self.stream(place.source).level_within(place.rate);
+            let time = record.convergence(best, end, LAPSE);
+            time.map_or(f64::INFINITY, |time| time.as_secs_f64())
+        });
+        let worst = WINDOWS.map(|window| {
+            records.iter().map(|(_, record)| record.worst_loss(window)).fold(0.0, f64::max)
+        });
+        let rates: Vec<f64> = records.iter().map(|(_, record)| rate(record)).collect();
+        let bottleneck = match self.topology {
+            Topology::Sessions { pairs } => RATE as f64 * f64::from(pairs),
+            // All receivers get the same packets.
+            Topology::Shared { receivers } | Topology::Classes { receivers } => {
+                RATE as f64 * f64::from(receivers)
+            }
+        };
+        let losses = records.iter().map(|(_, record)| record.loss());
+        let (_, first) = records[0];
+        let since = |at: Instant| at.since(first.start().unwrap_or(at)).as_secs_f64();
+        Outcome {
+            worst,
+            loss: losses.sum::<f64>() / records.len() as f64,
+            convergence: convergence.collect(),
+            levels: first.levels().iter().map(|&(at, level)| (since(at), level)).collect(),
+            experiments: first
+                .experiments()
+                .iter()
+                .filter_map(|experiment| {
+                    let (ended, stays) = experiment.end?;
+                    let duration = ended.since(experiment.start).as_secs_f64();
+                    Some((since(experiment.start), duration, stays))
+                })
+                .collect(),
+            utilisation: rates.iter().sum::<f64>() / bottleneck,
+            rates,
+        }
+    }
+}
+
+/// Returns the rate that a receiver got at the end.
+fn rate(record: &Record) -> f64 {
+    let count = (MEASURED.as_nanos() / SAMPLE.as_nanos()) as usize;
+    let samples = record.samples();
+    let last = &samples[samples.len().saturating_sub(count)..];
+    let packets: f64 = last.iter().map(|sample| f64::from(sample.packets)).sum();
+    packets * PACKET * 8.0 / MEASURED.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_a_function_of_its_seed() {
+        let scenario = Scenario::new(Topology::Shared { receivers: 1 });
+        let (one, again, other) = (scenario.run(1), scenario.run(1), scenario.run(2));
+        assert!(one == again && one != other);
+        assert!(one.convergence[0] < 120.0 && one.loss > 0.0 && one.loss < 0.05, "{one:?}");
+        assert!(one.worst[0] >= one.worst[1] && one.worst[1] >= one.worst[2]);
+    }
+
+    #[test]
+    fn halves_have_a_best_level_of_their_own() {
+        let (network, sources, places) = Scenario::new(Topology::Classes { receivers: 4 }).build();
+        assert_eq!((network.node_count(), sources.len()), (7, 1));
+        let stream = Stream::new(sources[0]);
+        let best: Vec<u8> = places.iter().map(|place| stream.level_within(place.rate)).collect();
+        assert_eq!(best, [5, 4, 5, 4]);
+    }
+}

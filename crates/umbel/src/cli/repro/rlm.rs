@@ -1,0 +1,30 @@
+//! `umbel repro rlm`.
+
+use std::process::ExitCode;
+
+use umbel_repro::rlm::{self, Part};
+
+use super::{Common, make};
+use crate::cli::output::Output;
+
+/// Options of `umbel repro rlm`.
+#[derive(Debug, clap::Args)]
+pub(super) struct RlmArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Only this part: a figure from 8 to 13, or red (random early detection instead of drop-tail);
+    /// may be given several times
+    #[arg(long, value_delimiter = ',', value_name = "PART")]
+    figure: Vec<Part>,
+}
+
+pub(super) fn run(args: &RlmArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let common = &args.common;
+    let default = rlm::Options::default();
+    let options = rlm::Options {
+        seeds: common.seeds,
+        parts: args.figure.iter().copied().collect(),
+        threads: common.threads.map_or(default.threads, usize::from),
+    };
+    make(common, output, |progress| rlm::run(&options, progress))
+}
