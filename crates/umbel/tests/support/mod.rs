@@ -7,6 +7,7 @@ pub(crate) mod everyone;
 pub(crate) mod feeds;
 pub(crate) mod files;
 pub(crate) mod process;
+pub(crate) mod streams;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -1,0 +1,179 @@
+//! A stream and its receivers in a lab.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use umbel_lab::{Lab, Node, Queue, Topology};
+use umbel_video::clips::{Clip, Kind};
+use umbel_video::{FrameRate, Size, y4m};
+
+use super::bench::SOON;
+use super::group;
+use super::process::{Logs, Process};
+
+/// Groups where streams are announced and asked for.
+const DIRECTORY: &str = "239.255.255.255";
+
+/// A site: name, rate of its link, number of receivers.
+pub(crate) type Site = (&'static str, &'static str, usize);
+
+/// Creates a topology with the source `h1` behind the router `r0`, and sites behind links of their
+/// own with queues of 20 packets. A site `a` has a router `ra` and the hosts `a1`, `a2` ….
+pub(crate) fn sites(sites: &[Site]) -> Topology {
+    let mut topology = Topology::new().host("h1").router("r0").link("h1", "r0");
+    for &(site, rate, receivers) in sites {
+        let (router, switch) = (format!("r{site}"), format!("s{site}"));
+        topology = topology.router(&router).link("r0", &router);
+        topology = topology.rate(rate.parse().unwrap()).queue(Queue::Packets(20));
+        topology = topology.delay(Duration::from_millis(10));
+        topology = topology.switch(&switch).link(&router, &switch);
+        for receiver in 1..=receivers {
+            let host = format!("{site}{receiver}");
+            topology = topology.host(&host).link(&switch, &host);
+        }
+    }
+    topology
+}
+
+/// A lab with a clip to stream.
+pub(crate) struct Streams<'lab> {
+    pub(crate) lab: &'lab Lab,
+    pub(crate) logs: Logs,
+    pub(crate) directory: TempDir,
+}
+
+impl<'lab> Streams<'lab> {
+    /// Creates the streams of a lab. Announcements and queries reach all hosts.
+    pub(crate) fn new(lab: &'lab Lab) -> Streams<'lab> {
+        lab.route_multicast_from_all([DIRECTORY.parse().unwrap()]).unwrap();
+        Streams { lab, logs: Logs::default(), directory: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn host(&self, name: &str) -> Node<'lab> {
+        self.lab.host(name).unwrap()
+    }
+
+    /// Returns the command `umbel` on a host.
+    pub(crate) fn umbel(&self, host: &str) -> Command {
+        let mut command = self.host(host).command(env!("CARGO_BIN_EXE_umbel"));
+        command.current_dir(self.directory.path());
+        command
+    }
+
+    /// Returns the path of a file beside the clip.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Writes a clip of so many pictures at 30 a second. All of it moves, so that it fills any
+    /// layers.
+    pub(crate) fn make_clip(&self, name: &str, size: (u32, u32), pictures: u64) {
+        let size = Size::new(size.0, size.1).unwrap();
+        let header = y4m::Header { size, rate: FrameRate::new(30, 1).unwrap() };
+        let clip = Clip::new(Kind::Pan, size, 1);
+        let file = BufWriter::new(File::create(self.path(name)).unwrap());
+        let mut writer = y4m::Writer::new(file, header).unwrap();
+        for number in 0..pictures {
+            writer.write(&clip.frame(number)).unwrap();
+        }
+    }
+
+    /// Streams a clip from `h1` as `live`, over and over. Routers forward its layers to where hosts
+    /// join them, and cut them off at once when the last leaves.
+    #[track_caller]
+    pub(crate) fn stream(&self, clip: &str, options: &[&str]) -> Source {
+        let mut command = self.umbel("h1");
+        command.args(["stream", clip, "--name", "live", "--loop", "--json"]).args(options);
+        let process = Process::start("source", command, &self.logs);
+        let streaming = process.wait_for_event("streaming", SOON);
+        let layers = streaming["layers"].as_array().unwrap();
+        let layers: Vec<IpAddr> = layers.iter().map(|layer| group(&layer["channel"])).collect();
+        for layer in &layers {
+            self.lab.follow_members("h1", *layer, Duration::ZERO).unwrap();
+        }
+        self.lab.route_multicast_from_all([group(&streaming["control"])]).unwrap();
+        Source { process, layers }
+    }
+
+    /// Watches `live` on a host.
+    pub(crate) fn watch(&self, host: &str, options: &[&str]) -> Process {
+        let mut command = self.umbel(host);
+        command.args(["watch", "live", "--json", "--stats", "--wait", "20s"]).args(options);
+        Process::start(host, command, &self.logs)
+    }
+
+    /// Returns the packets of each layer that came to the router of a site so far.
+    pub(crate) fn came(&self, site: &str, source: &Source) -> Vec<u64> {
+        let mut command = self.host(&format!("r{site}")).command("cat");
+        let output = command.arg("/proc/net/ip_mr_cache").output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines = text.lines().skip(1).map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let group = u32::from_str_radix(words[0], 16).unwrap().to_ne_bytes();
+            (IpAddr::from(Ipv4Addr::from(group)), words.get(3).and_then(|n| n.parse().ok()))
+        });
+        let packets: BTreeMap<IpAddr, Option<u64>> = lines.collect();
+        let count = |layer| packets.get(layer).copied().flatten().unwrap_or(0);
+        source.layers.iter().map(count).collect()
+    }
+}
+
+/// A running source.
+pub(crate) struct Source {
+    pub(crate) process: Process,
+    /// Groups of the layers.
+    pub(crate) layers: Vec<IpAddr>,
+}
+
+/// Returns the level that a receiver has now.
+pub(crate) fn level(receiver: &Process) -> u64 {
+    receiver.events("level").last().map_or(0, |event| event["level"].as_u64().unwrap())
+}
+
+/// Watches the link of a site for layers that nobody behind it wants.
+pub(crate) struct Bottleneck {
+    site: &'static str,
+    /// When each layer was last wanted, and the packets of it at that time or a second later.
+    layers: Vec<(Instant, u64)>,
+    /// What was carried though unwanted, in packets of each layer.
+    pub(crate) unwanted: Vec<u64>,
+}
+
+impl Bottleneck {
+    /// Time after which an unwanted layer must be gone.
+    const GONE: Duration = Duration::from_secs(1);
+
+    pub(crate) fn new(site: &'static str, source: &Source) -> Bottleneck {
+        let layers = source.layers.len();
+        Bottleneck { site, layers: vec![(Instant::now(), 0); layers], unwanted: vec![0; layers] }
+    }
+
+    /// Looks at the link while the receivers behind it want the first `wanted` layers.
+    pub(crate) fn look(&mut self, streams: &Streams<'_>, source: &Source, wanted: u64) {
+        let came = streams.came(self.site, source);
+        let now = Instant::now();
+        let each = self.layers.iter_mut().zip(came).zip(&mut self.unwanted);
+        for (layer, (((since, before), came), unwanted)) in (0..).zip(each) {
+            if layer < wanted {
+                *since = now;
+            }
+            if now - *since > Self::GONE {
+                *unwanted += came - *before;
+            }
+            *before = came;
+        }
+    }
+}
+
+/// Returns a number in an event.
+#[track_caller]
+pub(crate) fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("no number: {value}"))
+}
