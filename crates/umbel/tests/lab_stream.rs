@@ -17,6 +17,7 @@ use umbel_engine::units::Rate;
 const SIZE: (u32, u32) = (320, 180);
 /// Pictures of a clip, which is repeated.
 const PICTURES: u64 = 45;
+const MINUTE: Duration = Duration::from_mins(1);
 /// Interval at which levels are looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -110,13 +111,13 @@ fn a_link_that_changes_is_followed_both_ways() {
     let source = streams.stream("clip.y4m", &["--layers", "200k,400k,800k"]);
     let receivers = ["a1", "a2"].map(|host| streams.watch(host, &[]));
     let all = |is: fn(u64) -> bool| receivers.iter().all(|receiver| is(level(receiver)));
-    wait_until(&streams, "all layers", Duration::from_secs(60), || all(|level| level == 3));
+    wait_until(&streams, "all layers", MINUTE, || all(|level| level == 3));
     let wide = lab.impairment("r0", "ra").unwrap();
     let narrow = umbel_lab::Impairment { rate: Some("300k".parse::<Rate>().unwrap()), ..wide };
     lab.set_link("r0", "ra", narrow).unwrap();
     wait_until(&streams, "the base alone", Duration::from_secs(40), || all(|level| level == 1));
     lab.set_link("r0", "ra", wide).unwrap();
-    wait_until(&streams, "more again", Duration::from_secs(60), || all(|level| level >= 2));
+    wait_until(&streams, "more again", MINUTE, || all(|level| level >= 2));
     drop(source);
 }
 

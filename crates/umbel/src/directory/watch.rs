@@ -88,7 +88,7 @@ impl Watching {
         let mut over = false;
         while self.listen(LOOK)? {
             let directory = self.station.directory();
-            if successor(directory, &self.selector, &self.session, Instant::now()).is_none() {
+            if others(directory, &self.selector, &self.session).next().is_none() {
                 if !over && !is_announced(directory, &self.session) {
                     over = true;
                     tell(News::Over);
@@ -139,24 +139,36 @@ fn is_announced(directory: &Directory, session: &SessionKind) -> bool {
     sessions.iter().any(|heard| heard.kind.as_ref().is_some_and(|kind| is_same(kind, session)))
 }
 
-/// Returns the session that takes the place of `old`. It is of the same kind, name and source
-/// address, and `old` was not heard since.
+/// Returns the sessions of the same kind, name and source address as `old`, with the times at which
+/// they were heard.
+fn others<'a>(
+    directory: &'a Directory,
+    selector: &'a SessionSelector,
+    old: &'a SessionKind,
+) -> impl DoubleEndedIterator<Item = (Instant, &'a SessionKind)> {
+    let sessions = directory.sessions().into_iter().filter(|session| selector.matches(session));
+    sessions.filter_map(|session| Some((session.heard, session.kind.as_ref()?))).filter(
+        move |(_, other)| {
+            !is_same(other, old) && is_alike(other, old) && other.source().ip() == old.source().ip()
+        },
+    )
+}
+
+/// Returns the session that takes the place of `old`: it was heard since this time, and `old` was
+/// not.
 fn successor(
     directory: &Directory,
     selector: &SessionSelector,
     old: &SessionKind,
     since: Instant,
 ) -> Option<SessionKind> {
-    let sessions = directory.sessions();
     let is_old = |session: &SessionKind| is_same(session, old);
-    let alive = sessions
+    let alive = directory
+        .sessions()
         .iter()
         .any(|session| session.heard >= since && session.kind.as_ref().is_some_and(is_old));
-    let matching = sessions.iter().filter(|session| selector.matches(session));
-    let mut others = matching.filter_map(|session| session.kind.as_ref()).filter(|other| {
-        !is_old(other) && is_alike(other, old) && other.source().ip() == old.source().ip()
-    });
-    others.next_back().filter(|_| !alive).cloned()
+    let mut live = others(directory, selector, old).filter(|(heard, _)| *heard >= since);
+    live.next_back().filter(|_| !alive).map(|(_, other)| other.clone())
 }
 
 #[cfg(test)]
@@ -180,6 +192,9 @@ mod tests {
         assert_eq!(found(&directory), None);
         directory.hear(later, &packet(new.clone(), false, from));
         assert_eq!(found(&directory), Some(new.clone().into()));
+        // None that is gone as well takes its place.
+        let much_later = later + Duration::from_secs(1);
+        assert_eq!(successor(&directory, &selector, &old_session, much_later), None);
         // Both answer: two feeds of one name.
         directory.hear(later, &packet(old.clone(), false, from));
         assert_eq!(found(&directory), None);

@@ -142,7 +142,7 @@ impl<S: Screen> WatchHost<S> {
         self.last_level.1 = level;
         self.summary.level = level;
         self.summary.changes += 1;
-        self.observer.level(level, self.layers, reason_name(reason));
+        self.observer.level(level, self.layers, reason_name(reason, level));
     }
 
     /// Adds the time since the last call to that at the present level.
@@ -292,8 +292,9 @@ impl<S: Screen> Host<Receiver> for WatchHost<S> {
     }
 }
 
-fn reason_name(reason: LevelReason) -> &'static str {
+fn reason_name(reason: LevelReason, level: u8) -> &'static str {
     match reason {
+        LevelReason::Application if level == 0 => "left",
         LevelReason::Application => "joined",
         LevelReason::Experiment => "experiment",
         LevelReason::Failed => "experiment-failed",

@@ -230,21 +230,27 @@ impl Outside<SourceInput> for Camera {
 
 /// Packets on their way from a host to its playout, and what the playout counted.
 #[derive(Clone, Default)]
-pub(super) struct Panel(Arc<Mutex<(Vec<(u8, Bytes)>, ScreenStats)>>);
+pub(super) struct Panel(Arc<Mutex<Held>>);
+
+#[derive(Default)]
+struct Held {
+    packets: Vec<(u8, Bytes)>,
+    stats: ScreenStats,
+}
 
 impl Panel {
-    fn with<T>(&self, act: impl FnOnce(&mut (Vec<(u8, Bytes)>, ScreenStats)) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Screen for Panel {
     fn unit(&mut self, layer: u8, body: Bytes) {
-        self.with(|(packets, _)| packets.push((layer, body)));
+        self.held().packets.push((layer, body));
     }
 
     fn stats(&self) -> ScreenStats {
-        self.with(|(_, stats)| *stats)
+        self.held().stats
     }
 }
 
@@ -273,7 +279,7 @@ impl Outside<WatchInput> for Viewer {
             return Some(WatchInput::News(news));
         }
         self.look = now + Duration::from_millis(20);
-        let packets = self.panel.with(|(packets, _)| std::mem::take(packets));
+        let packets = std::mem::take(&mut self.panel.held().packets);
         let Some((playout, film)) = &mut self.playout else { return None };
         for (layer, body) in packets {
             playout.unit(now, layer, &body);
@@ -285,7 +291,7 @@ impl Outside<WatchInput> for Viewer {
             self.qualities.push(film.quality(picture));
         }
         let stats = playout.stats();
-        self.panel.with(|(_, told)| *told = stats);
+        self.panel.held().stats = stats;
         None
     }
 
