@@ -247,7 +247,10 @@ impl Decoder {
             match usable {
                 Some(true) => self.counts.segments += 1,
                 Some(false) => self.counts.useless += 1,
-                None => self.counts.malformed += 1,
+                None => {
+                    self.counts.malformed += 1;
+                    return;
+                }
             }
         }
     }
