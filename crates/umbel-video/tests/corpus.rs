@@ -39,8 +39,7 @@ fn the_corpora_replay() {
 fn packets_of_this_version_still_decode() {
     let files = files("video_packets");
     let (_, whole) = files.iter().find(|(path, _)| path.ends_with("whole")).unwrap();
-    let mut decoder =
-        Decoder::new(checks::size(), DecoderConfig { stream: 0, reorder_frames: 0 });
+    let mut decoder = Decoder::new(checks::size(), DecoderConfig { stream: 0, reorder_frames: 0 });
     for (layer, packet) in checks::packets(whole) {
         decoder.push(layer, packet).unwrap();
     }

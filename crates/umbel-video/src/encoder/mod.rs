@@ -1,4 +1,26 @@
 //! From pictures to packets.
+//!
+//! Each frame goes through these steps:
+//!
+//! 1. [`change`] finds the macroblocks that have changed since they were last sent.
+//! 2. Those are transformed, and [`rate`] estimates what each plane of them costs.
+//! 3. [`plan`] chooses their start layers, and each layer's level.
+//! 4. `emit` writes them: a layer's packet covers a *run* of blocks, and the packets of the next
+//!    layer cover parts of that run. So a packet depends on one packet of each layer below.
+//! 5. [`still`] fills what is left of each layer's bits with what stands still.
+//!
+//! ```text
+//!   layer 0   [ Start: blocks 3 4 5 9 10 11 12 ][ Start: 13 17 18 … ]
+//!   layer 1   [ Continue: 3 4 5 9 ][ Continue: 10 11 12 ][ Continue: 13 … ][ Start: 30 31 ]
+//!   layer 2   [ 3 4 ][ 5 9 ][ 10 11 ][ 12 ] …                     [ Continue: 30 ][ 31 ]
+//! ```
+//!
+//! # Rate control
+//!
+//! A layer has a token bucket that holds 0.25 s of its rate, at least a packet and a half. New
+//! content takes from it first, up to the share that is kept for blocks that stand still and coarse;
+//! then those take what is left. Bytes are counted as written, with the headers on the wire. A layer
+//! whose bits of one frame do not fill a good part of a packet sends every few frames.
 
 mod assemble;
 mod change;
@@ -232,6 +254,9 @@ impl Encoder {
 
     /// Codes a frame. Numbers are those of the frames of a source that never stalls: where it skips
     /// frames, so do the numbers.
+    ///
+    /// A frame's packets of a layer are at most what the layer sends in 0.25 s, or a packet and a
+    /// half; on average they keep its rate. Whoever paces them needs a queue of that length.
     ///
     /// # Errors
     ///
