@@ -33,7 +33,7 @@ pub(super) struct Fresh {
 
 /// The plane at which few blocks start, and the coarsest at which many do.
 const FLOOR: u8 = 7;
-const COARSEST: u8 = 9;
+const COARSEST: u8 = 10;
 
 /// From this share of changed blocks on, there is motion everywhere.
 const MANY: f64 = 0.35;
