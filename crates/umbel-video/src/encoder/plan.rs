@@ -143,3 +143,72 @@ fn share(
     }
     (finest * 16, spent)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::FrameRate;
+
+    /// Blocks of which each plane from 4 up costs 10 bits.
+    fn blocks(count: usize) -> Vec<Fresh> {
+        let mut cost = [0.0; PLANES as usize];
+        cost[4..].fill(10.0);
+        (0..count).map(|address| Fresh { address, importance: 1.0, cost, start: None }).collect()
+    }
+
+    /// A layer that has this many bits; it is full with 0.25 s of its rate.
+    fn budget(bits: u64, full: bool) -> Budget {
+        let rate = FrameRate::new(30, 1).expect("a rate");
+        let mut budget = Budget::new(bits * 8, rate, 0);
+        if full {
+            budget.earn(1000);
+        }
+        budget
+    }
+
+    fn starts(fresh: &[Fresh], layer: Option<u8>) -> usize {
+        fresh.iter().filter(|fresh| fresh.start == layer).count()
+    }
+
+    #[test]
+    fn blocks_that_do_not_fit_start_in_the_next_layer() {
+        let mut fresh = blocks(20);
+        let budgets = [budget(620, false), budget(100_000, false)];
+        let levels = plan(&mut fresh, 1000, &budgets, &[0; 2], &[0.0; 2], &[true; 2]);
+        // At the floor of plane 7 a block takes 50 bits, and 12 for means and address.
+        assert_eq!((starts(&fresh, Some(0)), starts(&fresh, Some(1))), (10, 10));
+        assert_eq!(levels[0].to, 7 * 16);
+        assert_eq!(levels[1].to, 0);
+    }
+
+    #[test]
+    fn where_much_moves_a_layer_saves_its_bits_for_a_whole_picture() {
+        let plan = |budgets: &[Budget]| {
+            let mut fresh = blocks(800);
+            plan(&mut fresh, 1000, budgets, &[0], &[0.0], &[true]);
+            starts(&fresh, Some(0))
+        };
+        assert_eq!(plan(&[budget(20_000, false)]), 0);
+        // All of them at a coarser plane, 42 bits or less.
+        assert_eq!(plan(&[budget(34_000, false)]), 800);
+        // Waiting brings no more: as many as fit.
+        assert!((300..800).contains(&plan(&[budget(10_000, true)])));
+    }
+
+    #[test]
+    fn a_layer_that_has_no_bits_or_is_not_ready_passes() {
+        let mut fresh = blocks(10);
+        let budgets = [budget(100_000, false), budget(0, false), budget(100_000, false)];
+        let ready = [false, true, true];
+        let levels = plan(&mut fresh, 1000, &budgets, &[0; 3], &[0.0; 3], &ready);
+        assert_eq!((levels[0].to, levels[1].to), (NOTHING, NOTHING));
+        assert_eq!(starts(&fresh, Some(2)), 10);
+    }
+
+    #[test]
+    fn new_content_goes_no_further_than_what_stands_still() {
+        let mut fresh = blocks(10);
+        let levels = plan(&mut fresh, 1000, &[budget(100_000, false)], &[5], &[0.0], &[true]);
+        assert_eq!(levels[0].to, 5 * 16);
+    }
+}
