@@ -36,6 +36,8 @@ mod runs;
 mod session_pacing;
 pub mod srm;
 pub mod symbols;
+#[cfg(test)]
+mod testing;
 mod time;
 
 mod timers;

@@ -1,38 +1,26 @@
 //! Engines driven by hand: datagrams in, datagrams out.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use bytes::Bytes;
+use umbel_wire::Parsed;
 use umbel_wire::basep::Message;
-use umbel_wire::{Channel, Parsed};
 
 use super::*;
-use crate::{Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, TransmitBuf};
+use crate::testing::{self, Tested, channel, events, ms, other_channel, sent_by};
+use crate::{Address, Engine, Instant, Membership, RateClass};
 
 const ALICE: &str = "10.0.0.2:7702";
 const BOB: &str = "10.0.0.3:7702";
-
-fn channel() -> Channel {
-    Channel { source: Some([10, 0, 0, 1].into()), group: [232, 0, 0, 7].into(), port: 7702 }
-}
-
-fn other_channel() -> Channel {
-    Channel { group: [232, 0, 0, 8].into(), ..channel() }
-}
 
 fn host(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-fn ms(n: u64) -> Instant {
-    Instant::EPOCH + Duration::from_millis(n)
-}
-
 fn give(engine: &mut impl Engine, by: Address, message: &Message<'_>) {
     let mut payload = Vec::new();
     message.emit(&mut payload);
-    engine.handle_datagram(ms(0), Datagram { by, hop_limit: None, payload: &payload });
+    testing::give(engine, ms(0), by, &payload);
 }
 
 fn ack(source: &mut Source, from: &str, sequence: u64) {
@@ -52,36 +40,23 @@ fn data(receiver: &mut Receiver, sequence: u64, last: bool, again: bool) {
 
 /// Returns the datagrams that an engine sends, in short.
 fn sent(engine: &mut impl Engine, now: Instant) -> Vec<String> {
-    if engine.poll_timeout().is_some_and(|at| at <= now) {
-        engine.handle_timeout(now);
-    }
-    let mut buf = TransmitBuf::new(Allowance::data(1));
-    let mut all = Vec::new();
-    while engine.poll_transmit(now, &mut buf).is_some() {
-        for (head, body) in buf.iter() {
-            let bytes = [head, body].concat();
-            let Parsed::Message { message, .. } = Message::parse(&bytes).unwrap() else { panic!() };
-            all.push(match message {
-                Message::Data { sequence, again: false, .. } => format!("data {sequence}"),
-                Message::Data { sequence, again: true, .. } => format!("again {sequence}"),
-                Message::Ack { sequence, .. } => format!("ack {sequence}"),
-                Message::GotIt { sequence, .. } => format!("got it {sequence}"),
-            });
+    let short = |(_, bytes): (Address, Vec<u8>)| {
+        let Parsed::Message { message, .. } = Message::parse(&bytes).unwrap() else { panic!() };
+        match message {
+            Message::Data { sequence, again: false, .. } => format!("data {sequence}"),
+            Message::Data { sequence, again: true, .. } => format!("again {sequence}"),
+            Message::Ack { sequence, .. } => format!("ack {sequence}"),
+            Message::GotIt { sequence, .. } => format!("got it {sequence}"),
         }
-        buf.reset(Allowance::data(1));
-    }
-    all
-}
-
-fn events<E: Engine>(engine: &mut E) -> Vec<E::Event> {
-    std::iter::from_fn(|| engine.poll_event()).collect()
+    };
+    sent_by(engine, now).into_iter().map(short).collect()
 }
 
 /// Creates a source for two receivers with this number of packets to send.
-fn source(packets: u64, change: impl FnOnce(&mut SourceConfig)) -> Source {
+fn source(packets: u64, change: impl FnOnce(&mut SourceConfig)) -> Tested<Source> {
     let mut config = SourceConfig::new(channel(), vec![host(ALICE), host(BOB)]);
     change(&mut config);
-    let mut source = Source::new(config);
+    let mut source = Tested::new(Source::new(config), |source| source.drops().to_string());
     for n in 1..=packets {
         send(&mut source, n == packets).unwrap();
     }
@@ -210,13 +185,9 @@ fn acks_that_make_no_sense_are_dropped_and_counted() {
     give(&mut source, Address::Channel(channel()), &message);
     let message = Message::Data { sequence: 0, last: false, again: false, payload: b"" };
     give(&mut source, Address::Host(host(ALICE)), &message);
-    let by = Address::Host(host(ALICE));
-    source.handle_datagram(ms(0), Datagram { by, hop_limit: None, payload: b"garbage" });
+    testing::give(&mut source, ms(0), Address::Host(host(ALICE)), b"garbage");
     let stats = source.stats();
-    assert_eq!(
-        source.drops().to_string(),
-        "Unexpected 2, Malformed 1, OtherSession 1, Stranger 1, FarAhead 3"
-    );
+    source.assert_dropped("Unexpected 2, Malformed 1, OtherSession 1, Stranger 1, FarAhead 3");
     assert_eq!(stats.load.total(), 0);
     assert_eq!(events(&mut source), []);
 }
@@ -240,8 +211,13 @@ fn commands_that_cannot_be_carried_out_change_nothing() {
     assert_eq!(send(&mut source, false), Err(SourceCommandError::Ended { last: 2 }));
 }
 
-fn receiver() -> Receiver {
-    let mut receiver = Receiver::new(ReceiverConfig::new(channel()));
+fn receiver() -> Tested<Receiver> {
+    tested(ReceiverConfig::new(channel()))
+}
+
+fn tested(config: ReceiverConfig) -> Tested<Receiver> {
+    let engine = Receiver::new(config);
+    let mut receiver = Tested::new(engine, |receiver| receiver.drops().to_string());
     assert_eq!(receiver.poll_membership(), Some(Membership::Join(channel())));
     receiver
 }
@@ -268,20 +244,20 @@ fn what_comes_again_is_acknowledged_again_and_not_delivered() {
     data(&mut receiver, 0, true, true);
     assert_eq!(sent(&mut receiver, ms(0)), ["got it 0"]);
     assert_eq!(events(&mut receiver), []);
-    assert_eq!(receiver.drops().of(DropReason::Duplicate), 1);
+    receiver.assert_dropped("Duplicate 1");
 }
 
 #[test]
 fn what_has_no_room_is_not_acknowledged() {
     let mut config = ReceiverConfig::new(channel());
     config.window.units = 2;
-    let mut receiver = Receiver::new(config);
+    let mut receiver = tested(config);
     for sequence in [2, 1] {
         data(&mut receiver, sequence, false, false);
     }
     data(&mut receiver, u64::MAX, false, false);
     assert_eq!(sent(&mut receiver, ms(0)), ["ack 1"]);
-    assert_eq!(receiver.drops().to_string(), "FarAhead 1, NoRoom 1");
+    receiver.assert_dropped("FarAhead 1, NoRoom 1");
 }
 
 #[test]
@@ -295,11 +271,8 @@ fn a_second_end_and_what_lies_beyond_the_end_are_refused() {
     data(&mut late, 3, false, false);
     data(&mut late, 2, true, false);
     assert_eq!(sent(&mut late, ms(0)), ["ack 3"]);
-    for receiver in [receiver, late] {
-        let drops = receiver.drops();
-        assert_eq!(drops.total(), drops.of(DropReason::Contradiction));
-        assert!(drops.total() > 0);
-    }
+    receiver.assert_dropped("Contradiction 2");
+    late.assert_dropped("Contradiction 1");
 }
 
 #[test]
@@ -310,8 +283,7 @@ fn only_data_of_the_source_is_taken() {
     give(&mut receiver, Address::Host(host(ALICE)), &message);
     let message = Message::Ack { channel: channel(), sequence: 0 };
     give(&mut receiver, Address::Channel(channel()), &message);
-    let by = Address::Channel(channel());
-    receiver.handle_datagram(ms(0), Datagram { by, hop_limit: None, payload: b"garbage" });
+    testing::give(&mut receiver, ms(0), Address::Channel(channel()), b"garbage");
     assert_eq!(sent(&mut receiver, ms(0)), [""; 0]);
-    assert_eq!(receiver.drops().to_string(), "Unexpected 3, Malformed 1");
+    receiver.assert_dropped("Unexpected 3, Malformed 1");
 }

@@ -115,7 +115,7 @@ proptest! {
                 receiver.handle_timeout(ms(now));
             }
             sent(&mut receiver, ms(now));
-            receiver.handle_datagram(ms(now), Datagram { by: way(from, by), hop_limit: None, payload: &payload });
+            testing::give(&mut receiver, ms(now), way(from, by), &payload);
             let answers = sent(&mut receiver, ms(now)).len();
             let is_request =
                 matches!(Message::parse(&payload), Ok(Parsed::Message { message: Message::Request(_), .. }));
@@ -137,7 +137,7 @@ proptest! {
         let mut now = 0;
         for (wait, from, by, payload) in arrivals {
             now += wait;
-            source.handle_datagram(ms(now), Datagram { by: way(from, by), hop_limit: None, payload: &payload });
+            testing::give(&mut source, ms(now), way(from, by), &payload);
             prop_assert!(sent(&mut source, ms(now)).len() <= 1);
             while source.poll_event().is_some() {}
         }

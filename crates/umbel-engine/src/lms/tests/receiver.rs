@@ -1,23 +1,23 @@
 use super::*;
 use crate::bucket::Limit;
 use crate::chance::generator;
-use crate::lms::DropReason;
 use crate::lms::config::{Cost, Horizon, ReceiverConfig};
 use crate::lms::{Receiver, ReceiverCommand, ReceiverEvent};
 
 /// Creates a receiver that has joined and got the units before `known`, at 0 ms.
-fn receiver(known: u64, change: impl FnOnce(&mut ReceiverConfig)) -> Receiver {
+fn receiver(known: u64, change: impl FnOnce(&mut ReceiverConfig)) -> Tested<Receiver> {
     let mut config = ReceiverConfig::new(channel());
     (config.tsi, config.cost) = (Some(TSI), Cost::Fixed(Some(5)));
     config.request_jitter = 0.0;
     change(&mut config);
-    let mut receiver = Receiver::new(config, generator(0));
+    let engine = Receiver::new(config, generator(0));
+    let mut receiver = Tested::new(engine, |receiver| receiver.drops().to_string());
     receiver.handle_command(ms(0), ReceiverCommand::Join).unwrap();
     for sequence in 0..known {
         data(&mut receiver, 0, sequence);
     }
     sent(&mut receiver, ms(0));
-    while receiver.poll_event().is_some() {}
+    events(&mut receiver);
     receiver
 }
 
@@ -48,7 +48,8 @@ fn requests(receiver: &mut Receiver, at: u64) -> Vec<(Address, u64, u8, bool)> {
 }
 
 fn delivered(receiver: &mut Receiver) -> Vec<u64> {
-    std::iter::from_fn(|| receiver.poll_event())
+    events(receiver)
+        .into_iter()
         .filter_map(|event| match event {
             ReceiverEvent::Unit { sequence, .. } => Some(sequence),
             _ => None,
@@ -148,7 +149,7 @@ fn a_kept_unit_is_sent_to_the_turning_point_once() {
     for number in 1..=255 {
         assert_eq!(asked(&mut receiver, 50, Request { number, ..stamped(3, 4) }), []);
     }
-    assert_eq!(receiver.drops().of(DropReason::LateRequest), 255);
+    receiver.assert_dropped("LateRequest 255");
     assert_eq!(asked(&mut receiver, 11, stamped(3, 5)), [router], "another subtree");
     // After the ignore period of a round trip the reply may have been lost.
     assert_eq!(asked(&mut receiver, 211, Request { number: 2, ..stamped(3, 4) }), [router]);
@@ -178,8 +179,7 @@ fn a_first_request_after_a_repair_came_by_is_late_and_a_second_is_not() {
     assert_eq!(asked(&mut receiver, 25, stamped(1, 4)), [], "the repair has passed there");
     let second = Request { number: 2, ..stamped(1, 4) };
     assert_eq!(asked(&mut receiver, 30, second), [Address::Host(host(200))]);
-    let drops = receiver.drops();
-    assert_eq!((drops.of(DropReason::AlreadyAsked), drops.of(DropReason::LateRequest)), (1, 1));
+    receiver.assert_dropped("LateRequest 1, AlreadyAsked 1");
 }
 
 #[test]
@@ -199,6 +199,7 @@ fn after_a_repair_by_unicast_those_who_asked_meanwhile_are_answered() {
         })
         .collect();
     assert_eq!(to, [4, 5]);
+    receiver.assert_dropped("AlreadyAsked 3");
 }
 
 #[test]
@@ -222,17 +223,19 @@ fn what_is_not_kept_is_asked_for_upstream_with_the_same_turning_point() {
 #[test]
 fn absurd_requests_are_dropped_and_counted() {
     let mut receiver = receiver(5, |_| {});
-    let mut refused = |request, reason| {
-        let before = receiver.drops().of(reason);
+    let mut refused = |request, dropped| {
         assert_eq!(asked(&mut receiver, 10, request), []);
-        assert_eq!(receiver.drops().of(reason), before + 1, "{reason:?}");
+        receiver.assert_dropped(dropped);
     };
-    refused(stamped(5 + 1024, 4), DropReason::FarAhead);
-    refused(stamped(u64::MAX - 1, 4), DropReason::FarAhead);
-    refused(Request { tsi: Tsi(8), ..stamped(3, 4) }, DropReason::OtherSession);
-    refused(Request { hops: 64, ..stamped(3, 4) }, DropReason::Hops);
-    let other = Channel { port: 9, ..channel() };
-    refused(Request { channel: other, ..stamped(3, 4) }, DropReason::OtherSession);
+    refused(stamped(5 + 1024, 4), "FarAhead 1");
+    refused(stamped(u64::MAX - 1, 4), "FarAhead 2");
+    let elsewhere = Request { tsi: Tsi(8), ..stamped(3, 4) };
+    refused(elsewhere, "OtherSession 1, FarAhead 2");
+    let circling = Request { hops: 64, ..stamped(3, 4) };
+    refused(circling, "OtherSession 1, FarAhead 2, Hops 1");
+    let channel = Channel { port: 9, ..channel() };
+    let elsewhere = Request { channel, ..stamped(3, 4) };
+    refused(elsewhere, "OtherSession 2, FarAhead 2, Hops 1");
 }
 
 #[test]
@@ -242,7 +245,7 @@ fn a_flood_of_requests_is_answered_only_so_often() {
     // As many places as one can invent.
     let answers: usize = (0..10_000).map(|n| asked(&mut receiver, 10, stamped(3, n)).len()).sum();
     assert_eq!(answers, 20);
-    assert_eq!(receiver.drops().of(DropReason::Flood), 9_980);
+    receiver.assert_dropped("Flood 9980");
 }
 
 #[test]
@@ -252,17 +255,12 @@ fn units_that_make_no_sense_are_dropped_and_counted() {
     let heartbeat = |lead, trail| Message::Heartbeat { tsi: TSI, lead, trail };
     give(&mut receiver, ms(10), by_channel(), &heartbeat(u64::MAX, 0));
     give(&mut receiver, ms(10), by_channel(), &heartbeat(u64::MAX, u64::MAX));
-    assert_eq!(receiver.drops().of(DropReason::FarAhead), 3);
+    receiver.assert_dropped("FarAhead 3");
     let other = Message::Data { tsi: Tsi(9), sequence: 5, payload: b"" };
     give(&mut receiver, ms(10), by_channel(), &other);
-    assert_eq!(receiver.drops().of(DropReason::OtherSession), 1);
     repair(&mut receiver, 10, 5, true);
-    assert_eq!(receiver.drops().of(DropReason::Unexpected), 1, "nobody asked for it");
-    receiver.handle_datagram(
-        ms(10),
-        Datagram { by: by_channel(), hop_limit: None, payload: b"Um\x01\x61" },
-    );
-    assert_eq!(receiver.drops().of(DropReason::Malformed), 1);
+    testing::give(&mut receiver, ms(10), by_channel(), b"Um\x01\x61");
+    receiver.assert_dropped("Malformed 1, Unexpected 1, OtherSession 1, FarAhead 3");
     assert_eq!((delivered(&mut receiver), receiver.missing()), (vec![], 0));
 }
 
@@ -300,6 +298,7 @@ fn it_advertises_when_the_tree_reaches_it_and_withdraws_when_it_leaves() {
     assert_eq!(costs(&mut receiver, 2_020), [None]);
     data(&mut receiver, 2_030, 1);
     assert_eq!(receiver.poll_timeout(), None);
+    receiver.assert_dropped("Unexpected 1");
 }
 
 #[test]

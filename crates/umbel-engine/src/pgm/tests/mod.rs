@@ -7,28 +7,17 @@ mod source;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use umbel_wire::Parsed;
 use umbel_wire::pgm::Message;
-use umbel_wire::{Channel, Parsed};
 
-use crate::{Address, Allowance, Datagram, Engine, Instant, TransmitBuf};
+use crate::testing::{self, Tested, channel, ms, other_channel, sent_by};
+use crate::{Address, Engine, Instant};
 
 const SOURCE: &str = "10.0.0.1:7702";
 const ROUTER: &str = "10.0.0.2:7702";
 
-fn channel() -> Channel {
-    Channel { source: Some([10, 0, 0, 1].into()), group: [232, 0, 0, 7].into(), port: 7702 }
-}
-
-fn other_channel() -> Channel {
-    Channel { group: [232, 0, 0, 8].into(), ..channel() }
-}
-
 fn host(text: &str) -> SocketAddr {
     text.parse().unwrap()
-}
-
-fn ms(n: u64) -> Instant {
-    Instant::EPOCH + Duration::from_millis(n)
 }
 
 fn bytes(message: &Message<'_>) -> Vec<u8> {
@@ -59,35 +48,22 @@ fn spm(number: u64, next: u64) -> Message<'static> {
 
 /// Gives an engine a message that came on the channel.
 fn hear(engine: &mut impl Engine, now: Instant, message: &Message<'_>) {
-    let by = Address::Channel(channel());
-    engine.handle_datagram(now, Datagram { by, hop_limit: None, payload: &bytes(message) });
+    testing::give(engine, now, Address::Channel(channel()), &bytes(message));
 }
 
 /// Gives an engine a message from a host.
 fn told(engine: &mut impl Engine, now: Instant, from: &str, message: &Message<'_>) {
-    let by = Address::Host(host(from));
-    engine.handle_datagram(now, Datagram { by, hop_limit: None, payload: &bytes(message) });
+    testing::give(engine, now, Address::Host(host(from)), &bytes(message));
 }
 
 /// Returns the datagrams that an engine sends, in short: `nak 3 to 10.0.0.2:7702`.
 fn sent(engine: &mut impl Engine, now: Instant) -> Vec<String> {
-    if engine.poll_timeout().is_some_and(|at| at <= now) {
-        engine.handle_timeout(now);
-    }
-    let mut buf = TransmitBuf::new(Allowance::data(1));
-    let mut all = Vec::new();
-    while let Some(transmit) = engine.poll_transmit(now, &mut buf) {
-        for (head, body) in buf.iter() {
-            let message = short(&[head, body].concat());
-            all.push(match transmit.to {
-                Address::Channel(to) if to == channel() => message,
-                Address::Host(to) => format!("{message} to {to}"),
-                other => panic!("nothing is sent to {other:?}"),
-            });
-        }
-        buf.reset(Allowance::data(1));
-    }
-    all
+    let line = |(to, bytes): (Address, Vec<u8>)| match to {
+        Address::Channel(to) if to == channel() => short(&bytes),
+        Address::Host(to) => format!("{} to {to}", short(&bytes)),
+        other => panic!("nothing is sent to {other:?}"),
+    };
+    sent_by(engine, now).into_iter().map(line).collect()
 }
 
 fn short(datagram: &[u8]) -> String {

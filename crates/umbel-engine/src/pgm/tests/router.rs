@@ -1,5 +1,7 @@
 use std::net::IpAddr;
 
+use umbel_wire::Channel;
+
 use super::*;
 use crate::RouterEngine;
 use crate::pgm::{DropReason, Router, RouterConfig};

@@ -1,17 +1,17 @@
-use crate::{Allowance, RateClass};
+use crate::{Allowance, RateClass, TransmitBuf};
 use bytes::Bytes;
 
 use super::*;
-use crate::pgm::{DropReason, Source, SourceCommand, SourceCommandError, SourceConfig};
+use crate::pgm::{Source, SourceCommand, SourceCommandError, SourceConfig};
 
-fn source(wait_ms: u64) -> Source {
+fn source(wait_ms: u64) -> Tested<Source> {
     let config = SourceConfig {
         window_units: 4,
         queue_units: 8,
         wait: Duration::from_millis(wait_ms),
         ..SourceConfig::new(channel())
     };
-    let mut source = Source::new(config);
+    let mut source = Tested::new(Source::new(config), |source| source.drops().to_string());
     assert_eq!(sent(&mut source, ms(0)), [format!("spm 0..0 by {SOURCE}")]);
     source
 }
@@ -79,15 +79,9 @@ fn naks_out_of_the_window_are_counted_and_cost_nothing() {
     told(&mut source, ms(2), ROUTER, &Message::Nak { channel: other_channel(), sequence: 9 });
     told(&mut source, ms(2), ROUTER, &rdata(9));
     hear(&mut source, ms(2), &nak(9));
-    let by = Address::Host(host(ROUTER));
-    source.handle_datagram(ms(2), Datagram { by, hop_limit: None, payload: b"garbage" });
+    testing::give(&mut source, ms(2), Address::Host(host(ROUTER)), b"garbage");
     assert!(sent(&mut source, ms(2)).is_empty());
-    let drops = source.drops();
-    assert_eq!(drops.of(DropReason::FarAhead), 2);
-    assert_eq!(drops.of(DropReason::Expired), 1);
-    assert_eq!(drops.of(DropReason::OtherSession), 1);
-    assert_eq!(drops.of(DropReason::Unexpected), 2);
-    assert_eq!(drops.of(DropReason::Malformed), 1);
+    source.assert_dropped("Unexpected 2, Malformed 1, OtherSession 1, FarAhead 2, Expired 1");
     told(&mut source, ms(3), ROUTER, &nak(6));
     assert_eq!(sent(&mut source, ms(3)), ["ncf 6", "rdata 6"]);
 }

@@ -14,7 +14,7 @@ fn what_is_no_message_or_comes_by_another_way_is_dropped() {
     script.assert_dropped(DropReason::Malformed, 2);
     let mut script = Script::new(config());
     let by = Address::Channel(Channel { port: 7702, ..CHANNEL });
-    script.member.handle_datagram(ms(0), Datagram { by, hop_limit: None, payload: b"" });
+    give(&mut script.member, ms(0), by, b"");
     script.assert_dropped(DropReason::Unexpected, 1);
 }
 
@@ -92,7 +92,7 @@ fn a_flood_of_requests_makes_no_more_repairs_than_the_rate() {
     }
     // Five seconds at 10,000 bytes a second and the burst.
     assert!(bytes <= 52_200 && repairs > 100, "{repairs} repairs, {bytes} bytes");
-    assert!(script.member.drops().of(DropReason::OverLimit) > 0);
+    script.member.assert_dropped("HeldDown 996, OverLimit 17272");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_flood_of_sources_takes_no_more_room_and_leaves_the_known_ones_alone() {
     let footprint = script.member.footprint();
     assert_eq!(footprint.sources, 4);
     assert!(footprint.requests <= 3 * 1024, "{footprint:?}");
-    assert_eq!(script.member.drops().of(DropReason::TooManySources), 997);
+    script.assert_dropped(DropReason::TooManySources, 997);
     with_data(1, |data| script.hear(data));
     assert_eq!(script.events().0, [0, 1]);
 }
@@ -122,6 +122,7 @@ fn repairs_of_unknown_sources_and_units_leave_no_trace() {
     }
     let footprint = script.member.footprint();
     assert!(footprint.held_down == 0 && footprint.history == 1, "{footprint:?}");
+    script.member.assert_dropped("UnknownSource 1, NoRoom 1000");
 }
 
 #[derive(Debug)]

@@ -8,13 +8,14 @@ mod sessions;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::chance::generator;
 use bytes::Bytes;
 use umbel_wire::Channel;
 use umbel_wire::srm::{MemberId, Message, SourceState, UnitRun};
 
 use super::{Command, Config, DropReason, Event, Member, Step, Unit};
-use crate::{Address, Allowance, Datagram, Engine, Instant, Membership, TransmitBuf};
+use crate::chance::generator;
+use crate::testing::{Tested, give, ms, sent};
+use crate::{Address, Engine, Instant, Membership};
 
 const ME: MemberId = MemberId(1);
 const SOURCE: MemberId = MemberId(2);
@@ -22,10 +23,6 @@ const OTHER: MemberId = MemberId(3);
 
 const CHANNEL: Channel =
     Channel { source: None, group: IpAddr::V4(Ipv4Addr::new(239, 255, 0, 1)), port: 7701 };
-
-fn ms(n: u64) -> Instant {
-    Instant::from_nanos(n * 1_000_000)
-}
 
 fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -44,7 +41,7 @@ fn config() -> Config {
 
 /// A member in its group.
 struct Script {
-    member: Member,
+    member: Tested<Member>,
     now: Instant,
 }
 
@@ -55,7 +52,8 @@ impl Script {
 
     /// Creates a member whose delays follow from the seed.
     fn drawing(config: Config, seed: u64) -> Script {
-        let mut member = Member::new(config, generator(seed));
+        let engine = Member::new(config, generator(seed));
+        let mut member = Tested::new(engine, |member| member.drops().to_string());
         member.handle_command(ms(0), Command::Join).unwrap();
         assert_eq!(member.poll_membership(), Some(Membership::Join(CHANNEL)));
         member.handle_command(ms(0), Command::Distance(SOURCE, millis(10))).unwrap();
@@ -73,19 +71,15 @@ impl Script {
     fn hear_bytes(&mut self, payload: &[u8]) {
         let from = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)));
         let by = Address::Channel(Channel { source: from, ..CHANNEL });
-        self.member.handle_datagram(self.now, Datagram { by, hop_limit: None, payload });
+        give(&mut self.member, self.now, by, payload);
     }
 
     /// Returns the messages that the member sends now.
     fn sent(&mut self) -> Vec<Vec<u8>> {
-        let mut buf = TransmitBuf::new(Allowance::data(0));
-        let mut messages = Vec::new();
-        while let Some(transmit) = self.member.poll_transmit(self.now, &mut buf) {
-            assert_eq!(transmit.to, Address::Channel(CHANNEL));
-            messages.extend(buf.iter().map(|(head, body)| [head, body].concat()));
-            buf.reset(Allowance::data(0));
-        }
-        messages
+        let sent = sent(&mut self.member, self.now).into_iter();
+        sent.inspect(|(to, _)| assert_eq!(*to, Address::Channel(CHANNEL)))
+            .map(|sent| sent.1)
+            .collect()
     }
 
     /// Lets time pass until the member sends a message other than a session message, or until the
@@ -138,9 +132,8 @@ impl Script {
     }
 
     #[track_caller]
-    fn assert_dropped(&self, reason: DropReason, times: u64) {
-        let drops = self.member.drops();
-        assert!(drops.of(reason) == times && drops.total() == times, "{drops}");
+    fn assert_dropped(&mut self, reason: DropReason, times: u64) {
+        self.member.assert_dropped(&format!("{reason:?} {times}"));
     }
 }
 

@@ -99,6 +99,7 @@ fn units_whose_order_does_not_matter_do_not_wait_for_each_other() {
     with_repair(1, OTHER, |repair| script.hear(repair));
     with_repair(1, OTHER, |repair| script.hear(repair));
     assert_eq!(script.events().0, [1]);
+    script.assert_dropped(DropReason::Duplicate, 1);
 }
 
 #[test]
@@ -213,6 +214,7 @@ fn a_local_repair_is_passed_on_by_the_one_who_asked() {
     let mut bystander = with_a_gap(Script::new(config()));
     bystander.hear(&repair(OTHER));
     assert_eq!(bystander.next_sent(ms(10_000)), None);
+    script.assert_dropped(DropReason::Duplicate, 1);
 }
 
 #[test]
