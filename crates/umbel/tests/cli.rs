@@ -5,7 +5,8 @@ mod local_support;
 
 use local_support::{Place, run};
 
-const COMMANDS: [&str; 8] = ["serve", "get", "ls", "demo", "doctor", "lab", "sim", "repro"];
+const COMMANDS: [&str; 10] =
+    ["serve", "get", "ls", "stream", "watch", "demo", "doctor", "lab", "sim", "repro"];
 
 #[test]
 fn help_has_examples_and_is_a_success() {

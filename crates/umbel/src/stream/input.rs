@@ -20,6 +20,9 @@ use umbel_video::{Frame, y4m};
 const CAMERA: &str = "/dev/video0";
 /// Bytes that are read at once.
 const BUFFER: usize = 1 << 16;
+/// Pictures that an input which paces itself may be late by and make up for. What waited in a pipe
+/// while the stream was being opened would otherwise make all pictures old for ever.
+const CATCH_UP: u32 = 4;
 /// How long the last words of a converter that ended are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -77,6 +80,7 @@ impl Input {
     ///
     /// One line that says why it cannot be shown, and what to do.
     pub(crate) fn open(video: Video, conversion: &Conversion) -> anyhow::Result<Input> {
+        let from_file = matches!(video, Video::Y4m(_));
         let converted = conversion.size.is_some() || conversion.fps.is_some();
         if conversion.again && matches!(video, Video::Pipe(_) | Video::Camera(_)) {
             bail!("--loop begins a file again; a pipe or a camera has no beginning to go back to");
@@ -98,7 +102,8 @@ impl Input {
         })?;
         let rate = reader.header().rate;
         let interval = Duration::from_secs_f64(1.0 / rate.per_s());
-        Ok(Input { reader, again, converter, pace: Pace { interval, next: None } })
+        let pace = Pace::new(interval, if from_file { 1 } else { CATCH_UP });
+        Ok(Input { reader, again, converter, pace })
     }
 
     /// Returns size and rate of the pictures.
@@ -141,19 +146,26 @@ fn open(path: &Path) -> anyhow::Result<File> {
 /// Lets pictures pass no faster than their rate. An input that paces itself is not held up.
 struct Pace {
     interval: Duration,
+    /// Time by which pictures may be late and make up for it.
+    late: Duration,
     /// Time of the next picture.
     next: Option<Instant>,
 }
 
 impl Pace {
+    /// Creates a pace at which so many pictures may catch up at once.
+    fn new(interval: Duration, catch_up: u32) -> Pace {
+        Pace { interval, late: interval * catch_up, next: None }
+    }
+
     fn wait(&mut self) {
         let now = Instant::now();
-        let due = self.next.unwrap_or(now);
+        let earliest = now.checked_sub(self.late).unwrap_or(now);
+        let due = self.next.unwrap_or(earliest).max(earliest);
         if let Some(early) = due.checked_duration_since(now) {
             std::thread::sleep(early);
         }
-        // Pictures may catch up with those that were late by one.
-        self.next = Some(due.max(now.checked_sub(self.interval).unwrap_or(now)) + self.interval);
+        self.next = Some(due + self.interval);
     }
 }
 
@@ -273,18 +285,17 @@ mod tests {
     #[test]
     fn pictures_pass_no_faster_than_their_rate_and_late_ones_do_not_pile_up() {
         let interval = Duration::from_millis(5);
-        let mut pace = Pace { interval, next: None };
-        let start = Instant::now();
-        for _ in 0..4 {
-            pace.wait();
+        for catch_up in [1, 4] {
+            let mut pace = Pace::new(interval, catch_up);
+            // At first, and after a pause, so many pictures may follow each other at once.
+            for _ in 0..2 {
+                let start = Instant::now();
+                for _ in 0..10 {
+                    pace.wait();
+                }
+                assert!(start.elapsed() >= interval * (9 - catch_up));
+                pace.next = Some(Instant::now().checked_sub(interval * 100).unwrap());
+            }
         }
-        assert!(start.elapsed() >= interval * 3);
-        // After a pause, one picture may follow at once, and the next waits.
-        pace.next = Some(Instant::now().checked_sub(interval * 100).unwrap());
-        let start = Instant::now();
-        for _ in 0..4 {
-            pace.wait();
-        }
-        assert!(start.elapsed() >= interval * 2);
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read};
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -82,7 +82,24 @@ pub(crate) struct Process {
 impl Process {
     /// Starts it and reads its output.
     pub(crate) fn start(label: &str, mut command: Command, logs: &Logs) -> Process {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::null());
+        Process::spawn(label, command, logs)
+    }
+
+    /// Starts it as [`Process::start`] does. Returns its standard input, too.
+    pub(crate) fn start_fed(
+        label: &str,
+        mut command: Command,
+        logs: &Logs,
+    ) -> (Process, ChildStdin) {
+        command.stdin(Stdio::piped());
+        let mut process = Process::spawn(label, command, logs);
+        let input = process.child.stdin.take().unwrap();
+        (process, input)
+    }
+
+    fn spawn(label: &str, mut command: Command, logs: &Logs) -> Process {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let heard = Arc::new(Heard::default());
         logs.0.lock().unwrap().push(Log { label: label.to_owned(), heard: heard.clone() });

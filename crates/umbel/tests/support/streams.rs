@@ -91,7 +91,12 @@ impl<'lab> Streams<'lab> {
     pub(crate) fn stream(&self, clip: &str, options: &[&str]) -> Source {
         let mut command = self.umbel("h1");
         command.args(["stream", clip, "--name", "live", "--loop", "--json"]).args(options);
-        let process = Process::start("source", command, &self.logs);
+        self.follow(Process::start("source", command, &self.logs))
+    }
+
+    /// Makes the routers carry the groups of a stream that is about to begin.
+    #[track_caller]
+    pub(crate) fn follow(&self, process: Process) -> Source {
         let streaming = process.wait_for_event("streaming", SOON);
         let layers = streaming["layers"].as_array().unwrap();
         let layers: Vec<IpAddr> = layers.iter().map(|layer| group(&layer["channel"])).collect();

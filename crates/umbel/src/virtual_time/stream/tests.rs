@@ -74,11 +74,39 @@ fn the_base_is_whole_at_five_per_cent_of_loss_and_no_picture_freezes() {
             ..Scenario::default()
         };
         let mut world = World::new(&scenario, seed);
+        world.run_until(5.0);
+        let before = world.base(0);
         world.run_until(40.0);
+        let base = world.base(0);
+        let share = (base.0 - before.0) as f64 / (base.1 - before.1) as f64;
+        assert!(share > 0.97, "seed {seed}: {share:.3} of the base");
         let summary = world.watched(0);
         assert!(summary.lost > 0 && summary.restored > 0, "seed {seed}: {summary:?}");
         let worst = world.watcher(0).outside().qualities[50..].iter().copied().fold(99.0, f64::min);
         assert!(worst > 18.0, "seed {seed}: {worst:.1} dB");
+    });
+}
+
+#[test]
+fn a_fifth_of_the_upper_layers_may_be_lost_and_no_picture_freezes() {
+    for_seeds(1, |seed| {
+        let scenario = Scenario {
+            encoded: true,
+            base: 48_000,
+            receivers: 1,
+            sites: vec![1_000_000],
+            spoilt: Some(5),
+            ..Scenario::default()
+        };
+        let mut world = World::new(&scenario, seed);
+        world.run_until(40.0);
+        assert_eq!(world.watched(0).level, 3, "seed {seed}");
+        let qualities = &world.watcher(0).outside().qualities[20..];
+        let worst = qualities.iter().copied().fold(99.0, f64::min);
+        let frozen = qualities
+            .windows(4)
+            .any(|four| four.iter().all(|one| one.to_bits() == four[0].to_bits()));
+        assert!(worst > 18.0 && !frozen, "seed {seed}: {worst:.1} dB, frozen: {frozen}");
     });
 }
 

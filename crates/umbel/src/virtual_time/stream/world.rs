@@ -77,6 +77,8 @@ pub(super) struct Scenario {
     pub(super) interrupted: Option<f64>,
     /// What happens to the first receiver, and when.
     pub(super) first: Option<(f64, WatchEnd)>,
+    /// One packet of so many of the upper layers that no screen gets.
+    pub(super) spoilt: Option<u64>,
     /// Whether pictures are encoded and decoded. Otherwise packets are full of nothing.
     pub(super) encoded: bool,
 }
@@ -102,6 +104,7 @@ impl Default for Scenario {
             crashes: None,
             interrupted: None,
             first: None,
+            spoilt: None,
             encoded: false,
         }
     }
@@ -235,6 +238,9 @@ pub(super) struct Panel(Arc<Mutex<Held>>);
 #[derive(Default)]
 struct Held {
     packets: Vec<(u8, Bytes)>,
+    /// Packets of the base layer, and of the others.
+    counts: [u64; 2],
+    spoilt: Option<u64>,
     stats: ScreenStats,
 }
 
@@ -246,7 +252,13 @@ impl Panel {
 
 impl Screen for Panel {
     fn unit(&mut self, layer: u8, body: Bytes) {
-        self.held().packets.push((layer, body));
+        let mut held = self.held();
+        let upper = usize::from(layer > 0);
+        held.counts[upper] += 1;
+        let count = held.counts[upper];
+        if upper == 0 || held.spoilt.is_none_or(|spoilt| !count.is_multiple_of(spoilt)) {
+            held.packets.push((layer, body));
+        }
     }
 
     fn stats(&self) -> ScreenStats {
@@ -390,6 +402,7 @@ impl World {
         let generator = chance::generator(key(seed, Purpose::Node, node.0.into()));
         let engine = Receiver::new(config, generator).unwrap();
         let panel = Panel::default();
+        panel.held().spoilt = scenario.spoilt;
         let bounds = Bounds { patience: Duration::from_secs(10), last: None };
         let host = WatchHost::new(LAYERS as u8, bounds, panel.clone(), Arc::new(Nobody));
         let playout =
@@ -430,6 +443,13 @@ impl World {
     pub(super) fn sent(&self) -> (StreamSummary, SourceStats) {
         let host = self.simulation.app::<Sender>(self.source).unwrap();
         (host.host().summary(), host.engine().stats())
+    }
+
+    /// Returns the number of packets of the base layer that a receiver got, restored ones included,
+    /// and of those that the source has sent.
+    pub(super) fn base(&self, number: usize) -> (u64, u64) {
+        let sent = self.sent().1.layers[0];
+        (self.watcher(number).outside().panel.held().counts[0], sent.packets - sent.repairs)
     }
 
     /// Returns the bytes that the source's side has sent over a site's link.
