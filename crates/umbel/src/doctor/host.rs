@@ -11,16 +11,19 @@ use super::delivery::{self, Outcome};
 use super::firewall::{self, Firewall};
 use super::{Finding, Verdict, bridge, buffers, igmp, interface, querier, route};
 use crate::feed::DOMAIN_PORT;
+use crate::stream::{CONTROL_PORT, LAYER_PORT};
 
 /// Default UDP port of the data channel.
 const DATA_PORT: u16 = 7702;
 
-/// Other ports of incoming multicast, for feeds, announcements and control groups. Each has the
+/// Other ports of incoming multicast, for feeds, streams, announcements and control groups. Each has the
 /// traffic that is sent there, and the verdict if that does not arrive.
-const OTHER_PORTS: [(u16, &str, Verdict); 3] = [
+const OTHER_PORTS: [(u16, &str, Verdict); 5] = [
     (sap::PORT, "announcements of feeds", Verdict::Problem),
     (DOMAIN_PORT, "trees of feeds", Verdict::Problem),
     (QUERY_PORT, "questions for feeds, control groups", Verdict::Warning),
+    (LAYER_PORT, "layers of streams", Verdict::Warning),
+    (CONTROL_PORT, "join-experiments of streams", Verdict::Warning),
 ];
 
 /// Default UDP payload of a full data packet, in bytes.

@@ -8,6 +8,7 @@
 //! The receiver joins as many layers as its path carries, and tries another one now and then
 //! [RLM §3]. Each thread is in `screen.rs` or `outlet.rs`, and none waits for the one after it.
 
+mod diagnosing;
 pub(crate) mod host;
 mod outlet;
 pub(crate) mod playout;
@@ -31,6 +32,7 @@ use umbel_video::{FrameRate, Size, y4m};
 use umbel_wire::session::SessionKind;
 use umbel_wire::stream::{Stream, StreamContent};
 
+use self::diagnosing::Diagnosing;
 pub use self::host::ScreenStats;
 use self::host::{Bounds, Input, WatchHost};
 use self::outlet::Outlet;
@@ -260,7 +262,10 @@ pub fn watch(
             station.wake();
         }
     }));
-    let found = station.find_stream(&options.stream, options.wait, |line| observer.silent(line))?;
+    let mut diagnosing =
+        Diagnosing { observer: observer.clone(), interface: interface.clone(), base: None };
+    let found =
+        station.find_stream(&options.stream, options.wait, |line| diagnosing.silent(line))?;
     let Some(mut stream) = found else {
         return Ok(WatchSummary { interrupted: true, ..WatchSummary::default() });
     };
@@ -276,9 +281,10 @@ pub fn watch(
         let watch = Watch::start(station, options.stream.clone(), session, move |news| {
             told.put(Input::News(news));
         })?;
+        diagnosing.base = Some(stream.base);
         let screen = screen(&stream, header, outlet.as_ref());
         let summary = screen
-            .and_then(|screen| receive(&stream, &options, screen, &interface, observer, line));
+            .and_then(|screen| receive(&stream, &options, screen, &interface, &diagnosing, line));
         drop(to);
         let successor = watch.stop();
         past = summary?.after(&past);
@@ -345,14 +351,14 @@ fn receive(
     options: &WatchOptions,
     screen: ThreadScreen,
     interface: &Interface,
-    observer: &Arc<dyn WatchObserver>,
+    observer: &Diagnosing,
     line: mailbox::Line<Input>,
 ) -> anyhow::Result<WatchSummary> {
     observer.found(stream, &interface.name);
     let config = config(stream, options)?;
     let layers = stream.layers.len() as u8;
     let bounds = Bounds { patience: options.patience, last: options.last };
-    let host = WatchHost::new(layers, bounds, screen, observer.clone());
+    let host = WatchHost::new(layers, bounds, screen, Arc::new(observer.clone()));
     let family = Family::of(stream.base.group);
     let receiving = ReceiverOptions {
         rate: Rate::from_bits_per_s(stream.kbit_per_s().saturating_mul(1000)),

@@ -190,6 +190,8 @@ fn a_firewall_that_drops_what_feeds_need_is_named() {
         ("problem", "IPv4 multicast to UDP port 9875 (announcements of feeds)"),
         ("problem", "IPv4 multicast to UDP port 7703 (trees of feeds)"),
         ("warning", "IPv4 multicast to UDP port 7701 (questions for feeds"),
+        ("warning", "IPv4 multicast to UDP port 7704 (layers of streams)"),
+        ("warning", "IPv4 multicast to UDP port 7705 (join-experiments of streams)"),
         ("warning", "unicast of other hosts to UDP ports"),
     ] {
         let before = doctor(host, &["--interface", "eth0"]);

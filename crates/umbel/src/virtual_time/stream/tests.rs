@@ -111,6 +111,26 @@ fn a_fifth_of_the_upper_layers_may_be_lost_and_no_picture_freezes() {
 }
 
 #[test]
+fn a_layer_that_never_comes_leaves_the_picture_of_those_below_it() {
+    for_seeds(1, |seed| {
+        let scenario = Scenario {
+            encoded: true,
+            base: 48_000,
+            receivers: 1,
+            sites: vec![1_000_000],
+            missing: Some(1),
+            ..Scenario::default()
+        };
+        let mut world = World::new(&scenario, seed);
+        world.run_until(30.0);
+        let qualities = &world.watcher(0).outside().qualities[20..];
+        let worst = qualities.iter().copied().fold(99.0, f64::min);
+        assert!(worst > 18.0, "seed {seed}: {worst:.1} dB");
+        assert_eq!(world.watched(0).screen.refused, 0, "seed {seed}");
+    });
+}
+
+#[test]
 fn a_path_that_is_cut_for_a_while_carries_pictures_again() {
     for_seeds(5, |seed| {
         let scenario = Scenario { outage: Some((40.0, 46.0)), ..Scenario::default() };

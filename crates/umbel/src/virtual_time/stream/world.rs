@@ -79,6 +79,8 @@ pub(super) struct Scenario {
     pub(super) first: Option<(f64, WatchEnd)>,
     /// One packet of so many of the upper layers that no screen gets.
     pub(super) spoilt: Option<u64>,
+    /// A layer that no screen gets.
+    pub(super) missing: Option<u8>,
     /// Whether pictures are encoded and decoded. Otherwise packets are full of nothing.
     pub(super) encoded: bool,
 }
@@ -105,6 +107,7 @@ impl Default for Scenario {
             interrupted: None,
             first: None,
             spoilt: None,
+            missing: None,
             encoded: false,
         }
     }
@@ -241,6 +244,7 @@ struct Held {
     /// Packets of the base layer, and of the others.
     counts: [u64; 2],
     spoilt: Option<u64>,
+    missing: Option<u8>,
     stats: ScreenStats,
 }
 
@@ -256,7 +260,8 @@ impl Screen for Panel {
         let upper = usize::from(layer > 0);
         held.counts[upper] += 1;
         let count = held.counts[upper];
-        if upper == 0 || held.spoilt.is_none_or(|spoilt| !count.is_multiple_of(spoilt)) {
+        let spoilt = held.spoilt.is_some_and(|spoilt| count.is_multiple_of(spoilt));
+        if held.missing != Some(layer) && (upper == 0 || !spoilt) {
             held.packets.push((layer, body));
         }
     }
@@ -402,7 +407,7 @@ impl World {
         let generator = chance::generator(key(seed, Purpose::Node, node.0.into()));
         let engine = Receiver::new(config, generator).unwrap();
         let panel = Panel::default();
-        panel.held().spoilt = scenario.spoilt;
+        (panel.held().spoilt, panel.held().missing) = (scenario.spoilt, scenario.missing);
         let bounds = Bounds { patience: Duration::from_secs(10), last: None };
         let host = WatchHost::new(LAYERS as u8, bounds, panel.clone(), Arc::new(Nobody));
         let playout =

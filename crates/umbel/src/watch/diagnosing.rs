@@ -1,0 +1,60 @@
+//! Looks for the cause when a receiver hears nothing of a stream.
+
+use std::sync::Arc;
+
+use umbel_net::interface::Interface;
+use umbel_wire::Channel;
+use umbel_wire::stream::Stream;
+
+use super::{Experiment, WatchObserver, WatchSnapshot};
+use crate::doctor;
+
+/// An observer that also reports why nothing is heard, if this host is to blame.
+#[derive(Clone)]
+pub(super) struct Diagnosing {
+    pub(super) observer: Arc<dyn WatchObserver>,
+    pub(super) interface: Interface,
+    /// The base layer, once the stream is found.
+    pub(super) base: Option<Channel>,
+}
+
+impl WatchObserver for Diagnosing {
+    fn found(&self, stream: &Stream, interface: &str) {
+        self.observer.found(stream, interface);
+    }
+
+    fn level(&self, level: u8, layers: u8, reason: &'static str) {
+        self.observer.level(level, layers, reason);
+    }
+
+    fn experiment(&self, experiment: &Experiment) {
+        self.observer.experiment(experiment);
+    }
+
+    fn second(&self, snapshot: &WatchSnapshot) {
+        self.observer.second(snapshot);
+    }
+
+    fn note(&self, line: &str) {
+        self.observer.note(line);
+    }
+
+    fn silent(&self, line: &str) {
+        self.observer.silent(line);
+        let (observer, interface, base) =
+            (self.observer.clone(), self.interface.clone(), self.base);
+        // The doctor takes a second or two; the engine cannot wait that long.
+        let diagnose = move || {
+            let finding = match base {
+                Some(base) => doctor::quick(&interface, &base),
+                None => doctor::quick_for_feeds(&interface),
+            };
+            if let Some(finding) = finding {
+                observer.note(&format!("why that may be: {finding}"));
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().spawn(diagnose) {
+            tracing::warn!("no thread for the doctor: {error}");
+        }
+    }
+}
