@@ -16,6 +16,7 @@ pub mod doctor;
 mod endpoint;
 pub mod feed;
 pub mod get;
+mod http;
 pub mod list;
 pub mod serve;
 pub mod state;

@@ -8,6 +8,7 @@ mod doctor;
 mod duration;
 mod get;
 mod groups;
+mod hls;
 mod key;
 mod lab;
 mod left_out;
@@ -134,7 +135,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Send(args) => send::run(args, &output),
         Command::Recv(args) => recv::run(args, &output),
         Command::Key(args) => key::run(args, &output),
-        Command::Stream(args) => stream::run(args, &output),
+        Command::Stream(args) => stream::run(&args, &output),
         Command::Watch(args) => watch::run(args, &output),
         Command::Groups(args) => groups::run(&args, &output),
         Command::Tree(args) => tree::run(&args, &output),

@@ -1,7 +1,8 @@
 //! `umbel stream`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use super::output::{Output, plain};
 use super::rate::parse_rate;
 use super::signals;
 use super::teller::{Since, TELL_EVERY, Teller};
+use crate::stream::hls::HlsOptions;
 use crate::stream::input::{Conversion, Video};
 use crate::stream::{
     Begun, StreamObserver, StreamOptions, StreamSnapshot, StreamSummary, Way, stream,
@@ -29,13 +31,29 @@ use crate::stream::{
   umbel stream - --name lecture < talk.y4m           Y4M, which needs no ffmpeg
   umbel stream talk.y4m --name lecture --loop --layers 128k,256k,512k
   umbel watch lecture -o - | ffplay -                on any number of other machines
+  umbel stream --hls ./ladder --name film            what `ffmpeg -f hls` writes there, as it does
+  umbel stream --hls ./ladder --name film --repair-listen 0.0.0.0:7706
+  umbel gateway film                                 on other machines, for browsers and players
 Each receiver gets as many layers as its path carries. A layer adds to those below it. Its rate is
-what it takes on the wire, headers and repairs included.
+what it takes on the wire, headers and repairs included. With --hls, a layer is a rendition, of which
+each receiver gets one; the directory has a master playlist (ffmpeg: -master_pl_name).
 Ends with the video, or by Ctrl-C. Receivers are told.")]
 pub(super) struct StreamArgs {
     /// What to show: `-` for Y4M on standard input, a file, a URL, `camera`, or /dev/videoN
-    #[arg(value_name = "VIDEO")]
-    video: String,
+    #[arg(value_name = "VIDEO", required_unless_present = "hls")]
+    video: Option<String>,
+    /// A directory of HTTP Live Streaming instead, as it is being written or finished
+    #[arg(long, value_name = "DIR",
+        conflicts_with_all = ["video", "layers", "size", "fps", "again"])]
+    hls: Option<PathBuf>,
+    /// With --hls: where receivers fetch what they lost, by HTTP on the source's address [default:
+    /// nowhere]
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "hls")]
+    repair_listen: Option<SocketAddr>,
+    /// With --hls: rate of each layer beyond its rendition's BANDWIDTH, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 25, requires = "hls",
+        value_parser = clap::value_parser!(u16).range(..=1000))]
+    headroom: u16,
     /// Name of the stream
     #[arg(long)]
     name: SessionName,
@@ -43,8 +61,8 @@ pub(super) struct StreamArgs {
     /// by the size of the picture, each twice the one before]
     #[arg(long, value_name = "RATE,…", value_delimiter = ',', value_parser = parse_rate)]
     layers: Option<Vec<Rate>>,
-    /// Code of each layer, the base first: source and repair packets of a block, or `none`
-    /// [default: 8+3,16+2 and none above]
+    /// Code of each layer, the base first: source and repair packets of a block, or `none`; with
+    /// --hls, that of all layers [default: 8+3,16+2 and none above; with --hls 128+13]
     #[arg(long, value_name = "K+R,…", value_delimiter = ',', value_parser = parse_fec)]
     fec: Option<Vec<Code>>,
     /// Size of the picture [default: the video's]
@@ -113,28 +131,46 @@ fn parse_fps(text: &str) -> Result<f64, String> {
 
 impl StreamArgs {
     fn video(&self) -> anyhow::Result<Video> {
-        if self.video != "-" {
-            return Ok(Video::named(&self.video));
+        let video = self.video.as_deref().unwrap_or("-");
+        if video != "-" {
+            return Ok(Video::named(video));
         }
         let input = std::io::stdin().as_fd().try_clone_to_owned();
         Ok(Video::Pipe(input.context("cannot read standard input")?.into()))
     }
 
-    fn options(self) -> StreamOptions {
+    fn way(&self) -> Way {
+        Way {
+            interface: self.interface.clone(),
+            family: self.ipv6.then_some(Family::V6),
+            group: self.group,
+            control: !self.no_control,
+            scope: self.scope,
+            mtu: self.mtu,
+            ..Way::new(self.name.clone())
+        }
+    }
+
+    fn options(&self) -> StreamOptions {
+        let codes = |codes: &Vec<Code>| codes.iter().map(|Code(code)| *code).collect();
         StreamOptions {
             conversion: Conversion { size: self.size, fps: self.fps, again: self.again },
-            layers: self.layers,
-            fec: self.fec.map(|codes| codes.into_iter().map(|Code(code)| code).collect()),
-            way: Way {
-                interface: self.interface,
-                family: self.ipv6.then_some(Family::V6),
-                group: self.group,
-                control: !self.no_control,
-                scope: self.scope,
-                mtu: self.mtu,
-                ..Way::new(self.name)
-            },
+            layers: self.layers.clone(),
+            fec: self.fec.as_ref().map(codes),
+            way: self.way(),
         }
+    }
+
+    fn hls_options(&self, directory: PathBuf) -> anyhow::Result<HlsOptions> {
+        let mut options = HlsOptions::new(directory, self.way());
+        match self.fec.as_deref() {
+            None => {}
+            Some(&[Code(code)]) => options.fec = code,
+            Some(codes) => bail!("--fec: {} codes; with --hls all layers have one", codes.len()),
+        }
+        options.headroom = f64::from(self.headroom) / 100.0;
+        options.repair = self.repair_listen;
+        Ok(options)
     }
 }
 
@@ -143,8 +179,11 @@ impl StreamArgs {
 /// # Errors
 ///
 /// If nothing can be sent, or the input breaks off.
-pub(super) fn run(args: StreamArgs, output: &Output) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &StreamArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
+    if let Some(directory) = &args.hls {
+        return super::hls::run(args.hls_options(directory.clone())?, &signals, output);
+    }
     let teller = Arc::new(Teller::live(output));
     let summary = stream(args.video()?, args.options(), teller.clone(), |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
@@ -178,7 +217,8 @@ fn finish(summary: &StreamSummary, output: &Output) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-fn rate(bits_per_s: u64) -> String {
+/// Formats a rate.
+pub(super) fn rate(bits_per_s: u64) -> String {
     Rate::from_bits_per_s(bits_per_s).map_or("0".to_owned(), |rate| rate.to_string())
 }
 
@@ -201,42 +241,47 @@ fn log(now: &StreamSnapshot, since: Since<StreamSnapshot>) {
     }
 }
 
+/// Reports that a stream is on the air, and by which command it is seen.
+pub(super) fn tell_begun(output: &Output, begun: &Begun, command: &str) {
+    let Begun { stream, interface } = begun;
+    let channels = stream.channels();
+    let layers: Vec<_> = channels
+        .iter()
+        .zip(&stream.layers)
+        .map(|(channel, layer)| {
+            json!({
+                "channel": channel.to_string(),
+                "kbit_per_s": layer.kbit_per_s,
+                "fec": layer.fec.map(|fec| [fec.source_symbols, fec.repair_symbols]),
+            })
+        })
+        .collect();
+    output.json(&json!({
+        "event": "streaming",
+        "name": stream.name.as_str(),
+        "tsi": stream.tsi.0,
+        "source": stream.source.to_string(),
+        "control": stream.control.map(|control| control.to_string()),
+        "repair": stream.repair,
+        "interface": interface,
+        "content": stream.content.to_string(),
+        "layers": layers,
+    }));
+    let rates: Vec<String> =
+        stream.layers.iter().map(|layer| rate(layer.kbit_per_s * 1_000)).collect();
+    output.note(format!(
+        "streaming {} as `{}` on {} by {interface}, layers of {}; watch it with: {command}",
+        stream.content,
+        stream.name,
+        stream.base,
+        rates.join(", "),
+    ));
+}
+
 impl StreamObserver for Teller<StreamSnapshot> {
     fn begun(&self, begun: &Begun) {
-        let Begun { stream, interface } = begun;
-        let channels = stream.channels();
-        let layers: Vec<_> = channels
-            .iter()
-            .zip(&stream.layers)
-            .map(|(channel, layer)| {
-                json!({
-                    "channel": channel.to_string(),
-                    "kbit_per_s": layer.kbit_per_s,
-                    "fec": layer.fec.map(|fec| [fec.source_symbols, fec.repair_symbols]),
-                })
-            })
-            .collect();
-        self.output.json(&json!({
-            "event": "streaming",
-            "name": stream.name.as_str(),
-            "tsi": stream.tsi.0,
-            "source": stream.source.to_string(),
-            "control": stream.control.map(|control| control.to_string()),
-            "interface": interface,
-            "content": stream.content.to_string(),
-            "layers": layers,
-        }));
-        let rates: Vec<String> =
-            stream.layers.iter().map(|layer| rate(layer.kbit_per_s * 1_000)).collect();
-        self.output.note(format!(
-            "streaming {} as `{}` on {} by {interface}, layers of {}; watch it with: umbel watch \
-             '{}' -o - | ffplay -",
-            stream.content,
-            stream.name,
-            stream.base,
-            rates.join(", "),
-            stream.name
-        ));
+        let name = &begun.stream.name;
+        tell_begun(&self.output, begun, &format!("umbel watch '{name}' -o - | ffplay -"));
     }
 
     fn progress(&self, snapshot: &StreamSnapshot) {

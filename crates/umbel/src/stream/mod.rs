@@ -10,6 +10,7 @@
 //! their paths carry [RLM §2]. In the control group it only counts them.
 
 mod encoder;
+pub mod hls;
 pub(crate) mod host;
 pub mod input;
 pub(crate) mod ladder;

@@ -1,0 +1,77 @@
+//! `umbel stream --hls`.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::bail;
+use serde_json::json;
+use umbel_engine::units::ByteCount;
+
+use super::output::{Output, plain};
+use super::signals;
+use super::stream::{rate, tell_begun};
+use super::teller::{TELL_EVERY, Teller};
+use crate::stream::Begun;
+use crate::stream::hls::{HlsObserver, HlsOptions, HlsSnapshot, HlsSummary, stream_hls};
+
+/// Streams a ladder.
+///
+/// # Errors
+///
+/// If nothing can be sent, or the ladder breaks off.
+pub(super) fn run(
+    options: HlsOptions,
+    signals: &signals::Watch,
+    output: &Output,
+) -> anyhow::Result<ExitCode> {
+    let teller = Arc::new(Teller::live(output));
+    let summary = stream_hls(options, teller.clone(), |interrupt| {
+        signals.interrupts(move || interrupt.interrupt());
+    });
+    teller.meter().clear();
+    finish(&summary?, output)
+}
+
+fn finish(summary: &HlsSummary, output: &Output) -> anyhow::Result<ExitCode> {
+    let ok = summary.failure.is_none();
+    output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
+    output.note(format!(
+        "{} segments, {} in {:.1} s; {} in {} packets, {} of them repairs; {} refused",
+        summary.segments,
+        ByteCount(summary.bytes),
+        summary.seconds,
+        ByteCount(summary.sent_bytes),
+        summary.packets,
+        summary.repairs,
+        summary.refused
+    ));
+    if let Some(failure) = &summary.failure {
+        bail!("{}", plain(failure));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl HlsObserver for Teller<HlsSnapshot> {
+    fn begun(&self, begun: &Begun) {
+        tell_begun(&self.output, begun, &format!("umbel gateway '{}'", begun.stream.name));
+    }
+
+    fn progress(&self, snapshot: &HlsSnapshot) {
+        if self.output.is_json() {
+            return self.tell(snapshot, |_| TELL_EVERY);
+        }
+        let sum = snapshot.layers.iter().map(|layer| layer.rate_bits_per_s).sum();
+        let stalled = if snapshot.stalled { " · the ladder stalls" } else { "" };
+        self.meter().message(format!(
+            "{} segments · {} · about {} receivers · {} experiments{stalled}",
+            snapshot.segments,
+            rate(sum),
+            snapshot.receivers,
+            snapshot.experiments
+        ));
+    }
+
+    fn note(&self, line: &str) {
+        self.tell_note(line);
+    }
+}

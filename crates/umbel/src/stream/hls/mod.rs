@@ -1,0 +1,198 @@
+//! The source of a ladder of HTTP Live Streaming.
+//!
+//! ```text
+//! directory ─▶ reader ─▶ HlsHost ─ Source ── driver ─┬▶ a channel for each rendition (SSM)
+//!                           │                        └◀ control group
+//!                           └▶ Recent ◀── HTTP ◀── receivers that lost something
+//! directory::Announcer
+//! ```
+//!
+//! Each rendition is a layer of its own; a receiver takes one of them. Each segment is an object,
+//! sent when the playlist names it, and followed by the playlist, which names the last segments
+//! only. What receivers need before any segment (the master playlist, the init file) is sent again
+//! every 2 s. Names are those of the files.
+
+mod host;
+mod ladder;
+mod reader;
+mod recent;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use serde::Serialize;
+use umbel_engine::RateClass;
+use umbel_engine::rlm::{LayerConfig, Source, SourceConfig};
+use umbel_net::clock::Clock;
+use umbel_net::driver::Driver;
+use umbel_net::mailbox;
+use umbel_wire::SmallBlockHeader;
+use umbel_wire::stream::{LayerFec, StreamContent, StreamMode};
+
+use self::host::{HlsHost, Input};
+use self::reader::{Ladder, Stop};
+use self::recent::Recent;
+use super::way::{Air, Said, Way};
+use super::{Begun, LayerSnapshot};
+use crate::directory::Announcer;
+pub use crate::endpoint::Interrupt;
+use crate::http::Server;
+
+/// Which ladder to stream, and how.
+#[derive(Debug)]
+pub struct HlsOptions {
+    /// Directory of the master playlist.
+    pub directory: PathBuf,
+    /// Code of all layers.
+    pub fec: Option<LayerFec>,
+    /// Share of a layer's rate beyond what its rendition needs.
+    pub headroom: f64,
+    /// Where receivers may fetch what they lost. Default: nowhere.
+    pub repair: Option<SocketAddr>,
+    /// The way of the stream.
+    pub way: Way,
+}
+
+impl HlsOptions {
+    /// Creates options with the defaults.
+    pub fn new(directory: PathBuf, way: Way) -> HlsOptions {
+        let fec = Some(LayerFec { source_symbols: 128, repair_symbols: 13 });
+        HlsOptions { directory, fec, headroom: 0.25, repair: None, way }
+    }
+}
+
+/// Progress of a source.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct HlsSnapshot {
+    /// The layers, the base first.
+    pub layers: Vec<LayerSnapshot>,
+    /// Segments sent.
+    pub segments: u64,
+    /// Playlists and files that were not followed, or missing.
+    pub refused: u64,
+    /// Whether no segments come.
+    pub stalled: bool,
+    /// Number of receivers, estimated from what they say in the control group.
+    pub receivers: u64,
+    /// Number of receivers at each level from 1 on, estimated.
+    pub at_level: Vec<u64>,
+    /// Greatest loss of which a receiver last told, 0 to 1.
+    pub worst_loss: f64,
+    /// Join-experiments heard.
+    pub experiments: u64,
+    /// What keeps packets from leaving, if anything does.
+    pub trouble: Option<String>,
+}
+
+/// Result of a stream.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct HlsSummary {
+    /// Seconds from the first segment to the last.
+    pub seconds: f64,
+    /// Segments sent.
+    pub segments: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Playlists and files that were not followed, or missing.
+    pub refused: u64,
+    /// Packets sent, repairs included.
+    pub packets: u64,
+    /// Bytes of UDP payload sent.
+    pub sent_bytes: u64,
+    /// Repair packets sent.
+    pub repairs: u64,
+    /// Join-experiments heard.
+    pub experiments: u64,
+    /// Why it broke off, if it did.
+    pub failure: Option<String>,
+    /// Whether the user ended it.
+    pub interrupted: bool,
+}
+
+/// Receives news of the stream. It must not block.
+pub trait HlsObserver: Send + Sync {
+    /// The stream is on the air.
+    fn begun(&self, _begun: &Begun) {}
+
+    /// Reports progress, about ten times a second.
+    fn progress(&self, _snapshot: &HlsSnapshot) {}
+
+    /// Reports a line that the user should know.
+    fn note(&self, _line: &str) {}
+}
+
+/// Sends a ladder. Returns when it is over, or the user ends it.
+///
+/// # Errors
+///
+/// One line that says why nothing can be sent, and what to do. The [`HlsSummary`] says why it broke
+/// off later.
+pub fn stream_hls(
+    options: HlsOptions,
+    observer: Arc<dyn HlsObserver>,
+    started: impl FnOnce(Interrupt),
+) -> anyhow::Result<HlsSummary> {
+    let HlsOptions { directory, fec, headroom, repair, way } = options;
+    let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
+    let stop = Stop::new().context("cannot start")?;
+    started(Interrupt::new({
+        let (mailbox, stop) = (mailbox.clone(), stop.clone());
+        move || {
+            stop.stop();
+            mailbox.put(Input::Interrupt);
+        }
+    }));
+    let ground = way.ground()?;
+    let opened = Ladder::open(&directory, stop.clone(), |line| observer.note(line))?;
+    let Some(ladder) = opened else {
+        return Ok(HlsSummary { interrupted: true, ..HlsSummary::default() });
+    };
+    if ladder.master().apart > 0 {
+        let apart = ladder.master().apart;
+        observer.note(&format!(
+            "{apart} tracks apart from the renditions (audio, subtitles) are left out: mux them \
+             into each rendition"
+        ));
+    }
+    let packet_len = ground.packet_len;
+    let rungs = ladder::rungs(ladder.master(), fec, headroom, packet_len, ground.family)?;
+    let recent = repair.map(|_| Arc::new(Recent::default()));
+    let server = match (repair, &recent) {
+        (Some(address), Some(recent)) => Some(Server::start(address, recent.clone())?),
+        _ => None,
+    };
+    let symbol_len = (packet_len - SmallBlockHeader::LEN as u16) & !7;
+    let Air { stream, interface, ports } = ground.open(Said {
+        mode: StreamMode::Independent,
+        symbol_len,
+        layers: rungs.iter().map(ladder::Rung::info).collect(),
+        content: StreamContent::Hls,
+        repair: server.as_ref().map(|server| server.address().port()),
+    })?;
+    let mut config = SourceConfig::new(stream.tsi, stream.base, rungs.len() as u8);
+    config.layers = rungs.iter().map(|rung| LayerConfig { fec: rung.fec }).collect();
+    config.control = stream.control;
+    config.symbol_len = symbol_len;
+    let engine = Source::new(config)?;
+
+    let announcer = Announcer::start(&stream.clone().into(), &interface)?;
+    observer.begun(&Begun { stream, interface: interface.name });
+    let host = HlsHost::new(rungs.clone(), ladder.master_item(), recent, observer);
+    ladder.start(mailbox).context("cannot start")?;
+    let mut driver = Driver::new(engine, host, Clock::new(), line);
+    for port in ports {
+        driver = driver.port(port);
+    }
+    for (layer, rung) in (0..).zip(&rungs) {
+        driver = driver.pace(RateClass::Layer(layer), Some(rung.pace), packet_len.into());
+    }
+    let host = driver.run();
+    stop.stop();
+    drop((announcer, server));
+    Ok(host?.summary())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! What was sent lately, for receivers that fetch what they lost.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use umbel_store::hls::FileName;
+
+use super::host::Item;
+use crate::http::{Answer, Site};
+
+/// Most bytes that are kept, and most files.
+const BYTES: usize = 256 << 20;
+const FILES: usize = 4096;
+
+/// Keeps the last files that were sent, by name.
+#[derive(Debug, Default)]
+pub(super) struct Recent(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    files: BTreeMap<FileName, (Bytes, String)>,
+    order: VecDeque<FileName>,
+    bytes: usize,
+}
+
+impl Recent {
+    /// Keeps a file in place of an older one of its name.
+    pub(super) fn keep(&self, item: &Item) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.files.get(&item.name).is_some_and(|(body, _)| *body == item.body) {
+            return;
+        }
+        let digest = blake3::hash(&item.body).to_hex().to_string();
+        kept.bytes += item.body.len();
+        let old = kept.files.insert(item.name.clone(), (item.body.clone(), digest));
+        match old {
+            Some((old, _)) => kept.bytes -= old.len(),
+            None => kept.order.push_back(item.name.clone()),
+        }
+        while kept.bytes > BYTES || kept.order.len() > FILES {
+            let Some(oldest) = kept.order.pop_front() else { break };
+            if let Some((body, _)) = kept.files.remove(&oldest) {
+                kept.bytes -= body.len();
+            }
+        }
+    }
+}
+
+impl Site for Recent {
+    fn answer(&self, path: &str) -> Answer {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = path.strip_prefix('/').and_then(|name| FileName::parse(name).ok());
+        match name.and_then(|name| kept.files.get(&name).cloned()) {
+            Some((body, digest)) => {
+                Answer::Found { media_type: "application/octet-stream", body, etag: Some(digest) }
+            }
+            None => Answer::NotFound,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_as_they_were_sent_and_the_newest_counts() {
+        let recent = Recent::default();
+        let item = |body: &'static str| Item {
+            name: FileName::parse("v0/a.m4s").unwrap(),
+            body: Bytes::from_static(body.as_bytes()),
+        };
+        recent.keep(&item("old"));
+        recent.keep(&item("new"));
+        let Answer::Found { body, etag, .. } = recent.answer("/v0/a.m4s") else { panic!() };
+        assert_eq!(body, "new");
+        assert_eq!(etag, Some(blake3::hash(b"new").to_hex().to_string()));
+        for path in ["/", "v0/a.m4s", "/v0/../v0/a.m4s", "//v0/a.m4s", "/v0/b.m4s"] {
+            assert_eq!(recent.answer(path), Answer::NotFound, "{path}");
+        }
+    }
+}
