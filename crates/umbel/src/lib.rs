@@ -3,6 +3,7 @@
 //! - [`serve`]: offers a repository to any number of clients.
 //! - [`feed`]: pushes files or a pipe to all receivers.
 //! - [`stream`], [`watch`]: live video in layers, as many as each path carries.
+//! - [`gateway`]: serves a ladder of HLS, received by multicast, to players on this machine.
 //! - [`get`]: asks a server for a subset of its items.
 //! - [`directory`]: lists the sessions on the air.
 //! - [`doctor`]: finds out why multicast does not arrive.
@@ -15,6 +16,7 @@ pub mod directory;
 pub mod doctor;
 mod endpoint;
 pub mod feed;
+pub mod gateway;
 pub mod get;
 mod http;
 pub mod list;

@@ -6,6 +6,7 @@ pub mod output;
 mod demo;
 mod doctor;
 mod duration;
+mod gateway;
 mod get;
 mod groups;
 mod hls;
@@ -88,6 +89,8 @@ enum Command {
     Stream(stream::StreamArgs),
     /// Watch a stream, as good as the path allows
     Watch(watch::WatchArgs),
+    /// Serve a stream of HLS to browsers and players on this machine
+    Gateway(gateway::GatewayArgs),
     /// List the sessions on the air
     Groups(groups::GroupsArgs),
     /// Show a feed's control tree
@@ -137,6 +140,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Key(args) => key::run(args, &output),
         Command::Stream(args) => stream::run(&args, &output),
         Command::Watch(args) => watch::run(args, &output),
+        Command::Gateway(args) => gateway::run(args, &output),
         Command::Groups(args) => groups::run(&args, &output),
         Command::Tree(args) => tree::run(&args, &output),
         Command::Demo(args) => demo::run(args, &output),

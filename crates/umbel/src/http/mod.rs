@@ -1,10 +1,13 @@
-//! A small HTTP server for what is in memory.
+//! A small HTTP server for what is in memory, and a client that fetches parts of it.
 //!
 //! - [`Server`] answers from a [`Site`]; hostile requests cost little and wait not long.
+//! - [`fetch`]: gets a file, or some of its bytes.
 //!
-//! It is HTTP/1.1 by hyper, on one thread.
+//! Both are HTTP/1.1 by hyper, on one thread each.
 
+mod client;
 mod range;
 mod server;
 
+pub(crate) use client::{Wanted, fetch};
 pub(crate) use server::{Answer, Server, Site};

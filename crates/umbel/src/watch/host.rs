@@ -292,7 +292,8 @@ impl<S: Screen> Host<Receiver> for WatchHost<S> {
     }
 }
 
-fn reason_name(reason: LevelReason, level: u8) -> &'static str {
+/// Returns the name of a reason for a level, in reports.
+pub(crate) fn reason_name(reason: LevelReason, level: u8) -> &'static str {
     match reason {
         LevelReason::Application if level == 0 => "left",
         LevelReason::Application => "joined",
@@ -303,7 +304,8 @@ fn reason_name(reason: LevelReason, level: u8) -> &'static str {
     }
 }
 
-fn state_name(state: State) -> &'static str {
+/// Returns the name of a state in reports.
+pub(crate) fn state_name(state: State) -> &'static str {
     match state {
         State::Steady => "steady",
         State::Hysteresis => "hysteresis",

@@ -12,6 +12,7 @@ mod diagnosing;
 pub(crate) mod host;
 mod outlet;
 pub(crate) mod playout;
+pub(crate) mod reception;
 mod screen;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,14 +21,11 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde::Serialize;
 use umbel_engine::host::Mailbox;
-use umbel_engine::rlm::{ControllerKind, Receiver, ReceiverConfig};
-use umbel_engine::units::Rate;
+use umbel_engine::rlm::{ControllerKind, Receiver};
 use umbel_net::clock::Clock;
 use umbel_net::driver::Driver;
-use umbel_net::interface::{Family, Interface};
+use umbel_net::interface::Interface;
 use umbel_net::mailbox;
-use umbel_net::port::UdpPort;
-use umbel_net::udp::{ReceiverOptions, SenderOptions};
 use umbel_video::{FrameRate, Size, y4m};
 use umbel_wire::session::SessionKind;
 use umbel_wire::stream::{Stream, StreamContent};
@@ -41,7 +39,7 @@ use self::playout::Playout;
 use self::screen::ThreadScreen;
 use crate::directory::{SessionSelector, Station, Watch};
 pub use crate::endpoint::Interrupt;
-use crate::endpoint::{channel, generator, random};
+use crate::endpoint::{channel, generator};
 use crate::stream::codec_stream;
 
 /// Which stream to watch, and how.
@@ -355,38 +353,14 @@ fn receive(
     line: mailbox::Line<Input>,
 ) -> anyhow::Result<WatchSummary> {
     observer.found(stream, &interface.name);
-    let config = config(stream, options)?;
+    let config = reception::config(stream, options.controller, options.max_level)?;
     let layers = stream.layers.len() as u8;
     let bounds = Bounds { patience: options.patience, last: options.last };
     let host = WatchHost::new(layers, bounds, screen, Arc::new(observer.clone()));
-    let family = Family::of(stream.base.group);
-    let receiving = ReceiverOptions {
-        rate: Rate::from_bits_per_s(stream.kbit_per_s().saturating_mul(1000)),
-        ..ReceiverOptions::default()
-    };
-    let port = UdpPort::receiver(family, stream.base.port, interface, &receiving)?;
     let engine = Receiver::new(config, generator()?)?;
-    let mut driver = Driver::new(engine, host, Clock::new(), line).port(port);
-    if let Some(control) = stream.control {
-        let sender = SenderOptions { hop_limit: stream.scope, ..SenderOptions::new(family) };
-        driver = driver.port(UdpPort::group(control, interface, &sender)?);
+    let mut driver = Driver::new(engine, host, Clock::new(), line);
+    for port in reception::ports(stream, interface)? {
+        driver = driver.port(port);
     }
     Ok(driver.run()?.summary())
-}
-
-fn config(stream: &Stream, options: &WatchOptions) -> anyhow::Result<ReceiverConfig> {
-    let layers = stream.layers.len() as u8;
-    let max_level = options.max_level.unwrap_or(layers);
-    if max_level == 0 || max_level > layers {
-        bail!("--max-level {max_level}: `{}` has levels 1 to {layers}", stream.name);
-    }
-    let rate = |kbit_per_s: u64| Rate::from_bits_per_s(kbit_per_s.saturating_mul(1000));
-    let id = u64::from_be_bytes(random()?);
-    let mut config = ReceiverConfig::new(stream.tsi, id, stream.channels());
-    config.rates = stream.layers.iter().filter_map(|layer| rate(layer.kbit_per_s)).collect();
-    config.control = stream.control;
-    config.mode = stream.mode;
-    config.controller = options.controller;
-    config.max_level = max_level;
-    Ok(config)
 }

@@ -6,6 +6,7 @@ pub(crate) mod ear;
 pub(crate) mod everyone;
 pub(crate) mod feeds;
 pub(crate) mod files;
+pub(crate) mod ladder;
 pub(crate) mod process;
 pub(crate) mod streams;
 

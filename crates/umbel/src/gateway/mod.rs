@@ -1,0 +1,276 @@
+//! A gateway from a ladder on multicast to players on this machine.
+//!
+//! ```text
+//! directory::Station ─▶ which stream
+//! a channel for each rendition, control group ─▶ driver ─ Receiver ─ GatewayHost ─▶ Board ◀─ HTTP ◀─ player
+//!                                                               ▲          │
+//!                                              source ─ HTTP ─▶ Fetcher ◀──┘ what was lost
+//! ```
+//!
+//! The receiver takes the one rendition that its path carries [RLM §2, independent layers]. What
+//! multicast did not bring whole is fetched from the source, if it repairs.
+
+mod board;
+mod fetcher;
+pub(crate) mod host;
+pub(crate) mod repairs;
+pub(crate) mod shelf;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use umbel_engine::host::Mailbox;
+use umbel_engine::rlm::{ControllerKind, Receiver};
+use umbel_net::clock::Clock;
+use umbel_net::driver::Driver;
+use umbel_net::interface::Interface;
+use umbel_net::mailbox;
+use umbel_wire::session::SessionKind;
+use umbel_wire::stream::{Stream, StreamContent};
+
+use self::board::Board;
+use self::fetcher::Fetcher;
+use self::host::{GatewayHost, Input};
+use crate::directory::{SessionSelector, Station, Watch};
+pub use crate::endpoint::Interrupt;
+use crate::endpoint::{channel, generator};
+use crate::http::Server;
+pub use crate::watch::Experiment;
+use crate::watch::reception;
+
+/// Which stream to serve to players, and how.
+#[derive(Debug)]
+pub struct GatewayOptions {
+    /// The stream.
+    pub stream: SessionSelector,
+    /// Address at which players find it. Default 127.0.0.1:8081.
+    pub listen: SocketAddr,
+    /// Rule by which the level is chosen.
+    pub controller: ControllerKind,
+    /// Best rendition that is received, from 1. Default: all.
+    pub max_level: Option<u8>,
+    /// Name or address of the interface. Default: that of the default route.
+    pub interface: Option<String>,
+    /// How long to wait for a stream of this name to be on the air.
+    pub wait: Duration,
+    /// Whether lost parts are fetched from the source.
+    pub repair: bool,
+}
+
+impl GatewayOptions {
+    /// Creates options with the defaults.
+    pub fn new(stream: SessionSelector) -> GatewayOptions {
+        GatewayOptions {
+            stream,
+            listen: SocketAddr::from(([127, 0, 0, 1], 8081)),
+            controller: ControllerKind::default(),
+            max_level: None,
+            interface: None,
+            wait: Duration::from_secs(10),
+            repair: true,
+        }
+    }
+}
+
+/// A second of a gateway.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GatewaySnapshot {
+    /// Seconds since the start.
+    pub seconds: f64,
+    /// Rendition that is received, from 1; 0 for none.
+    pub level: u8,
+    /// Number of renditions that there are.
+    pub layers: u8,
+    /// State of the receiver [RLM Fig. 6]: `steady`, `hysteresis`, `measurement`, `drop`; `left`
+    /// outside.
+    pub state: &'static str,
+    /// UDP payload received, in bits per second.
+    pub rate_bits_per_s: u64,
+    /// Share of packets lost, 0 to 1.
+    pub loss: f64,
+    /// Packets lost so far.
+    pub lost: u64,
+    /// Estimated number of receivers.
+    pub receivers: u64,
+    /// Join-experiments so far.
+    pub experiments: u64,
+    /// Of these, those that failed.
+    pub failed: u64,
+    /// Segments in the playlist.
+    pub held: usize,
+    /// Seconds that they last.
+    pub held_s: f64,
+    /// Bytes of the segments that are served.
+    pub held_bytes: u64,
+    /// Width and height of the newest segment's rendition.
+    pub resolution: Option<String>,
+    /// Name of the newest segment at the source.
+    pub newest: Option<String>,
+    /// Segments put into the playlist so far.
+    pub segments: u64,
+    /// Segments left out, since they were nowhere in time.
+    pub skipped: u64,
+    /// Changes of the rendition.
+    pub switches: u64,
+    /// Files that are no part of a ladder.
+    pub refused: u64,
+    /// Files completed from the source.
+    pub repaired: u64,
+    /// Bytes fetched for these.
+    pub repaired_bytes: u64,
+    /// Files that were lost, but not needed any more when they would have been fetched.
+    pub suppressed: u64,
+    /// Files that could not be completed.
+    pub unrepaired: u64,
+    /// Whether the stream is over.
+    pub over: bool,
+}
+
+/// Result of a gateway.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GatewaySummary {
+    /// Seconds from the start to the end.
+    pub seconds: f64,
+    /// Level at the end.
+    pub level: u8,
+    /// Segments put into the playlist.
+    pub segments: u64,
+    /// Segments left out, since they were nowhere in time.
+    pub skipped: u64,
+    /// Changes of the rendition.
+    pub switches: u64,
+    /// Files completed from the source.
+    pub repaired: u64,
+    /// Bytes fetched for these.
+    pub repaired_bytes: u64,
+    /// Packets received.
+    pub packets: u64,
+    /// Bytes of UDP payload received.
+    pub bytes: u64,
+    /// Packets lost.
+    pub lost: u64,
+    /// Join-experiments.
+    pub experiments: u64,
+    /// Of these, those that failed.
+    pub failed: u64,
+    /// Datagrams that this host's kernel dropped because the program was too slow.
+    pub dropped_here: u64,
+    /// Whether the source announced the end.
+    pub over: bool,
+    /// Whether the user interrupted it.
+    pub interrupted: bool,
+    /// Whether the source was started again, and another stream took the place of this one.
+    #[serde(skip)]
+    replaced: bool,
+}
+
+/// Receives news of a gateway. It is called on the engine's thread and must not block.
+pub trait GatewayObserver: Send + Sync {
+    /// Players are served at this address.
+    fn listening(&self, _address: SocketAddr) {}
+
+    /// The stream was found.
+    fn found(&self, _stream: &Stream, _interface: &str) {}
+
+    /// The level changed.
+    fn level(&self, _level: u8, _layers: u8, _reason: &'static str) {}
+
+    /// News of a join-experiment.
+    fn experiment(&self, _experiment: &Experiment) {}
+
+    /// Reports on a second.
+    fn second(&self, _snapshot: &GatewaySnapshot) {}
+
+    /// Reports a line that the user should know.
+    fn note(&self, _line: &str) {}
+}
+
+/// Serves a stream to players until it is over, or the user ends it.
+///
+/// # Errors
+///
+/// One line that says why nothing can be received or served, and what to do.
+pub fn gateway(
+    options: &GatewayOptions,
+    observer: &Arc<dyn GatewayObserver>,
+    started: impl FnOnce(Interrupt),
+) -> anyhow::Result<GatewaySummary> {
+    let interface = channel::choose_interface(options.interface.as_deref())?;
+    let (mailbox, mut line) = mailbox::line::<Input>().context("cannot start")?;
+    let mailbox = Arc::new(Mutex::new(mailbox));
+    let mut station = Station::open(&interface)?;
+    started(Interrupt::new({
+        let (mailbox, station) = (mailbox.clone(), station.waker());
+        move || {
+            current(&mailbox).put(Input::Interrupt);
+            station.wake();
+        }
+    }));
+    let board = Arc::new(Board::new(options.stream.name.clone()));
+    // Before the stream is there, so that a player may be started first.
+    let server = Server::start(options.listen, board.clone())
+        .context("players cannot be served: choose another --listen")?;
+    observer.listening(server.address());
+    let found = station.find_stream(&options.stream, options.wait, |line| observer.note(line))?;
+    let Some(mut stream) = found else {
+        return Ok(GatewaySummary { interrupted: true, ..GatewaySummary::default() });
+    };
+    loop {
+        if stream.content != StreamContent::Hls {
+            let name = &stream.name;
+            bail!("`{name}` is no HLS: see it with `umbel watch '{name}' -o - | ffplay -`");
+        }
+        board.shelf().restart(stream.layers.len());
+        let to = current(&mailbox);
+        let session = SessionKind::from(stream.clone());
+        let told = to.clone();
+        let watch = Watch::start(station, options.stream.clone(), session, move |news| {
+            told.put(Input::News(news));
+        })?;
+        let received = receive(&stream, options, &board, &interface, observer, (to, line));
+        let successor = watch.stop();
+        let summary = received?;
+        let Some((heard, SessionKind::Stream(successor))) = successor.filter(|_| summary.replaced)
+        else {
+            drop(server);
+            return Ok(summary);
+        };
+        observer.note(&format!("the source of `{}` was started again", successor.name));
+        let (fresh, fresh_line) = mailbox::line::<Input>().context("cannot start")?;
+        *mailbox.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+        (station, stream, line) = (heard, *successor, fresh_line);
+    }
+}
+
+/// Returns the mailbox of the host that is running.
+fn current(mailbox: &Mutex<Mailbox<Input>>) -> Mailbox<Input> {
+    mailbox.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Receives one stream, until it is over or replaced, or the user ends it.
+fn receive(
+    stream: &Stream,
+    options: &GatewayOptions,
+    board: &Arc<Board>,
+    interface: &Interface,
+    observer: &Arc<dyn GatewayObserver>,
+    (mailbox, line): (Mailbox<Input>, mailbox::Line<Input>),
+) -> anyhow::Result<GatewaySummary> {
+    observer.found(stream, &interface.name);
+    let config = reception::config(stream, options.controller, options.max_level)?;
+    let repair = stream.repair.filter(|_| options.repair);
+    let source = repair.map(|port| SocketAddr::new(stream.source.ip(), port));
+    let source = source.map(|source| Fetcher::start(source, mailbox)).transpose();
+    let source = source.context("cannot start")?;
+    let layers = stream.layers.len() as u8;
+    let host = GatewayHost::new(layers, board.clone(), source, generator()?, observer.clone());
+    let engine = Receiver::new(config, generator()?)?;
+    let mut driver = Driver::new(engine, host, Clock::new(), line);
+    for port in reception::ports(stream, interface)? {
+        driver = driver.port(port);
+    }
+    Ok(driver.run()?.summary())
+}
