@@ -122,6 +122,22 @@ fn a_link_that_changes_is_followed_both_ways() {
 }
 
 #[test]
+fn a_stream_passes_routers_by_ipv6_and_without_a_control_group() {
+    let Some(lab) = lab(&sites(&[("a", "8M", 1)])) else { return };
+    let streams = Streams::new(&lab);
+    streams.make_clip("clip.y4m", SIZE, PICTURES);
+    for options in [&["--ipv6"][..], &["--no-control"]] {
+        let source = streams.stream("clip.y4m", &[options, &["--layers", "100k,100k"]].concat());
+        assert_eq!(source.layers[0].is_ipv6(), options == ["--ipv6"]);
+        let mut receiver = streams.watch("a1", &["-o", "out.y4m"]);
+        wait_until(&streams, "both layers", MINUTE, || level(&receiver) == 2);
+        signal(&source.process, Signal::SIGINT);
+        let summary = receiver.wait_done(SOON);
+        assert!(summary["screen"]["shown"].as_u64().unwrap() > 30, "{summary}");
+    }
+}
+
+#[test]
 fn a_receiver_that_was_stopped_does_not_congest_its_site_once_it_is_gone() {
     let Some(lab) = lab(&sites(&[("a", "2M", 2)])) else { return };
     let streams = Streams::new(&lab);

@@ -42,7 +42,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::sdp::{Attribute, Description, Media, Origin};
 use crate::session::{self, CONTENT, DATA_PROTOCOL, SCOPE, SOURCE, SessionName, TSI};
 use crate::session::{address_and_port, bad, channel, host, number, source_filter};
-use crate::{Channel, ParseError, Tsi, rlm};
+use crate::{Channel, ParseError, Tsi, rlm, sap};
 
 pub use content::{FrameRate, MAX_SIDE, StreamContent};
 
@@ -135,7 +135,12 @@ impl Stream {
 
     /// Returns the group whose scope tells in which directory the stream is announced.
     pub fn announced_with(&self) -> IpAddr {
-        self.control.unwrap_or(self.base).group
+        match (self.control, self.base.group) {
+            (Some(control), _) => control.group,
+            // Source-specific groups of IPv4 have no scope. Streams are for a site, like feeds.
+            (None, IpAddr::V4(_)) => sap::LOCAL_V4.into(),
+            (None, group) => group,
+        }
     }
 
     /// Returns the description to announce; `tool` names the program.

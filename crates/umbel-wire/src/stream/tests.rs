@@ -71,6 +71,15 @@ fn layers_are_on_consecutive_groups() {
 }
 
 #[test]
+fn a_stream_is_announced_at_its_site_with_and_without_a_control_group() {
+    let directory = |stream: Stream| sap::directory_for(stream.announced_with()).to_string();
+    assert_eq!(directory(stream()), "239.255.255.255");
+    assert_eq!(directory(Stream { control: None, ..stream() }), "239.255.255.255");
+    let base = Channel { group: "ff35::8000:7".parse().unwrap(), ..stream().base };
+    assert_eq!(directory(Stream { control: None, base, ..stream() }), "ff05::2:7ffe");
+}
+
+#[test]
 fn a_session_of_another_kind_is_no_stream() {
     let mut description = stream().describe("umbel");
     description.attributes.retain(|attribute| attribute.name != RLM);

@@ -18,8 +18,8 @@ use super::bench::SOON;
 use super::group;
 use super::process::{Logs, Process};
 
-/// Groups where streams are announced and asked for.
-const DIRECTORY: &str = "239.255.255.255";
+/// Groups where streams are announced and asked for, of either family.
+const DIRECTORIES: [&str; 2] = ["239.255.255.255", "ff05::2:7ffe"];
 
 /// A site: name, rate of its link, number of receivers.
 pub(crate) type Site = (&'static str, &'static str, usize);
@@ -52,7 +52,8 @@ pub(crate) struct Streams<'lab> {
 impl<'lab> Streams<'lab> {
     /// Creates the streams of a lab. Announcements and queries reach all hosts.
     pub(crate) fn new(lab: &'lab Lab) -> Streams<'lab> {
-        lab.route_multicast_from_all([DIRECTORY.parse().unwrap()]).unwrap();
+        let directories = DIRECTORIES.map(|group| group.parse().unwrap());
+        lab.route_multicast_from_all(directories).unwrap();
         Streams { lab, logs: Logs::default(), directory: tempfile::tempdir().unwrap() }
     }
 
@@ -101,9 +102,16 @@ impl<'lab> Streams<'lab> {
         let layers = streaming["layers"].as_array().unwrap();
         let layers: Vec<IpAddr> = layers.iter().map(|layer| group(&layer["channel"])).collect();
         for layer in &layers {
-            self.lab.follow_members("h1", *layer, Duration::ZERO).unwrap();
+            // The lab hears members of IPv4 groups only.
+            if layer.is_ipv4() {
+                self.lab.follow_members("h1", *layer, Duration::ZERO).unwrap();
+            } else {
+                self.lab.route_multicast("h1", *layer).unwrap();
+            }
         }
-        self.lab.route_multicast_from_all([group(&streaming["control"])]).unwrap();
+        if !streaming["control"].is_null() {
+            self.lab.route_multicast_from_all([group(&streaming["control"])]).unwrap();
+        }
         Source { process, layers }
     }
 
