@@ -49,6 +49,11 @@ pub(super) struct WatchArgs {
     /// Most layers to receive [default: all]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..))]
     max_level: Option<u8>,
+    /// Pictures for which packets wait for late ones: fewer make the picture fresher, more make it
+    /// steadier
+    #[arg(long, value_name = "PICTURES", default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(0..=60))]
+    delay: u32,
     /// Interface, by name or address [default: that of the default route]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
@@ -90,6 +95,7 @@ impl WatchArgs {
         Ok(WatchOptions {
             controller: self.controller,
             max_level: self.max_level,
+            delay: self.delay,
             interface: self.interface,
             wait: self.wait,
             patience: self.patience,

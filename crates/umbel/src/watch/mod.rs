@@ -42,6 +42,10 @@ pub use crate::endpoint::Interrupt;
 use crate::endpoint::{channel, generator};
 use crate::stream::codec_stream;
 
+/// Pictures for which packets wait for late ones by default. One picture is spread over the time
+/// until the next by the pace of its layers.
+pub(crate) const DELAY: u32 = 2;
+
 /// Which stream to watch, and how.
 #[derive(Debug)]
 pub struct WatchOptions {
@@ -53,6 +57,8 @@ pub struct WatchOptions {
     pub controller: ControllerKind,
     /// Most layers that are received. Default: all.
     pub max_level: Option<u8>,
+    /// Pictures for which packets wait for late ones. Default 2.
+    pub delay: u32,
     /// Name or address of the interface. Default: that of the default route.
     pub interface: Option<String>,
     /// How long to wait for a stream of this name to be on the air.
@@ -71,6 +77,7 @@ impl WatchOptions {
             target,
             controller: ControllerKind::default(),
             max_level: None,
+            delay: DELAY,
             interface: None,
             wait: Duration::from_secs(10),
             patience: Duration::from_secs(30),
@@ -280,7 +287,7 @@ pub fn watch(
             told.put(Input::News(news));
         })?;
         diagnosing.base = Some(stream.base);
-        let screen = screen(&stream, header, outlet.as_ref());
+        let screen = screen(&stream, header, outlet.as_ref(), options.delay);
         let summary = screen
             .and_then(|screen| receive(&stream, &options, screen, &interface, &diagnosing, line));
         drop(to);
@@ -337,9 +344,10 @@ fn screen(
     stream: &Stream,
     header: y4m::Header,
     outlet: Option<&Outlet>,
+    delay: u32,
 ) -> anyhow::Result<ThreadScreen> {
     let Some(outlet) = outlet else { return Ok(ThreadScreen::blind()) };
-    let playout = Playout::new(header, codec_stream(stream.tsi));
+    let playout = Playout::new(header, codec_stream(stream.tsi), delay);
     ThreadScreen::start(playout, outlet.pictures()).context("cannot start")
 }
 

@@ -36,8 +36,9 @@ pub(crate) struct Playout {
 
 impl Playout {
     /// Creates a playout of pictures of this size and rate, of the codec's stream of this number.
-    pub(crate) fn new(header: y4m::Header, stream: u16) -> Playout {
-        let config = DecoderConfig { stream, ..DecoderConfig::default() };
+    /// Packets of a picture wait for late ones until `delay` more pictures have begun.
+    pub(crate) fn new(header: y4m::Header, stream: u16, delay: u32) -> Playout {
+        let config = DecoderConfig { stream, reorder_frames: delay };
         Playout {
             decoder: Decoder::new(header.size, config),
             interval: Duration::from_secs_f64(1.0 / header.rate.per_s()),

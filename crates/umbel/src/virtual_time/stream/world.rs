@@ -26,7 +26,7 @@ use crate::stream::ladder::Step;
 use crate::stream::{StreamObserver, StreamSummary, codec_stream};
 use crate::watch::host::{Bounds, Input as WatchInput, Screen, ScreenStats, WatchHost};
 use crate::watch::playout::Playout;
-use crate::watch::{WatchObserver, WatchSummary};
+use crate::watch::{DELAY, WatchObserver, WatchSummary};
 
 impl StreamObserver for Nobody {}
 
@@ -410,8 +410,9 @@ impl World {
         (panel.held().spoilt, panel.held().missing) = (scenario.spoilt, scenario.missing);
         let bounds = Bounds { patience: Duration::from_secs(10), last: None };
         let host = WatchHost::new(LAYERS as u8, bounds, panel.clone(), Arc::new(Nobody));
-        let playout =
-            scenario.encoded.then(|| (Playout::new(HEADER(), codec_stream(TSI)), film.clone()));
+        let playout = scenario
+            .encoded
+            .then(|| (Playout::new(HEADER(), codec_stream(TSI), DELAY), film.clone()));
         let over = scenario.ends.or(scenario.interrupted);
         let first = scenario.first.filter(|_| number == 0);
         let end = first.filter(|(_, end)| *end != WatchEnd::Crash);
