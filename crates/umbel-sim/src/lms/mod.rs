@@ -5,7 +5,7 @@
 //!   checks the units that it receives ([`Receiver::delivered`], [`Receiver::wrong`]). It records
 //!   each loss that was repaired ([`Receiver::recoveries`]: times of detection and of recovery, and
 //!   number of requests).
-//! - The engine's own counters have the rest ([`umbel_engine::lms::receiver::ReceiverStats`]:
+//! - The engine's own counters have the rest ([`umbel_engine::lms::ReceiverStats`]:
 //!   requests, repairs, and duplicates, which are the exposure).
 //!   `simulation.app::<ReceiverHost>(node)` returns the host, its `engine()` the engine, with the
 //!   measured round trip to the source.
