@@ -95,3 +95,89 @@ impl Playout {
         ScreenStats { useless: self.decoder.counts().useless, ..self.stats }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use umbel_video::clips::{Clip, Kind};
+    use umbel_video::{Encoder, EncoderConfig, FrameRate, Size};
+
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::EPOCH + Duration::from_millis(ms)
+    }
+
+    /// Creates a playout at ten pictures a second, and the packets of some pictures for it.
+    fn playout(pictures: u64) -> (Playout, Vec<Vec<Vec<u8>>>) {
+        let (size, rate) = (Size::new(64, 48).unwrap(), FrameRate::new(10, 1).unwrap());
+        let config = EncoderConfig { layer_bits_per_s: vec![500_000], ..Default::default() };
+        let mut encoder = Encoder::new(size, rate, config).unwrap();
+        let clip = Clip::new(Kind::Pan, size, 1);
+        let mut encode = |number| {
+            let packets = encoder.encode(number, &clip.frame(number)).unwrap();
+            packets.into_iter().map(|packet| packet.bytes).collect()
+        };
+        let packets = (1..=pictures).map(&mut encode).collect();
+        (Playout::new(y4m::Header { size, rate }, 0, 1), packets)
+    }
+
+    #[test]
+    fn pictures_are_shown_at_their_rate_once_most_is_known() {
+        let (mut playout, packets) = playout(30);
+        assert_eq!((playout.next(), playout.show(at(0))), (None, None));
+        let mut shown = Vec::new();
+        for (number, packets) in (0..).zip(packets) {
+            for packet in packets {
+                playout.unit(at(number * 100), 0, &packet);
+            }
+            for ms in (number * 100..number * 100 + 100).step_by(10) {
+                shown.extend(playout.show(at(ms)).map(|_| ms));
+            }
+        }
+        assert!(shown[0] <= 1_000, "{shown:?}");
+        assert!(shown.windows(2).all(|two| two[1] - two[0] == 100), "{shown:?}");
+        let stats = playout.stats();
+        assert_eq!((stats.refused, stats.repeated), (0, 0), "{stats:?}");
+    }
+
+    #[test]
+    fn where_nothing_comes_the_picture_before_is_shown_again_and_again() {
+        let (mut playout, packets) = playout(30);
+        for (number, packets) in (0..).zip(packets) {
+            for packet in packets {
+                playout.unit(at(number * 50), 0, &packet);
+            }
+        }
+        let first = playout.next().unwrap();
+        let last = playout.show(first).unwrap().clone();
+        for n in 1..=10 {
+            let picture = playout.show(first + Duration::from_millis(100) * n).unwrap();
+            // What waited for late packets is decoded, as none come.
+            assert!(n < 4 || *picture != last);
+        }
+        assert_eq!(playout.stats().repeated, 10);
+    }
+
+    #[test]
+    fn a_clock_that_falls_far_behind_leaves_pictures_out() {
+        let (mut playout, packets) = playout(20);
+        for packet in packets.iter().flatten() {
+            playout.unit(at(0), 0, packet);
+        }
+        playout.unit(at(1_000), 0, &packets[19][0]);
+        assert!(playout.show(at(1_000)).is_some());
+        // 59 pictures were due meanwhile.
+        assert!(playout.show(at(7_000)).is_some());
+        assert!(playout.show(at(7_000)).is_none());
+        assert!(playout.show(at(7_100)).is_some());
+    }
+
+    #[test]
+    fn what_is_no_packet_of_the_stream_is_refused() {
+        let (mut playout, packets) = playout(1);
+        playout.unit(at(0), 0, b"");
+        playout.unit(at(0), 1, &packets[0][0]);
+        assert_eq!(playout.stats().refused, 2);
+        assert_eq!(playout.next(), None);
+    }
+}
