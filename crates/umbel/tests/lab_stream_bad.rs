@@ -111,7 +111,7 @@ fn odd_sizes_and_converted_videos_are_watched_like_any_other() {
     streams.make_clip("odd.y4m", (35, 17), 60);
     install_ffmpeg(
         &streams,
-        "if [[ \"$*\" == *pipe:0* ]]; then cat > \"${!#}\"; else cat odd.y4m; sleep 60; fi",
+        "if [[ \"$*\" == *pipe:0* ]]; then cat > \"${!#}\"; else cat odd.y4m; sleep 60.125; fi",
     );
     let path = "PATH=\"$PWD/bin:$PATH\"";
     let source = shell(&streams, "h1", &format!("{path} \"$UMBEL\" stream odd.mkv --name live"));
@@ -132,6 +132,18 @@ fn odd_sizes_and_converted_videos_are_watched_like_any_other() {
     let output = source.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("no picture comes from the input"), "{said}");
+    // The converter has ended, too, with what it had started, also if it never said a word.
+    let left = || {
+        let output = shell(&streams, "h1", "pgrep -f 'sleep [6]0.125'").wait_with_output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(left(), "");
+    install_ffmpeg(&streams, "sleep 60.125");
+    let source = shell(&streams, "h1", &format!("{path} \"$UMBEL\" stream odd.mkv --name live"));
+    wait_until("the converter", || !left().is_empty());
+    interrupt(&source);
+    assert!(source.wait_with_output().unwrap().status.success());
+    assert_eq!(left(), "");
 }
 
 /// Waits until a condition holds.

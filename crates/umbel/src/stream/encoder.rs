@@ -8,6 +8,8 @@
 //! picture is encoded again once in a while, so that receivers that come late see it, and others
 //! see that the source is there.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,14 +19,28 @@ use umbel_engine::host::Mailbox;
 use umbel_video::{Encoder, Frame, FrameRate};
 
 use super::host::{Input as ToHost, Picture};
-use super::input::Input;
+use super::input::{Converter, Input};
 
 /// Pictures that may wait for the encoder.
 const WAITING: usize = 2;
 /// Time without a picture after which the last one is encoded again.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Starts both threads. They end when the host does, or with the input.
+/// What runs for a source besides its host. It ends when this is dropped.
+#[derive(Default)]
+pub(crate) struct Filming {
+    stopped: Arc<AtomicBool>,
+    pub(crate) converter: Converter,
+}
+
+impl Drop for Filming {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Release);
+        self.converter.end();
+    }
+}
+
+/// Starts both threads. They end with the input, or at the next picture after `filming` has ended.
 ///
 /// # Errors
 ///
@@ -33,22 +49,27 @@ pub(crate) fn start(
     input: Input,
     encoder: Encoder,
     host: &Mailbox<ToHost>,
+    filming: &Filming,
 ) -> std::io::Result<[JoinHandle<()>; 2]> {
     let (give, take) = crossbeam_channel::bounded(WAITING);
     let spawn = |name: &str| std::thread::Builder::new().name(name.to_owned());
     let (told, packets) = (host.clone(), host.clone());
-    let rate = input.header().rate;
+    let (rate, stopped) = (input.header().rate, filming.stopped.clone());
     Ok([
-        spawn("umbel-input").spawn(move || read(input, &give, &told))?,
+        spawn("umbel-input").spawn(move || read(input, &give, &told, &stopped))?,
         spawn("umbel-encoder").spawn(move || encode(encoder, rate, &take, &packets))?,
     ])
 }
 
-fn read(mut input: Input, give: &Sender<Frame>, host: &Mailbox<ToHost>) {
+fn read(mut input: Input, give: &Sender<Frame>, host: &Mailbox<ToHost>, stopped: &AtomicBool) {
     let size = input.header().size;
     let failed = loop {
         let mut frame = Frame::grey(size);
-        match input.read(&mut frame) {
+        let read = input.read(&mut frame);
+        if stopped.load(Ordering::Acquire) {
+            return;
+        }
+        match read {
             Ok(true) => match give.try_send(frame) {
                 Ok(()) => {}
                 Err(TrySendError::Full(_)) => host.put(ToHost::LeftOut),

@@ -10,10 +10,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use umbel_video::{Frame, y4m};
 
 /// Device of a camera.
@@ -69,7 +71,7 @@ pub(crate) struct Input {
     reader: y4m::Reader<Box<dyn BufRead + Send>>,
     /// The file to begin again with.
     again: Option<PathBuf>,
-    converter: Option<Converter>,
+    converter: Converter,
     pace: Pace,
 }
 
@@ -79,27 +81,26 @@ impl Input {
     /// # Errors
     ///
     /// One line that says why it cannot be shown, and what to do.
-    pub(crate) fn open(video: Video, conversion: &Conversion) -> anyhow::Result<Input> {
+    pub(crate) fn open(
+        video: Video,
+        conversion: &Conversion,
+        converter: Converter,
+    ) -> anyhow::Result<Input> {
         let from_file = matches!(video, Video::Y4m(_));
         let converted = conversion.size.is_some() || conversion.fps.is_some();
         if conversion.again && matches!(video, Video::Pipe(_) | Video::Camera(_)) {
             bail!("--loop begins a file again; a pipe or a camera has no beginning to go back to");
         }
-        let (source, again, mut converter): (Box<dyn BufRead + Send>, _, _) = match video {
-            Video::Pipe(file) if !converted => (buffered(file), None, None),
+        let (source, again) = match video {
+            Video::Pipe(file) if !converted => (buffered(file), None),
             Video::Y4m(path) if !converted => {
                 let again = conversion.again.then(|| path.clone());
-                (buffered(open(&path)?), again, None)
+                (buffered(open(&path)?), again)
             }
-            video => {
-                let (pipe, converter) = Converter::start(video, conversion)?;
-                (buffered(pipe), None, Some(converter))
-            }
+            video => (buffered(converter.start(video, conversion)?), None),
         };
-        let reader = y4m::Reader::new(source).map_err(|error| match &mut converter {
-            Some(converter) => converter.failure().unwrap_or_else(|| error.into()),
-            None => error.into(),
-        })?;
+        let reader = y4m::Reader::new(source)
+            .map_err(|error| converter.failure().unwrap_or_else(|| error.into()))?;
         let rate = reader.header().rate;
         let interval = Duration::from_secs_f64(1.0 / rate.per_s());
         let pace = Pace::new(interval, if from_file { 1 } else { CATCH_UP });
@@ -128,7 +129,7 @@ impl Input {
         }
         if read {
             self.pace.wait();
-        } else if let Some(failure) = self.converter.as_mut().and_then(Converter::failure) {
+        } else if let Some(failure) = self.converter.failure() {
             return Err(failure);
         }
         Ok(read)
@@ -141,6 +142,10 @@ fn buffered(read: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
 
 fn open(path: &Path) -> anyhow::Result<File> {
     File::open(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lets pictures pass no faster than their rate. An input that paces itself is not held up.
@@ -169,18 +174,21 @@ impl Pace {
     }
 }
 
-/// A running `ffmpeg`. It ends when this is dropped.
-struct Converter {
-    child: Child,
+/// The `ffmpeg` that runs, if one does. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Converter {
+    child: Arc<Mutex<Option<Child>>>,
     /// The last line that it wrote about an error.
     said: Arc<Mutex<String>>,
 }
 
 impl Converter {
+    /// Starts it. Returns its output.
     fn start(
+        &self,
         video: Video,
         conversion: &Conversion,
-    ) -> anyhow::Result<(impl Read + Send + 'static, Converter)> {
+    ) -> anyhow::Result<impl Read + Send + 'static> {
         let mut command = Command::new("ffmpeg");
         command.args(["-nostdin", "-hide_banner", "-loglevel", "error"]).stdin(Stdio::null());
         match video {
@@ -215,24 +223,33 @@ impl Converter {
         })?;
         let pipe = child.stdout.take().context("ffmpeg has no output")?;
         let errors = child.stderr.take().context("ffmpeg has no standard error")?;
-        let said = Arc::<Mutex<String>>::default();
-        let heard = said.clone();
+        *locked(&self.child) = Some(child);
+        let heard = self.said.clone();
         std::thread::Builder::new().name("umbel-ffmpeg".to_owned()).spawn(move || {
             for line in BufReader::new(errors).lines().map_while(Result::ok) {
                 tracing::debug!("ffmpeg: {line}");
                 if !line.trim().is_empty() {
-                    *heard.lock().unwrap_or_else(PoisonError::into_inner) = line;
+                    *locked(&heard) = line;
                 }
             }
         })?;
-        Ok((pipe, Converter { child, said }))
+        Ok(pipe)
+    }
+
+    /// Ends it, with all that it has started.
+    pub(crate) fn end(&self) {
+        let Some(mut child) = locked(&self.child).take() else { return };
+        let group = i32::try_from(child.id()).map(Pid::from_raw);
+        // It may have ended before.
+        let _ = group.map(|group| killpg(group, Signal::SIGKILL));
+        let _ = child.wait();
     }
 
     /// Returns why the converter ended, if it failed.
-    fn failure(&mut self) -> Option<anyhow::Error> {
+    fn failure(&self) -> Option<anyhow::Error> {
         let until = Instant::now() + LAST_WORDS;
         let status = loop {
-            match self.child.try_wait() {
+            match locked(&self.child).as_mut()?.try_wait() {
                 Ok(Some(status)) => break status,
                 Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
                 _ => return None,
@@ -242,7 +259,7 @@ impl Converter {
             return None;
         }
         // The line may be on its way.
-        let said = || self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let said = || locked(&self.said).clone();
         while said().is_empty() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -260,13 +277,6 @@ fn from_file(command: &mut Command, name: &std::ffi::OsStr, conversion: &Convers
         command.args(["-stream_loop", "-1"]);
     }
     command.arg("-i").arg(name);
-}
-
-impl Drop for Converter {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[cfg(test)]

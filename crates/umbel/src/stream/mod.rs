@@ -31,8 +31,9 @@ use umbel_video::{Encoder, EncoderConfig, y4m};
 use umbel_wire::stream::{FrameRate, LayerFec, LayerInfo, Stream, StreamContent, StreamMode};
 use umbel_wire::{SmallBlockHeader, Tsi};
 
+use self::encoder::Filming;
 use self::host::{Input as ToHost, StreamHost};
-use self::input::{Conversion, Input, Video};
+use self::input::{Conversion, Converter, Input, Video};
 use self::ladder::{LENGTH_LEN, Shape, Step};
 pub use self::way::Way;
 use self::way::{Air, Ground, Said};
@@ -177,14 +178,18 @@ pub fn stream(
     }));
     let StreamOptions { conversion, layers, fec, way } = options;
     let ground = way.ground()?;
-    let opened = open(video, conversion)?;
+    let filming = Filming::default();
+    let opened = open(video, conversion, filming.converter.clone())?;
+    let mut told = false;
     let input = loop {
         crossbeam_channel::select! {
             recv(opened) -> input => break input.context("the input cannot be read")??,
             recv(interrupts) -> _ => {
                 return Ok(StreamSummary { interrupted: true, ..StreamSummary::default() });
             }
-            default(PATIENCE) => observer.note("waiting for the first picture"),
+            default(PATIENCE) => if !std::mem::replace(&mut told, true) {
+                observer.note("waiting for the first picture");
+            },
         }
     };
 
@@ -208,7 +213,7 @@ pub fn stream(
     let announcer = Announcer::start(&stream.clone().into(), &interface)?;
     observer.begun(&Begun { stream, interface: interface.name });
     let host = StreamHost::new(plan.ladder.clone(), observer);
-    encoder::start(input, encoder, &mailbox).context("cannot start")?;
+    encoder::start(input, encoder, &mailbox, &filming).context("cannot start")?;
     drop(mailbox);
     let mut driver = Driver::new(engine, host, Clock::new(), line);
     for port in ports {
@@ -218,7 +223,7 @@ pub fn stream(
         driver = driver.pace(RateClass::Layer(layer), Some(step.pace), packet_len.into());
     }
     let host = driver.run()?;
-    drop(announcer);
+    drop((announcer, filming));
     Ok(host.summary())
 }
 
@@ -226,10 +231,11 @@ pub fn stream(
 fn open(
     video: Video,
     conversion: Conversion,
+    converter: Converter,
 ) -> anyhow::Result<crossbeam_channel::Receiver<anyhow::Result<Input>>> {
     let (give, take) = crossbeam_channel::bounded(1);
     let open = move || {
-        let _ = give.send(Input::open(video, &conversion));
+        let _ = give.send(Input::open(video, &conversion, converter));
     };
     std::thread::Builder::new().name("umbel-open".to_owned()).spawn(open)?;
     Ok(take)
