@@ -63,6 +63,9 @@ pub struct Media {
     pub segments: Vec<Segment>,
     /// Whether no more segments come.
     pub ended: bool,
+    /// Distance from the end, in seconds, that players should keep, if not three segments. It is
+    /// written, and not read.
+    pub hold_back_s: Option<u64>,
 }
 
 /// A segment.
@@ -379,6 +382,9 @@ impl Media {
         if self.first_discontinuity > 0 {
             let first = self.first_discontinuity;
             let _ = writeln!(text, "#EXT-X-DISCONTINUITY-SEQUENCE:{first}");
+        }
+        if let Some(seconds) = self.hold_back_s {
+            let _ = writeln!(text, "#EXT-X-SERVER-CONTROL:HOLD-BACK={seconds}.0");
         }
         text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
         let mut init = None;

@@ -29,13 +29,17 @@ const AFTER: usize = 6;
 /// Segments that must be held before there is a playlist: with fewer, a player's buffer runs dry at
 /// the first delay.
 const START: usize = 3;
+/// Segments before the end at which players should play. A change of the rendition and its repairs
+/// take longer than three segments of a second, which is what players keep by default.
+const HOLD_BACK: u64 = 6;
 /// Files of a layer that are kept until a playlist names them, and most bytes of these.
 const FILES: usize = 40;
 const BYTES: usize = 64 << 20;
 /// Init files that are kept.
 const INITS: usize = 8;
-/// Time that a segment is waited for since a playlist named it: its own duration, within this.
-const PATIENCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
+/// Time that a segment is waited for since a playlist named it: four times its duration, within
+/// this. A player that is `HOLD_BACK` segments behind then has one left.
+const PATIENCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(12));
 /// Time after which a segment that was named but of which nothing came counts as absent.
 const ABSENT: Duration = Duration::from_millis(400);
 
@@ -329,7 +333,7 @@ impl Shelf {
 
     fn patience(&self, number: u64) -> Duration {
         let named = self.layers.iter().find_map(|layer| layer.playlist.segment(number));
-        named.map_or(PATIENCE.0, |segment| segment.duration.clamp(PATIENCE.0, PATIENCE.1))
+        named.map_or(PATIENCE.0, |segment| (segment.duration * 4).clamp(PATIENCE.0, PATIENCE.1))
     }
 
     /// Leaves out the segments before this one.
@@ -358,6 +362,7 @@ impl Shelf {
         let Some(file) = uri("segment", number, kind(&segment.name).0) else { return };
         let discontinuity = segment.discontinuity || switched || std::mem::take(&mut self.broken);
         self.list.target_s = self.list.target_s.max(segment.duration.as_secs_f64().round() as u64);
+        self.list.hold_back_s = Some(self.list.target_s * HOLD_BACK);
         let listed = Segment {
             name: file,
             init: init.and_then(|number| uri("init", number, "mp4")),
@@ -531,12 +536,12 @@ mod tests {
         shelf.prefer(1);
         segment(&mut shelf, at(10), 0, 4);
         assert_eq!(playlist(&shelf), "0:1 0:2 0:3");
-        assert_eq!(shelf.waits_until(), Some(at(1010)));
-        shelf.advance(at(1009));
+        assert_eq!(shelf.waits_until(), Some(at(4010)));
+        shelf.advance(at(4009));
         assert_eq!(shelf.stats().segments, 3);
-        shelf.advance(at(1010));
+        shelf.advance(at(4010));
         assert_eq!(playlist(&shelf), "0:1 0:2 0:3 0:4");
-        named(&mut shelf, at(1100), 1, 5);
+        named(&mut shelf, at(4100), 1, 5);
         shelf.advance(at(9000));
         assert_eq!(shelf.stats().skipped, 0);
         segment(&mut shelf, at(9001), 1, 6);
@@ -549,7 +554,7 @@ mod tests {
         let mut shelf = shelf();
         (1..4).for_each(|number| segment(&mut shelf, at(number), 0, number));
         segment(&mut shelf, at(90_000), 0, 90);
-        shelf.advance(at(92_000));
+        shelf.advance(at(94_000));
         assert_eq!(playlist(&shelf), "0:1 0:2 0:3 | 0:90");
     }
 
