@@ -15,6 +15,8 @@ pub enum ControllerKind {
     /// Join-experiments that loss ends [RLM §3].
     #[default]
     Rlm,
+    /// Join-experiments that end when the delay rises, mostly before anything is lost.
+    Delay,
 }
 
 /// A layer of a source.
@@ -102,6 +104,8 @@ pub struct ReceiverConfig {
     pub max_level: u8,
     /// Constants of join-experiments.
     pub rlm: RlmConfig,
+    /// What [`ControllerKind::Delay`] has instead of some of these, and besides.
+    pub delay: DelayConfig,
     /// Constants of loss detection.
     pub loss: LossConfig,
     /// Session messages.
@@ -127,6 +131,7 @@ impl ReceiverConfig {
             mode: StreamMode::Cumulative,
             controller: ControllerKind::default(),
             rlm: RlmConfig::default(),
+            delay: DelayConfig::default(),
             loss: LossConfig::default(),
             session: SessionConfig::default(),
             experiments_of_one: Limit { per_s: 1, burst: 4 },
@@ -190,6 +195,42 @@ impl Default for RlmConfig {
             loss_threshold: 0.1,
             loss_packets: 20,
             suppressions: 8,
+        }
+    }
+}
+
+/// Constants of [`ControllerKind::Delay`]. All are chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DelayConfig {
+    /// Rise of the queueing delay during an experiment that is congestion. Default 20 ms.
+    pub threshold: Duration,
+    /// The same as a share of the greatest queueing delay so far, if that is more. Default 0.25.
+    pub share_of_greatest: f64,
+    /// Number of losses during an experiment below which they are by chance. Default 3.
+    pub losses: u64,
+    /// Share of losses during an experiment below which they are by chance. Default 0.05.
+    pub loss_share: f64,
+    /// Replaces [`RlmConfig::k1`], since delays rise soon and detection-times are short. Default 3.
+    pub k1: f64,
+    /// Replaces [`RlmConfig::detection_time`]. Default 0.4 s.
+    pub detection_time: Duration,
+    /// Replaces [`RlmConfig::detection_deviation`]. Default 0.1 s.
+    pub detection_deviation: Duration,
+    /// Replaces [`RlmConfig::join_timer_min`]. Default 2 s.
+    pub join_timer_min: Duration,
+}
+
+impl Default for DelayConfig {
+    fn default() -> DelayConfig {
+        DelayConfig {
+            threshold: Duration::from_millis(20),
+            share_of_greatest: 0.25,
+            losses: 3,
+            loss_share: 0.05,
+            k1: 3.0,
+            detection_time: Duration::from_millis(400),
+            detection_deviation: Duration::from_millis(100),
+            join_timer_min: Duration::from_secs(2),
         }
     }
 }

@@ -25,6 +25,7 @@
 //! |---|---|
 //! | `controller/machine.rs` | the states above |
 //! | `controller/{join_timers, detection, experiments, loss_rate}.rs` | what they rest on |
+//! | `controller/{delay, queueing}.rs` | the same states, with the rise of the delay as the sign of congestion |
 //! | `receiver/loss.rs` | which packets of a layer were lost, and which only come late |
 //! | `receiver/group.rs` | the number of receivers, and the limits of what they may say |
 //! | `receiver/subscription.rs` | the channels of a level, cumulative or independent |
@@ -62,8 +63,8 @@ pub use api::{
     ReceiverEvent, ReceiverStats, SourceCommand, SourceCommandError, SourceStats, State,
 };
 pub use config::{
-    ControllerKind, HeldConfig, LayerConfig, LossConfig, ReceiverConfig, RlmConfig, SessionConfig,
-    SourceConfig,
+    ControllerKind, DelayConfig, HeldConfig, LayerConfig, LossConfig, ReceiverConfig, RlmConfig,
+    SessionConfig, SourceConfig,
 };
 pub use drops::{DropReason, Drops};
 pub use receiver::Receiver;

@@ -4,7 +4,9 @@
 //! - [`scenario`]: a run on one of the topologies of Figure 7.
 //! - `figures.rs`: Figures 8 to 13, and random early detection; `verdicts.rs`: the claims of the
 //!   text; `notes.rs`: choices and findings.
+//! - `beyond.rs`: other networks, and the controller that looks at delays.
 
+mod beyond;
 mod figures;
 mod notes;
 pub mod scenario;
@@ -23,11 +25,14 @@ use crate::pool::{Progress, Runs, all_cores, run_all, work};
 pub enum Other {
     /// Random early detection instead of drop-tail [RLM §5].
     Red,
+    /// Other networks, other sources, and another controller.
+    Beyond,
 }
 
 impl Extra for Other {
     const FIGURES: RangeInclusive<u32> = 8..=13;
-    const NAMED: &'static [(Other, &'static str)] = &[(Other::Red, "red")];
+    const NAMED: &'static [(Other, &'static str)] =
+        &[(Other::Red, "red"), (Other::Beyond, "beyond")];
 }
 
 /// A part of the report that can be requested alone.
@@ -64,8 +69,12 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     if has_red {
         scenarios.extend(figures::red_scenarios());
     }
-    let runs: Runs<Scenario> =
+    let mut runs: Runs<Scenario> =
         scenarios.into_iter().map(|scenario| (scenario, options.seeds)).collect();
+    let has_beyond = options.parts.has_extra(Other::Beyond);
+    if has_beyond {
+        runs.extend(beyond::runs(options.seeds));
+    }
     progress.expect(work(&runs));
     let outcomes = run_all(&runs, options.threads, progress);
     let figures: Vec<Figure> =
@@ -75,6 +84,9 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     if has_red {
         sections.push(figures::red(&outcomes));
         rows.extend(verdicts::red(&outcomes));
+    }
+    if has_beyond {
+        sections.extend(beyond::sections(&outcomes));
     }
     Report {
         paper: "rlm",

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use umbel_engine::rlm::ControllerKind;
 use umbel_engine::units::Rate;
 use umbel_sim::random::{Purpose, stream, uniform};
 use umbel_sim::rlm::{ReceiverHost, Record, SAMPLE, Stream, Traffic};
-use umbel_sim::{Instant, LinkSpec, Network, NodeId, Queue, RedConfig, Simulation};
+use umbel_sim::{Instant, LinkSpec, Loss, Network, NodeId, Queue, RedConfig, Simulation};
 
 use crate::pool::Experiment;
 
@@ -41,6 +42,35 @@ pub enum Dropping {
     Red,
 }
 
+/// Rule by which receivers choose their level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// The paper's.
+    Rlm,
+    /// The one that looks at delays.
+    Delay,
+}
+
+impl Rule {
+    /// Both.
+    pub const ALL: [Rule; 2] = [Rule::Rlm, Rule::Delay];
+
+    /// Returns its name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rule::Rlm => "rlm",
+            Rule::Delay => "delay",
+        }
+    }
+
+    fn kind(self) -> ControllerKind {
+        match self {
+            Rule::Rlm => ControllerKind::Rlm,
+            Rule::Delay => ControllerKind::Delay,
+        }
+    }
+}
+
 /// A scenario. Its runs differ in the times of packets, in the starts of receivers and in their
 /// draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +85,10 @@ pub struct Scenario {
     pub leave_ms: Option<u64>,
     /// Burstiness of the source: its greatest rate over its mean, in tenths. `None`: constant rates.
     pub peak_tenths: Option<u32>,
+    /// Packets that the bottleneck loses by chance, in thousandths.
+    pub loss_permille: u32,
+    /// Rule of the receivers.
+    pub rule: Rule,
 }
 
 /// What the receivers of a run went through.
@@ -105,6 +139,8 @@ impl Scenario {
             dropping: Dropping::Tail,
             leave_ms: None,
             peak_tenths: None,
+            loss_permille: 0,
+            rule: Rule::Rlm,
         }
     }
 
@@ -131,7 +167,11 @@ impl Scenario {
                 ..RedConfig::new(f64::from(queue) / 4.0, f64::from(queue) * 0.75)
             }),
         };
-        LinkSpec::default().rate(rate).delay(self.delay()).queue(queue)
+        let loss = match self.loss_permille {
+            0 => Loss::None,
+            permille => Loss::Bernoulli(f64::from(permille) / 1000.0),
+        };
+        LinkSpec::default().rate(rate).delay(self.delay()).queue(queue).loss(loss)
     }
 
     fn wide(&self) -> LinkSpec {
@@ -233,7 +273,8 @@ impl Experiment for Scenario {
         let mut starts = stream(seed, Purpose::Workload, u64::from(u32::MAX));
         for place in &places {
             let stream = self.stream(place.source);
-            let config = stream.receiver_config(place.node);
+            let mut config = stream.receiver_config(place.node);
+            config.controller = self.rule.kind();
             let (from, to) = STARTS_S;
             let start = Duration::from_secs_f64(from + (to - from) * uniform(&mut starts));
             simulation

@@ -3,7 +3,7 @@
 //! Here "about" a number is within a half of it, "independent" within a half over the whole range,
 //! "close to one" above 0.9, "a few percent" 1 to 6 %.
 
-use super::figures::{COMPARED, LATENCIES_US, MEAN, RECEIVERS, WINDOW_NAMES, estimate, fit};
+use super::figures::{COMPARED, LATENCIES_US, MEAN, RECEIVERS, SIZES, WINDOW_NAMES, estimate, fit};
 use super::scenario::{Dropping, Outcome, Scenario, Topology};
 use crate::bounds::{LESS, MORE, around, up_to};
 use crate::output::{Figure, FigureId, Point, Row};
@@ -166,19 +166,13 @@ impl Judge<'_> {
             [first, .., last] => last.y / first.y,
             _ => f64::NAN,
         };
-        let all: f64 = self
-            .outcomes
-            .iter()
-            .filter(|(scenario, _)| matches!(scenario.topology, Topology::Shared { .. }))
-            .flat_map(|(_, runs)| runs.iter().flat_map(|run| &run.convergence))
-            .map(|time| f64::from(u8::from(time.is_finite())))
-            .sum();
-        let count = self
-            .outcomes
-            .iter()
-            .filter(|(scenario, _)| matches!(scenario.topology, Topology::Shared { .. }))
-            .flat_map(|(_, runs)| runs.iter().map(|run| run.convergence.len() as f64))
-            .sum::<f64>();
+        let runs = SIZES.into_iter().flat_map(|receivers| {
+            let scenario = Scenario::new(Topology::Shared { receivers });
+            self.outcomes.get(&scenario).into_iter().flatten()
+        });
+        let times: Vec<f64> = runs.flat_map(|run| run.convergence.iter().copied()).collect();
+        let converged = times.iter().filter(|time| time.is_finite()).count() as f64;
+        let share = converged / times.len() as f64;
         vec![
             self.row("slope of the fit per tenfold size", "positive", (slope, "s"), (0.001, 1e6)),
             self.row(
@@ -188,7 +182,7 @@ impl Judge<'_> {
                 (0.8, 1.0),
             ),
             self.row("mean time, 100 receivers over 1", "2.9 elsewhere", (ends, ""), (1.0, 6.0)),
-            self.row("share of receivers that converged", "each", (all / count, ""), (0.99, 1.0)),
+            self.row("share of receivers that converged", "each", (share, ""), (0.99, 1.0)),
         ]
     }
 

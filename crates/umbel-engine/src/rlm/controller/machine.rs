@@ -156,6 +156,19 @@ impl Machine {
         }
     }
 
+    /// Returns whether an experiment is in progress that can be to blame for congestion.
+    pub(super) fn is_probed(&self, now: Instant) -> bool {
+        self.state == State::Steady
+            && self.experiments.highest(now, self.detection.timer(), self.level).is_some()
+    }
+
+    /// Takes a sign of congestion, while an experiment is in progress.
+    pub(super) fn on_congestion(&mut self, now: Instant) {
+        if self.is_probed(now) {
+            self.on_loss_in_steady(now);
+        }
+    }
+
     /// Learns from the failure of another's experiment. If it was at the next level, it was as good
     /// as one's own, and the next one waits for as long.
     fn learn(&mut self, now: Instant, level: u8) {

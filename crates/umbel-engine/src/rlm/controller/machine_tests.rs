@@ -38,7 +38,7 @@ fn run_with(change: impl FnOnce(&mut ReceiverConfig)) -> Run {
 
 impl Run {
     fn packet(&mut self, layer: u8) {
-        self.machine.on_packet(self.now, Packet { layer });
+        self.machine.on_packet(self.now, Packet { layer, sent_us: 0 });
     }
 
     fn packets(&mut self, count: usize) {

@@ -1,5 +1,6 @@
 //! What chooses a receiver's level.
 
+mod delay;
 mod detection;
 mod experiments;
 mod join_timers;
@@ -7,10 +8,12 @@ mod loss_rate;
 mod machine;
 #[cfg(test)]
 mod machine_tests;
+mod queueing;
 
 use std::fmt;
 use std::time::Duration;
 
+pub(super) use delay::Delay;
 pub(super) use machine::Machine;
 
 use super::api::{LevelReason, State};
@@ -57,6 +60,8 @@ pub(super) trait Controller: fmt::Debug + Send {
 pub(super) struct Packet {
     /// Its layer; 0 is the base.
     pub(super) layer: u8,
+    /// Time at which the source sent it in µs, by the source's clock, wrapping.
+    pub(super) sent_us: u32,
 }
 
 /// What a controller wants.

@@ -32,7 +32,7 @@ use super::api::{
     ConfigError, ReceiverCommand, ReceiverCommandError, ReceiverEvent, ReceiverStats,
 };
 use super::config::{ControllerKind, ReceiverConfig};
-use super::controller::{Action, Controller, Machine, Packet};
+use super::controller::{Action, Controller, Delay, Machine, Packet};
 use super::drops::{DropReason, Drops};
 use crate::chance::{Generator, uniform};
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
@@ -101,6 +101,7 @@ impl Receiver {
             ReceiverConfig { max_level: config.max_level.clamp(1, layers as u8), ..config };
         let controller: Box<dyn Controller> = match config.controller {
             ControllerKind::Rlm => Box::new(Machine::new(&config, random.clone())),
+            ControllerKind::Delay => Box::new(Delay::new(&config, random.clone())),
         };
         // The controller has the stream that begins here.
         random.jump();
@@ -173,7 +174,8 @@ impl Receiver {
         self.stats.packets += 1;
         self.stats.bytes += bytes.len() as u64;
         self.subscription.on_packet(number);
-        self.controller.on_packet(now, Packet { layer: number });
+        let sent_us = packet.header.transmission;
+        self.controller.on_packet(now, Packet { layer: number, sent_us });
         self.deliver(now, number, &packet)
     }
 

@@ -112,3 +112,19 @@ fn a_receiver_whose_limit_is_lowered_keeps_to_it() {
     world.pass(minutes(2));
     assert_eq!((world.levels(), world.nodes[0].joined()), (vec![2], 3));
 }
+
+#[test]
+fn the_delay_ends_experiments_before_packets_are_lost() {
+    let run = |controller| {
+        let mut world = world();
+        world.add(ReceiverConfig { controller, ..receiver_config(1, LAYERS) }, 700e3);
+        world.pass(minutes(4));
+        assert_eq!(world.levels(), [4], "{controller:?}");
+        let stats = world.nodes[0].engine.stats();
+        (stats.failed, stats.lost, world.nodes[0].dropped)
+    };
+    let (failed, lost, _) = run(ControllerKind::Rlm);
+    assert!(failed >= 3 && lost > 10, "{failed}, {lost}");
+    let (failed, lost, dropped) = run(ControllerKind::Delay);
+    assert!(failed >= 3 && lost + dropped == 0, "{failed}, {lost}, {dropped}");
+}

@@ -12,8 +12,9 @@ use crate::cli::output::Output;
 pub(super) struct RlmArgs {
     #[command(flatten)]
     common: Common,
-    /// Only this part: a figure from 8 to 13, or red (random early detection instead of drop-tail);
-    /// may be given several times
+    /// Only this part: a figure from 8 to 13, red (random early detection instead of drop-tail) or
+    /// beyond (slow leaves, bursts, losses by chance, 1,000 receivers, and the controller `delay`
+    /// beside that of the paper); may be given several times
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     figure: Vec<Part>,
 }
