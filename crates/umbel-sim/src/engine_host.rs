@@ -30,7 +30,8 @@ pub struct HostConfig {
     pub hop_limit: u8,
     /// Flow of datagrams.
     pub flow: FlowId,
-    /// Purpose of the datagrams that the engine sends, for traces and loss models.
+    /// Purpose of the datagrams that the engine sends, for traces and loss models. Packets of a
+    /// layer are [`Kind::Other`] with its number.
     pub kind: KindOf,
 }
 
@@ -300,7 +301,10 @@ impl<E: Engine, H: Host<E>, O: Outside<H::Input>> EngineHost<E, H, O> {
             source: context.node(),
             destination,
             hop_limit: transmit.hop_limit.unwrap_or(*hop_limit),
-            kind: kind.of(&payload),
+            kind: match transmit.class {
+                RateClass::Layer(layer) => Kind::Other(layer),
+                RateClass::Control | RateClass::Data => kind.of(&payload),
+            },
             flow: *flow,
             wire_len: payload.len() as u32 + overhead,
             payload,

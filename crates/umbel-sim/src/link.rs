@@ -44,6 +44,17 @@ pub enum Queue {
     DropTailBytes(ByteCount),
     /// Random early detection.
     Red(RedConfig),
+    /// Drop preference. A packet of [`Kind::Other`]`(n)` finds room only among the first
+    /// `limit · (1 − n / (2 · classes))` places, all others among `limit`. When the queue fills, the
+    /// highest numbers are thus dropped first.
+    ///
+    /// [`Kind::Other`]: crate::Kind::Other
+    Preference {
+        /// Places of the most important packets.
+        limit: u32,
+        /// Number of classes, at least 1.
+        classes: u8,
+    },
 }
 
 /// Random early detection [Floyd and Jacobson 1993], with the "gentle" slope above the upper
@@ -171,7 +182,10 @@ impl LinkSpec {
     pub fn validate(&self) -> Result<(), NetworkError> {
         self.loss.validate()?;
         match self.queue {
-            Queue::DropTailPackets(0) | Queue::DropTailBytes(ByteCount(0)) => {
+            Queue::DropTailPackets(0)
+            | Queue::DropTailBytes(ByteCount(0))
+            | Queue::Preference { limit: 0, .. }
+            | Queue::Preference { classes: 0, .. } => {
                 return Err(NetworkError::EmptyQueue);
             }
             Queue::Red(red) => red.validate()?,

@@ -2,7 +2,7 @@
 //! receivers, and another controller on the same scenarios.
 
 use super::figures::{estimate, mean_convergence};
-use super::scenario::{Outcome, Rule, Scenario, Topology};
+use super::scenario::{Dropping, Outcome, Rule, Scenario, Topology};
 use super::verdicts::fairness;
 use crate::output::{Figure, FigureId, Panel, Point, Section, Series, Table};
 use crate::pool::{Outcomes, Runs};
@@ -42,9 +42,16 @@ fn cases() -> Vec<Case> {
     for ms in LEAVES_MS {
         cases.push((format!("10 receivers, leaves take {ms} ms"), leaves(ms)));
     }
+    for receivers in [1, 10, 100] {
+        let scenario = Scenario { dropping: Dropping::Preference, ..shared(receivers) };
+        cases.push((format!("receivers: {receivers}, higher layers dropped first"), scenario));
+    }
     for tenths in [15, 20, 30] {
         let scenario = Scenario { peak_tenths: Some(tenths), ..shared(10) };
-        cases.push((format!("10 receivers, bursts of {} times", tenths / 10), scenario));
+        cases.push((
+            format!("10 receivers, bursts of {} times", f64::from(tenths) / 10.0),
+            scenario,
+        ));
     }
     for permille in [1, 5, 20] {
         let scenario = Scenario { loss_permille: permille, ..shared(1) };
@@ -112,7 +119,8 @@ fn side_by_side(outcomes: &Outcomes<Scenario>) -> Section {
              bottleneck 1.5 Mb/s with a queue of 20 packets, unless stated. Best are five layers, 992 kb/s. \
              With sessions there is no best level. The group of {MANY} ran once.\n\n\
              A leave of 0 ms takes no time; else each hop takes as long as said, during which the \
-             packets go on. Bursts: in each second a layer sends one packet, or with probability \
+             packets go on. Where higher layers are dropped first, a layer finds less room in the queue \
+             the higher it is. Bursts: in each second a layer sends one packet, or with probability \
              1/P about P times its mean."
         ),
         figures: vec![leave_figure(outcomes)],

@@ -210,10 +210,7 @@ pub(super) fn red(outcomes: &Outcomes<Scenario>) -> Section {
         let of = |value: &dyn Fn(&Outcome) -> f64| {
             format!("{:.2}", estimate(outcomes, scenario, value).mean)
         };
-        let name = match scenario.dropping {
-            Dropping::Tail => "drop-tail",
-            Dropping::Red => "RED",
-        };
+        let name = if scenario.dropping == Dropping::Red { "RED" } else { "drop-tail" };
         let mut row = vec![scenario.receivers().to_string(), name.to_owned()];
         row.extend((0..WINDOWS.len()).map(|n| of(&|outcome| outcome.worst[n] * 100.0)));
         row.push(of(&|outcome| outcome.loss * 100.0));

@@ -39,5 +39,12 @@ pub(super) fn notes() -> Vec<Note> {
              at this rate, within which the queue overflows. The paper says that RED improves the \
              loss, and gives no numbers.",
         ),
+        note(
+            "The controller that looks at delays",
+            "With the queue of the paper it loses nothing at latencies of 10 ms, whatever the size of the \
+             session, and reaches the best level in less than half the time. The queue takes 0.3 s to \
+             fill, and 30 ms of it show after 0.1 s. At latencies above that, and among sessions that \
+             fill each other's queues, it is about as good as the paper's.",
+        ),
     ]
 }

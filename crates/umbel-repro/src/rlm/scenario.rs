@@ -40,6 +40,8 @@ pub enum Dropping {
     Tail,
     /// Random early detection.
     Red,
+    /// Higher layers first.
+    Preference,
 }
 
 /// Rule by which receivers choose their level.
@@ -161,6 +163,7 @@ impl Scenario {
         let rate = Rate::from_bits_per_s((RATE as f64 * times) as u64).expect("above 0");
         let queue = match self.dropping {
             Dropping::Tail => Queue::DropTailPackets(queue),
+            Dropping::Preference => Queue::Preference { limit: queue, classes: 6 },
             Dropping::Red => Queue::Red(RedConfig {
                 weight: 0.1,
                 limit: queue,

@@ -142,7 +142,7 @@ impl Fabric {
     fn enter(&mut self, line: LineId, parcel: &Parcel) -> Option<Instant> {
         let direction = &mut self.directions[line.0 as usize];
         let length = parcel.packet.wire_len;
-        let (what, arrives) = match direction.line.offer(self.now, length) {
+        let (what, arrives) = match direction.line.offer_of(parcel.packet.kind, self.now, length) {
             Ok(arrives) => {
                 direction.packets += 1;
                 direction.bytes += u64::from(length);

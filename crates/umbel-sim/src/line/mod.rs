@@ -155,6 +155,16 @@ impl Line {
     /// If the packet did not enter.
     #[inline]
     pub fn offer(&mut self, now: Instant, length: u32) -> Result<Instant, Refusal> {
+        self.offer_of(Kind::Data, now, length)
+    }
+
+    /// Does the same for a packet of a purpose, which matters to [`Queue::Preference`].
+    ///
+    /// # Errors
+    ///
+    /// If the packet did not enter.
+    #[inline]
+    pub fn offer_of(&mut self, kind: Kind, now: Instant, length: u32) -> Result<Instant, Refusal> {
         if !self.up {
             return Err(Refusal::Down);
         }
@@ -162,7 +172,7 @@ impl Line {
         if !self.treatment.limited {
             return Ok(self.propagate(now));
         }
-        if self.treatment.bounded && !self.admits(now, length) {
+        if self.treatment.bounded && !self.admits(kind, now, length) {
             return Err(Refusal::Queue);
         }
         self.sent_at = self.sent_at.max(now).saturating_add(self.time_for(length));
@@ -218,7 +228,7 @@ impl Line {
 
     /// Returns whether the queue admits a packet.
     #[inline]
-    fn admits(&mut self, now: u64, length: u32) -> bool {
+    fn admits(&mut self, kind: Kind, now: u64, length: u32) -> bool {
         let Some(extra) = &mut self.extra else { return true };
         let Extra { waiting, red, random, queue_drops, .. } = &mut **extra;
         waiting.forget_sent(now);
@@ -226,6 +236,11 @@ impl Line {
         let admitted = match self.treatment.spec.queue {
             Queue::Unbounded => true,
             Queue::DropTailPackets(limit) => packets < u64::from(limit),
+            Queue::Preference { limit, classes } => {
+                let class = if let Kind::Other(n) = kind { n.min(classes) } else { 0 };
+                let closed = u64::from(limit) * u64::from(class) / (2 * u64::from(classes));
+                packets < u64::from(limit) - closed
+            }
             Queue::DropTailBytes(limit) => {
                 packets == 0 || waiting.bytes + u64::from(length) <= limit.0
             }

@@ -49,6 +49,17 @@ fn packets_wait_for_the_rate_and_arrive_after_the_delay() {
 }
 
 #[test]
+fn a_queue_with_preference_keeps_its_last_places_for_the_lower_layers() {
+    let mut line = line(slow().queue(Queue::Preference { limit: 12, classes: 3 }));
+    let mut offer = |kind| line.offer_of(kind, at(0), 1_000).is_ok();
+    // 12, 10 and 8 places.
+    assert_eq!((0..20).filter(|_| offer(Kind::Other(2))).count(), 8);
+    assert_eq!((0..20).filter(|_| offer(Kind::Other(1))).count(), 2);
+    assert_eq!((0..20).filter(|_| offer(Kind::Other(0))).count(), 2);
+    assert!(!offer(Kind::Control) && !offer(Kind::Other(200)));
+}
+
+#[test]
 fn a_full_queue_drops_the_newest_packet() {
     let mut line = line(slow().queue(Queue::DropTailPackets(2)));
     assert_eq!(line.offer(at(0), 1_000), Ok(at(1_000)));
