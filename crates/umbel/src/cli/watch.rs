@@ -43,8 +43,9 @@ pub(super) struct WatchArgs {
     /// Print level, rate and loss each second, and each change of the level
     #[arg(long)]
     stats: bool,
-    /// Rule by which the level is chosen
-    #[arg(long, value_name = "rlm", default_value = "rlm", value_parser = parse_controller)]
+    /// Rule by which the level is chosen: that of the RLM paper, or one that also looks at delays and
+    /// mostly tries levels without losing anything
+    #[arg(long, value_name = "rlm|delay", default_value = "rlm", value_parser = parse_controller)]
     controller: ControllerKind,
     /// Most layers to receive [default: all]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..))]
@@ -71,7 +72,8 @@ pub(super) struct WatchArgs {
 fn parse_controller(text: &str) -> Result<ControllerKind, String> {
     match text {
         "rlm" => Ok(ControllerKind::Rlm),
-        _ => Err("it is `rlm`".to_owned()),
+        "delay" => Ok(ControllerKind::Delay),
+        _ => Err("it is `rlm` or `delay`".to_owned()),
     }
 }
 
