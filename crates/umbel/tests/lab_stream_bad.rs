@@ -221,7 +221,7 @@ fn a_reader_that_stops_ends_the_watch_and_one_that_sleeps_costs_no_memory() {
 
 #[test]
 fn layers_that_come_in_any_order_or_not_at_all_still_make_a_picture() {
-    let mess = Impairment::none().loss(0.02).delay(Duration::from_millis(20));
+    let mess = Impairment::none().loss(0.1).delay(Duration::from_millis(20));
     let mess = Impairment { reorder: 0.2, duplicate: 0.1, ..mess };
     let Some(lab) = lab(&star(1, mess)) else { return };
     let streams = Streams::new(&lab);
