@@ -107,7 +107,7 @@ pub struct Outcome {
     pub levels: Vec<(f64, u8)>,
     /// Experiments of the first receiver: start in seconds, duration, whether the level stayed.
     pub experiments: Vec<(f64, f64, bool)>,
-    /// Rate in bits per second that each receiver got in the last [`MEASURED`].
+    /// Rate in bits per second that each receiver got in the last four minutes.
     pub rates: Vec<f64>,
     /// Share of the bottleneck that the sum of these rates is.
     pub utilisation: f64,
