@@ -48,10 +48,10 @@ pub(super) struct StreamArgs {
     hls: Option<PathBuf>,
     /// With --hls: where receivers fetch what they lost, by HTTP on the source's address [default:
     /// nowhere]
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "hls")]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "video")]
     repair_listen: Option<SocketAddr>,
     /// With --hls: rate of each layer beyond its rendition's BANDWIDTH, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 25, requires = "hls",
+    #[arg(long, value_name = "PERCENT", default_value_t = 25, conflicts_with = "video",
         value_parser = clap::value_parser!(u16).range(..=1000))]
     headroom: u16,
     /// Name of the stream

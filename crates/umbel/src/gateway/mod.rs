@@ -10,7 +10,7 @@
 //! The receiver takes the one rendition that its path carries [RLM §2, independent layers]. What
 //! multicast did not bring whole is fetched from the source, if it repairs.
 
-mod board;
+pub(crate) mod board;
 mod fetcher;
 pub(crate) mod host;
 pub(crate) mod repairs;

@@ -1,4 +1,4 @@
-//! The hosts of serve, get, send, recv, stream and watch, unchanged, in the simulator.
+//! The hosts of serve, get, send, recv, stream, watch and gateway, unchanged, in the simulator.
 //!
 //! The surroundings of a host and its engine are replaced, all drawn from a seed: sessions are cut,
 //! disks are slow, full or wrong, sources crash and return. The hosts, the engines and the
@@ -6,6 +6,7 @@
 //! seconds.
 
 mod feed;
+mod hls;
 mod later;
 mod repository;
 mod store;

@@ -98,7 +98,7 @@ type Machine<'a> = dyn Io<Source> + 'a;
 
 impl HlsHost {
     /// Creates the host of a source with these layers.
-    pub(super) fn new(
+    pub(crate) fn new(
         rungs: Vec<Rung>,
         master: Item,
         recent: Option<Arc<Recent>>,

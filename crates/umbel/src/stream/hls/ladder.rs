@@ -12,20 +12,20 @@ const HEADS_BITS_PER_S: f64 = 32_000.0;
 
 /// A layer, which is a rendition.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Rung {
+pub(crate) struct Rung {
     /// Rate on the wire with all headers.
-    pub(super) rate: Rate,
+    pub(crate) rate: Rate,
     /// Rate of UDP payload, for the pacer.
-    pub(super) pace: Rate,
+    pub(crate) pace: Rate,
     /// UDP payload of a full packet in bytes.
-    pub(super) packet_len: u16,
+    pub(crate) packet_len: u16,
     /// The layer's code.
-    pub(super) fec: Option<LayerFec>,
+    pub(crate) fec: Option<LayerFec>,
 }
 
 impl Rung {
     /// Returns the layer as it is announced.
-    pub(super) fn info(&self) -> LayerInfo {
+    pub(crate) fn info(&self) -> LayerInfo {
         LayerInfo { kbit_per_s: self.rate.bits_per_s().div_ceil(1_000), fec: self.fec }
     }
 }
@@ -36,7 +36,7 @@ impl Rung {
 /// # Errors
 ///
 /// If a rate is beyond all bounds.
-pub(super) fn rungs(
+pub(crate) fn rungs(
     master: &Master,
     fec: Option<LayerFec>,
     headroom: f64,

@@ -12,10 +12,10 @@
 //! only. What receivers need before any segment (the master playlist, the init file) is sent again
 //! every 2 s. Names are those of the files.
 
-mod host;
-mod ladder;
+pub(crate) mod host;
+pub(crate) mod ladder;
 mod reader;
-mod recent;
+pub(crate) mod recent;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -15,7 +15,7 @@ const FILES: usize = 4096;
 
 /// Keeps the last files that were sent, by name.
 #[derive(Debug, Default)]
-pub(super) struct Recent(Mutex<Kept>);
+pub(crate) struct Recent(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -26,7 +26,7 @@ struct Kept {
 
 impl Recent {
     /// Keeps a file in place of an older one of its name.
-    pub(super) fn keep(&self, item: &Item) {
+    pub(crate) fn keep(&self, item: &Item) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.files.get(&item.name).is_some_and(|(body, _)| *body == item.body) {
             return;
