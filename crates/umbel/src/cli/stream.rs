@@ -226,7 +226,7 @@ pub(super) fn rate(bits_per_s: u64) -> String {
 fn log(now: &StreamSnapshot, since: Since<StreamSnapshot>) {
     let Since { last, second } = since;
     if now.receivers != last.receivers {
-        tracing::info!("about {} receivers; at each level: {:?}", now.receivers, now.at_level);
+        tracing::info!("receivers: about {}; at each level: {:?}", now.receivers, now.at_level);
     }
     if let Some((_, past)) = second {
         let rates: Vec<String> =
@@ -292,7 +292,7 @@ impl StreamObserver for Teller<StreamSnapshot> {
         let sum = snapshot.layers.iter().map(|layer| layer.rate_bits_per_s).sum();
         let stalled = if snapshot.stalled { " · the input stalls" } else { "" };
         self.meter().message(format!(
-            "{} pictures · {} · about {} receivers · {} experiments{stalled}",
+            "{} pictures · {} · receivers: about {} · {} experiments{stalled}",
             snapshot.pictures,
             rate(sum),
             snapshot.receivers,

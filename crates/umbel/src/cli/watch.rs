@@ -226,7 +226,7 @@ impl WatchObserver for Viewer {
         self.teller.output.json(&json!({ "event": "second", "second": snapshot }));
         let rate = Rate::from_bits_per_s(snapshot.rate_bits_per_s);
         let line = format!(
-            "level {} of {} · {} · loss {:.1} % · {:.0} pictures/s · about {} receivers",
+            "level {} of {} · {} · loss {:.1} % · {:.0} pictures/s · receivers: about {}",
             snapshot.level,
             snapshot.layers,
             rate.map_or("nothing".to_owned(), |rate| rate.to_string()),
