@@ -111,7 +111,7 @@ fn odd_sizes_and_converted_videos_are_watched_like_any_other() {
     streams.make_clip("odd.y4m", (35, 17), 60);
     install_ffmpeg(
         &streams,
-        "if [[ \"$*\" == *pipe:0* ]]; then cat > \"${!#}\"; else cat odd.y4m; sleep 60.125; fi",
+        "if [[ \"$*\" == *pipe:0* ]]; then cat > \"${!#}\"; else cat odd.y4m; sleep 600.125; fi",
     );
     let path = "PATH=\"$PWD/bin:$PATH\"";
     let source = shell(&streams, "h1", &format!("{path} \"$UMBEL\" stream odd.mkv --name live"));
@@ -134,16 +134,17 @@ fn odd_sizes_and_converted_videos_are_watched_like_any_other() {
     assert!(said.contains("no picture comes from the input"), "{said}");
     // The converter has ended, too, with what it had started, also if it never said a word.
     let left = || {
-        let output = shell(&streams, "h1", "pgrep -f 'sleep [6]0.125'").wait_with_output().unwrap();
+        let output =
+            shell(&streams, "h1", "pgrep -f 'sleep [6]00.125'").wait_with_output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    assert_eq!(left(), "");
-    install_ffmpeg(&streams, "sleep 60.125");
+    wait_until("the end of the converter", || left().is_empty());
+    install_ffmpeg(&streams, "sleep 600.125");
     let source = shell(&streams, "h1", &format!("{path} \"$UMBEL\" stream odd.mkv --name live"));
     wait_until("the converter", || !left().is_empty());
     interrupt(&source);
     assert!(source.wait_with_output().unwrap().status.success());
-    assert_eq!(left(), "");
+    wait_until("the end of the converter", || left().is_empty());
 }
 
 /// Waits until a condition holds.
