@@ -5,7 +5,7 @@
 mod support;
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -20,8 +20,7 @@ const SIZE: (u32, u32) = (160, 90);
 /// Runs a line of shell commands on a host, with `$UMBEL`, for 60 s at most.
 fn shell(streams: &Streams<'_>, host: &str, line: &str) -> Child {
     let mut command = streams.host(host).command("timeout");
-    // In the background it would pass a signal on twice, and the second one ends a command at once.
-    command.args(["--foreground", "60", "bash", "-o", "pipefail", "-c", line]);
+    command.args(["60", "bash", "-o", "pipefail", "-c", line]);
     command.current_dir(streams.directory.path());
     command.env("UMBEL", env!("CARGO_BIN_EXE_umbel"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -158,10 +157,14 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Interrupts the program under a shell that has only this one.
+/// Interrupts the `umbel` that a line of [`shell`] runs.
+///
+/// `timeout` would pass a signal on twice, and the second one ends a command at once.
 fn interrupt(shell: &Child) {
-    // `timeout` passes it on.
-    kill(Pid::from_raw(shell.id() as i32), Signal::SIGINT).unwrap();
+    // `timeout` leads a process group of its own.
+    let group = shell.id().to_string();
+    let status = Command::new("pkill").args(["-INT", "-x", "umbel", "-g", &group]).status();
+    assert!(status.unwrap().success(), "no umbel runs in group {group}");
 }
 
 #[test]
