@@ -14,6 +14,7 @@
 //! - [`feed`], [`stream`]: the descriptions of a TMTP feed and of an RLM stream.
 //! - [`small_block`]: data packets that carry the length of their source block.
 //! - [`srm`]: the messages of SRM, reliable multicast among equals.
+//! - [`tcp`]: the segments of TCP-SMO.
 //! - [`tmtp`]: the messages of TMTP, a feed with a control tree.
 //! - `ids.rs`, `oti.rs`: the identifiers and object parameters that all of them carry.
 //!
@@ -57,6 +58,7 @@ pub mod session;
 pub mod small_block;
 pub mod srm;
 pub mod stream;
+pub mod tcp;
 pub mod tmtp;
 
 pub use alc::{DataHeader, DataPacket};

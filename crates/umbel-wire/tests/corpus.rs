@@ -77,6 +77,11 @@ fn the_corpus_of_igmp_report_replays() {
 }
 
 #[test]
+fn the_corpus_of_tcp_segment_replays() {
+    replay("tcp_segment", checks::tcp_segment);
+}
+
+#[test]
 fn the_corpus_of_sealed_head_replays() {
     replay("sealed_head", checks::sealed_head);
 }

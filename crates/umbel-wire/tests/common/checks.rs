@@ -10,7 +10,7 @@ use umbel_wire::sap::SapPacket;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description, Origin};
 use umbel_wire::session::{FindSessions, SessionKind};
 use umbel_wire::{DataPacket, Parsed};
-use umbel_wire::{SmallBlockHeader, SmallBlockPacket, basep, igmp, lms, pgm, rlm, srm, tmtp};
+use umbel_wire::{SmallBlockHeader, SmallBlockPacket, basep, igmp, lms, pgm, rlm, srm, tcp, tmtp};
 
 /// A parsed packet can be emitted, and parsing it returns the same packet.
 pub fn data_packet(bytes: &[u8]) {
@@ -106,6 +106,21 @@ pub fn igmp_report(bytes: &[u8]) {
     let Ok(Some((_, records))) = igmp::parse_report(bytes) else { return };
     let sources: usize = records.iter().map(|record| record.sources.len()).sum();
     assert!(records.len() * 8 + sources * 4 <= bytes.len());
+}
+
+/// A parsed segment can be emitted, and parsing it returns the same segment, as far as its blocks
+/// fit beside the other options.
+pub fn tcp_segment(bytes: &[u8]) {
+    let Ok(segment) = tcp::Segment::parse(bytes) else { return };
+    let mut again = Vec::new();
+    segment.head.emit(&mut again);
+    assert!(again.len() <= tcp::Head::MAX_LEN);
+    again.extend_from_slice(segment.payload);
+    let mut back = tcp::Segment::parse(&again).unwrap();
+    let (fit, all) = (back.head.options.sack, segment.head.options.sack);
+    assert!(all.as_slice().starts_with(fit.as_slice()));
+    back.head.options.sack = all;
+    assert_eq!(back, segment);
 }
 
 /// A parsed head can be emitted, and has the same bytes again.

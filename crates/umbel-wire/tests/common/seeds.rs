@@ -13,9 +13,10 @@ use umbel_wire::sap::SapPacket;
 use umbel_wire::session::{FindSessions, SessionKind};
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
 use umbel_wire::stream::{LayerFec, LayerInfo, Stream, StreamMode};
+use umbel_wire::tcp::{Flags, Head, Options, Seq};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, SmallBlockHeader, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 15] = [
+pub(crate) const TARGETS: [&str; 16] = [
     "data_packet",
     "client_message",
     "server_message",
@@ -28,6 +29,7 @@ pub(crate) const TARGETS: [&str; 15] = [
     "sap_packet",
     "sealed_head",
     "igmp_report",
+    "tcp_segment",
     "basep_message",
     "rlm_message",
     "control_peek",
@@ -47,6 +49,7 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "pgm_message" => pgm_messages().into_iter().map(named).collect(),
         "sap_packet" => sap_packets().into_iter().map(named).collect(),
         "igmp_report" => igmp_reports().into_iter().map(named).collect(),
+        "tcp_segment" => tcp_segments().into_iter().map(named).collect(),
         "sealed_head" => sealed_heads().into_iter().map(named).collect(),
         "basep_message" => basep_messages().into_iter().map(named).collect(),
         "rlm_message" => rlm_messages().into_iter().map(named).collect(),
@@ -538,6 +541,38 @@ fn stream() -> Stream {
         repair: None,
         version: 1,
     }
+}
+
+fn tcp_segments() -> Vec<(&'static str, Vec<u8>)> {
+    let segment = |flags: Flags, options: Options, payload: &[u8]| {
+        let (seq, ack, window) = (Seq(u32::MAX - 2), Seq(7), 0xFFFF);
+        let (source_port, destination_port) = (8080, 50_000);
+        let mut bytes = Vec::new();
+        Head { source_port, destination_port, seq, ack, flags, window, options }.emit(&mut bytes);
+        bytes.extend_from_slice(payload);
+        bytes
+    };
+    let offer = Options {
+        mss: Some(1460),
+        window_scale: Some(7),
+        sack_permitted: true,
+        membership: Some(8080),
+        ..Options::default()
+    };
+    let mut sack = Options::default();
+    (1..=4).for_each(|n| sack.sack.push(Seq(n * 100), Seq(n * 100 + 50)));
+    let bad_option =
+        [&segment(Flags::ACK, Options::default(), &[])[..12], &[0x60; 8], &[2, 9, 1, 1]];
+    vec![
+        ("syn", segment(Flags::SYN, Options { membership: None, ..offer }, &[])),
+        ("syn_ack", segment(Flags::SYN | Flags::ACK, offer, &[])),
+        ("ack_sack", segment(Flags::ACK, sack, &[])),
+        ("data", segment(Flags::ACK | Flags::PSH, Options::default(), b"GET / HTTP/1.1")),
+        ("fin", segment(Flags::ACK | Flags::FIN, Options::default(), b"")),
+        ("rst", segment(Flags::RST, Options::default(), b"")),
+        ("bad_option", bad_option.concat()),
+        ("cut", segment(Flags::SYN, offer, &[])[..30].to_vec()),
+    ]
 }
 
 fn igmp_reports() -> Vec<(&'static str, Vec<u8>)> {
