@@ -1,16 +1,23 @@
 //! Sets of numbers, such as block numbers, kept as runs.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::iter::Sum;
+use std::ops::{Range, Sub};
 
 /// Numbers in ascending runs that do not touch. Every operation costs O(log runs) and, if it takes
 /// a range, O(1) for each run that the range swallows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Runs(BTreeMap<u32, u32>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Runs<N = u32>(BTreeMap<N, N>);
 
-impl Runs {
+impl<N> Default for Runs<N> {
+    fn default() -> Runs<N> {
+        Runs(BTreeMap::new())
+    }
+}
+
+impl<N: Copy + Ord + Sub<Output = N> + Sum> Runs<N> {
     /// Adds numbers.
-    pub(crate) fn insert(&mut self, blocks: Range<u32>) {
+    pub(crate) fn insert(&mut self, blocks: Range<N>) {
         let Range { mut start, mut end } = blocks;
         if start >= end {
             return;
@@ -33,7 +40,7 @@ impl Runs {
     }
 
     /// Removes numbers.
-    pub(crate) fn remove(&mut self, blocks: Range<u32>) {
+    pub(crate) fn remove(&mut self, blocks: Range<N>) {
         if blocks.is_empty() {
             return;
         }
@@ -61,17 +68,17 @@ impl Runs {
     }
 
     /// Returns all runs.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u32>> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Range<N>> + '_ {
         self.0.iter().map(|(&start, &end)| start..end)
     }
 
     /// Returns whether the number is in the set.
-    pub(crate) fn contains(&self, block: u32) -> bool {
+    pub(crate) fn contains(&self, block: N) -> bool {
         self.0.range(..=block).next_back().is_some_and(|(_, &past)| block < past)
     }
 
     /// Returns the first number from `from` on that is not in the set.
-    pub(crate) fn first_gap(&self, from: u32) -> u32 {
+    pub(crate) fn first_gap(&self, from: N) -> N {
         match self.0.range(..=from).next_back() {
             Some((_, &past)) if past > from => past,
             _ => from,
@@ -79,7 +86,7 @@ impl Runs {
     }
 
     /// Returns the runs that have numbers in `within`, cut to it.
-    pub(crate) fn runs(&self, within: Range<u32>) -> impl Iterator<Item = Range<u32>> + '_ {
+    pub(crate) fn runs(&self, within: Range<N>) -> impl Iterator<Item = Range<N>> + '_ {
         let first = self.0.range(..=within.start).next_back().map_or(within.start, |(&at, _)| at);
         self.0
             .range(first..within.end.max(first))
@@ -88,7 +95,7 @@ impl Runs {
     }
 
     /// Returns the runs of numbers in `within` that are not in the set.
-    pub(crate) fn gaps(&self, within: Range<u32>) -> impl Iterator<Item = Range<u32>> + '_ {
+    pub(crate) fn gaps(&self, within: Range<N>) -> impl Iterator<Item = Range<N>> + '_ {
         let mut at = within.start;
         let end = within.end;
         let ends = std::iter::once(end..end);
@@ -100,7 +107,7 @@ impl Runs {
     }
 
     /// Returns the number of members of the set in `within`.
-    pub(crate) fn count(&self, within: Range<u32>) -> u32 {
+    pub(crate) fn count(&self, within: Range<N>) -> N {
         self.runs(within).map(|run| run.end - run.start).sum()
     }
 }
