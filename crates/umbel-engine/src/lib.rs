@@ -34,6 +34,7 @@ pub mod rlm;
 pub mod router;
 mod runs;
 mod session_pacing;
+pub mod smo;
 pub mod srm;
 pub mod symbols;
 #[cfg(test)]
