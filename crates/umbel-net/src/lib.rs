@@ -10,6 +10,7 @@ pub mod gather;
 pub mod interface;
 pub mod mailbox;
 pub mod pacer;
+pub mod packet;
 pub mod port;
 pub mod session;
 mod sys;

@@ -1,19 +1,18 @@
 //! Multicast between two hosts, which are network namespaces that each test makes and that vanish
 //! with it.
-//!
-//! A test runs itself again in a namespace by `unshare`, as root or with a user namespace, so that
-//! it has no effect outside. Where that is not allowed, it says so and passes.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests too.
 
+#[path = "common/namespaces.rs"]
+mod namespaces;
+
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use nix::sched::{CloneFlags, unshare};
+use namespaces::{Host, in_namespace, run};
 use umbel_engine::{Address, Allowance, Transmit, TransmitBuf};
 use umbel_net::clock::Clock;
 use umbel_net::interface::{Family, Interface, InterfaceError};
@@ -23,81 +22,18 @@ use umbel_net::udp::{
 };
 use umbel_wire::Channel;
 
-const INSIDE: &str = "UMBEL_NET_TEST_INSIDE";
 const PORT: u16 = 7_702;
 
-/// Runs the body of test `name` in a network namespace of its own.
-fn in_namespace(name: &str, body: impl FnOnce()) {
-    if std::env::var_os(INSIDE).is_some() {
-        run("ip link set lo up");
-        return body();
-    }
-    let root = nix::unistd::geteuid().is_root();
-    let options: &[&str] = if root { &["--net"] } else { &["--map-root-user", "--net"] };
-    if !Command::new("unshare").args(options).arg("true").status().is_ok_and(|s| s.success()) {
-        eprintln!("SKIPPED: {name}: this system does not let us make network namespaces");
-        return;
-    }
-    let status = Command::new("unshare")
-        .args(options)
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env(INSIDE, "1")
-        .status()
-        .unwrap();
-    assert!(status.success(), "{name} failed in its namespace");
-}
-
-/// Runs a command in the namespace of the calling thread.
-fn run(command: &str) {
-    let mut words = command.split_whitespace();
-    let status = Command::new(words.next().unwrap()).args(words).status().unwrap();
-    assert!(status.success(), "{command}");
-}
-
-/// A host on the other end of a link: a thread in another namespace.
-struct Host {
-    jobs: mpsc::Sender<Box<dyn FnOnce() + Send>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Host {
-    /// Creates a host and a link to it: `near` here, 10.9.0.1 and fd09::1; `far` there, 10.9.0.2
-    /// and fd09::2.
-    fn linked() -> Host {
-        let (jobs, todo) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
-        let (tell, told) = mpsc::channel();
-        let thread = thread::spawn(move || {
-            unshare(CloneFlags::CLONE_NEWNET).unwrap();
-            tell.send(nix::unistd::gettid()).unwrap();
-            for job in todo {
-                job();
-            }
-        });
-        let host = Host { jobs, thread: Some(thread) };
-        let (process, thread) = (std::process::id(), told.recv().unwrap());
-        let far = format!("/proc/{process}/task/{thread}/ns/net");
-        run(&format!("ip link add near type veth peer name far netns {far}"));
-        set_up("near", 1);
-        host.run(|| set_up("far", 2));
-        host.run(|| await_link_local("far"));
-        await_link_local("near");
-        host
-    }
-
-    /// Runs a job on the host, and returns its result.
-    fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
-        let (tell, told) = mpsc::channel();
-        self.jobs.send(Box::new(move || tell.send(job()).unwrap())).unwrap();
-        told.recv().expect("the job on the other host panicked")
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        self.jobs = mpsc::channel().0;
-        let _ = self.thread.take().unwrap().join();
-    }
+/// Creates a host and a link to it: `near` here, 10.9.0.1 and fd09::1; `far` there, 10.9.0.2 and
+/// fd09::2.
+fn linked() -> Host {
+    let host = Host::alone();
+    run(&format!("ip link add near type veth peer name far netns {}", host.namespace));
+    set_up("near", 1);
+    host.run(|| set_up("far", 2));
+    host.run(|| await_link_local("far"));
+    await_link_local("near");
+    host
 }
 
 fn set_up(interface: &str, number: u8) {
@@ -186,7 +122,7 @@ fn channels() -> [Channel; 4] {
 #[test]
 fn every_kind_of_channel_reaches_the_other_host_and_this_one() {
     in_namespace("every_kind_of_channel_reaches_the_other_host_and_this_one", || {
-        let host = Host::linked();
+        let host = linked();
         for channel in channels() {
             for offload in [true, false] {
                 let family = Family::of(channel.group);
@@ -212,7 +148,7 @@ fn every_kind_of_channel_reaches_the_other_host_and_this_one() {
 #[test]
 fn a_source_specific_channel_does_not_take_another_host_as_its_source() {
     in_namespace("a_source_specific_channel_does_not_take_another_host_as_its_source", || {
-        let host = Host::linked();
+        let host = linked();
         for channel in
             [channel("232.9.9.2", Some("10.9.0.77")), channel("ff3e::9:2", Some("fd09::77"))]
         {
@@ -227,7 +163,7 @@ fn a_source_specific_channel_does_not_take_another_host_as_its_source() {
 #[test]
 fn without_loopback_only_the_other_host_gets_it() {
     in_namespace("without_loopback_only_the_other_host_gets_it", || {
-        let host = Host::linked();
+        let host = linked();
         for channel in channels() {
             let mut there = host.run(move || receiver("far", &channel));
             let mut here = receiver("near", &channel);
@@ -245,7 +181,7 @@ fn without_loopback_only_the_other_host_gets_it() {
 #[test]
 fn nothing_is_fragmented_and_the_mtu_is_named() {
     in_namespace("nothing_is_fragmented_and_the_mtu_is_named", || {
-        let host = Host::linked();
+        let host = linked();
         for channel in channels() {
             let family = Family::of(channel.group);
             let mut there = host.run(move || receiver("far", &channel));
@@ -272,7 +208,7 @@ fn nothing_is_fragmented_and_the_mtu_is_named() {
 #[test]
 fn a_link_that_goes_away_is_an_error_that_may_pass() {
     in_namespace("a_link_that_goes_away_is_an_error_that_may_pass", || {
-        let _host = Host::linked();
+        let _host = linked();
         for channel in channels() {
             let family = Family::of(channel.group);
             let mut sender = sender("near", family, true);
@@ -297,7 +233,7 @@ fn a_link_that_goes_away_is_an_error_that_may_pass() {
 #[test]
 fn a_firewall_that_refuses_is_named() {
     in_namespace("a_firewall_that_refuses_is_named", || {
-        let _host = Host::linked();
+        let _host = linked();
         if !Command::new("nft")
             .args(["add", "table", "ip", "t"])
             .status()
@@ -320,7 +256,7 @@ fn a_firewall_that_refuses_is_named() {
 #[test]
 fn the_interface_of_the_route_is_found_and_a_useless_one_is_refused() {
     in_namespace("the_interface_of_the_route_is_found_and_a_useless_one_is_refused", || {
-        let _host = Host::linked();
+        let _host = linked();
         for peer in ["10.9.0.2", "fd09::2", "10.9.0.1", "fd09::1"] {
             assert_eq!(Interface::for_peer(address(peer)).unwrap().name, "near", "{peer}");
         }
@@ -357,7 +293,7 @@ fn the_interface_of_the_route_is_found_and_a_useless_one_is_refused() {
 #[test]
 fn joining_on_an_interface_that_vanished_says_so() {
     in_namespace("joining_on_an_interface_that_vanished_says_so", || {
-        let _host = Host::linked();
+        let _host = linked();
         for channel in channels() {
             let mut interface = Interface::resolve("near").unwrap();
             interface.index = 4_242;
@@ -406,7 +342,7 @@ fn a_port_goes_on_when_its_interface_was_made_anew() {
     in_namespace("a_port_goes_on_when_its_interface_was_made_anew", || {
         let channel = channel("239.1.2.3", None);
         let clock = Clock::new();
-        let host = Host::linked();
+        let host = linked();
         let near = Interface::resolve("near").unwrap();
         let options = ReceiverOptions::default();
         let mut port = UdpPort::receiver(Family::V4, PORT, &near, &options).unwrap();
@@ -419,7 +355,7 @@ fn a_port_goes_on_when_its_interface_was_made_anew() {
         run("ip link del near");
         port.turn(clock.now(), true, &mut |_| {});
         drop(host);
-        let host = Host::linked();
+        let host = linked();
         hear(&mut port, clock, || host.run(send));
     });
 }
@@ -427,7 +363,7 @@ fn a_port_goes_on_when_its_interface_was_made_anew() {
 #[test]
 fn a_datagram_that_does_not_fit_any_more_is_trouble_and_no_end() {
     in_namespace("a_datagram_that_does_not_fit_any_more_is_trouble_and_no_end", || {
-        let _host = Host::linked();
+        let _host = linked();
         let channel = channel("239.1.2.3", None);
         let near = Interface::resolve("near").unwrap();
         let mut port = UdpPort::source(channel, &near, &SenderOptions::new(Family::V4)).unwrap();

@@ -10,11 +10,13 @@
 //! | [`UdpPort::receiver`] | data channels of one UDP port | a receiving socket |
 //! | [`UdpPort::group`] | a group whose members all send | a socket for each direction |
 //! | [`UdpPort::node`] | a group, and single hosts | the same; unicast comes by the sending one |
+//! | [`PacketPort`](crate::packet::PacketPort) | TCP peers, and their channel | packet sockets |
 //! | [`SessionsPort`], [`SessionPort`] | sessions | a QUIC endpoint on a thread of its own |
 
 mod probe;
 mod session;
 mod udp;
+pub(crate) mod waiting;
 
 use std::os::fd::BorrowedFd;
 

@@ -1,7 +1,6 @@
 //! UDP sockets as a port.
 
 mod inlet;
-mod waiting;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -13,7 +12,7 @@ use umbel_engine::{Address, Datagram, Instant, Transmit, TransmitBuf};
 use umbel_wire::Channel;
 
 use self::inlet::Inlet;
-use self::waiting::Waiting;
+use super::waiting::Waiting;
 use super::{Port, Turn, Watch};
 use crate::interface::{Family, Interface};
 use crate::udp::{

@@ -50,11 +50,11 @@ pub enum SendError {
          headers): choose smaller packets, or `ip link set dev {interface} mtu {}`", bytes + headers
     )]
     TooLong {
-        /// UDP payload.
+        /// Payload of its IP or UDP packet.
         bytes: usize,
         /// MTU of the interface when the sender was opened.
         mtu: usize,
-        /// Bytes of the IP and UDP headers.
+        /// Bytes of the headers before it.
         headers: usize,
         /// The interface.
         interface: String,
@@ -90,7 +90,7 @@ pub enum SendError {
 
 impl SendError {
     /// Converts an error of the system for a datagram of `bytes` bytes.
-    pub(super) fn new(
+    pub(crate) fn new(
         errno: Errno,
         to: SocketAddr,
         bytes: usize,

@@ -3,16 +3,51 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use bytes::Bytes;
 use umbel_engine::{Instant, TransmitBuf};
 
-use crate::udp::{MAX_WAIT, NO_MEMORY_WAIT, Room, SendError, Sender};
+use crate::interface::Interface;
+use crate::udp::{MAX_WAIT, NO_MEMORY_WAIT, Progress, Room, SendError, Sender};
 
 /// Maximum number of batches that may wait. Further ones are lost, as in a full queue on the way.
 const MOST: usize = 64;
 
+/// A way out that may have no room.
+pub(crate) trait Outlet {
+    /// Sends datagrams, each a head and a body, as far as there is room.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot leave. It and the rest count as lost.
+    fn try_send<'a>(
+        &mut self,
+        to: SocketAddr,
+        hop_limit: Option<u8>,
+        datagrams: impl ExactSizeIterator<Item = (&'a [u8], &'a Bytes)>,
+    ) -> Result<Progress, SendError>;
+
+    /// Returns the interface by which it sends.
+    fn interface(&self) -> &Interface;
+}
+
+impl Outlet for Sender {
+    fn try_send<'a>(
+        &mut self,
+        to: SocketAddr,
+        hop_limit: Option<u8>,
+        datagrams: impl ExactSizeIterator<Item = (&'a [u8], &'a Bytes)>,
+    ) -> Result<Progress, SendError> {
+        Sender::try_send(self, to, hop_limit, datagrams)
+    }
+
+    fn interface(&self) -> &Interface {
+        Sender::interface(self)
+    }
+}
+
 /// Batches in the order in which they are to be sent.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(crate) struct Waiting {
     batches: VecDeque<Batch>,
     /// When to retry, if the system does not report room.
     retry_at: Option<Instant>,
@@ -22,11 +57,11 @@ pub(super) struct Waiting {
 
 /// The condition for the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Retry {
+pub(crate) struct Retry {
     /// The latest time.
-    pub(super) at: Instant,
+    pub(crate) at: Instant,
     /// Whether the socket reports room before that.
-    pub(super) on_room: bool,
+    pub(crate) on_room: bool,
 }
 
 #[derive(Debug)]
@@ -39,28 +74,28 @@ struct Batch {
 }
 
 impl Waiting {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
 
     /// Returns when to [flush](Waiting::flush), or `None` if nothing waits.
-    pub(super) fn retry(&self) -> Option<Retry> {
+    pub(crate) fn retry(&self) -> Option<Retry> {
         let give_up_at = self.since + MAX_WAIT;
         let at = self.retry_at.unwrap_or(give_up_at);
         (!self.is_empty()).then_some(Retry { at, on_room: self.retry_at.is_none() })
     }
 
     /// Returns whether to flush without a report of room.
-    pub(super) fn is_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.retry().is_some_and(|retry| retry.at <= now)
     }
 
     /// Sends a batch behind those that wait. If datagrams have to wait, takes the contents of
     /// `buf`.
-    pub(super) fn send(
+    pub(crate) fn send(
         &mut self,
         now: Instant,
-        sender: &mut Sender,
+        sender: &mut impl Outlet,
         to: SocketAddr,
         hop_limit: Option<u8>,
         buf: &mut TransmitBuf,
@@ -85,7 +120,11 @@ impl Waiting {
 
     /// Sends the waiting datagrams, as far as there is room now. Drops all of them if there was no
     /// room for a second.
-    pub(super) fn flush(&mut self, now: Instant, sender: &mut Sender) -> Result<(), SendError> {
+    pub(crate) fn flush(
+        &mut self,
+        now: Instant,
+        sender: &mut impl Outlet,
+    ) -> Result<(), SendError> {
         while let Some(batch) = self.batches.front_mut() {
             let rest = batch.buf.iter().skip(batch.sent);
             let progress = match sender.try_send(batch.to, batch.hop_limit, rest) {
