@@ -9,6 +9,7 @@
 //! - [`pgm`]: the messages of the subset of PGM.
 //! - [`repository`]: the messages between a repository's server and its clients.
 //! - [`rlm`]: the messages of layered streams, and the head of their objects.
+//! - [`rtp`]: what a relay reads and changes in RTP packets.
 //! - [`sap`], [`sdp`], [`session`]: session announcements in the formats of standard tools, and what
 //!   all sessions of Umbel share.
 //! - [`feed`], [`stream`]: the descriptions of a TMTP feed and of an RLM stream.
@@ -52,6 +53,7 @@ pub mod oti;
 pub mod pgm;
 pub mod repository;
 pub mod rlm;
+pub mod rtp;
 pub mod sap;
 pub mod sdp;
 pub mod session;

@@ -97,6 +97,11 @@ fn the_corpus_of_rlm_message_replays() {
 }
 
 #[test]
+fn the_corpus_of_rtp_packet_replays() {
+    replay("rtp_packet", checks::rtp_packet);
+}
+
+#[test]
 fn the_corpus_of_tmtp_message_replays() {
     replay("tmtp_message", checks::tmtp_message);
 }

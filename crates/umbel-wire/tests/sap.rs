@@ -182,7 +182,8 @@ fn tshark_reads_our_announcements() {
     let deleted = "1|application/sdp||".to_owned();
     let (live, sealed) = (announced("live"), announced("live"));
     let stream = || "0|application/sdp|lecture|7704,7704".to_owned();
-    let lines = [announced("nightly"), deleted.clone(), live, deleted, sealed, stream(), stream()];
+    let mut lines = vec![announced("nightly"), deleted.clone(), live, deleted, sealed];
+    lines.extend([stream(), stream(), stream()]);
     let read = read.replace("False", "0").replace("True", "1");
     assert_eq!(read.lines().collect::<Vec<_>>(), lines);
     assert!(wrong.lines().all(|line| line == "|"), "{wrong}");

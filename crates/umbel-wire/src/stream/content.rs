@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::RtpFormat;
 use crate::ParseError;
 use crate::session::{bad, number};
 
@@ -10,9 +11,12 @@ use crate::session::{bad, number};
 pub const MAX_SIDE: u16 = 8192;
 
 const WHAT: &str = "x-umbel-content";
+const HLS: &str = "hls";
+/// What is said of content whose formats the layers tell.
+pub(super) const RTP: &str = "rtp";
 
 /// Content of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamContent {
     /// Pictures, by a layered codec: `video VERSION WIDTHxHEIGHT RATE/SCALE`.
     Video {
@@ -27,6 +31,8 @@ pub enum StreamContent {
     },
     /// A ladder of HTTP Live Streaming, each rendition on a layer of its own: `hls`.
     Hls,
+    /// RTP packets of anyone's codec, whose format each layer tells: `rtp`.
+    Rtp(Vec<RtpFormat>),
 }
 
 /// Pictures per second, as a fraction. At most 1,000, at least one in 1,000 s.
@@ -53,7 +59,8 @@ impl fmt::Display for StreamContent {
             StreamContent::Video { codec, width, height, rate } => {
                 write!(f, "video {codec} {width}x{height} {}/{}", rate.pictures, rate.seconds)
             }
-            StreamContent::Hls => f.write_str("hls"),
+            StreamContent::Hls => f.write_str(HLS),
+            StreamContent::Rtp(_) => f.write_str(RTP),
         }
     }
 }
@@ -61,8 +68,9 @@ impl fmt::Display for StreamContent {
 impl FromStr for StreamContent {
     type Err = ParseError;
 
+    /// Parses any content but RTP, whose formats are told elsewhere.
     fn from_str(text: &str) -> Result<StreamContent, ParseError> {
-        if text == "hls" {
+        if text == HLS {
             return Ok(StreamContent::Hls);
         }
         video(text).ok_or_else(|| bad(WHAT))

@@ -31,11 +31,20 @@
 //! a=depend:129 lay 0:129
 //! ```
 //!
+//! If the content is `rtp`, each layer has its format:
+//!
+//! ```text
+//! a=x-umbel-rtp:video 96                      kind of medium, payload type
+//! a=rtpmap:96 H264/90000
+//! a=fmtp:96 packetization-mode=1
+//! ```
+//!
 //! Layers are on consecutive groups. The dependencies between them are those of [RFC 5583], and the
 //! source filter that of [RFC 4570]. Layers of an independent stream have neither `group` nor
 //! `depend`.
 
 mod content;
+mod rtp_format;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -45,6 +54,7 @@ use crate::session::{address_and_port, bad, channel, host, number, source_filter
 use crate::{Channel, ParseError, Tsi, rlm, sap};
 
 pub use content::{FrameRate, MAX_SIDE, StreamContent};
+pub use rtp_format::RtpFormat;
 
 /// The protocol version that this implementation uses.
 pub const VERSION: u8 = 1;
@@ -195,6 +205,10 @@ impl Stream {
         let mut media = session::media(("video", DATA_PROTOCOL, FORMAT), channel, self.scope);
         media.bandwidth = Some(kbit_per_s);
         media.attributes.push(Attribute::new("mid", layer.to_string()));
+        if let StreamContent::Rtp(formats) = &self.content {
+            let format = formats.get(layer);
+            media.attributes.extend(format.into_iter().flat_map(RtpFormat::announcement));
+        }
         if layer > 0 && self.depends() {
             let below = format!("{FORMAT} lay {}:{FORMAT}", layer - 1);
             media.attributes.push(Attribute::new("depend", below));
@@ -244,6 +258,14 @@ impl Stream {
             None => None,
             Some(_) => Some(above_0(REPAIR)?),
         };
+        let content = match value(CONTENT)? {
+            content::RTP => {
+                let formats: Result<_, _> =
+                    layer_media(description).map(RtpFormat::announced).collect();
+                StreamContent::Rtp(formats?)
+            }
+            text => text.parse()?,
+        };
         Ok(Some(Stream {
             name: description.name.parse()?,
             tsi: Tsi(number(value(TSI)?).ok_or_else(|| bad(TSI))?),
@@ -254,7 +276,7 @@ impl Stream {
             mode,
             symbol_len: above_0(SYMBOL)?,
             layers,
-            content: value(CONTENT)?.parse()?,
+            content,
             repair,
             version: description.origin.version,
         }))
@@ -267,9 +289,14 @@ fn control(value: &str) -> Option<Channel> {
     sound.then_some(Channel { source: None, group: address.ip(), port: address.port() })
 }
 
+/// Returns the media that are layers.
+fn layer_media(description: &Description) -> impl Iterator<Item = &Media> {
+    description.media.iter().filter(|media| media.protocol == DATA_PROTOCOL)
+}
+
 /// Returns the channel of the base layer, and the layers.
 fn layers(description: &Description) -> Result<(Channel, Vec<LayerInfo>), ParseError> {
-    let media = || description.media.iter().filter(|media| media.protocol == DATA_PROTOCOL);
+    let media = || layer_media(description);
     let count = media().count();
     if !(1..=LAYERS).contains(&count) {
         return Err(ParseError::Value { what: "stream", problem: "not 1 to 16 layers" });

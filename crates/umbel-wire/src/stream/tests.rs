@@ -26,6 +26,20 @@ fn stream() -> Stream {
     }
 }
 
+fn rtp_formats() -> Vec<RtpFormat> {
+    let format = |payload_type, map: &str, parameters: Option<&str>| RtpFormat {
+        kind: "video".to_owned(),
+        payload_type,
+        map: Some(map.to_owned()),
+        parameters: parameters.map(str::to_owned),
+    };
+    vec![
+        format(96, "H264/90000", Some("packetization-mode=1; profile-level-id=42C01E")),
+        format(97, "H264-SVC/90000", None),
+        RtpFormat { map: None, ..format(34, "", None) },
+    ]
+}
+
 fn parse(text: &str) -> Result<Option<Stream>, ParseError> {
     Stream::from_description(&Description::parse(text.as_bytes()).unwrap())
 }
@@ -35,7 +49,8 @@ fn a_stream_comes_back_from_its_announcement() {
     let independent = Stream { mode: StreamMode::Independent, control: None, ..stream() };
     let single = Stream { layers: vec![stream().layers[0]], ..stream() };
     let ladder = Stream { content: StreamContent::Hls, repair: Some(7706), ..independent.clone() };
-    for stream in [stream(), independent, single, ladder] {
+    let rtp = Stream { content: StreamContent::Rtp(rtp_formats()), ..stream() };
+    for stream in [stream(), independent, single, ladder, rtp] {
         let text = stream.describe("umbel 0.1.0").emit();
         assert_eq!(parse(&text), Ok(Some(stream)), "{text}");
     }
@@ -141,4 +156,43 @@ fn what_is_missing_or_out_of_range_is_refused() {
     assert!(parse(&silent).is_err(), "no layers");
     let many = Stream { layers: vec![stream().layers[0]; LAYERS + 1], ..stream() };
     assert!(parse(&many.describe("umbel").emit()).is_err(), "too many layers");
+}
+
+#[test]
+fn formats_of_rtp_are_those_of_session_descriptions() {
+    // As `ffmpeg -sdp_file` writes it.
+    let text = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=No Name\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n\
+        a=tool:libavformat 59.27.100\r\nm=video 5004 RTP/AVP 96\r\nb=AS:200\r\n\
+        a=rtpmap:96 H264/90000\r\na=fmtp:96 packetization-mode=1\r\n\
+        m=audio 5006 RTP/AVP 0 97\r\na=rtpmap:97 opus/48000/2\r\n";
+    let description = Description::parse(text.as_bytes()).unwrap();
+    let [video, audio] = &description.media[..] else { panic!("{description:?}") };
+    let format = RtpFormat::of_medium(video).unwrap();
+    assert_eq!((format.encoding(), format.clock_rate()), (Some("H264"), 90_000));
+    assert_eq!(format.parameters.as_deref(), Some("packetization-mode=1"));
+    assert_eq!(format.to_string(), "video H264/90000");
+    let format = RtpFormat::of_medium(audio).unwrap();
+    assert_eq!((format.payload_type, format.map.as_deref(), format.clock_rate()), (0, None, 8_000));
+    for (good, broken) in [
+        ("5004 RTP/AVP 96", "5004 RTP/SAVP 96"),
+        ("5004 RTP/AVP 96", "5004 RTP/AVP 97"),
+        ("5004 RTP/AVP 96", "5004 RTP/AVP 128"),
+        ("5004 RTP/AVP 96", "5004 RTP/AVP 72"),
+        ("H264/90000", "H264/0"),
+        ("H264/90000", "H264"),
+    ] {
+        let description = Description::parse(text.replace(good, broken).as_bytes()).unwrap();
+        assert!(RtpFormat::of_medium(&description.media[0]).is_err(), "{broken}");
+    }
+    let announced = Stream { content: StreamContent::Rtp(rtp_formats()), ..stream() };
+    let announced = announced.describe("umbel").emit();
+    for (good, broken) in [
+        ("x-umbel-rtp:video 96", "x-umbel-rtp:video 128"),
+        ("x-umbel-rtp:video 96", "x-umbel-rtp:Vi-deo 96"),
+        ("x-umbel-rtp:video 96", "x-umbel-rtp:video"),
+        ("x-umbel-rtp:video 96", "rtp:video 96"),
+        ("rtpmap:96", "rtpmap:95"),
+    ] {
+        assert!(parse(&announced.replacen(good, broken, 1)).is_err(), "{broken}");
+    }
 }

@@ -6,6 +6,7 @@
 use umbel_wire::control::{self, FrameHeader};
 use umbel_wire::feed::SealedHead;
 use umbel_wire::repository::{ClientMessage, ServerMessage, UnicastBlock};
+use umbel_wire::rtp::{self, RtpPacket, VideoCodec};
 use umbel_wire::sap::SapPacket;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description, Origin};
 use umbel_wire::session::{FindSessions, SessionKind};
@@ -80,6 +81,27 @@ pub fn pgm_message(bytes: &[u8]) {
     let mut again = Vec::new();
     message.emit(&mut again);
     assert_eq!(pgm::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
+}
+
+/// A packet keeps all but the identity that a relay writes into it. No payload breaks the search for
+/// key frames.
+pub fn rtp_packet(bytes: &[u8]) {
+    let Ok(packet) = RtpPacket::parse(bytes) else { return };
+    assert!(!rtp::is_rtcp(bytes) && packet.payload.len() + rtp::HEADER_LEN <= bytes.len());
+    for codec in [VideoCodec::H264, VideoCodec::H265, VideoCodec::Vp8, VideoCodec::Vp9] {
+        codec.begins_key_frame(packet.payload);
+    }
+    let identity = rtp::Identity {
+        payload_type: 96,
+        sequence: !packet.sequence,
+        timestamp: !packet.timestamp,
+        ssrc: !packet.ssrc,
+    };
+    let mut again = bytes.to_vec();
+    rtp::identify(&mut again, identity);
+    let rtp::Identity { payload_type, sequence, timestamp, ssrc } = identity;
+    let expected = RtpPacket { payload_type, sequence, timestamp, ssrc, ..packet };
+    assert_eq!(RtpPacket::parse(&again), Ok(expected));
 }
 
 /// A parsed packet can be emitted, and parsing it returns the same packet, description and

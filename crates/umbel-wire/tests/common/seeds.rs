@@ -12,11 +12,11 @@ use umbel_wire::repository::{
 use umbel_wire::sap::SapPacket;
 use umbel_wire::session::{FindSessions, SessionKind};
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
-use umbel_wire::stream::{LayerFec, LayerInfo, Stream, StreamMode};
+use umbel_wire::stream::{LayerFec, LayerInfo, RtpFormat, Stream, StreamContent, StreamMode};
 use umbel_wire::tcp::{Flags, Head, Options, Seq};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, SmallBlockHeader, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 16] = [
+pub(crate) const TARGETS: [&str; 17] = [
     "data_packet",
     "client_message",
     "server_message",
@@ -32,6 +32,7 @@ pub(crate) const TARGETS: [&str; 16] = [
     "tcp_segment",
     "basep_message",
     "rlm_message",
+    "rtp_packet",
     "control_peek",
 ];
 
@@ -53,6 +54,7 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "sealed_head" => sealed_heads().into_iter().map(named).collect(),
         "basep_message" => basep_messages().into_iter().map(named).collect(),
         "rlm_message" => rlm_messages().into_iter().map(named).collect(),
+        "rtp_packet" => rtp_packets().into_iter().map(named).collect(),
         "tmtp_message" => tmtp_seeds::messages().into_iter().map(named).collect(),
         "control_peek" => control_peeks().into_iter().map(named).collect(),
         _ => unreachable!("{target}"),
@@ -503,6 +505,14 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
         control: None,
         ..stream()
     };
+    let format = |parameters: Option<&str>| RtpFormat {
+        kind: "video".to_owned(),
+        payload_type: 96,
+        map: Some("H264/90000".to_owned()),
+        parameters: parameters.map(str::to_owned),
+    };
+    let formats = vec![format(Some("packetization-mode=1")), format(None)];
+    let rtp = Stream { content: StreamContent::Rtp(formats), ..stream() };
     let packet = |session: &SessionKind, deletion: bool| {
         let description = session.describe("umbel 0.1.0");
         let text = if deletion { description.origin.emit() } else { description.emit() };
@@ -518,6 +528,7 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
         ("sealed-pipe", packet(&sealed, false)),
         ("stream", packet(&cumulative.into(), false)),
         ("stream-independent", packet(&independent.into(), false)),
+        ("stream-rtp", packet(&rtp.into(), false)),
     ]
 }
 
@@ -572,6 +583,21 @@ fn tcp_segments() -> Vec<(&'static str, Vec<u8>)> {
         ("rst", segment(Flags::RST, Options::default(), b"")),
         ("bad_option", bad_option.concat()),
         ("cut", segment(Flags::SYN, offer, &[])[..30].to_vec()),
+    ]
+}
+
+fn rtp_packets() -> Vec<(&'static str, Vec<u8>)> {
+    let packet = |first: u8, payload: &[u8]| {
+        [&[first, 0xE0, 0x12, 0x34, 0, 1, 0x5F, 0x90, 0xDE, 0xAD, 0xBE, 0xEF], payload].concat()
+    };
+    vec![
+        ("h264-idr", packet(0x80, &[0x65, 0x88, 0x84])),
+        ("h264-stap", packet(0x80, &[0x78, 0, 2, 0x67, 0x42, 0, 1, 0x68])),
+        ("h264-fu", packet(0x80, &[0x7C, 0x85, 1])),
+        ("vp8", packet(0x80, &[0x90, 0xF0, 0x81, 2, 3, 4, 0x10])),
+        ("extension", packet(0x91, &[0, 0, 0, 1, 0xBE, 0xDE, 0, 1, 0, 0, 0, 0, 0x41])),
+        ("padding", packet(0xA0, &[0x41, 0, 2])),
+        ("sender-report", vec![0x80, 200, 0, 6, 0, 0, 0, 1]),
     ]
 }
 
