@@ -153,10 +153,14 @@ fn what_stream(stream: &Stream) -> String {
     let rate = Rate::from_bits_per_s(stream.kbit_per_s().saturating_mul(1000));
     let rate = rate.map_or(String::new(), |rate| format!(", up to {rate}"));
     let layers = stream.layers.len();
-    match stream.content {
+    match &stream.content {
         StreamContent::Video { width, height, .. } => {
             format!("live video {width}x{height} in {layers} layers{rate}")
         }
         StreamContent::Hls => format!("live HLS in {layers} renditions{rate}"),
+        StreamContent::Rtp(formats) => {
+            let what = formats.first().map_or_else(String::new, ToString::to_string);
+            format!("live RTP, {what}, in {layers} layers{rate}")
+        }
     }
 }

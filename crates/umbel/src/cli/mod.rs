@@ -18,6 +18,7 @@ mod panics;
 mod rate;
 mod recv;
 mod repro;
+mod rtp;
 mod send;
 mod serve;
 mod signals;

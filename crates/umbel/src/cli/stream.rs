@@ -19,6 +19,7 @@ use super::signals;
 use super::teller::{Since, TELL_EVERY, Teller};
 use crate::stream::hls::HlsOptions;
 use crate::stream::input::{Conversion, Video};
+use crate::stream::rtp::RtpOptions;
 use crate::stream::{
     Begun, StreamObserver, StreamOptions, StreamSnapshot, StreamSummary, Way, stream,
 };
@@ -34,23 +35,36 @@ use crate::stream::{
   umbel stream --hls ./ladder --name film            what `ffmpeg -f hls` writes there, as it does
   umbel stream --hls ./ladder --name film --repair-listen 0.0.0.0:7706
   umbel gateway film                                 on other machines, for browsers and players
+  umbel stream --rtp film.sdp --name film --simulcast    encodings that `ffmpeg -f rtp` sends
+  umbel watch film --rtp 127.0.0.1:5004 --sdp-out watch.sdp
 Each receiver gets as many layers as its path carries. A layer adds to those below it. Its rate is
 what it takes on the wire, headers and repairs included. With --hls, a layer is a rendition, of which
-each receiver gets one; the directory has a master playlist (ffmpeg: -master_pl_name).
+each receiver gets one; the directory has a master playlist (ffmpeg: -master_pl_name). With --rtp, a
+layer is a medium of the session description, and its packets are carried as they are.
 Ends with the video, or by Ctrl-C. Receivers are told.")]
 pub(super) struct StreamArgs {
     /// What to show: `-` for Y4M on standard input, a file, a URL, `camera`, or /dev/videoN
-    #[arg(value_name = "VIDEO", required_unless_present = "hls")]
+    #[arg(value_name = "VIDEO", required_unless_present_any = ["hls", "rtp"])]
     video: Option<String>,
     /// A directory of HTTP Live Streaming instead, as it is being written or finished
     #[arg(long, value_name = "DIR",
         conflicts_with_all = ["video", "layers", "size", "fps", "again"])]
     hls: Option<PathBuf>,
+    /// RTP instead, as a session description tells that comes from an encoder (ffmpeg: -sdp_file):
+    /// where it is received, one port a layer, and in which formats
+    #[arg(long, value_name = "SDP-FILE",
+        conflicts_with_all = ["video", "hls", "size", "fps", "again", "repair_listen"])]
+    rtp: Option<PathBuf>,
+    /// With --rtp: layers are encodings of the same, of which each receiver gets one [default: a
+    /// layer adds to those below it]
+    #[arg(long, requires = "rtp", conflicts_with_all = ["video", "hls"])]
+    simulcast: bool,
     /// With --hls: where receivers fetch what they lost, by HTTP on the source's address [default:
     /// nowhere]
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "video")]
     repair_listen: Option<SocketAddr>,
-    /// With --hls: rate of each layer beyond its rendition's BANDWIDTH, in per cent
+    /// Rate of each layer beyond its rendition's BANDWIDTH (--hls) or its medium's b=AS (--rtp), in
+    /// per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 25, conflicts_with = "video",
         value_parser = clap::value_parser!(u16).range(..=1000))]
     headroom: u16,
@@ -58,11 +72,11 @@ pub(super) struct StreamArgs {
     #[arg(long)]
     name: SessionName,
     /// Rate of each layer, the base first, such as 128k,256k,512k (bits per second) [default: six,
-    /// by the size of the picture, each twice the one before]
+    /// by the size of the picture, each twice the one before; with --rtp b=AS and --headroom]
     #[arg(long, value_name = "RATE,…", value_delimiter = ',', value_parser = parse_rate)]
     layers: Option<Vec<Rate>>,
     /// Code of each layer, the base first: source and repair packets of a block, or `none`; with
-    /// --hls, that of all layers [default: 8+3,16+2 and none above; with --hls 128+13]
+    /// --hls, that of all layers [default: 8+3,16+2 and none above; --hls 128+13; --rtp none]
     #[arg(long, value_name = "K+R,…", value_delimiter = ',', value_parser = parse_fec)]
     fec: Option<Vec<Code>>,
     /// Size of the picture [default: the video's]
@@ -161,6 +175,17 @@ impl StreamArgs {
         }
     }
 
+    fn rtp_options(&self, description: PathBuf) -> RtpOptions {
+        let codes = self.fec.iter().flatten().map(|Code(code)| *code);
+        RtpOptions {
+            simulcast: self.simulcast,
+            layers: self.layers.clone(),
+            headroom: f64::from(self.headroom) / 100.0,
+            fec: codes.collect(),
+            ..RtpOptions::new(description, self.way())
+        }
+    }
+
     fn hls_options(&self, directory: PathBuf) -> anyhow::Result<HlsOptions> {
         let mut options = HlsOptions::new(directory, self.way());
         match self.fec.as_deref() {
@@ -183,6 +208,9 @@ pub(super) fn run(args: &StreamArgs, output: &Output) -> anyhow::Result<ExitCode
     let signals = signals::watch()?;
     if let Some(directory) = &args.hls {
         return super::hls::run(args.hls_options(directory.clone())?, &signals, output);
+    }
+    if let Some(description) = &args.rtp {
+        return super::rtp::run(args.rtp_options(description.clone()), &signals, output);
     }
     let teller = Arc::new(Teller::live(output));
     let summary = stream(args.video()?, args.options(), teller.clone(), |interrupt| {

@@ -1,6 +1,7 @@
 //! `umbel watch`.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,7 +20,7 @@ use super::signals;
 use super::teller::Teller;
 use crate::directory::SessionSelector;
 use crate::watch::{
-    Experiment, Target, WatchObserver, WatchOptions, WatchSnapshot, WatchSummary, watch,
+    Experiment, RtpTarget, Target, WatchObserver, WatchOptions, WatchSnapshot, WatchSummary, watch,
 };
 
 /// Options of `umbel watch`.
@@ -30,6 +31,8 @@ use crate::watch::{
   umbel watch lecture -o lecture.y4m --for 10s       a file as it is, which needs no ffmpeg
   umbel watch lecture --stats                        no picture: levels, rates and losses
   umbel watch lecture@192.0.2.2 -o -                 of this source, where several call theirs alike
+  umbel watch film --rtp 127.0.0.1:5004 --sdp-out watch.sdp      a stream of RTP, for a player:
+  ffplay -protocol_whitelist file,udp,rtp watch.sdp
 The picture gets better as far as the path carries more, and worse where it carries less. Any sender
 of that name is believed. Firewalls must let multicast to UDP ports 9875, 7704 and 7705 in.")]
 pub(super) struct WatchArgs {
@@ -38,8 +41,15 @@ pub(super) struct WatchArgs {
     stream: SessionSelector,
     /// Where pictures go: `-` for Y4M on standard output, a .y4m file, or a file that ffmpeg
     /// writes; it is replaced without a question
-    #[arg(short, long, value_name = "FILE|-", required_unless_present = "stats")]
+    #[arg(short, long, value_name = "FILE|-", required_unless_present_any = ["stats", "rtp"])]
     output: Option<PathBuf>,
+    /// Where a player receives a stream of RTP: the port of the base layer; each further layer is two
+    /// ports higher. Encodings of which one is received (simulcast) come as one stream
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "output")]
+    rtp: Option<SocketAddr>,
+    /// With --rtp: where to write the session description for the player
+    #[arg(long, value_name = "FILE", requires = "rtp")]
+    sdp_out: Option<PathBuf>,
     /// Print level, rate and loss each second, and each change of the level
     #[arg(long)]
     stats: bool,
@@ -79,8 +89,9 @@ fn parse_controller(text: &str) -> Result<ControllerKind, String> {
 
 impl WatchArgs {
     fn options(self, output: &Output) -> anyhow::Result<WatchOptions> {
+        let rtp = self.rtp.map(|to| RtpTarget { to, description: self.sdp_out });
         let target = match self.output {
-            None => Target::Nowhere,
+            None => rtp.map_or(Target::Nowhere, Target::Rtp),
             Some(path) if path == Path::new("-") => {
                 if output.is_json() {
                     bail!("--json and `-o -` cannot share standard output: choose one of them");

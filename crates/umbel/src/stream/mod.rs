@@ -14,6 +14,7 @@ pub mod hls;
 pub(crate) mod host;
 pub mod input;
 pub(crate) mod ladder;
+pub mod rtp;
 mod way;
 
 use std::sync::Arc;

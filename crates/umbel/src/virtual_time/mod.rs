@@ -9,6 +9,7 @@ mod feed;
 mod hls;
 mod later;
 mod repository;
+mod rtp;
 mod store;
 mod stream;
 

@@ -6,19 +6,22 @@
 //! ```
 //!
 //! The receiver joins as many layers as its path carries, and tries another one now and then
-//! [RLM §3]. Each thread is in `screen.rs` or `outlet.rs`, and none waits for the one after it.
+//! [RLM §3]. Each thread is in `screen.rs` or `outlet.rs`, and none waits for the one after it. A
+//! stream of RTP goes to a player, as `rtp` tells.
 
 mod diagnosing;
 pub(crate) mod host;
 mod outlet;
 pub(crate) mod playout;
+mod projector;
 pub(crate) mod reception;
+pub(crate) mod rtp;
 mod screen;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde::Serialize;
 use umbel_engine::host::Mailbox;
 use umbel_engine::rlm::{ControllerKind, Receiver};
@@ -26,21 +29,19 @@ use umbel_net::clock::Clock;
 use umbel_net::driver::Driver;
 use umbel_net::interface::Interface;
 use umbel_net::mailbox;
-use umbel_video::{FrameRate, Size, y4m};
 use umbel_wire::session::SessionKind;
-use umbel_wire::stream::{Stream, StreamContent};
+use umbel_wire::stream::Stream;
 
 use self::diagnosing::Diagnosing;
 pub use self::host::ScreenStats;
 use self::host::{Bounds, Input, WatchHost};
-use self::outlet::Outlet;
 pub use self::outlet::Target;
-use self::playout::Playout;
+use self::projector::Projector;
+pub use self::rtp::RtpTarget;
 use self::screen::ThreadScreen;
 use crate::directory::{SessionSelector, Station, Watch};
 pub use crate::endpoint::Interrupt;
 use crate::endpoint::{channel, generator};
-use crate::stream::codec_stream;
 
 /// Pictures for which packets wait for late ones by default. One picture is spread over the time
 /// until the next by the pace of its layers.
@@ -274,10 +275,9 @@ pub fn watch(
     let Some(mut stream) = found else {
         return Ok(WatchSummary { interrupted: true, ..WatchSummary::default() });
     };
-    let header = header(&stream)?;
     let target = std::mem::replace(&mut options.target, Target::Nowhere);
     let told = mailbox.clone();
-    let outlet = Outlet::open(target, header, move |input| current(&told).put(input))?;
+    let projector = Projector::open(&stream, target, move |input| current(&told).put(input))?;
     let mut past = WatchSummary::default();
     loop {
         let to = current(&mailbox).clone();
@@ -287,7 +287,7 @@ pub fn watch(
             told.put(Input::News(news));
         })?;
         diagnosing.base = Some(stream.base);
-        let screen = screen(&stream, header, outlet.as_ref(), options.delay);
+        let screen = projector.screen(&stream, options.delay);
         let summary = screen
             .and_then(|screen| receive(&stream, &options, screen, &interface, &diagnosing, line));
         drop(to);
@@ -298,9 +298,9 @@ pub fn watch(
             break;
         };
         observer.note(&format!("the source of `{}` was started again", successor.name));
-        if successor.content != stream.content && outlet.is_some() {
+        if !projector.shows(&successor.content, &stream.content) {
             past.failure = Some(format!(
-                "the source was started again with other pictures ({}): watch it again",
+                "the source was started again with other content ({}): watch it again",
                 successor.content
             ));
             break;
@@ -309,9 +309,7 @@ pub fn watch(
         *current(&mailbox) = fresh;
         (station, stream, line) = (heard, *successor, fresh_line);
     }
-    if let Some(outlet) = outlet
-        && let Err(error) = outlet.finish()
-    {
+    if let Err(error) = projector.finish() {
         past.failure.get_or_insert(error.to_string());
     }
     Ok(past)
@@ -320,35 +318,6 @@ pub fn watch(
 /// Returns the mailbox of the host that is running.
 fn current(mailbox: &Mutex<Mailbox<Input>>) -> MutexGuard<'_, Mailbox<Input>> {
     mailbox.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns size and rate of a stream's pictures.
-fn header(stream: &Stream) -> anyhow::Result<y4m::Header> {
-    let StreamContent::Video { codec, width, height, rate } = stream.content else {
-        let name = &stream.name;
-        bail!("`{name}` is HLS: play it in a browser or a player by `umbel gateway '{name}'`");
-    };
-    if codec != umbel_video::FORMAT {
-        bail!(
-            "`{}` is encoded in version {codec} of the codec, and this program knows version {}: \
-             use the same version of umbel on both sides",
-            stream.name,
-            umbel_video::FORMAT
-        );
-    }
-    let size = Size::new(width.into(), height.into())?;
-    Ok(y4m::Header { size, rate: FrameRate::new(rate.pictures, rate.seconds)? })
-}
-
-fn screen(
-    stream: &Stream,
-    header: y4m::Header,
-    outlet: Option<&Outlet>,
-    delay: u32,
-) -> anyhow::Result<ThreadScreen> {
-    let Some(outlet) = outlet else { return Ok(ThreadScreen::blind()) };
-    let playout = Playout::new(header, codec_stream(stream.tsi), delay);
-    ThreadScreen::start(playout, outlet.pictures()).context("cannot start")
 }
 
 /// Receives one stream, until it is over or replaced, or the user has seen enough.

@@ -13,6 +13,7 @@ use crossbeam_channel::{Receiver, Sender};
 use umbel_video::{Frame, y4m};
 
 use super::host::Input;
+use super::rtp::RtpTarget;
 
 /// Pictures that may wait for the output.
 const WAITING: usize = 2;
@@ -27,6 +28,8 @@ pub enum Target {
     Pipe(Box<dyn Write + Send>),
     /// To a file. It is Y4M if its name ends so, and else what `ffmpeg` makes of the name.
     File(PathBuf),
+    /// To a player, as RTP.
+    Rtp(RtpTarget),
     /// Nowhere: the stream is received and measured.
     Nowhere,
 }
@@ -36,6 +39,7 @@ impl std::fmt::Debug for Target {
         match self {
             Target::Pipe(_) => f.write_str("Pipe"),
             Target::File(path) => f.debug_tuple("File").field(path).finish(),
+            Target::Rtp(target) => f.debug_tuple("Rtp").field(target).finish(),
             Target::Nowhere => f.write_str("Nowhere"),
         }
     }
@@ -63,7 +67,7 @@ impl Outlet {
         host: impl Fn(Input) + Send + 'static,
     ) -> anyhow::Result<Option<Outlet>> {
         let (output, converter, patience): (Box<dyn Write + Send>, _, _) = match target {
-            Target::Nowhere => return Ok(None),
+            Target::Nowhere | Target::Rtp(_) => return Ok(None),
             Target::Pipe(output) => (output, None, END_OF_PIPE),
             Target::File(path) if is_y4m(&path) => {
                 let file = File::create(&path)

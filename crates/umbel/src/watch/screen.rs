@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! host ── packets ──▶ decoder, with the clock ── pictures, two at most ──▶ writer ──▶ output
+//! host ── packets ──▶ relay, with the clock ── RTP ──▶ player
 //! ```
 //!
 //! No thread waits for one further on. Packets for which the decoder has no time, and pictures for
 //! which the reader of the output has none, are dropped and counted.
 
+use std::net::UdpSocket;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use umbel_video::Frame;
 
 use super::host::{Screen, ScreenStats};
 use super::playout::Playout;
+use super::rtp::{Relay, RtpTarget};
 
 /// Packets that may wait for the decoder: about a second of a fast stream.
 const WAITING: usize = 4096;
@@ -49,6 +52,25 @@ impl ThreadScreen {
         std::thread::Builder::new()
             .name("umbel-decoder".to_owned())
             .spawn(move || run(playout, &take, &pictures, &told))?;
+        Ok(ThreadScreen { packets: Some(give), stats, refused: 0 })
+    }
+
+    /// Starts a thread that sends the packets of a stream of RTP to a player.
+    ///
+    /// # Errors
+    ///
+    /// If the system cannot start it.
+    pub(crate) fn relay(
+        relay: Relay,
+        socket: Arc<UdpSocket>,
+        target: RtpTarget,
+    ) -> std::io::Result<ThreadScreen> {
+        let (give, take) = crossbeam_channel::bounded(WAITING);
+        let stats = Arc::<Mutex<ScreenStats>>::default();
+        let told = stats.clone();
+        std::thread::Builder::new()
+            .name("umbel-relay".to_owned())
+            .spawn(move || send(relay, &take, &socket, &target, &told))?;
         Ok(ThreadScreen { packets: Some(give), stats, refused: 0 })
     }
 
@@ -105,5 +127,31 @@ fn run(
         }
         *stats.lock().unwrap_or_else(PoisonError::into_inner) =
             ScreenStats { skipped, ..playout.stats() };
+    }
+}
+
+fn send(
+    mut relay: Relay,
+    packets: &Receiver<(u8, Bytes)>,
+    socket: &UdpSocket,
+    target: &RtpTarget,
+    stats: &Mutex<ScreenStats>,
+) {
+    let clock = Clock::new();
+    let mut skipped = 0;
+    loop {
+        let now = clock.now();
+        let wait = relay.next().map_or(IDLE, |next| next.since(now));
+        match packets.recv_timeout(wait) {
+            Ok((layer, body)) => relay.unit(clock.now(), layer, body),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        while let Some((lane, packet)) = relay.pop(clock.now()) {
+            // A player that is not there yet, or too slow, loses it like any receiver of RTP.
+            skipped += u64::from(socket.send_to(&packet, target.of_lane(lane)).is_err());
+        }
+        *stats.lock().unwrap_or_else(PoisonError::into_inner) =
+            ScreenStats { skipped, ..relay.stats() };
     }
 }

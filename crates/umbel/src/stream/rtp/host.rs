@@ -1,0 +1,278 @@
+//! Handles what comes to the ports of RTP: each packet becomes a unit of its layer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use umbel_engine::host::{Host, Io, Trouble};
+use umbel_engine::rlm::{Source, SourceCommand, SourceStats};
+use umbel_engine::{Instant, RateClass};
+
+use super::intake::{Intake, Refusal};
+use super::sockets::Backlog;
+use super::{Lane, RtpObserver, RtpSnapshot, RtpSummary};
+use crate::stream::LayerSnapshot;
+use crate::stream::way::RateMeter;
+
+/// Interval of progress reports.
+const TICK: Duration = Duration::from_millis(100);
+/// Time without a packet of a layer after which the user is told.
+const STALL: Duration = Duration::from_secs(3);
+
+/// Input of the source's host.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// A datagram that came to the port of a layer.
+    Packet {
+        /// The layer.
+        layer: u8,
+        /// The datagram.
+        bytes: Bytes,
+    },
+    /// The user ends the stream.
+    Interrupt,
+}
+
+/// A layer's sender.
+#[derive(Debug)]
+struct Sender {
+    lane: Lane,
+    intake: Intake,
+    /// Time of its last packet, and whether the user knows that none came since.
+    heard: Instant,
+    told_stall: bool,
+    told_fast: bool,
+}
+
+/// What the user was told already, each once.
+#[derive(Debug, Default)]
+struct Told {
+    not_rtp: bool,
+    other_type: bool,
+    other_source: bool,
+    too_long: bool,
+    behind: bool,
+    trouble: bool,
+}
+
+/// The host of a source of RTP.
+pub(crate) struct RtpHost {
+    observer: Arc<dyn RtpObserver>,
+    senders: Vec<Sender>,
+    backlog: Arc<Backlog>,
+    begun: Option<Instant>,
+    told: Told,
+    trouble: Option<String>,
+    meter: RateMeter,
+    stats: SourceStats,
+    summary: RtpSummary,
+}
+
+type Machine<'a> = dyn Io<Source> + 'a;
+
+impl RtpHost {
+    /// Creates the host of a source with these layers. A packet has at most `most` bytes.
+    pub(crate) fn new(
+        lanes: &[Lane],
+        most: usize,
+        backlog: Arc<Backlog>,
+        observer: Arc<dyn RtpObserver>,
+    ) -> RtpHost {
+        let sender = |lane: &Lane| Sender {
+            lane: *lane,
+            intake: Intake::new(lane.payload_type, most),
+            heard: Instant::EPOCH,
+            told_stall: false,
+            told_fast: false,
+        };
+        RtpHost {
+            observer,
+            senders: lanes.iter().map(sender).collect(),
+            backlog,
+            begun: None,
+            told: Told::default(),
+            trouble: None,
+            meter: RateMeter::new(lanes.len()),
+            stats: SourceStats::default(),
+            summary: RtpSummary::default(),
+        }
+    }
+
+    /// Returns the result so far.
+    pub(crate) fn summary(&self) -> RtpSummary {
+        let layers = &self.stats.layers;
+        RtpSummary {
+            packets: layers.iter().map(|layer| layer.packets).sum(),
+            bytes: layers.iter().map(|layer| layer.bytes).sum(),
+            repairs: layers.iter().map(|layer| layer.repairs).sum(),
+            dropped: self.backlog.refused() + self.dropped(),
+            experiments: self.stats.experiments,
+            ..self.summary.clone()
+        }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.stats.layers.iter().map(|layer| layer.dropped).sum()
+    }
+
+    fn on_packet(&mut self, io: &mut Machine<'_>, layer: u8, bytes: Bytes) {
+        let now = io.now();
+        let Some(sender) = self.senders.get_mut(usize::from(layer)) else { return };
+        match sender.intake.take(now, &bytes) {
+            Ok(replaced) => {
+                sender.heard = now;
+                let number = layer + 1;
+                if std::mem::take(&mut sender.told_stall) {
+                    self.observer.note(&format!("packets of layer {number} come again"));
+                }
+                if replaced {
+                    let line = format!("layer {number} comes from another sender (SSRC) now");
+                    self.observer.note(&line);
+                }
+                let begun = *self.begun.get_or_insert(now);
+                self.summary.seconds = (now - begun).as_secs_f64();
+                self.summary.taken += 1;
+                // The intake lets nothing through that is too long for a unit.
+                if let Err(error) = io.command(SourceCommand::Unit { layer, body: bytes }) {
+                    tracing::warn!("a packet is not sent: {error}");
+                }
+            }
+            Err(refusal) => self.on_refusal(layer, refusal),
+        }
+    }
+
+    fn on_refusal(&mut self, layer: u8, refusal: Refusal) {
+        let number = layer + 1;
+        let (told, line) = match refusal {
+            Refusal::Rtcp => return self.summary.rtcp += 1,
+            Refusal::NotRtp => (
+                &mut self.told.not_rtp,
+                format!("what comes to the port of layer {number} is no RTP"),
+            ),
+            Refusal::OtherType(payload_type) => {
+                let line = format!(
+                    "layer {number} comes with payload type {payload_type}, which the session \
+                     description does not give it: give the description that its sender writes"
+                );
+                (&mut self.told.other_type, line)
+            }
+            Refusal::OtherSource => {
+                let line = format!(
+                    "two senders (SSRC) send to the port of layer {number}: the first one is heard"
+                );
+                (&mut self.told.other_source, line)
+            }
+            Refusal::TooLong(len) => {
+                let line = format!(
+                    "layer {number} has packets of {len} bytes, and {} fit: lower those of the \
+                     sender (ffmpeg: `?pkt_size=1200` in its URL), or raise --mtu",
+                    self.senders[usize::from(layer)].intake.most()
+                );
+                (&mut self.told.too_long, line)
+            }
+        };
+        self.summary.refused += 1;
+        if !std::mem::replace(told, true) {
+            self.observer.note(&line);
+        }
+    }
+
+    /// Tells of layers that send nothing, or more than their rate.
+    fn look(&mut self, now: Instant) {
+        for (number, sender) in (1..).zip(&mut self.senders) {
+            if now - sender.heard >= STALL && !sender.told_stall {
+                sender.told_stall = true;
+                self.observer.note(&format!("no packets of layer {number} come from its sender"));
+            }
+            let dropped = self.stats.layers.get(number - 1).map_or(0, |layer| layer.dropped);
+            if dropped > 0 && !sender.told_fast {
+                sender.told_fast = true;
+                self.observer.note(&format!(
+                    "layer {number} sends more than its rate of {}, and packets are dropped: raise \
+                     --layers or --headroom, or let its encoder keep to its rate (ffmpeg: -maxrate, \
+                     -bufsize)",
+                    sender.lane.rate
+                ));
+            }
+        }
+        if self.backlog.refused() > 0 && !std::mem::replace(&mut self.told.behind, true) {
+            self.observer.note("packets come faster than this machine handles them");
+        }
+        if let Some(trouble) = self.trouble.as_ref().filter(|_| !self.told.trouble) {
+            self.told.trouble = true;
+            self.observer.note(&format!("packets do not leave: {trouble}"));
+        }
+    }
+
+    fn snapshot(&self) -> RtpSnapshot {
+        let layers = self.senders.iter().zip(self.meter.rates()).zip(&self.stats.layers);
+        let layers = layers.map(|((sender, &rate), stats)| LayerSnapshot {
+            rate_bits_per_s: rate,
+            limit_bits_per_s: sender.lane.pace.bits_per_s(),
+            dropped: stats.dropped,
+        });
+        RtpSnapshot {
+            layers: layers.collect(),
+            taken: self.summary.taken,
+            refused: self.summary.refused,
+            dropped: self.backlog.refused() + self.dropped(),
+            stalled: self.senders.iter().any(|sender| sender.told_stall),
+            receivers: self.stats.receivers,
+            at_level: self.stats.at_level.clone(),
+            worst_loss: f64::from(self.stats.worst_loss.thousandths()) / 1e3,
+            experiments: self.stats.experiments,
+            trouble: self.trouble.clone(),
+        }
+    }
+}
+
+impl Host<Source> for RtpHost {
+    type Input = Input;
+
+    fn start(&mut self, io: &mut Machine<'_>) {
+        let now = io.now();
+        for (layer, sender) in (0..).zip(&mut self.senders) {
+            io.set_pace(RateClass::Layer(layer), Some(sender.lane.pace));
+            sender.heard = now;
+        }
+        self.meter.start(now);
+        io.wake_at(Some(now + TICK));
+    }
+
+    fn event(&mut self, _io: &mut Machine<'_>, event: std::convert::Infallible) {
+        match event {}
+    }
+
+    fn input(&mut self, io: &mut Machine<'_>, input: Input) {
+        match input {
+            Input::Packet { layer, bytes } => {
+                self.backlog.leave();
+                self.on_packet(io, layer, bytes);
+            }
+            Input::Interrupt => {
+                self.summary.interrupted = true;
+                self.stats = io.engine().stats();
+                io.stop();
+            }
+        }
+    }
+
+    fn wake(&mut self, io: &mut Machine<'_>) {
+        let now = io.now();
+        io.wake_at(Some(now + TICK));
+        self.stats = io.engine().stats();
+        self.meter.measure(now, &self.stats.layers);
+        self.look(now);
+        self.observer.progress(&self.snapshot());
+    }
+
+    fn trouble(&mut self, _io: &mut Machine<'_>, trouble: Trouble) {
+        match trouble {
+            Trouble::NotSent { reason } | Trouble::NotJoined { reason, .. } => {
+                self.trouble = Some(reason);
+            }
+            // Receivers repeat what they say in the control group.
+            Trouble::Overrun { .. } => {}
+        }
+    }
+}
