@@ -117,6 +117,8 @@
 mod api;
 mod config;
 mod drops;
+mod reassembly;
+pub mod receiver;
 
 pub use api::{
     ChildId, ChildReport, CloseReason, MasterId, SourceCommand, SourceCommandError, SourceEvent,
