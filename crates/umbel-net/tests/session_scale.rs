@@ -93,7 +93,13 @@ fn resident() -> u64 {
 fn a_thousand_sessions_fit_into_the_servers_memory() {
     const SESSIONS: usize = 1_000;
     let _turn = alone();
-    let server = Server::start(ServerOptions::default());
+    // The first wait for the last without a word.
+    let options = ServerOptions {
+        handshake_timeout: LAST_RESORT,
+        idle_timeout: LAST_RESORT,
+        ..ServerOptions::default()
+    };
+    let server = Server::start(options);
     let before = resident();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let clients = runtime.block_on(async {

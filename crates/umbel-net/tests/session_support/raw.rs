@@ -55,7 +55,11 @@ pub(crate) fn raw_client(protocol: &[u8]) -> quinn::Endpoint {
         .with_custom_certificate_verifier(Arc::new(Anyone))
         .with_no_client_auth();
     tls.alpn_protocols = vec![protocol.to_vec()];
-    let config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
+    let mut config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
+    let mut transport = quinn::TransportConfig::default();
+    // The server alone decides how long a silent session lasts.
+    transport.max_idle_timeout(None);
+    config.transport_config(Arc::new(transport));
     let mut endpoint = quinn::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
     endpoint.set_default_client_config(config);
     endpoint
