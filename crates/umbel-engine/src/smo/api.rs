@@ -53,7 +53,7 @@ pub enum SourceCommand {
     Write {
         /// The stream.
         to: Stream,
-        /// At most as many bytes as the buffer has room for.
+        /// At most [`Source::room`](super::Source::room) bytes.
         bytes: Bytes,
     },
     /// End a stream: FIN after what was written. For a child of a master it ends after what was

@@ -115,10 +115,21 @@
 //! TCP connection that he can observe.
 
 mod api;
+mod buffer;
+mod child;
 mod config;
+mod congestion;
 mod drops;
+mod master;
 mod reassembly;
 pub mod receiver;
+mod repairs;
+mod rtt;
+mod scoreboard;
+mod source;
+#[cfg(test)]
+mod tests;
+mod tournament;
 
 pub use api::{
     ChildId, ChildReport, CloseReason, MasterId, SourceCommand, SourceCommandError, SourceEvent,
@@ -126,3 +137,4 @@ pub use api::{
 };
 pub use config::{Congestion, Fairness, Join, Release, RemovalRules, RttChoice, SourceConfig};
 pub use drops::{DropReason, Drops};
+pub use source::Source;

@@ -1,0 +1,538 @@
+//! The child-TCB: one connection.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::time::Duration;
+
+use umbel_wire::tcp::{Head, Seq};
+
+use super::api::{ChildId, State};
+use super::buffer::Buffer;
+use super::config::SourceConfig;
+use super::congestion::Window;
+use super::master::{SendLog, Standing};
+use super::reassembly::Reassembly;
+use super::rtt::Rtt;
+use super::scoreboard::{Kind, Scoreboard};
+use crate::Instant;
+
+/// Duration of a probe time-out in smoothed RTTs [RFC 8985 §7.2].
+const PROBE_RTTS: u32 = 2;
+/// Shortest probe time-out, and time-out of a retransmission.
+const MIN_LATE: Duration = Duration::from_millis(10);
+/// Least time between two answers to segments that are not acceptable [RFC 5961 §7].
+const CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
+/// Retransmissions of a child that are under way in its master at most.
+const MAX_WANTED: usize = 64;
+
+/// Where the bytes come from that a child is sent.
+#[derive(Clone, Debug)]
+pub(super) enum Served {
+    /// From a buffer of its own, created by the first write.
+    Alone(Option<Box<Buffer>>),
+    /// From a master: its place, and the child's seat there.
+    Master(u32, u32),
+    /// It was sent everything, and has acknowledged it.
+    Done,
+}
+
+/// What a child must know of the stream that it is served.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    /// Next position that was not sent to it.
+    pub(super) sent: u64,
+    /// Greatest position that it may acknowledge.
+    pub(super) ackable: u64,
+    /// First position that is held.
+    pub(super) start: u64,
+    /// Position after FIN, if the end is known.
+    pub(super) end: Option<u64>,
+    /// Position up to which it may be sent new data by unicast; FIN has one, too.
+    pub(super) available: u64,
+}
+
+/// What an acknowledgement did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Acknowledged {
+    /// Something, or nothing.
+    Valid,
+    /// It is about what was never sent.
+    FarAhead,
+    /// It is older than any that can be under way.
+    Old,
+}
+
+/// Time of the timed segment of a child that is served by unicast.
+#[derive(Clone, Copy, Debug)]
+struct Timed {
+    end: u64,
+    at: Instant,
+}
+
+/// A connection.
+#[derive(Clone, Debug)]
+pub(super) struct Child {
+    pub(super) id: ChildId,
+    pub(super) peer: SocketAddr,
+    pub(super) served: Served,
+    pub(super) established: Instant,
+
+    /// First position that is not acknowledged: `SND.UNA`.
+    pub(super) una: u64,
+    /// Next position to be sent by unicast, while it does not hear.
+    pub(super) nxt: u64,
+    /// Where its part of a master's stream ends, if it was finished alone.
+    pub(super) own_end: Option<u64>,
+    pub(super) mss: u16,
+    pub(super) has_sack: bool,
+    shift: u8,
+    pub(super) rwnd: u64,
+    max_rwnd: u64,
+    wl1: Seq,
+    wl2: u64,
+    /// Whether new data reaches it by multicast, and whether that is possible at all.
+    pub(super) hears: bool,
+    pub(super) may_hear: bool,
+    /// Whether it acknowledged what was only multicast since the last time-out.
+    heard: bool,
+    pub(super) window: Window,
+    pub(super) rtt: Rtt,
+    pub(super) board: Scoreboard,
+    /// Position up to which bytes were sent more than once, or by unicast.
+    retransmitted_to: u64,
+    timed: Option<Timed>,
+    /// When the first hole was sent again.
+    hole: Option<Instant>,
+    /// Retransmissions that wait in the master.
+    pub(super) wanted: usize,
+
+    pub(super) rto_at: Option<Instant>,
+    pub(super) probe_at: Option<Instant>,
+    /// When the last progress was made, or outstanding data was sent after none was.
+    pub(super) progress: Instant,
+    /// When its window closed.
+    pub(super) closed_since: Option<Instant>,
+    pub(super) heard_at: Instant,
+    pub(super) keep_alive_probes: u32,
+    challenged: Instant,
+
+    pub(super) received: Reassembly,
+    /// Sequence number of position 0 of what it sends.
+    pub(super) irs: Seq,
+    pub(super) received_end: bool,
+    /// Position of its FIN, once it is known.
+    pub(super) fin_at: Option<u64>,
+    pub(super) unconsumed: usize,
+    /// Whether it finished before the source did.
+    pub(super) finished_first: bool,
+
+    pub(super) ack_due: bool,
+    pub(super) probe_due: bool,
+    pub(super) is_queued: bool,
+    pub(super) is_idle: bool,
+    pub(super) was_full: bool,
+
+    pub(super) unicast_bytes: u64,
+    pub(super) loss_events: u64,
+    pub(super) timeouts: u64,
+    pub(super) received_bytes: u64,
+}
+
+/// What the handshake found out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opening {
+    pub(super) id: ChildId,
+    pub(super) peer: SocketAddr,
+    pub(super) at: u64,
+    pub(super) irs: Seq,
+    pub(super) mss: u16,
+    pub(super) shift: u8,
+    pub(super) has_sack: bool,
+    pub(super) rtt: Option<Duration>,
+}
+
+impl Child {
+    /// Creates a child whose handshake this segment completed.
+    pub(super) fn new(now: Instant, config: &SourceConfig, opening: Opening, head: &Head) -> Child {
+        let mss = opening.mss.min(config.mss);
+        let rwnd = u64::from(head.window) << opening.shift;
+        let mut rtt = Rtt::new();
+        opening.rtt.into_iter().for_each(|sample| rtt.sample(sample));
+        Child {
+            id: opening.id,
+            peer: opening.peer,
+            served: Served::Alone(None),
+            established: now,
+            una: opening.at,
+            nxt: opening.at,
+            own_end: None,
+            mss,
+            has_sack: opening.has_sack,
+            shift: opening.shift,
+            rwnd,
+            max_rwnd: rwnd,
+            wl1: head.seq,
+            wl2: opening.at,
+            hears: false,
+            // What is multicast would be too long for it.
+            may_hear: opening.mss >= config.mss,
+            heard: false,
+            window: Window::new(config.congestion, mss.into(), config.initial_window),
+            rtt,
+            board: Scoreboard::default(),
+            retransmitted_to: opening.at,
+            timed: None,
+            hole: None,
+            wanted: 0,
+            rto_at: None,
+            probe_at: None,
+            progress: now,
+            closed_since: None,
+            heard_at: now,
+            keep_alive_probes: 0,
+            challenged: Instant::EPOCH,
+            received: Reassembly::new(0),
+            irs: opening.irs.plus(1),
+            received_end: false,
+            fin_at: None,
+            unconsumed: 0,
+            finished_first: false,
+            ack_due: false,
+            probe_due: false,
+            is_queued: false,
+            is_idle: false,
+            was_full: false,
+            unicast_bytes: 0,
+            loss_events: 0,
+            timeouts: 0,
+            received_bytes: 0,
+        }
+    }
+
+    /// Returns the state of the connection [RFC 9293 §3.3.2].
+    pub(super) fn state(&self, view: &View) -> State {
+        let fin_sent = view.end.is_some_and(|end| view.sent >= end);
+        let fin_acked = matches!(self.served, Served::Done);
+        match (self.received_end, fin_sent || fin_acked) {
+            (false, false) => State::Established,
+            (true, false) => State::CloseWait,
+            (false, true) if fin_acked => State::FinWait2,
+            (false, true) => State::FinWait1,
+            (true, true) if self.finished_first => State::LastAck,
+            (true, true) => State::Closing,
+        }
+    }
+
+    /// Returns the next sequence number that is expected from it: `RCV.NXT`.
+    pub(super) fn rcv_nxt(&self) -> Seq {
+        self.irs.plus(self.received.next() as u32)
+    }
+
+    /// Returns the bytes that it may send.
+    pub(super) fn receive_window(&self, config: &SourceConfig) -> u16 {
+        let used = self.unconsumed.min(usize::from(config.receive_buffer)) as u16;
+        config.receive_buffer - used
+    }
+
+    /// Returns whether a segment that is not acceptable may be answered now.
+    pub(super) fn may_challenge(&mut self, now: Instant) -> bool {
+        let may = now >= self.challenged + CHALLENGE_INTERVAL || self.challenged == Instant::EPOCH;
+        if may {
+            self.challenged = now;
+        }
+        may
+    }
+
+    /// Returns the position that a sequence number of the source's stream means, near `SND.UNA`.
+    fn position(&self, base: Seq, seq: Seq) -> Option<u64> {
+        let distance = i64::from(seq.since(base.plus(self.una as u32)));
+        self.una.checked_add_signed(distance)
+    }
+
+    /// Handles the acknowledgement and the window of an acceptable segment. `log` is that of the
+    /// master whose multicasts it hears.
+    pub(super) fn on_ack(
+        &mut self,
+        now: Instant,
+        base: Seq,
+        head: &Head,
+        has_payload: bool,
+        view: &View,
+        log: Option<&SendLog>,
+    ) -> Acknowledged {
+        let Some(ack) = self.position(base, head.ack) else { return Acknowledged::Old };
+        if ack > view.ackable {
+            return Acknowledged::FarAhead;
+        }
+        if ack < self.una {
+            // RFC 5961 §5.2: an older one than the window permits is challenged.
+            let is_old = self.una - ack > self.max_rwnd.max(1);
+            return if is_old { Acknowledged::Old } else { Acknowledged::Valid };
+        }
+        let window = u64::from(head.window) << self.shift;
+        let is_same_window = window == self.rwnd;
+        let order = head.seq.since(self.wl1);
+        if order > 0 || order == 0 && self.wl2 <= ack {
+            (self.wl1, self.wl2, self.rwnd) = (head.seq, ack, window);
+            self.max_rwnd = self.max_rwnd.max(window);
+            if window > 0 {
+                self.closed_since = None;
+            }
+        }
+        let before = self.una;
+        let in_use = view.sent.saturating_sub(before);
+        let by_unicast = if self.hears { self.retransmitted_to } else { self.nxt };
+        let (news, highest) = self.on_sack(base, head, ack, view);
+        if ack.max(highest) > by_unicast {
+            self.on_heard(view);
+        }
+        if ack > before {
+            self.on_progress(now, ack, in_use, log);
+        } else if !has_payload && in_use > 0 && is_same_window && !self.has_sack {
+            self.board.on_duplicate();
+        }
+        // What left after the first hole was sent again has arrived; the hole has not. The
+        // retransmission was lost, too [RFC 8985 §6.2].
+        if news
+            && ack == before
+            && let (Some(hole), Some(log)) = (self.hole, log)
+            && let Some((_, at)) = log.sent(highest)
+            && at > hole + self.rtt.smoothed().unwrap_or_default() / 4
+        {
+            self.hole = None;
+            self.board.again(self.una);
+        }
+        if (news || ack == before)
+            && !self.board.is_clean()
+            && self.board.detect(self.una, view.sent.max(self.una), self.mss.into())
+        {
+            self.on_loss(view.sent.saturating_sub(self.una));
+        }
+        Acknowledged::Valid
+    }
+
+    /// Returns whether blocks had news, and the highest position of them.
+    fn on_sack(&mut self, base: Seq, head: &Head, ack: u64, view: &View) -> (bool, u64) {
+        let (mut news, mut highest) = (false, 0);
+        if !self.has_sack {
+            return (news, highest);
+        }
+        for (left, right) in head.options.sack.as_slice() {
+            let (Some(left), Some(right)) =
+                (self.position(base, *left), self.position(base, *right))
+            else {
+                continue;
+            };
+            if left >= right || right > view.ackable {
+                continue;
+            }
+            if right <= ack {
+                // A duplicate [RFC 2883]. What a deaf child gets twice came by multicast, too.
+                if self.may_hear && !self.hears && matches!(self.served, Served::Master(..)) {
+                    self.on_heard(view);
+                }
+                continue;
+            }
+            news |= self.board.sack(left.max(ack)..right);
+            highest = highest.max(right);
+        }
+        (news, highest)
+    }
+
+    /// Notes that it received what was only multicast.
+    fn on_heard(&mut self, view: &View) {
+        self.heard = true;
+        if !self.hears && self.may_hear && matches!(self.served, Served::Master(..)) {
+            self.hears = true;
+            // All that was multicast until now may be lost to it.
+            self.retransmitted_to = self.nxt.max(self.una);
+            self.nxt = view.ackable;
+            self.timed = None;
+        }
+    }
+
+    fn on_progress(&mut self, now: Instant, ack: u64, in_use: u64, log: Option<&SendLog>) {
+        let acked = ack - self.una;
+        let sample = match (&self.timed, log) {
+            (Some(timed), _) if !self.hears => (timed.end <= ack).then_some(timed.at),
+            (_, Some(log)) if self.hears => log
+                .sent(ack)
+                .filter(|(end, _)| *end > self.una.max(self.retransmitted_to))
+                .map(|(_, at)| at),
+            _ => None,
+        };
+        if let Some(at) = sample {
+            self.rtt.sample(now.since(at));
+            self.timed = None;
+        }
+        let kind = self.board.recovery();
+        self.una = ack;
+        self.nxt = self.nxt.max(ack);
+        self.hole = None;
+        self.progress = now;
+        self.rtt.on_progress();
+        self.board.on_progress(ack, self.has_sack, self.mss.into());
+        if kind != Some(Kind::Fast) {
+            self.window.on_ack(now, acked, in_use, self.rtt.smoothed());
+        }
+        self.rto_at = None;
+        self.probe_at = None;
+    }
+
+    fn on_loss(&mut self, flight: u64) {
+        self.window.on_loss(flight);
+        self.loss_events += 1;
+        self.probe_at = None;
+    }
+
+    /// Sets the timers for what is outstanding now. Returns whether it waits for data.
+    pub(super) fn set_timers(&mut self, now: Instant, config: &SourceConfig, view: &View) -> bool {
+        let outstanding = view.sent > self.una;
+        let waits_for_window = self.rwnd == 0 && view.end.is_none_or(|end| self.una < end);
+        if !outstanding && !waits_for_window {
+            (self.rto_at, self.probe_at, self.hole) = (None, None, None);
+            return true;
+        }
+        if self.rwnd == 0 && self.closed_since.is_none() {
+            self.closed_since = Some(now);
+        }
+        if self.rto_at.is_none() {
+            let stalled = self.progress + config.removal.stall;
+            let at = now + self.rtt.rto(config.initial_rto, config.rto);
+            self.rto_at = Some(if stalled > now { at.min(stalled) } else { at });
+            let flight = view.sent.saturating_sub(self.una);
+            // A single segment may wait for the receiver's delayed ACK, as long as an RTO.
+            if self.board.recovery().is_none()
+                && flight > u64::from(self.mss)
+                && self.hole.is_none()
+                && let Some(srtt) = self.rtt.smoothed()
+            {
+                let late = self.rtt.late().unwrap_or_default();
+                self.probe_at = Some(now + (srtt * PROBE_RTTS).max(late).max(MIN_LATE));
+            }
+        }
+        false
+    }
+
+    /// Returns when the first of its timers runs out.
+    pub(super) fn alarm(&self, config: &SourceConfig) -> Instant {
+        let quiet = self.heard_at
+            + config.keep_alive
+            + (config.keep_alive / config.keep_alive_probes.max(1)) * self.keep_alive_probes;
+        [self.rto_at, self.probe_at, self.hole_at()].into_iter().flatten().fold(quiet, Instant::min)
+    }
+
+    /// Returns when the retransmission of the first hole counts as lost. Its receiver acknowledges
+    /// it at once, so that the lower bound of the RTO does not apply.
+    pub(super) fn hole_at(&self) -> Option<Instant> {
+        self.board.recovery()?;
+        Some(self.hole? + self.rtt.late()?.max(MIN_LATE))
+    }
+
+    /// Sends the first hole once more.
+    pub(super) fn on_hole_late(&mut self) {
+        self.hole = None;
+        self.board.again(self.una);
+    }
+
+    /// Sends what is outstanding again, since nothing was heard for two RTTs: an early time-out
+    /// that costs half of the window [RFC 8985 §7].
+    pub(super) fn on_probe_timeout(&mut self, view: &View) {
+        self.probe_at = None;
+        let lost_to = (self.una + u64::from(self.mss)).min(view.sent);
+        self.board.begin(Kind::Fast, self.una, view.sent, lost_to);
+        self.on_loss(view.sent - self.una);
+    }
+
+    /// Handles a retransmission time-out [RFC 6298 §5.4]. `initial` is the window of a new way.
+    pub(super) fn on_timeout(&mut self, view: &View, initial: u32) {
+        let flight = view.sent.saturating_sub(self.una);
+        let again = self.rtt.backoff() > 0;
+        self.timeouts += 1;
+        self.rtt.back_off();
+        (self.rto_at, self.probe_at, self.hole, self.timed) = (None, None, None, None);
+        if self.hears && !self.heard {
+            // Nothing of what was multicast reached it since the last time-out.
+            self.become_deaf(initial);
+            return;
+        }
+        self.heard = false;
+        self.window.on_timeout(flight, again);
+        if again {
+            // A receiver may have taken back what it SACKed.
+            self.board.forget();
+        }
+        self.board.begin(Kind::Timeout, self.una, view.sent, view.sent);
+    }
+
+    /// Serves it by unicast from now on.
+    fn become_deaf(&mut self, initial: u32) {
+        self.hears = false;
+        self.nxt = self.una;
+        self.board.clear();
+        self.window.restart(initial);
+        self.wanted = 0;
+    }
+
+    /// Returns the next run that it lacks and that its window permits to be sent again.
+    pub(super) fn next_repair(&self, view: &View) -> Option<Range<u64>> {
+        let mss = u64::from(self.mss);
+        let run = self.board.next_lost(self.una, view.sent, mss)?;
+        let flight = view.sent - self.una.min(view.sent);
+        let pipe = flight - self.board.absent(self.una, view.sent, mss).min(flight);
+        let has_room = pipe + (run.end - run.start) <= self.window.bytes();
+        (self.board.is_first() || has_room && self.wanted < MAX_WANTED).then_some(run)
+    }
+
+    /// Notes that a run will be sent again.
+    pub(super) fn on_repair_wanted(&mut self, run: &Range<u64>) {
+        self.board.on_sent_again(run);
+        self.retransmitted_to = self.retransmitted_to.max(run.end);
+    }
+
+    /// Notes that a run was sent again.
+    pub(super) fn on_repaired(&mut self, at: Instant, run: &Range<u64>) {
+        self.retransmitted_to = self.retransmitted_to.max(run.end);
+        if run.start <= self.una {
+            self.hole = Some(at);
+        }
+    }
+
+    /// Returns the end of the right edge that its windows permit.
+    pub(super) fn edge(&self, view: &View) -> u64 {
+        let absent = self.board.absent(self.una, view.sent.max(self.una), self.mss.into());
+        self.una + (self.window.bytes() + absent).min(self.rwnd)
+    }
+
+    /// Returns the number of new bytes that may be sent to it by unicast. Without anything
+    /// outstanding, a part of a segment may go.
+    pub(super) fn sendable(&self, view: &View) -> u64 {
+        let all = view.available.saturating_sub(self.nxt);
+        let allowed = self.edge(view).saturating_sub(self.nxt);
+        let is_whole = allowed >= all || allowed >= u64::from(self.mss) || self.una == self.nxt;
+        if is_whole { all.min(allowed) } else { 0 }
+    }
+
+    /// Notes that new data up to `end` left by unicast.
+    pub(super) fn on_sent(&mut self, now: Instant, end: u64) {
+        if self.timed.is_none() && end > self.retransmitted_to {
+            self.timed = Some(Timed { end, at: now });
+        }
+        if self.una == self.nxt {
+            self.progress = now;
+        }
+        self.nxt = self.nxt.max(end);
+    }
+
+    /// Returns its standing among the children of its master.
+    pub(super) fn standing(&self, view: &View) -> Standing {
+        Standing {
+            una: self.una,
+            edge: self.hears.then(|| self.edge(view)),
+            window: if self.own_end.is_some() { u64::MAX - 1 } else { self.una + self.rwnd },
+            rtt: self.rtt.smoothed().map_or(0, |srtt| srtt.as_nanos() as u64),
+            average: self.window.average(),
+            slow_start: self.window.in_slow_start(),
+        }
+    }
+}

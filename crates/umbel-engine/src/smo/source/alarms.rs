@@ -1,0 +1,109 @@
+//! Timers.
+
+use super::Source;
+use crate::Instant;
+use crate::smo::api::CloseReason;
+use crate::smo::child::Served;
+
+impl Source {
+    pub(super) fn on_timers(&mut self, now: Instant) {
+        self.on_handshake_timers(now);
+        self.time_wait.expire(now);
+        while let Some(slot) = self.alarms.winner()
+            && self.alarms.least().is_some_and(|at| at <= now.as_nanos())
+        {
+            self.alarms.put(slot, None);
+            self.on_alarm(now, slot as u32);
+        }
+        for place in 0..self.masters.len() as u32 {
+            self.advance(now, place);
+        }
+    }
+
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        let config = &self.config;
+        let masters = self.masters.iter().flatten().flat_map(|master| {
+            let age = config.real_time.and_then(|age| Some(master.buffer.oldest()? + age));
+            [master.repairs.due(master.gather(config)), master.refresh_at(), age]
+        });
+        let others = [
+            self.half_open.next_due(),
+            self.time_wait.next_due(),
+            self.alarms.least().map(Instant::from_nanos),
+        ];
+        masters.chain(others).flatten().min()
+    }
+
+    /// Does what is due for a child, which may be nothing: alarms are moved forward only when they
+    /// run out.
+    fn on_alarm(&mut self, now: Instant, slot: u32) {
+        if let Some(reason) = self.judge(now, slot) {
+            return self.remove(slot, reason);
+        }
+        let initial = self.config.initial_window;
+        let (keep_alive, probes) = (self.config.keep_alive, self.config.keep_alive_probes.max(1));
+        let (child, view) = self.seen(slot);
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if is_due(child.rto_at) {
+            if child.rwnd == 0 {
+                // Probes of a closed window go on at the pace of time-outs [RFC 9293 §3.8.6.1].
+                child.rtt.back_off();
+                child.rto_at = None;
+                child.probe_due = true;
+            } else {
+                child.on_timeout(&view, initial);
+                // The helper may have missed it.
+                child.ack_due |= child.may_hear && matches!(child.served, Served::Master(..));
+                self.stats.timeouts += 1;
+            }
+        } else if is_due(child.hole_at()) {
+            child.on_hole_late();
+        } else if is_due(child.probe_at) {
+            child.on_probe_timeout(&view);
+            self.stats.loss_events += 1;
+        }
+        let child = self.at(slot);
+        let quiet = keep_alive + (keep_alive / probes) * child.keep_alive_probes;
+        if now >= child.heard_at + quiet {
+            child.keep_alive_probes += 1;
+            child.probe_due = true;
+        }
+        if child.probe_due || child.ack_due {
+            self.make_ready(slot);
+        }
+        self.settle(now, slot);
+    }
+
+    /// Returns why a child is to be removed, if it is.
+    fn judge(&mut self, now: Instant, slot: u32) -> Option<CloseReason> {
+        let rules = self.config.removal;
+        let (real_time, probes) = (self.config.real_time, self.config.keep_alive_probes);
+        let (child, view) = self.seen(slot);
+        let is_over = |since: Instant, time| now.since(since) >= time;
+        if child.keep_alive_probes > probes {
+            return Some(CloseReason::Dead);
+        }
+        if child.closed_since.is_some_and(|since| is_over(since, rules.closed_window)) {
+            return Some(CloseReason::ClosedWindow);
+        }
+        let outstanding = view.sent > child.una;
+        if outstanding && child.rwnd > 0 && is_over(child.progress, rules.stall) {
+            return Some(CloseReason::Stalled);
+        }
+        // An ordinary receiver does not skip what is released.
+        if real_time.is_some_and(|age| child.una < view.start && is_over(child.progress, 2 * age)) {
+            return Some(CloseReason::TooLate);
+        }
+        if !is_over(child.established, rules.judged_after) {
+            return None;
+        }
+        if rules.rtt.is_some_and(|most| child.rtt.smoothed().is_some_and(|rtt| rtt > most)) {
+            return Some(CloseReason::TooFar);
+        }
+        let least = rules.window.map(|segments| segments * f64::from(child.mss));
+        if least.is_some_and(|least| outstanding && child.window.average() < least) {
+            return Some(CloseReason::TooSlow);
+        }
+        None
+    }
+}

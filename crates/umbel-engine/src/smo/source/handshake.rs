@@ -1,0 +1,361 @@
+//! Connections that are being opened, and those that have ended [RFC 9293 §3.5, §3.6].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use umbel_wire::tcp::{Flags, Head, Options, Segment, Seq};
+
+use super::{Source, SourceEvent};
+use crate::Instant;
+use crate::smo::api::{ChildId, CloseReason, MasterId};
+use crate::smo::child::{Child, Opening};
+use crate::smo::config::Join;
+use crate::smo::drops::DropReason;
+
+/// MSS of a client that names none [RFC 9293 §3.7.1].
+const DEFAULT_MSS: (u16, u16) = (536, 1220);
+/// Least MSS that is believed, so that nobody makes the source send a segment for each byte.
+const MIN_MSS: u16 = 48;
+
+/// A connection that is being opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opened {
+    id: u64,
+    /// Position at which it will begin.
+    at: u64,
+    irs: Seq,
+    mss: u16,
+    shift: Option<u8>,
+    has_sack: bool,
+    /// Transmissions of the SYN/ACK, and when the first left.
+    transmissions: u32,
+    since: Instant,
+    due: Instant,
+}
+
+/// The bounded table of half-open connections.
+#[derive(Clone, Debug)]
+pub(super) struct HalfOpen {
+    all: BTreeMap<SocketAddr, Opened>,
+    /// In the order in which they came. Those that are complete stay until they are reached.
+    order: VecDeque<(u64, SocketAddr)>,
+    /// When each SYN/ACK is due again, or the connection is given up.
+    due: BTreeMap<(Instant, u64), SocketAddr>,
+    capacity: usize,
+    rto: Duration,
+    next_id: u64,
+}
+
+impl HalfOpen {
+    pub(super) fn new(capacity: usize, rto: Duration) -> HalfOpen {
+        HalfOpen {
+            all: BTreeMap::new(),
+            order: VecDeque::new(),
+            due: BTreeMap::new(),
+            capacity: capacity.max(1),
+            rto,
+            next_id: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Returns when the next SYN/ACK is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.due.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Adds a connection. Returns whether the oldest gave way to it.
+    fn insert(&mut self, peer: SocketAddr, mut opened: Opened) -> bool {
+        let is_full = self.all.len() >= self.capacity;
+        while self.all.len() >= self.capacity
+            && let Some((id, oldest)) = self.order.pop_front()
+        {
+            if self.all.get(&oldest).is_some_and(|known| known.id == id) {
+                self.remove(&oldest);
+            }
+        }
+        opened.id = self.next_id;
+        self.next_id += 1;
+        self.order.push_back((opened.id, peer));
+        if self.order.len() > 2 * self.capacity {
+            let all = &self.all;
+            self.order.retain(|(id, peer)| all.get(peer).is_some_and(|known| known.id == *id));
+            self.order.push_back((opened.id, peer));
+        }
+        self.due.insert((opened.due, opened.id), peer);
+        self.all.insert(peer, opened);
+        is_full
+    }
+
+    fn remove(&mut self, peer: &SocketAddr) -> Option<Opened> {
+        let opened = self.all.remove(peer)?;
+        self.due.remove(&(opened.due, opened.id));
+        Some(opened)
+    }
+}
+
+/// What a connection that has ended answers for a while.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    seq: Seq,
+    ack: Seq,
+    until: Instant,
+}
+
+/// Connections in TIME-WAIT, bounded: the oldest give way.
+#[derive(Clone, Debug)]
+pub(super) struct TimeWait {
+    all: BTreeMap<SocketAddr, Ended>,
+    order: VecDeque<(Instant, SocketAddr)>,
+    capacity: usize,
+    duration: Duration,
+}
+
+impl TimeWait {
+    pub(super) fn new(capacity: usize, duration: Duration) -> TimeWait {
+        let (all, order) = (BTreeMap::new(), VecDeque::new());
+        TimeWait { all, order, capacity: capacity.max(1), duration }
+    }
+
+    pub(super) fn insert(&mut self, now: Instant, peer: SocketAddr, seq: Seq, ack: Seq) {
+        if self.order.len() >= self.capacity {
+            self.drop_oldest();
+        }
+        let until = now + self.duration;
+        self.all.insert(peer, Ended { seq, ack, until });
+        self.order.push_back((until, peer));
+    }
+
+    /// Forgets those whose time is over.
+    pub(super) fn expire(&mut self, now: Instant) {
+        while self.order.front().is_some_and(|(until, _)| *until <= now) {
+            self.drop_oldest();
+        }
+    }
+
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.order.front().map(|(until, _)| *until)
+    }
+
+    fn drop_oldest(&mut self) {
+        let Some((until, peer)) = self.order.pop_front() else { return };
+        if self.all.get(&peer).is_some_and(|ended| ended.until == until) {
+            self.all.remove(&peer);
+        }
+    }
+}
+
+impl Source {
+    /// Handles a segment of no established connection.
+    pub(super) fn on_stray(&mut self, now: Instant, peer: SocketAddr, segment: &Segment<'_>) {
+        let head = &segment.head;
+        if self.half_open.all.contains_key(&peer) {
+            return self.on_half_open(now, peer, segment);
+        }
+        if let Some(&ended) = self.time_wait.all.get(&peer) {
+            // A SYN above what was received opens the connection anew [RFC 9293 §3.10.7.4].
+            let is_new = head.flags.has(Flags::SYN)
+                && !head.flags.has(Flags::ACK)
+                && ended.ack.is_before(head.seq);
+            if !is_new {
+                // RST is ignored [RFC 1337 §3].
+                if !head.flags.has(Flags::RST) && self.strays.take(now) {
+                    let answer = self.bare(peer, ended.seq, Some(ended.ack), Flags::ACK);
+                    self.push_control(peer, answer);
+                }
+                return;
+            }
+            self.time_wait.all.remove(&peer);
+        }
+        if head.flags.has(Flags::RST) {
+            self.drops.count(DropReason::NoConnection);
+        } else if head.flags.has(Flags::SYN) && !head.flags.has(Flags::ACK) {
+            self.on_syn(now, peer, segment);
+        } else {
+            self.drops.count(DropReason::NoConnection);
+            self.refuse(now, peer, segment);
+        }
+    }
+
+    /// Answers a segment of no connection with RST [RFC 9293 §3.10.7.1].
+    fn refuse(&mut self, now: Instant, peer: SocketAddr, segment: &Segment<'_>) {
+        if !self.strays.take(now) {
+            return self.drops.count(DropReason::HeldDown);
+        }
+        let reset = if segment.head.flags.has(Flags::ACK) {
+            self.reset(peer, segment.head.ack, None)
+        } else {
+            self.reset(peer, Seq(0), Some(segment.end()))
+        };
+        self.push_control(peer, reset);
+    }
+
+    /// Returns the position at which a new connection begins. `None` if it is refused.
+    fn beginning(&self) -> Option<u64> {
+        if !self.listens || self.ids.len() >= self.config.children {
+            return None;
+        }
+        match self.config.join {
+            Join::Asked => Some(0),
+            Join::AtOnce => {
+                let master = self.master(self.master_place(MasterId::FIRST)?)?;
+                let is_over = master.buffer.is_finished() && master.nxt >= master.buffer.end();
+                // What is still to be written is worth waiting for, and so is an empty stream.
+                (!is_over || master.nxt == 0).then_some(master.nxt)
+            }
+        }
+    }
+
+    fn on_syn(&mut self, now: Instant, peer: SocketAddr, segment: &Segment<'_>) {
+        let Some(at) = self.beginning() else {
+            self.drops.count(DropReason::OverLimit);
+            return self.refuse(now, peer, segment);
+        };
+        let options = &segment.head.options;
+        let default = if peer.is_ipv6() { DEFAULT_MSS.1 } else { DEFAULT_MSS.0 };
+        let opened = Opened {
+            id: 0,
+            at,
+            irs: segment.head.seq,
+            mss: options.mss.unwrap_or(default).max(MIN_MSS),
+            shift: options.window_scale,
+            has_sack: options.sack_permitted,
+            transmissions: 1,
+            since: now,
+            due: now + self.half_open.rto,
+        };
+        if self.half_open.insert(peer, opened) {
+            self.drops.count(DropReason::Flood);
+        }
+        self.send_syn_ack(peer, &opened);
+    }
+
+    fn send_syn_ack(&mut self, peer: SocketAddr, opened: &Opened) {
+        let first = self.config.join == Join::AtOnce && opened.mss >= self.config.mss;
+        let port = if first { self.config.channel.port } else { 0 };
+        let options = Options {
+            mss: Some(self.config.mss),
+            window_scale: opened.shift.map(|_| 0),
+            sack_permitted: opened.has_sack,
+            membership: Some(port),
+            ..Options::default()
+        };
+        let seq = self.base.plus(opened.at as u32).minus(1);
+        let flags = Flags::SYN | Flags::ACK;
+        let head = self.bare(peer, seq, Some(opened.irs.plus(1)), flags);
+        self.push_control(peer, Head { options, ..head });
+    }
+
+    /// Sends SYN/ACKs again, and gives connections up.
+    pub(super) fn on_handshake_timers(&mut self, now: Instant) {
+        while let Some((&(at, id), &peer)) = self.half_open.due.first_key_value()
+            && at <= now
+        {
+            self.half_open.due.pop_first();
+            let Some(opened) = self.half_open.all.get_mut(&peer).filter(|known| known.id == id)
+            else {
+                continue;
+            };
+            if opened.transmissions >= self.config.syn_ack_transmissions {
+                self.half_open.all.remove(&peer);
+                continue;
+            }
+            opened.due = now + self.half_open.rto * (1 << opened.transmissions.min(6));
+            opened.transmissions += 1;
+            let opened = *opened;
+            self.half_open.due.insert((opened.due, id), peer);
+            self.send_syn_ack(peer, &opened);
+        }
+    }
+
+    /// Handles a segment in SYN-RECEIVED [RFC 9293 §3.10.7.4].
+    fn on_half_open(&mut self, now: Instant, peer: SocketAddr, segment: &Segment<'_>) {
+        let Some(&opened) = self.half_open.all.get(&peer) else { return };
+        let head = &segment.head;
+        let expected = opened.irs.plus(1);
+        if head.flags.has(Flags::RST) {
+            if head.seq == expected {
+                self.half_open.remove(&peer);
+            } else {
+                self.drops.count(DropReason::Challenged);
+            }
+            return;
+        }
+        if head.flags.has(Flags::SYN) && !head.flags.has(Flags::ACK) {
+            if head.seq == opened.irs {
+                // The SYN/ACK was lost. Its timer goes on.
+                self.send_syn_ack(peer, &opened);
+            } else {
+                // The client has started anew.
+                self.half_open.remove(&peer);
+                self.on_syn(now, peer, segment);
+            }
+            return;
+        }
+        let offset = head.seq.since(expected);
+        let in_window = (0..=i32::from(self.config.receive_buffer)).contains(&offset);
+        if !in_window || !head.flags.has(Flags::ACK) {
+            let reason = if in_window { DropReason::NoAck } else { DropReason::OutOfWindow };
+            return self.drops.count(reason);
+        }
+        if head.ack != self.base.plus(opened.at as u32) {
+            self.drops.count(DropReason::FarAhead);
+            return self.refuse(now, peer, segment);
+        }
+        if self.ids.len() >= self.config.children {
+            self.half_open.remove(&peer);
+            self.drops.count(DropReason::OverLimit);
+            return self.refuse(now, peer, segment);
+        }
+        self.half_open.remove(&peer);
+        // Karn: a SYN/ACK that was sent again has no RTT.
+        let rtt = (opened.transmissions == 1).then(|| now.since(opened.since));
+        self.establish(now, peer, &opened, rtt, segment);
+    }
+
+    fn establish(
+        &mut self,
+        now: Instant,
+        peer: SocketAddr,
+        opened: &Opened,
+        rtt: Option<Duration>,
+        segment: &Segment<'_>,
+    ) {
+        let id = ChildId(self.next_id);
+        self.next_id += 1;
+        let opening = Opening {
+            id,
+            peer,
+            at: opened.at,
+            irs: opened.irs,
+            mss: opened.mss,
+            shift: opened.shift.unwrap_or(0),
+            has_sack: opened.has_sack,
+            rtt,
+        };
+        let child = Child::new(now, &self.config, opening, &segment.head);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.children.push(None);
+            self.children.len() as u32 - 1
+        });
+        self.children[slot as usize] = Some(Box::new(child));
+        self.peers.insert(peer, slot);
+        self.ids.insert(id, slot);
+        self.stats.connected += 1;
+        self.events.push_back(SourceEvent::Connected { child: id, peer, at: opened.at });
+        if self.config.join == Join::AtOnce {
+            match self.master_place(MasterId::FIRST) {
+                Some(place) => self.enter_master(now, slot, place),
+                // The stream ended meanwhile.
+                None => self.remove(slot, CloseReason::TooLate),
+            }
+        }
+        if self.children[slot as usize].is_some() {
+            self.on_segment(now, slot, segment);
+        }
+    }
+}

@@ -1,0 +1,572 @@
+//! The source: listener, masters and children.
+
+mod alarms;
+mod arrival;
+mod commands;
+mod handshake;
+mod output;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use rand_core::Rng;
+use umbel_wire::tcp::{Flags, Head, Segment, Seq};
+
+use super::api::{
+    ChildId, ChildReport, CloseReason, MasterId, SourceCommand, SourceCommandError, SourceEvent,
+    SourceStats, Stream,
+};
+use super::child::{Child, Served, View};
+use super::config::{Join, SourceConfig};
+use super::drops::{DropReason, Drops};
+use super::master::Master;
+use super::tournament::Tournament;
+use crate::bucket::{Limit, Limiter};
+use crate::chance::Generator;
+use crate::units::Rate;
+use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
+use handshake::{HalfOpen, TimeWait};
+
+/// Answers to segments of nobody's: RSTs, and ACKs of connections that have ended.
+const STRAYS: Limit = Limit { per_s: 1000, burst: 1000 };
+/// Segments without a connection that wait to be sent, at most.
+const MAX_CONTROL: usize = 8192;
+
+/// A TCP server whose connections share multicast streams. The state machine is drawn in the
+/// [module](super).
+#[derive(Clone, Debug)]
+pub struct Source {
+    config: SourceConfig,
+    /// Sequence number of position 0.
+    base: Seq,
+    listens: bool,
+    masters: Vec<Option<Master>>,
+    children: Vec<Option<Box<Child>>>,
+    free: Vec<u32>,
+    /// Slot of each child, by its address.
+    peers: BTreeMap<SocketAddr, u32>,
+    /// Slot of each child, by its number.
+    ids: BTreeMap<ChildId, u32>,
+    next_id: u64,
+    half_open: HalfOpen,
+    time_wait: TimeWait,
+    /// When something is due for each child, or earlier.
+    alarms: Tournament,
+    /// Children with something to send by unicast.
+    ready: VecDeque<u32>,
+    /// Retransmissions to single children.
+    repairs: VecDeque<(u32, ChildId, Range<u64>)>,
+    /// Retransmissions to channels, by the master's place.
+    multicast_repairs: VecDeque<(u32, Range<u64>)>,
+    /// Segments without a connection.
+    control: VecDeque<(SocketAddr, Head)>,
+    strays: Limiter,
+    /// The master whose turn it is to multicast.
+    turn: usize,
+    pace: Option<Rate>,
+    events: VecDeque<SourceEvent>,
+    stats: SourceStats,
+    drops: Drops,
+    head: Vec<u8>,
+}
+
+impl Source {
+    /// Creates a source that listens. `random` chooses the initial sequence number, unless the
+    /// configuration does.
+    pub fn new(config: SourceConfig, mut random: Generator) -> Source {
+        let base = Seq(config.base.unwrap_or_else(|| random.next_u32()));
+        let first = Master::new(MasterId::FIRST, config.channel, config.buffer);
+        let masters = if config.join == Join::AtOnce { vec![Some(first)] } else { Vec::new() };
+        Source {
+            half_open: HalfOpen::new(config.half_open, config.initial_rto),
+            time_wait: TimeWait::new(config.children, config.time_wait),
+            config,
+            base,
+            listens: true,
+            masters,
+            children: Vec::new(),
+            free: Vec::new(),
+            peers: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            next_id: 0,
+            alarms: Tournament::default(),
+            ready: VecDeque::new(),
+            repairs: VecDeque::new(),
+            multicast_repairs: VecDeque::new(),
+            control: VecDeque::new(),
+            strays: Limiter::new(STRAYS),
+            turn: 0,
+            pace: None,
+            events: VecDeque::new(),
+            stats: SourceStats::default(),
+            drops: Drops::default(),
+            head: Vec::new(),
+        }
+    }
+
+    /// Returns the source's counters.
+    pub fn stats(&self) -> SourceStats {
+        self.stats
+    }
+
+    /// Returns the discarded input, by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// Returns the configuration.
+    pub fn config(&self) -> &SourceConfig {
+        &self.config
+    }
+
+    /// Returns the number of connections.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Returns whether there are no connections.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Returns the number of half-open connections.
+    pub fn half_open(&self) -> usize {
+        self.half_open.len()
+    }
+
+    /// Returns the number of bytes that may be written to a stream, 0 if it has ended.
+    pub fn room(&self, to: Stream) -> usize {
+        match to {
+            Stream::Master(id) => {
+                match self.master_place(id).and_then(|place| self.master(place)) {
+                    Some(master) if master.buffer.is_finished() => 0,
+                    Some(master) => self.master_room(master),
+                    None => 0,
+                }
+            }
+            Stream::Child(id) => match self.child(id).map(|child| &child.served) {
+                Some(Served::Alone(None)) => self.config.buffer,
+                Some(Served::Alone(Some(buffer))) if !buffer.is_finished() => buffer.room(),
+                _ => 0,
+            },
+        }
+    }
+
+    fn master_room(&self, master: &Master) -> usize {
+        match self.config.release {
+            // What was sent makes room for what comes.
+            super::Release::Buffer => {
+                let unsent = master.buffer.end().saturating_sub(master.nxt) as usize;
+                self.config.buffer.saturating_sub(unsent)
+            }
+            _ => master.buffer.room(),
+        }
+    }
+
+    /// Returns the position up to which a master's stream was multicast.
+    pub fn position(&self, master: MasterId) -> Option<u64> {
+        Some(self.master(self.master_place(master)?)?.nxt)
+    }
+
+    /// Returns the number of children of a master.
+    pub fn members(&self, master: MasterId) -> usize {
+        let place = self.master_place(master).and_then(|place| self.master(place));
+        place.map_or(0, Master::len)
+    }
+
+    /// Returns the child that holds up the others of a master, if any does.
+    pub fn slowest(&self, master: MasterId) -> Option<ChildId> {
+        let slot = self.master(self.master_place(master)?)?.bottleneck()?;
+        Some(self.children[slot as usize].as_ref()?.id)
+    }
+
+    /// Returns the accounting of a child.
+    pub fn report(&self, child: ChildId) -> Option<ChildReport> {
+        self.report_of(*self.ids.get(&child)?)
+    }
+
+    /// Returns the accounting of each child, in the order in which they connected.
+    pub fn children(&self) -> impl Iterator<Item = ChildReport> + '_ {
+        self.ids.values().filter_map(|&slot| self.report_of(slot))
+    }
+
+    fn report_of(&self, slot: u32) -> Option<ChildReport> {
+        let child = self.children[slot as usize].as_ref()?;
+        let view = self.view(child);
+        let master = match child.served {
+            Served::Master(place, _) => self.master(place).map(|master| master.id),
+            _ => None,
+        };
+        Some(ChildReport {
+            child: child.id,
+            peer: child.peer,
+            state: child.state(&view),
+            master,
+            hears: child.hears,
+            acknowledged: child.una,
+            outstanding: view.sent.saturating_sub(child.una),
+            rtt: child.rtt.smoothed(),
+            congestion_window: child.window.bytes(),
+            receive_window: child.rwnd,
+            unicast_bytes: child.unicast_bytes,
+            loss_events: child.loss_events,
+            timeouts: child.timeouts,
+            received_bytes: child.received_bytes,
+        })
+    }
+
+    fn master_place(&self, id: MasterId) -> Option<u32> {
+        let place = self.masters.iter().position(|m| m.as_ref().is_some_and(|m| m.id == id))?;
+        Some(place as u32)
+    }
+
+    fn master(&self, place: u32) -> Option<&Master> {
+        self.masters.get(place as usize)?.as_ref()
+    }
+
+    fn master_mut(&mut self, place: u32) -> Option<&mut Master> {
+        self.masters.get_mut(place as usize)?.as_mut()
+    }
+
+    fn child(&self, id: ChildId) -> Option<&Child> {
+        self.children[*self.ids.get(&id)? as usize].as_deref()
+    }
+
+    /// Returns the child in a slot that is known to be taken.
+    fn at(&mut self, slot: u32) -> &mut Child {
+        self.children[slot as usize].as_mut().expect("slots of the tables are taken")
+    }
+
+    /// Returns what a child must know of its stream.
+    fn view(&self, child: &Child) -> View {
+        view_of(child, &self.masters)
+    }
+
+    /// Returns a child with its view.
+    fn seen(&mut self, slot: u32) -> (&mut Child, View) {
+        let Source { children, masters, .. } = self;
+        let child = children[slot as usize].as_mut().expect("slots of the tables are taken");
+        let view = view_of(child, masters);
+        (child, view)
+    }
+
+    /// Queues a child that has something to send by unicast.
+    fn make_ready(&mut self, slot: u32) {
+        let child = self.at(slot);
+        if !child.is_queued {
+            child.is_queued = true;
+            self.ready.push_back(slot);
+        }
+    }
+
+    /// Queues a segment without a connection.
+    fn push_control(&mut self, to: SocketAddr, head: Head) {
+        if self.control.len() < MAX_CONTROL {
+            self.control.push_back((to, head));
+        } else {
+            self.drops.count(DropReason::HeldDown);
+        }
+    }
+
+    /// Does what follows from a change of a child: timers, retransmissions, its standing in its
+    /// master, and its end.
+    fn settle(&mut self, now: Instant, slot: u32) {
+        let (child, view) = self.seen(slot);
+        let is_done = matches!(child.served, Served::Done);
+        let is_over = is_done || view.end.is_some_and(|end| child.una >= end);
+        if is_over && self.on_fin_acked(now, slot) {
+            return;
+        }
+        let Source { children, masters, config, .. } = self;
+        let child = children[slot as usize].as_mut().expect("it was there before");
+        let view = view_of(child, masters);
+        let waits = child.set_timers(now, config, &view);
+        let sends_alone = !child.hears && child.sendable(&view) > 0;
+        if let Served::Master(place, seat) = child.served
+            && let Some(master) = masters[place as usize].as_mut()
+        {
+            if waits && !sends_alone && !child.is_idle {
+                child.is_idle = true;
+                master.idle.push(slot);
+            }
+            master.note(seat, child.standing(&view));
+        }
+        let at = child.alarm(config).as_nanos();
+        if self.alarms.at(slot as usize).is_none_or(|known| at < known) {
+            self.alarms.put(slot as usize, Some(at));
+        }
+        if sends_alone {
+            self.make_ready(slot);
+        }
+        self.release_alone(slot);
+        if !self.at(slot).board.is_clean() {
+            self.plan_repairs(now, slot);
+        }
+    }
+
+    /// Hands the next retransmissions of a child to its master, or queues the child.
+    fn plan_repairs(&mut self, now: Instant, slot: u32) {
+        loop {
+            let (child, view) = self.seen(slot);
+            let Some(run) = child.next_repair(&view) else { return };
+            if run.start < view.start {
+                // It is no longer held.
+                if self.config.real_time.is_none() {
+                    self.remove(slot, CloseReason::TooLate);
+                    return;
+                }
+                let (child, _) = self.seen(slot);
+                child.on_repair_wanted(&(run.start..view.start.min(run.end)));
+                continue;
+            }
+            match child.served {
+                Served::Master(place, _) if child.hears => {
+                    child.on_repair_wanted(&run);
+                    let rtt = child.rtt.late().unwrap_or_default();
+                    let threshold = self.config.threshold;
+                    let Some(master) = self.master_mut(place) else { return };
+                    let threshold = threshold * master.len() as f64;
+                    let sent = master.repairs.want(now, slot, &run, rtt, threshold);
+                    let child = self.at(slot);
+                    match sent {
+                        Some(at) => child.on_repaired(at, &run),
+                        None => child.wanted += 1,
+                    }
+                }
+                _ => {
+                    // It is sent when it is polled.
+                    self.make_ready(slot);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Notes that a child has acknowledged FIN. Returns whether it is gone.
+    fn on_fin_acked(&mut self, now: Instant, slot: u32) -> bool {
+        self.leave_master(slot);
+        let child = self.at(slot);
+        child.served = Served::Done;
+        child.hears = false;
+        child.may_hear = false;
+        child.board.clear();
+        (child.rto_at, child.probe_at) = (None, None);
+        if child.received_end {
+            self.close(now, slot);
+            return true;
+        }
+        false
+    }
+
+    /// Takes a child out of its master.
+    fn leave_master(&mut self, slot: u32) {
+        let Served::Master(place, seat) = self.at(slot).served else { return };
+        self.at(slot).served = Served::Done;
+        let Some(master) = self.master_mut(place) else { return };
+        master.leave(seat);
+        self.check_drained(place);
+    }
+
+    /// Ends a master that was finished and that nobody waits for.
+    fn check_drained(&mut self, place: u32) {
+        let Some(master) = self.master(place) else { return };
+        let is_sent = master.nxt >= master.buffer.end_with_fin() || master.len() == 0;
+        if master.buffer.is_finished() && master.len() == 0 && is_sent {
+            self.events.push_back(SourceEvent::Drained { master: master.id });
+            self.masters[place as usize] = None;
+        }
+    }
+
+    /// Ends a connection that both sides have finished.
+    fn close(&mut self, now: Instant, slot: u32) {
+        let base = self.base;
+        let child = self.at(slot);
+        let (id, peer, ack_due) = (child.id, child.peer, child.ack_due);
+        let (seq, ack) = (base.plus(child.una as u32), child.rcv_nxt());
+        if !child.finished_first {
+            self.time_wait.insert(now, peer, seq, ack);
+        }
+        if ack_due {
+            self.push_control(peer, self.bare(peer, seq, Some(ack), Flags::ACK));
+        }
+        self.forget(slot);
+        self.events.push_back(SourceEvent::Closed { child: id });
+    }
+
+    /// Ends a connection before its time, with RST.
+    fn remove(&mut self, slot: u32, reason: CloseReason) {
+        let base = self.base;
+        let (child, view) = self.seen(slot);
+        let (id, peer) = (child.id, child.peer);
+        // RST is valid only at the next sequence number that the receiver expects, or it is
+        // challenged [RFC 5961 §3]. Where data was lost, that is SND.UNA.
+        let seqs = [child.una, view.sent.max(child.una)];
+        let ack = child.rcv_nxt();
+        if reason != CloseReason::Reset {
+            for (n, position) in seqs.into_iter().enumerate() {
+                if n == 0 || position != seqs[0] {
+                    let seq = base.plus(position as u32);
+                    self.push_control(peer, self.reset(peer, seq, Some(ack)));
+                }
+            }
+        }
+        self.leave_master(slot);
+        self.forget(slot);
+        self.events.push_back(SourceEvent::Removed { child: id, reason });
+    }
+
+    fn forget(&mut self, slot: u32) {
+        self.leave_master(slot);
+        let Some(child) = self.children[slot as usize].take() else { return };
+        self.peers.remove(&child.peer);
+        self.ids.remove(&child.id);
+        self.alarms.put(slot as usize, None);
+        if child.is_queued {
+            self.ready.retain(|queued| *queued != slot);
+        }
+        for master in self.masters.iter_mut().flatten() {
+            if child.is_idle {
+                master.idle.retain(|idle| *idle != slot);
+            }
+        }
+        self.free.push(slot);
+    }
+
+    /// Releases what a master may release, and tells what follows.
+    fn advance(&mut self, now: Instant, place: u32) {
+        let Source { masters, config, .. } = self;
+        let Some(master) = masters.get_mut(place as usize).and_then(Option::as_mut) else { return };
+        master.refresh(now, config);
+        if master.release(now, config) {
+            let id = master.id;
+            let start = master.buffer.start();
+            if config.real_time.is_none() {
+                self.remove_behind(place, start);
+            }
+            self.tell_room(place, id);
+        }
+        self.tell_pace(place);
+    }
+
+    /// Removes the children that need bytes before `start`.
+    fn remove_behind(&mut self, place: u32, start: u64) {
+        while let Some(slot) = self.master(place).and_then(|master| master.behind(start)) {
+            self.remove(slot, CloseReason::TooLate);
+        }
+    }
+
+    fn tell_room(&mut self, place: u32, id: MasterId) {
+        let Some(master) = self.master(place) else { return };
+        let room = self.master_room(master);
+        // A quarter, so that the application is not woken for each segment.
+        if master.was_full && room >= self.config.buffer / 4 {
+            self.events.push_back(SourceEvent::Writable { to: Stream::Master(id), room });
+            self.masters[place as usize].as_mut().expect("it was there before").was_full = false;
+        }
+    }
+
+    fn tell_pace(&mut self, place: u32) {
+        let Source { masters, config, .. } = self;
+        let Some(master) = masters.get_mut(place as usize).and_then(Option::as_mut) else { return };
+        if master.new_pace(config).is_none() {
+            return;
+        }
+        let all: f64 = self.masters.iter().flatten().map(Master::pace).sum();
+        let pace = Rate::from_bits_per_s(all as u64);
+        if let Some(pace) = pace.filter(|pace| self.pace != Some(*pace)) {
+            self.pace = Some(pace);
+            self.events.push_back(SourceEvent::Pace(pace));
+        }
+    }
+}
+
+/// Returns what a child must know of its stream.
+fn view_of(child: &Child, masters: &[Option<Master>]) -> View {
+    match &child.served {
+        Served::Alone(buffer) => {
+            let (start, end, available) = buffer.as_ref().map_or((0, None, 0), |buffer| {
+                let end = buffer.is_finished().then(|| buffer.end_with_fin());
+                (buffer.start(), end, buffer.end_with_fin())
+            });
+            View { sent: child.nxt, ackable: child.nxt, start, end, available }
+        }
+        Served::Master(place, _) => {
+            let Some(master) = masters.get(*place as usize).and_then(Option::as_ref) else {
+                return done(child);
+            };
+            let start = master.buffer.start();
+            if let Some(end) = child.own_end {
+                let (sent, available) = (child.nxt, end + 1);
+                return View { sent, ackable: sent, start, end: Some(available), available };
+            }
+            let sent = if child.hears { master.nxt } else { child.nxt };
+            let ackable = if child.may_hear { master.nxt.max(child.nxt) } else { child.nxt };
+            let end = master.buffer.is_finished().then(|| master.buffer.end_with_fin());
+            View { sent, ackable, start, end, available: master.nxt }
+        }
+        Served::Done => done(child),
+    }
+}
+
+fn done(child: &Child) -> View {
+    let una = child.una;
+    View { sent: una, ackable: una, start: una, end: None, available: una }
+}
+
+impl Engine for Source {
+    type Command = SourceCommand;
+    type CommandError = SourceCommandError;
+    type Event = SourceEvent;
+
+    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
+        let Address::Host(peer) = datagram.by else {
+            return self.drops.count(DropReason::Unexpected);
+        };
+        let Ok(segment) = Segment::parse(datagram.payload) else {
+            return self.drops.count(DropReason::Malformed);
+        };
+        if segment.head.destination_port != self.config.port
+            || segment.head.source_port != peer.port()
+        {
+            return self.drops.count(DropReason::OtherSession);
+        }
+        self.stats.segments += 1;
+        match self.peers.get(&peer) {
+            Some(&slot) => self.on_segment(now, slot, &segment),
+            None => self.on_stray(now, peer, &segment),
+        }
+    }
+
+    fn handle_command(
+        &mut self,
+        now: Instant,
+        command: SourceCommand,
+    ) -> Result<(), SourceCommandError> {
+        self.on_command(now, command)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.on_timers(now);
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        None
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        self.transmit(now, buf)
+    }
+
+    fn wants(&self, class: RateClass) -> bool {
+        class == RateClass::Data && (0..self.masters.len()).any(|place| self.may_send(place))
+    }
+
+    fn poll_event(&mut self) -> Option<SourceEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.next_timer()
+    }
+}

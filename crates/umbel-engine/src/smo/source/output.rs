@@ -1,0 +1,396 @@
+//! Segments that leave.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use bytes::Bytes;
+use umbel_wire::tcp::{Flags, Head, Options, Seq};
+
+use super::Source;
+use crate::smo::api::{CloseReason, SourceEvent, Stream};
+use crate::smo::buffer::Buffer;
+use crate::smo::child::Served;
+use crate::smo::master::Master;
+use crate::smo::repairs::Repair;
+use crate::{Address, Instant, RateClass, Transmit, TransmitBuf};
+
+/// Segments to one child at once, so that they can leave as one.
+const BATCH: usize = 32;
+/// While nobody hears a master, one segment in this number is multicast, to see whether anybody
+/// does.
+const SILENT: u64 = 64;
+
+/// A part of a stream, as a segment carries it.
+struct Part {
+    bytes: Bytes,
+    has_fin: bool,
+}
+
+impl Part {
+    /// Takes a run of positions out of a buffer. `None` if it is not held.
+    fn of(buffer: &Buffer, run: &Range<u64>) -> Option<Part> {
+        let end = run.end.min(buffer.end());
+        let len = end.saturating_sub(run.start) as usize;
+        let bytes = buffer.slice(run.start, len);
+        let has_fin = buffer.is_finished() && run.end > buffer.end();
+        (bytes.len() == len && (len > 0 || has_fin)).then_some(Part { bytes, has_fin })
+    }
+}
+
+impl Source {
+    pub(super) fn transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        if let Some((peer, head)) = self.control.pop_front() {
+            self.stats.control += 1;
+            self.push(buf, &head, Bytes::new());
+            return Some(Transmit::control(Address::Host(peer)));
+        }
+        loop {
+            if let Some(transmit) = self.transmit_repair(now, buf) {
+                return Some(transmit);
+            }
+            while let Some(slot) = self.ready.pop_front() {
+                self.at(slot).is_queued = false;
+                if let Some(transmit) = self.transmit_child(now, slot, buf) {
+                    return Some(transmit);
+                }
+            }
+            if !self.gather_repairs(now) {
+                break;
+            }
+        }
+        if let Some((peer, head)) = self.control.pop_front() {
+            // Someone was removed meanwhile.
+            self.push(buf, &head, Bytes::new());
+            return Some(Transmit::control(Address::Host(peer)));
+        }
+        self.transmit_new(now, buf)
+    }
+
+    /// Returns a header without options, with the full window.
+    pub(super) fn bare(&self, peer: SocketAddr, seq: Seq, ack: Option<Seq>, flags: Flags) -> Head {
+        Head {
+            source_port: self.config.port,
+            destination_port: peer.port(),
+            seq,
+            ack: ack.unwrap_or_default(),
+            flags,
+            window: self.config.receive_buffer,
+            options: Options::default(),
+        }
+    }
+
+    /// Returns a header that resets a connection.
+    pub(super) fn reset(&self, peer: SocketAddr, seq: Seq, ack: Option<Seq>) -> Head {
+        let flags = if ack.is_some() { Flags::RST | Flags::ACK } else { Flags::RST };
+        Head { window: 0, ..self.bare(peer, seq, ack, flags) }
+    }
+
+    fn push(&mut self, buf: &mut TransmitBuf, head: &Head, body: Bytes) {
+        self.head.clear();
+        head.emit(&mut self.head);
+        buf.push(&self.head, body);
+    }
+
+    /// Returns the header of a segment to a child.
+    fn head_to(&mut self, slot: u32, position: u64, flags: Flags) -> Head {
+        let (base, config) = (self.base, &self.config);
+        let child = self.children[slot as usize].as_mut().expect("it was there before");
+        child.ack_due = false;
+        let window = child.receive_window(config);
+        let (peer, ack) = (child.peer, child.rcv_nxt());
+        let seq = base.plus(position as u32);
+        Head { window, ..self.bare(peer, seq, Some(ack), flags | Flags::ACK) }
+    }
+
+    /// Queues the retransmissions that are due. Returns whether there are any.
+    fn gather_repairs(&mut self, now: Instant) -> bool {
+        let Source { masters, config, children, repairs, multicast_repairs, .. } = self;
+        let before = repairs.len() + multicast_repairs.len();
+        for (place, master) in masters.iter_mut().enumerate() {
+            let Some(master) = master else { continue };
+            let gather = master.gather(config);
+            while let Some(repair) = master.repairs.next(now, gather) {
+                let (Repair::Multicast(run, wanting) | Repair::Unicast(run, wanting)) = &repair;
+                for &slot in wanting {
+                    // A slot may have another child by now, which then is sent what it may have.
+                    let Some(child) = children[slot as usize].as_mut() else { continue };
+                    child.wanted = child.wanted.saturating_sub(1);
+                    match &repair {
+                        Repair::Multicast(..) => child.on_repaired(now, run),
+                        Repair::Unicast(..) => repairs.push_back((slot, child.id, run.clone())),
+                    }
+                }
+                if let Repair::Multicast(run, _) = repair {
+                    multicast_repairs.push_back((place as u32, run));
+                }
+            }
+        }
+        repairs.len() + multicast_repairs.len() > before
+    }
+
+    fn transmit_repair(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        while let Some((place, run)) = self.multicast_repairs.pop_front() {
+            let Some(master) = self.master(place) else { continue };
+            let (channel, trail) = (master.channel, master.buffer.trail());
+            let Some(part) = Part::of(&master.buffer, &run).filter(|_| run.end > trail) else {
+                continue;
+            };
+            self.stats.multicast_again.segments += 1;
+            self.stats.multicast_again.bytes += part.bytes.len() as u64;
+            self.push_multicast(buf, channel.port, run.start, part, true);
+            return Some(Transmit::control(Address::Channel(channel)));
+        }
+        while let Some((slot, id, run)) = self.repairs.pop_front() {
+            let Some(child) = self.children[slot as usize].as_mut().filter(|c| c.id == id) else {
+                continue;
+            };
+            if run.end <= child.una || child.board.has(run.start) {
+                continue;
+            }
+            child.on_repaired(now, &run);
+            let peer = child.peer;
+            if self.push_to_child(buf, slot, &run) {
+                let again = &mut self.stats.unicast_again;
+                (again.segments, again.bytes) =
+                    (again.segments + 1, again.bytes + (run.end - run.start));
+                self.settle(now, slot);
+                return Some(Transmit::control(Address::Host(peer)));
+            }
+        }
+        None
+    }
+
+    /// Adds a segment to a child. Returns whether its bytes are held.
+    fn push_to_child(&mut self, buf: &mut TransmitBuf, slot: u32, run: &Range<u64>) -> bool {
+        let child = self.children[slot as usize].as_ref().expect("it was there before");
+        let part = match &child.served {
+            Served::Alone(Some(buffer)) => Part::of(buffer, run),
+            Served::Master(place, _) => {
+                self.master(*place).and_then(|master| match child.own_end {
+                    None => Part::of(&master.buffer, run),
+                    Some(end) => {
+                        let bytes = master
+                            .buffer
+                            .slice(run.start, (end.min(run.end) - run.start.min(end)) as usize);
+                        Some(Part { bytes, has_fin: run.end > end })
+                    }
+                })
+            }
+            _ => None,
+        };
+        let Some(part) = part else { return false };
+        let flags = if part.has_fin { Flags::FIN | Flags::PSH } else { Flags::PSH };
+        let len = part.bytes.len() as u64;
+        let head = self.head_to(slot, run.start, flags);
+        self.at(slot).unicast_bytes += len;
+        self.push(buf, &head, part.bytes);
+        true
+    }
+
+    /// Sends what a child is to be sent by unicast.
+    fn transmit_child(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        buf: &mut TransmitBuf,
+    ) -> Option<Transmit> {
+        let (child, view) = self.seen(slot);
+        let to = Transmit::control(Address::Host(child.peer));
+        if std::mem::take(&mut child.probe_due) {
+            // A segment before the window is answered with an ACK [RFC 9293 §3.8.4].
+            let position = child.una;
+            let head = self.head_to(slot, position, Flags::default());
+            self.stats.control += 1;
+            self.push(buf, &Head { seq: head.seq.minus(1), ..head }, Bytes::new());
+            self.make_ready(slot);
+            return Some(to);
+        }
+        if !child.hears && !matches!(child.served, Served::Done) {
+            self.push_unicast(now, slot, buf);
+            // It may have been removed.
+            self.children[slot as usize].as_ref()?;
+        }
+        let child = self.at(slot);
+        if child.ack_due && buf.is_empty() {
+            let position = if child.hears { view.sent } else { child.nxt };
+            let membership = match child.served {
+                Served::Master(place, _) if child.may_hear => {
+                    self.master(place).map_or(0, |master| master.channel.port)
+                }
+                _ => 0,
+            };
+            let mut head = self.head_to(slot, position, Flags::default());
+            head.options.membership = Some(membership);
+            self.stats.control += 1;
+            self.push(buf, &head, Bytes::new());
+            return Some(to);
+        }
+        (!buf.is_empty()).then_some(to)
+    }
+
+    /// Adds retransmissions and new data to a child that does not hear.
+    fn push_unicast(&mut self, now: Instant, slot: u32, buf: &mut TransmitBuf) {
+        while buf.len() < BATCH {
+            let (child, view) = self.seen(slot);
+            let mss = u64::from(child.mss);
+            let (run, again) = match child.next_repair(&view) {
+                Some(run) => (run, true),
+                None => (child.nxt..child.nxt + child.sendable(&view).min(mss), false),
+            };
+            let fits = Head::MIN_LEN + (run.end - run.start) as usize;
+            if run.is_empty() || !buf.admits(fits) {
+                break;
+            }
+            let is_last = buf.iter().last().is_some_and(|(_, body)| (body.len() as u64) < mss);
+            if is_last {
+                break;
+            }
+            if !self.push_to_child(buf, slot, &run) {
+                if self.config.real_time.is_none() {
+                    self.remove(slot, CloseReason::TooLate);
+                    return;
+                }
+                let (child, view) = self.seen(slot);
+                child.nxt = child.nxt.max(view.start);
+                child.on_repair_wanted(&run);
+                continue;
+            }
+            let child = self.at(slot);
+            if again {
+                child.on_repair_wanted(&run);
+                child.on_repaired(now, &run);
+            } else {
+                child.on_sent(now, run.end);
+            }
+            let traffic =
+                if again { &mut self.stats.unicast_again } else { &mut self.stats.unicast };
+            traffic.segments += 1;
+            traffic.bytes += run.end - run.start;
+        }
+        self.settle(now, slot);
+    }
+
+    /// Releases what a child that is served alone has acknowledged.
+    pub(super) fn release_alone(&mut self, slot: u32) {
+        let Some(child) = self.children[slot as usize].as_mut() else { return };
+        let (una, id) = (child.una, child.id);
+        let Served::Alone(Some(buffer)) = &mut child.served else { return };
+        buffer.forget(una);
+        let room = buffer.room();
+        if child.was_full && room >= self.config.buffer / 4 {
+            child.was_full = false;
+            self.events.push_back(SourceEvent::Writable { to: Stream::Child(id), room });
+        }
+    }
+
+    /// Returns the number of bytes, FIN included, that a master may multicast now.
+    fn sendable(&self, master: &Master) -> u64 {
+        let all = master.buffer.end_with_fin().saturating_sub(master.nxt);
+        let allowed = master.limit(&self.config).saturating_sub(master.nxt);
+        let is_idle = master.behind(master.nxt).is_none();
+        let is_whole = allowed >= all || allowed >= u64::from(self.config.mss) || is_idle;
+        if is_whole { all.min(allowed) } else { 0 }
+    }
+
+    pub(super) fn may_send(&self, place: usize) -> bool {
+        self.masters[place].as_ref().is_some_and(|master| self.sendable(master) > 0)
+    }
+
+    /// Sends new data of the master whose turn it is.
+    fn transmit_new(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        if buf.allows(RateClass::Data) == 0 {
+            return None;
+        }
+        let count = self.masters.len();
+        for _ in 0..count {
+            let place = self.turn % count;
+            self.turn = (place + 1) % count;
+            if !self.may_send(place) {
+                continue;
+            }
+            let Some(master) = &self.masters[place] else { continue };
+            let channel = master.channel;
+            self.multicast(now, place as u32, buf);
+            if !buf.is_empty() {
+                return Some(Transmit::data(Address::Channel(channel)));
+            }
+            // Nobody hears it; those who are served by unicast have work now.
+            return self.transmit(now, buf);
+        }
+        None
+    }
+
+    /// Adds new data of a master.
+    fn multicast(&mut self, now: Instant, place: u32, buf: &mut TransmitBuf) {
+        let mss = u64::from(self.config.mss);
+        while let Some(master) = self.master(place) {
+            let sendable = self.sendable(master);
+            let mut len = sendable.min(mss);
+            // FIN needs no segment of its own.
+            len += u64::from(sendable == len + 1 && master.nxt + len == master.buffer.end());
+            if len == 0 || !buf.is_empty() && !buf.has_room(RateClass::Data) {
+                break;
+            }
+            let (run, port) = (master.nxt..master.nxt + len, master.channel.port);
+            let is_heard = master.is_heard() || master.nxt / mss % SILENT == 0;
+            let Some(part) = Part::of(&master.buffer, &run) else { break };
+            let is_last = run.end >= master.buffer.end();
+            if is_heard {
+                let payload = part.bytes.len();
+                if !buf.is_empty() && !buf.admits(Head::MIN_LEN + payload) {
+                    break;
+                }
+                self.stats.multicast.segments += 1;
+                self.stats.multicast.bytes += payload as u64;
+                self.push_multicast(buf, port, run.start, part, is_last);
+            } else if !buf.is_empty() {
+                break;
+            }
+            let Some(master) = self.master_mut(place) else { break };
+            master.nxt = run.end;
+            master.log.push(run.end, now);
+        }
+        self.on_multicast(now, place);
+    }
+
+    fn push_multicast(
+        &mut self,
+        buf: &mut TransmitBuf,
+        port: u16,
+        position: u64,
+        part: Part,
+        is_last: bool,
+    ) {
+        let mut flags = Flags::ACK;
+        if is_last {
+            flags = flags | Flags::PSH;
+        }
+        if part.has_fin {
+            flags = flags | Flags::FIN;
+        }
+        let head = Head {
+            source_port: self.config.port,
+            destination_port: port,
+            seq: self.base.plus(position as u32),
+            // Helpers replace it.
+            ack: Seq(0),
+            flags,
+            window: self.config.receive_buffer,
+            options: Options::default(),
+        };
+        self.push(buf, &head, part.bytes);
+    }
+
+    /// Starts the time-outs of children that waited for data.
+    fn on_multicast(&mut self, now: Instant, place: u32) {
+        let Some(master) = self.master_mut(place) else { return };
+        let idle = std::mem::take(&mut master.idle);
+        for slot in idle {
+            if let Some(child) = self.children[slot as usize].as_mut() {
+                child.is_idle = false;
+                child.progress = now;
+                self.settle(now, slot);
+            }
+        }
+    }
+}

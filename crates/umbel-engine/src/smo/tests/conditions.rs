@@ -1,0 +1,217 @@
+//! Connections under particular conditions: closed windows, late comers, wrap-around, helpers that
+//! stop, receivers that stall.
+
+use std::time::Duration;
+
+use super::network::{Network, Way, content};
+use crate::smo::receiver::{ReceiverCommand, ReceiverEvent};
+use crate::smo::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// Connects everyone.
+#[track_caller]
+fn connect(network: &mut Network) -> Vec<ChildId> {
+    network.connect_all();
+    let nodes = network.nodes.len();
+    let connected = |event: &SourceEvent| matches!(event, SourceEvent::Connected { .. });
+    assert!(network.run_until(MINUTE, |network| network.count(connected) == nodes));
+    network.source.children().map(|report| report.child).collect()
+}
+
+fn everyone_has(network: &Network, len: usize) -> bool {
+    network.nodes.iter().all(|node| node.got.len() == len)
+}
+
+#[test]
+fn a_receiver_that_does_not_read_holds_up_the_others_until_it_reads_again() {
+    let mut network = Network::new(1, |_| {});
+    network.add(Way::clean(2), |config| config.buffer = 20_000);
+    network.add(Way::clean(2), |_| {});
+    connect(&mut network);
+    network.read(0, false);
+    let bytes = content(200_000);
+    network.send_all(bytes.clone());
+    network.run(10 * SECOND);
+    let got = network.nodes[1].got.len();
+    assert!((20_000..=21_000).contains(&got), "{got}");
+    let before = network.left;
+    network.run(10 * SECOND);
+    assert!(network.left - before < 1000, "probes only: {}", network.left - before);
+    network.read(0, true);
+    assert!(network.run_until(MINUTE, |network| everyone_has(network, 200_000)));
+    assert!(network.nodes.iter().all(|node| node.got == bytes));
+    assert_eq!(network.removed(), []);
+}
+
+#[test]
+fn a_receiver_that_never_reads_is_removed() {
+    let mut network = Network::new(1, |config| {
+        config.removal.closed_window = Duration::from_secs(20);
+    });
+    network.add(Way::clean(2), |config| config.buffer = 20_000);
+    network.add(Way::clean(2), |_| {});
+    connect(&mut network);
+    network.read(0, false);
+    network.send_all(content(200_000));
+    let done = network.run_until(MINUTE, |network| network.nodes[1].got.len() == 200_000);
+    assert!(done, "{:?}", network.nodes[1].got.len());
+    assert_eq!(network.removed(), [CloseReason::ClosedWindow]);
+}
+
+#[test]
+fn a_receiver_that_vanishes_is_removed() {
+    let mut network = Network::new(1, |config| config.removal.stall = 10 * SECOND);
+    for _ in 0..3 {
+        network.add(Way::clean(2), |_| {});
+    }
+    connect(&mut network);
+    network.nodes[2].way.loss = (1.0, 1.0);
+    network.send_all(content(500_000));
+    let rest = |network: &Network| network.nodes[..2].iter().all(|node| node.got.len() == 500_000);
+    assert!(network.run_until(30 * SECOND, rest));
+    assert_eq!(network.removed(), [CloseReason::Stalled]);
+}
+
+#[test]
+fn an_idle_receiver_that_vanishes_is_removed() {
+    let mut network = Network::new(1, |_| {});
+    network.add(Way::clean(2), |_| {});
+    network.add(Way::clean(2), |_| {});
+    connect(&mut network);
+    network.nodes[0].way.loss = (1.0, 1.0);
+    network.run(5 * MINUTE);
+    assert_eq!(network.removed(), [CloseReason::Dead]);
+    assert_eq!(network.source.len(), 1);
+}
+
+#[test]
+fn sequence_numbers_wrap() {
+    let mut network = Network::new(5, |config| config.base = Some(u32::MAX - 50_000));
+    for node in 0..5 {
+        let way = Way { loss: (0.02, 0.0), ..Way::clean(2) };
+        network.add(way, |config| {
+            if node == 4 {
+                config.channel = None;
+            }
+        });
+    }
+    connect(&mut network);
+    let bytes = content(200_000);
+    network.send_all(bytes.clone());
+    assert!(network.run_until(MINUTE, |network| everyone_has(network, 200_000)));
+    assert!(network.nodes.iter().all(|node| node.got == bytes));
+}
+
+#[test]
+fn a_late_comer_receives_the_tail() {
+    let mut network = Network::new(5, |_| {});
+    for _ in 0..3 {
+        network.add(Way::clean(5), |config| config.buffer = 20_000);
+    }
+    let bytes = content(3_000_000);
+    network.tell(0, ReceiverCommand::Connect);
+    network.tell(1, ReceiverCommand::Connect);
+    network.run(SECOND);
+    network.send_all(bytes.clone());
+    network.run(Duration::from_millis(500));
+    network.tell(2, ReceiverCommand::Connect);
+    let ended =
+        |network: &Network| network.nodes.iter().all(|node| node.has(&ReceiverEvent::ReceivedEnd));
+    assert!(network.run_until(MINUTE, ended));
+    let tail = &network.nodes[2].got;
+    assert!(tail.len() > 100_000 && tail.len() < bytes.len(), "{}", tail.len());
+    assert!(bytes.ends_with(tail) && network.nodes[0].got == bytes);
+    let at = (bytes.len() - tail.len()) as u64;
+    let begins = |event: &SourceEvent| matches!(event, SourceEvent::Connected { at: begin, .. } if *begin == at);
+    assert_eq!(network.count(begins), 1);
+}
+
+#[test]
+fn a_connection_outlives_its_helper() {
+    let mut network = Network::new(5, |_| {});
+    for _ in 0..3 {
+        network.add(Way::clean(5), |config| config.buffer = 30_000);
+    }
+    let children = connect(&mut network);
+    let bytes = content(8_000_000);
+    network.send_all(bytes.clone());
+    network.run(Duration::from_millis(50));
+    network.tell(1, ReceiverCommand::Help(false));
+    network.run(SECOND);
+    let hears = |network: &Network| network.source.report(children[1]).unwrap().hears;
+    assert!(!hears(&network) && !everyone_has(&network, bytes.len()));
+    network.tell(1, ReceiverCommand::Help(true));
+    assert!(network.run_until(MINUTE, |network| everyone_has(network, 8_000_000)));
+    assert!(network.nodes.iter().all(|node| node.got == bytes));
+    assert_eq!(network.removed(), []);
+}
+
+#[test]
+fn in_real_time_mode_late_data_is_skipped() {
+    let mut network = Network::new(5, |config| {
+        config.real_time = Some(Duration::from_millis(300));
+        config.release = Release::Buffer;
+    });
+    for node in 0..10 {
+        let way = Way { loss: (0.08, 0.0), ..Way::clean(10 + node) };
+        network.add(way, |config| config.real_time = Some(Duration::from_millis(200)));
+    }
+    connect(&mut network);
+    let to = Stream::Master(MasterId::FIRST);
+    for _ in 0..500 {
+        network.command(SourceCommand::Write { to, bytes: content(1000) });
+        network.run(Duration::from_millis(20));
+    }
+    network.command(SourceCommand::Finish { to });
+    network.run(5 * SECOND);
+    for node in &network.nodes {
+        let all = node.got.len() as u64 + node.skipped;
+        assert!(all == 500_000 && node.skipped <= 10_000, "{} {}", node.got.len(), node.skipped);
+    }
+    assert_eq!(network.removed(), []);
+}
+
+#[test]
+fn responses_by_multicast_and_alone_share_a_source() {
+    let mut network = Network::new(5, |config| config.join = Join::Asked);
+    for _ in 0..6 {
+        network.add(Way { loss: (0.01, 0.01), ..Way::clean(3) }, |_| {});
+    }
+    let children = connect(&mut network);
+    for node in 0..6 {
+        network.tell(node, ReceiverCommand::Send(content(300)));
+    }
+    network.run(SECOND);
+    assert!(children.iter().all(|child| network.received[child] == content(300)));
+    let mut channel = network.source.config().channel;
+    let (common, other, own) = (content(100_000), content(70_000), content(50_000));
+    for (n, all) in [(7, &children[..3]), (8, &children[3..5])] {
+        channel.port += 1;
+        let master = MasterId(n);
+        network.command(SourceCommand::Open { master, channel });
+        for &child in all {
+            network.command(SourceCommand::Attach { child, master });
+        }
+    }
+    for (to, bytes) in [
+        (Stream::Master(MasterId(7)), &common),
+        (Stream::Master(MasterId(8)), &other),
+        (Stream::Child(children[5]), &own),
+    ] {
+        network.command(SourceCommand::Write { to, bytes: bytes.clone() });
+        network.command(SourceCommand::Finish { to });
+    }
+    let ended =
+        |network: &Network| network.nodes.iter().all(|node| node.has(&ReceiverEvent::ReceivedEnd));
+    assert!(network.run_until(MINUTE, ended));
+    let expected = [&common, &common, &common, &other, &other, &own];
+    for (node, bytes) in network.nodes.iter().zip(expected) {
+        assert!(node.got == *bytes);
+    }
+    let drained = |event: &SourceEvent| matches!(event, SourceEvent::Drained { .. });
+    assert!(network.run_until(MINUTE, |network| network.count(drained) == 2));
+    let stats = network.source.stats();
+    assert_eq!(stats.multicast.bytes, 170_000);
+}
