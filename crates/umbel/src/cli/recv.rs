@@ -125,20 +125,8 @@ fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
         summary.parents,
         summary.drops
     );
-    let rate = summary.bytes as f64 / summary.seconds.max(1e-3);
-    let loss = summary.lost as f64 / (summary.packets + summary.lost).max(1) as f64;
     if summary.packets + summary.fetched + summary.already_there > 0 {
-        let (bytes, rate) = (ByteCount(summary.bytes), ByteCount(rate as u64));
-        let came = format!("{bytes} in {:.1} s ({rate}/s)", summary.seconds);
-        let loss = format!("loss {:.2} %", loss * 100.0);
-        output.note(match summary {
-            RecvSummary { pipe: true, sealed: true, .. } => format!("{came}, verified; {loss}"),
-            // Its digests come with it, so anyone in reach can forge them.
-            RecvSummary { pipe: true, .. } => format!("{came}; {loss}"),
-            RecvSummary { items, already_there, .. } => {
-                format!("{items} files, {came}, verified; {already_there} were there; {loss}")
-            }
-        });
+        output.note(came(summary));
     }
     if summary.resumed_bytes > 0 {
         let resumed = ByteCount(summary.resumed_bytes);
@@ -168,6 +156,28 @@ fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
             plain(&first.name),
             plain(&first.reason)
         ),
+    }
+}
+
+/// Returns what came. It is verified as far as it is whole.
+fn came(summary: &RecvSummary) -> String {
+    let rate = summary.bytes as f64 / summary.seconds.max(1e-3);
+    let loss = summary.lost as f64 / (summary.packets + summary.lost).max(1) as f64;
+    let (bytes, rate) = (ByteCount(summary.bytes), ByteCount(rate as u64));
+    let came = format!("{bytes} in {:.1} s ({rate}/s)", summary.seconds);
+    let loss = format!("loss {:.2} %", loss * 100.0);
+    match summary {
+        RecvSummary { pipe: true, sealed: true, failure: None, .. } => {
+            format!("{came}, verified; {loss}")
+        }
+        // Without a key its digests come with it, so anyone in reach can forge them.
+        RecvSummary { pipe: true, .. } => format!("{came}; {loss}"),
+        RecvSummary { items: 0, already_there, .. } => {
+            format!("no new files; {already_there} were there; {loss}")
+        }
+        RecvSummary { items, already_there, .. } => {
+            format!("{items} files, {came}, verified; {already_there} were there; {loss}")
+        }
     }
 }
 
@@ -278,5 +288,36 @@ impl RecvObserver for Teller<RecvSnapshot> {
 
     fn note(&self, line: &str) {
         self.tell_note(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(change: impl FnOnce(&mut RecvSummary)) -> String {
+        let mut summary = RecvSummary::default();
+        (summary.packets, summary.bytes) = (9, 9_000);
+        change(&mut summary);
+        came(&summary)
+    }
+
+    #[test]
+    fn nothing_is_called_verified_that_is_not_whole() {
+        let given_up = |summary: &mut RecvSummary| summary.failure = Some("gone".to_owned());
+        assert_eq!(summary(given_up), "no new files; 0 were there; loss 0.00 %");
+        let some = summary(|summary| (summary.items, summary.failure) = (2, Some("gone".into())));
+        assert!(
+            some.starts_with("2 files, 9.0 kB in 0.0 s") && some.contains("verified"),
+            "{some}"
+        );
+        let sealed = |summary: &mut RecvSummary| (summary.pipe, summary.sealed) = (true, true);
+        assert!(summary(sealed).contains("verified"));
+        let cut = summary(|summary| {
+            sealed(summary);
+            given_up(summary);
+        });
+        let open = summary(|summary| summary.pipe = true);
+        assert!(!cut.contains("verified") && !open.contains("verified"), "{cut}; {open}");
     }
 }
