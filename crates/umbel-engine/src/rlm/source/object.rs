@@ -119,8 +119,10 @@ impl Sending {
         let symbols = self.partition.block_symbols(sbn);
         let range = self.partition.block_range(sbn);
         let mut block = self.body[range.start as usize..range.end as usize].to_vec();
-        block.resize(symbols as usize * self.symbol_len, 0);
-        repairs(&block, self.symbol_len, symbols as usize, repair_count(fec, symbols as u8))
+        // Only the last symbol of an object is short; where it is alone, so are its repairs.
+        let len = if symbols == 1 { block.len() } else { self.symbol_len };
+        block.resize(symbols as usize * len, 0);
+        repairs(&block, len, symbols as usize, repair_count(fec, symbols as u8))
     }
 
     fn symbol(&self, sbn: u32, block_symbols: u8, esi: u8, body: Bytes) -> Symbol {

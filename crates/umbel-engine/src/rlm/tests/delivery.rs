@@ -109,6 +109,23 @@ fn objects_come_whole_despite_losses() {
 }
 
 #[test]
+fn repairs_of_a_small_object_are_as_small_as_it_is() {
+    let fec = LayerFec { source_symbols: 128, repair_symbols: 13 };
+    let mut world = World::new(with_fec(1, Some(fec)), &[]);
+    world.add(receiver_config(1, 1), 1e9);
+    // The head passes, the only symbol does not.
+    world.loses = Box::new(|_, n| n == 1);
+    object(&mut world, "playlist", &content(100));
+    world.pass(SECOND);
+    let got = objects(&world);
+    let [ReceiverEvent::Object { body, .. }] = got[..] else { panic!("{got:?}") };
+    assert_eq!(body, &content(100));
+    let stats = world.source.stats().layers[0];
+    assert_eq!(stats.repairs, 3, "two copies of the head, and one repair");
+    assert!(stats.bytes < 1_000, "{} bytes", stats.bytes);
+}
+
+#[test]
 fn what_is_missing_of_an_object_is_told_once_the_next_one_comes() {
     let mut world = World::new(with_fec(1, None), &[]);
     world.add(receiver_config(1, 1), 1e9);
