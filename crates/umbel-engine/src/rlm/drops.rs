@@ -23,6 +23,4 @@ drop_reasons! {
     OverLimit,
     /// It contradicts what is known of its block or object.
     Contradiction,
-    /// A whole object does not have the digest in its head.
-    WrongDigest,
 }
