@@ -102,6 +102,10 @@ impl Controller for Delay {
         self.machine.on_experiment(now, level);
     }
 
+    fn on_object(&mut self, now: Instant, in_object: bool) {
+        self.machine.on_object(now, in_object);
+    }
+
     fn on_receivers(&mut self, receivers: u64) {
         self.machine.on_receivers(receivers);
     }

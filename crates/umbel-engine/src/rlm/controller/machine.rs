@@ -30,6 +30,13 @@ timers! {
 /// layer is taken for empty. Chosen: it is twice the longest latency of [RLM Fig. 9] and more.
 const FIRST_PACKET: Duration = Duration::from_mins(1);
 
+/// Longest time for which an experiment waits for the end of an object. Chosen: segments of HLS last
+/// less, and one that lost something ends late.
+pub(super) const OBJECT: Duration = Duration::from_secs(6);
+/// Time after the end of an object in which no other may begin if an experiment is to begin. Chosen:
+/// repairs of a segment of HLS that were not needed, and then its playlist, follow at once.
+pub(super) const PAUSE: Duration = Duration::from_millis(200);
+
 /// Chooses the level by join-experiments. The module page of [`rlm`](crate::rlm) has its diagram.
 #[derive(Debug)]
 pub(in crate::rlm) struct Machine {
@@ -50,6 +57,10 @@ pub(in crate::rlm) struct Machine {
     judged: Option<(Instant, Instant)>,
     /// Experiments forgone in a row.
     forgone: u32,
+    /// Whether a change of the level would cut an object, and since when an experiment waits for
+    /// its end.
+    in_object: bool,
+    waits_since: Option<Instant>,
     actions: VecDeque<Action>,
     status: Status,
 }
@@ -71,6 +82,8 @@ impl Machine {
             awaited_since: None,
             judged: None,
             forgone: 0,
+            in_object: false,
+            waits_since: None,
             actions: VecDeque::new(),
             status: Status::default(),
         }
@@ -78,6 +91,12 @@ impl Machine {
 
     /// Handles T_J: tries the next level, unless it is better not to now.
     fn on_join_timer(&mut self, now: Instant) {
+        if self.in_object {
+            let until = *self.waits_since.get_or_insert(now) + OBJECT;
+            if now < until {
+                return self.timers.set(Timer::Join, until);
+            }
+        }
         self.schedule_join(now);
         if self.state != State::Steady || self.level >= self.max_level {
             return;
@@ -232,6 +251,7 @@ impl Machine {
     }
 
     fn schedule_join(&mut self, now: Instant) {
+        self.waits_since = None;
         if self.level >= self.max_level {
             return self.timers.cancel(Timer::Join);
         }
@@ -257,6 +277,7 @@ impl Controller for Machine {
             self.level = 0;
             self.end_experiment();
             self.timers.clear();
+            self.waits_since = None;
             let reason = LevelReason::Application;
             self.actions.push_back(Action::Fall { level: 0, reason, after: None });
         }
@@ -289,6 +310,15 @@ impl Controller for Machine {
 
     fn on_experiment(&mut self, now: Instant, level: u8) {
         self.experiments.hear(now, level);
+    }
+
+    fn on_object(&mut self, now: Instant, in_object: bool) {
+        let changed = std::mem::replace(&mut self.in_object, in_object) != in_object;
+        if let Some(since) = self.waits_since.filter(|_| changed) {
+            let until = since + OBJECT;
+            let due = if in_object { until } else { until.min(now + PAUSE) };
+            self.timers.set(Timer::Join, due.max(now));
+        }
     }
 
     fn on_receivers(&mut self, receivers: u64) {

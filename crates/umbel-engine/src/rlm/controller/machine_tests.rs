@@ -354,3 +354,33 @@ fn a_limit_is_kept_at_once_and_can_be_lifted() {
     run.machine.on_leave();
     assert_eq!((run.machine.status().state, run.machine.next_timeout()), (None, None));
 }
+
+#[test]
+fn an_experiment_waits_for_the_end_of_an_object_and_not_for_ever() {
+    let mut idle = run();
+    idle.until_experiment();
+    let due = idle.now;
+    let mut busy = run();
+    busy.machine.on_object(busy.now, true);
+    busy.pass(due + Duration::from_secs(1) - busy.now);
+    assert_eq!(busy.level(), 1);
+    // Another object follows at once, and then none.
+    for (in_object, level) in [(false, 1), (true, 1), (false, 1), (false, 2)] {
+        busy.machine.on_object(busy.now, in_object);
+        busy.pass(super::machine::PAUSE * 2 / 3);
+        assert_eq!(busy.level(), level);
+    }
+    let mut endless = run();
+    endless.machine.on_object(endless.now, true);
+    endless.until_experiment();
+    let waited = endless.now.since(due);
+    assert!(waited >= super::machine::OBJECT && waited < super::machine::OBJECT * 2, "{waited:?}");
+    // Nothing that was to begin does so after the receiver left.
+    let mut gone = run();
+    gone.machine.on_object(gone.now, true);
+    gone.pass(due + Duration::from_secs(1) - gone.now);
+    gone.machine.on_leave();
+    gone.actions();
+    gone.machine.on_object(gone.now, false);
+    assert_eq!((gone.level(), gone.actions()), (0, vec![]));
+}

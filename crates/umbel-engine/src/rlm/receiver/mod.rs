@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use umbel_wire::rlm::{Loss, Message};
+use umbel_wire::stream::StreamMode;
 use umbel_wire::{Parsed, SmallBlockPacket};
 
 use self::group::Group;
@@ -238,6 +239,12 @@ impl Receiver {
 
     /// Does what follows from any input.
     fn settle(&mut self, now: Instant) {
+        if self.config.mode == StreamMode::Independent {
+            let layer = self.controller.status().level.checked_sub(1);
+            let layer = layer.and_then(|layer| self.layers.get(usize::from(layer)));
+            let in_object = layer.is_some_and(|layer| layer.objects.is_receiving());
+            self.controller.on_object(now, in_object);
+        }
         let lost: u64 = self.layers.iter_mut().map(|layer| layer.loss.take_lost(now)).sum();
         if lost > 0 {
             self.stats.lost += lost;

@@ -101,6 +101,11 @@ impl Objects {
         Ok(pushed_out.or_else(|| if whole { self.end(toi) } else { None }))
     }
 
+    /// Returns whether an object has begun and not ended.
+    pub(super) fn is_receiving(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
     /// Gives up the objects of which nothing more will come. Returns the next of them.
     pub(super) fn poll_given_up(&mut self, now: Instant) -> Option<Outcome> {
         let due = self.partial.iter().find(|(_, partial)| self.due(partial) <= now);
