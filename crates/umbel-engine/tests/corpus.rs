@@ -82,3 +82,13 @@ fn write_the_seeds() {
         }
     }
 }
+
+#[test]
+fn the_corpus_of_smo_delivery_replays() {
+    let all = files("smo_delivery");
+    assert!(all.len() >= 4);
+    for bytes in &all {
+        checks::smo_delivery(bytes);
+    }
+    checks::smo_delivery(&all.concat());
+}

@@ -119,6 +119,7 @@ mod buffer;
 mod child;
 mod config;
 mod congestion;
+pub mod delivery;
 mod drops;
 mod master;
 mod reassembly;

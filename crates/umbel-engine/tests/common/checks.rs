@@ -33,6 +33,38 @@ const MOST: usize = 10_000;
 /// Length of a step's head.
 const HEAD: usize = 3;
 
+/// A delivery at a receiver's host, which packets of anybody pass. The first byte of a step tells
+/// whether the host sends it, and whether its checksum is complete.
+pub fn smo_delivery(bytes: &[u8]) {
+    use umbel_engine::smo::delivery::{Checksum, Delivery, Direction};
+    const CONNECTIONS: usize = 3;
+    let addresses = |texts: [&str; 3]| texts.map(|text| text.parse::<std::net::IpAddr>().unwrap());
+    let families = [
+        addresses(["10.0.0.1", "232.7.7.7", "10.0.0.2"]),
+        addresses(["fd00::1", "ff3e::7:7", "fd00::2"]),
+    ];
+    let mut deliveries = families.map(|[source, group, own]| {
+        let mut delivery = Delivery::new(source, group, CONNECTIONS);
+        delivery.set_own_addresses([own]);
+        delivery
+    });
+    let mut rest = bytes;
+    while let Some(([kind, low, high], after)) = rest.split_first_chunk::<HEAD>() {
+        let length = usize::from(u16::from_le_bytes([*low, *high])).min(after.len());
+        let (packet, next) = after.split_at(length);
+        rest = next;
+        let direction = if kind & 1 == 0 { Direction::In } else { Direction::Out };
+        let checksum = if kind & 2 == 0 { Checksum::Whole } else { Checksum::Partial };
+        for delivery in &mut deliveries {
+            delivery.handle_packet(direction, packet, checksum, &mut |to, made| {
+                assert!(made.len() <= packet.len());
+                assert!(families.iter().any(|[.., own]| to.ip() == *own));
+            });
+            assert!(delivery.connections().len() <= CONNECTIONS);
+        }
+    }
+}
+
 /// A server of one item, and two clients of which anything may come.
 pub fn repository_server(bytes: &[u8]) {
     use repository::{Source, SourceCommand, SourceConfig, SourceEvent};
