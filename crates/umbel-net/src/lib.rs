@@ -5,6 +5,7 @@
 
 pub mod buffers;
 pub mod clock;
+pub mod delivery;
 pub mod driver;
 pub mod gather;
 pub mod interface;

@@ -38,7 +38,6 @@ impl Program {
 
     /// Accepts what a receiver must see of a server's connections: the server's segments, and this
     /// host's own to the server.
-    #[cfg_attr(not(test), expect(dead_code, reason = "delivery, which comes next, needs it"))]
     pub(crate) fn between(server: IpAddr) -> Program {
         Program::any_of(&[
             segments(server, End::Source),

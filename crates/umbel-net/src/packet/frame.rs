@@ -8,7 +8,7 @@ use umbel_wire::ip::{self, TCP, be16};
 use super::ring::{Checksum, Frame};
 
 /// Length of an Ethernet header.
-pub(super) const ETHERNET: usize = 14;
+pub(crate) const ETHERNET: usize = 14;
 
 /// Length of a TCP header without options.
 pub(super) const TCP_LEN: usize = 20;
@@ -25,7 +25,7 @@ const NEEDS_CHECKSUM: u8 = 1;
 const SEGMENTED: [u8; 2] = [1, 4];
 
 /// The address of a network card.
-pub(super) type Mac = [u8; 6];
+pub(crate) type Mac = [u8; 6];
 
 /// The reason why a received frame is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,15 +81,15 @@ impl<'a> Inbound<'a> {
 
 /// The way of a packet: its addresses and its hop limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Envelope {
+pub(crate) struct Envelope {
     /// The server's address.
-    pub(super) source: IpAddr,
+    pub(crate) source: IpAddr,
     /// The peer, or the group.
-    pub(super) destination: IpAddr,
+    pub(crate) destination: IpAddr,
     /// Maximum number of hops.
-    pub(super) hop_limit: u8,
+    pub(crate) hop_limit: u8,
     /// Identification of an IPv4 packet, of which routers may make fragments.
-    pub(super) identification: u16,
+    pub(crate) identification: u16,
 }
 
 impl Envelope {
@@ -162,7 +162,7 @@ impl Envelope {
     }
 
     /// Writes a whole IP packet with its checksum.
-    pub(super) fn packet(&self, out: &mut Vec<u8>, tcp: &[u8], payload: &[&[u8]]) {
+    pub(crate) fn packet(&self, out: &mut Vec<u8>, tcp: &[u8], payload: &[&[u8]]) {
         out.clear();
         let tcp_len = tcp.len() + payload.iter().map(|part| part.len()).sum::<usize>();
         self.push_ip(out, tcp_len);

@@ -27,14 +27,14 @@
 //! - Multicasts do not reach receivers of the same host: they get unicast.
 //! - Fragments are not reassembled. IPv6 extension headers are not looked into.
 
-mod filter;
-mod frame;
+pub(crate) mod filter;
+pub(crate) mod frame;
 mod guard;
 mod outlet;
 mod own_address;
-mod ring;
+pub(crate) mod ring;
 mod run;
-mod sys;
+pub(crate) mod sys;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -429,8 +429,13 @@ fn forwards(interface: &Interface, family: Family) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
 }
 
+/// Returns whether frames of the interface are those of Ethernet.
+pub(crate) fn is_ethernet(interface: &Interface) -> bool {
+    ethernet_address(interface).is_ok()
+}
+
 /// Returns the address of the interface's card, all zeros for the loopback interface.
-fn ethernet_address(interface: &Interface) -> Result<Mac, OpenPacketError> {
+pub(crate) fn ethernet_address(interface: &Interface) -> Result<Mac, OpenPacketError> {
     let all = getifaddrs().map_err(|errno| OpenPacketError::system(errno.into(), interface))?;
     for entry in all.filter(|entry| entry.interface_name == interface.name) {
         let link = entry.address.as_ref().and_then(|address| address.as_link_addr().copied());

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use lru::LruCache;
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, SockaddrStorage, sendmsg};
-use socket2::{Domain, Protocol, Socket, Type};
+use nix::sys::socket::{MsgFlags, sendmsg};
+use socket2::Socket;
 
 use super::frame::{Envelope, Mac, ip_len, multicast_mac};
 use super::run::{MAX_SEGMENTS, Run, Split};
@@ -60,11 +60,7 @@ impl Sender {
         let _ = buffers::set_send_buffer(&frames, options.buffer_bytes);
         // Without a protocol it receives nothing.
         sys::bind(frames.as_fd(), interface.index, 0)?;
-        let family = Family::of(address);
-        let domain = if family == Family::V4 { Domain::IPV4 } else { Domain::IPV6 };
-        let raw = Some(Protocol::from(libc::IPPROTO_RAW));
-        // With this protocol the packets come with their IP headers, and none is received.
-        let packets = Socket::new(domain, Type::RAW.nonblocking().cloexec(), raw)?;
+        let packets = sys::ip_socket(address)?;
         let peers = NonZeroUsize::new(options.peers).unwrap_or(NonZeroUsize::MIN);
         Ok(Sender {
             frames,
@@ -113,9 +109,7 @@ impl Sender {
         let Some(mac) = mac else {
             // Such a run has one segment: nothing cuts packets of several.
             envelope.packet(&mut self.scratch, tcp, &run.parts);
-            let to = SockaddrStorage::from(with_port(self.interface.on_link(to), 0));
-            let packet = [IoSlice::new(&self.scratch)];
-            sendmsg(self.packets.as_raw_fd(), &packet, &[], MsgFlags::MSG_DONTWAIT, Some(&to))?;
+            sys::send_packet(&self.packets, &self.scratch, self.interface.on_link(to))?;
             self.identification = self.identification.wrapping_add(1);
             return Ok(());
         };
@@ -228,9 +222,4 @@ impl AsFd for Sender {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.frames.as_fd()
     }
-}
-
-fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
-    address.set_port(port);
-    address
 }

@@ -47,7 +47,6 @@ pub(crate) struct Frame<'a> {
     /// The kernel's word about its transport checksum.
     pub(crate) checksum: Checksum,
     /// Whether this host sends it.
-    #[expect(dead_code, reason = "delivery, which comes next, needs it")]
     pub(crate) outgoing: bool,
 }
 

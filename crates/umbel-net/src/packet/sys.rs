@@ -2,16 +2,34 @@
 
 use std::ffi::c_int;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use socket2::{Domain, Socket, Type};
+use nix::sys::socket::{MsgFlags, SockaddrStorage, sendto};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::filter::Program;
 
 /// Opens a packet socket that receives nothing yet.
 pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     Ok(Socket::new(Domain::PACKET, Type::RAW.nonblocking().cloexec(), None)?.into())
+}
+
+/// Opens a socket that sends IP packets with their headers, and receives none. The kernel routes
+/// them.
+pub(crate) fn ip_socket(like: IpAddr) -> io::Result<Socket> {
+    let domain = if like.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+    let raw = Some(Protocol::from(libc::IPPROTO_RAW));
+    Socket::new(domain, Type::RAW.nonblocking().cloexec(), raw)
+}
+
+/// Sends an IP packet towards a host.
+pub(crate) fn send_packet(socket: &Socket, packet: &[u8], mut to: SocketAddr) -> Result<(), Errno> {
+    // A port would be taken for a protocol.
+    to.set_port(0);
+    let to = SockaddrStorage::from(to);
+    sendto(socket.as_raw_fd(), packet, &to, MsgFlags::MSG_DONTWAIT).map(drop)
 }
 
 /// Sets an option of packet sockets. The type must be the option's type in C. A wrong one is

@@ -101,7 +101,10 @@ impl Drop for Host {
 /// namespace. Host `n`, counted from 1, has `eth0` with 10.9.0.n and fd09::n; its port of the
 /// bridge is `port-n`.
 pub fn hosts_on_a_bridge(count: usize) -> Vec<Host> {
-    run("ip link add sw type bridge mcast_snooping 1 mcast_querier 1 mcast_igmp_version 3");
+    run("ip link add sw type bridge mcast_snooping 1 mcast_igmp_version 3");
+    // It floods until its first query could have been answered: 10 ms.
+    run("ip link set sw type bridge mcast_query_response_interval 1");
+    run("ip link set sw type bridge mcast_querier 1");
     // Without an address of its own the querier has none to ask from.
     run("ip addr add 10.9.0.254/24 dev sw");
     run("ip link set sw up");

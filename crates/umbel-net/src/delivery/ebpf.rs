@@ -1,0 +1,186 @@
+//! Delivery by a program in the kernel, `bpf/delivery.bpf.c`.
+
+use std::net::{IpAddr, SocketAddr};
+
+use aya::maps::{Array, HashMap};
+use aya::programs::tc::{TcAttachOptions, TcAttachType};
+use aya::programs::{LinkOrder, ProgramError, SchedClassifier};
+use aya::util::KernelVersion;
+use aya::{Ebpf, EbpfLoader};
+use nix::errno::Errno;
+use umbel_engine::smo::delivery::{Connection, DeliveryCounts};
+
+use super::{Deliverer, DeliveryError, Way};
+use crate::interface::Interface;
+use crate::packet::ethernet_address;
+
+/// The compiled program: see `bpf/build.sh`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/delivery.bpf.o");
+
+/// Names of the program and of what is in it.
+const PROGRAM: &str = "umbel_smo";
+const SETTINGS: &str = "SETTINGS";
+const CONNECTIONS: &str = "CONNECTIONS";
+const COUNTS: &str = "COUNTS";
+
+/// A program that is attached to an interface until it is dropped.
+pub(super) struct Program {
+    ebpf: Ebpf,
+    v6: bool,
+}
+
+impl Program {
+    pub(super) fn start(
+        source: IpAddr,
+        group: IpAddr,
+        interface: &Interface,
+    ) -> Result<Program, DeliveryError> {
+        if KernelVersion::current().is_ok_and(|version| version < KernelVersion::new(6, 6, 0)) {
+            return Err(DeliveryError::OldKernel);
+        }
+        let mut ebpf = load(source, group, interface, OBJECT)?;
+        let program = classifier(&mut ebpf)?;
+        let last = TcAttachOptions::TcxOrder(LinkOrder::last());
+        program
+            .attach_with_options(&interface.name, TcAttachType::Ingress, last)
+            .map_err(|error| refused(&error))?;
+        Ok(Program { ebpf, v6: source.is_ipv6() })
+    }
+
+    fn counter(&self, index: u32) -> u64 {
+        let counts = self.ebpf.map(COUNTS).and_then(|map| Array::<_, u64>::try_from(map).ok());
+        counts.and_then(|counts| counts.get(&index, 0).ok()).unwrap_or(0)
+    }
+}
+
+/// Loads an object into the kernel, for a channel on an interface.
+fn load(
+    source: IpAddr,
+    group: IpAddr,
+    interface: &Interface,
+    object: &[u8],
+) -> Result<Ebpf, DeliveryError> {
+    let settings = settings(source, group, interface)?;
+    let mut ebpf = EbpfLoader::new()
+        .override_global(SETTINGS, &settings, true)
+        .load(object)
+        .map_err(|error| refused(&error))?;
+    classifier(&mut ebpf)?.load().map_err(|error| refused(&error))?;
+    Ok(ebpf)
+}
+
+fn classifier(ebpf: &mut Ebpf) -> Result<&mut SchedClassifier, DeliveryError> {
+    let found = ebpf.program_mut(PROGRAM).ok_or_else(|| missing(PROGRAM))?;
+    found.try_into().map_err(|error: ProgramError| refused(&error))
+}
+
+/// Lays out `struct settings`.
+fn settings(
+    source: IpAddr,
+    group: IpAddr,
+    interface: &Interface,
+) -> Result<[u8; 48], DeliveryError> {
+    let mut out = [0; 48];
+    out[..16].copy_from_slice(&padded(source));
+    out[16..32].copy_from_slice(&padded(group));
+    out[32..36].copy_from_slice(&u32::from(source.is_ipv6()).to_ne_bytes());
+    out[36..40].copy_from_slice(&u32::from(!forwards(source, interface)).to_ne_bytes());
+    let mac = ethernet_address(interface)
+        .map_err(|_| DeliveryError::NotEthernet(interface.name.clone()))?;
+    out[40..46].copy_from_slice(&mac);
+    Ok(out)
+}
+
+/// Returns whether this host forwards multicasts that come by an interface.
+fn forwards(source: IpAddr, interface: &Interface) -> bool {
+    let family = if source.is_ipv4() { "ipv4" } else { "ipv6" };
+    let path = format!("/proc/sys/net/{family}/conf/{}/mc_forwarding", interface.name);
+    std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
+}
+
+/// Returns the octets of an address, with zeros after those of IPv4.
+fn padded(address: IpAddr) -> [u8; 16] {
+    let mut out = [0; 16];
+    match address {
+        IpAddr::V4(v4) => out[..4].copy_from_slice(&v4.octets()),
+        IpAddr::V6(v6) => out = v6.octets(),
+    }
+    out
+}
+
+/// Reads `struct connection`.
+fn connection(key: [u8; 20], v6: bool) -> Connection {
+    let [a, b, c, d, ..] = key;
+    let mut all = [0; 16];
+    all.copy_from_slice(&key[..16]);
+    let address = if v6 { IpAddr::from(all) } else { IpAddr::from([a, b, c, d]) };
+    let port = |at: usize| u16::from_ne_bytes([key[at], key[at + 1]]);
+    Connection { local: SocketAddr::new(address, port(16)), source_port: port(18) }
+}
+
+/// Finds the system's error among the causes of one of `aya`.
+fn refused(error: &(dyn std::error::Error + 'static)) -> DeliveryError {
+    let mut words = error.to_string();
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(system) = error.downcast_ref::<std::io::Error>() {
+            match system.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::EPERM | Errno::EACCES) => {
+                    return DeliveryError::NotPermitted {
+                        way: Way::Ebpf,
+                        capabilities: "CAP_BPF and CAP_NET_ADMIN",
+                        advice: ", or use `--delivery agent`",
+                    };
+                }
+                _ => words = system.to_string(),
+            }
+        }
+        cause = error.source();
+    }
+    // The verifier's words would be pages.
+    DeliveryError::Program(words.lines().next().unwrap_or_default().to_owned())
+}
+
+fn missing(name: &str) -> DeliveryError {
+    DeliveryError::Program(format!("there is no {name} in it"))
+}
+
+impl Deliverer for Program {
+    fn way(&self) -> Way {
+        Way::Ebpf
+    }
+
+    fn counts(&self) -> DeliveryCounts {
+        // In the order of `enum counter`.
+        DeliveryCounts {
+            segments: self.counter(0),
+            delivered: self.counter(1),
+            not_enrolled: self.counter(2),
+            gone: self.counter(3),
+            not_ready: self.counter(4),
+            already_held: self.counter(5),
+            malformed: self.counter(6),
+            table_full: self.counter(7),
+        }
+    }
+
+    fn connections(&self) -> Vec<(Connection, u16)> {
+        let map = self.ebpf.map(CONNECTIONS);
+        let map = map.and_then(|map| HashMap::<_, [u8; 20], u32>::try_from(map).ok());
+        let Some(map) = map else { return Vec::new() };
+        let mut all: Vec<_> = map
+            .iter()
+            .filter_map(Result::ok)
+            .map(|(key, channel)| (connection(key, self.v6), channel as u16))
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
+    fn failure(&self) -> Option<String> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

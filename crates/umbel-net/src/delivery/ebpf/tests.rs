@@ -1,0 +1,274 @@
+//! The program in the kernel and the rules in user space make the same packets of the same frames.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+
+use aya::programs::{TestRun as _, TestRunOptions};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use socket2::{Domain, Socket, Type};
+use umbel_engine::smo::delivery::{Checksum, Delivery as Rules, Direction};
+use umbel_wire::tcp::{Flags, Head, Options, Segment, Seq};
+
+use super::*;
+use crate::packet::filter::Program as Filter;
+use crate::packet::frame::{ETHERNET, Envelope};
+use crate::packet::ring::Ring;
+use namespaces::{in_namespace, run, skip};
+
+#[path = "../../../tests/common/namespaces.rs"]
+mod namespaces;
+
+/// Ports of the source, its channel, and the connection.
+const PORT: u16 = 8080;
+const CHANNEL: u16 = 8081;
+const LOCAL_PORT: u16 = 4001;
+
+/// A connection on the loopback interface, of which one end plays the source.
+struct Connected {
+    source: IpAddr,
+    group: IpAddr,
+    local: IpAddr,
+    /// Number of the connection's next byte, all before it acknowledged: `SND.UNA`.
+    una: Seq,
+    /// Number of the source's next byte: the connection's `RCV.NXT`.
+    next: Seq,
+    /// Keeps it open.
+    #[expect(dead_code, reason = "dropped with the rest")]
+    ends: [Socket; 3],
+}
+
+fn connect(source: &str, local: &str, group: &str) -> Connected {
+    let [source, local, group] = [source, local, group].map(|text| text.parse::<IpAddr>().unwrap());
+    let protocol = if source.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
+    let lo = Interface::resolve("lo").unwrap();
+    let mut ring = Ring::open(lo.index, protocol, &Filter::between(source), false, 0).unwrap();
+    let listener = TcpListener::bind((source, PORT)).unwrap();
+    let domain = if source.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+    let socket = Socket::new(domain, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::new(local, LOCAL_PORT).into()).unwrap();
+    socket.connect(&SocketAddr::new(source, PORT).into()).unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    // The source's SYN,ACK tells both numbers.
+    let mut found = None;
+    while found.is_none() {
+        ring.take(8, &mut |frame| {
+            let header = if source.is_ipv4() { 20 } else { 40 };
+            let segment = Segment::parse(&frame.bytes[ETHERNET + header..]).unwrap();
+            if segment.head.source_port == PORT && segment.head.flags.has(Flags::SYN) {
+                found = Some((segment.head.ack, segment.head.seq.plus(1)));
+            }
+        });
+    }
+    let (una, next) = found.unwrap();
+    let ends = [socket, listener.into(), accepted.into()];
+    Connected { source, group, local, una, next, ends }
+}
+
+/// A frame, as a proptest draws it.
+#[derive(Clone, Debug)]
+struct Drawn {
+    to_group: bool,
+    /// Source and destination port, mostly the right ones.
+    ports: [u16; 2],
+    /// Distance of the sequence number from what the connection expects.
+    ahead: i32,
+    flags: u8,
+    membership: Option<u16>,
+    payload: Vec<u8>,
+    /// A byte that is changed after all checksums were made.
+    damage: Option<(usize, u8)>,
+    padding: usize,
+}
+
+fn drawn() -> impl Strategy<Value = Drawn> {
+    let port = prop_oneof![4 => Just(CHANNEL), 1 => Just(PORT), 1 => any::<u16>()];
+    let membership = prop_oneof![
+        4 => Just(None), 3 => Just(Some(CHANNEL)), 1 => Just(Some(0)), 1 => Just(Some(PORT)),
+    ];
+    let source_port = prop_oneof![9 => Just(PORT), 1 => any::<u16>()];
+    let damage = proptest::option::weighted(0.2, (14..100_usize, any::<u8>()));
+    (
+        proptest::bool::weighted(0.7),
+        (source_port, port),
+        -150..150_i32,
+        any::<u8>(),
+        membership,
+        proptest::collection::vec(any::<u8>(), 0..120),
+        damage,
+        0..10_usize,
+    )
+        .prop_map(|(to_group, ports, ahead, flags, membership, payload, damage, padding)| {
+            Drawn {
+                to_group,
+                ports: ports.into(),
+                ahead,
+                // No RST, no SYN, and no FIN that the connection has acknowledged: the rules
+                // conclude from them what the kernel knows.
+                flags: (flags & if ahead > 0 { !6 } else { !7 }) | 16,
+                membership: membership.filter(|_| !to_group),
+                payload,
+                damage,
+                padding,
+            }
+        })
+}
+
+fn frame(drawn: &Drawn, connected: &Connected) -> Vec<u8> {
+    let [source_port, channel] = drawn.ports;
+    let head = Head {
+        source_port,
+        destination_port: if drawn.to_group { channel } else { LOCAL_PORT },
+        seq: connected.next.plus(drawn.ahead as u32),
+        ack: if drawn.to_group { Seq(0) } else { connected.una },
+        flags: Flags(drawn.flags),
+        window: 1000,
+        options: Options { membership: drawn.membership, ..Options::default() },
+    };
+    let mut tcp = Vec::new();
+    head.emit(&mut tcp);
+    let envelope = Envelope {
+        source: connected.source,
+        destination: if drawn.to_group { connected.group } else { connected.local },
+        hop_limit: 5,
+        identification: 9,
+    };
+    let mut packet = Vec::new();
+    envelope.packet(&mut packet, &tcp, &[&drawn.payload]);
+    let kind = if connected.source.is_ipv4() { [8, 0] } else { [0x86, 0xDD] };
+    let mut frame = [&[0; 12][..], &kind, &packet, &vec![0; drawn.padding]].concat();
+    // Rubbish taken for options makes the rules drop what the program leaves to the kernel to drop.
+    let header_length = ETHERNET + if connected.source.is_ipv4() { 20 } else { 40 } + 12;
+    if let Some((at, bits)) = drawn.damage
+        && at != header_length
+        && let Some(byte) = frame.get_mut(at)
+    {
+        *byte ^= bits;
+    }
+    frame
+}
+
+/// Runs the program on a frame. Returns what it made of it.
+fn run_program(ebpf: &mut Ebpf, frame: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; frame.len()];
+    let options = TestRunOptions {
+        data_in: Some(frame),
+        data_out: Some(&mut out),
+        ..TestRunOptions::default()
+    };
+    let result = classifier(ebpf).unwrap().test_run(options).unwrap();
+    assert_eq!(result.return_value as i32, -1);
+    assert_eq!(result.data_size_out as usize, frame.len());
+    out
+}
+
+/// Compares program and rules on many frames, of which each may enrol the connection or not.
+fn compare(ebpf: Ebpf, connected: &Connected) {
+    let v6 = connected.source.is_ipv6();
+    let program = std::cell::RefCell::new(Program { ebpf, v6 });
+    let rules = std::cell::RefCell::new({
+        let mut rules = Rules::new(connected.source, connected.group, 100_000);
+        rules.set_own_addresses([connected.local]);
+        rules
+    });
+    let mut runner = TestRunner::new(Config {
+        cases: 3000,
+        failure_persistence: None,
+        max_shrink_iters: 0,
+        ..Config::default()
+    });
+    let ran = runner.run(&drawn(), |drawn| {
+        let (mut program, mut rules) = (program.borrow_mut(), rules.borrow_mut());
+        // What the kernel knows, the rules hear: what the connection has received.
+        let mut tcp = Vec::new();
+        Head {
+            source_port: LOCAL_PORT,
+            destination_port: PORT,
+            seq: connected.una,
+            ack: connected.next,
+            flags: Flags::ACK,
+            ..Head::default()
+        }
+        .emit(&mut tcp);
+        let own = Envelope {
+            source: connected.local,
+            destination: connected.source,
+            hop_limit: 64,
+            identification: 0,
+        };
+        let mut packet = Vec::new();
+        own.packet(&mut packet, &tcp, &[]);
+        rules.handle_packet(Direction::Out, &packet, Checksum::Whole, &mut |_, _| ());
+
+        let frame = frame(&drawn, connected);
+        let mut expected = frame.clone();
+        let packet = &frame[ETHERNET..];
+        rules.handle_packet(Direction::In, packet, Checksum::Whole, &mut |_, packet| {
+            expected[ETHERNET..ETHERNET + packet.len()].copy_from_slice(packet);
+        });
+        let made = run_program(&mut program.ebpf, &frame);
+        prop_assert_eq!(made, expected);
+        let known = |all: Vec<(Connection, u16)>| {
+            all.into_iter().filter(|(connection, _)| connection.source_port == PORT).collect()
+        };
+        let (theirs, ours): (Vec<_>, Vec<_>) =
+            (known(program.connections()), known(rules.connections().collect()));
+        prop_assert_eq!(theirs, ours);
+        Ok(())
+    });
+    if let Err(error) = ran {
+        panic!("{error}");
+    }
+    let (program, rules) = (program.borrow().counts(), rules.borrow().counts());
+    let both = [program, rules];
+    assert!(both[0].delivered > 100 && both[0].already_held > 20, "{both:?}");
+    assert_eq!(program.delivered, rules.delivered, "{both:?}");
+    assert_eq!(program.already_held, rules.already_held, "{both:?}");
+    assert_eq!(program.segments, rules.segments, "{both:?}");
+}
+
+#[test]
+fn program_and_rules_make_the_same_of_any_frame() {
+    const NAME: &str = "delivery::ebpf::tests::program_and_rules_make_the_same_of_any_frame";
+    in_namespace(NAME, || {
+        for address in ["10.9.0.1", "10.9.0.2", "fd09::1", "fd09::2"] {
+            let nodad = if address.contains(':') { "nodad" } else { "" };
+            run(&format!("ip addr add {address} dev lo {nodad}"));
+        }
+        let lo = Interface::resolve("lo").unwrap();
+        for [source, local, group] in
+            [["10.9.0.1", "10.9.0.2", "232.7.7.7"], ["fd09::1", "fd09::2", "ff3e::7:7"]]
+        {
+            let connected = connect(source, local, group);
+            match load(connected.source, connected.group, &lo, OBJECT) {
+                Ok(ebpf) => compare(ebpf, &connected),
+                Err(error @ (DeliveryError::NotPermitted { .. } | DeliveryError::OldKernel)) => {
+                    return skip(NAME, &error.to_string());
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn the_object_is_what_the_source_compiles_to() {
+    let bpf = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
+    let tools = ["clang-16", "llvm-strip-16"];
+    let works = |tool: &&str| {
+        std::process::Command::new(tool).arg("--version").output().is_ok_and(|o| o.status.success())
+    };
+    if let Some(missing) = tools.iter().find(|tool| !works(tool)) {
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: the_object_is_what_the_source_compiles_to: no {missing} here"
+        );
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let made = directory.path().join("delivery.bpf.o");
+    let status = std::process::Command::new(format!("{bpf}/build.sh")).arg(&made).status().unwrap();
+    assert!(status.success());
+    let same = std::fs::read(made).unwrap() == OBJECT;
+    assert!(same, "delivery.bpf.o is not that of delivery.bpf.c: run bpf/build.sh, and commit it");
+}
