@@ -128,6 +128,8 @@ pub(super) struct Child {
 
     pub(super) ack_due: bool,
     pub(super) probe_due: bool,
+    /// Whether it is to be told its membership, in an ACK of its own.
+    pub(super) membership_due: bool,
     pub(super) is_queued: bool,
     pub(super) is_idle: bool,
     pub(super) was_full: bool,
@@ -199,6 +201,7 @@ impl Child {
             finished_first: false,
             ack_due: false,
             probe_due: false,
+            membership_due: false,
             is_queued: false,
             is_idle: false,
             was_full: false,

@@ -122,6 +122,7 @@ mod congestion;
 pub mod delivery;
 mod drops;
 mod master;
+mod peers;
 mod reassembly;
 pub mod receiver;
 mod repairs;

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use umbel_engine::chance::generator;
 use umbel_engine::repository;
 use umbel_engine::rlm;
+use umbel_engine::smo;
 use umbel_engine::symbols::{BlockId, Load, SymbolSink, SymbolSource};
 use umbel_engine::tmtp;
 use umbel_engine::units::Rate;
@@ -176,6 +177,43 @@ pub fn rlm_source(bytes: &[u8]) {
     let name = "object".to_owned();
     engine.handle_command(start, SourceCommand::Object { layer: 1, name, body }).unwrap();
     drive(&mut engine, start, bytes, &strangers(), |_, _, _| {});
+}
+
+/// A TCP server with two connections and a stream. Segments have the ports of the corpus of
+/// `tcp_segment`; their sequence numbers fit those of its seeds.
+pub fn smo_source(bytes: &[u8]) {
+    use smo::{MasterId, Source, SourceCommand, SourceConfig, SourceEvent, Stream};
+    use umbel_wire::tcp::{Flags, Head, Options, Seq};
+    let mut config = SourceConfig::new(50_000, data_channel());
+    (config.base, config.children, config.half_open) = (Some(0), 3, 2);
+    let mut engine = Source::new(config, generator(0));
+    let start = Instant::from_nanos(1_000_000_000);
+    let peer = |last| Address::Host(([192, 0, 2, last], 8080).into());
+    for by in [peer(1), peer(2)] {
+        let syn = Options { mss: Some(1460), sack_permitted: true, ..Options::default() };
+        let opening =
+            [(Flags::SYN, u32::MAX - 3, syn), (Flags::ACK, u32::MAX - 2, Options::default())];
+        for (flags, seq, options) in opening {
+            let mut payload = Vec::new();
+            let (source_port, destination_port, window) = (8080, 50_000, u16::MAX);
+            let (seq, ack) = (Seq(seq), Seq(0));
+            Head { source_port, destination_port, seq, ack, flags, window, options }
+                .emit(&mut payload);
+            engine.handle_datagram(start, Datagram { by, hop_limit: None, payload: &payload });
+        }
+    }
+    assert_eq!(engine.len(), 2);
+    let to = Stream::Master(MasterId::FIRST);
+    let bytes_to_send = Bytes::from_static(&[7; 9000]);
+    engine.handle_command(start, SourceCommand::Write { to, bytes: bytes_to_send }).unwrap();
+    let senders = [peer(1), peer(2), peer(3), Address::Channel(data_channel())];
+    drive(&mut engine, start, bytes, &senders, |engine, now, event| {
+        if let SourceEvent::Received { child, bytes } = event {
+            let consumed = SourceCommand::Consumed { child, bytes: bytes.len() };
+            let _ = engine.handle_command(now, consumed);
+        }
+    });
+    assert!(engine.len() <= 3 && engine.half_open() <= 2);
 }
 
 /// Hands the steps of `bytes` to an engine, and does what a machine does around it.

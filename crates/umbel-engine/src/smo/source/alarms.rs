@@ -53,7 +53,7 @@ impl Source {
             } else {
                 child.on_timeout(&view, initial);
                 // The helper may have missed it.
-                child.ack_due |= child.may_hear && matches!(child.served, Served::Master(..));
+                child.membership_due = child.may_hear && matches!(child.served, Served::Master(..));
                 self.stats.timeouts += 1;
             }
         } else if is_due(child.hole_at()) {
@@ -68,7 +68,7 @@ impl Source {
             child.keep_alive_probes += 1;
             child.probe_due = true;
         }
-        if child.probe_due || child.ack_due {
+        if child.probe_due || child.membership_due {
             self.make_ready(slot);
         }
         self.settle(now, slot);
@@ -77,10 +77,12 @@ impl Source {
     /// Returns why a child is to be removed, if it is.
     fn judge(&mut self, now: Instant, slot: u32) -> Option<CloseReason> {
         let rules = self.config.removal;
-        let (real_time, probes) = (self.config.real_time, self.config.keep_alive_probes);
+        let (real_time, keep_alive) = (self.config.real_time, self.config.keep_alive);
+        let probes = self.config.keep_alive_probes.max(1);
         let (child, view) = self.seen(slot);
         let is_over = |since: Instant, time| now.since(since) >= time;
-        if child.keep_alive_probes > probes {
+        let quiet = keep_alive + (keep_alive / probes) * child.keep_alive_probes;
+        if child.keep_alive_probes >= probes && is_over(child.heard_at, quiet) {
             return Some(CloseReason::Dead);
         }
         if child.closed_since.is_some_and(|since| is_over(since, rules.closed_window)) {

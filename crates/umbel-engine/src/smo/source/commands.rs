@@ -89,7 +89,7 @@ impl Source {
         }
         // The standing follows when its seat is known.
         child.served = Served::Master(place, 0);
-        child.ack_due = true;
+        child.membership_due = true;
         let (child, view) = self.seen(slot);
         let standing = child.standing(&view);
         let Some(master) = self.master_mut(place) else { return };

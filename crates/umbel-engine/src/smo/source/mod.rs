@@ -21,6 +21,7 @@ use super::child::{Child, Served, View};
 use super::config::{Join, SourceConfig};
 use super::drops::{DropReason, Drops};
 use super::master::Master;
+use super::peers::Peers;
 use super::tournament::Tournament;
 use crate::bucket::{Limit, Limiter};
 use crate::chance::Generator;
@@ -45,7 +46,7 @@ pub struct Source {
     children: Vec<Option<Box<Child>>>,
     free: Vec<u32>,
     /// Slot of each child, by its address.
-    peers: BTreeMap<SocketAddr, u32>,
+    peers: Peers,
     /// Slot of each child, by its number.
     ids: BTreeMap<ChildId, u32>,
     next_id: u64,
@@ -87,7 +88,7 @@ impl Source {
             masters,
             children: Vec::new(),
             free: Vec::new(),
-            peers: BTreeMap::new(),
+            peers: Peers::new(random.next_u64()),
             ids: BTreeMap::new(),
             next_id: 0,
             alarms: Tournament::default(),
@@ -533,7 +534,7 @@ impl Engine for Source {
         }
         self.stats.segments += 1;
         match self.peers.get(&peer) {
-            Some(&slot) => self.on_segment(now, slot, &segment),
+            Some(slot) => self.on_segment(now, slot, &segment),
             None => self.on_stray(now, peer, &segment),
         }
     }

@@ -194,7 +194,7 @@ impl Source {
         slot: u32,
         buf: &mut TransmitBuf,
     ) -> Option<Transmit> {
-        let (child, view) = self.seen(slot);
+        let child = self.at(slot);
         let to = Transmit::control(Address::Host(child.peer));
         if std::mem::take(&mut child.probe_due) {
             // A segment before the window is answered with an ACK [RFC 9293 §3.8.4].
@@ -205,27 +205,36 @@ impl Source {
             self.make_ready(slot);
             return Some(to);
         }
+        if std::mem::take(&mut child.membership_due) {
+            self.push_ack(slot, buf);
+            self.make_ready(slot);
+            return Some(to);
+        }
         if !child.hears && !matches!(child.served, Served::Done) {
             self.push_unicast(now, slot, buf);
             // It may have been removed.
             self.children[slot as usize].as_ref()?;
         }
-        let child = self.at(slot);
-        if child.ack_due && buf.is_empty() {
-            let position = if child.hears { view.sent } else { child.nxt };
-            let membership = match child.served {
-                Served::Master(place, _) if child.may_hear => {
-                    self.master(place).map_or(0, |master| master.channel.port)
-                }
-                _ => 0,
-            };
-            let mut head = self.head_to(slot, position, Flags::default());
-            head.options.membership = Some(membership);
-            self.stats.control += 1;
-            self.push(buf, &head, Bytes::new());
-            return Some(to);
+        if self.at(slot).ack_due && buf.is_empty() {
+            self.push_ack(slot, buf);
         }
         (!buf.is_empty()).then_some(to)
+    }
+
+    /// Adds an ACK, which also tells the child's helper its membership.
+    fn push_ack(&mut self, slot: u32, buf: &mut TransmitBuf) {
+        let (child, view) = self.seen(slot);
+        let position = if child.hears { view.sent } else { child.nxt };
+        let membership = match child.served {
+            Served::Master(place, _) if child.may_hear => {
+                self.master(place).map_or(0, |master| master.channel.port)
+            }
+            _ => 0,
+        };
+        let mut head = self.head_to(slot, position, Flags::default());
+        head.options.membership = Some(membership);
+        self.stats.control += 1;
+        self.push(buf, &head, Bytes::new());
     }
 
     /// Adds retransmissions and new data to a child that does not hear.

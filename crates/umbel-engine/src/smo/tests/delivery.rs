@@ -91,3 +91,20 @@ fn a_receiver_without_a_helper_is_served_by_unicast() {
     let stats = network.source.stats();
     assert!(stats.unicast.bytes + stats.unicast_again.bytes <= 320_000, "{stats:?}");
 }
+
+#[test]
+fn a_lossy_minority_slows_a_group_down_but_does_not_stop_it() {
+    // The shape of [SMO §V-B]: 2 of 5 receivers lose 2 % independently.
+    let mut network = Network::new(3, |config| config.mss = 1448);
+    for node in 0..50 {
+        let loss = if node % 5 < 2 { 0.02 } else { 0.0 };
+        let way = Way { loss: (loss, 0.0), ..Way::clean(1) };
+        network.add(way, |config| config.mss = 1460);
+    }
+    let begin = network.now;
+    deliver(&mut network, 1_000_000, MINUTE);
+    let stats = network.source.stats();
+    // 8 Mbit/s, the end of the connections included; the paper has 1 Mbit/s.
+    assert!(network.now.since(begin) < Duration::from_secs(3), "{:?}", network.now);
+    assert!(stats.timeouts < 5 && network.left < 1_800_000, "{stats:?} {}", network.left);
+}

@@ -1,5 +1,8 @@
 //! The source, driven by hand, by scripts, and in a network.
 
 mod conditions;
+mod corners;
 mod delivery;
 mod network;
+mod script;
+mod seeds;

@@ -1,0 +1,258 @@
+//! Properties that hold for any seed. `SMO_SEEDS=1000` runs more of them, `SMO_SEED=7` runs one.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use rand_core::Rng;
+use umbel_wire::tcp::{Flags, Head, Options, Seq};
+
+use super::network::{Network, PORT, Way, content};
+use crate::chance::{Generator, generator, uniform};
+use crate::smo::receiver::{self, ReceiverCommand, ReceiverEvent};
+use crate::smo::*;
+use crate::testing::{events, sent};
+use crate::{Address, Datagram, Engine, Instant};
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+fn seeds(count: u64) -> Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    match (number("SMO_SEED"), number("SMO_SEEDS")) {
+        (Some(seed), _) => seed..seed + 1,
+        (None, Some(count)) => 0..count,
+        (None, None) => 0..count,
+    }
+}
+
+/// Prints the seed if the test fails.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("failed with SMO_SEED={}", self.0);
+        }
+    }
+}
+
+fn below(random: &mut Generator, n: u64) -> u64 {
+    random.next_u64() % n
+}
+
+/// Returns a network whose conditions are drawn.
+fn any_network(seed: u64, random: &mut Generator) -> Network {
+    let mut network = Network::new(seed, |config| {
+        if below(random, 2) == 0 {
+            config.base = Some(u32::MAX - below(random, 60_000) as u32);
+        }
+        if below(random, 3) == 0 {
+            config.congestion = Congestion::Cubic;
+        }
+        config.buffer = 20_000 << below(random, 6);
+        config.threshold = [0.0, 0.05, 0.5, 2.0][below(random, 4) as usize];
+        config.removal.stall = Duration::from_mins(10);
+        config.receive_buffer = [u16::MAX, 3000][below(random, 2) as usize];
+    });
+    network.common_loss = uniform(random) * 0.03;
+    for _ in 0..=below(random, 6) {
+        let loss = |random: &mut Generator| [0.0, 0.01, 0.1][below(random, 3) as usize];
+        let way = Way {
+            delay: Duration::from_millis(1 + below(random, 60)),
+            jitter: Duration::from_millis([0, 0, 3, 30][below(random, 4) as usize]),
+            loss: (loss(random), loss(random)),
+            duplicates: [0.0, 0.05][below(random, 2) as usize],
+        };
+        network.add(way, |config| {
+            config.sack = below(random, 4) > 0;
+            config.ack_every = 1 + below(random, 4) as u8;
+            config.buffer = 5_000 << below(random, 8);
+            config.transmissions = 30;
+            match below(random, 8) {
+                0 => config.channel = None,
+                1 => config.mss = 500,
+                2 => config.window_scale = None,
+                _ => {}
+            }
+        });
+    }
+    network
+}
+
+#[test]
+fn everyone_receives_every_byte_in_both_directions_and_every_connection_ends() {
+    for seed in seeds(60) {
+        let _told = Seed(seed);
+        let random = &mut generator(seed);
+        let mut network = any_network(seed, random);
+        let nodes = network.nodes.len();
+        network.connect_all();
+        let connected = |event: &SourceEvent| matches!(event, SourceEvent::Connected { .. });
+        assert!(network.run_until(5 * MINUTE, |network| network.count(connected) == nodes));
+        let len = 1000 + below(random, 100_000) as usize;
+        let bytes = content(len);
+        let back = content(below(random, 20_000) as usize);
+        network.send_all(bytes.clone());
+        for node in 0..nodes {
+            network.tell(node, ReceiverCommand::Send(back.clone()));
+            if below(random, 2) == 0 {
+                network.tell(node, ReceiverCommand::Finish);
+            }
+        }
+        let has_all = |network: &Network| network.nodes.iter().all(|node| node.got.len() == len);
+        let done = network.run_until(20 * MINUTE, has_all);
+        let got: Vec<usize> = network.nodes.iter().map(|node| node.got.len()).collect();
+        assert!(done, "{got:?} of {len}: {:#?}", network.source.children().collect::<Vec<_>>());
+        assert!(network.nodes.iter().all(|node| node.got == bytes));
+        for node in 0..nodes {
+            // Some have finished.
+            let command = ReceiverCommand::Finish;
+            let _ = network.nodes[node].receiver.handle_command(network.now, command);
+            network.drain_receiver(node);
+        }
+        let is_over = |network: &Network| network.source.is_empty();
+        assert!(network.run_until(20 * MINUTE, is_over), "{:?}", network.removed());
+        for (child, received) in &network.received {
+            assert!(*received == back, "{child:?} {}", received.len());
+        }
+        assert!(back.is_empty() || network.received.len() == nodes);
+        let drained = SourceEvent::Drained { master: MasterId::FIRST };
+        assert_eq!(network.count(|event| *event == drained), 1);
+        for node in &network.nodes {
+            assert!(node.has(&ReceiverEvent::ReceivedEnd));
+            let beyond = node.receiver.drops().of(receiver::DropReason::OutOfWindow);
+            assert_eq!(beyond, 0, "segments outside of the window");
+        }
+    }
+}
+
+/// A segment as an attacker makes it up, often near the numbers of a connection.
+fn any_segment(random: &mut Generator, port: u16, base: Seq) -> Vec<u8> {
+    let near = |random: &mut Generator| match below(random, 4) {
+        0 => random.next_u32(),
+        1 => 65_535,
+        _ => below(random, 8000) as u32,
+    };
+    let mut options = Options::default();
+    if below(random, 3) == 0 {
+        options.mss = Some(random.next_u32() as u16);
+        options.window_scale = Some(below(random, 15) as u8);
+        options.sack_permitted = true;
+    }
+    for _ in 0..below(random, 4) {
+        options.sack.push(base.plus(near(random)), base.plus(near(random)));
+    }
+    let usual = [Flags::ACK, Flags::ACK | Flags::PSH, Flags::ACK | Flags::FIN, Flags::SYN];
+    let flags = match below(random, 8) {
+        0 => Flags(random.next_u32() as u8),
+        n => usual[n as usize % 4],
+    };
+    let head = Head {
+        source_port: port,
+        destination_port: PORT,
+        seq: Seq(near(random)),
+        ack: base.plus(near(random)),
+        flags,
+        window: [0, 1, 700, u16::MAX][below(random, 4) as usize],
+        options,
+    };
+    let mut bytes = Vec::new();
+    head.emit(&mut bytes);
+    let len = [0, 0, 1, 700][below(random, 4) as usize];
+    bytes.extend(vec![7; len]);
+    bytes
+}
+
+#[test]
+fn no_segments_harm_a_source() {
+    for seed in seeds(60) {
+        let _told = Seed(seed);
+        let random = &mut generator(seed);
+        let mut network = any_network(seed, random);
+        let mut source = Source::new(
+            SourceConfig { half_open: 4, children: 8, ..network.source.config().clone() },
+            generator(seed),
+        );
+        let base = source.config().base.map_or(Seq(0), Seq);
+        let to = Stream::Master(MasterId::FIRST);
+        let mut now = Instant::from_nanos(1_000_000_000);
+        let mut answers = 0;
+        for _ in 0..2000 {
+            now += Duration::from_millis([0, 1, 30, 700][below(random, 4) as usize]);
+            let peer = ([10, 0, 0, 1 + below(random, 12) as u8], 40_000).into();
+            let payload = any_segment(random, 40_000, base);
+            let by = Address::Host(peer);
+            source.handle_datagram(now, Datagram { by, hop_limit: None, payload: &payload });
+            let len = source.room(to).min(below(random, 3000) as usize);
+            if below(random, 4) == 0 && len > 0 {
+                let write = SourceCommand::Write { to, bytes: content(len) };
+                source.handle_command(now, write).unwrap();
+            }
+            for _ in 0..1000 {
+                answers += sent(&mut source, now).len();
+                events(&mut source);
+                if source.poll_timeout().is_none_or(|at| at > now) {
+                    break;
+                }
+                source.handle_timeout(now);
+            }
+            assert!(source.poll_timeout().is_none_or(|at| at > now), "time stands still");
+            assert!(source.half_open() <= 4 && source.len() <= 8);
+        }
+        assert!(answers < 40_000, "{answers} answers");
+        network.now = now;
+    }
+}
+
+#[test]
+fn a_flood_of_syns_leaves_room_for_those_who_answer() {
+    let mut network = Network::new(1, |config| config.half_open = 100);
+    network.add(Way::clean(5), |_| {});
+    for n in 0..50_000_u32 {
+        let [_, high, mid, low] = n.to_be_bytes();
+        let peer = ([11, high, mid, low], 1234).into();
+        let mut bytes = Vec::new();
+        Head { source_port: 1234, destination_port: PORT, flags: Flags::SYN, ..Head::default() }
+            .emit(&mut bytes);
+        let datagram = Datagram { by: Address::Host(peer), hop_limit: None, payload: &bytes };
+        network.source.handle_datagram(network.now, datagram);
+        network.drain_source();
+        if n == 49_950 {
+            network.tell(0, ReceiverCommand::Connect);
+        }
+    }
+    assert_eq!(network.source.half_open(), 100);
+    network.run(Duration::from_millis(100));
+    assert!(network.nodes[0].has(&ReceiverEvent::Connected));
+    network.send_all(content(50_000));
+    assert!(network.run_until(MINUTE, |network| network.nodes[0].got.len() == 50_000));
+    network.run(MINUTE);
+    assert_eq!(network.source.half_open(), 0);
+}
+
+#[test]
+fn repeated_acks_cause_no_answers() {
+    let mut network = Network::new(1, |_| {});
+    network.add(Way::clean(5), |config| config.sack = false);
+    network.connect_all();
+    network.run(Duration::from_millis(100));
+    network.send_all(content(5000));
+    let base = network.source.position(MasterId::FIRST).unwrap();
+    assert_eq!(base, 5001);
+    let before = network.source.stats();
+    let peer = network.nodes[0].address;
+    let mut bytes = Vec::new();
+    let (source_port, destination_port) = (peer.port(), PORT);
+    // Neither a number of the client nor of the source is right.
+    for n in 0..100_000_u32 {
+        bytes.clear();
+        let seq = Seq(n.wrapping_mul(77_777));
+        let flags = Flags::ACK;
+        Head { source_port, destination_port, seq, flags, ..Head::default() }.emit(&mut bytes);
+        let datagram = Datagram { by: Address::Host(peer), hop_limit: None, payload: &bytes };
+        network.source.handle_datagram(network.now, datagram);
+        network.drain_source();
+    }
+    let control = network.source.stats().control - before.control;
+    assert!(control <= 1, "{control}");
+    assert!(network.run_until(MINUTE, |network| network.nodes[0].got.len() == 5000));
+}

@@ -1,0 +1,10 @@
+//! Fuzzes a TCP-SMO source behind what anyone says.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/umbel-engine/tests/common/checks.rs"]
+mod checks;
+
+fuzz_target!(|bytes: &[u8]| checks::smo_source(bytes));
