@@ -33,19 +33,23 @@ pub(super) struct Buffer {
     end: u64,
     finished: bool,
     capacity: u64,
+    /// Bytes that are kept free for released ones.
+    reserve: u64,
 }
 
 impl Buffer {
-    /// Creates an empty buffer for this number of bytes, at least one.
-    pub(super) fn new(capacity: usize) -> Buffer {
-        let capacity = capacity.max(1) as u64;
+    /// Creates an empty buffer for this number of bytes, at least two, of which up to `reserve` are
+    /// released ones.
+    pub(super) fn new(capacity: usize, reserve: usize) -> Buffer {
+        let capacity = capacity.max(2) as u64;
+        let reserve = (reserve as u64).min(capacity - 1);
         let (start, trail, end) = (0, 0, 0);
-        Buffer { pieces: VecDeque::new(), start, trail, end, finished: false, capacity }
+        Buffer { pieces: VecDeque::new(), start, trail, end, finished: false, capacity, reserve }
     }
 
     /// Returns the number of bytes that may be written.
     pub(super) fn room(&self) -> usize {
-        self.capacity.saturating_sub(self.end - self.trail) as usize
+        (self.capacity - self.reserve).saturating_sub(self.end - self.trail) as usize
     }
 
     /// Appends bytes, for which there must be room.
@@ -101,9 +105,9 @@ impl Buffer {
         self.forget_pieces(|piece, trail| piece <= trail);
     }
 
-    /// Returns the position before which everything was written before this moment.
-    pub(super) fn written_before(&self, moment: Instant) -> u64 {
-        let pieces = self.pieces.partition_point(|piece| piece.written < moment);
+    /// Returns the position before which everything was written until this moment.
+    pub(super) fn written_until(&self, moment: Instant) -> u64 {
+        let pieces = self.pieces.partition_point(|piece| piece.written <= moment);
         self.pieces.get(pieces).map_or(self.end, |piece| piece.at)
     }
 
@@ -163,11 +167,11 @@ mod tests {
 
     #[test]
     fn released_bytes_are_kept_while_there_is_room() {
-        let mut buffer = Buffer::new(10);
+        let mut buffer = Buffer::new(10, 0);
         buffer.write(ms(0), Bytes::from_static(b"abcd"));
         buffer.write(ms(5), Bytes::from_static(b"efgh"));
-        assert_eq!((buffer.room(), buffer.written_before(ms(5))), (2, 4));
-        assert_eq!((buffer.written_before(ms(6)), buffer.oldest()), (8, Some(ms(0))));
+        assert_eq!((buffer.room(), buffer.written_until(ms(4))), (2, 4));
+        assert_eq!((buffer.written_until(ms(5)), buffer.oldest()), (8, Some(ms(0))));
         buffer.release(5);
         assert_eq!((buffer.start(), buffer.trail(), buffer.room()), (0, 5, 7));
         assert_eq!(buffer.oldest(), Some(ms(5)));
@@ -188,7 +192,7 @@ mod tests {
             pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..20),
             from in 0_usize..200, len in 0_usize..60,
         ) {
-            let mut buffer = Buffer::new(1000);
+            let mut buffer = Buffer::new(1000, 0);
             let whole = pieces.concat();
             for piece in pieces {
                 buffer.write(ms(0), piece.into());

@@ -22,6 +22,9 @@ const PROBE_RTTS: u32 = 2;
 const MIN_LATE: Duration = Duration::from_millis(10);
 /// Least time between two answers to segments that are not acceptable [RFC 5961 §7].
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
+/// Recoveries in a row in which only retransmissions were acknowledged, after which a child counts
+/// as deaf.
+const MAX_UNHEARD: u8 = 3;
 /// Retransmissions of a child that are under way in its master at most.
 const MAX_WANTED: usize = 64;
 
@@ -95,6 +98,8 @@ pub(super) struct Child {
     pub(super) may_hear: bool,
     /// Whether it acknowledged what was only multicast since the last time-out.
     heard: bool,
+    /// Recoveries that ended since it was heard to receive multicasts.
+    unheard: u8,
     pub(super) window: Window,
     pub(super) rtt: Rtt,
     pub(super) board: Scoreboard,
@@ -179,6 +184,7 @@ impl Child {
             // What is multicast would be too long for it.
             may_hear: opening.mss >= config.mss,
             heard: false,
+            unheard: 0,
             window: Window::new(config.congestion, mss.into(), config.initial_window),
             rtt,
             board: Scoreboard::default(),
@@ -344,7 +350,7 @@ impl Child {
 
     /// Notes that it received what was only multicast.
     fn on_heard(&mut self, view: &View) {
-        self.heard = true;
+        (self.heard, self.unheard) = (true, 0);
         if !self.hears && self.may_hear && matches!(self.served, Served::Master(..)) {
             self.hears = true;
             // All that was multicast until now may be lost to it.
@@ -374,7 +380,12 @@ impl Child {
         self.hole = None;
         self.progress = now;
         self.rtt.on_progress();
-        self.board.on_progress(ack, self.has_sack, self.mss.into());
+        if self.board.on_progress(ack, self.has_sack, self.mss.into()) && self.hears {
+            self.unheard += 1;
+            if self.unheard >= MAX_UNHEARD {
+                self.become_deaf();
+            }
+        }
         if kind != Some(Kind::Fast) {
             self.window.on_ack(now, acked, in_use, self.rtt.smoothed());
         }
@@ -456,7 +467,8 @@ impl Child {
         (self.rto_at, self.probe_at, self.hole, self.timed) = (None, None, None, None);
         if self.hears && !self.heard {
             // Nothing of what was multicast reached it since the last time-out.
-            self.become_deaf(initial);
+            self.become_deaf();
+            self.window.restart(initial);
             return;
         }
         self.heard = false;
@@ -469,11 +481,10 @@ impl Child {
     }
 
     /// Serves it by unicast from now on.
-    fn become_deaf(&mut self, initial: u32) {
-        self.hears = false;
+    fn become_deaf(&mut self) {
+        (self.hears, self.unheard) = (false, 0);
         self.nxt = self.una;
         self.board.clear();
-        self.window.restart(initial);
         self.wanted = 0;
     }
 
@@ -496,6 +507,7 @@ impl Child {
     /// Notes that a run was sent again.
     pub(super) fn on_repaired(&mut self, at: Instant, run: &Range<u64>) {
         self.retransmitted_to = self.retransmitted_to.max(run.end);
+        self.timed = self.timed.filter(|timed| timed.end <= run.start);
         if run.start <= self.una {
             self.hole = Some(at);
         }

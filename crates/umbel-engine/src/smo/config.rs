@@ -105,8 +105,8 @@ pub struct SourceConfig {
     pub mss: u16,
     /// Sequence number of position 0. Default `None`: it is drawn.
     pub base: Option<u32>,
-    /// Bytes that a master or a child alone holds at most, released ones that are kept included.
-    /// Default 8 MiB.
+    /// Bytes that a master or a child alone holds at most. Half of a master's are for released
+    /// bytes, which those need who are behind. Default 8 MiB.
     pub buffer: usize,
     /// When bytes are released.
     pub release: Release,

@@ -117,7 +117,8 @@ impl Master {
         Master {
             id,
             channel,
-            buffer: Buffer::new(buffer),
+            // Half is kept for those who are behind: while they connect, or for good.
+            buffer: Buffer::new(buffer, buffer / 2),
             nxt: 0,
             log: SendLog::default(),
             repairs: Repairs::default(),
@@ -283,7 +284,7 @@ impl Master {
         if let Some(age) = config.real_time
             && let Some(moment) = now.as_nanos().checked_sub(age.as_nanos() as u64)
         {
-            let old = self.buffer.written_before(Instant::from_nanos(moment));
+            let old = self.buffer.written_until(Instant::from_nanos(moment));
             self.buffer.forget(old);
             self.nxt = self.nxt.max(self.buffer.trail());
         }
@@ -299,18 +300,21 @@ impl Master {
         let trail = self.buffer.trail();
         if trail > before {
             self.log.release(trail);
-            self.repairs.release(trail);
+            self.repairs.release(self.buffer.start());
         }
         trail > before
     }
 
     /// Makes room for this number of bytes by releasing what was sent [SMO §II-C 3].
     pub(super) fn make_room(&mut self, len: usize) {
+        if self.count == 0 {
+            // Nobody receives it.
+            self.nxt = self.nxt.max(self.buffer.end());
+        }
         let lacking = len.saturating_sub(self.buffer.room()) as u64;
         self.buffer.release((self.buffer.trail() + lacking).min(self.nxt));
-        // What does not fit beside it is forgotten, so that nobody waits for it.
         self.log.release(self.buffer.trail());
-        self.repairs.release(self.buffer.trail());
+        self.repairs.release(self.buffer.start());
     }
 
     /// Returns the pace in bits a second if it changed: the window in an RTT, and some more.

@@ -88,14 +88,23 @@
 //!   connection to any of the children would send, and equals the paper's minimum of the windows
 //!   [SMO §II-F] where round trips are alike. *Essential*: a window between `a` and `b` times the
 //!   least average `cwnd` [SMO eq. 1].
-//! - Released bytes stay in the buffer as long as there is room. A connection that is being opened
+//! - Released bytes stay in the buffer, in half of it at least. A connection that is being opened
 //!   thus finds the bytes that passed during its handshake, and a flood of SYNs holds up nobody.
+//!   With a percentile, it is also how far a child may fall behind.
 //! - **Retransmissions** of a segment are gathered for a quarter of the group's RTT, within the
 //!   bounds of [`SourceConfig::gather`], since children at like distances report the same loss
 //!   within such a time. The count is then known: above the threshold, and for two children at
 //!   least, the segment is multicast; otherwise each gets its own. The wait ends early when the
 //!   threshold is reached. A child that reports a loss that was multicast less than its RTT ago
 //!   waits for that.
+//! - **Acknowledgements** are the receivers' own affair: their stacks decide on every how many
+//!   segments they send one [SMO §II-D]. A source sends batches whose last segment alone has PSH, so
+//!   that receivers merge them and acknowledge the batch. Windows grow by bytes, not by ACKs, and the
+//!   pace ([`SourceEvent::Pace`]) takes the burst out of what a large ACK permits.
+//! - **Lost retransmissions** are found before the RTO: a receiver acknowledges what fills its first
+//!   hole at once, so that the answer is late after `SRTT + 4 RTTVAR`, or when something arrived
+//!   that left later [RFC 8985 §6.2]. The last segments of a burst are probed after two RTTs
+//!   [RFC 8985 §7]. Both matter here, since one RTO stops the whole group.
 //! - **Real-time mode** ([`SourceConfig::real_time`]): bytes are released at an age, acknowledged
 //!   or not, sent or not. A receiver in real-time mode skips over them, and its acknowledgements go
 //!   on. An ordinary receiver that lacks them is removed, and may come again at the current

@@ -104,7 +104,7 @@ impl Repairs {
         }
     }
 
-    /// Forgets the retransmissions of released bytes.
+    /// Forgets the retransmissions of bytes before this position.
     pub(super) fn release(&mut self, trail: u64) {
         while self.recent.first_key_value().is_some_and(|(_, &(end, _))| end <= trail) {
             self.recent.pop_first();

@@ -66,9 +66,9 @@ impl Window {
             return;
         }
         if self.in_slow_start() {
-            // At most two segments for each ACK, since receivers acknowledge every other segment
-            // [RFC 3465 §2.2].
-            self.cwnd += acked.min(2 * self.mss);
+            // Receivers that merge segments acknowledge many at once. The limit of two segments for
+            // each ACK [RFC 3465 §2.2] is against bursts, which the pace prevents here.
+            self.cwnd += acked.min(self.cwnd);
         } else {
             let grown = match &mut self.avoidance {
                 Avoidance::Reno(reno) => reno.grow(self.cwnd, self.mss, acked),

@@ -130,7 +130,7 @@ impl Source {
         let capacity = self.config.buffer;
         let child = self.at(slot);
         let Served::Alone(buffer) = &mut child.served else { return Err(Error::Attached(to)) };
-        let buffer = buffer.get_or_insert_with(|| Box::new(Buffer::new(capacity)));
+        let buffer = buffer.get_or_insert_with(|| Box::new(Buffer::new(capacity, 0)));
         if buffer.is_finished() {
             return Err(Error::Ended);
         }
@@ -164,7 +164,7 @@ impl Source {
         let (child, view) = self.seen(slot);
         match &mut child.served {
             Served::Alone(buffer) => {
-                let buffer = buffer.get_or_insert_with(|| Box::new(Buffer::new(capacity)));
+                let buffer = buffer.get_or_insert_with(|| Box::new(Buffer::new(capacity, 0)));
                 if buffer.is_finished() {
                     return Err(Error::Ended);
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use umbel_wire::tcp::{Flags, Head, Options, Segment, Seq};
 
-use super::{Source, SourceEvent};
+use super::{MIN_MSS, Source, SourceEvent};
 use crate::Instant;
 use crate::smo::api::{ChildId, CloseReason, MasterId};
 use crate::smo::child::{Child, Opening};
@@ -15,8 +15,6 @@ use crate::smo::drops::DropReason;
 
 /// MSS of a client that names none [RFC 9293 §3.7.1].
 const DEFAULT_MSS: (u16, u16) = (536, 1220);
-/// Least MSS that is believed, so that nobody makes the source send a segment for each byte.
-const MIN_MSS: u16 = 48;
 
 /// A connection that is being opened.
 #[derive(Clone, Copy, Debug)]

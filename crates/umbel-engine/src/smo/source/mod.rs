@@ -31,6 +31,9 @@ use handshake::{HalfOpen, TimeWait};
 
 /// Answers to segments of nobody's: RSTs, and ACKs of connections that have ended.
 const STRAYS: Limit = Limit { per_s: 1000, burst: 1000 };
+/// Shortest segments that are configured or asked for, so that nobody makes the source send one for
+/// each byte.
+const MIN_MSS: u16 = 48;
 /// Segments without a connection that wait to be sent, at most.
 const MAX_CONTROL: usize = 8192;
 
@@ -75,7 +78,8 @@ pub struct Source {
 impl Source {
     /// Creates a source that listens. `random` chooses the initial sequence number, unless the
     /// configuration does.
-    pub fn new(config: SourceConfig, mut random: Generator) -> Source {
+    pub fn new(mut config: SourceConfig, mut random: Generator) -> Source {
+        config.mss = config.mss.max(MIN_MSS);
         let base = Seq(config.base.unwrap_or_else(|| random.next_u32()));
         let first = Master::new(MasterId::FIRST, config.channel, config.buffer);
         let masters = if config.join == Join::AtOnce { vec![Some(first)] } else { Vec::new() };
@@ -159,7 +163,7 @@ impl Source {
             // What was sent makes room for what comes.
             super::Release::Buffer => {
                 let unsent = master.buffer.end().saturating_sub(master.nxt) as usize;
-                self.config.buffer.saturating_sub(unsent)
+                (self.config.buffer / 2).saturating_sub(unsent)
             }
             _ => master.buffer.room(),
         }

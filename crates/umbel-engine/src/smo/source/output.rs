@@ -131,8 +131,8 @@ impl Source {
     fn transmit_repair(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         while let Some((place, run)) = self.multicast_repairs.pop_front() {
             let Some(master) = self.master(place) else { continue };
-            let (channel, trail) = (master.channel, master.buffer.trail());
-            let Some(part) = Part::of(&master.buffer, &run).filter(|_| run.end > trail) else {
+            let (channel, start) = (master.channel, master.buffer.start());
+            let Some(part) = Part::of(&master.buffer, &run).filter(|_| run.end > start) else {
                 continue;
             };
             self.stats.multicast_again.segments += 1;
@@ -149,10 +149,9 @@ impl Source {
             }
             child.on_repaired(now, &run);
             let peer = child.peer;
-            if self.push_to_child(buf, slot, &run) {
-                let again = &mut self.stats.unicast_again;
-                (again.segments, again.bytes) =
-                    (again.segments + 1, again.bytes + (run.end - run.start));
+            if let Some(len) = self.push_to_child(buf, slot, &run) {
+                self.stats.unicast_again.segments += 1;
+                self.stats.unicast_again.bytes += len;
                 self.settle(now, slot);
                 return Some(Transmit::control(Address::Host(peer)));
             }
@@ -160,8 +159,8 @@ impl Source {
         None
     }
 
-    /// Adds a segment to a child. Returns whether its bytes are held.
-    fn push_to_child(&mut self, buf: &mut TransmitBuf, slot: u32, run: &Range<u64>) -> bool {
+    /// Adds a segment to a child. Returns the length of its payload, or `None` if it is not held.
+    fn push_to_child(&mut self, buf: &mut TransmitBuf, slot: u32, run: &Range<u64>) -> Option<u64> {
         let child = self.children[slot as usize].as_ref().expect("it was there before");
         let part = match &child.served {
             Served::Alone(Some(buffer)) => Part::of(buffer, run),
@@ -178,13 +177,13 @@ impl Source {
             }
             _ => None,
         };
-        let Some(part) = part else { return false };
+        let part = part?;
         let flags = if part.has_fin { Flags::FIN | Flags::PSH } else { Flags::PSH };
         let len = part.bytes.len() as u64;
         let head = self.head_to(slot, run.start, flags);
         self.at(slot).unicast_bytes += len;
         self.push(buf, &head, part.bytes);
-        true
+        Some(len)
     }
 
     /// Sends what a child is to be sent by unicast.
@@ -224,7 +223,9 @@ impl Source {
     /// Adds an ACK, which also tells the child's helper its membership.
     fn push_ack(&mut self, slot: u32, buf: &mut TransmitBuf) {
         let (child, view) = self.seen(slot);
-        let position = if child.hears { view.sent } else { child.nxt };
+        // Beyond the window it would not be acceptable.
+        let sent = if child.hears { view.sent } else { child.nxt };
+        let position = sent.min(child.una + child.rwnd);
         let membership = match child.served {
             Served::Master(place, _) if child.may_hear => {
                 self.master(place).map_or(0, |master| master.channel.port)
@@ -254,7 +255,7 @@ impl Source {
             if is_last {
                 break;
             }
-            if !self.push_to_child(buf, slot, &run) {
+            let Some(len) = self.push_to_child(buf, slot, &run) else {
                 if self.config.real_time.is_none() {
                     self.remove(slot, CloseReason::TooLate);
                     return;
@@ -263,7 +264,7 @@ impl Source {
                 child.nxt = child.nxt.max(view.start);
                 child.on_repair_wanted(&run);
                 continue;
-            }
+            };
             let child = self.at(slot);
             if again {
                 child.on_repair_wanted(&run);
@@ -274,7 +275,7 @@ impl Source {
             let traffic =
                 if again { &mut self.stats.unicast_again } else { &mut self.stats.unicast };
             traffic.segments += 1;
-            traffic.bytes += run.end - run.start;
+            traffic.bytes += len;
         }
         self.settle(now, slot);
     }

@@ -215,3 +215,88 @@ fn responses_by_multicast_and_alone_share_a_source() {
     let stats = network.source.stats();
     assert_eq!(stats.multicast.bytes, 170_000);
 }
+
+#[test]
+fn a_percentile_leaves_the_slowest_behind() {
+    let mut network = Network::new(5, |config| {
+        config.release = Release::Percentile(0.8);
+        config.buffer = 100_000;
+    });
+    for _ in 0..10 {
+        network.add(Way::clean(2), |_| {});
+    }
+    connect(&mut network);
+    network.read(3, false);
+    network.nodes[4].way.loss = (1.0, 1.0);
+    let bytes = content(6_000_000);
+    network.send_all(bytes.clone());
+    let others = |network: &Network| {
+        let has_all = |n: &usize| network.nodes[*n].got.len() == 6_000_000;
+        (0..10).filter(|n| *n != 3 && *n != 4).all(|n| has_all(&n))
+    };
+    let done = network.run_until(Duration::from_secs(5), others);
+    assert!(done);
+    assert_eq!(network.removed(), [CloseReason::TooLate, CloseReason::TooLate]);
+}
+
+#[test]
+fn a_full_buffer_gives_way_to_new_data() {
+    let mut network = Network::new(5, |config| {
+        config.release = Release::Buffer;
+        config.buffer = 50_000;
+    });
+    for _ in 0..4 {
+        network.add(Way::clean(2), |_| {});
+    }
+    let to = Stream::Master(MasterId::FIRST);
+    // Nobody listens yet.
+    for _ in 0..100 {
+        network.command(SourceCommand::Write { to, bytes: content(1000) });
+    }
+    connect(&mut network);
+    network.nodes[0].way.loss = (1.0, 1.0);
+    let bytes = content(1_000_000);
+    for n in 0..1000 {
+        let bytes = bytes.slice(n * 1000..(n + 1) * 1000);
+        network.command(SourceCommand::Write { to, bytes });
+        network.run(Duration::from_millis(5));
+    }
+    network.run(SECOND);
+    assert!(network.nodes[1..].iter().all(|node| node.got.ends_with(&bytes)));
+    assert_eq!(network.removed(), [CloseReason::TooLate]);
+}
+
+/// Returns the time that a transfer takes, and the loss of one of the receivers.
+fn duration(fairness: Fairness) -> Duration {
+    let mut network = Network::new(5, |config| config.fairness = fairness);
+    for node in 0..10 {
+        let loss = if node == 0 { 0.03 } else { 0.0 };
+        network.add(Way { loss: (loss, 0.0), ..Way::clean(10) }, |_| {});
+    }
+    connect(&mut network);
+    let begin = network.now;
+    network.send_all(content(1_000_000));
+    assert!(network.run_until(5 * MINUTE, |network| everyone_has(network, 1_000_000)));
+    network.now.since(begin)
+}
+
+#[test]
+fn an_essentially_fair_group_is_between_its_bounds() {
+    let strict = duration(Fairness::Strict).as_secs_f64();
+    let same = duration(Fairness::Essential { a: 1.0, b: 1.0 }).as_secs_f64();
+    let twice = duration(Fairness::Essential { a: 1.0, b: 2.0 }).as_secs_f64();
+    assert!(twice < 0.8 * same && same < 2.0 * strict, "{strict} {same} {twice}");
+}
+
+#[test]
+fn a_receiver_with_short_segments_is_served_by_unicast() {
+    let mut network = Network::new(5, |_| {});
+    network.add(Way::clean(2), |config| config.mss = 400);
+    network.add(Way::clean(2), |_| {});
+    let children = connect(&mut network);
+    network.send_all(content(100_000));
+    assert!(network.run_until(MINUTE, |network| everyone_has(network, 100_000)));
+    assert!(!network.source.report(children[0]).is_some_and(|report| report.hears));
+    assert_eq!(network.source.stats().unicast.bytes, 100_000);
+    assert_eq!(network.source.stats().timeouts, 0);
+}

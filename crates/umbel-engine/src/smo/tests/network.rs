@@ -81,6 +81,8 @@ pub(super) struct Network {
     random: Generator,
     /// Multicast segments lost to everyone.
     pub(super) common_loss: f64,
+    /// Segments outside of their receivers' windows.
+    pub(super) beyond_window: u64,
     pub(super) consumes: bool,
     /// Bytes that left the source, headers of IP and Ethernet not counted.
     pub(super) left: u64,
@@ -105,6 +107,7 @@ impl Network {
             serial: 0,
             random: generator(seed ^ 0x5EED),
             common_loss: 0.0,
+            beyond_window: 0,
             consumes: true,
             left: 0,
             writes: None,
@@ -330,7 +333,14 @@ impl Network {
             }
             Arrival::AtReceiver(node, by, bytes) => {
                 let datagram = Datagram { by, hop_limit: None, payload: &bytes };
-                self.nodes[node].receiver.handle_datagram(self.now, datagram);
+                let receiver = &mut self.nodes[node].receiver;
+                let beyond = receiver.drops().of(receiver::DropReason::OutOfWindow);
+                receiver.handle_datagram(self.now, datagram);
+                // An ACK at the right edge is not acceptable either, and no harm is done.
+                if !Segment::parse(&bytes).unwrap().is_empty() {
+                    let now_beyond = receiver.drops().of(receiver::DropReason::OutOfWindow);
+                    self.beyond_window += now_beyond - beyond;
+                }
                 self.drain_receiver(node);
             }
         }
