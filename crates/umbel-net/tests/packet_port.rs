@@ -102,9 +102,18 @@ fn clients_of_other_hosts_are_served_at_an_address_that_nobody_owns() {
     in_namespace("clients_of_other_hosts_are_served_at_an_address_that_nobody_owns", || {
         let hosts = hosts_on_a_bridge(2);
         let data = data(100_000);
-        for server in ["10.9.0.77", "fd09::77"] {
+        for (server, routes) in
+            [("10.9.0.77", false), ("fd09::77", false), ("10.9.0.77", true), ("fd09::77", true)]
+        {
+            // A host that routes would send such segments back where they came from.
+            hosts[0].run(move || {
+                for path in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+                    let path = format!("/proc/sys/net/{path}");
+                    std::fs::write(path, if routes { "1" } else { "0" }).unwrap();
+                }
+            });
             let report = serve(&hosts, SocketAddr::new(address(server), PORT), &data);
-            assert_eq!((report.heard, report.resets), (1000, 0), "{server}");
+            assert_eq!((report.heard, report.resets), (1000, 0), "{server}, routes: {routes}");
         }
     });
 }

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use namespaces::{Host as Machine, hosts_on_a_bridge, in_namespace, skip};
+use namespaces::{Host as Machine, hosts_on_a_bridge, in_namespace, run, skip};
 use umbel_engine::RateClass;
 use umbel_engine::chance::generator;
 use umbel_engine::host::{Host, Io};
@@ -38,6 +38,12 @@ fn channel(server: &str) -> Channel {
     let source: IpAddr = server.parse().unwrap();
     let group = if source.is_ipv4() { "232.7.7.7" } else { "ff3e::7:7" };
     Channel { source: Some(source), group: group.parse().unwrap(), port: PORT }
+}
+
+/// Returns the interface of the calling thread's host that a source's packets pass.
+fn interface_of(channel: Channel) -> Interface {
+    let source = channel.source.unwrap();
+    Interface::resolve(if source.is_loopback() { "lo" } else { "eth0" }).unwrap()
 }
 
 /// Multicasts its data once so many connections are there, and stops when all have ended.
@@ -124,7 +130,7 @@ fn serve(
     let (channel, data) = (channel(server), data.clone());
     let serving = host.spawn(move || {
         let address = SocketAddr::new(channel.source.unwrap(), PORT);
-        let interface = Interface::resolve("eth0").unwrap();
+        let interface = interface_of(channel);
         let options = PacketOptions { offload, ..PacketOptions::default() };
         let port = PacketPort::open(address, channel.group, &interface, &options).unwrap();
         let counters = port.counters();
@@ -157,7 +163,7 @@ fn serve(
 fn deliver(host: &Machine, server: &str, way: Way) -> Delivery {
     let channel = channel(server);
     host.run(move || {
-        let interface = Interface::resolve("eth0").unwrap();
+        let interface = interface_of(channel);
         Delivery::start(channel.source.unwrap(), channel.group, &interface, way).unwrap()
     })
 }
@@ -234,6 +240,95 @@ fn losses_are_repaired_whoever_has_them() {
             let counts = deliveries.map(|delivery| delivery.counts());
             assert!(outcome.broken.is_empty(), "{server}: {outcome:?} {counts:?}");
             assert!(outcome.stats.loss_events > 0, "{server}: nothing was lost: {outcome:?}");
+        }
+    });
+}
+
+#[test]
+fn many_sockets_of_one_host_get_every_byte() {
+    in_namespace("many_sockets_of_one_host_get_every_byte", || {
+        let hosts = hosts_on_a_bridge(2);
+        let data = data(500_000);
+        for way in [Way::Auto, Way::Agent] {
+            let delivery = deliver(&hosts[1], SERVERS[0], way);
+            let serving = serve(&hosts[0], SERVERS[0], &data, 100, true);
+            let clients: Vec<_> = (0..100).map(|_| download(&hosts[1], SERVERS[0])).collect();
+            for client in clients {
+                assert!(client.join().unwrap() == data, "{way}: other bytes");
+            }
+            let outcome = serving.join().unwrap();
+            assert!(outcome.broken.is_empty(), "{way}: {outcome:?} {:?}", delivery.counts());
+        }
+    });
+}
+
+#[test]
+fn all_of_it_works_on_the_loopback_interface() {
+    in_namespace("all_of_it_works_on_the_loopback_interface", || {
+        let host = Machine::alone();
+        host.run(|| run("ip link set lo up"));
+        let data = data(1_000_000);
+        for way in [Way::Auto, Way::Agent] {
+            let delivery = deliver(&host, "127.0.0.1", way);
+            let serving = serve(&host, "127.0.0.1", &data, 2, true);
+            let clients = [0, 1].map(|_| download(&host, "127.0.0.1"));
+            for client in clients {
+                assert!(client.join().unwrap() == data, "{way}: other bytes");
+            }
+            let outcome = serving.join().unwrap();
+            assert!(outcome.broken.is_empty(), "{way}: {outcome:?} {:?}", delivery.counts());
+        }
+    });
+}
+
+/// Returns the processor time of this process so far, in seconds.
+fn cpu() -> f64 {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).unwrap();
+    let of = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + 1e-6 * time.tv_usec() as f64;
+    of(usage.user_time()) + of(usage.system_time())
+}
+
+#[test]
+#[ignore = "measures; run it with --release --nocapture on a quiet machine"]
+fn rate_of_one_receiver_beside_that_of_the_kernel() {
+    in_namespace("rate_of_one_receiver_beside_that_of_the_kernel", || {
+        let hosts = hosts_on_a_bridge(2);
+        let data = data(400_000_000);
+        let report = |what: &str, work: &mut dyn FnMut()| {
+            let (start, before) = (std::time::Instant::now(), cpu());
+            work();
+            let (took, cpu) = (start.elapsed().as_secs_f64(), cpu() - before);
+            let rate = 8e-9 * data.len() as f64 / took;
+            eprintln!("{what}: {rate:.2} Gbit/s, {took:.2} s, CPU of all ends {cpu:.2} s");
+        };
+        let theirs = data.clone();
+        report("kernel", &mut || {
+            let theirs = theirs.clone();
+            let (tell, told) = mpsc::channel();
+            let sender = hosts[0].spawn(move || {
+                let listener = std::net::TcpListener::bind("10.9.0.1:9000").unwrap();
+                tell.send(()).unwrap();
+                listener.accept().unwrap().0.write_all(&theirs).unwrap();
+            });
+            told.recv().unwrap();
+            let received = hosts[1].run(|| {
+                let mut all = Vec::new();
+                TcpStream::connect("10.9.0.1:9000").unwrap().read_to_end(&mut all).unwrap();
+                all.len()
+            });
+            sender.join().unwrap();
+            assert_eq!(received, data.len());
+        });
+        for way in [Some(Way::Auto), Some(Way::Agent), None] {
+            let delivery = way.map(|way| deliver(&hosts[1], SERVERS[0], way));
+            report(&format!("delivery {way:?}"), &mut || {
+                let serving = serve(&hosts[0], SERVERS[0], &data, 1, true);
+                let received = download(&hosts[1], SERVERS[0]).join().unwrap();
+                assert_eq!(received.len(), data.len());
+                let outcome = serving.join().unwrap();
+                eprintln!("{:?} {:?}", outcome.stats, outcome.packets);
+            });
+            eprintln!("{:?}", delivery.map(|delivery| delivery.counts()));
         }
     });
 }

@@ -160,6 +160,7 @@ trait Deliverer: Send {
 pub struct Delivery {
     deliverer: Box<dyn Deliverer>,
     instead_of_ebpf: Option<String>,
+    interface: Interface,
     /// Keeps the membership.
     _membership: Socket,
 }
@@ -198,7 +199,8 @@ impl Delivery {
                 }
             },
         };
-        Ok(Delivery { deliverer, instead_of_ebpf, _membership: membership })
+        let interface = interface.clone();
+        Ok(Delivery { deliverer, instead_of_ebpf, interface, _membership: membership })
     }
 
     /// Returns how segments are delivered: never [`Way::Auto`].
@@ -223,7 +225,20 @@ impl Delivery {
 
     /// Returns why nothing is delivered any more, one line. Connections go on by unicast.
     pub fn failure(&self) -> Option<String> {
-        self.deliverer.failure()
+        let is_there = |all: Vec<Interface>| all.iter().any(|i| i.index == self.interface.index);
+        let gone = !Interface::list().is_ok_and(is_there);
+        let gone = gone.then(|| format!("interface {} is gone", self.interface.name));
+        self.deliverer.failure().or(gone)
+    }
+
+    /// Returns what should be changed on this host so that no segment is dropped here, one line.
+    pub fn advice(&self) -> Option<String> {
+        if self.way() != Way::Ebpf {
+            return None;
+        }
+        // Only the first namespace of a machine shows it, which is where it can be changed.
+        let text = std::fs::read_to_string("/proc/sys/net/core/netdev_max_backlog").ok()?;
+        backlog_advice(text.trim().parse().ok()?, self.connections().len())
     }
 }
 
@@ -231,6 +246,21 @@ impl fmt::Debug for Delivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Delivery").field("way", &self.way()).finish_non_exhaustive()
     }
+}
+
+/// Packets that arrive at once, as a card and its driver hand them over.
+const BURST: usize = 16;
+
+/// Advises on the queue that copies of a segment pass, by its limit. It overflows if a few segments
+/// make more copies than it holds, and each is then lost for many.
+fn backlog_advice(limit: usize, connections: usize) -> Option<String> {
+    (connections * BURST > limit).then(|| {
+        let enough = (connections * BURST).next_power_of_two();
+        format!(
+            "{connections} connections may lose segments in this host's backlog of {limit} packets: \
+             `sysctl -w net.core.netdev_max_backlog={enough}`"
+        )
+    })
 }
 
 /// Joins a source's group by an ordinary socket, which receives nothing.
@@ -254,5 +284,12 @@ mod tests {
             assert_eq!(way.to_string().parse(), Ok(way));
         }
         assert!("xdp".parse::<Way>().unwrap_err().contains("ebpf"));
+    }
+
+    #[test]
+    fn a_short_backlog_is_told_with_the_remedy() {
+        assert_eq!(backlog_advice(1000, 50), None);
+        let advice = backlog_advice(1000, 200).unwrap();
+        assert!(advice.contains("netdev_max_backlog=4096") && !advice.contains('\n'), "{advice}");
     }
 }

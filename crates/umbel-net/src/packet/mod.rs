@@ -283,6 +283,7 @@ impl PacketPort {
     fn receive(&mut self, give: &mut dyn FnMut(Datagram<'_>), turn: &mut Turn) {
         let Some(Sockets { rings, sender, .. }) = &mut self.sockets else { return };
         let (server, counters) = (self.recipe.server, &self.counters);
+        let loopback = self.interface.loopback;
         for (n, ring) in rings.iter_mut().enumerate() {
             let mut hear = |frame: Frame<'_>| {
                 let inbound = match Inbound::find(frame, server) {
@@ -296,8 +297,8 @@ impl PacketPort {
                         return;
                     }
                 };
-                // What came by the second ring comes from this host, and is answered by the kernel.
-                if n == 0 {
+                // To clients of this host only the kernel finds the way.
+                if n == 0 && !loopback {
                     sender.heard(inbound.from.ip(), inbound.mac);
                 }
                 turn.datagrams += 1;
