@@ -156,7 +156,7 @@ pub enum SourceEvent {
         /// The child.
         child: ChildId,
     },
-    /// A stream that was full has room again.
+    /// A quarter of a stream's buffer is free, after less was, or after a write was refused.
     Writable {
         /// The stream.
         to: Stream,

@@ -83,7 +83,8 @@ pub(super) struct Master {
     pub(super) repairs: Repairs,
     /// Children that wait for data: their time-outs are not running.
     pub(super) idle: Vec<u32>,
-    /// Whether a write was refused since [`SourceEvent::Writable`](super::SourceEvent::Writable).
+    /// Whether there was little room, or too little for a write, and it has not been told that
+    /// there is more.
     pub(super) was_full: bool,
     seats: Vec<Option<Seat>>,
     free: Vec<u32>,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use umbel_wire::Channel;
 
-use super::Source;
+use super::{ROOM_SHARE, Source};
 use crate::Instant;
 use crate::smo::api::{
     ChildId, CloseReason, MasterId, SourceCommand, SourceCommandError as Error, Stream,
@@ -119,6 +119,10 @@ impl Source {
         }
         master.buffer.write(now, bytes);
         let start = master.buffer.start();
+        let is_full = self.room(Stream::Master(to)) < self.config.buffer / ROOM_SHARE;
+        if let Some(master) = self.master_mut(place) {
+            master.was_full = is_full;
+        }
         if self.config.real_time.is_none() {
             self.remove_behind(place, start);
         }
@@ -140,6 +144,8 @@ impl Source {
             return Err(Error::Full { room });
         }
         buffer.write(now, bytes);
+        let room = buffer.room();
+        child.was_full = room < capacity / ROOM_SHARE;
         self.settle(now, slot);
         Ok(())
     }

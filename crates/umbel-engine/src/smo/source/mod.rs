@@ -31,6 +31,9 @@ use handshake::{HalfOpen, TimeWait};
 
 /// Answers to segments of nobody's: RSTs, and ACKs of connections that have ended.
 const STRAYS: Limit = Limit { per_s: 1000, burst: 1000 };
+/// Part of the buffer that must be free before [`SourceEvent::Writable`] is told, so that the
+/// application is not woken for each segment.
+const ROOM_SHARE: usize = 4;
 /// Shortest segments that are configured or asked for, so that nobody makes the source send one for
 /// each byte.
 const MIN_MSS: u16 = 48;
@@ -464,8 +467,7 @@ impl Source {
     fn tell_room(&mut self, place: u32, id: MasterId) {
         let Some(master) = self.master(place) else { return };
         let room = self.master_room(master);
-        // A quarter, so that the application is not woken for each segment.
-        if master.was_full && room >= self.config.buffer / 4 {
+        if master.was_full && room >= self.config.buffer / ROOM_SHARE {
             self.events.push_back(SourceEvent::Writable { to: Stream::Master(id), room });
             self.masters[place as usize].as_mut().expect("it was there before").was_full = false;
         }

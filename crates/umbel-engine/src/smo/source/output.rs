@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use umbel_wire::tcp::{Flags, Head, Options, Seq};
 
-use super::Source;
+use super::{ROOM_SHARE, Source};
 use crate::smo::api::{CloseReason, SourceEvent, Stream};
 use crate::smo::buffer::Buffer;
 use crate::smo::child::Served;
@@ -287,7 +287,7 @@ impl Source {
         let Served::Alone(Some(buffer)) = &mut child.served else { return };
         buffer.forget(una);
         let room = buffer.room();
-        if child.was_full && room >= self.config.buffer / 4 {
+        if child.was_full && room >= self.config.buffer / ROOM_SHARE {
             child.was_full = false;
             self.events.push_back(SourceEvent::Writable { to: Stream::Child(id), room });
         }

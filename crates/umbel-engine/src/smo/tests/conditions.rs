@@ -300,3 +300,21 @@ fn a_receiver_with_short_segments_is_served_by_unicast() {
     assert_eq!(network.source.stats().unicast.bytes, 100_000);
     assert_eq!(network.source.stats().timeouts, 0);
 }
+
+#[test]
+fn who_writes_as_much_as_there_is_room_for_is_told_of_more() {
+    let mut network = Network::new(5, |config| config.buffer = 40_000);
+    network.add(Way::clean(2), |_| {});
+    connect(&mut network);
+    let to = Stream::Master(MasterId::FIRST);
+    let writable = |event: &SourceEvent| matches!(event, SourceEvent::Writable { .. });
+    let mut written = 0;
+    for turn in 0..20 {
+        let room = network.source.room(to);
+        assert!(room >= 10_000, "{room}");
+        network.command(SourceCommand::Write { to, bytes: content(room) });
+        written += room;
+        assert!(network.run_until(SECOND, |network| network.count(writable) > turn));
+    }
+    assert!(network.run_until(SECOND, |network| everyone_has(network, written)));
+}
