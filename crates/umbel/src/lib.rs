@@ -4,6 +4,7 @@
 //! - [`feed`]: pushes files or a pipe to all receivers.
 //! - [`stream`], [`watch`]: live video in layers, as many as each path carries.
 //! - [`gateway`]: serves a ladder of HLS, received by multicast, to players on this machine.
+//! - [`smo`]: one TCP stream to many ordinary TCP clients.
 //! - [`get`]: asks a server for a subset of its items.
 //! - [`directory`]: lists the sessions on the air.
 //! - [`doctor`]: finds out why multicast does not arrive.
@@ -21,6 +22,7 @@ pub mod get;
 mod http;
 pub mod list;
 pub mod serve;
+pub mod smo;
 pub mod state;
 pub mod stream;
 #[cfg(test)]

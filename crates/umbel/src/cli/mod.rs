@@ -23,6 +23,7 @@ mod send;
 mod serve;
 mod signals;
 mod sim;
+mod smo;
 mod stream;
 mod teller;
 mod tree;
@@ -102,6 +103,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Emulate hosts, routers and impaired links on this machine
     Lab(lab::LabArgs),
+    /// Send one TCP stream to many ordinary TCP clients by multicast
+    Smo(smo::SmoArgs),
     /// Simulate servers, clients and the network between them
     Sim(sim::SimArgs),
     /// Repeat the experiments of a paper and compare the numbers
@@ -147,6 +150,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Demo(args) => demo::run(args, &output),
         Command::Doctor(args) => doctor::run(&args, &output),
         Command::Lab(args) => lab::run(args, &output),
+        Command::Smo(args) => smo::run(args, &output),
         Command::Sim(args) => sim::run(args, &output),
         Command::Repro(args) => repro::run(args, &output),
     };

@@ -10,4 +10,5 @@ mod range;
 mod server;
 
 pub(crate) use client::{Wanted, fetch};
+pub(crate) use range::Part;
 pub(crate) use server::{Answer, Server, Site};

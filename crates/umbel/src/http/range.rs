@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// Which part of a body is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// All of it, also if the header is not understood.
     All,
     /// These bytes, at least one.
@@ -15,7 +15,7 @@ pub(super) enum Part {
 
 impl Part {
     /// Parses a `Range` header for a body of this length. Lists of ranges count as not understood.
-    pub(super) fn parse(header: Option<&str>, len: u64) -> Part {
+    pub(crate) fn parse(header: Option<&str>, len: u64) -> Part {
         match header.and_then(|header| header.strip_prefix("bytes=")) {
             None => Part::All,
             Some(range) => part(range.trim(), len).unwrap_or(Part::All),

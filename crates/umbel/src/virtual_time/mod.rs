@@ -1,4 +1,5 @@
-//! The hosts of serve, get, send, recv, stream, watch and gateway, unchanged, in the simulator.
+//! The hosts of serve, get, send, recv, stream, watch, gateway and smo serve, unchanged, in the
+//! simulator.
 //!
 //! The surroundings of a host and its engine are replaced, all drawn from a seed: sessions are cut,
 //! disks are slow, full or wrong, sources crash and return. The hosts, the engines and the
@@ -10,6 +11,7 @@ mod hls;
 mod later;
 mod repository;
 mod rtp;
+mod smo;
 mod store;
 mod stream;
 

@@ -1,0 +1,78 @@
+//! `umbel smo relay`.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::duration::parse_duration;
+use super::super::output::Output;
+use super::super::signals;
+use super::super::teller::Teller;
+use super::join::HelperArgs;
+use super::serve::{EngineArgs, ServerTeller, finish};
+use crate::smo::address::{Group, Listen};
+use crate::smo::relay::{Relayed, relay};
+use crate::smo::serve::{ServeObserver, Start};
+
+/// Options of `umbel smo relay`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  umbel smo relay 232.7.7.7:9000@192.0.2.2 --listen :9000 --channel 232.7.7.8:9000
+                                                   a stream, once more to many
+  umbel smo relay 232.7.7.7:8080@192.0.2.2 --listen :80 --channel 232.7.7.8:80 --http
+                                                   a web site: curl http://RELAY/big.iso
+A relay is an ordinary client of its server, and a server for its own clients, which connect to it as
+to any other. It holds no more than --buffer of a stream: if its clients are slow, the server waits.")]
+pub(super) struct RelayArgs {
+    #[command(flatten)]
+    helper: HelperArgs,
+    /// Address and port where clients connect, or :PORT for the interface's address
+    #[arg(long, value_name = "[ADDRESS]:PORT")]
+    listen: Listen,
+    /// Group and port of the relay's own multicast
+    #[arg(long, value_name = "GROUP:PORT")]
+    channel: Group,
+    /// Relay what the server offers by HTTP, instead of one stream
+    #[arg(long)]
+    http: bool,
+    /// With --http: time from the first request for something to its multicast
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
+    window: Duration,
+    /// With --http: shorter answers are sent at once and by unicast
+    #[arg(long, value_name = "BYTES", default_value_t = 65_536)]
+    smallest: u64,
+    /// Without --http: connect to the server when this many receivers are there
+    #[arg(long, value_name = "NUMBER", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..))]
+    receivers: u32,
+    /// Without --http: connect this long after the first receiver, even if others are missing
+    /// [default: wait for them]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    wait: Option<Duration>,
+    #[command(flatten)]
+    engine: EngineArgs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// If nothing can be relayed.
+pub(super) fn run(args: &RelayArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let signals = signals::watch()?;
+    let options = args.engine.options(args.listen, args.channel);
+    let helper = args.helper.options(args.engine.interface.clone());
+    let relayed = if args.http {
+        Relayed::Http { window: args.window, smallest: args.smallest }
+    } else {
+        Relayed::Stream(Start { receivers: args.receivers as usize, wait: args.wait })
+    };
+    let teller = Arc::new(ServerTeller(Teller::live(output)));
+    let observer: Arc<dyn ServeObserver> = teller.clone();
+    let summary = relay(relayed, &helper, &options, &observer, |interrupt| {
+        signals.interrupts(move || interrupt.interrupt());
+    });
+    teller.0.meter().clear();
+    finish(&summary?, output);
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,100 @@
+//! A relay: an ordinary client of one server, and a server of its own [SMO §V-D].
+//!
+//! ```text
+//!  server ══(S,G)══▶ helper ─▶ kernel's TCP ─▶ Library (threads) ─▶ ServeHost ══(R,H)══▶ clients
+//!            ◀── ACKs ────────┘   no more is read than there is room for below
+//! ```
+//!
+//! A level holds at most the buffer of its streams and the receive buffer of a socket. When the
+//! clients of a relay are slow, its socket fills up, its window closes, and the server waits for the
+//! relay, as for any slow receiver.
+
+mod upstream;
+
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use umbel_net::mailbox;
+
+use self::upstream::Upstream;
+use super::join::{Helper, HelperOptions};
+use super::serve::desk::Rules;
+use super::serve::host::Input;
+use super::serve::library::Clerk;
+use super::serve::{
+    Interrupt, Place, ServeObserver, ServeOptions, ServeSummary, Start, interrupt, run,
+};
+
+/// Time in which the server further up must accept a connection.
+const CONNECT: Duration = Duration::from_secs(20);
+
+/// What is relayed.
+#[derive(Clone, Copy, Debug)]
+pub enum Relayed {
+    /// The server's one stream, from where it is when the relay begins.
+    Stream(Start),
+    /// What the server offers by HTTP.
+    Http {
+        /// Time from the first request for something to its multicast.
+        window: Duration,
+        /// Shorter bodies are answered alone and at once.
+        smallest: u64,
+    },
+}
+
+/// Relays. Returns when the stream is over, or the user ends it.
+///
+/// # Errors
+///
+/// One line that says why nothing can be relayed, and what to do.
+pub fn relay(
+    relayed: Relayed,
+    helper: &HelperOptions,
+    options: &ServeOptions,
+    observer: &Arc<dyn ServeObserver>,
+    started: impl FnOnce(Interrupt),
+) -> anyhow::Result<ServeSummary> {
+    let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
+    started(interrupt(&mailbox));
+    let news = mailbox.map(Input::News);
+    let server = helper.target.server;
+    let place = Place::open(options)?;
+    // Without a helper the relay is served by unicast, like everyone.
+    let helper = Helper::start(helper);
+    if let Err(error) = &helper {
+        observer.note(&format!("what comes from {server} comes by unicast: {error:#}"));
+    }
+    let control = (&mailbox, line);
+    match relayed {
+        Relayed::Stream(start) => {
+            let library = Clerk::pipe(Later::Server(server), news)?;
+            run(library, Rules::Live(start), false, place, options, observer, control)
+        }
+        Relayed::Http { window, smallest } => {
+            let library = Upstream::new(server, news);
+            run(library, Rules::Web { window, smallest }, true, place, options, observer, control)
+        }
+    }
+}
+
+/// A connection that is opened when it is first read, so that a relay without clients does not hold
+/// up the server.
+enum Later {
+    Server(SocketAddr),
+    Open(TcpStream),
+}
+
+impl Read for Later {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if let Later::Server(server) = *self {
+            *self = Later::Open(TcpStream::connect_timeout(&server, CONNECT)?);
+        }
+        match self {
+            Later::Open(stream) => stream.read(bytes),
+            Later::Server(_) => Ok(0),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Heads of requests [RFC 9112 §3, §5].
+
+use std::fmt;
+
+use percent_encoding::percent_decode_str;
+
+/// Maximum length of a head in bytes.
+pub(crate) const HEAD_BYTES: usize = 16 << 10;
+/// Maximum number of header fields.
+const FIELDS: usize = 64;
+
+/// What a client asks for. Clients with equal requests can share a response.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Request {
+    /// Path without its escapes and its query. Begins with `/`.
+    pub(crate) path: String,
+    /// Whether only the head of the response is wanted.
+    pub(crate) head_only: bool,
+    /// The `Range` field.
+    pub(crate) range: Option<String>,
+    /// The `If-Range` field.
+    pub(crate) if_range: Option<String>,
+    /// The `If-None-Match` field.
+    pub(crate) if_none_match: Option<String>,
+    /// Whether the connection stays open after the response.
+    pub(crate) keep_alive: bool,
+}
+
+/// Why a request is not served. The connection ends after the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It is not HTTP/1, or its path makes no sense.
+    Malformed,
+    /// Its method is neither GET nor HEAD.
+    Method,
+    /// Its head is too long.
+    TooLong,
+    /// It has a body, which nobody reads.
+    Body,
+}
+
+impl Refusal {
+    /// Returns the status of the response.
+    pub(crate) const fn status(self) -> Status {
+        match self {
+            Refusal::Malformed => Status::BadRequest,
+            Refusal::Method => Status::MethodNotAllowed,
+            Refusal::TooLong => Status::HeadTooLong,
+            Refusal::Body => Status::ContentTooLarge,
+        }
+    }
+}
+
+/// Status of a response [RFC 9110 §15].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// 200
+    Ok,
+    /// 206
+    PartialContent,
+    /// 304
+    NotModified,
+    /// 400
+    BadRequest,
+    /// 404
+    NotFound,
+    /// 405
+    MethodNotAllowed,
+    /// 413
+    ContentTooLarge,
+    /// 416
+    RangeNotSatisfiable,
+    /// 431
+    HeadTooLong,
+    /// 502
+    BadGateway,
+    /// 503
+    Unavailable,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Status::Ok => "200 OK",
+            Status::PartialContent => "206 Partial Content",
+            Status::NotModified => "304 Not Modified",
+            Status::BadRequest => "400 Bad Request",
+            Status::NotFound => "404 Not Found",
+            Status::MethodNotAllowed => "405 Method Not Allowed",
+            Status::ContentTooLarge => "413 Content Too Large",
+            Status::RangeNotSatisfiable => "416 Range Not Satisfiable",
+            Status::HeadTooLong => "431 Request Header Fields Too Large",
+            Status::BadGateway => "502 Bad Gateway",
+            Status::Unavailable => "503 Service Unavailable",
+        })
+    }
+}
+
+impl Request {
+    /// Parses the request at the beginning of `bytes`. Returns it with its length, or `None` if more
+    /// bytes are needed.
+    ///
+    /// # Errors
+    ///
+    /// If it is not served, whatever follows.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+        let mut head = httparse::Request::new(&mut fields);
+        let len = match head.parse(&bytes[..bytes.len().min(HEAD_BYTES)]) {
+            Ok(httparse::Status::Complete(len)) => len,
+            Ok(httparse::Status::Partial) if bytes.len() < HEAD_BYTES => return Ok(None),
+            Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+                return Err(Refusal::TooLong);
+            }
+            Err(_) => return Err(Refusal::Malformed),
+        };
+        let head_only = match head.method {
+            Some("GET") => false,
+            Some("HEAD") => true,
+            _ => return Err(Refusal::Method),
+        };
+        let fields = Fields(head.headers);
+        if fields.has_body() {
+            return Err(Refusal::Body);
+        }
+        let request = Request {
+            path: head.path.and_then(path_of).ok_or(Refusal::Malformed)?,
+            head_only,
+            range: fields.text("range"),
+            if_range: fields.text("if-range"),
+            if_none_match: fields.text("if-none-match"),
+            keep_alive: head.version == Some(1) && !fields.closes(),
+        };
+        Ok(Some((request, len)))
+    }
+}
+
+/// Returns the path of a request target in origin or absolute form [RFC 9112 §3.2].
+fn path_of(target: &str) -> Option<String> {
+    let path = match target.strip_prefix("http://") {
+        Some(absolute) => absolute.find('/').map_or("/", |slash| &absolute[slash..]),
+        None => target,
+    };
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    if !path.starts_with('/') {
+        return None;
+    }
+    Some(percent_decode_str(path).decode_utf8().ok()?.into_owned())
+}
+
+struct Fields<'a>(&'a [httparse::Header<'a>]);
+
+impl Fields<'_> {
+    /// Returns the last field of this name, if it is text.
+    fn text(&self, name: &str) -> Option<String> {
+        let field = self.0.iter().rev().find(|field| field.name.eq_ignore_ascii_case(name))?;
+        Some(std::str::from_utf8(field.value).ok()?.trim().to_owned())
+    }
+
+    fn has_body(&self) -> bool {
+        let length = self.text("content-length");
+        self.text("transfer-encoding").is_some() || length.is_some_and(|length| length != "0")
+    }
+
+    fn closes(&self) -> bool {
+        self.text("connection").is_some_and(|options| {
+            options.split(',').any(|option| option.trim().eq_ignore_ascii_case("close"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(text: &str) -> Result<Option<(Request, usize)>, Refusal> {
+        Request::parse(text.as_bytes())
+    }
+
+    #[test]
+    fn a_request_is_parsed_once_it_is_whole() {
+        let text =
+            "GET /a%20b?x=1 HTTP/1.1\r\nHost: h\r\nRange: bytes=2-\r\nIf-Range: \"v\"\r\n\r\n";
+        for len in 0..text.len() {
+            assert_eq!(parse(&text[..len]), Ok(None), "{len}");
+        }
+        let (request, len) = parse(&format!("{text}GET")).unwrap().unwrap();
+        assert_eq!(len, text.len());
+        assert_eq!(request.path, "/a b");
+        assert_eq!(request.range.as_deref(), Some("bytes=2-"));
+        assert_eq!(request.if_range.as_deref(), Some("\"v\""));
+        assert!(request.keep_alive && !request.head_only);
+    }
+
+    #[test]
+    fn connections_stay_open_unless_the_client_says_or_is_old() {
+        for (text, keep_alive) in [
+            ("GET / HTTP/1.1\r\n\r\n", true),
+            ("GET / HTTP/1.0\r\n\r\n", false),
+            ("GET / HTTP/1.1\r\nConnection: te, Close\r\n\r\n", false),
+            ("GET http://h:80/ HTTP/1.1\r\n\r\n", true),
+            ("GET http://h HTTP/1.1\r\n\r\n", true),
+        ] {
+            let (request, _) = parse(text).unwrap().unwrap();
+            assert_eq!((request.keep_alive, request.path.as_str()), (keep_alive, "/"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(HEAD_BYTES));
+        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(FIELDS + 1));
+        for (text, refusal) in [
+            ("nonsense\r\n\r\n", Refusal::Malformed),
+            ("\u{16}\u{3}\u{1}", Refusal::Malformed),
+            ("GET a HTTP/1.1\r\n\r\n", Refusal::Malformed),
+            ("GET /%FF HTTP/1.1\r\n\r\n", Refusal::Malformed),
+            ("POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", Refusal::Method),
+            ("GET / HTTP/1.1\r\nContent-Length: 1\r\n\r\n", Refusal::Body),
+            ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", Refusal::Body),
+            (&long, Refusal::TooLong),
+            (&many, Refusal::TooLong),
+        ] {
+            assert_eq!(parse(text), Err(refusal), "{text:.40}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
+            let _ = Request::parse(&bytes);
+            let _ = Request::parse(&[b"GET / HTTP/1.1\r\n", &bytes[..]].concat());
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The server: files, a directory by HTTP, or a pipe, to ordinary TCP clients, by multicast where
+//! many want the same.
+//!
+//! ```text
+//!  clients ──▶ PacketPort ──▶ Source ──events──▶ ServeHost ──▶ Desk ──▶ Library (a thread)
+//!     ▲            │            ▲                                │
+//!     └─ (S,G) ────┴── segments ┘◀──────────── Write ────────────┘
+//! ```
+//!
+//! | part | does |
+//! |---|---|
+//! | `host.rs` | connects engine and desk, reports, ends |
+//! | `desk.rs` | who gets what: together by multicast, or alone |
+//! | `clients.rs`, `http` | what a client has sent; heads of requests and responses |
+//! | `deliveries.rs` | bytes on their way from the library to the engine, by the room there |
+//! | `library.rs` | files and pipes, read on a thread of their own |
+
+mod clients;
+mod deliveries;
+pub(crate) mod desk;
+pub(crate) mod host;
+pub(crate) mod http;
+pub(crate) mod library;
+
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use umbel_engine::RateClass;
+use umbel_engine::host::Mailbox;
+use umbel_engine::smo::{Join, Source, SourceConfig};
+use umbel_engine::units::Rate;
+use umbel_net::clock::Clock;
+use umbel_net::driver::Driver;
+use umbel_net::interface::{Family, Interface};
+use umbel_net::mailbox::{self, Line};
+use umbel_net::packet::{PacketOptions, PacketPort};
+use umbel_wire::Channel;
+
+use self::desk::Rules;
+pub use self::desk::Start;
+use self::host::{Input, ServeHost};
+pub use self::host::{ServeObserver, ServeSummary};
+use self::library::{Clerk, Library};
+use super::address::{self, Group, Listen};
+use super::control;
+use super::report::Report;
+pub use crate::endpoint::Interrupt;
+
+/// What is served.
+pub enum What {
+    /// The files of a directory, by HTTP.
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Time from the first request for something to its multicast.
+        window: Duration,
+        /// Shorter bodies are answered alone and at once.
+        smallest: u64,
+    },
+    /// A file, from its beginning to everyone.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// When it begins.
+        start: Start,
+        /// Whether to go on once everyone who came has it.
+        keep: bool,
+    },
+    /// What comes, from where it is to those who come late.
+    Pipe {
+        /// Where it comes from.
+        input: Box<dyn Read + Send>,
+        /// When it begins.
+        start: Start,
+    },
+}
+
+impl What {
+    /// Creates a pipe from a file descriptor.
+    pub fn pipe(input: File, start: Start) -> What {
+        What::Pipe { input: Box::new(input), start }
+    }
+}
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Where clients connect.
+    pub listen: Listen,
+    /// Where the stream is multicast.
+    pub channel: Group,
+    /// Name or address of the interface. Default: that of the address.
+    pub interface: Option<String>,
+    /// Address of the server if no interface has it.
+    pub address: Option<IpAddr>,
+    /// Rules of the engine. Its port and channel are overwritten.
+    pub config: SourceConfig,
+    /// Highest rate of first transmissions.
+    pub rate: Option<Rate>,
+    /// Maximum number of hops of multicasts.
+    pub hop_limit: u8,
+}
+
+impl ServeOptions {
+    /// Creates options with the defaults.
+    pub fn new(listen: Listen, channel: Group) -> ServeOptions {
+        let Group(group) = channel;
+        let any = Channel { source: None, group: group.ip(), port: group.port() };
+        ServeOptions {
+            listen,
+            channel,
+            interface: None,
+            address: None,
+            config: SourceConfig::new(listen.port, any),
+            rate: None,
+            hop_limit: PacketOptions::default().hop_limit,
+        }
+    }
+}
+
+/// A server that listens.
+#[derive(Clone, Debug)]
+pub struct Serving {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// Where the stream is multicast.
+    pub channel: SocketAddr,
+    /// Name of the interface.
+    pub interface: String,
+}
+
+/// The place of a server: address, interface and port.
+pub(crate) struct Place {
+    pub(crate) listen: SocketAddr,
+    pub(crate) channel: Channel,
+    pub(crate) interface: Interface,
+    port: PacketPort,
+}
+
+impl Place {
+    /// Opens the place of a server.
+    pub(crate) fn open(options: &ServeOptions) -> anyhow::Result<Place> {
+        let Group(group) = options.channel;
+        let family = Family::of(group.ip());
+        let wanted = options.interface.as_deref();
+        let (interface, listen) = address::local(options.listen, options.address, wanted, family)?;
+        let channel = Channel { source: Some(listen.ip()), group: group.ip(), port: group.port() };
+        let packet = PacketOptions { hop_limit: options.hop_limit, ..PacketOptions::default() };
+        let port = PacketPort::open(listen, channel.group, &interface, &packet)?;
+        Ok(Place { listen, channel, interface, port })
+    }
+}
+
+/// Serves. Returns when everything is sent, or the user ends it.
+///
+/// # Errors
+///
+/// One line that says why nothing can be served, and what to do.
+pub fn serve(
+    what: What,
+    options: &ServeOptions,
+    observer: &Arc<dyn ServeObserver>,
+    started: impl FnOnce(Interrupt),
+) -> anyhow::Result<ServeSummary> {
+    let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
+    started(interrupt(&mailbox));
+    let news = mailbox.map(Input::News);
+    let (library, rules, keep) = match what {
+        What::Directory { path, window, smallest } => {
+            (Clerk::directory(&path, news)?, Rules::Web { window, smallest }, true)
+        }
+        What::File { path, start, keep } => (Clerk::file(&path, news)?, Rules::File(start), keep),
+        What::Pipe { input, start } => (Clerk::pipe(input, news)?, Rules::Live(start), false),
+    };
+    let place = Place::open(options)?;
+    run(library, rules, keep, place, options, observer, (&mailbox, line))
+}
+
+/// Returns what ends a server.
+pub(crate) fn interrupt(mailbox: &Mailbox<Input>) -> Interrupt {
+    let mailbox = mailbox.clone();
+    Interrupt::new(move || mailbox.put(Input::Interrupt))
+}
+
+/// Runs a server on its place.
+pub(crate) fn run(
+    library: impl Library,
+    rules: Rules,
+    keep: bool,
+    place: Place,
+    options: &ServeOptions,
+    observer: &Arc<dyn ServeObserver>,
+    (mailbox, line): (&Mailbox<Input>, Line<Input>),
+) -> anyhow::Result<ServeSummary> {
+    let Place { listen, channel, interface, port } = place;
+    let join = if matches!(rules, Rules::Live(_)) { Join::AtOnce } else { Join::Asked };
+    let most = port.max_segment().saturating_sub(HEADER);
+    let mss = options.config.mss.min(u16::try_from(most).unwrap_or(u16::MAX));
+    let config = SourceConfig { port: listen.port(), channel, join, mss, ..options.config.clone() };
+    let engine = Source::new(config.clone(), crate::endpoint::generator()?);
+    let group = SocketAddr::new(channel.group, channel.port);
+    if let Err(error) = control::answer(listen, mailbox.clone()) {
+        tracing::warn!("`umbel smo status` will not be answered: {error}");
+    }
+    observer.serving(&Serving { listen, channel: group, interface: interface.name });
+    let report =
+        Report { listen: listen.to_string(), channel: group.to_string(), ..Report::default() };
+    let host = ServeHost::new(library, rules, &config, report, observer.clone());
+    let host = host.rate(options.rate).keep(keep);
+    let driver = Driver::new(engine, host, Clock::new(), line).port(port);
+    let packet_len = usize::from(mss) + HEADER;
+    Ok(driver.pace(RateClass::Data, options.rate, packet_len).run()?.summary())
+}
+
+/// Bytes of a TCP header with the membership option.
+const HEADER: usize = 28;
