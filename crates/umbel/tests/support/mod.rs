@@ -8,6 +8,7 @@ pub(crate) mod feeds;
 pub(crate) mod files;
 pub(crate) mod ladder;
 pub(crate) mod process;
+pub(crate) mod smo;
 pub(crate) mod streams;
 
 use std::net::{IpAddr, SocketAddr};
