@@ -33,7 +33,12 @@ pub struct HostConfig {
     /// Purpose of the datagrams that the engine sends, for traces and loss models. Packets of a
     /// layer are [`Kind::Other`] with its number.
     pub kind: KindOf,
+    /// Reads the sender's port from a unicast datagram. Default `None`: all hosts use one port.
+    pub port_of: Option<PortFn>,
 }
+
+/// Reads the sender's port from a datagram.
+type PortFn = fn(&[u8]) -> Option<u16>;
 
 type KindFn = dyn Fn(&[u8]) -> Kind + Send + Sync;
 
@@ -70,6 +75,7 @@ impl Default for HostConfig {
             hop_limit: Packet::ANYWHERE,
             flow: FlowId(0),
             kind: KindOf::Bytes(|_| Kind::Data),
+            port_of: None,
         }
     }
 }
@@ -445,7 +451,10 @@ where
                 channel.source = Some(address_of(packet.source).into());
                 Address::Channel(channel)
             }
-            Destination::Unicast(_) => Address::Host((address_of(packet.source), PORT).into()),
+            Destination::Unicast(_) => {
+                let port = self.state.config.port_of.and_then(|port| port(&packet.payload));
+                Address::Host((address_of(packet.source), port.unwrap_or(PORT)).into())
+            }
         };
         self.engine.handle_datagram(
             context.now(),

@@ -44,6 +44,7 @@ mod router;
 mod routing;
 pub mod scenario;
 mod simulation;
+pub mod smo;
 pub mod srm;
 pub mod tmtp;
 pub mod topology;

@@ -201,6 +201,16 @@ impl Receiver {
         self.drops
     }
 
+    /// Returns the sequence number of position 0, once the connection is open.
+    pub fn initial(&self) -> Seq {
+        self.base
+    }
+
+    /// Returns whether it was asked to connect.
+    pub fn is_begun(&self) -> bool {
+        self.state != State::Idle
+    }
+
     /// Returns whether the connection is open, in one direction at least.
     pub fn is_open(&self) -> bool {
         self.state == State::Open
