@@ -380,8 +380,9 @@ impl Child {
         self.hole = None;
         self.progress = now;
         self.rtt.on_progress();
-        if self.board.on_progress(ack, self.has_sack, self.mss.into()) && self.hears {
-            self.unheard += 1;
+        if self.board.on_progress(ack, self.has_sack, self.mss.into()) {
+            self.wanted = 0;
+            self.unheard += u8::from(self.hears);
             if self.unheard >= MAX_UNHEARD {
                 self.become_deaf();
             }
@@ -471,7 +472,7 @@ impl Child {
             self.window.restart(initial);
             return;
         }
-        self.heard = false;
+        (self.heard, self.wanted) = (false, 0);
         self.window.on_timeout(flight, again);
         if again {
             // A receiver may have taken back what it SACKed.
@@ -549,5 +550,15 @@ impl Child {
             average: self.window.average(),
             slow_start: self.window.in_slow_start(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_takes_less_than_a_kilobyte() {
+        assert!(size_of::<Child>() < 700, "{}", size_of::<Child>());
     }
 }
