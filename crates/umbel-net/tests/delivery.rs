@@ -229,7 +229,7 @@ fn connections_are_told_with_their_channel() {
                 continue;
             }
             let delivery = deliver(&hosts[1], server, way).unwrap();
-            let _serving = serve(&hosts[0], server, &data(10), 2);
+            let serving = serve(&hosts[0], server, &data(10), 2);
             let address = SocketAddr::new(server.parse().unwrap(), PORT);
             let stream = hosts[1].run(move || TcpStream::connect(address).unwrap());
             let connections = loop {
@@ -246,6 +246,7 @@ fn connections_are_told_with_their_channel() {
             // The server serves once a second one is there.
             let second = download(&hosts[1], server, |_| ());
             assert_eq!(second.join().unwrap().len(), 10);
+            serving.join().unwrap();
         }
     });
 }

@@ -36,8 +36,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use umbel_wire::checksum::{self, Sum};
-use umbel_wire::ip::{self, TCP, be16};
-use umbel_wire::tcp::{Flags, Segment, Seq};
+use umbel_wire::ip::be16;
+use umbel_wire::tcp::{Flags, Packet, Segment, Seq};
 
 /// Offset of fields in a TCP header.
 const DESTINATION_PORT: usize = 2;
@@ -169,7 +169,7 @@ impl Delivery {
             }
             Direction::In if self.own.contains(&parsed.destination.ip()) => {
                 // A damaged option must enrol nothing.
-                if checksum == Checksum::Whole && !parsed.is_sound() {
+                if checksum == Checksum::Whole && !parsed.packet.is_sound() {
                     self.counts.malformed += 1;
                     return;
                 }
@@ -241,8 +241,8 @@ impl Delivery {
         let head = &parsed.segment.head;
         let end = parsed.segment.end();
         // A damaged segment is left to the kernel to drop, but it must end nothing.
-        let fin =
-            head.flags.has(Flags::FIN) && (checksum == Checksum::Partial || parsed.is_sound());
+        let fin = head.flags.has(Flags::FIN)
+            && (checksum == Checksum::Partial || parsed.packet.is_sound());
         let mut copied = false;
         let mut enrolled = false;
         for (connection, state) in &mut self.connections {
@@ -260,9 +260,9 @@ impl Delivery {
             }
             if !copied {
                 self.packet.clear();
-                self.packet.extend_from_slice(parsed.packet);
+                self.packet.extend_from_slice(parsed.packet.bytes);
                 if checksum == Checksum::Partial {
-                    complete(&mut self.packet, parsed.tcp);
+                    complete(&mut self.packet, parsed.packet.ip_len);
                 }
                 copied = true;
             }
@@ -279,48 +279,19 @@ impl Delivery {
 /// A whole TCP segment in an IP packet without options or extension headers.
 #[derive(Debug)]
 struct Parsed<'a> {
+    packet: Packet<'a>,
     source: SocketAddr,
     destination: SocketAddr,
-    /// The packet, without what an Ethernet frame may be padded with.
-    packet: &'a [u8],
-    /// Offset of the TCP header.
-    tcp: usize,
     segment: Segment<'a>,
 }
 
 impl<'a> Parsed<'a> {
-    fn new(packet: &'a [u8]) -> Option<Parsed<'a>> {
-        let found = ip::Segment::find(packet).filter(|found| found.protocol == TCP)?;
-        let tcp = found.place.start;
-        let packet = packet.get(..found.place.end)?;
-        let segment = Segment::parse(packet.get(tcp..)?).ok()?;
-        let (source, destination) = addresses(packet, tcp)?;
-        let source = SocketAddr::new(source, segment.head.source_port);
-        let destination = SocketAddr::new(destination, segment.head.destination_port);
-        Some(Parsed { source, destination, packet, tcp, segment })
-    }
-}
-
-impl Parsed<'_> {
-    /// Returns whether the checksum of the segment is right.
-    fn is_sound(&self) -> bool {
-        // The addresses end the IP header.
-        let addresses = if self.tcp == 20 { 12 } else { 8 };
-        let pseudo = Sum::default().bytes(&self.packet[addresses..self.tcp]).number(TCP.into());
-        let segment = &self.packet[self.tcp..];
-        pseudo.number(segment.len() as u16).bytes(segment).folded() == 0xFFFF
-    }
-}
-
-/// Returns source and destination of an IP packet of which the header has this length.
-fn addresses(packet: &[u8], header: usize) -> Option<(IpAddr, IpAddr)> {
-    fn octets<const N: usize>(packet: &[u8], at: usize) -> Option<[u8; N]> {
-        packet.get(at..)?.first_chunk().copied()
-    }
-    match (packet.first()? >> 4, header) {
-        (4, 20) => Some((octets::<4>(packet, 12)?.into(), octets::<4>(packet, 16)?.into())),
-        (6, 40) => Some((octets::<16>(packet, 8)?.into(), octets::<16>(packet, 24)?.into())),
-        _ => None,
+    fn new(bytes: &'a [u8]) -> Option<Parsed<'a>> {
+        let packet = Packet::find(bytes).filter(Packet::is_plain)?;
+        let segment = Segment::parse(packet.segment()).ok()?;
+        let source = SocketAddr::new(packet.source, segment.head.source_port);
+        let destination = SocketAddr::new(packet.destination, segment.head.destination_port);
+        Some(Parsed { packet, source, destination, segment })
     }
 }
 

@@ -3,7 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use umbel_wire::checksum::Sum;
-use umbel_wire::ip::{self, TCP, be16};
+use umbel_wire::ip::{TCP, be16};
+use umbel_wire::tcp::{Packet, ip_len, pseudo_header};
 
 use super::ring::{Checksum, Frame};
 
@@ -52,30 +53,26 @@ pub(super) struct Inbound<'a> {
 impl<'a> Inbound<'a> {
     /// Finds the segment in a frame for `server`, which has passed the kernel's filter.
     pub(super) fn find(frame: Frame<'a>, server: SocketAddr) -> Result<Inbound<'a>, Unfit> {
-        let packet = frame.bytes.get(ETHERNET..).ok_or(Unfit::Malformed)?;
-        let found = ip::Segment::find(packet).filter(|found| found.protocol == TCP);
-        let segment = found.and_then(|found| packet.get(found.place)).ok_or(Unfit::Malformed)?;
-        if segment.len() < TCP_LEN {
-            return Err(Unfit::Malformed);
-        }
-        let (address, hop_limit) = match server.ip() {
-            IpAddr::V4(_) => (array(packet, 12).map(|a: [u8; 4]| IpAddr::from(a)), packet[8]),
-            IpAddr::V6(_) => (array(packet, 8).map(|a: [u8; 16]| IpAddr::from(a)), packet[7]),
-        };
-        let address = address.ok_or(Unfit::Malformed)?;
+        let packet = frame.bytes.get(ETHERNET..).and_then(Packet::find).ok_or(Unfit::Malformed)?;
+        let segment = packet.segment();
+        let address = packet.source;
         let port = be16(segment, 0).unwrap_or(0);
         let from = SocketAddr::new(address, port);
-        if address.is_multicast() || address.is_unspecified() || port == 0 || from == server {
+        let short = segment.len() < TCP_LEN;
+        if short
+            || address.is_multicast()
+            || address.is_unspecified()
+            || port == 0
+            || from == server
+        {
             return Err(Unfit::Malformed);
         }
-        if frame.checksum == Checksum::Unknown {
-            let sum = pseudo_header(address, server.ip(), segment.len()).bytes(segment);
-            if sum.folded() != 0xFFFF {
-                return Err(Unfit::Checksum);
-            }
+        if frame.checksum == Checksum::Unknown && !packet.is_sound() {
+            return Err(Unfit::Checksum);
         }
-        let mac = array(frame.bytes, 6).ok_or(Unfit::Malformed)?;
-        Ok(Inbound { from, mac, hop_limit, segment })
+        let mac = frame.bytes.get(6..).and_then(|rest| rest.first_chunk().copied());
+        let mac = mac.ok_or(Unfit::Malformed)?;
+        Ok(Inbound { from, mac, hop_limit: packet.hop_limit, segment })
     }
 }
 
@@ -178,11 +175,6 @@ impl Envelope {
     }
 }
 
-/// Returns the length of an IP header without options.
-pub(super) fn ip_len(address: IpAddr) -> usize {
-    if address.is_ipv4() { 20 } else { 40 }
-}
-
 /// Returns the address of a group's frames [RFC 1112 §6.4, RFC 2464 §7].
 pub(super) fn multicast_mac(group: IpAddr) -> Mac {
     match group {
@@ -197,27 +189,12 @@ pub(super) fn multicast_mac(group: IpAddr) -> Mac {
     }
 }
 
-/// Returns the sum over the pseudo header of a segment [RFC 9293 §3.1].
-fn pseudo_header(from: IpAddr, to: IpAddr, tcp_len: usize) -> Sum {
-    let sum = match (from, to) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => {
-            Sum::default().bytes(&from.octets()).bytes(&to.octets())
-        }
-        (from, to) => Sum::default().bytes(&v6_octets(from)).bytes(&v6_octets(to)),
-    };
-    sum.number(TCP.into()).number(tcp_len as u16)
-}
-
 /// Returns the octets of an address of which the family is known to be IPv6.
 fn v6_octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V6(v6) => v6.octets(),
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
     }
-}
-
-fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..)?.first_chunk().copied()
 }
 
 #[cfg(test)]

@@ -276,7 +276,7 @@ impl PacketPort {
     /// Returns the length of the longest segment that the interface carries, in bytes: TCP header
     /// and payload.
     pub fn max_segment(&self) -> usize {
-        self.interface.mtu - frame::ip_len(self.recipe.server.ip())
+        self.interface.mtu - umbel_wire::tcp::ip_len(self.recipe.server.ip())
     }
 
     /// Takes the frames of the rings, and hands over the segments.

@@ -13,8 +13,9 @@ use lru::LruCache;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, sendmsg};
 use socket2::Socket;
+use umbel_wire::tcp::ip_len;
 
-use super::frame::{Envelope, Mac, ip_len, multicast_mac};
+use super::frame::{Envelope, Mac, multicast_mac};
 use super::run::{MAX_SEGMENTS, Run, Split};
 use super::{Counters, PacketOptions, sys};
 use crate::buffers;

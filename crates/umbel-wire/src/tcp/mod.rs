@@ -1,5 +1,5 @@
 //! TCP segments as TCP-SMO sends and receives them: TCP header and payload, without the IP header
-//! [RFC 9293 §3.1].
+//! [RFC 9293 §3.1]. [`Packet`] is the IP packet around one.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -21,14 +21,16 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! The checksum is neither verified nor computed here. The port does both, since it has the
-//! addresses of the pseudo header, and a kernel or network card that helps. Urgent data is treated
+//! Parsing and emitting leave the checksum alone. It is the port's, which has the addresses of the
+//! pseudo header, and a kernel or network card that helps. Urgent data is treated
 //! as ordinary data [RFC 6093 §5].
 
 mod options;
+mod packet;
 mod segment;
 mod seq;
 
 pub use options::{Options, SackBlocks};
+pub use packet::{Packet, ip_len, pseudo_header};
 pub use segment::{Flags, Head, Segment};
 pub use seq::Seq;
