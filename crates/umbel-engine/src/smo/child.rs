@@ -243,6 +243,12 @@ impl Child {
         config.receive_buffer - used
     }
 
+    /// Returns whether its window takes nothing, or in a group so little that all the others wait.
+    fn is_closed(&self) -> bool {
+        let is_alone = matches!(self.served, Served::Alone(_));
+        self.rwnd < if is_alone { 1 } else { u64::from(self.mss) }
+    }
+
     /// Returns whether a segment that is not acceptable may be answered now.
     pub(super) fn may_challenge(&mut self, now: Instant) -> bool {
         let may = now >= self.challenged + CHALLENGE_INTERVAL || self.challenged == Instant::EPOCH;
@@ -284,7 +290,7 @@ impl Child {
         if order > 0 || order == 0 && self.wl2 <= ack {
             (self.wl1, self.wl2, self.rwnd) = (head.seq, ack, window);
             self.max_rwnd = self.max_rwnd.max(window);
-            if window > 0 {
+            if !self.is_closed() {
                 self.closed_since = None;
             }
         }
@@ -408,8 +414,8 @@ impl Child {
             (self.rto_at, self.probe_at, self.hole) = (None, None, None);
             return true;
         }
-        if self.rwnd == 0 && self.closed_since.is_none() {
-            self.closed_since = Some(now);
+        if self.is_closed() {
+            self.closed_since.get_or_insert(now);
         }
         if self.rto_at.is_none() {
             let stalled = self.progress + config.removal.stall;

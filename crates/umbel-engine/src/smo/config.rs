@@ -69,7 +69,7 @@ pub enum Congestion {
 pub struct RemovalRules {
     /// Time without progress while data is outstanding. Default 60 s.
     pub stall: Duration,
-    /// Time for which it keeps its window closed. Default 120 s.
+    /// Time for which it keeps its window closed, or smaller than a segment. Default 120 s.
     pub closed_window: Duration,
     /// Longest smoothed RTT. Default none.
     pub rtt: Option<Duration>,

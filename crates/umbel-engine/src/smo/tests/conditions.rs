@@ -318,3 +318,16 @@ fn who_writes_as_much_as_there_is_room_for_is_told_of_more() {
     }
     assert!(network.run_until(SECOND, |network| everyone_has(network, written)));
 }
+
+#[test]
+fn a_receiver_with_a_window_of_less_than_a_segment_is_removed() {
+    let mut network = Network::new(1, |config| {
+        config.removal.closed_window = Duration::from_secs(20);
+    });
+    network.add(Way::clean(2), |config| config.buffer = 300);
+    network.add(Way::clean(2), |_| {});
+    connect(&mut network);
+    network.send_all(content(5_000_000));
+    assert!(network.run_until(MINUTE, |network| network.nodes[1].got.len() == 5_000_000));
+    assert_eq!(network.removed(), [CloseReason::ClosedWindow]);
+}
