@@ -108,6 +108,9 @@ pub(super) struct Child {
     timed: Option<Timed>,
     /// When the first hole was sent again.
     hole: Option<Instant>,
+    /// Whether the recovery began with a probe, so that it is not known yet whether anything was
+    /// lost.
+    is_probing: bool,
     /// Retransmissions that wait in the master.
     pub(super) wanted: usize,
 
@@ -191,6 +194,7 @@ impl Child {
             retransmitted_to: opening.at,
             timed: None,
             hole: None,
+            is_probing: false,
             wanted: 0,
             rto_at: None,
             probe_at: None,
@@ -317,6 +321,9 @@ impl Child {
             self.hole = None;
             self.board.again(self.una);
         }
+        if news && std::mem::take(&mut self.is_probing) {
+            self.on_loss(in_use);
+        }
         if (news || ack == before)
             && !self.board.is_clean()
             && self.board.detect(self.una, view.sent.max(self.una), self.mss.into())
@@ -379,6 +386,15 @@ impl Child {
         if let Some(at) = sample {
             self.rtt.sample(now.since(at));
             self.timed = None;
+        }
+        if std::mem::take(&mut self.is_probing) {
+            let soon = self.rtt.smoothed().unwrap_or_default() / 2;
+            if self.hole.is_none_or(|at| now.since(at) < soon) {
+                // The answer to what was sent first: nothing was lost.
+                self.board.cancel();
+            } else {
+                self.on_loss(in_use);
+            }
         }
         let kind = self.board.recovery();
         self.una = ack;
@@ -456,13 +472,13 @@ impl Child {
         self.board.again(self.una);
     }
 
-    /// Sends what is outstanding again, since nothing was heard for two RTTs: an early time-out
-    /// that costs half of the window [RFC 8985 §7].
+    /// Sends the first segment again, since nothing was heard for two RTTs: an early time-out, which
+    /// costs half of the window if it turns out that something was lost [RFC 8985 §7].
     pub(super) fn on_probe_timeout(&mut self, view: &View) {
         self.probe_at = None;
         let lost_to = (self.una + u64::from(self.mss)).min(view.sent);
         self.board.begin(Kind::Fast, self.una, view.sent, lost_to);
-        self.on_loss(view.sent - self.una);
+        self.is_probing = true;
     }
 
     /// Handles a retransmission time-out [RFC 6298 §5.4]. `initial` is the window of a new way.
@@ -478,7 +494,7 @@ impl Child {
             self.window.restart(initial);
             return;
         }
-        (self.heard, self.wanted) = (false, 0);
+        (self.heard, self.is_probing, self.wanted) = (false, false, 0);
         self.window.on_timeout(flight, again);
         if again {
             // A receiver may have taken back what it SACKed.
@@ -492,7 +508,7 @@ impl Child {
         (self.hears, self.unheard) = (false, 0);
         self.nxt = self.una;
         self.board.clear();
-        self.wanted = 0;
+        (self.is_probing, self.wanted) = (false, 0);
     }
 
     /// Returns the next run that it lacks and that its window permits to be sent again.

@@ -227,6 +227,10 @@ impl Master {
         let all = || self.seats.iter().flatten().map(|seat| &seat.standing);
         let hearing = || all().filter(|standing| standing.edge.is_some());
         let mut rtts: Vec<u64> = hearing().map(|standing| standing.rtt).collect();
+        if rtts.is_empty() {
+            // Nobody hears. Those who are served by unicast must not wait for the pace either.
+            rtts.extend(all().map(|standing| standing.rtt));
+        }
         let rtt = match config.rtt {
             RttChoice::Maximum => rtts.iter().copied().max().unwrap_or(0),
             RttChoice::Percentile(share) => at_share(&mut rtts, share),

@@ -110,6 +110,11 @@ impl Scoreboard {
         self.is_first = true;
     }
 
+    /// Ends a recovery, since nothing was lost.
+    pub(super) fn cancel(&mut self) {
+        (self.recovery, self.lost_to, self.high_rxt) = (None, 0, 0);
+    }
+
     /// Forgets everything: what is outstanding goes to the child on another way.
     pub(super) fn clear(&mut self) {
         *self = Scoreboard::default();

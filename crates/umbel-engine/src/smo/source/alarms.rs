@@ -60,7 +60,6 @@ impl Source {
             child.on_hole_late();
         } else if is_due(child.probe_at) {
             child.on_probe_timeout(&view);
-            self.stats.loss_events += 1;
         }
         let child = self.at(slot);
         let quiet = keep_alive + (keep_alive / probes) * child.keep_alive_probes;

@@ -178,7 +178,12 @@ impl Source {
             _ => None,
         };
         let part = part?;
-        let flags = if part.has_fin { Flags::FIN | Flags::PSH } else { Flags::PSH };
+        let view = self.view(child);
+        let mut flags = if part.has_fin { Flags::FIN } else { Flags::default() };
+        if run.end >= view.available {
+            // On the last segment only, so that a batch can leave as one.
+            flags = flags | Flags::PSH;
+        }
         let len = part.bytes.len() as u64;
         let head = self.head_to(slot, run.start, flags);
         self.at(slot).unicast_bytes += len;

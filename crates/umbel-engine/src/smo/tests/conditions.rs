@@ -331,3 +331,18 @@ fn a_receiver_with_a_window_of_less_than_a_segment_is_removed() {
     assert!(network.run_until(MINUTE, |network| network.nodes[1].got.len() == 5_000_000));
     assert_eq!(network.removed(), [CloseReason::ClosedWindow]);
 }
+
+#[test]
+fn those_who_are_served_by_unicast_do_not_wait_for_the_pace_of_multicast() {
+    let mut network = Network::new(1, |_| {});
+    network.add(Way::clean(5), |config| config.channel = None);
+    connect(&mut network);
+    network.send_all(content(2_000_000));
+    assert!(network.run_until(MINUTE, |network| everyone_has(network, 2_000_000)));
+    let paces = network.events.iter().filter_map(|event| match event {
+        SourceEvent::Pace(rate) => Some(rate.bits_per_s()),
+        _ => None,
+    });
+    // Its whole window in a round trip, instead of what was left of the initial one.
+    assert!(paces.last().unwrap() > 200_000_000);
+}

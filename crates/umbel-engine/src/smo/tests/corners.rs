@@ -336,7 +336,7 @@ fn duplicate_acks_with_blocks_cause_a_fast_retransmit() {
         < . 1 ack 1000 blocks 2000-4000
         < . 1 ack 1000 blocks 2000-5000
         + 3
-        > P. 1000 len 1000 ack 1
+        > . 1000 len 1000 ack 1
         + 3
         < . 1 ack 6000
         ",
@@ -416,6 +416,29 @@ fn keep_alive_probes_find_the_dead() {
             ",
         ]
         .concat(),
+        "",
+    );
+}
+
+#[test]
+fn a_lost_tail_is_probed_after_two_round_trips() {
+    after_open(
+        "
+        write 3000
+        * . 0 len 1000
+        * . 1000 len 1000
+        * P. 2000 len 1000
+        + 10
+        < . 1 ack 1000
+        + 28
+        > . 1000 len 1000 ack 1
+        + 10
+        < . 1 ack 2000
+        + 3
+        > P. 2000 len 1000 ack 1
+        + 10
+        < . 1 ack 3000
+        ",
         "",
     );
 }
