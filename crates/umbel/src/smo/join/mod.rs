@@ -183,6 +183,7 @@ pub fn join(
     let began = Instant::now();
     let until = meanwhile.time.and_then(|time| began.checked_add(time));
     let mut next_report = began;
+    let mut advised = false;
     let exit_code = loop {
         let now = Instant::now();
         if let Some(status) = program.as_mut().map(Child::try_wait).transpose()?.flatten() {
@@ -194,6 +195,10 @@ pub fn join(
         if now >= next_report {
             next_report = now + TICK;
             observer.progress(&helper.snapshot(began));
+            if !advised && let Some(advice) = helper.delivery.advice() {
+                advised = true;
+                observer.note(&advice);
+            }
         }
         let wake = if program.is_some() { now + LOOK } else { next_report };
         let wake = until.map_or(wake, |until| until.min(wake));
