@@ -472,7 +472,7 @@ impl Child {
         self.board.again(self.una);
     }
 
-    /// Sends the first segment again, since nothing was heard for two RTTs: an early time-out, which
+    /// Sends the first segment again, since nothing was heard for two RTTs: an early time-out. It
     /// costs half of the window if it turns out that something was lost [RFC 8985 §7].
     pub(super) fn on_probe_timeout(&mut self, view: &View) {
         self.probe_at = None;

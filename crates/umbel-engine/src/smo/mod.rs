@@ -119,9 +119,18 @@
 //! initial sequence number: the table of half-open connections is bounded instead, and the oldest
 //! give way.
 //!
-//! All sequence numbers of a source can be learnt by whoever connects to it or receives the
-//! channel. Who can send segments with the source's address can thus inject data, as on a plain
-//! TCP connection that he can observe.
+//! Everyone who connects to a source or receives its channel learns its sequence numbers. A host
+//! that can send segments with the source's address can thus inject data, as into a plain TCP
+//! connection that it can observe. A receiver that acknowledges what it has not received harms
+//! itself alone, as it is never the slowest of its group.
+//!
+//! # Validation
+//!
+//! `tests/corners.rs` has scripts in the manner of packetdrill, `tests/conditions.rs` and
+//! `tests/delivery.rs` run sources and [receivers](receiver) in a small network. `tests/seeds.rs`
+//! draws networks, transfers and attacks from seeds. The fuzz target `smo_source` stands behind
+//! what anyone sends. `umbel-net/tests/smo.rs` has the TCP of kernels as receivers. The bench
+//! `smo_acks` counts acknowledgements a second.
 
 mod api;
 mod buffer;

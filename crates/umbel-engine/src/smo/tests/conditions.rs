@@ -346,3 +346,22 @@ fn those_who_are_served_by_unicast_do_not_wait_for_the_pace_of_multicast() {
     // Its whole window in a round trip, instead of what was left of the initial one.
     assert!(paces.last().unwrap() > 200_000_000);
 }
+
+#[test]
+fn receivers_that_are_too_far_or_too_slow_for_the_group_are_removed() {
+    let mut network = Network::new(3, |config| {
+        config.removal.rtt = Some(Duration::from_millis(300));
+        config.removal.window = Some(4.0);
+        config.removal.judged_after = 2 * SECOND;
+    });
+    network.add(Way::clean(5), |_| {});
+    network.add(Way::clean(200), |_| {});
+    network.add(Way { loss: (0.2, 0.0), ..Way::clean(5) }, |_| {});
+    connect(&mut network);
+    let bytes = content(3_000_000);
+    network.send_all(bytes.clone());
+    assert!(network.run_until(MINUTE, |network| network.nodes[0].got == bytes));
+    let mut removed = network.removed();
+    removed.sort();
+    assert_eq!(removed, [CloseReason::TooFar, CloseReason::TooSlow]);
+}
