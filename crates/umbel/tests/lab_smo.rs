@@ -4,14 +4,14 @@
 
 mod support;
 
-use std::io::Write as _;
+use std::io::{BufRead as _, Write as _};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use support::bench::SOON;
 use support::process::Process;
-use support::smo::{Download, Site, clients, end, have};
+use support::smo::{CHANNEL, Download, Site, clients, end, have};
 use support::{files, lab};
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -196,4 +196,41 @@ fn a_file_goes_to_everyone_from_its_beginning() {
     }
     // Everyone has it.
     assert_eq!(server.wait_done(SOON)["answers"], 2);
+}
+
+/// The example of the library, which `cargo test` builds unless it is told what to build.
+fn example() -> Option<std::path::PathBuf> {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_umbel"));
+    let example = program.parent()?.join("examples/multicast_response");
+    example.exists().then_some(example)
+}
+
+#[test]
+fn a_response_is_multicast_by_the_library() {
+    if !have(&PROGRAMS) {
+        return;
+    }
+    let Some(example) = example() else { return println!("the example is not built") };
+    let Some(lab) = lab(&clients(&[0.01, 0.0])) else { return };
+    let site = Site::new(&lab);
+    files::make(&site.path(""), &[("file", LEN)]);
+    let mut command = site.host("h1").command(example);
+    command.args([":8080", CHANNEL]).arg(site.path("file")).stdout(std::process::Stdio::piped());
+    let mut server = command.spawn().unwrap();
+    let mut said = String::new();
+    let mut output = std::io::BufReader::new(server.stdout.take().unwrap());
+    output.read_line(&mut said).unwrap();
+    assert!(said.contains(CHANNEL), "{said}");
+    let _helpers = ["h2", "h3"].map(|host| site.join(host, &[]));
+    let before = site.sent("h1");
+    let hosts = ["h2", "h3", "h3"];
+    let mut downloads: Vec<Download> =
+        (0..3).map(|n| site.curl(hosts[n], "", &format!("out{n}"), &[])).collect();
+    for download in &mut downloads {
+        download.expect(&site, &site.path("file"), MINUTE);
+    }
+    let sent = site.sent("h1") - before;
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(sent < LEN * 3 / 2, "{sent}");
 }

@@ -11,12 +11,14 @@
 //! - [`serve`]: the server. Whom multicast does not reach is served by unicast, in the same way.
 //! - [`join`]: the helper at a receiver's host.
 //! - [`relay`]: an ordinary client of one server, and a server of its own.
+//! - [`listener`]: the server as a library on tokio.
 //! - [`control`]: asks a running server how it goes; [`report`] is the answer.
 //! - [`address`]: channels and addresses as users write them.
 
 pub mod address;
 pub mod control;
 pub mod join;
+pub mod listener;
 pub mod relay;
 pub mod report;
 pub mod serve;

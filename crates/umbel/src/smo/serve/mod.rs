@@ -123,6 +123,14 @@ impl ServeOptions {
     }
 }
 
+impl ServeOptions {
+    /// Returns the longest payload that segments have on a port.
+    pub(crate) fn mss(&self, port: &PacketPort) -> u16 {
+        let most = port.max_segment().saturating_sub(HEADER);
+        self.config.mss.min(u16::try_from(most).unwrap_or(u16::MAX))
+    }
+}
+
 /// A server that listens.
 #[derive(Clone, Debug)]
 pub struct Serving {
@@ -139,7 +147,7 @@ pub(crate) struct Place {
     pub(crate) listen: SocketAddr,
     pub(crate) channel: Channel,
     pub(crate) interface: Interface,
-    port: PacketPort,
+    pub(crate) port: PacketPort,
 }
 
 impl Place {
@@ -199,8 +207,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<ServeSummary> {
     let Place { listen, channel, interface, port } = place;
     let join = if matches!(rules, Rules::Live(_)) { Join::AtOnce } else { Join::Asked };
-    let most = port.max_segment().saturating_sub(HEADER);
-    let mss = options.config.mss.min(u16::try_from(most).unwrap_or(u16::MAX));
+    let mss = options.mss(&port);
     let config = SourceConfig { port: listen.port(), channel, join, mss, ..options.config.clone() };
     let engine = Source::new(config.clone(), crate::endpoint::generator()?);
     let group = SocketAddr::new(channel.group, channel.port);
@@ -218,4 +225,4 @@ pub(crate) fn run(
 }
 
 /// Bytes of a TCP header with the membership option.
-const HEADER: usize = 28;
+pub(crate) const HEADER: usize = 28;
