@@ -365,3 +365,27 @@ fn receivers_that_are_too_far_or_too_slow_for_the_group_are_removed() {
     removed.sort();
     assert_eq!(removed, [CloseReason::TooFar, CloseReason::TooSlow]);
 }
+
+#[test]
+fn in_real_time_mode_an_ordinary_receiver_that_lacks_what_is_gone_is_removed() {
+    let mut network = Network::new(5, |config| {
+        config.real_time = Some(Duration::from_millis(300));
+        config.release = Release::Buffer;
+    });
+    for _ in 0..3 {
+        network.add(Way::clean(10), |_| {});
+    }
+    connect(&mut network);
+    let to = Stream::Master(MasterId::FIRST);
+    for packet in 0..500 {
+        // One is cut off for a second and a half.
+        let is_cut = (100..175).contains(&packet);
+        network.nodes[2].way.loss = if is_cut { (1.0, 1.0) } else { (0.0, 0.0) };
+        network.command(SourceCommand::Write { to, bytes: content(1000) });
+        network.run(Duration::from_millis(20));
+    }
+    network.run(SECOND);
+    assert_eq!(network.removed(), [CloseReason::TooLate]);
+    assert!(network.nodes[..2].iter().all(|node| node.got.len() == 500_000));
+    assert!(network.nodes[2].got.len() < 200_000);
+}
