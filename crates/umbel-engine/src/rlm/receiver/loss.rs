@@ -41,11 +41,13 @@ pub(super) struct LossMonitor {
     /// Packets that came, without duplicates.
     came: u64,
     gaps: BTreeMap<u64, Gap>,
+    /// Number of gaps that are not lost yet: mostly none, while many lost ones are remembered.
+    open: usize,
 }
 
 impl LossMonitor {
     pub(super) fn new(config: LossConfig) -> LossMonitor {
-        LossMonitor { config, next: None, came: 0, gaps: BTreeMap::new() }
+        LossMonitor { config, next: None, came: 0, gaps: BTreeMap::new(), open: 0 }
     }
 
     /// Notes a packet. O(log n) in the number of gaps.
@@ -65,8 +67,11 @@ impl LossMonitor {
         if ahead > 0 {
             let gap = Gap { end: number, since: now, behind: self.came, lost: false };
             self.gaps.insert(next, gap);
-            if self.gaps.len() > GAPS {
-                self.gaps.pop_first();
+            self.open += 1;
+            if self.gaps.len() > GAPS
+                && let Some((_, forgotten)) = self.gaps.pop_first()
+            {
+                self.open -= usize::from(!forgotten.lost);
             }
         }
         self.next = Some(number + 1);
@@ -75,12 +80,16 @@ impl LossMonitor {
 
     /// Returns the number of packets that are lost as of now and were not before.
     pub(super) fn take_lost(&mut self, now: Instant) -> u64 {
+        if self.open == 0 {
+            return 0;
+        }
         let mut lost = 0;
         let (came, config) = (self.came, self.config);
         for (&start, gap) in self.gaps.iter_mut().filter(|(_, gap)| !gap.lost) {
             let enough = came - gap.behind + 1 >= u64::from(config.reorder_packets);
             if enough || gap.since + config.reorder_time <= now {
                 gap.lost = true;
+                self.open -= 1;
                 lost += gap.end - start;
             }
         }
@@ -89,7 +98,7 @@ impl LossMonitor {
 
     /// Returns the time at which missing packets will be lost if nothing more comes.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let waiting = self.gaps.values().filter(|gap| !gap.lost);
+        let waiting = self.gaps.values().rev().filter(|gap| !gap.lost).take(self.open);
         waiting.map(|gap| gap.since + self.config.reorder_time).min()
     }
 
@@ -98,6 +107,7 @@ impl LossMonitor {
         // Far enough from 0 for packets that come late.
         self.next = Some((1 << 32) + u64::from(index) + 1);
         self.gaps.clear();
+        self.open = 0;
         self.came += 1;
         Arrival::Fresh
     }
@@ -110,11 +120,17 @@ impl LossMonitor {
         };
         self.came += 1;
         self.gaps.remove(&start);
+        let mut parts = 0;
         if start < number {
             self.gaps.insert(start, Gap { end: number, ..gap });
+            parts += 1;
         }
         if number + 1 < gap.end {
             self.gaps.insert(number + 1, gap);
+            parts += 1;
+        }
+        if !gap.lost {
+            self.open = self.open + parts - 1;
         }
         if gap.lost { Arrival::Late } else { Arrival::Fresh }
     }

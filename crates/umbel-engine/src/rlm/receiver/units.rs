@@ -59,6 +59,15 @@ impl Units {
         self.make_room(header.sbn, symbol.len());
         let block = self.blocks.entry(header.sbn).or_default();
         let (esi, symbols) = (header.esi, header.block_symbols);
+        if (symbols, esi) == (1, 0) {
+            // A block of one unit is complete with it.
+            if std::mem::replace(&mut block.complete, true) {
+                return Err(DropReason::Duplicate);
+            }
+            self.bytes -= std::mem::take(&mut block.bytes);
+            (block.units, block.repairs) = (BTreeMap::new(), BTreeMap::new());
+            return Ok(vec![(number(header.sbn, esi), Bytes::copy_from_slice(symbol))]);
+        }
         let before = block.bytes;
         let taken = if esi < symbols {
             block.insert_unit(esi, Bytes::copy_from_slice(symbol))
@@ -68,8 +77,6 @@ impl Units {
         self.bytes += block.bytes - before;
         let mut out: Vec<Numbered> = Vec::new();
         out.extend(taken?.map(|unit| (number(header.sbn, esi), unit)));
-        // A block of one unit is complete with it.
-        block.complete |= symbols == 1 && esi == 0;
         let restored = block.restore();
         if block.complete {
             self.bytes -= std::mem::take(&mut block.bytes);
