@@ -162,7 +162,13 @@ fn make(
     // Tests the directory before minutes are spent.
     umbel_repro::output::prepare(&common.out)?;
     let started = Instant::now();
-    let bar = Bar { meter: Meter::work(output), total: AtomicU64::new(0), done: AtomicU64::new(0) };
+    let bar = Bar {
+        output: output.clone(),
+        meter: Meter::work(output),
+        total: AtomicU64::new(0),
+        done: AtomicU64::new(0),
+        told: AtomicU64::new(0),
+    };
     let report = experiments(&bar);
     bar.meter.clear();
     report.write(&common.out)?;
@@ -203,11 +209,14 @@ fn show(report: &Report, common: &Common, took: Duration, output: &Output) {
     ));
 }
 
-/// The progress bar.
+/// The progress bar. Where it cannot be drawn, each tenth of the work has a line.
 struct Bar {
+    output: Output,
     meter: Meter,
     total: AtomicU64,
     done: AtomicU64,
+    /// Tenths that were told.
+    told: AtomicU64,
 }
 
 impl Progress for Bar {
@@ -218,6 +227,11 @@ impl Progress for Bar {
 
     fn advance(&self, work: u64) {
         let done = self.done.fetch_add(work, Ordering::Relaxed) + work;
-        self.meter.position(done, self.total.load(Ordering::Relaxed));
+        let total = self.total.load(Ordering::Relaxed);
+        self.meter.position(done, total);
+        let tenths = done * 10 / total.max(1);
+        if !self.output.draws() && self.told.fetch_max(tenths, Ordering::Relaxed) < tenths {
+            self.output.note(format!("{} % of the runs are done", tenths * 10));
+        }
     }
 }
