@@ -150,11 +150,19 @@ pub fn tmtp_receiver(bytes: &[u8]) {
     drive(&mut engine, start, bytes, &strangers(), |_, _, _| {});
 }
 
-/// A receiver of two layers.
+/// A receiver of two layers that add to each other, and one of two of which it takes one.
 pub fn rlm_receiver(bytes: &[u8]) {
+    use umbel_wire::stream::StreamMode;
+    for mode in [StreamMode::Cumulative, StreamMode::Independent] {
+        rlm_receiver_in(mode, bytes);
+    }
+}
+
+fn rlm_receiver_in(mode: umbel_wire::stream::StreamMode, bytes: &[u8]) {
     use rlm::{Receiver, ReceiverCommand, ReceiverConfig};
     let channels = umbel_wire::rlm::channels(data_channel(), 2).unwrap();
     let mut config = ReceiverConfig::new(Tsi(7), 9, channels);
+    config.mode = mode;
     config.control = Some(group());
     config.held.object_bytes = 100_000;
     let mut engine = Receiver::new(config, generator(1)).unwrap();
