@@ -257,7 +257,7 @@ fn backlog_advice(limit: usize, connections: usize) -> Option<String> {
     (connections * BURST > limit).then(|| {
         let enough = (connections * BURST).next_power_of_two();
         format!(
-            "{connections} connections may lose segments in this host's backlog of {limit} packets: \
+            "{connections} connections may lose segments in the backlog of {limit} packets here: \
              `sysctl -w net.core.netdev_max_backlog={enough}`"
         )
     })

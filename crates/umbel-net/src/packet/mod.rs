@@ -1,8 +1,8 @@
 //! A port for TCP segments of our own making: packet sockets below the kernel's TCP.
 //!
 //! A [`PacketPort`] receives the segments for one address and TCP port of this host, and sends
-//! segments to its peers and to a channel. What it exchanges with an engine are segments: TCP header
-//! and payload. It adds and removes what is around them, and computes and checks checksums.
+//! segments to its peers and to channels of a group. What it exchanges with an engine are TCP
+//! header and payload. It adds and removes what is around them, and computes and checks checksums.
 //!
 //! ```text
 //!  peers ──▶ card ─┬─▶ kernel's TCP: a rule of nftables drops them there
@@ -24,7 +24,10 @@
 //! # Scope and limitations
 //!
 //! - Linux, Ethernet or the loopback interface. One interface, and clients of the same host.
-//! - Multicasts do not reach receivers of the same host: they get unicast.
+//! - Multicasts do not reach receivers of the same host, which get unicast, unless the server is on
+//!   the loopback interface.
+//! - The kernel hands received segments over within a millisecond, older ones than 6.18 within two
+//!   ticks of their clock. Round trips grow by that.
 //! - Fragments are not reassembled. IPv6 extension headers are not looked into.
 
 pub(crate) mod filter;

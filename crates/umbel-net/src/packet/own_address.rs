@@ -211,7 +211,9 @@ mod tests {
         }
 
         #[test]
-        fn no_change_of_a_solicitation_makes_it_fail(at in 0..78_usize, byte: u8, cut in 0..79_usize) {
+        fn no_change_of_a_solicitation_makes_it_fail(
+            at in 0..78_usize, byte: u8, cut in 0..79_usize,
+        ) {
             let own: Ipv6Addr = "fd00::1".parse().unwrap();
             let mut frame = solicitation("fd00::2".parse().unwrap(), own);
             frame[at] = byte;

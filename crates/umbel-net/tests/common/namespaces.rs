@@ -28,7 +28,7 @@ pub fn in_namespace(name: &str, body: impl FnOnce()) {
     let status = Command::new("unshare")
         .args(options)
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .args(["--exact", name, "--include-ignored", "--nocapture", "--test-threads=1"])
         .env(INSIDE, "1")
         .status()
         .unwrap();
