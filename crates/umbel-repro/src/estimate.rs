@@ -34,9 +34,21 @@ impl Estimate {
     }
 }
 
+/// Returns Jain's index: 1 if all rates are equal, 1/n if one has all.
+pub fn fairness(rates: &[f64]) -> f64 {
+    let sum: f64 = rates.iter().sum();
+    sum * sum / (rates.len() as f64 * rates.iter().map(|rate| rate * rate).sum::<f64>())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_shares_are_fair_and_one_that_has_all_is_not() {
+        assert!((fairness(&[2.0, 2.0, 2.0]) - 1.0).abs() < 1e-12);
+        assert!((fairness(&[3.0, 0.0, 0.0]) - 1.0 / 3.0).abs() < 1e-12);
+    }
 
     fn close(a: f64, b: f64) -> bool {
         (a - b).abs() < 1e-9 * b.abs().max(1.0)

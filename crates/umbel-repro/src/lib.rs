@@ -6,6 +6,7 @@
 //! - [`repository`]: "Reliably Networking a Multicast Repository".
 //! - [`lms`]: "Light-Weight Multicast Services".
 //! - [`rlm`]: "Receiver-driven Layered Multicast".
+//! - [`smo`]: "TCP-SMO: Extending TCP to Support Medium-Scale Multicast Applications".
 //! - [`tmtp`]: "A Reliable Dissemination Protocol for Interactive Collaborative Applications".
 
 #![cfg_attr(
@@ -28,4 +29,5 @@ pub mod part;
 pub mod pool;
 pub mod repository;
 pub mod rlm;
+pub mod smo;
 pub mod tmtp;

@@ -9,6 +9,8 @@ use std::str::FromStr;
 pub trait Extra: Copy + Ord + Send + Sync + 'static {
     /// Numbers of the paper's figures.
     const FIGURES: RangeInclusive<u32>;
+    /// Those among them that are drawings, and have nothing to measure.
+    const DRAWINGS: &'static [u32] = &[];
     /// The other parts with their names.
     const NAMED: &'static [(Self, &'static str)];
 }
@@ -32,6 +34,11 @@ pub struct PartError {
     names: String,
 }
 
+/// Returns whether the paper has a figure of this number with something to measure.
+fn is_figure<X: Extra>(number: u32) -> bool {
+    X::FIGURES.contains(&number) && !X::DRAWINGS.contains(&number)
+}
+
 impl<X: Extra> FromStr for Part<X> {
     type Err = PartError;
 
@@ -39,7 +46,7 @@ impl<X: Extra> FromStr for Part<X> {
         if let Some((extra, _)) = X::NAMED.iter().find(|(_, name)| *name == text) {
             return Ok(Part::Extra(*extra));
         }
-        let number = text.parse().ok().filter(|number| X::FIGURES.contains(number));
+        let number = text.parse().ok().filter(|number| is_figure::<X>(*number));
         number.map(Part::Figure).ok_or_else(|| {
             let names: Vec<&str> = X::NAMED.iter().map(|(_, name)| *name).collect();
             let names = names.join(", ");
@@ -97,7 +104,8 @@ impl<X: Extra> Parts<X> {
 
     /// Returns the requested figures of the paper.
     pub fn figures(&self) -> Vec<u32> {
-        X::FIGURES.filter(|number| self.has(Part::Figure(*number))).collect()
+        let figures = X::FIGURES.filter(|number| is_figure::<X>(*number));
+        figures.filter(|number| self.has(Part::Figure(*number))).collect()
     }
 
     /// Returns the options that name the parts; none for all parts.

@@ -143,3 +143,10 @@ fn the_tmtp_paper_has_both_baselines() {
     }
     run(["repro", "tmtp", "--out", out, "--figure=5"]).misused(&["6 to 7"]);
 }
+
+#[test]
+fn the_smo_paper_has_figures_5_and_7_and_named_parts() {
+    for wrong in ["--figure=6", "--figure=4", "--figure=red"] {
+        run(["repro", "smo", "--out", "unused", wrong]).misused(&["acks, loss, relay, beyond"]);
+    }
+}

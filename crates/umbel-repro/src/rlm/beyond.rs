@@ -3,7 +3,7 @@
 
 use super::figures::{estimate, mean_convergence};
 use super::scenario::{Dropping, Outcome, Rule, Scenario, Topology};
-use super::verdicts::fairness;
+use crate::estimate::fairness;
 use crate::output::{Figure, FigureId, Panel, Point, Section, Series, Table};
 use crate::pool::{Outcomes, Runs};
 

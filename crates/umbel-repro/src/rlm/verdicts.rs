@@ -6,6 +6,7 @@
 use super::figures::{COMPARED, LATENCIES_US, MEAN, RECEIVERS, SIZES, WINDOW_NAMES, estimate, fit};
 use super::scenario::{Dropping, Outcome, Scenario, Topology};
 use crate::bounds::{LESS, MORE, around, up_to};
+use crate::estimate::fairness;
 use crate::output::{Figure, FigureId, Point, Row};
 use crate::pool::Outcomes;
 
@@ -262,12 +263,6 @@ fn correlation(points: &[Point]) -> f64 {
     b * deviation(|point| point.x) / deviation(|point| point.y)
 }
 
-/// Returns Jain's index: 1 if all rates are equal, 1/n if one has all.
-pub(super) fn fairness(rates: &[f64]) -> f64 {
-    let sum: f64 = rates.iter().sum();
-    sum * sum / (rates.len() as f64 * rates.iter().map(|rate| rate * rate).sum::<f64>())
-}
-
 /// Returns the rows about random early detection [RLM §5].
 pub(super) fn red(outcomes: &Outcomes<Scenario>) -> Vec<Row> {
     let losses = |dropping, window: usize| {
@@ -319,12 +314,6 @@ mod tests {
             assert!(rows.iter().all(|row| row.verdict() == Verdict::Miss), "{rows:?}");
         }
         assert!(red(&Outcomes::new()).iter().all(|row| row.verdict() == Verdict::Miss));
-    }
-
-    #[test]
-    fn equal_shares_are_fair_and_one_that_has_all_is_not() {
-        assert!((fairness(&[2.0, 2.0, 2.0]) - 1.0).abs() < 1e-12);
-        assert!((fairness(&[3.0, 0.0, 0.0]) - 1.0 / 3.0).abs() < 1e-12);
     }
 
     #[test]

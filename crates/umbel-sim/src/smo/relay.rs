@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use umbel_engine::host::{PortError, PortSpec};
 
-use super::{Feed, Session, SourceHost};
+#[cfg(doc)]
+use super::Feed;
+use super::SourceHost;
 use crate::app::{App, Context};
 use crate::network::NodeId;
 use crate::outside::Outside;
@@ -45,11 +47,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Creates the sending half for a receiver on this node. It begins with this number of
-    /// receivers.
-    pub fn new(session: &Session, receiver: NodeId, wait_for: usize, seed: u64) -> Relay {
-        let feed = Feed::relayed().wait_for(wait_for);
-        let source = session.source_host(session.source_config(), feed, seed);
+    /// Creates the sending half, whose feed is [`Feed::relayed`], for a receiver on this node.
+    pub fn new(source: SourceHost, receiver: NodeId) -> Relay {
         Relay { source, receiver, told: 0 }
     }
 

@@ -2,6 +2,7 @@
 
 mod lms;
 mod rlm;
+mod smo;
 mod tmtp;
 
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ use super::output::{Meter, Output};
   umbel repro lms --out out/ --seeds 10              10 graphs with 10 placements, as the paper has
   umbel repro tmtp --out out/ --figure 6             TMTP beside WIN_BASEP and BURST_BASEP
   umbel repro rlm --out out/ --figure 8              a receiver that finds its level
+  umbel repro smo --out out/ --figure 5,acks         one TCP stream to up to 1,500 receivers
   umbel repro repository --out out/ --strict         exit 1 if a number is missed")]
 pub(super) struct ReproArgs {
     #[command(subcommand)]
@@ -46,6 +48,8 @@ enum Paper {
     Tmtp(tmtp::TmtpArgs),
     /// "Receiver-driven Layered Multicast" (RLM): Figures 8 to 13
     Rlm(rlm::RlmArgs),
+    /// "TCP-SMO: Extending TCP to Support Medium-Scale Multicast Applications": Figures 5 and 7
+    Smo(smo::SmoArgs),
 }
 
 /// Options that all papers share.
@@ -119,6 +123,7 @@ pub(super) fn run(args: ReproArgs, output: &Output) -> anyhow::Result<ExitCode> 
         Paper::Lms(args) => lms::run(&args, output),
         Paper::Tmtp(args) => tmtp::run(&args, output),
         Paper::Rlm(args) => rlm::run(&args, output),
+        Paper::Smo(args) => smo::run(&args, output),
     }
 }
 

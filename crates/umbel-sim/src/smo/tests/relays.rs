@@ -29,7 +29,9 @@ fn relays_pass_the_stream_on_at_the_pace_of_their_slowest_receiver() {
             let upper = Crowd::new(&root, config, 1, seed).pass_on(sender);
             simulation.set_app(receiver, upper, Instant::EPOCH).unwrap();
             let session = Session::new(sender);
-            let relay = Relay::new(&session, receiver, 5, seed);
+            let feed = Feed::relayed().wait_for(5);
+            let relay = session.source_host(session.source_config(), feed, seed);
+            let relay = Relay::new(relay, receiver);
             simulation.set_app(sender, relay, Instant::EPOCH).unwrap();
             let lower = Crowd::new(&session, session.receiver_config(), 5, seed)
                 .noise(Noise { loss: 0.02, ..Noise::default() });

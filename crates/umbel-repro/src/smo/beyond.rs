@@ -1,0 +1,222 @@
+//! What the paper does not have: bursts, competing connections, late receivers, one that stalls, and
+//! many more receivers.
+
+use super::figures::Results;
+use super::scenario::{Load, Losses, Outcome, Rule, Scenario, Shape};
+use crate::estimate::fairness;
+use crate::output::{Section, Table};
+use crate::pool::Runs;
+
+/// Receivers from which on a scenario runs once.
+const MANY: u32 = 10_000;
+/// Mean lengths of runs of lost packets.
+const RUNS: [u32; 3] = [1, 3, 8];
+/// Numbers of receivers of the last table.
+pub(super) const CROWDS: [u32; 3] = [1_000, 3_000, 10_000];
+/// Bounds of essential fairness that are tried.
+pub(super) const BOUNDS: [(u32, u32); 2] = [(1, 2), (2, 4)];
+
+/// Returns a session whose receivers lose 1 % in runs of this mean length.
+pub(super) fn bursts(run: u32) -> Scenario {
+    Scenario {
+        losses: Losses::Bursts(10, run),
+        rtt_us: 20_000,
+        server_acks: None,
+        ..Scenario::lan(50, Load::Bulk(1000))
+    }
+}
+
+/// Returns a session of 20 receivers beside TCP connections.
+pub(super) fn shared(connections: u32, rule: Rule, is_cubic: bool, permille: u32) -> Scenario {
+    let losses = match permille {
+        0 => Losses::None,
+        permille => Losses::Independent(permille, 20),
+    };
+    Scenario {
+        shape: Shape::Shared(connections),
+        rule,
+        is_cubic,
+        losses,
+        rtt_us: 40_000,
+        server_acks: None,
+        ..Scenario::lan(20, Load::For(60))
+    }
+}
+
+/// Returns a session in which something happens.
+pub(super) fn trouble(shape: Shape) -> Scenario {
+    let load = match shape {
+        Shape::Late => Load::Frames(1000, 10_000),
+        _ => Load::Bulk(8000),
+    };
+    let losses = Losses::Independent(5, 100);
+    Scenario { shape, losses, server_acks: None, ..Scenario::lan(100, load) }
+}
+
+/// Returns a session of very many receivers.
+pub(super) fn crowd(receivers: u32) -> Scenario {
+    Scenario { server_acks: None, rtt_us: 20_000, ..Scenario::lan(receivers, Load::Bulk(100)) }
+}
+
+/// Returns the sessions beside others, with their names.
+pub(super) fn companies() -> Vec<(String, Scenario)> {
+    let mut all = Vec::new();
+    for is_cubic in [false, true] {
+        let kind = if is_cubic { "CUBIC" } else { "Reno" };
+        for connections in [1, 3] {
+            let scenario = shared(connections, Rule::Strict, is_cubic, 0);
+            all.push((format!("{kind}, strict"), scenario));
+        }
+    }
+    for permille in [0, 10] {
+        let losses = if permille == 0 { "" } else { ", 1 % lost on each path" };
+        for (a, b) in BOUNDS {
+            let scenario = shared(1, Rule::Essential(a, b), false, permille);
+            all.push((format!("Reno, a = {a}, b = {b}{losses}"), scenario));
+        }
+    }
+    all.push((
+        "Reno, strict, 1 % lost on each path".to_owned(),
+        shared(1, Rule::Strict, false, 10),
+    ));
+    all
+}
+
+/// Returns the rate of the session over that of a mean TCP connection.
+pub(super) fn ratio(outcome: &Outcome) -> f64 {
+    let [session, others @ ..] = &outcome.flows[..] else { return f64::NAN };
+    session / (others.iter().sum::<f64>() / others.len() as f64)
+}
+
+/// Returns the runs. The greatest crowds run once.
+pub(super) fn runs(seeds: u32) -> Runs<Scenario> {
+    let others = RUNS.map(bursts).into_iter();
+    let troubles = [Shape::Lan, Shape::Late, Shape::Stall].map(trouble);
+    let companies = companies().into_iter().map(|(_, scenario)| scenario);
+    others
+        .chain(troubles)
+        .chain(companies)
+        .chain(CROWDS.map(crowd))
+        .map(|scenario| (scenario, if scenario.receivers >= MANY { 1 } else { seeds }))
+        .collect()
+}
+
+/// Returns the sections.
+pub(super) fn sections(results: &Results<'_>) -> Vec<Section> {
+    let section = |title: &str, text: &str, table: Table| Section {
+        title: title.to_owned(),
+        text: text.to_owned(),
+        figures: Vec::new(),
+        tables: vec![table],
+    };
+    vec![
+        section(
+            "Bursts",
+            "A file to 50 receivers, each of which loses 1 % on a path of its own, in runs of this \
+             mean length (Gilbert and Elliott); RTT 20 ms.",
+            bursts_table(results),
+        ),
+        section(
+            "Beside TCP connections",
+            "A session of 20 receivers and TCP connections over a bottleneck of 10 Mb/s with a queue \
+             of 60 packets, RTT 40 ms; the last 45 of 60 s. The TCP connections are sessions of one \
+             receiver without a helper.",
+            shared_table(results),
+        ),
+        section(
+            "Late receivers, and one that stalls",
+            "100 receivers that lose 0.5 %. Late ones come in the first half of a stream of 100 \
+             packets/s. One stops reading a file from 1 s to 6 s.",
+            trouble_table(results),
+        ),
+        section(
+            "Many receivers",
+            "100 segments to up to 10,000 receivers, RTT 20 ms, no losses and no limit of the \
+             server; on 10 Gb/s from 3,000 on. 10,000 ran once.",
+            crowd_table(results),
+        ),
+    ]
+}
+
+fn table(name: &'static str, head: &[&str], rows: Vec<Vec<String>>) -> Table {
+    Table { name, head: head.iter().map(|&cell| cell.to_owned()).collect(), rows }
+}
+
+fn bursts_table(results: &Results<'_>) -> Table {
+    let row = |run: u32| {
+        let of = |value: &dyn Fn(&Outcome) -> f64| results.estimate(bursts(run), value).mean;
+        vec![
+            run.to_string(),
+            format!("{:.2}", of(&|outcome| outcome.rate / 1e6)),
+            format!("{:.1}", of(&|outcome| outcome.whole * 100.0)),
+            format!("{:.3}", of(&|outcome| outcome.expansion())),
+            format!("{:.0}", of(&|outcome| outcome.stats.timeouts as f64)),
+        ]
+    };
+    let head = [
+        "run",
+        "throughput (Mb/s)",
+        "complete (%)",
+        "bytes sent over those of the file",
+        "time-outs",
+    ];
+    table("bursts", &head, RUNS.map(row).into())
+}
+
+fn shared_table(results: &Results<'_>) -> Table {
+    let row = |(name, scenario): (String, Scenario)| {
+        let of = |value: &dyn Fn(&Outcome) -> f64| results.estimate(scenario, value).mean;
+        let others = of(&|outcome| outcome.flows.len() as f64 - 1.0);
+        vec![
+            name,
+            format!("{others:.0}"),
+            format!("{:.2}", of(&|outcome| outcome.flows[0] / 1e6)),
+            format!("{:.3}", of(&ratio)),
+            format!("{:.3}", of(&|outcome| fairness(&outcome.flows))),
+        ]
+    };
+    let head = ["session", "TCP connections", "its rate (Mb/s)", "over a mean TCP", "Jain index"];
+    table("shared", &head, companies().into_iter().map(row).collect())
+}
+
+fn trouble_table(results: &Results<'_>) -> Table {
+    let row = |(name, shape): (&str, Shape)| {
+        let of = |value: &dyn Fn(&Outcome) -> f64| results.estimate(trouble(shape), value).mean;
+        vec![
+            name.to_owned(),
+            format!("{:.1}", of(&|outcome| outcome.seconds)),
+            format!("{:.1}", of(&|outcome| outcome.whole * 100.0)),
+            format!("{:.3}", of(&|outcome| outcome.expansion())),
+            format!("{:.0}", of(&|outcome| outcome.removed as f64)),
+        ]
+    };
+    let head =
+        ["what", "duration (s)", "complete (%)", "bytes sent over those of the file", "removed"];
+    let shapes = [
+        ("nothing special", Shape::Lan),
+        ("late receivers", Shape::Late),
+        ("one stalls for 5 s", Shape::Stall),
+    ];
+    table("troubles", &head, shapes.map(row).into())
+}
+
+fn crowd_table(results: &Results<'_>) -> Table {
+    let row = |receivers: u32| {
+        let of = |value: &dyn Fn(&Outcome) -> f64| results.estimate(crowd(receivers), value).mean;
+        vec![
+            receivers.to_string(),
+            format!("{:.2}", of(&|outcome| outcome.rate / 1e6)),
+            format!("{:.1}", of(&|outcome| outcome.whole * 100.0)),
+            format!("{:.3}", of(&|outcome| outcome.acks_per_segment(receivers))),
+            format!("{:.3}", of(&|outcome| outcome.expansion())),
+        ]
+    };
+    let head = [
+        "receivers",
+        "throughput (Mb/s)",
+        "complete (%)",
+        "ACKs for each segment and receiver",
+        "bytes sent over those of the file",
+    ];
+    table("crowds", &head, CROWDS.map(row).into())
+}

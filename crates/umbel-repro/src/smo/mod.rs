@@ -1,0 +1,160 @@
+//! "TCP-SMO: Extending TCP to Support Medium-Scale Multicast Applications", Liang and Cheriton:
+//! \[SMO\] in the code. `docs/papers/smo.md` documents how it was read.
+//!
+//! - [`scenario`]: a session on a network.
+//! - `figures.rs`: Figures 5 and 7; `verdicts.rs`: the claims of the text; `notes.rs`: choices and
+//!   findings.
+//! - `sections.rs`: ACKs, losses and relays [SMO §V-A, §V-B, §V-D]; `beyond.rs`: what the paper
+//!   does not have.
+
+mod beyond;
+mod figures;
+mod notes;
+pub mod scenario;
+mod sections;
+mod verdicts;
+
+use std::ops::RangeInclusive;
+
+use self::scenario::Scenario;
+use crate::output::{Figure, Report};
+use crate::part::{self, Extra, Parts};
+use crate::pool::{Progress, Runs, all_cores, run_all, work};
+
+/// Parts of the report besides Figures 5 and 7.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Other {
+    /// ACKs against receivers [SMO §V-A].
+    Acks,
+    /// Independent losses among 1,000 receivers [SMO §V-B].
+    Loss,
+    /// Two levels [SMO §V-D].
+    Relay,
+    /// Bursts, fairness, late receivers, one that stalls, and many more receivers.
+    Beyond,
+}
+
+impl Extra for Other {
+    const FIGURES: RangeInclusive<u32> = 5..=7;
+    const DRAWINGS: &'static [u32] = &[6];
+    const NAMED: &'static [(Other, &'static str)] = &[
+        (Other::Acks, "acks"),
+        (Other::Loss, "loss"),
+        (Other::Relay, "relay"),
+        (Other::Beyond, "beyond"),
+    ];
+}
+
+/// A part of the report that can be requested alone.
+pub type Part = part::Part<Other>;
+
+/// Extent of the experiments.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Number of runs of each scenario.
+    pub seeds: u32,
+    /// Parts of the report to produce.
+    pub parts: Parts<Other>,
+    /// Share of the usual length of streams, in percent. For tests.
+    pub length_percent: u32,
+    /// Number of threads.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    /// Returns five runs, all parts, the usual length, and all cores.
+    fn default() -> Options {
+        Options { seeds: 5, parts: Parts::default(), length_percent: 100, threads: all_cores() }
+    }
+}
+
+/// Runs the experiments. The report depends only on the options, not on the number of threads.
+pub fn run(options: &Options, progress: &dyn Progress) -> Report {
+    let parts = &options.parts;
+    let mut scenarios: Vec<Scenario> = Vec::new();
+    for number in parts.figures() {
+        scenarios.extend(figures::scenarios(number));
+    }
+    let extras = [Other::Acks, Other::Loss, Other::Relay].into_iter();
+    let extras: Vec<Other> = extras.filter(|extra| parts.has_extra(*extra)).collect();
+    for extra in &extras {
+        scenarios.extend(sections::scenarios(*extra));
+    }
+    let mut runs: Runs<Scenario> =
+        scenarios.into_iter().map(|scenario| (scenario, options.seeds)).collect();
+    let has_beyond = parts.has_extra(Other::Beyond);
+    if has_beyond {
+        runs.extend(beyond::runs(options.seeds));
+    }
+    let runs: Runs<Scenario> = runs
+        .into_iter()
+        .map(|(scenario, seeds)| (scenario.shortened(options.length_percent), seeds))
+        .collect();
+    progress.expect(work(&runs));
+    let outcomes = run_all(&runs, options.threads, progress);
+    let results = figures::Results { outcomes: &outcomes, percent: options.length_percent };
+    let figures: Vec<Figure> =
+        parts.figures().into_iter().map(|number| figures::figure(number, &results)).collect();
+    let mut rows = verdicts::rows(&figures, &results);
+    let mut sections = Vec::new();
+    for extra in extras {
+        sections.push(sections::section(extra, &results));
+        rows.extend(verdicts::section(extra, &results));
+    }
+    if has_beyond {
+        sections.extend(beyond::sections(&results));
+        rows.extend(verdicts::beyond(&results));
+    }
+    Report {
+        paper: "smo",
+        title: "TCP-SMO (Liang and Cheriton)".to_owned(),
+        intro: format!(
+            "{} scenarios, {} runs of each, with Umbel's own source and model receivers, whose \
+             bytes are all compared. Curves show means with 95 % confidence intervals.",
+            runs.len(),
+            options.seeds
+        ),
+        figures,
+        rows,
+        sections,
+        notes: notes::notes(),
+        settings: settings(options),
+    }
+}
+
+/// Returns the options that reproduce the report.
+fn settings(options: &Options) -> Vec<(String, String)> {
+    let mut settings = vec![("--seeds".to_owned(), options.seeds.to_string())];
+    settings.extend(options.parts.settings());
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::FigureId;
+
+    #[test]
+    fn a_figure_comes_out_whole_and_the_same_on_any_number_of_threads() {
+        let options = |threads| Options {
+            seeds: 2,
+            parts: [Part::Figure(5)].into(),
+            length_percent: 1,
+            threads,
+        };
+        let report = run(&options(1), &());
+        assert_eq!(report.figures.len(), 1);
+        let figure = &report.figures[0];
+        assert_eq!(figure.id, FigureId::Paper(5));
+        assert!(figure.panels[0].series.iter().all(|series| series.points.len() == 6));
+        let again = run(&options(3), &());
+        assert_eq!(again.figures, report.figures);
+        assert_eq!(again.rows, report.rows);
+    }
+
+    #[test]
+    fn figure_6_is_a_drawing() {
+        assert!("6".parse::<Part>().is_err());
+        assert_eq!(Parts::<Other>::default().figures(), [5, 7]);
+    }
+}
