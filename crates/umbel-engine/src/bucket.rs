@@ -17,7 +17,7 @@ pub struct Limit {
 /// A token bucket whose tokens are time. An event costs the time in which its tokens are earned
 /// again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bucket {
+pub struct Bucket {
     /// Capacity of the bucket.
     depth: Duration,
     /// Time at which it was full, or will be if nothing more is taken.
@@ -26,17 +26,17 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     /// Creates a full bucket.
-    pub(crate) fn new(depth: Duration) -> Bucket {
+    pub fn new(depth: Duration) -> Bucket {
         Bucket { depth, full_at: Instant::EPOCH }
     }
 
     /// Returns the time at which the bucket is no longer empty.
-    pub(crate) fn ready_at(&self) -> Instant {
+    pub fn ready_at(&self) -> Instant {
         Instant::EPOCH + (self.full_at - Instant::EPOCH).saturating_sub(self.depth)
     }
 
     /// Takes tokens, whether the bucket holds them or not.
-    pub(crate) fn spend(&mut self, now: Instant, cost: Duration) {
+    pub fn spend(&mut self, now: Instant, cost: Duration) {
         self.full_at = self.full_at.max(now) + cost;
     }
 
@@ -53,19 +53,20 @@ impl Bucket {
 
 /// Lets through the events that a [`Limit`] permits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limiter {
+pub struct Limiter {
     bucket: Bucket,
     per_event: Duration,
 }
 
 impl Limiter {
-    pub(crate) fn new(limit: Limit) -> Limiter {
+    /// Creates a limiter that lets a burst through at once.
+    pub fn new(limit: Limit) -> Limiter {
         let per_event = Duration::from_secs(1) / limit.per_s.max(1);
         Limiter { bucket: Bucket::new(per_event * limit.burst.max(1)), per_event }
     }
 
     /// Returns whether an event is let through. It then counts.
-    pub(crate) fn take(&mut self, now: Instant) -> bool {
+    pub fn take(&mut self, now: Instant) -> bool {
         self.bucket.take(now, self.per_event)
     }
 }

@@ -42,8 +42,14 @@ impl<R, const N: usize> Default for Drops<R, N> {
 }
 
 impl<R: Reason, const N: usize> Drops<R, N> {
-    pub(crate) fn count(&mut self, reason: R) {
+    /// Counts one more occurrence of a reason.
+    pub fn count(&mut self, reason: R) {
         self.counts[reason.index()] += 1;
+    }
+
+    /// Returns the reasons that occurred, with the number of their occurrences.
+    pub fn iter(&self) -> impl Iterator<Item = (R, u64)> + '_ {
+        R::ALL.iter().copied().zip(self.counts).filter(|&(_, count)| count > 0)
     }
 
     /// Returns the number of occurrences of this reason.
@@ -60,7 +66,7 @@ impl<R: Reason, const N: usize> Drops<R, N> {
 impl<R: Reason, const N: usize> fmt::Display for Drops<R, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
-        for (reason, count) in R::ALL.iter().zip(self.counts).filter(|&(_, count)| count > 0) {
+        for (reason, count) in self.iter() {
             write!(f, "{separator}{reason:?} {count}")?;
             separator = ", ";
         }
@@ -69,6 +75,7 @@ impl<R: Reason, const N: usize> fmt::Display for Drops<R, N> {
 }
 
 /// Defines an engine's `DropReason`, and the `Drops` that count its occurrences.
+#[macro_export]
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])+ $reason:ident,)+) => {
         /// Reason for which input was discarded.
@@ -96,4 +103,4 @@ macro_rules! drop_reasons {
     };
 }
 
-pub(crate) use drop_reasons;
+pub use drop_reasons;

@@ -83,6 +83,12 @@ pub trait Io<E: Engine> {
     /// Changes the pace of a class of packets. With `None`, they are not paced.
     fn set_pace(&mut self, class: RateClass, pace: Option<Rate>);
 
+    /// Changes how much of a class leaves at once after a delay of the machine, as a time at its
+    /// pace. Default 1 ms. An engine whose window bounds what is under way may permit more.
+    ///
+    /// A machine that is never late has no use for it.
+    fn set_burst(&mut self, _class: RateClass, _burst: Duration) {}
+
     /// Opens a port. Channels are joined when the engine asks for it.
     ///
     /// # Errors

@@ -28,6 +28,7 @@ pub mod lms;
 pub mod load;
 mod overrun;
 pub mod pgm;
+mod recovery;
 pub mod reliable;
 pub mod repository;
 pub mod rlm;

@@ -72,6 +72,11 @@ impl<N: Copy + Ord + Sub<Output = N> + Sum> Runs<N> {
         self.0.iter().map(|(&start, &end)| start..end)
     }
 
+    /// Returns the number after the last one in the set.
+    pub(crate) fn end(&self) -> Option<N> {
+        self.0.last_key_value().map(|(_, &end)| end)
+    }
+
     /// Returns whether the number is in the set.
     pub(crate) fn contains(&self, block: N) -> bool {
         self.0.range(..=block).next_back().is_some_and(|(_, &past)| block < past)

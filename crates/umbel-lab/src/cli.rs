@@ -26,7 +26,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -123,12 +123,13 @@ pub fn up(file: &Path, supervisor: Command) -> Result<Status, LabError> {
 }
 
 /// Owns the lab in `file` until [`down`] is called. Prints `ready` on stdout when the lab is up.
-/// It may run in the foreground, where Ctrl-C ends the lab.
+/// It may run in the foreground, where Ctrl-C ends the lab. On each router it runs the command
+/// `router`, if there is one, which must say on stdout that it is ready.
 ///
 /// # Errors
 /// If the lab cannot come up. The error is also printed on stdout, where [`up`] reads it.
-pub fn run_supervisor(file: &Path) -> Result<(), LabError> {
-    let result = Folder::of_user().and_then(|folder| folder.supervise(file));
+pub fn run_supervisor(file: &Path, router: &[OsString]) -> Result<(), LabError> {
+    let result = Folder::of_user().and_then(|folder| folder.supervise(file, router));
     if let Err(error) = &result {
         // The reader may be gone, which changes nothing about the error.
         let _ = writeln!(io::stdout(), "{error}");
@@ -275,9 +276,10 @@ impl Folder {
         }
     }
 
-    fn supervise(&self, file: &Path) -> Result<(), LabError> {
+    fn supervise(&self, file: &Path, router: &[OsString]) -> Result<(), LabError> {
         let _lock = self.lock_for_supervisor()?;
         let lab = Lab::up(&Topology::from_file(file)?)?;
+        let _routers = self.start_routers(&lab, router)?;
         let failed = || LabError::system(format!("listen on {}", self.socket().display()));
         // The lock is ours, so the process that made a socket here before is dead.
         match fs::remove_file(self.socket()) {
@@ -294,6 +296,32 @@ impl Folder {
         }
         let _ = fs::remove_file(self.socket());
         Ok(())
+    }
+
+    /// Runs a command on each router, and waits until each has said something. They end with the
+    /// lab.
+    fn start_routers(&self, lab: &Lab, router: &[OsString]) -> Result<Vec<Child>, LabError> {
+        let [program, arguments @ ..] = router else { return Ok(Vec::new()) };
+        let kinds = lab.topology().nodes.iter().filter(|node| node.kind == NodeKind::Router);
+        let mut children = Vec::new();
+        for name in kinds.map(|node| node.name.as_str()) {
+            let log = self.0.join(format!("{name}.log"));
+            let failed = || LabError::system(format!("route on `{name}`; see {}", log.display()));
+            let mut command = lab.host(name)?.command(program);
+            command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+            command.stderr(File::create(&log).map_err(failed())?);
+            children.push((name, log.clone(), command.spawn().map_err(failed())?));
+        }
+        for (name, log, child) in &mut children {
+            let mut line = String::new();
+            let read = child.stdout.as_mut().map(|out| BufReader::new(out).read_line(&mut line));
+            if !matches!(read, Some(Ok(1..))) {
+                let said = fs::read_to_string(log).unwrap_or_default();
+                let said = said.lines().last().unwrap_or("nothing").to_owned();
+                return Err(LabError::Control(format!("the router of `{name}` ended: {said}")));
+            }
+        }
+        Ok(children.into_iter().map(|(_, _, child)| child).collect())
     }
 
     fn ask(&self, request: &Request) -> Result<Reply, LabError> {

@@ -8,15 +8,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use umbel_wire::igmp::{self, Record, RecordType};
+use nix::sys::socket::{MsgFlags, recv};
+use umbel_wire::membership::{Message, Record, RecordType};
+use umbel_wire::{igmp, ip};
 
-use crate::mroute::{MulticastRouter, receive};
+use crate::mroute::{MulticastRouter, Reports};
 use crate::plan::{Index, Plan};
 
 /// Longest report.
@@ -41,7 +43,7 @@ struct Followed {
 /// What a host wants of a group.
 #[derive(Clone, Debug, Default)]
 struct Wish {
-    sources: BTreeSet<Ipv4Addr>,
+    sources: BTreeSet<IpAddr>,
     /// It wants any source, except those.
     any: bool,
 }
@@ -63,7 +65,7 @@ impl Wish {
         }
     }
 
-    fn wants(&self, source: Ipv4Addr) -> bool {
+    fn wants(&self, source: IpAddr) -> bool {
         self.sources.contains(&source) != self.any
     }
 }
@@ -74,7 +76,7 @@ struct State {
     plan: Arc<Plan>,
     routers: Routers,
     /// By node and group.
-    wishes: BTreeMap<(Index, Ipv4Addr), Wish>,
+    wishes: BTreeMap<(Index, IpAddr), Wish>,
     followed: BTreeMap<(Ipv4Addr, Ipv4Addr), Followed>,
 }
 
@@ -93,7 +95,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Follower {
     /// Starts to hear reports on these routers.
     pub(crate) fn start(plan: Arc<Plan>, routers: Routers) -> io::Result<Follower> {
-        let sockets: Vec<OwnedFd> =
+        let reports: Vec<Reports> =
             lock(&routers).values().map(MulticastRouter::hear_reports).collect::<Result<_, _>>()?;
         let (stopped, stop) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
         let (wishes, followed) = (BTreeMap::new(), BTreeMap::new());
@@ -101,7 +103,7 @@ impl Follower {
         let shared = state.clone();
         let thread = std::thread::Builder::new()
             .name("umbel-igmp".to_owned())
-            .spawn(move || run(&shared, &sockets, &stopped))?;
+            .spawn(move || run(&shared, &reports, &stopped))?;
         Ok(Follower { state, stop: Some(stop), thread: Some(thread) })
     }
 
@@ -133,9 +135,9 @@ impl Drop for Follower {
     }
 }
 
-fn run(state: &Mutex<State>, sockets: &[OwnedFd], stopped: &OwnedFd) {
+fn run(state: &Mutex<State>, reports: &[Reports], stopped: &OwnedFd) {
     let mut fds = vec![PollFd::new(stopped.as_fd(), PollFlags::POLLIN)];
-    fds.extend(sockets.iter().map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)));
+    fds.extend(reports.iter().map(|from| PollFd::new(from.socket.as_fd(), PollFlags::POLLIN)));
     let mut buffer = [0; REPORT_LEN];
     loop {
         let next = lock(state).next_leave();
@@ -151,18 +153,29 @@ fn run(state: &Mutex<State>, sockets: &[OwnedFd], stopped: &OwnedFd) {
             return;
         }
         let mut state = lock(state);
-        for (socket, fd) in sockets.iter().zip(&fds[1..]) {
+        for (from, fd) in reports.iter().zip(&fds[1..]) {
             if !fd.any().unwrap_or(true) {
                 continue;
             }
-            while let Ok(len) = receive(socket, &mut buffer) {
-                if let Ok(Some((reporter, records))) = igmp::parse_report(&buffer[..len]) {
+            let socket = from.socket.as_raw_fd();
+            while let Ok(len) = recv(socket, &mut buffer, MsgFlags::MSG_DONTWAIT) {
+                if let Some((reporter, records)) = report(&buffer[..len]) {
                     state.hear(reporter, &records);
                 }
             }
         }
         // The kernel takes entries that are well-formed, and these are.
         let _ = state.update(Instant::now());
+    }
+}
+
+/// Returns who reports what in an IPv4 packet, if it is a report that names sources.
+fn report(packet: &[u8]) -> Option<(Ipv4Addr, Vec<Record>)> {
+    let segment = ip::Segment::find(packet).filter(|segment| segment.protocol == ip::IGMP)?;
+    let reporter = packet.get(12..16)?.first_chunk::<4>()?;
+    match igmp::parse(packet.get(segment.place)?) {
+        Ok(Some(Message::Report(report))) => Some((Ipv4Addr::from(*reporter), report.records)),
+        _ => None,
     }
 }
 
@@ -189,7 +202,7 @@ impl State {
             let wanted: BTreeSet<Index> = self
                 .wishes
                 .iter()
-                .filter(|((_, of), wish)| *of == group && wish.wants(address))
+                .filter(|((_, of), wish)| *of == group && wish.wants(address.into()))
                 .map(|((node, _), _)| *node)
                 .collect();
             followed.leaving.retain(|node, _| !wanted.contains(node));
@@ -234,10 +247,10 @@ mod tests {
 
     #[test]
     fn what_a_host_wants_follows_from_its_records() {
-        let [a, b] = [1, 2].map(|host| Ipv4Addr::new(10, 0, 0, host));
+        let [a, b] = [1, 2].map(|host| IpAddr::from([10, 0, 0, host]));
         let mut wish = Wish::default();
-        let mut hear = |kind, sources: &[Ipv4Addr]| {
-            let group = Ipv4Addr::new(232, 1, 1, 1);
+        let mut hear = |kind, sources: &[IpAddr]| {
+            let group = [232, 1, 1, 1].into();
             wish.hear(&Record { kind, group, sources: sources.to_vec() });
             (wish.wants(a), wish.wants(b))
         };

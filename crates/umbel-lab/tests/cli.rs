@@ -22,7 +22,7 @@ fn main() {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     match arguments.as_slice() {
         [role, file] if role == "supervise" => {
-            std::process::exit(i32::from(cli::run_supervisor(Path::new(file)).is_err()));
+            std::process::exit(i32::from(cli::run_supervisor(Path::new(file), &[]).is_err()));
         }
         [role, address] if role == "reach" => {
             std::process::exit(i32::from(!reaches(&address.to_string_lossy())));

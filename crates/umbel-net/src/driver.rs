@@ -345,6 +345,12 @@ impl<E: Engine> Io<E> for Machine<E> {
         }
     }
 
+    fn set_burst(&mut self, class: RateClass, burst: Duration) {
+        if let Some(pace) = self.paces.iter_mut().find(|pace| pace.class == class) {
+            pace.pacer.set_burst(burst);
+        }
+    }
+
     fn open(&mut self, spec: PortSpec) -> Result<(), PortError> {
         let port = (self.opener)(&spec)?;
         self.ports.push(port);

@@ -4,6 +4,7 @@
 //! next deadline and other threads in one place. Nothing here knows an engine's messages.
 
 pub mod buffers;
+pub mod classifier;
 pub mod clock;
 pub mod delivery;
 pub mod driver;

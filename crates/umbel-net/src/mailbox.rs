@@ -6,7 +6,7 @@ use umbel_engine::host::Mailbox;
 use crate::wake::Waker;
 
 /// The receiving end of the queue. A [`Driver`](crate::driver::Driver) takes its host's input from
-/// here.
+/// here; other loops may, too.
 #[derive(Debug)]
 pub struct Line<I> {
     inbox: Receiver<I>,
@@ -32,7 +32,7 @@ pub fn line<I: Send + 'static>() -> std::io::Result<(Mailbox<I>, Line<I>)> {
 
 impl<I> Line<I> {
     /// Returns the next input, or `None` if none waits.
-    pub(crate) fn take(&self) -> Option<I> {
+    pub fn take(&self) -> Option<I> {
         self.inbox.try_recv().ok()
     }
 
@@ -40,7 +40,8 @@ impl<I> Line<I> {
         self.inbox.is_empty()
     }
 
-    pub(crate) fn waker(&self) -> &Waker {
+    /// Returns the waker that is called when something is put in.
+    pub fn waker(&self) -> &Waker {
         &self.waker
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! - At most [`MAX_LAG`] of the schedule is made up. Earlier delays are forgotten.
 //! - When catching up, packets leave at most at [`CATCH_UP`] times the rate. At most [`BURST`] of
-//!   the rate, or one batch if that is more, leaves at once.
+//!   the rate, or one batch if that is more, leaves at once; more if the caller
+//!   [permits](Pacer::set_burst) it.
 //!
 //! Both are token buckets. A bucket is kept as the moment at which it would have been empty. The
 //! remainder of the division is kept too, so that rounding errors do not add up.
@@ -19,7 +20,7 @@ use umbel_engine::units::Rate;
 /// Maximum delay that is made up.
 pub const MAX_LAG: Duration = Duration::from_millis(8);
 
-/// Maximum amount that leaves at once, as a time at the rate.
+/// Default maximum amount that leaves at once, as a time at the rate.
 pub const BURST: Duration = Duration::from_millis(1);
 
 /// Factor on the rate while a delay is made up.
@@ -35,6 +36,8 @@ pub struct Pacer {
     buckets: Option<Buckets>,
     packet_bytes: u64,
     max_batch: usize,
+    /// Maximum amount that leaves at once when catching up, as a time at the rate.
+    burst: Duration,
     /// Number of packets worth a wake-up and a system call.
     quantum: usize,
 }
@@ -70,7 +73,8 @@ impl Pacer {
     pub fn new(rate: Option<Rate>, packet_bytes: usize, max_batch: usize, now: Instant) -> Pacer {
         let packet_bytes = packet_bytes.max(1) as u64;
         let max_batch = max_batch.max(1);
-        let mut pacer = Pacer { buckets: None, packet_bytes, max_batch, quantum: max_batch };
+        let burst = BURST;
+        let mut pacer = Pacer { buckets: None, packet_bytes, max_batch, burst, quantum: max_batch };
         pacer.start(rate, now);
         pacer
     }
@@ -94,6 +98,15 @@ impl Pacer {
         }
     }
 
+    /// Changes the maximum amount that leaves at once when catching up, as a time at the rate. Takes
+    /// effect with the next rate. The default is [`BURST`].
+    ///
+    /// On a busy machine, a sender wakes milliseconds late each time. Without a greater burst, it
+    /// then never reaches its rate.
+    pub fn set_burst(&mut self, burst: Duration) {
+        self.burst = burst.max(BURST);
+    }
+
     /// Starts afresh. One quantum may leave at once.
     fn start(&mut self, rate: Option<Rate>, now: Instant) {
         let Some(rate) = rate else {
@@ -106,13 +119,14 @@ impl Pacer {
         self.quantum = in_burst.clamp(1, self.max_batch);
         let quantum_bytes = self.quantum_bytes();
         let lag_bytes = rate.bytes_in(MAX_LAG);
+        let peak_bytes = rate.bytes_in(self.burst);
         let bits_per_s = rate.bits_per_s();
         let catch_up = bits_per_s.saturating_mul(CATCH_UP);
         let depth = quantum_bytes.saturating_add(lag_bytes);
         self.buckets = Some(Buckets {
             rate,
             schedule: Bucket::new(bits_per_s, depth, quantum_bytes, now),
-            peak: Bucket::new(catch_up, quantum_bytes.max(burst_bytes), quantum_bytes, now),
+            peak: Bucket::new(catch_up, quantum_bytes.max(peak_bytes), quantum_bytes, now),
         });
     }
 
@@ -153,11 +167,14 @@ impl Pacer {
         now.max(Instant::from_nanos(u64::try_from(at).unwrap_or(0)))
     }
 
-    /// Records that there is nothing to send. The time that passes is no delay to make up.
+    /// Records that there is nothing to send. The time that passes is no delay to make up, beyond
+    /// a permitted burst.
     pub fn idle(&mut self, now: Instant) {
         let quantum_bytes = self.quantum_bytes();
         if let Some(buckets) = &mut self.buckets {
-            buckets.schedule.limit(now, quantum_bytes);
+            let is_permitted = self.burst > BURST;
+            let most = if is_permitted { buckets.peak.depth_bytes } else { quantum_bytes };
+            buckets.schedule.limit(now, most);
         }
     }
 }
@@ -434,6 +451,35 @@ mod tests {
         // 100 ms of the rate, 8 ms made good, and one quantum of 8 packets.
         let sent = simulation.sent_bytes - before;
         assert!((1_000_000..=1_000_000 + 80_000 + 10_000).contains(&sent), "{sent}");
+    }
+
+    /// Returns the packets of 1,000 bytes that leave in a second at 8 Mbit/s if each wake-up is 4 ms
+    /// late, and if there is nothing to send before it or always something.
+    fn late_packets(burst: Duration, is_idle: bool) -> u64 {
+        let mut pacer = Pacer::new(Some(rate(8_000_000)), 1_000, 48, at(0));
+        pacer.set_burst(burst);
+        pacer.set_rate(Some(rate(8_000_001)), at(0));
+        let (mut now, mut sent) = (at(0), 0);
+        while now < at(SECOND) {
+            let allowed = pacer.allow(now) as u64;
+            (0..allowed).for_each(|_| pacer.sent(now, 1_000));
+            sent += allowed;
+            if is_idle {
+                pacer.idle(now);
+            }
+            now = pacer.next(now) + Duration::from_millis(4);
+        }
+        sent
+    }
+
+    #[test]
+    fn a_sender_that_wakes_late_reaches_its_rate_if_bursts_are_permitted() {
+        // A second has 1,000 packets of the rate.
+        for is_idle in [false, true] {
+            let without = late_packets(BURST, is_idle);
+            let with = late_packets(5 * BURST, is_idle);
+            assert!(without < 500 && (950..=1_000).contains(&with), "{without} {with}");
+        }
     }
 
     #[test]

@@ -217,25 +217,25 @@ pub(crate) fn send(
     Errno::result(sent).map(|sent| sent as usize)
 }
 
-/// Sets a socket option whose value is plain data.
+/// Sets a socket option whose value is plain data, or any number of bytes.
 ///
 /// The type `T` must be the option's type in C. A wrong one is refused or misread by the system,
 /// but never writes to memory.
 #[allow(unsafe_code)]
-fn set_option<T: Copy>(
+pub(crate) fn set_option<T: ?Sized>(
     socket: BorrowedFd<'_>,
     level: c_int,
     option: c_int,
     value: &T,
 ) -> Result<(), Errno> {
-    // SAFETY: the system reads at most `size_of::<T>()` bytes of `value`, which is borrowed.
+    // SAFETY: the system reads at most the length of `value`, which is borrowed.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             level,
             option,
             (&raw const *value).cast(),
-            size_of::<T>() as libc::socklen_t,
+            size_of_val(value) as libc::socklen_t,
         )
     };
     Errno::result(result).map(drop)

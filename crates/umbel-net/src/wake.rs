@@ -104,10 +104,7 @@ pub fn wait_for<const N: usize>(
 /// # Errors
 ///
 /// If the system refuses to wait.
-pub(crate) fn wait_for_any(
-    fds: &mut [PollFd<'_>],
-    timeout: Option<Duration>,
-) -> std::io::Result<()> {
+pub fn wait_for_any(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> std::io::Result<()> {
     match ppoll(fds, timeout.map(TimeSpec::from_duration), None) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(errno) => Err(errno.into()),

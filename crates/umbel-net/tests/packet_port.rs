@@ -229,15 +229,6 @@ fn without_the_capabilities_one_line_says_which() {
         return;
     }
     in_namespace(NAME, || {
-        let status = Command::new("setpriv")
-            .args(["--bounding-set=-net_raw,-net_admin", "--inh-caps=-all"])
-            .arg(std::env::current_exe().unwrap())
-            .args(["--exact", NAME, "--nocapture", "--test-threads=1"])
-            .env(POWERLESS, "1")
-            .status();
-        match status {
-            Ok(status) => assert!(status.success()),
-            Err(error) => namespaces::skip(NAME, &format!("setpriv: {error}")),
-        }
+        namespaces::run_without("-net_raw,-net_admin", NAME, POWERLESS);
     });
 }

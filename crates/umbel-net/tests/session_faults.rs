@@ -260,10 +260,46 @@ fn a_full_server_says_so_and_takes_the_next_when_one_leaves() {
 }
 
 #[test]
+fn one_address_gets_its_sessions_and_no_more() {
+    let server = Server::start(ServerOptions { max_per_address: 2, ..ServerOptions::default() });
+    let connect = || Client::connect(&server.url(), &ConnectOptions::default());
+    let mut clients = Vec::new();
+    for number in 0..20 {
+        match connect() {
+            Ok(client) => {
+                client.session.send(message(number, 1)).unwrap();
+                clients.push(client);
+            }
+            Err(error) => assert!(matches!(error, ClientError::Full { .. }), "{error}"),
+        }
+    }
+    assert_eq!(clients.len(), 2);
+}
+
+#[test]
+fn an_address_with_wrong_tokens_has_to_wait() {
+    let server = Server::start(ServerOptions::default());
+    let connect = || Client::connect(&server.url(), &ConnectOptions::default());
+    let client = connect().unwrap();
+    client.session.send(message(1, 1)).unwrap();
+    let id = server.opened();
+    for _ in 0..40 {
+        server.handle.bar(id);
+    }
+    let error = connect().err().unwrap();
+    assert!(matches!(error, ClientError::Full { .. }), "{error}");
+    assert!(error.retryable());
+    // The session that is there is closed by whoever found the token wrong.
+    client.session.send(message(2, 1)).unwrap();
+}
+
+#[test]
 fn a_client_learns_that_its_server_was_killed() {
     let server = Server::start(ServerOptions::default());
     let relay = Relay::new(server.address, Duration::ZERO);
-    let client = Client::connect(&url(relay.address, server.pin), &quick()).unwrap();
+    // A busy machine needs its time for the handshake.
+    let options = ConnectOptions { timeout: Duration::from_secs(30), ..quick() };
+    let client = Client::connect(&url(relay.address, server.pin), &options).unwrap();
     client.session.send(message(1, 10)).unwrap();
     server.opened();
     relay.cut();

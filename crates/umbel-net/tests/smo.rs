@@ -96,7 +96,10 @@ impl Host<Source> for Serve {
                 self.ended += 1;
                 self.broken.push(event);
             }
-            SourceEvent::Pace(rate) => io.set_pace(RateClass::Data, Some(rate)),
+            SourceEvent::Pace { rate, burst } => {
+                io.set_burst(RateClass::Data, burst);
+                io.set_pace(RateClass::Data, Some(rate));
+            }
             _ => {}
         }
         if self.connected >= self.clients {

@@ -38,6 +38,7 @@ mod outside;
 mod packet;
 pub mod pgm;
 pub mod random;
+pub mod recovery;
 pub mod repository;
 pub mod rlm;
 mod router;

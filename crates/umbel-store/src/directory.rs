@@ -2,8 +2,8 @@
 //!
 //! Nothing outside the directory is ever read. Files are opened beneath it by `openat2`. A symbolic
 //! link counts only if it is relative and leads to a regular file inside. Names that are not UTF-8,
-//! special files, empty directories, unreadable files and umbel's own keys are skipped; the scan
-//! counts and names them.
+//! special files, empty directories, unreadable files and umbel's own keys are skipped, and so are
+//! hidden entries of the directory itself unless they are asked for. The scan counts and names them.
 //!
 //! A file is served in the version that the scan saw. It is opened once and the descriptor kept. A
 //! file that is replaced (a new one renamed over it) or removed is therefore still served in the
@@ -17,7 +17,7 @@
 //! (before Linux 5.6), symbolic links are skipped.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -35,7 +35,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use crate::origin::{Body, Found, Origin, Place, Scan, SkipReason, Skipped};
 use crate::own::{self, Own};
-use crate::{Fault, OpenError};
+use crate::{Fault, OpenError, RepositoryOptions};
 
 /// The version of a file, which distinguishes it from earlier files or contents of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,34 +88,47 @@ pub(crate) struct Directory {
     only: Option<OsString>,
     /// Umbel's own files and directories.
     own: Vec<PathBuf>,
+    /// Whether entries of the root whose names begin with `.` are served.
+    hidden: bool,
     /// Descriptor of the directory, as of the last scan.
     descriptor: RwLock<Arc<OwnedFd>>,
     has_openat2: bool,
 }
 
 impl Directory {
-    /// Creates a repository of all files below `root` except those of `own`.
-    pub(crate) fn new(root: &Path, own: &[PathBuf]) -> Result<Directory, OpenError> {
-        Directory::open(root, None, own)
+    /// Creates a repository of all files below `root` that the options do not exclude.
+    pub(crate) fn new(root: &Path, options: &RepositoryOptions) -> Result<Directory, OpenError> {
+        Directory::open(root, None, options)
     }
 
     /// Creates a repository of one file, under its own name.
-    pub(crate) fn of_file(path: &Path, own: &[PathBuf]) -> Result<Directory, OpenError> {
+    pub(crate) fn of_file(
+        path: &Path,
+        options: &RepositoryOptions,
+    ) -> Result<Directory, OpenError> {
         let Some(name) = path.file_name() else { return Err(OpenError::Kind(path.to_owned())) };
+        if !options.hidden && is_hidden(name) {
+            return Err(OpenError::Hidden(name.to_string_lossy().into_owned()));
+        }
         let parent = match path.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
-        Directory::open(parent, Some(name.to_owned()), own)
+        Directory::open(parent, Some(name.to_owned()), options)
     }
 
-    fn open(root: &Path, only: Option<OsString>, own: &[PathBuf]) -> Result<Directory, OpenError> {
+    fn open(
+        root: &Path,
+        only: Option<OsString>,
+        options: &RepositoryOptions,
+    ) -> Result<Directory, OpenError> {
         let descriptor = open_root(root)?;
         let probe = openat2(&descriptor, ".", how(OFlag::O_PATH | OFlag::O_CLOEXEC));
         Ok(Directory {
             root: root.to_owned(),
             only,
-            own: own.to_owned(),
+            own: options.own.clone(),
+            hidden: options.hidden,
             has_openat2: probe.is_ok(),
             descriptor: RwLock::new(Arc::new(descriptor)),
         })
@@ -264,6 +277,12 @@ impl Origin for Directory {
                         .add(if name.is_empty() { ".".into() } else { name }, SkipReason::Own);
                     walk.skip_current_dir();
                 }
+                Ok(entry) if !self.hidden && entry.depth() == 1 && is_hidden(entry.file_name()) => {
+                    scan.skipped.add(entry.file_name().to_string_lossy(), SkipReason::Hidden);
+                    if entry.file_type().is_dir() {
+                        walk.skip_current_dir();
+                    }
+                }
                 Ok(entry) if entry.file_type().is_dir() => last = Some(entry),
                 Ok(entry) => {
                     self.add(
@@ -398,6 +417,11 @@ fn is_partial(name: &[u8]) -> bool {
     name.first() == Some(&b'.') && name.windows(MARK.len()).any(|part| part == MARK)
 }
 
+/// Returns whether a file or directory of this name is hidden.
+fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().first() == Some(&b'.')
+}
+
 /// Returns the media type for the extension of a name; empty if none is known.
 pub(crate) fn media_type(name: &str) -> Cow<'static, str> {
     Cow::Borrowed(mime_guess2::from_path(name).first_raw().unwrap_or_default())
@@ -421,8 +445,10 @@ mod tests {
         fs::write(dir.path().join("a/b/file"), b"content").unwrap();
         symlink("b", dir.path().join("a/link")).unwrap();
         symlink("a/b/file", dir.path().join("file")).unwrap();
-        let directory =
-            Directory { has_openat2: false, ..Directory::new(dir.path(), &[]).unwrap() };
+        let directory = Directory {
+            has_openat2: false,
+            ..Directory::new(dir.path(), &RepositoryOptions::default()).unwrap()
+        };
         let mut content = String::new();
         let mut file = directory.open_beneath(Path::new("a/b/file")).unwrap();
         file.read_to_string(&mut content).unwrap();

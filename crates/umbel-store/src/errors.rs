@@ -22,6 +22,9 @@ pub enum OpenError {
     /// Two paths have the same name.
     #[error("two of the paths are named {0}: items would have the same names")]
     Twice(String),
+    /// The path is a hidden file or directory.
+    #[error("{0} is hidden: --hidden publishes it, and receivers need --hidden too")]
+    Hidden(String),
     /// The options contradict each other.
     #[error("{0}")]
     Options(String),

@@ -85,6 +85,8 @@ pub enum SkipReason {
     EmptyDirectory,
     /// It is a key or another file of umbel's own.
     Own,
+    /// It is hidden, and not below a directory that is published.
+    Hidden,
     /// The system refuses to read it, with this error.
     Unreadable(String),
     /// It is larger than the erasure code can carry.
@@ -113,6 +115,7 @@ impl SkipReason {
             | SkipReason::SpecialFile
             | SkipReason::EmptyDirectory
             | SkipReason::Own
+            | SkipReason::Hidden
             | SkipReason::OlderCapture
             | SkipReason::Revisit => false,
         }
@@ -129,6 +132,7 @@ impl fmt::Display for SkipReason {
             SkipReason::SpecialFile => f.write_str("not a regular file"),
             SkipReason::EmptyDirectory => f.write_str("an empty directory: only files are sent"),
             SkipReason::Own => f.write_str("umbel's own, and secret"),
+            SkipReason::Hidden => f.write_str("hidden; --hidden publishes such files"),
             SkipReason::Unreadable(error) => f.write_str(error),
             SkipReason::TooLarge => f.write_str("too large for the erasure code"),
             SkipReason::Corrupt(what) => write!(f, "damaged: {what}"),

@@ -33,6 +33,9 @@ pub struct RepositoryOptions {
     /// Umbel's own files and directories, such as keys, which are never served under any name.
     /// Default: none.
     pub own: Vec<PathBuf>,
+    /// Whether files and directories at the top level whose names begin with `.` are served.
+    /// Receivers refuse them unless they ask for them. Default: no.
+    pub hidden: bool,
 }
 
 impl Default for RepositoryOptions {
@@ -44,6 +47,7 @@ impl Default for RepositoryOptions {
             open_files: 256,
             warc: true,
             own: Vec::new(),
+            hidden: false,
         }
     }
 }
@@ -96,7 +100,7 @@ impl Repository {
     /// # Errors
     ///
     /// Returns the errors of [`open`](Repository::open), or an error if two of the paths have the
-    /// same name.
+    /// same name, or if one is hidden and hidden files are not to be served.
     pub fn open_all(
         paths: &[PathBuf],
         options: RepositoryOptions,
@@ -105,7 +109,7 @@ impl Repository {
             return Repository::open(path, options);
         }
         options.check()?;
-        let origin = Box::new(Several::new(paths, &options.own)?);
+        let origin = Box::new(Several::new(paths, &options)?);
         Ok(Repository { catalog: Arc::new(Catalog::new(origin, options)?) })
     }
 
@@ -140,7 +144,7 @@ fn open_origin(path: &Path, options: &RepositoryOptions) -> Result<Box<dyn Origi
     let metadata =
         fs::metadata(path).map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
     if metadata.is_dir() {
-        return Ok(Box::new(Directory::new(path, &options.own)?));
+        return Ok(Box::new(Directory::new(path, options)?));
     }
     if !metadata.is_file() {
         return Err(OpenError::Kind(path.to_owned()));
@@ -148,7 +152,7 @@ fn open_origin(path: &Path, options: &RepositoryOptions) -> Result<Box<dyn Origi
     if options.warc && WarcFile::is_named(path) {
         return Ok(Box::new(WarcFile::new(path)));
     }
-    Ok(Box::new(Directory::of_file(path, &options.own)?))
+    Ok(Box::new(Directory::of_file(path, options)?))
 }
 
 /// Random access to the bytes of items; cheap to clone.

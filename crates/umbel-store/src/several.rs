@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::directory::Directory;
 use crate::origin::{Body, Found, Origin, Scan};
-use crate::{Fault, OpenError};
+use crate::{Fault, OpenError, RepositoryOptions};
 
 /// Several paths, each with its items.
 #[derive(Debug)]
@@ -24,9 +24,12 @@ struct Part {
 }
 
 impl Several {
-    pub(crate) fn new(paths: &[PathBuf], own: &[PathBuf]) -> Result<Several, OpenError> {
+    pub(crate) fn new(
+        paths: &[PathBuf],
+        options: &RepositoryOptions,
+    ) -> Result<Several, OpenError> {
         let parts: Vec<Part> =
-            paths.iter().map(|path| Part::new(path, own)).collect::<Result<_, _>>()?;
+            paths.iter().map(|path| Part::new(path, options)).collect::<Result<_, _>>()?;
         let mut names = BTreeSet::new();
         match parts.iter().find(|part| !names.insert(&part.name)) {
             Some(part) => Err(OpenError::Twice(part.name.clone())),
@@ -44,7 +47,7 @@ impl Several {
 }
 
 impl Part {
-    fn new(path: &Path, own: &[PathBuf]) -> Result<Part, OpenError> {
+    fn new(path: &Path, options: &RepositoryOptions) -> Result<Part, OpenError> {
         let io = |error| OpenError::Io { path: path.to_owned(), error };
         let metadata = std::fs::metadata(path).map_err(io)?;
         let named = if let Some(name) = path.file_name() {
@@ -55,14 +58,17 @@ impl Part {
             whole.file_name().unwrap_or("root".as_ref()).to_owned()
         };
         let name = named.to_string_lossy().into_owned();
+        if !options.hidden && name.starts_with('.') {
+            return Err(OpenError::Hidden(name));
+        }
         if metadata.is_dir() {
             let prefix = format!("{name}/");
-            return Ok(Part { prefix, name, origin: Directory::new(path, own)? });
+            return Ok(Part { prefix, name, origin: Directory::new(path, options)? });
         }
         if !metadata.is_file() {
             return Err(OpenError::Kind(path.to_owned()));
         }
-        Ok(Part { prefix: String::new(), name, origin: Directory::of_file(path, own)? })
+        Ok(Part { prefix: String::new(), name, origin: Directory::of_file(path, options)? })
     }
 }
 

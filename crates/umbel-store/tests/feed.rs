@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use umbel_store::feed::{
     BlockShape, FeedPrepared, FileEvent, FileFeed, FileSink, Manifest, ManifestError,
 };
 use umbel_store::sink::{DiskSink, SinkEvent, SinkOptions};
-use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions};
+use umbel_store::{BlockReader, Item, ReaderOptions, Repository, RepositoryOptions};
 use umbel_wire::{Digest, Tsi};
 
 const SHAPE: BlockShape = BlockShape { symbol_len: 100, block_symbols: 8, sealed: false };
@@ -54,15 +55,14 @@ impl Source {
         let repository = Repository::open_all(paths, options).unwrap();
         let catalog = repository.catalog();
         let items = catalog.select(&[], 0, 1000).unwrap().items;
-        for item in &items {
-            catalog.digest(item.toi()).unwrap();
-        }
+        let digests = |item: &Arc<Item>| catalog.digests(item.toi()).unwrap();
+        let blocks = items.iter().flat_map(digests).collect();
         let infos: Vec<_> = items.iter().map(|item| item.info()).collect();
         let (wake, ready) = unbounded();
         let reader = BlockReader::new(repository.content(), &ReaderOptions::default(), move || {
             let _ = wake.send(());
         });
-        let manifest = Manifest { items: infos.clone(), left_out: 0 }.emit().unwrap();
+        let manifest = Manifest { items: infos.clone(), left_out: 0, blocks }.emit().unwrap();
         let (manifest, key) = if shape.sealed {
             let (receiver, ephemeral) = keys();
             let list = [receiver.public()];
@@ -141,6 +141,16 @@ impl Keeper {
         };
         let skip = self.sink.begin(items.into_iter().map(prepare).collect()).unwrap();
         skip.into_iter().map(umbel_wire::tmtp::BlockRun::blocks).collect()
+    }
+
+    /// Waits for an event of the disk.
+    fn wait(&self, wanted: impl Fn(&SinkEvent) -> bool) -> SinkEvent {
+        loop {
+            let event = self.disk.recv_timeout(Duration::from_mins(1)).unwrap();
+            if wanted(&event) {
+                return event;
+            }
+        }
     }
 
     fn wait_for_items(&self, count: usize) {
@@ -300,12 +310,50 @@ fn a_manifest_that_was_damaged_is_not_believed_and_can_come_again() {
         }
         sink.sink.restore(id);
     }
+    // However many of its blocks are forged, each time all of them come they are dropped.
     let told = sink.files.try_recv();
-    assert!(matches!(told, Ok(FileEvent::Unreadable(ManifestError::Digest))), "{told:?}");
+    assert!(matches!(told, Ok(FileEvent::HeadForged { blocks }) if blocks == first), "{told:?}");
     for block in 0..first {
         sink.block(&mut source, block, lengths[block as usize]);
     }
     assert!(matches!(sink.files.try_recv(), Ok(FileEvent::Manifest(_))));
+}
+
+#[test]
+fn a_wrong_block_is_dropped_as_soon_as_it_is_whole_and_costs_itself_alone() {
+    let (place, out) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    files(place.path(), &[("a", 8_000), ("b", 90)]);
+    let mut source = Source::cut(&[place.path().to_owned()], SHAPE);
+    let lengths = source.lengths();
+    let mut sink = Keeper::of(out.path(), &source);
+    let first = sink.sink.manifest_blocks();
+    for block in 0..first {
+        sink.block(&mut source, block, lengths[block as usize]);
+    }
+    sink.begin();
+    let all = first..lengths.len() as u32;
+    let (wrong, last) = (first + 3, all.end - 1);
+    for block in all.clone().filter(|block| ![wrong, last].contains(block)) {
+        sink.block(&mut source, block, lengths[block as usize]);
+    }
+    // A forged symbol in a block of many, and a file of one block.
+    for block in [wrong, last] {
+        let id = BlockId { toi: FEED, sbn: block };
+        for esi in 0..lengths[block as usize] {
+            let mut symbol = source.symbol(block, esi).to_vec();
+            symbol[0] ^= u8::from(esi == 0);
+            assert!(sink.sink.store(id, esi, &symbol));
+        }
+        sink.sink.restore(id);
+        let event = sink.wait(|event| matches!(event, SinkEvent::BlocksDropped { .. }));
+        let SinkEvent::BlocksDropped { toi, blocks } = event else { panic!() };
+        let dropped: Vec<_> =
+            blocks.iter().map(|&sbn| sink.sink.block_of(BlockId { toi, sbn })).collect();
+        assert_eq!(dropped, [Some(block)]);
+        sink.block(&mut source, block, lengths[block as usize]);
+    }
+    sink.wait_for_items(2);
+    assert_eq!(fs::read(out.path().join("a")).unwrap(), noise(0, 8_000));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use sink_support::{Client, Served, StoreBlock};
 use umbel_engine::symbols::SymbolSink;
-use umbel_store::sink::{Held, SinkEvent};
+use umbel_store::sink::{Held, SinkEvent, SinkOptions};
 use umbel_wire::Scheme;
 
 #[test]
@@ -33,7 +33,7 @@ fn an_empty_item_is_done_at_once() {
 #[test]
 fn an_item_that_is_there_is_not_received_again() {
     let served = Served::new(1, "a", 5_000, Scheme::ReedSolomon);
-    let mut client = Client::new();
+    let mut client = Client::with(SinkOptions { overwrite: true, ..SinkOptions::default() });
     std::fs::write(client.path().join("a"), &served.content).unwrap();
     assert!(matches!(client.add(&served), Held::AlreadyThere));
     let mut changed = served.content.clone();
@@ -95,6 +95,37 @@ fn a_wrong_symbol_is_found_and_only_its_block_received_again() {
         assert!(client.sink.store_block(served.block(last), served.block_bytes(last)));
         client.wait_done(&served);
     }
+}
+
+#[test]
+fn once_the_digests_of_blocks_are_known_a_wrong_symbol_costs_its_block_alone() {
+    let served = Served::new(1, "a", 40_000, Scheme::ReedSolomon);
+    let mut client = Client::new();
+    client.add(&served);
+    let wrong = |sbn: u32| {
+        let mut bytes = served.block_bytes(sbn).to_vec();
+        bytes[0] ^= 1;
+        bytes
+    };
+    for sbn in 0..served.partition.blocks() {
+        assert!(client.sink.store_block(served.block(sbn), &wrong(sbn)));
+    }
+    client.wait(|event| matches!(event, SinkEvent::DigestMismatch { .. }));
+    client.sink.check_blocks(served.info.toi, served.block_digests());
+    client.wait(|event| matches!(event, SinkEvent::BlocksDropped { .. }));
+    // Ten forgeries of each block are found as they come, and the item is never read again.
+    for sbn in 0..served.partition.blocks() {
+        for _ in 0..10 {
+            assert!(client.sink.store_block(served.block(sbn), &wrong(sbn)));
+            let event = client.wait_any();
+            let SinkEvent::BlocksDropped { blocks, .. } = event else { panic!("{event:?}") };
+            assert_eq!(blocks, [sbn]);
+        }
+        assert!(client.sink.store_block(served.block(sbn), served.block_bytes(sbn)));
+        let restored = |event: &SinkEvent| matches!(event, SinkEvent::BlockRestored { .. });
+        client.wait(restored);
+    }
+    client.wait_done(&served);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sink_support::{Client, Random, Served, StoreBlock};
 use umbel_engine::symbols::SymbolSink;
-use umbel_store::sink::{SinkError, SinkEvent, SinkOptions};
+use umbel_store::sink::{Held, SinkError, SinkEvent, SinkOptions};
 use umbel_wire::{Digest, Scheme};
 
 fn item(toi: u32, name: &str) -> Served {
@@ -95,10 +95,73 @@ fn symbols_that_do_not_fit_are_not_taken() {
 }
 
 #[test]
+fn a_file_that_differs_is_replaced_only_if_the_user_says_so() {
+    let outside = tempfile::tempdir().unwrap();
+    let mut client = Client::new();
+    let (here, path) = (item(1, "here"), client.path().to_owned());
+    for (name, content) in [("here", here.content.clone()), ("d/a", b"mine".to_vec())] {
+        std::fs::create_dir_all(path.join(name).parent().unwrap()).unwrap();
+        std::fs::write(path.join(name), content).unwrap();
+    }
+    std::fs::write(path.join("long"), vec![0; 3_000]).unwrap();
+    symlink(outside.path(), path.join("link")).unwrap();
+    assert!(matches!(client.add(&here), Held::AlreadyThere));
+    let others = [item(2, "d/a"), item(3, "long"), item(4, "link")];
+    for served in &others {
+        let error = refused(&mut client, served);
+        assert!(matches!(error, SinkError::Exists { .. }), "{error}");
+        let said = error.to_string();
+        assert!(said.contains(&served.info.name) && said.contains("--overwrite"), "{said}");
+    }
+    assert_eq!(std::fs::read(path.join("d/a")).unwrap(), b"mine");
+    assert_eq!(client.files(), ["d/a", "here", "long"], "nothing else was left");
+    assert!(path.join("link").is_symlink());
+
+    // A file that appears while the item comes is kept as well, and the item can go on later.
+    let late = item(5, "late");
+    client.add(&late);
+    std::fs::write(path.join("late"), "mine").unwrap();
+    for sbn in 0..late.partition.blocks() {
+        client.sink.store_block(late.block(sbn), late.block_bytes(sbn));
+    }
+    let event = client.events.iter().find(|event| matches!(event, SinkEvent::ItemFailed { .. }));
+    let Some(SinkEvent::ItemFailed { error, .. }) = event else { panic!("no failure") };
+    assert!(matches!(error, SinkError::Exists { .. }), "{error}");
+    assert_eq!(std::fs::read(path.join("late")).unwrap(), b"mine");
+
+    let overwrite = SinkOptions { overwrite: true, ..SinkOptions::default() };
+    let mut client = Client::at_path(&path, overwrite);
+    assert!(matches!(client.add(&here), Held::AlreadyThere));
+    for served in &others {
+        receive(&mut client, served);
+    }
+    let held = client.add_parts(&late);
+    assert_eq!(held.restored_bytes(), 3_000, "what came before is not fetched again");
+    client.wait_done(&late);
+    assert_eq!(outside.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn hidden_files_of_the_directory_are_written_only_if_the_user_says_so() {
+    let mut client = Client::new();
+    for (toi, name) in [(1, ".bashrc"), (2, ".ssh/authorized_keys"), (3, "http://.x/y")] {
+        let error = refused(&mut client, &item(toi, name));
+        assert!(matches!(error, SinkError::Hidden { .. }), "{error}");
+        assert!(error.to_string().contains("--hidden"), "{error}");
+    }
+    receive(&mut client, &item(4, "d/.e/.f"));
+    assert_eq!(client.files(), ["d/.e/.f"]);
+    let mut client = Client::with(SinkOptions { hidden: true, ..SinkOptions::default() });
+    receive(&mut client, &item(1, ".bashrc"));
+    receive(&mut client, &item(2, ".ssh/authorized_keys"));
+    assert_eq!(client.files(), [".bashrc", ".ssh/authorized_keys"]);
+}
+
+#[test]
 fn symbolic_links_are_not_followed() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("victim"), "untouched").unwrap();
-    let mut client = Client::new();
+    let mut client = Client::with(SinkOptions { overwrite: true, ..SinkOptions::default() });
     symlink(outside.path(), client.path().join("link")).unwrap();
     for (toi, name) in [(1, "link/x"), (2, "link/deeper/x")] {
         let error = refused(&mut client, &item(toi, name));

@@ -1,10 +1,26 @@
-//! The Internet checksum of IP, UDP, TCP, ICMP and IGMP [RFC 1071].
+//! The Internet checksum of IP, UDP, TCP, ICMP, IGMP and PIM [RFC 1071].
+
+use std::net::IpAddr;
 
 /// Sum of 16-bit words in ones' complement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 
 impl Sum {
+    /// Creates the sum over the pseudo header of a message of this length in bytes
+    /// [RFC 8200 §8.1, RFC 9293 §3.1]. Both addresses are of one family.
+    pub fn pseudo_header(protocol: u8, from: IpAddr, to: IpAddr, len: usize) -> Sum {
+        let add = |sum: Sum, address: IpAddr| match address {
+            IpAddr::V4(v4) => sum.bytes(&v4.octets()),
+            IpAddr::V6(v6) => sum.bytes(&v6.octets()),
+        };
+        let len = len as u32;
+        add(add(Sum::default(), from), to)
+            .number(protocol.into())
+            .number((len >> 16) as u16)
+            .number(len as u16)
+    }
+
     /// Adds bytes. An odd last byte counts as the upper half of a word: only the last piece of a
     /// packet may have an odd length.
     #[must_use]

@@ -32,6 +32,8 @@ pub const MAX_BODY: u32 = 4 << 20;
 /// Maximum length of a data unit in a message in bytes; with all other fields it still fits a UDP
 /// datagram.
 pub const MAX_UNIT: usize = 65_000;
+/// Number of TLV types that can be looked up.
+const TYPES: usize = 64;
 /// Length of a TLV's type and length fields in bytes.
 const TLV_HEADER_LEN: usize = 6;
 
@@ -124,7 +126,7 @@ pub(crate) fn parse<'a, T>(
     if body.len() > body_len {
         return Err(ParseError::Trailing(body.len() - body_len));
     }
-    let mut fields = Fields { message: header.message_type, body, known: 0 };
+    let mut fields = Fields::index(header.message_type, body);
     let Some(message) = read(&mut fields)? else {
         return Ok(Parsed::UnknownType(header.message_type));
     };
@@ -146,11 +148,49 @@ pub(crate) struct Fields<'a> {
     /// Message type.
     pub(crate) message: u8,
     body: &'a [u8],
+    /// Place in the body of the first value of each TLV type: its beginning. Its length is before
+    /// it.
+    first: [u32; TYPES],
+    /// A bit for each TLV type that is there.
+    present: u64,
+    /// A bit for each TLV type that is there more than once.
+    repeated: u64,
+    /// Whether there are types that cannot be looked up.
+    others: bool,
     /// A bit for each TLV type that was looked up.
     known: u64,
+    /// The first TLV that is cut off.
+    error: Option<ParseError>,
 }
 
 impl<'a> Fields<'a> {
+    /// Finds the TLVs of a body, in one pass.
+    fn index(message: u8, body: &'a [u8]) -> Fields<'a> {
+        let (mut first, mut present, mut repeated) = ([0; TYPES], 0_u64, 0_u64);
+        let mut others = false;
+        let mut tlvs = Tlvs(body);
+        let error = loop {
+            match tlvs.next() {
+                None => break None,
+                Some(Err(error)) => break Some(error),
+                Some(Ok((found, value))) => {
+                    let Some(place) = first.get_mut(usize::from(found)) else {
+                        others = true;
+                        continue;
+                    };
+                    let bit = 1 << found;
+                    repeated |= present & bit;
+                    if present & bit == 0 {
+                        // Bodies are shorter than 4 MiB.
+                        *place = (body.len() - tlvs.0.len() - value.len()) as u32;
+                    }
+                    present |= bit;
+                }
+            }
+        };
+        Fields { message, body, first, present, repeated, others, known: 0, error }
+    }
+
     /// Returns the values of all TLVs of a type, in order.
     pub(crate) fn all(
         &mut self,
@@ -165,13 +205,21 @@ impl<'a> Fields<'a> {
 
     /// Returns the value of the TLV of a type, which may occur at most once.
     pub(crate) fn optional(&mut self, field: Field) -> Result<Option<&'a [u8]>, ParseError> {
-        let message = self.message;
-        let mut values = self.all(field);
-        let value = values.next().transpose()?;
-        match values.next().transpose()? {
-            None => Ok(value),
-            Some(_) => Err(ParseError::Duplicate { message, field: field.name }),
+        let bit = 1 << field.number;
+        self.known |= bit;
+        if self.repeated & bit != 0 {
+            return Err(ParseError::Duplicate { message: self.message, field: field.name });
         }
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        if self.present & bit == 0 {
+            return Ok(None);
+        }
+        let start = self.first[usize::from(field.number)] as usize;
+        let len = self.body[start - 4..start].first_chunk::<4>();
+        let len = len.map_or(0, |len| u32::from_be_bytes(*len)) as usize;
+        Ok(self.body.get(start..start + len))
     }
 
     /// Returns the value of the TLV of a type, which must occur exactly once.
@@ -200,10 +248,16 @@ impl<'a> Fields<'a> {
 
     /// Checks the TLVs to the end and counts those that were not looked up.
     fn finish(self) -> Result<u32, ParseError> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        if !self.others && self.present & !self.known == 0 {
+            return Ok(0);
+        }
         let mut skipped = 0;
         for tlv in Tlvs(self.body) {
             let (field, _) = tlv?;
-            if field >= 64 || self.known & 1 << field == 0 {
+            if usize::from(field) >= TYPES || self.known & 1 << field == 0 {
                 skipped += 1;
             }
         }

@@ -8,12 +8,14 @@
 //! b=AS:50000
 //! t=0 0
 //! a=tool:umbel 0.1.0
-//! a=x-umbel-tmtp:1                            version of the protocol
+//! a=x-umbel-tmtp:3                            version of the protocol
 //! a=x-umbel-tsi:3417
+//! a=x-umbel-node:83d1a7f0c2b45e96             the source's number in the tree
 //! a=x-umbel-source:192.0.2.2 40123            where the source hears unicast
 //! a=x-umbel-scope:32                          most hops of any packet
 //! a=x-umbel-code:1376 16 fec                  bytes of a symbol, symbols of a block
 //! a=x-umbel-content:files 3 1048576 212 9f…   items, bytes, the manifest's length and digest
+//! a=x-umbel-recovery:lms                      how losses are recovered, unless by the tree
 //! a=x-umbel-token                             only with a token
 //! a=x-umbel-sealed:83d1…                      only if sealed: the key made for this feed
 //! m=application 7702 ALC/UDP 0                the data channel
@@ -21,34 +23,49 @@
 //! a=source-filter: incl IN IP4 232.7.7.7 192.0.2.2
 //! m=application 7703 TMTP/UDP 0               the domain group
 //! c=IN IP4 239.255.7.7/32
+//! a=x-umbel-signed:…                          the sender's key and signature
 //! ```
+//!
+//! Receivers take signed descriptions only; see [`signed`](crate::signed). The version in the origin
+//! line is the time at which the feed began, in milliseconds since 1970, so that it grows from one
+//! feed of a sender to the next. Everything that a receiver can know before the first packet stands
+//! here, and messages that contradict it are discarded.
 //!
 //! The source filter of the data channel is that of [RFC 4570]. A sealed feed begins with a
 //! [head](SealedHead), whose length and digest replace the manifest's. The content of a sealed pipe
 //! is `pipe 212 9f…`.
 
 mod head;
+mod recovery;
 
 use std::net::SocketAddr;
 
 use crate::sdp::{Attribute, Description, Media, Origin};
 use crate::session::{self, CONTENT, DATA_PROTOCOL, SCOPE, SOURCE, SessionName, TSI};
 use crate::session::{bad, channel, host, number, source_filter};
+use crate::tmtp::NodeId;
 use crate::{Channel, Digest, ParseError, Tsi};
 
 pub use head::{HINT_LEN, SealedHead, WRAPPED_KEYS, WRAPPED_LEN, WrappedKey};
+pub use recovery::{Recovery, UnknownRecovery};
 
-/// The protocol version that this implementation uses.
-pub const VERSION: u8 = 1;
-/// Maximum length of a manifest in bytes: one million short names.
+/// The protocol version that this implementation uses. Feeds of earlier versions are not signed.
+pub const VERSION: u8 = 3;
+/// Maximum length in bytes of a manifest's items: one million short names.
 pub const MANIFEST_LEN: u64 = 64 << 20;
+/// Maximum number of blocks of a feed of files, without those of its manifest.
+pub const FILE_BLOCKS: u32 = 1 << 22;
+/// Maximum length of a head in bytes: a manifest, and the digests of all blocks.
+pub const HEAD_LEN: u64 = MANIFEST_LEN + 32 * FILE_BLOCKS as u64;
 /// Maximum number of source symbols in a block.
 pub const BLOCK_SYMBOLS: u16 = 255;
 
 const TMTP: &str = "x-umbel-tmtp";
+const NODE: &str = "x-umbel-node";
 const CODE: &str = "x-umbel-code";
 const TOKEN: &str = "x-umbel-token";
 const SEALED: &str = "x-umbel-sealed";
+const RECOVERY: &str = "x-umbel-recovery";
 const DOMAIN_PROTOCOL: &str = "TMTP/UDP";
 
 /// A feed as its source announces it.
@@ -60,6 +77,8 @@ pub struct Feed {
     pub tsi: Tsi,
     /// Address at which the source receives unicast.
     pub source: SocketAddr,
+    /// Number of the source in the control tree.
+    pub node: NodeId,
     /// Channel on which the source sends to all receivers.
     pub data: Channel,
     /// Domain group, in which domains form and repair losses; open to any source.
@@ -72,6 +91,8 @@ pub struct Feed {
     pub block_symbols: u16,
     /// Whether blocks have repair symbols.
     pub fec: bool,
+    /// How losses are recovered.
+    pub recovery: Recovery,
     /// Maximum rate of the data channel in kilobits per second, at least 1.
     pub kbit_per_s: u64,
     /// Content of the feed.
@@ -89,7 +110,7 @@ pub struct Feed {
 pub struct Sealed {
     /// The public key that the source made for this feed [RFC 7748].
     pub key: [u8; 32],
-    /// Length of the head in bytes, at most [`MANIFEST_LEN`]; for files, equal to `manifest_len`.
+    /// Length of the head in bytes, at most [`HEAD_LEN`]; for files, equal to `manifest_len`.
     pub head_len: u64,
     /// Digest of the head; for files, equal to `digest`.
     pub head_digest: Digest,
@@ -104,7 +125,7 @@ pub enum FeedContent {
         items: u64,
         /// Total size of the files in bytes.
         bytes: u64,
-        /// Length of the manifest in bytes, at most [`MANIFEST_LEN`]; in a sealed feed, that of the
+        /// Length of the manifest in bytes, at most [`HEAD_LEN`]; in a sealed feed, that of the
         /// head.
         manifest_len: u64,
         /// Digest of the manifest, or of the head in a sealed feed.
@@ -123,6 +144,7 @@ impl Feed {
             Attribute::new("tool", tool),
             Attribute::new(TMTP, VERSION.to_string()),
             Attribute::new(TSI, self.tsi.0.to_string()),
+            Attribute::new(NODE, format!("{:016x}", self.node.0)),
             Attribute::new(SOURCE, format!("{} {}", self.source.ip(), self.source.port())),
             Attribute::new(SCOPE, self.scope.to_string()),
             Attribute::new(CODE, code),
@@ -130,6 +152,9 @@ impl Feed {
         ];
         if let Some(sealed) = &self.sealed {
             attributes.push(Attribute::new(SEALED, Digest(sealed.key).to_string()));
+        }
+        if self.recovery != Recovery::Tree {
+            attributes.push(Attribute::new(RECOVERY, self.recovery.to_string()));
         }
         if self.token {
             attributes.push(Attribute::flag(TOKEN));
@@ -181,6 +206,11 @@ impl Feed {
         media
     }
 
+    /// Returns whether a session claims to be a feed, of any version.
+    pub fn is_described_by(description: &Description) -> bool {
+        description.has(TMTP)
+    }
+
     /// Returns the feed of a description, or `None` if the session is of another kind.
     ///
     /// # Errors
@@ -193,6 +223,8 @@ impl Feed {
             let theirs = version.parse().unwrap_or(0);
             return Err(ParseError::Version { theirs, ours: VERSION });
         }
+        let recovery = description.attribute(RECOVERY).map(str::parse::<Recovery>);
+        let recovery = recovery.transpose().map_err(|_| bad(RECOVERY))?.unwrap_or_default();
         let value = |name: &'static str| description.attribute(name).ok_or_else(|| bad(name));
         let source = host(value(SOURCE)?).ok_or_else(|| bad(SOURCE))?;
         let (symbol_len, block_symbols, fec) = code(value(CODE)?).ok_or_else(|| bad(CODE))?;
@@ -222,12 +254,14 @@ impl Feed {
             name: description.name.parse()?,
             tsi: Tsi(number(value(TSI)?).ok_or_else(|| bad(TSI))?),
             source,
+            node: node(value(NODE)?).ok_or_else(|| bad(NODE))?,
             data,
             domain,
             scope,
             symbol_len,
             block_symbols,
             fec,
+            recovery,
             kbit_per_s: description.bandwidth.filter(|rate| *rate > 0).ok_or_else(|| bad("b="))?,
             content,
             token: description.has(TOKEN),
@@ -252,7 +286,7 @@ fn code(value: &str) -> Option<(u16, u16, bool)> {
 /// Parses the content of a feed, with the length and digest of its manifest or head.
 fn content(value: &str) -> Option<(FeedContent, Option<(u64, Digest)>)> {
     let head = |len: &str, digest: &str| {
-        let len = number(len).filter(|len| *len <= MANIFEST_LEN)?;
+        let len = number(len).filter(|len| *len <= HEAD_LEN)?;
         Some((len, Digest(hexadecimal(digest)?)))
     };
     let fields: Vec<&str> = value.split(' ').collect();
@@ -267,6 +301,12 @@ fn content(value: &str) -> Option<(FeedContent, Option<(u64, Digest)>)> {
         }
         _ => None,
     }
+}
+
+/// Parses the number of a node, 16 hexadecimal digits.
+fn node(text: &str) -> Option<NodeId> {
+    let digits = text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    digits.then(|| u64::from_str_radix(text, 16).ok().map(NodeId))?
 }
 
 fn hexadecimal(text: &str) -> Option<[u8; 32]> {
@@ -291,6 +331,7 @@ mod tests {
             name: "nightly".parse().unwrap(),
             tsi: Tsi(3417),
             source: "192.0.2.2:40123".parse().unwrap(),
+            node: NodeId(0x83D1),
             data: Channel {
                 source: Some([192, 0, 2, 2].into()),
                 group: [232, 7, 7, 7].into(),
@@ -301,6 +342,7 @@ mod tests {
             symbol_len: 1376,
             block_symbols: 16,
             fec: true,
+            recovery: Recovery::Tree,
             kbit_per_s: 50_000,
             content: FeedContent::Files {
                 items: 3,
@@ -331,10 +373,12 @@ mod tests {
                 port: 65535,
             },
             domain: Channel { source: None, group: "ff15::8111:2222".parse().unwrap(), port: 1 },
+            recovery: Recovery::Source,
             ..sealed()
         };
         let text = longest.describe("umbel 0.1.0").emit();
-        assert!(text.len() <= 1_000, "{} bytes:\n{text}", text.len());
+        let len = text.len() + crate::signed::LINE_LEN;
+        assert!(len <= 1_000, "{len} bytes:\n{text}");
         let parsed = Description::parse(text.as_bytes()).unwrap();
         assert_eq!(Feed::from_description(&parsed), Ok(Some(longest)));
     }
@@ -353,6 +397,28 @@ mod tests {
     }
 
     #[test]
+    fn a_recovery_without_a_tree_is_said() {
+        assert!(!feed().describe("umbel").emit().contains("x-umbel-recovery"));
+        for recovery in [Recovery::Lms, Recovery::Srm, Recovery::Source] {
+            let feed = Feed { recovery, ..feed() };
+            let text = feed.describe("umbel").emit();
+            let description = Description::parse(text.as_bytes()).unwrap();
+            assert_eq!(Feed::from_description(&description), Ok(Some(feed)));
+        }
+    }
+
+    #[test]
+    fn feeds_of_earlier_and_later_versions_are_known_by_their_version() {
+        for theirs in [1, 2, 4] {
+            let text = feed().describe("umbel").emit();
+            let text = text.replace("x-umbel-tmtp:3", &format!("x-umbel-tmtp:{theirs}"));
+            let description = Description::parse(text.as_bytes()).unwrap();
+            let error = ParseError::Version { theirs, ours: VERSION };
+            assert_eq!(Feed::from_description(&description), Err(error));
+        }
+    }
+
+    #[test]
     fn a_session_of_another_kind_is_no_feed() {
         let mut description = feed().describe("umbel");
         description.attributes.retain(|attribute| attribute.name != TMTP);
@@ -366,8 +432,11 @@ mod tests {
             ("sealed:a5", "sealed:x5"),
             ("sealed:a5", "sealed:"),
             ("files 3 1048576 212", "pipe"),
-            ("files 3 1048576 212", "pipe 67108865"),
-            ("x-umbel-tmtp:1", "x-umbel-tmtp:2"),
+            ("files 3 1048576 212", "pipe 201326593"),
+            ("x-umbel-tmtp:3", "x-umbel-tmtp:9"),
+            ("00000083d1", "0000083d1"),
+            ("00000083d1", "+0000083d1"),
+            ("x-umbel-token", "x-umbel-recovery:magic"),
             ("x-umbel-tsi:3417", "x-umbel-tsi:-1"),
             ("x-umbel-tsi:3417", "x-umbel-tsj:3417"),
             ("192.0.2.2 40123", "192.0.2.2 0"),

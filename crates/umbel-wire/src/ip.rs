@@ -12,13 +12,17 @@ pub const IGMP: u8 = 2;
 pub const TCP: u8 = 6;
 /// Protocol number of UDP.
 pub const UDP: u8 = 17;
+/// Protocol number of `ICMPv6`, in which MLD is.
+pub const ICMPV6: u8 = 58;
+/// Protocol number of PIM.
+pub const PIM: u8 = 103;
 
 const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
 /// Offset of a fragment, and whether more of them follow.
-const FRAGMENT: u16 = 0x3FFF;
-const DONT_FRAGMENT: u8 = 0x40;
+pub(crate) const FRAGMENT: u16 = 0x3FFF;
+pub(crate) const DONT_FRAGMENT: u8 = 0x40;
 
 /// Headers of a UDP datagram over IPv4 without options.
 #[derive(Clone, Copy, Debug)]

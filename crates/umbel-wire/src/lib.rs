@@ -3,15 +3,18 @@
 //! - [`alc`]: data packets, [RFC 5775] over [RFC 5651] with the FEC Payload ID of the scheme, and a
 //!   diagram of the 24-byte header. `lct.rs` parses the header variants that other sources send.
 //! - [`basep`]: the messages of the sender-initiated protocol that TMTP is compared with.
-//! - [`checksum`], [`ip`], [`igmp`]: what is around the packets, for programs below sockets.
+//! - [`checksum`], [`ip`]: what is around the packets, for programs below sockets.
 //! - [`control`]: the versioned header and the TLV body that every control message shares.
+//! - [`datagram`]: UDP datagrams with their IP headers and Router Alert.
 //! - [`lms`]: the messages between endpoints and routers of LMS.
+//! - [`membership`], [`igmp`], [`mld`]: what hosts and multicast routers tell each other.
 //! - [`pgm`]: the messages of the subset of PGM.
+//! - [`pim`]: what multicast routers tell each other.
 //! - [`repository`]: the messages between a repository's server and its clients.
 //! - [`rlm`]: the messages of layered streams, and the head of their objects.
 //! - [`rtp`]: what a relay reads and changes in RTP packets.
 //! - [`sap`], [`sdp`], [`session`]: session announcements in the formats of standard tools, and what
-//!   all sessions of Umbel share.
+//!   all sessions of Umbel share. [`signed`]: the signature under them.
 //! - [`feed`], [`stream`]: the descriptions of a TMTP feed and of an RLM stream.
 //! - [`small_block`]: data packets that carry the length of their source block.
 //! - [`srm`]: the messages of SRM, reliable multicast among equals.
@@ -42,6 +45,7 @@ mod channel;
 pub mod checksum;
 mod codec;
 pub mod control;
+pub mod datagram;
 mod error;
 pub mod feed;
 pub mod ids;
@@ -49,14 +53,18 @@ pub mod igmp;
 pub mod ip;
 mod lct;
 pub mod lms;
+pub mod membership;
+pub mod mld;
 pub mod oti;
 pub mod pgm;
+pub mod pim;
 pub mod repository;
 pub mod rlm;
 pub mod rtp;
 pub mod sap;
 pub mod sdp;
 pub mod session;
+pub mod signed;
 pub mod small_block;
 pub mod srm;
 pub mod stream;

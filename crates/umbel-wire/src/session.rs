@@ -42,6 +42,14 @@ pub enum SessionKind {
 }
 
 impl SessionKind {
+    /// Returns what people call a session of this kind: `feed` or `stream`.
+    pub fn noun(&self) -> &'static str {
+        match self {
+            SessionKind::Feed(_) => "feed",
+            SessionKind::Stream(_) => "stream",
+        }
+    }
+
     /// Returns the session's name.
     pub fn name(&self) -> &SessionName {
         match self {

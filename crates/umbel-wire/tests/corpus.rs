@@ -72,8 +72,23 @@ fn the_corpus_of_sap_packet_replays() {
 }
 
 #[test]
-fn the_corpus_of_igmp_report_replays() {
-    replay("igmp_report", checks::igmp_report);
+fn the_corpus_of_igmp_message_replays() {
+    replay("igmp_message", checks::igmp_message);
+}
+
+#[test]
+fn the_corpus_of_mld_message_replays() {
+    replay("mld_message", checks::mld_message);
+}
+
+#[test]
+fn the_corpus_of_pim_message_replays() {
+    replay("pim_message", checks::pim_message);
+}
+
+#[test]
+fn the_corpus_of_ip_datagram_replays() {
+    replay("ip_datagram", checks::ip_datagram);
 }
 
 #[test]

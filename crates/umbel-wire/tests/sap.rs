@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 
 use proptest::prelude::*;
-use umbel_wire::feed::{Feed, FeedContent, MANIFEST_LEN, Sealed};
+use umbel_wire::feed::{Feed, FeedContent, MANIFEST_LEN, Recovery, Sealed};
 use umbel_wire::sap::{PORT, SapPacket};
 use umbel_wire::sdp::Description;
 use umbel_wire::session::SessionName;
@@ -84,12 +84,14 @@ fn feeds() -> impl Strategy<Value = Feed> {
                 name,
                 tsi,
                 source,
+                node: umbel_wire::tmtp::NodeId(version),
                 data,
                 domain,
                 scope,
                 symbol_len,
                 block_symbols,
                 fec,
+                recovery: Recovery::ALL[tsi.0 as usize % 4],
                 kbit_per_s,
                 content,
                 token,

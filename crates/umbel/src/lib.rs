@@ -5,6 +5,7 @@
 //! - [`stream`], [`watch`]: live video in layers, as many as each path carries.
 //! - [`gateway`]: serves a ladder of HLS, received by multicast, to players on this machine.
 //! - [`smo`]: one TCP stream to many ordinary TCP clients.
+//! - [`router`]: routes source-specific multicast, with LMS.
 //! - [`get`]: asks a server for a subset of its items.
 //! - [`directory`]: lists the sessions on the air.
 //! - [`doctor`]: finds out why multicast does not arrive.
@@ -21,9 +22,11 @@ pub mod gateway;
 pub mod get;
 mod http;
 pub mod list;
+pub mod router;
 pub mod serve;
 pub mod smo;
 pub mod state;
+mod status_socket;
 pub mod stream;
 #[cfg(test)]
 mod virtual_time;

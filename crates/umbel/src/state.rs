@@ -1,4 +1,4 @@
-//! Umbel's own files: the keys of servers and receivers.
+//! Umbel's own files: the keys of servers, senders and receivers, and the senders that are known.
 
 use std::path::{Path, PathBuf};
 
@@ -19,14 +19,15 @@ pub fn default_dir() -> anyhow::Result<PathBuf> {
     }
     match std::env::var_os("HOME").filter(|home| !home.is_empty()) {
         Some(home) => Ok(PathBuf::from(home).join(".local/state/umbel")),
-        None => bail!("no home directory for the server's key: name one with --state-dir"),
+        None => bail!("no home directory for umbel's keys: name one with --state-dir"),
     }
 }
 
 /// Returns the files and directories that are never served: the default directory, and the keys in
 /// the directory in use, which may hold other files as well.
 pub(crate) fn own(used: Option<&Path>) -> Vec<PathBuf> {
-    let files = [umbel_net::session::identity::FILE_NAME, RECEIVER_KEY];
+    let files =
+        [umbel_net::session::identity::FILE_NAME, RECEIVER_KEY, crate::directory::KNOWN_SENDERS];
     let used = used.into_iter().flat_map(|dir| files.map(|file| dir.join(file)));
     default_dir().ok().into_iter().chain(used).collect()
 }

@@ -316,9 +316,10 @@ fn a_corrupt_warc_record_is_skipped_counted_and_named() {
     std::fs::write(&path, text.concat()).unwrap();
     let people = Running::start(&mut place.serve_command(&path, &[]));
     local_support::wait_until("a URL", || people.stdout().contains("umbel get"));
+    let left_out = || people.stderr().contains("left out: http://x/bad");
+    local_support::wait_until("what is left out", left_out);
     let stderr = people.stderr();
     assert!(stderr.contains("serving 2 items"), "{stderr}");
-    assert!(stderr.contains("left out: http://x/bad"), "{stderr}");
 
     let server = local_support::Server::start(&mut place.serve_command(&path, &[]));
     assert_eq!((&server.serving["items"], &server.serving["skipped"]), (&2.into(), &1.into()));

@@ -14,7 +14,7 @@ use serde_json::Value;
 use support::bench::SOON;
 use support::feeds::Feeds;
 use support::process::Process;
-use support::{lab, star};
+use support::{files, lab, star};
 use umbel_lab::{Impairment, Node};
 
 const MB: u64 = 1_000_000;
@@ -106,25 +106,74 @@ fn a_pipe_and_files_are_not_taken_for_each_other() {
 }
 
 #[test]
+fn a_receiver_writes_below_the_feeds_name_and_replaces_or_hides_nothing_unasked() {
+    let Some(lab) = lab(&star(1, Impairment::none())) else { return };
+    let feeds = Feeds::new(&lab, &[("a", 10_000), ("b", 10_000), (".profile", 10)]);
+    let place = feeds.directory.path().join("home");
+    std::fs::create_dir_all(place.join("feed")).unwrap();
+    std::fs::write(place.join("feed/a"), "mine").unwrap();
+    let recv = |more: &[&str]| {
+        let mut command = feeds.umbel("h2");
+        command.args(["recv", "feed", "--wait", "20s"]).args(more).current_dir(&place);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let mut sender = feeds.send(&["--hidden"]);
+    let (code, said) = recv(&[]);
+    assert_eq!(code, Some(1), "{said}");
+    for words in ["./feed/a exists and differs: --overwrite", "./feed/.profile", "--hidden"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert_eq!(std::fs::read(place.join("feed/a")).unwrap(), b"mine");
+    assert!(!place.join("feed/.profile").exists(), "{said}");
+    sender.wait_end(MINUTE);
+    let mut sender = feeds.send(&["--hidden"]);
+    let (code, said) = recv(&["--overwrite", "--hidden"]);
+    assert_eq!(code, Some(0), "{said}");
+    files::assert_same(&feeds.input(), &place.join("feed"), |_| true);
+    sender.wait_done(MINUTE);
+
+    // Without --hidden such files are not sent, and nobody lacks them.
+    let mut sender = feeds.send(&[]);
+    let mut receiver = feeds.recv("h2", &[]);
+    receiver.process.wait_done(MINUTE);
+    files::assert_same(&feeds.input(), &receiver.out, |name| name != ".profile");
+    let summary = sender.wait_done(MINUTE);
+    assert_eq!(summary["left_out"], 0, "{summary}");
+    // A name that is no name for a directory asks for one.
+    let mut command = feeds.umbel("h1");
+    command.args(["send", "--json", "--name", "../feed"]).arg(feeds.input());
+    let mut odd = Process::start("odd", command, &feeds.logs);
+    feeds.route(&odd.wait_for_event("sending", SOON));
+    fails(&feeds, "h2", &["recv", "../feed", "--wait", "20s"], 1, &["../feed", "-o DIR"]);
+    odd.kill();
+}
+
+#[test]
 fn of_two_sources_of_one_name_the_user_chooses() {
     let Some(lab) = lab(&star(3, Impairment::none())) else { return };
     let feeds = Feeds::new(&lab, &[("a", 100_000)]);
     let mut first = feeds.send(&[]);
+    let state = |name: &str| feeds.directory.path().join(name);
     let mut command = feeds.umbel("h2");
     command.args(["send", "--json", "--name", "feed", "--rate", "20M"]).arg(feeds.input());
+    command.arg("--state-dir").arg(state("second"));
     let mut second = Process::start("second", command, &feeds.logs);
     let sending = second.wait_for_event("sending", SOON);
     let listed = feeds.umbel("h4").args(["groups", "--json"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert_eq!(listed.lines().count(), 2, "{listed}");
     let addresses = ["h1", "h2"].map(|host| feeds.host(host).addr4().to_string());
-    let words = ["2 sources", "feed@", &addresses[0], &addresses[1]];
+    let pin = |sending: &Value| sending["pin"].as_str().unwrap().to_owned();
+    let pins = [pin(&first.events("sending")[0]), pin(&sending)];
+    let words = ["2 sources", "umbel-feed://feed?pin=", &pins[0], &pins[1]];
     let out = feeds.out("undecided");
     fails(&feeds, "h4", &["recv", "feed", "-o", out.to_str().unwrap()], 1, &words);
     let choose = |host: &str, source: &str| {
         let mut command = feeds.umbel(host);
         let out = feeds.out(host);
         command.args(["recv", "--json", &format!("feed@{source}")]).arg("-o").arg(out);
+        command.arg("--state-dir").arg(state(host));
         Process::start(host, command, &feeds.logs)
     };
     choose("h3", &addresses[0]).wait_done(MINUTE);

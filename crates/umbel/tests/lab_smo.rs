@@ -27,7 +27,7 @@ fn one_stream_leaves_the_server_for_all_who_ask_within_the_window() {
     let Some(lab) = lab(&clients(&[0.01, 0.01, 0.0])) else { return };
     let site = Site::new(&lab);
     files::make(&site.www(), &[("big", LEN)]);
-    let server = site.serve_http(&["--window", "1s"]);
+    let server = site.serve_http(&["--window", "1min", "--receivers", "12"]);
     let hosts = ["h2", "h3", "h4"];
     let _helpers = hosts.map(|host| site.join(host, &[]));
     let before = site.sent("h1");
@@ -42,6 +42,32 @@ fn one_stream_leaves_the_server_for_all_who_ask_within_the_window() {
     assert!(sent < 2 * LEN, "{sent} bytes left the server for 12 downloads of {LEN}");
     assert_eq!(summary["together"], 12, "{summary}");
     assert!(summary["traffic"]["saved_bytes"].as_u64().unwrap() > 9 * LEN, "{summary}");
+}
+
+#[test]
+fn one_stream_leaves_the_server_for_all_by_ipv6_too() {
+    if !have(&PROGRAMS) {
+        return;
+    }
+    let Some(lab) = lab(&clients(&[0.01, 0.01, 0.0])) else { return };
+    let site = Site::over_ipv6(&lab);
+    files::make(&site.www(), &[("big", LEN)]);
+    let server = site.serve_http(&["--window", "1min", "--receivers", "7"]);
+    let _helpers = [("h2", "auto"), ("h3", "agent")]
+        .map(|(host, delivery)| site.join(host, &["--delivery", delivery]));
+    let before = site.sent("h1");
+    // One of them has no helper.
+    let hosts = ["h2", "h3", "h2", "h3", "h2", "h3", "h4"].into_iter().enumerate();
+    let mut downloads: Vec<Download> =
+        hosts.map(|(n, host)| site.curl(host, "big", &format!("out{n}"), &[])).collect();
+    for download in &mut downloads {
+        download.expect(&site, &site.www().join("big"), MINUTE);
+    }
+    let sent = site.sent("h1") - before;
+    let summary = end(server);
+    println!("{:.2} times the file left the server; {summary}", sent as f64 / LEN as f64);
+    assert!(sent < 3 * LEN, "{sent} bytes left the server for 7 downloads of {LEN}");
+    assert_eq!(summary["together"], 7, "{summary}");
 }
 
 #[test]
@@ -77,7 +103,7 @@ fn ranges_and_errors_and_other_files_are_served_alone_meanwhile() {
     let Some(lab) = lab(&clients(&[0.0, 0.0])) else { return };
     let site = Site::new(&lab);
     files::make(&site.www(), &[("big", LEN), ("small", 1_000), ("other", 200_000)]);
-    let server = site.serve_http(&["--window", "300ms", "--rate", "20M"]);
+    let server = site.serve_http(&["--window", "5s", "--receivers", "2", "--rate", "10M"]);
     let _helper = site.join("h2", &[]);
     let whole = std::fs::read(site.www().join("big")).unwrap();
     let mut together = [1, 2].map(|n| site.curl("h2", "big", &format!("big{n}"), &[]));

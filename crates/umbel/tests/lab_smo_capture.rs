@@ -83,7 +83,12 @@ fn no_segment_is_malformed_or_out_of_window() {
     let server_host = site.host("h1");
     let mut tshark = server_host.command("tshark");
     tshark.args(["-i", server_host.interface(), "-F", "pcap", "-w"]).arg(&capture);
-    tshark.args(["-f", "tcp"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // MiB for what waits for tshark: on a busy machine it would miss acknowledgements.
+    tshark
+        .args(["-B", "64", "-f", "tcp"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut tshark = tshark.spawn().unwrap();
     // It has begun when its file has a head.
     let until = Instant::now() + SOON;

@@ -37,9 +37,9 @@ fn clients_of_two_relays_download_and_the_server_sends_to_both_relays_once() {
     let Some(lab) = lab(&clients(&[0.01, 0.0, 0.0, 0.01])) else { return };
     let site = Site::new(&lab);
     files::make(&site.www(), &[("big", LEN)]);
-    let server = site.serve_http(&["--window", "2s"]);
+    let server = site.serve_http(&["--window", "1min", "--receivers", "2"]);
     let channels = ["232.7.7.8:8080", "232.7.7.9:8080"];
-    let http = ["--http", "--window", "500ms"];
+    let http = ["--http", "--window", "1min", "--receivers", "3"];
     let relays = [("h2", channels[0]), ("h3", channels[1])];
     let relays = relays.map(|(host, channel)| relay(&site, host, channel, &http));
     let _helpers = [("h4", "h2", channels[0]), ("h5", "h3", channels[1])]

@@ -55,16 +55,16 @@ fn twelve_receivers_at_three_sites_get_what_their_links_carry() {
         .flat_map(|site| (1..=4).map(move |number| (site, number)))
         .map(|(site, number)| (site, streams.watch(&format!("{}{number}", SITES[site].0), &[])))
         .collect();
-    let mut bottlenecks = SITES.map(|(site, ..)| Bottleneck::new(site, &source));
+    let mut bottlenecks = SITES.map(|(site, ..)| Bottleneck::new(site, &source, 4));
     let mut look = || {
         for (site, bottleneck) in bottlenecks.iter_mut().enumerate() {
-            let wanted = receivers.iter().filter(|(at, _)| *at == site).map(|(_, r)| level(r));
-            bottleneck.look(&streams, &source, wanted.max().unwrap());
+            let behind = receivers.iter().filter(|(at, _)| *at == site).map(|(_, r)| r);
+            bottleneck.look(&streams, &source, behind);
         }
     };
     let start = Instant::now();
     let mut reached = [None; 12];
-    wait_until(&streams, "all have the best level", Duration::from_secs(90), || {
+    wait_until(&streams, "all have the best level", 3 * MINUTE, || {
         look();
         for (reached, (site, receiver)) in reached.iter_mut().zip(&receivers) {
             if level(receiver) >= LEVELS[*site] {
@@ -74,7 +74,8 @@ fn twelve_receivers_at_three_sites_get_what_their_links_carry() {
         reached.iter().all(Option::is_some)
     });
     println!("best level after {:.1?}", reached.map(Option::unwrap));
-    // From now on, they stay there but for experiments.
+    // From now on, they stay there but for experiments that fail. One of them may cost a receiver
+    // a layer for as long as its join-timer has grown to, which is longer than these looks.
     let mut at_best = [0; 12];
     let looks = 60;
     for _ in 0..looks {
@@ -85,10 +86,16 @@ fn twelve_receivers_at_three_sites_get_what_their_links_carry() {
         }
     }
     println!("looks at the best level, of {looks}: {at_best:?}");
-    let unwanted: Vec<_> = bottlenecks.iter().map(|link| &link.unwanted).collect();
+    let unwanted: Vec<_> = bottlenecks.iter().map(Bottleneck::unwanted).collect();
     println!("packets of layers that nobody wanted: {unwanted:?}");
     assert!(unwanted.iter().all(|layers| layers.iter().all(|packets| *packets == 0)));
-    assert!(at_best.iter().all(|looks_at_best| *looks_at_best * 10 > looks * 7), "{at_best:?}");
+    assert!(at_best.iter().sum::<u32>() * 10 > looks * 12 * 7, "{at_best:?}");
+    wait_until(&streams, "who has lost a layer has it again", 3 * MINUTE, || {
+        for (at_best, (site, receiver)) in at_best.iter_mut().zip(&receivers) {
+            *at_best += u32::from(level(receiver) >= LEVELS[*site]);
+        }
+        at_best.iter().all(|looks| *looks > 0)
+    });
     let mut source = source.process;
     signal(&source, Signal::SIGINT);
     assert!(source.wait_done(SOON)["interrupted"].as_bool().unwrap());

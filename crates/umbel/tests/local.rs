@@ -86,10 +86,13 @@ fn what_is_there_is_not_sent_again() {
     let there = again.json().iter().filter(|value| value["event"] == "already-there").count();
     assert_eq!(there, 2);
 
-    // A file that the user has spoilt is received again.
-    std::fs::write(place.out().join("a.bin"), "spoilt").unwrap();
+    // A file that the user has changed is kept, and received again only if the user says so.
+    std::fs::write(place.out().join("a.bin"), "changed").unwrap();
     let third = place.get(&server.url, &[]);
-    assert!(third.succeeded().stderr.contains("1 items"), "{third:?}");
+    third.failed_with(&["a.bin", "exists and differs", "--overwrite"]);
+    assert_eq!(std::fs::read(place.out().join("a.bin")).unwrap(), b"changed");
+    let fourth = place.get(&server.url, &["--overwrite"]);
+    assert!(fourth.succeeded().stderr.contains("1 items"), "{fourth:?}");
     place.assert_received("a.bin");
 }
 
@@ -109,7 +112,7 @@ fn a_file_replaced_meanwhile_never_arrives_mixed() {
     assert!(received == old, "a transmission in progress goes on from the old version");
 
     wait_until("the new version", || {
-        place.get(&server.url, &[]).succeeded();
+        place.get(&server.url, &["--overwrite"]).succeeded();
         std::fs::read(place.out().join("a.bin")).unwrap() == new
     });
 }

@@ -19,7 +19,7 @@ use crate::Instant;
 
 /// Destination of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// The subtree below an interface of a router.
     Subtree(SocketAddr, u32),
     /// One requestor.
@@ -29,23 +29,23 @@ pub(super) enum Place {
 }
 
 impl Place {
-    pub(super) fn of(turning_point: &TurningPoint) -> Place {
+    pub(crate) fn of(turning_point: &TurningPoint) -> Place {
         Place::Subtree(turning_point.router, turning_point.interface)
     }
 }
 
 /// Times for which requests are ignored after a reply.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct IgnorePeriods {
+pub(crate) struct IgnorePeriods {
     /// For requests of any number.
-    pub(super) any: Duration,
+    pub(crate) any: Duration,
     /// For first requests.
-    pub(super) first: Duration,
+    pub(crate) first: Duration,
 }
 
 /// The latest replies.
 #[derive(Clone, Debug)]
-pub(super) struct LateRequests {
+pub(crate) struct LateRequests {
     limit: usize,
     replies: BTreeMap<(u64, Place), Instant>,
     /// The replies in the order of time, each as often as it was sent.
@@ -54,12 +54,12 @@ pub(super) struct LateRequests {
 
 impl LateRequests {
     /// Creates a memory of at most `limit` replies.
-    pub(super) fn new(limit: usize) -> LateRequests {
+    pub(crate) fn new(limit: usize) -> LateRequests {
         LateRequests { limit, replies: BTreeMap::new(), order: VecDeque::new() }
     }
 
     /// Notes a reply for a unit, sent to a place or overheard there.
-    pub(super) fn on_reply(&mut self, now: Instant, sequence: u64, place: Place) {
+    pub(crate) fn on_reply(&mut self, now: Instant, sequence: u64, place: Place) {
         self.replies.insert((sequence, place), now);
         self.order.push_back((sequence, place, now));
         while self.order.len() > self.limit {
@@ -71,7 +71,7 @@ impl LateRequests {
     }
 
     /// Returns whether a request has crossed a reply.
-    pub(super) fn is_late(
+    pub(crate) fn is_late(
         &self,
         now: Instant,
         sequence: u64,

@@ -56,11 +56,11 @@ mod api;
 pub mod config;
 mod drops;
 mod lan;
-mod late;
+pub(crate) mod late;
 mod receiver;
-mod replier;
+pub(crate) mod replier;
 mod router;
-mod rtt;
+pub(crate) mod rtt;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -72,5 +72,5 @@ pub use api::{
 pub use config::{ReceiverConfig, RouterConfig, SourceConfig};
 pub use drops::{DropReason, Drops};
 pub use receiver::Receiver;
-pub use router::Router;
+pub use router::{Direction, Router, Steer, Steering};
 pub use source::Source;

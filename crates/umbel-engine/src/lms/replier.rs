@@ -16,7 +16,7 @@ use crate::{Address, Instant};
 
 /// Keeps units and decides which requests are answered, and how.
 #[derive(Clone, Debug)]
-pub(super) struct Replier {
+pub(crate) struct Replier {
     config: ReplierConfig,
     history: History<()>,
     late: LateRequests,
@@ -25,17 +25,17 @@ pub(super) struct Replier {
 
 /// A repair to be sent.
 #[derive(Clone, Debug)]
-pub(super) struct Repair {
-    pub(super) sequence: u64,
+pub(crate) struct Repair {
+    pub(crate) sequence: u64,
     /// The number of the request.
-    pub(super) number: u8,
-    pub(super) to: RepairTo,
-    pub(super) payload: Bytes,
+    pub(crate) number: u8,
+    pub(crate) to: RepairTo,
+    pub(crate) payload: Bytes,
 }
 
 /// Path of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RepairTo {
+pub(crate) enum RepairTo {
     /// By DMCAST [LMS §II-G].
     Subtree(TurningPoint),
     /// By unicast [LMS §II-I].
@@ -45,7 +45,7 @@ pub(super) enum RepairTo {
 }
 
 impl RepairTo {
-    fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         match self {
             RepairTo::Subtree(turning_point) => Place::of(turning_point),
             RepairTo::Host(host) => Place::Host(*host),
@@ -55,7 +55,7 @@ impl RepairTo {
 }
 
 impl Replier {
-    pub(super) fn new(config: ReplierConfig) -> Replier {
+    pub(crate) fn new(config: ReplierConfig) -> Replier {
         Replier {
             config,
             history: History::new(config.history.units, config.history.bytes),
@@ -65,37 +65,37 @@ impl Replier {
     }
 
     /// Keeps a unit for repairs.
-    pub(super) fn keep(&mut self, sequence: u64, payload: Bytes) {
+    pub(crate) fn keep(&mut self, sequence: u64, payload: Bytes) {
         self.history.insert((), sequence, payload);
     }
 
-    pub(super) fn keeps(&self, sequence: u64) -> bool {
+    pub(crate) fn keeps(&self, sequence: u64) -> bool {
         self.history.get((), sequence).is_some()
     }
 
     /// Returns the oldest unit that is kept.
-    pub(super) fn lowest(&self) -> Option<u64> {
+    pub(crate) fn lowest(&self) -> Option<u64> {
         self.history.lowest(())
     }
 
     /// Notes an overheard repair, which all neighbours have heard too.
-    pub(super) fn on_repair_heard(&mut self, now: Instant, sequence: u64) {
+    pub(crate) fn on_repair_heard(&mut self, now: Instant, sequence: u64) {
         self.late.on_reply(now, sequence, Place::Everyone);
     }
 
     /// Returns whether a unit is so far ahead of the last known one that a request for it is
     /// invalid.
-    pub(super) fn is_far_ahead(&self, sequence: u64, known: u64) -> bool {
+    pub(crate) fn is_far_ahead(&self, sequence: u64, known: u64) -> bool {
         sequence >= known.saturating_add(self.config.far_ahead)
     }
 
     /// Returns the time for which requests that follow a reply are late.
-    pub(super) fn ignore_period(&self, rtt: Duration) -> Duration {
+    pub(crate) fn ignore_period(&self, rtt: Duration) -> Duration {
         self.config.ignore_period.unwrap_or(rtt)
     }
 
     /// Answers a request for a unit that is kept.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &mut self,
         now: Instant,
         sequence: u64,
@@ -120,7 +120,7 @@ impl Replier {
 
 /// Returns the destination of an answer, unless the request asks for another: its turning point, or
 /// else the requestor.
-pub(super) fn reply_to(request: &Request, from: SocketAddr) -> RepairTo {
+pub(crate) fn reply_to(request: &Request, from: SocketAddr) -> RepairTo {
     match request.turning_point {
         Some(turning_point) if !request.unicast_reply => RepairTo::Subtree(turning_point),
         _ => RepairTo::Host(request.requestor.unwrap_or(from)),
@@ -129,7 +129,7 @@ pub(super) fn reply_to(request: &Request, from: SocketAddr) -> RepairTo {
 
 impl Repair {
     /// Returns the datagram and its destination.
-    pub(super) fn build(&self, channel: Channel, tsi: Tsi) -> (Address, Vec<u8>) {
+    pub(crate) fn build(&self, channel: Channel, tsi: Tsi) -> (Address, Vec<u8>) {
         let unicast = matches!(self.to, RepairTo::Host(_));
         let Repair { sequence, number, ref payload, .. } = *self;
         let repair = Message::Repair { tsi, sequence, number, unicast, payload };

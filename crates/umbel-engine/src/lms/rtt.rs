@@ -4,18 +4,18 @@ use std::time::Duration;
 
 /// Mean and deviation of round trips, as TCP keeps them [RFC 6298 §2].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rtt {
+pub(crate) struct Rtt {
     initial: Duration,
     /// Smoothed round trip and its mean deviation.
     measured: Option<(Duration, Duration)>,
 }
 
 impl Rtt {
-    pub(super) fn new(initial: Duration) -> Rtt {
+    pub(crate) fn new(initial: Duration) -> Rtt {
         Rtt { initial, measured: None }
     }
 
-    pub(super) fn on_sample(&mut self, sample: Duration) {
+    pub(crate) fn on_sample(&mut self, sample: Duration) {
         self.measured = Some(match self.measured {
             None => (sample, sample / 2),
             Some((smoothed, deviation)) => {
@@ -25,20 +25,24 @@ impl Rtt {
         });
     }
 
-    pub(super) fn measured(&self) -> Option<Duration> {
+    pub(crate) fn measured(&self) -> Option<Duration> {
         self.measured.map(|(smoothed, _)| smoothed)
     }
 
-    pub(super) fn smoothed(&self) -> Duration {
+    pub(crate) fn smoothed(&self) -> Duration {
         self.measured().unwrap_or(self.initial)
     }
 
-    /// Returns `factor` round trips and four times their deviation. The deviation of a single
-    /// sample says nothing, so it is capped at a quarter of the mean.
-    pub(super) fn timeout(&self, factor: f64) -> Duration {
+    /// Returns the mean deviation. That of a single sample says nothing, so it is capped at a
+    /// quarter of the mean.
+    pub(crate) fn deviation(&self) -> Duration {
         let deviation = self.measured.map_or(Duration::ZERO, |(_, deviation)| deviation);
-        let deviation = deviation.min(self.smoothed() / 4);
-        self.smoothed().mul_f64(factor.clamp(0.1, 100.0)) + deviation * 4
+        deviation.min(self.smoothed() / 4)
+    }
+
+    /// Returns `factor` round trips and four times their deviation.
+    pub(crate) fn timeout(&self, factor: f64) -> Duration {
+        self.smoothed().mul_f64(factor.clamp(0.1, 100.0)) + self.deviation() * 4
     }
 }
 

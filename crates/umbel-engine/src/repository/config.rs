@@ -30,6 +30,8 @@ pub struct SourceConfig {
     pub scheduler: SchedulerKind,
     /// The token that clients must show, if any.
     pub token: Option<String>,
+    /// Time in which a client has to say `Hello` after it has opened its session. Default 5 s.
+    pub hello_wait: Duration,
     /// Multicast control channel, where transmissions are announced at once to all clients that
     /// hear it. Default none: they are announced on the sessions.
     pub control: Option<ControlConfig>,
@@ -191,6 +193,7 @@ impl SourceConfig {
             policy: Policy::Auto,
             scheduler: SchedulerKind::Gain,
             token: None,
+            hello_wait: Duration::from_secs(5),
             control: None,
             lookahead: Duration::from_millis(10),
             segment: SegmentConfig::default(),
@@ -228,6 +231,9 @@ pub struct ReceiverConfig {
     pub fallback_after: Option<Duration>,
     /// Interval between probes of multicast while on unicast. Default 5 s.
     pub probe_every: Duration,
+    /// Number of times that blocks of an item may be damaged by multicast. Then the rest of it comes
+    /// on the session. Default 8.
+    pub most_damages: u32,
     /// Silence after a transmission's expected end after which it counts as over. Default 1 s.
     pub end_slack: Duration,
     /// Time without a packet, announcement or end after which the client asks for a wanted item
@@ -246,6 +252,7 @@ impl Default for ReceiverConfig {
             linger: Duration::from_millis(500),
             fallback_after: Some(Duration::from_secs(5)),
             probe_every: Duration::from_secs(5),
+            most_damages: 8,
             end_slack: Duration::from_secs(1),
             ask_again_after: Duration::from_secs(20),
             nak_delay_min: Duration::ZERO,

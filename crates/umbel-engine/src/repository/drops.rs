@@ -15,6 +15,8 @@ drop_reasons! {
     NotWanted,
     /// It names a block or symbol that the item does not have, or has a wrong length.
     OutsideItem,
+    /// Symbols of the item were wrong too often.
+    Damaging,
     /// The symbol is already held.
     Duplicate,
     /// The sink had no room.

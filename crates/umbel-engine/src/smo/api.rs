@@ -182,7 +182,13 @@ pub enum SourceEvent {
         reason: CloseReason,
     },
     /// First transmissions should leave at this rate, so that a window is spread over an RTT.
-    Pace(Rate),
+    Pace {
+        /// The rate of all masters together.
+        rate: Rate,
+        /// Time at this rate whose segments may leave at once after a delay: half of the least RTT
+        /// of a master, so that a sender that wakes late fills half of a window at least.
+        burst: Duration,
+    },
 }
 
 /// State of a connection [RFC 9293 §3.3.2]. Connections in `SynReceived` and `TimeWait` are no

@@ -301,12 +301,15 @@ impl Child {
         let before = self.una;
         let in_use = view.sent.saturating_sub(before);
         let by_unicast = if self.hears { self.retransmitted_to } else { self.nxt };
+        let had = self.board.highest().max(before);
         let (news, highest) = self.on_sack(base, head, ack, view);
-        if ack.max(highest) > by_unicast {
+        let newest = ack.max(highest);
+        if newest > by_unicast {
             self.on_heard(view);
         }
+        self.take_sample(now, ack, (newest > had).then_some(newest), log);
         if ack > before {
-            self.on_progress(now, ack, in_use, log);
+            self.on_progress(now, ack, in_use);
         } else if !has_payload && in_use > 0 && is_same_window && !self.has_sack {
             self.board.on_duplicate();
         }
@@ -373,20 +376,25 @@ impl Child {
         }
     }
 
-    fn on_progress(&mut self, now: Instant, ack: u64, in_use: u64, log: Option<&SendLog>) {
-        let acked = ack - self.una;
-        let sample = match (&self.timed, log) {
-            (Some(timed), _) if !self.hears => (timed.end <= ack).then_some(timed.at),
-            (_, Some(log)) if self.hears => log
-                .sent(ack)
-                .filter(|(end, _)| *end > self.una.max(self.retransmitted_to))
-                .map(|(_, at)| at),
-            _ => None,
+    /// Takes a sample of the RTT if this ACK is the first to name what is timed. `newest` is the
+    /// end of the bytes that it is the first to name, if they are beyond all others: an ACK beyond
+    /// a hole that was filled says when it was filled, and not how long the rest was on its way.
+    fn take_sample(&mut self, now: Instant, ack: u64, newest: Option<u64>, log: Option<&SendLog>) {
+        let sent_at = if self.hears {
+            let sent = newest.and_then(|newest| log?.sent(newest));
+            sent.filter(|(end, _)| *end > self.una.max(self.retransmitted_to))
+        } else {
+            let timed = self.timed.as_ref().map(|timed| (timed.end, timed.at));
+            timed.filter(|(end, _)| *end <= ack || self.board.has(end - 1))
         };
-        if let Some(at) = sample {
+        if let Some((_, at)) = sent_at {
             self.rtt.sample(now.since(at));
             self.timed = None;
         }
+    }
+
+    fn on_progress(&mut self, now: Instant, ack: u64, in_use: u64) {
+        let acked = ack - self.una;
         if std::mem::take(&mut self.is_probing) {
             let soon = self.rtt.smoothed().unwrap_or_default() / 2;
             if self.hole.is_none_or(|at| now.since(at) < soon) {

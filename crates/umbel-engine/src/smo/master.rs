@@ -15,6 +15,8 @@ use crate::units::Rate;
 
 /// Longest time for which what is computed over all children may be out of date.
 const STALE: Duration = Duration::from_millis(5);
+/// Number of children up to a few times of which a change of one is surveyed at once.
+const SMALL: usize = 64;
 /// Share of the children that hold up a master that releases bytes when the buffer is full: half of
 /// them may be slower.
 const BUFFER_SHARE: f64 = 0.5;
@@ -152,7 +154,7 @@ impl Master {
         self.count += 1;
         self.seats[seat as usize] = Some(Seat { slot, standing });
         self.put(seat as usize, Some(standing));
-        self.changes = usize::MAX / 2;
+        self.on_other_children();
         seat
     }
 
@@ -162,7 +164,12 @@ impl Master {
         self.free.push(seat);
         self.count -= 1;
         self.put(seat as usize, None);
-        self.changes = usize::MAX / 2;
+        self.on_other_children();
+    }
+
+    /// Notes that a child came or went. A small group is surveyed at once, a large one after a few.
+    fn on_other_children(&mut self) {
+        self.changes += self.count.clamp(1, SMALL);
     }
 
     /// Notes the standing of a child.

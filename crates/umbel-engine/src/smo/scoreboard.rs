@@ -56,6 +56,11 @@ impl Scoreboard {
         new
     }
 
+    /// Returns the end of the last block, 0 without one.
+    pub(super) fn highest(&self) -> u64 {
+        self.sacked.end().unwrap_or(0)
+    }
+
     /// Returns the number of SACKed bytes in a range.
     fn sacked_in(&self, range: Range<u64>) -> u64 {
         if self.sacked.is_empty() || range.is_empty() { 0 } else { self.sacked.count(range) }

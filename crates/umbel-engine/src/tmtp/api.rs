@@ -158,6 +158,8 @@ pub struct SourceStats {
     pub data_sent: u64,
     /// Repairs and retransmissions sent to the source's own domain.
     pub repairs_sent: u64,
+    /// Repairs sent to the subtrees that routers named.
+    pub dmcasts_sent: u64,
     /// Packets that answered FETCHes.
     pub fetched_sent: u64,
     /// Control messages sent.
@@ -304,13 +306,17 @@ pub struct ReceiverStats {
     pub fetched_received: u64,
     /// ACKs sent.
     pub acks_sent: u64,
+    /// Repairs received that were useful, and that routers had brought from helpers.
+    pub helped: u64,
+    /// Requests sent that routers steer to helpers.
+    pub requests_sent: u64,
     /// NACKs sent.
     pub nacks_sent: u64,
     /// NACKs suppressed by a sibling's.
     pub nacks_suppressed: u64,
     /// FETCHes sent.
     pub fetches_sent: u64,
-    /// Repairs and retransmissions sent as a manager.
+    /// Repairs and retransmissions sent as a manager, or as a helper.
     pub repairs_sent: u64,
     /// Control messages sent.
     pub control_sent: u64,

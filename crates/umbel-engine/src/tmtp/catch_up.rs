@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use umbel_wire::tmtp::{BlockRun, limits};
 
-use super::reception::{MAX_SYMBOLS, Reception};
 use crate::Instant;
+use crate::recovery::reception::{MAX_SYMBOLS, Reception};
 
 /// Most symbols that a receiver has asked for at a time.
 const FETCH_SYMBOLS: u32 = 4096;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use umbel_wire::tmtp::{AckRun, NodeId};
 
-use super::reception::Lack;
 use crate::Instant;
+use crate::recovery::reception::Lack;
 
 /// Most times that a child may fall back and have what it holds again count as progress. What it
 /// stored was damaged, and is received once more.

@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use umbel_wire::feed::Recovery;
 use umbel_wire::tmtp::{Manifest, NodeId, limits};
 use umbel_wire::{Channel, Tsi};
 
 use crate::chance::{Generator, generator};
+use crate::lms::config::Cost;
 use crate::units::Rate;
 
 /// Identity of a node and the addresses of its feed.
@@ -27,14 +29,20 @@ pub struct NodeConfig {
     pub address: SocketAddr,
     /// Most hops of a search and of a radius. At least 1. Default 32.
     pub scope: u8,
+    /// How losses are recovered. Without a tree every receiver is a child of the source. Default
+    /// by the tree.
+    pub recovery: Recovery,
     /// Key that all admitted nodes of the feed share. A node with a key takes only children that
     /// have it too. Default `None`: all nodes are admitted.
     pub admission: Option<[u8; 32]>,
 }
 
-/// Shape of a feed's blocks. Every node of a feed knows it from the session directory.
+/// What is fixed of a feed. Every node of it knows that from the session directory, and believes
+/// nobody who says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
+    /// Number of the source.
+    pub id: NodeId,
     /// Unicast address of the source.
     pub source: SocketAddr,
     /// Bytes of a symbol; at least 1.
@@ -223,6 +231,8 @@ pub struct ReceiverConfig {
     /// Silence of the source after which it counts as gone. Default 10 min. A receiver that is done
     /// waits 5 s.
     pub patience: Duration,
+    /// Cost at which it offers itself to routers with LMS. Default the latency.
+    pub cost: Cost,
 }
 
 impl NodeConfig {
@@ -241,8 +251,14 @@ impl NodeConfig {
             domain,
             address,
             scope: 32,
+            recovery: Recovery::Tree,
             admission: None,
         }
+    }
+
+    /// Returns the group to which nodes send, if they do.
+    pub(super) fn group(&self) -> Option<Channel> {
+        self.recovery.has_group().then_some(self.domain)
     }
 }
 
@@ -253,6 +269,8 @@ pub struct Draws {
     pub tree: Generator,
     /// Delays of NACKs, and nonces of FETCHes.
     pub recovery: Generator,
+    /// Delays of help for others, and nonces of pings.
+    pub help: Generator,
     /// Secret of the source's FETCH cookies.
     pub cookies: [u8; 32],
 }
@@ -263,6 +281,7 @@ impl Draws {
         Draws {
             tree: generator(seed ^ 0x7472_6565),
             recovery: generator(seed ^ 0x6465_6c69_7665_7279),
+            help: generator(seed ^ 0x6865_6c70),
             cookies: blake3::derive_key("umbel tmtp fetch cookies", &seed.to_be_bytes()),
         }
     }
@@ -335,11 +354,15 @@ impl Default for RepairConfig {
 impl SourceConfig {
     /// Creates a source with the defaults.
     pub fn new(node: NodeConfig, shape: Shape, rate: Rate) -> SourceConfig {
+        // Helpers go first.
+        let helped = matches!(node.recovery, Recovery::Lms | Recovery::Srm);
+        let timing = TimingConfig::default();
+        let intervals = if helped { 2 * timing.intervals } else { timing.intervals };
         SourceConfig {
             node,
             shape,
             tree: TreeConfig::default(),
-            timing: TimingConfig::default(),
+            timing: TimingConfig { intervals, ..timing },
             repair: RepairConfig::default(),
             rate,
             adaptive_rate: true,
@@ -388,6 +411,7 @@ impl ReceiverConfig {
             repair: RepairConfig::default(),
             far_ahead: 65_536,
             patience: Duration::from_mins(10),
+            cost: Cost::Latency,
         }
     }
 

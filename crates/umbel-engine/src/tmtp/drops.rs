@@ -1,7 +1,7 @@
 //! Reasons for discarding input.
 
-use super::domain::Unfounded;
 use crate::drops::drop_reasons;
+use crate::recovery::Unfounded;
 
 drop_reasons! {
     /// It came by a way on which nothing is expected, or the node is not in the group now.
@@ -22,6 +22,8 @@ drop_reasons! {
     ForgedSource,
     /// The seal of a symbol shows that it is not its source's.
     ForgedSymbol,
+    /// Its block was wrong before, and is taken in a surer way only.
+    Suspect,
     /// The number of hops or the path is impossible.
     AbsurdHops,
     /// The epoch is in the future.

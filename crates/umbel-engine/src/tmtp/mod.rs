@@ -70,8 +70,6 @@
 //! `docs/papers/tmtp.md` records the readings of the paper.
 
 mod api;
-mod asks;
-mod buffer;
 mod catch_up;
 mod children;
 mod concast;
@@ -81,8 +79,6 @@ pub mod drops;
 mod incoming;
 mod intervals;
 mod receiver;
-mod reception;
-mod repairs;
 mod shelf;
 mod source;
 mod survey;

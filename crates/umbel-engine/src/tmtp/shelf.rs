@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::api::{BlockCount, FEED};
-use super::domain::Stock;
+use crate::recovery::Stock;
 use crate::symbols::{BlockId, Load, SymbolSource};
 
 /// The blocks that the application has extended the feed with.

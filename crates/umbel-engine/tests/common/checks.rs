@@ -22,6 +22,7 @@ use umbel_engine::units::Rate;
 use umbel_engine::{
     Address, Allowance, Datagram, Engine, Instant, RateClass, SessionId, TransmitBuf,
 };
+use umbel_wire::feed::Recovery;
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Channel, Digest, Oti, Scheme, Toi, Tsi};
 
@@ -125,11 +126,18 @@ pub fn repository_client(bytes: &[u8]) {
     drive(&mut engine, start, bytes, &senders, |_, _, _| {});
 }
 
-/// The source of a feed that everyone may talk to.
+/// The source of a feed that everyone may talk to, with each recovery.
 pub fn tmtp_source(bytes: &[u8]) {
-    use tmtp::{BlockCount, Draws, Source, SourceCommand, SourceConfig};
+    for recovery in Recovery::ALL {
+        tmtp_source_with(recovery, bytes);
+    }
+}
+
+fn tmtp_source_with(recovery: Recovery, bytes: &[u8]) {
+    use tmtp::{BlockCount, Draws, NodeConfig, Source, SourceCommand, SourceConfig};
+    let node = NodeConfig { recovery, ..node(1) };
     let mut engine =
-        Source::new(SourceConfig::new(node(1), shape(), rate()), Draws::from_seed(1), Zeros);
+        Source::new(SourceConfig::new(node, shape(), rate()), Draws::from_seed(1), Zeros);
     let start = Instant::from_nanos(1_000_000_000);
     let blocks = BlockCount { count: 5, symbols: 4 };
     for command in [SourceCommand::Start, SourceCommand::Extend(vec![blocks])] {
@@ -138,10 +146,17 @@ pub fn tmtp_source(bytes: &[u8]) {
     drive(&mut engine, start, bytes, &strangers(), |_, _, _| {});
 }
 
-/// A receiver that wants a feed, and may become a manager.
+/// A receiver that wants a feed, and may become a manager or a helper.
 pub fn tmtp_receiver(bytes: &[u8]) {
-    use tmtp::{Draws, Receiver, ReceiverCommand, ReceiverConfig};
-    let config = ReceiverConfig::new(node(2), shape());
+    for recovery in Recovery::ALL {
+        tmtp_receiver_with(recovery, bytes);
+    }
+}
+
+fn tmtp_receiver_with(recovery: Recovery, bytes: &[u8]) {
+    use tmtp::{Draws, NodeConfig, Receiver, ReceiverCommand, ReceiverConfig};
+    let node = NodeConfig { recovery, ..node(2) };
+    let config = ReceiverConfig::new(node, shape());
     let mut engine = Receiver::new(config, Draws::from_seed(1), Nowhere::default());
     let start = Instant::from_nanos(1_000_000_000);
     for command in [ReceiverCommand::Join, ReceiverCommand::Want { from: 0, skip: Vec::new() }] {
@@ -338,6 +353,7 @@ fn node(number: u8) -> tmtp::NodeConfig {
 
 fn shape() -> tmtp::Shape {
     tmtp::Shape {
+        id: tmtp::NodeId(1),
         source: ([192, 0, 2, 1], 7703).into(),
         symbol_len: SYMBOL,
         block_symbols: 4,

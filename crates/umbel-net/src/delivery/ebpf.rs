@@ -3,14 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use aya::maps::{Array, HashMap};
-use aya::programs::tc::{TcAttachOptions, TcAttachType};
-use aya::programs::{LinkOrder, ProgramError, SchedClassifier};
-use aya::util::KernelVersion;
-use aya::{Ebpf, EbpfLoader};
-use nix::errno::Errno;
 use umbel_engine::smo::delivery::{Connection, DeliveryCounts};
 
 use super::{Deliverer, DeliveryError, Way};
+use crate::classifier::{Classifier, ClassifierError};
 use crate::interface::Interface;
 use crate::packet::ethernet_address;
 
@@ -25,7 +21,7 @@ const COUNTS: &str = "COUNTS";
 
 /// A program that is attached to an interface until it is dropped.
 pub(super) struct Program {
-    ebpf: Ebpf,
+    classifier: Classifier,
     v6: bool,
 }
 
@@ -35,43 +31,22 @@ impl Program {
         group: IpAddr,
         interface: &Interface,
     ) -> Result<Program, DeliveryError> {
-        if KernelVersion::current().is_ok_and(|version| version < KernelVersion::new(6, 6, 0)) {
-            return Err(DeliveryError::OldKernel);
-        }
-        let mut ebpf = load(source, group, interface, OBJECT)?;
-        let program = classifier(&mut ebpf)?;
-        let last = TcAttachOptions::TcxOrder(LinkOrder::last());
-        program
-            .attach_with_options(&interface.name, TcAttachType::Ingress, last)
-            .map_err(|error| refused(&error))?;
-        Ok(Program { ebpf, v6: source.is_ipv6() })
+        let mut classifier = load(source, group, interface)?;
+        classifier.attach(&interface.name).map_err(refused)?;
+        Ok(Program { classifier, v6: source.is_ipv6() })
     }
 
     fn counter(&self, index: u32) -> u64 {
-        let counts = self.ebpf.map(COUNTS).and_then(|map| Array::<_, u64>::try_from(map).ok());
+        let counts =
+            self.classifier.map(COUNTS).and_then(|map| Array::<_, u64>::try_from(map).ok());
         counts.and_then(|counts| counts.get(&index, 0).ok()).unwrap_or(0)
     }
 }
 
-/// Loads an object into the kernel, for a channel on an interface.
-fn load(
-    source: IpAddr,
-    group: IpAddr,
-    interface: &Interface,
-    object: &[u8],
-) -> Result<Ebpf, DeliveryError> {
+/// Loads the program into the kernel, for a channel on an interface.
+fn load(source: IpAddr, group: IpAddr, interface: &Interface) -> Result<Classifier, DeliveryError> {
     let settings = settings(source, group, interface)?;
-    let mut ebpf = EbpfLoader::new()
-        .override_global(SETTINGS, &settings, true)
-        .load(object)
-        .map_err(|error| refused(&error))?;
-    classifier(&mut ebpf)?.load().map_err(|error| refused(&error))?;
-    Ok(ebpf)
-}
-
-fn classifier(ebpf: &mut Ebpf) -> Result<&mut SchedClassifier, DeliveryError> {
-    let found = ebpf.program_mut(PROGRAM).ok_or_else(|| missing(PROGRAM))?;
-    found.try_into().map_err(|error: ProgramError| refused(&error))
+    Classifier::load(OBJECT, PROGRAM, &[(SETTINGS, &settings)]).map_err(refused)
 }
 
 /// Lays out `struct settings`.
@@ -118,31 +93,16 @@ fn connection(key: [u8; 20], v6: bool) -> Connection {
     Connection { local: SocketAddr::new(address, port(16)), source_port: port(18) }
 }
 
-/// Finds the system's error among the causes of one of `aya`.
-fn refused(error: &(dyn std::error::Error + 'static)) -> DeliveryError {
-    let mut words = error.to_string();
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(system) = error.downcast_ref::<std::io::Error>() {
-            match system.raw_os_error().map(Errno::from_raw) {
-                Some(Errno::EPERM | Errno::EACCES) => {
-                    return DeliveryError::NotPermitted {
-                        way: Way::Ebpf,
-                        capabilities: "CAP_BPF and CAP_NET_ADMIN",
-                        advice: ", or use `--delivery agent`",
-                    };
-                }
-                _ => words = system.to_string(),
-            }
-        }
-        cause = error.source();
+fn refused(error: ClassifierError) -> DeliveryError {
+    match error {
+        ClassifierError::OldKernel => DeliveryError::OldKernel,
+        ClassifierError::NotPermitted => DeliveryError::NotPermitted {
+            way: Way::Ebpf,
+            capabilities: "CAP_BPF and CAP_NET_ADMIN",
+            advice: ", or use `--delivery agent`",
+        },
+        ClassifierError::Refused(words) => DeliveryError::Program(words),
     }
-    // The verifier's words would be pages.
-    DeliveryError::Program(words.lines().next().unwrap_or_default().to_owned())
-}
-
-fn missing(name: &str) -> DeliveryError {
-    DeliveryError::Program(format!("there is no {name} in it"))
 }
 
 impl Deliverer for Program {
@@ -165,7 +125,7 @@ impl Deliverer for Program {
     }
 
     fn connections(&self) -> Vec<(Connection, u16)> {
-        let map = self.ebpf.map(CONNECTIONS);
+        let map = self.classifier.map(CONNECTIONS);
         let map = map.and_then(|map| HashMap::<_, [u8; 20], u32>::try_from(map).ok());
         let Some(map) = map else { return Vec::new() };
         let mut all: Vec<_> = map

@@ -52,6 +52,16 @@ pub enum IdentityError {
         /// The problem with it.
         problem: String,
     },
+    /// Users other than its owner can read the file.
+    #[error(
+        "{} can be read by others: run `chmod 600` on it if nobody has, or remove it to get a new \
+         key and new URLs",
+        path.display()
+    )]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+    },
     /// The certificate or the key passed in cannot be used.
     #[error("the certificate and key cannot be used: {0}")]
     Unusable(String),
@@ -66,7 +76,8 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// If the file can be neither read nor made, or does not hold a key and its certificate.
+    /// If the file can be neither read nor made, does not hold a key and its certificate, or can be
+    /// read by other users.
     pub fn load_or_create(state_dir: &Path) -> Result<Identity, IdentityError> {
         let path = state_dir.join(FILE_NAME);
         if let Some(identity) = load(&path)? {
@@ -120,19 +131,17 @@ fn load(path: &Path) -> Result<Option<Identity>, IdentityError> {
         Err(e) => return Err(io_error("read", path)(e)),
     };
     let mode = file.metadata().map_err(io_error("read", path))?.permissions().mode();
-    if mode & 0o077 != 0 {
-        tracing::warn!(
-            "{} can be read by others: run `chmod 600` on it, or remove it to get a new key",
-            path.display()
-        );
-    }
     let mut pem = Vec::new();
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut pem).map_err(io_error("read", path))?;
     let corrupt = |problem| IdentityError::Corrupt { path: path.to_owned(), problem };
     if pem.len() as u64 > MAX_FILE_BYTES {
         return Err(corrupt("far too long".to_owned()));
     }
-    parse(&pem, &pem).map(Some).map_err(corrupt)
+    let identity = parse(&pem, &pem).map_err(corrupt)?;
+    if mode & 0o077 != 0 {
+        return Err(IdentityError::Exposed { path: path.to_owned() });
+    }
+    Ok(Some(identity))
 }
 
 /// Parses the chain and the key in two PEM texts, which may be the same.
@@ -190,6 +199,21 @@ mod tests {
         assert_eq!(mode(&state.join(FILE_NAME)), 0o600);
         assert_eq!(mode(&state), 0o700);
         assert_eq!(fs::read_dir(&state).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let pin = Identity::load_or_create(dir.path()).unwrap().fingerprint();
+        let path = dir.path().join(FILE_NAME);
+        for mode in [0o640, 0o604, 0o620, 0o666] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let error = Identity::load_or_create(dir.path()).unwrap_err();
+            assert!(matches!(error, IdentityError::Exposed { .. }), "{error}");
+            assert!(error.to_string().contains("chmod 600"), "{error}");
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+        assert_eq!(Identity::load_or_create(dir.path()).unwrap().fingerprint(), pin);
     }
 
     #[test]

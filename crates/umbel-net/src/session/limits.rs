@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 /// Body bytes that count as one more message, so that a few long messages are limited as many short
@@ -37,6 +39,43 @@ impl RateLimit {
         }
         self.tokens -= cost;
         true
+    }
+}
+
+/// Limits what has come from a client and is not worked off yet. Beyond it nothing more is read of
+/// its stream, and QUIC's flow control holds the client back.
+#[derive(Debug)]
+pub(super) struct Backlog(Arc<Semaphore>);
+
+/// Maximum number of bytes of a client's messages that wait. Each message counts as 1 KiB more.
+pub(super) const BACKLOG: usize = 1 << 20;
+const BACKLOG_UNIT: usize = 1 << 10;
+
+impl Backlog {
+    pub(super) fn new() -> Backlog {
+        Backlog(Arc::new(Semaphore::new(BACKLOG / BACKLOG_UNIT)))
+    }
+
+    /// Waits until there is room for a message. Returns it; its room is free again once the last
+    /// clone of the result is dropped. A message that is longer than the limit waits until nothing
+    /// else does.
+    pub(super) async fn admit(&self, message: Bytes) -> Bytes {
+        let units = (1 + message.len() / BACKLOG_UNIT).min(BACKLOG / BACKLOG_UNIT);
+        let room = self.0.clone().acquire_many_owned(units as u32).await;
+        // The semaphore is never closed.
+        Bytes::from_owner(Waiting { message, _room: room.ok() })
+    }
+}
+
+/// A message that waits to be worked off.
+struct Waiting {
+    message: Bytes,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Waiting {
+    fn as_ref(&self) -> &[u8] {
+        &self.message
     }
 }
 
@@ -109,6 +148,28 @@ mod tests {
         assert!(!limit.admit(start, 0));
         assert!(!limit.admit(start + Duration::from_secs(5), 0), "it is paid back first");
         assert!(limit.admit(start + Duration::from_secs(7), 0));
+    }
+
+    #[tokio::test]
+    async fn ten_times_as_much_as_may_wait_waits_until_it_is_worked_off() {
+        let backlog = Backlog::new();
+        let message = || Bytes::from(vec![7; BACKLOG_UNIT / 2]);
+        let mut waiting = Vec::new();
+        for _ in 0..10 * BACKLOG / BACKLOG_UNIT {
+            let admitted = tokio::time::timeout(Duration::ZERO, backlog.admit(message())).await;
+            waiting.extend(admitted.ok());
+        }
+        assert_eq!(waiting.len(), BACKLOG / BACKLOG_UNIT);
+        assert_eq!(waiting[0], message());
+        waiting.pop();
+        waiting.push(backlog.admit(message()).await);
+        waiting.clear();
+        // The longest message passes, too.
+        let long = backlog.admit(Bytes::from(vec![7; 4 * BACKLOG])).await;
+        let next = tokio::time::timeout(Duration::ZERO, backlog.admit(message())).await;
+        assert!(next.is_err());
+        drop(long);
+        backlog.admit(message()).await;
     }
 
     #[test]

@@ -51,6 +51,7 @@ mod client_task;
 mod congestion;
 pub mod error;
 pub mod frame;
+mod guard;
 pub mod identity;
 mod limits;
 mod nudge;
@@ -58,6 +59,7 @@ mod outbox;
 pub mod pin;
 pub mod server;
 mod server_task;
+pub mod signing;
 mod stream;
 mod tls;
 mod transport;
@@ -70,5 +72,6 @@ pub use pin::{Pin, PinError};
 pub use server::{
     BulkWriter, ServerEndpoint, ServerOptions, SessionEvent, SessionHandle, SessionServer,
 };
+pub use signing::Signer;
 pub use tls::PROTOCOL;
 pub use url::{Host, SessionUrl, UrlError};

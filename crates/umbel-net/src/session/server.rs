@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quinn::{Connection, EndpointConfig, ServerConfig, TokioRuntime};
@@ -18,6 +18,7 @@ use umbel_engine::host::{Mailbox, SessionNews};
 
 use super::error::{BindError, CloseCode, SendError};
 use super::frame::MAX_MESSAGE;
+use super::guard::Guard;
 use super::identity::Identity;
 use super::limits::Budget;
 use super::outbox::{Ending, Outbox};
@@ -38,6 +39,9 @@ const INCOMING_BYTES_TOTAL: u64 = 4 * 1024 * 1024;
 pub struct ServerOptions {
     /// Maximum number of sessions. Further clients are told that the server is full. Default 4,096.
     pub max_sessions: usize,
+    /// Maximum number of sessions and handshakes of one IPv4 address, or of one network of the
+    /// first 64 bits of IPv6. Further ones are told that the server is full. Default 256.
+    pub max_per_address: usize,
     /// Maximum number of handshakes under way. Above half of it, a client must first show that its
     /// address is not forged, which costs one round trip [RFC 9000 §8.1.2]. Above the maximum, the
     /// client is not answered and retries by itself. Default 1,024.
@@ -72,6 +76,7 @@ impl Default for ServerOptions {
     fn default() -> ServerOptions {
         ServerOptions {
             max_sessions: 4_096,
+            max_per_address: 256,
             max_handshakes: 1_024,
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(15),
@@ -218,6 +223,7 @@ impl ServerEndpoint {
     ) -> std::io::Result<SessionServer> {
         let shared = Arc::new(Shared {
             budget: Budget::new(self.options.max_unfinished),
+            guard: Guard::new(self.options.max_per_address),
             options: self.options,
             events: Box::new(events),
             runtime: self.runtime.handle().clone(),
@@ -243,6 +249,7 @@ pub(super) struct Shared {
     pub(super) options: ServerOptions,
     pub(super) events: Events,
     pub(super) budget: Arc<Budget>,
+    pub(super) guard: Arc<Guard>,
     pub(super) next_id: AtomicU64,
     /// Handshakes under way.
     pub(super) handshakes: AtomicUsize,
@@ -364,6 +371,16 @@ impl SessionHandle {
                 reason: reason.to_owned(),
                 drain: CLOSE_DRAIN,
             });
+        }
+    }
+
+    /// Notes that the client of a session has shown a wrong token. After a few of them, its address
+    /// gets no session for a while, which grows with each. The first is logged.
+    pub fn bar(&self, id: SessionId) {
+        if let Some(remote) = self.remote(id)
+            && self.shared.guard.note_guess(remote.ip(), Instant::now())
+        {
+            tracing::warn!("{} showed a wrong token", remote.ip());
         }
     }
 

@@ -10,7 +10,8 @@ use tokio::time::{Instant, timeout};
 use umbel_engine::SessionId;
 
 use super::error::{CloseCode, clean, is_other_version};
-use super::limits::{RateLimit, Share};
+use super::guard::{Denied, Place};
+use super::limits::{Backlog, RateLimit, Share};
 use super::nudge::nudge;
 use super::outbox::{Ending, Outbox};
 use super::server::{BulkQueue, Session, SessionEvent, Shared};
@@ -59,21 +60,33 @@ async fn all_left(shared: &Shared) {
 fn admit(incoming: Incoming, shared: &Arc<Shared>) {
     let options = &shared.options;
     let under_way = shared.handshakes.load(Ordering::Relaxed);
+    let remote = incoming.remote_address();
     if shared.connections.load(Ordering::Relaxed) >= options.max_sessions {
-        let remote = incoming.remote_address();
         incoming.refuse();
         reject_full(shared, remote);
     } else if under_way >= options.max_handshakes {
         incoming.ignore();
-    } else if under_way >= options.max_handshakes / 2
+    } else if (under_way >= options.max_handshakes / 2 || shared.guard.is_busy(remote.ip()))
         && !incoming.remote_address_validated()
         && incoming.may_retry()
     {
         // Cannot fail, since it was asked whether it may retry.
         let _ = incoming.retry();
     } else {
-        let counted = Counted::new(shared, |shared| &shared.handshakes);
-        tokio::spawn(handshake(incoming, counted));
+        match shared.guard.enter(remote.ip(), std::time::Instant::now()) {
+            Ok(place) => {
+                let counted = Counted::new(shared, |shared| &shared.handshakes);
+                tokio::spawn(handshake(incoming, counted, place));
+            }
+            Err(denied) => {
+                incoming.refuse();
+                let reason = match denied {
+                    Denied::Crowded => "its address has as many sessions as it may have",
+                    Denied::Guessed => "its address has shown wrong tokens, and has to wait",
+                };
+                (shared.events)(SessionEvent::Rejected { remote, reason: reason.to_owned() });
+            }
+        }
     }
 }
 
@@ -101,8 +114,8 @@ impl Drop for Counted {
     }
 }
 
-/// Completes the handshake, then serves the session.
-async fn handshake(incoming: Incoming, counted: Counted) {
+/// Completes the handshake, then serves the session. The client's address keeps its place meanwhile.
+async fn handshake(incoming: Incoming, counted: Counted, _place: Place) {
     let shared = counted.shared.clone();
     let remote = incoming.remote_address();
     let shaken = async { incoming.accept()?.await };
@@ -162,12 +175,14 @@ async fn read(shared: &Shared, id: SessionId, mut reader: Reader) -> Ending {
     let options = &shared.options;
     let mut limit = RateLimit::new(options.messages_per_s, options.message_burst, Instant::now());
     let mut share = Share::new(shared.budget.clone());
+    let backlog = Backlog::new();
     let end = loop {
         match reader.buffered_message() {
             Ok(Some(bytes)) => {
                 if !limit.admit(Instant::now(), bytes.len()) {
                     return hard(CloseCode::Flood, "sent more messages than it may");
                 }
+                let bytes = backlog.admit(bytes).await;
                 (shared.events)(SessionEvent::Message { id, bytes });
                 continue;
             }

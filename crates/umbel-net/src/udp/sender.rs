@@ -15,6 +15,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 use socket2::{Domain, Protocol, Socket, Type};
 use umbel_engine::TransmitBuf;
 use umbel_engine::units::Rate;
+use umbel_wire::datagram::{ALERT_V4, ALERT_VALUE_V6, alert_header_v6};
 
 use crate::buffers::{self, BufferSize};
 use crate::interface::{Family, Interface};
@@ -28,6 +29,9 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Time to wait when the system has no memory for a packet, since it does not report when it has.
 pub(crate) const NO_MEMORY_WAIT: Duration = Duration::from_millis(1);
+
+/// A hop-by-hop header with Router Alert. The system writes the number of the next header.
+const ALERT_HEADER_V6: [u8; 8] = alert_header_v6(0, ALERT_VALUE_V6);
 
 /// Default hop limit of datagrams to a single host [RFC 1700, "IP time to live parameter"].
 const UNICAST_HOP_LIMIT: u8 = 64;
@@ -49,6 +53,8 @@ pub struct SenderOptions {
     pub loopback: bool,
     /// Rate for which the send buffer is sized.
     pub rate: Option<Rate>,
+    /// Whether receivers of groups on this host may use the same port.
+    pub shared: bool,
     /// Whether to let the kernel or the network card cut batches into packets, where possible.
     pub offload: bool,
 }
@@ -64,6 +70,7 @@ impl SenderOptions {
             hop_limit: 32,
             loopback: true,
             rate: None,
+            shared: false,
             offload: true,
         }
     }
@@ -155,6 +162,10 @@ impl Sender {
             std::io::ErrorKind::AddrNotAvailable => OpenSenderError::NotReady(source.ip()),
             _ => system(error),
         })?;
+        if options.shared {
+            // Not before: another source must not take the same port.
+            socket.set_reuse_address(true).map_err(system)?;
+        }
         let socket = UdpSocket::from(socket);
         Ok(Sender {
             source: socket.local_addr().map_err(system)?,
@@ -266,6 +277,32 @@ impl Sender {
         };
         self.counts.waits += u64::from(room != Room::Enough);
         Ok(Progress { report, room })
+    }
+
+    /// Sends datagrams as [`try_send`](Sender::try_send) does, with the option by which routers on
+    /// the way look at them [RFC 2113] [RFC 2711]. They leave without it if the system does not
+    /// allow it, as with IPv6 and no privilege.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`try_send`](Sender::try_send).
+    pub fn try_send_alert<'a>(
+        &mut self,
+        to: SocketAddr,
+        hop_limit: Option<u8>,
+        datagrams: impl ExactSizeIterator<Item = (&'a [u8], &'a Bytes)>,
+    ) -> Result<Progress, SendError> {
+        let (level, option, value): (_, _, &[u8]) = match self.family {
+            Family::V4 => (libc::IPPROTO_IP, libc::IP_OPTIONS, &ALERT_V4),
+            Family::V6 => (libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &ALERT_HEADER_V6),
+        };
+        let set = sys::set_option(self.socket.as_fd(), level, option, value);
+        let sent = self.try_send(to, hop_limit, datagrams);
+        if set.is_ok() {
+            sys::set_option(self.socket.as_fd(), level, option, b"")
+                .map_err(|errno| SendError::new(errno, to, 0, self.family, &self.interface))?;
+        }
+        sent
     }
 
     /// Sends all datagrams of `buf`. Blocks while there is no room, up to a second.
@@ -457,6 +494,42 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+
+    /// Returns the header length and what follows its first 20 bytes of the next datagram to a
+    /// port.
+    fn next_to(raw: &mut std::fs::File, port: u16) -> (usize, [u8; 4]) {
+        use std::io::Read;
+        let mut bytes = [0; 2_000];
+        loop {
+            let len = raw.read(&mut bytes).unwrap();
+            let header = usize::from(bytes[0] & 15) * 4;
+            let to = u16::from_be_bytes([bytes[header + 2], bytes[header + 3]]);
+            if len > header + 4 && to == port {
+                return (header, bytes[20..24].try_into().unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_routers_are_to_look_at_has_the_option() {
+        use std::os::fd::OwnedFd;
+        let Ok(raw) = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP)) else {
+            eprintln!("no right to open raw sockets");
+            return;
+        };
+        raw.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut raw = std::fs::File::from(OwnedFd::from(raw));
+        let hearer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = hearer.local_addr().unwrap();
+        let interface = Interface::resolve("lo").unwrap();
+        let mut sender = Sender::open(&interface, &SenderOptions::new(Family::V4)).unwrap();
+        let mut buf = TransmitBuf::default();
+        buf.push_message(b"look".to_vec());
+        sender.try_send_alert(to, None, buf.iter()).unwrap();
+        sender.try_send(to, None, buf.iter()).unwrap();
+        assert_eq!(next_to(&mut raw, to.port()), (24, ALERT_V4));
+        assert_eq!(next_to(&mut raw, to.port()).0, 20);
+    }
 
     #[test]
     fn a_refused_batch_is_sent_one_by_one_from_then_on() {

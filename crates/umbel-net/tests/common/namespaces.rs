@@ -35,6 +35,20 @@ pub fn in_namespace(name: &str, body: impl FnOnce()) {
     assert!(status.success(), "{name} failed in its namespace");
 }
 
+/// Runs test `name` once more without these capabilities, with `variable` set.
+pub fn run_without(capabilities: &str, name: &str, variable: &str) {
+    let status = Command::new("setpriv")
+        .args([&format!("--bounding-set={capabilities}"), "--inh-caps=-all"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(variable, "1")
+        .status();
+    match status {
+        Ok(status) => assert!(status.success(), "{name} failed without {capabilities}"),
+        Err(error) => skip(name, &format!("setpriv: {error}")),
+    }
+}
+
 /// Reports on the real standard error why a test is skipped.
 pub fn skip(name: &str, reason: &str) {
     let required = std::env::var_os("UMBEL_LAB").is_some_and(|value| value == "required");

@@ -19,7 +19,7 @@ use umbel_net::session::{
 };
 
 /// Time longer than anything in these tests takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(crate) fn identity() -> Identity {
     let dir = tempfile::tempdir().unwrap();

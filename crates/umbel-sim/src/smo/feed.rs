@@ -198,11 +198,12 @@ impl Host<Source> for Feed {
             SourceEvent::Writable { .. } => self.write(io),
             SourceEvent::Drained { .. } => self.record.drained = Some(io.now()),
             SourceEvent::Removed { reason, .. } => self.record.removed.push((io.now(), reason)),
-            SourceEvent::Pace(rate) if self.keep_pace => {
+            SourceEvent::Pace { rate, .. } if self.keep_pace => {
                 io.set_pace(RateClass::Data, Some(rate));
             }
-            SourceEvent::ReceivedEnd { .. } | SourceEvent::Closed { .. } | SourceEvent::Pace(_) => {
-            }
+            SourceEvent::ReceivedEnd { .. }
+            | SourceEvent::Closed { .. }
+            | SourceEvent::Pace { .. } => {}
         }
     }
 

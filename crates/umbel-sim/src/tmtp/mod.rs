@@ -24,6 +24,7 @@ use umbel_engine::tmtp::{
     Draws, NodeConfig, NodeId as MemberId, Purpose, ReceiverConfig, Shape, SourceConfig,
 };
 use umbel_engine::units::Rate;
+use umbel_wire::feed::Recovery;
 use umbel_wire::tmtp::MessageType;
 use umbel_wire::{SmallBlockPacket, Tsi};
 
@@ -52,6 +53,8 @@ pub struct Feed {
     pub block_symbols: u8,
     /// Whether repairs are symbols that were not sent before.
     pub fec: bool,
+    /// Who repairs losses.
+    pub recovery: Recovery,
     /// Base of the random streams of all nodes.
     pub seed: u64,
 }
@@ -59,7 +62,14 @@ pub struct Feed {
 impl Feed {
     /// Creates a feed as in the paper, where a packet is a block and lost packets are sent again.
     pub fn of_packets(source: NodeId, packet_len: u16, seed: u64) -> Feed {
-        Feed { source, symbol_len: packet_len, block_symbols: 1, fec: false, seed }
+        Feed {
+            source,
+            symbol_len: packet_len,
+            block_symbols: 1,
+            fec: false,
+            recovery: Recovery::Tree,
+            seed,
+        }
     }
 
     /// Creates the default configuration of the source, which sends at most at this rate.
@@ -75,7 +85,8 @@ impl Feed {
     fn node(&self, node: NodeId) -> NodeConfig {
         let channels = (channel(Some(self.source), DATA_GROUP), channel(None, DOMAIN_GROUP));
         let address = (address_of(node), PORT).into();
-        NodeConfig::new(id_of(node), Tsi(1), channels, address)
+        let recovery = self.recovery;
+        NodeConfig { recovery, ..NodeConfig::new(id_of(node), Tsi(1), channels, address) }
     }
 
     /// Returns the generators of a node.
@@ -85,6 +96,7 @@ impl Feed {
 
     fn shape(&self) -> Shape {
         Shape {
+            id: id_of(self.source),
             source: (address_of(self.source), PORT).into(),
             symbol_len: self.symbol_len,
             block_symbols: self.block_symbols,

@@ -12,11 +12,14 @@ use umbel_wire::Scheme;
 /// Returns the source symbols of a block, one after the other.
 fn content(block: u32, symbols: u8, symbol_len: usize) -> Vec<u8> {
     let mut all = Vec::with_capacity(usize::from(symbols) * symbol_len);
-    for esi in 0..symbols {
-        let name = u64::from(block) << 8 | u64::from(esi);
-        all.extend(name.to_be_bytes().into_iter().cycle().take(symbol_len));
-    }
+    (0..symbols).for_each(|esi| all.extend(source_symbol(block, esi, symbol_len)));
     all
+}
+
+/// Returns the bytes of a source symbol.
+fn source_symbol(block: u32, esi: u8, symbol_len: usize) -> impl Iterator<Item = u8> {
+    let name = u64::from(block) << 8 | u64::from(esi);
+    name.to_be_bytes().into_iter().cycle().take(symbol_len)
 }
 
 /// Computes the symbols of a feed on request.
@@ -41,6 +44,9 @@ impl SymbolSource for FeedSymbols {
         let Some(&symbols) = self.blocks.get(block.sbn as usize) else {
             return Load::Gone("there is no such block".to_owned());
         };
+        if esi < u32::from(symbols) {
+            return Load::Ready(source_symbol(block.sbn, esi as u8, self.symbol_len).collect());
+        }
         let source = content(block.sbn, symbols, self.symbol_len);
         let mut symbol = vec![0; self.symbol_len];
         let code = Code::new(Scheme::ReedSolomon);

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Weak;
 
 use crossbeam_channel::Receiver;
+use umbel_fec::Partition;
 use umbel_wire::Digest;
 
 use super::Catalog;
@@ -30,6 +31,24 @@ pub(super) fn of_range(body: &dyn Body, range: Range<u64>) -> Result<Digest, Fau
         offset += len as u64;
     }
     Ok(Digest(hasher.finalize().into()))
+}
+
+/// Computes the digest of a whole content and those of its source blocks, reading it once.
+pub(super) fn of_item_and_blocks(
+    body: &dyn Body,
+    partition: &Partition,
+) -> Result<(Digest, Vec<Digest>), Fault> {
+    let mut whole = blake3::Hasher::new();
+    let mut blocks = Vec::with_capacity(partition.blocks() as usize);
+    let mut block = Vec::new();
+    for sbn in 0..partition.blocks() {
+        let range = partition.block_range(sbn);
+        block.resize((range.end - range.start) as usize, 0);
+        body.read_at(range.start, &mut block)?;
+        whole.update(&block);
+        blocks.push(Digest(blake3::hash(&block).into()));
+    }
+    Ok((Digest(whole.finalize().into()), blocks))
 }
 
 /// Computes the digests of all items on offer, again after each refresh, until the catalog is

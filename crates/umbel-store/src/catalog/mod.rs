@@ -303,6 +303,22 @@ impl Catalog {
         Ok(*item.digest.get_or_init(|| digest))
     }
 
+    /// Computes the digests of all of an item's source blocks, and remembers that of its content,
+    /// which they take no second reading.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the item is unknown or can no longer be read.
+    pub fn digests(&self, toi: Toi) -> Result<Vec<Digest>, ReadError> {
+        let item = self.item(toi)?;
+        let partition = Partition::new(&item.oti);
+        let partition = partition.map_err(|_| item.no_part("source blocks".to_owned()))?;
+        let digests = digest::of_item_and_blocks(&*self.peek(&item)?, &partition);
+        let (whole, blocks) = digests.map_err(|fault| item.gone(fault))?;
+        item.digest.get_or_init(|| whole);
+        Ok(blocks)
+    }
+
     /// Computes the digests of some of an item's source blocks. The result is not cached.
     ///
     /// # Errors

@@ -11,9 +11,9 @@ use umbel_wire::repository::ItemInfo;
 use umbel_wire::tmtp::BlockRun;
 use umbel_wire::{Digest, Toi};
 
-use super::head::HeadSink;
+use super::head::{Forged, HeadSink};
 use super::seal::{Opener, Unsealer};
-use super::{BlockShape, FeedPrepared, FileEvent, Layout, LayoutError, Manifest};
+use super::{BlockShape, FeedPrepared, FileEvent, Layout, LayoutError, Manifest, ManifestError};
 use crate::sink::{DiskSink, Held};
 
 /// Maximum number of bytes of symbols that wait for the manifest.
@@ -38,6 +38,8 @@ struct Files {
     /// Symbols that arrived before the manifest was known.
     pending: Pending,
     layout: Option<Layout>,
+    /// Digests of the blocks after the head, once the manifest is known.
+    digests: Vec<Digest>,
     /// Items that are being received.
     wanted: BTreeSet<Toi>,
     disk: DiskSink,
@@ -74,6 +76,7 @@ impl FileSink {
             unsealer: opener.map(|opener| Unsealer::new(opener, shape.symbol_len)),
             pending: Pending::default(),
             layout: None,
+            digests: Vec::new(),
             wanted: BTreeSet::new(),
             disk: disk.clone(),
             on_event: Box::new(on_event),
@@ -115,6 +118,14 @@ impl FileSink {
         Some(layout.items_in(run))
     }
 
+    /// Compares the blocks of an item with their digests, after
+    /// [`SinkEvent::DigestMismatch`](crate::sink::SinkEvent::DigestMismatch).
+    pub fn check_blocks(&self, toi: Toi) {
+        let files = self.files();
+        let digests = files.digests_of(toi).map(<[Digest]>::to_vec);
+        self.disk.check_blocks(toi, digests.unwrap_or_default());
+    }
+
     /// Accepts the items that were looked up on the disk: all items of the manifest, in its order.
     /// Returns the blocks after the manifest that need not be received. These are the blocks that
     /// are already held, and those of items that are not prepared.
@@ -134,7 +145,9 @@ impl Files {
         let mut skip: Vec<BlockRun> = Vec::new();
         for FeedPrepared { info, prepared } in items {
             let place = layout.item(info.toi).map(|(first, partition)| (first, *partition));
-            let held = prepared.map(|prepared| self.disk.admit(prepared));
+            let digests = place.and_then(|place| self.digests_at(place)).unwrap_or_default();
+            let disk = &self.disk;
+            let held = prepared.map(|prepared| disk.admit(prepared.verified_by(digests)));
             if matches!(held, Some(Held::Parts(_))) {
                 self.wanted.insert(info.toi);
             }
@@ -173,6 +186,18 @@ impl Files {
         self.wanted.contains(&id.toi).then_some(id)
     }
 
+    /// Returns the digests of an item's blocks.
+    fn digests_of(&self, toi: Toi) -> Option<&[Digest]> {
+        let (first, partition) = self.layout.as_ref()?.item(toi)?;
+        self.digests_at((first, *partition))
+    }
+
+    /// Returns the digests of the blocks of an item that begins with this block of the feed.
+    fn digests_at(&self, (first, partition): (u32, Partition)) -> Option<&[Digest]> {
+        let start = first.checked_sub(self.head.blocks())? as usize;
+        self.digests.get(start..start + partition.blocks() as usize)
+    }
+
     /// Returns the partition of the item to which a block belongs.
     fn cut_of(&self, id: BlockId) -> Option<Partition> {
         self.layout.as_ref()?.item(id.toi).map(|(_, partition)| *partition)
@@ -180,17 +205,22 @@ impl Files {
 
     fn restore_head(&mut self, sbn: u32) {
         let Some(head) = self.head.restore(sbn) else { return };
-        let manifest = head.and_then(|head| {
-            let manifest = match &mut self.unsealer {
-                Some(unsealer) => unsealer.open_head(&head)?,
-                None => head,
-            };
-            Manifest::parse(&manifest)
-        });
-        (self.on_event)(match manifest {
-            Ok(manifest) => FileEvent::Manifest(manifest),
-            Err(error) => FileEvent::Unreadable(error),
-        });
+        let event = match head.map(|head| self.read_head(&head)) {
+            Ok(Ok(manifest)) => FileEvent::Manifest(manifest),
+            // The sender's own is wrong.
+            Ok(Err(error)) => FileEvent::Unreadable(error),
+            Err(Forged) => FileEvent::HeadForged { blocks: self.head.blocks() },
+        };
+        (self.on_event)(event);
+    }
+
+    fn read_head(&mut self, head: &[u8]) -> Result<Manifest, ManifestError> {
+        let mut manifest = match &mut self.unsealer {
+            Some(unsealer) => Manifest::parse(&unsealer.open_head(head)?)?,
+            None => Manifest::parse(head)?,
+        };
+        self.digests = std::mem::take(&mut manifest.blocks);
+        Ok(manifest)
     }
 
     /// Opens a sealed block and passes it to the disk.

@@ -86,8 +86,14 @@ impl SymbolSource for FileFeed {
 /// An event of a [`FileSink`](super::FileSink), in addition to those of its disk sink.
 #[derive(Clone, Debug)]
 pub enum FileEvent {
-    /// The manifest is complete.
+    /// The manifest is complete. The sink keeps the digests of blocks that were in it.
     Manifest(Manifest),
+    /// The blocks of the head that were received are not those that were announced. They are
+    /// dropped, and must be received again.
+    HeadForged {
+        /// Number of the head's blocks, which come first.
+        blocks: u32,
+    },
     /// The manifest cannot be read, so the feed cannot be received.
     Unreadable(ManifestError),
     /// A sealed block that was received cannot be kept. Either the block is not the one that was

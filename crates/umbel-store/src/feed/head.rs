@@ -10,7 +10,7 @@ use umbel_wire::Digest;
 
 use super::block::MemoryBlock;
 use super::layout::runs_of;
-use super::{BlockShape, ManifestError, encoding_symbol};
+use super::{BlockShape, encoding_symbol};
 
 /// The head in a source.
 #[derive(Debug)]
@@ -55,6 +55,10 @@ impl HeadFeed {
     }
 }
 
+/// What was received is not the head that was announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Forged;
+
 /// The head in a receiver.
 #[derive(Debug)]
 pub(super) struct HeadSink {
@@ -97,13 +101,13 @@ impl HeadSink {
     }
 
     /// Restores a block from its symbols. Returns the head after the last block. Returns an error
-    /// if the symbols do not restore the block or the head's digest is wrong.
-    pub(super) fn restore(&mut self, sbn: u32) -> Option<Result<Vec<u8>, ManifestError>> {
+    /// if the symbols do not restore the block or the head's digest is wrong. Nothing is held then.
+    pub(super) fn restore(&mut self, sbn: u32) -> Option<Result<Vec<u8>, Forged>> {
         let block = self.open.remove(&sbn)?;
         let k = self.partition.block_symbols(sbn);
         let range = self.partition.block_range(sbn);
         let Some(mut data) = block.restore(k, self.partition.symbol_len().into()) else {
-            return Some(Err(ManifestError::Digest));
+            return Some(Err(self.drop_all()));
         };
         data.truncate((range.end - range.start) as usize);
         self.restored.insert(sbn, data);
@@ -112,7 +116,14 @@ impl HeadSink {
         }
         let bytes: Vec<u8> = std::mem::take(&mut self.restored).into_values().flatten().collect();
         let sound = blake3::hash(&bytes).as_bytes() == &self.digest.0;
-        Some(if sound { Ok(bytes) } else { Err(ManifestError::Digest) })
+        Some(if sound { Ok(bytes) } else { Err(self.drop_all()) })
+    }
+
+    /// Drops everything, since nothing tells which block is forged.
+    fn drop_all(&mut self) -> Forged {
+        self.open.clear();
+        self.restored.clear();
+        Forged
     }
 }
 
@@ -120,29 +131,37 @@ impl HeadSink {
 mod tests {
     use super::*;
 
+    /// Receives all blocks, the last first, each with one symbol lost and repaired.
+    fn receive(
+        feed: &HeadFeed,
+        sink: &mut HeadSink,
+        forged: bool,
+    ) -> Option<Result<Vec<u8>, Forged>> {
+        let mut result = None;
+        for sbn in (0..feed.blocks()).rev() {
+            assert!(result.is_none());
+            let k = feed.partition.block_symbols(sbn);
+            for esi in 1..=k {
+                let Load::Ready(symbol) = feed.symbol(sbn, esi) else { panic!() };
+                let mut symbol = symbol.to_vec();
+                symbol[0] ^= u8::from(forged);
+                sink.store(sbn, esi, &symbol);
+            }
+            result = sink.restore(sbn);
+        }
+        result
+    }
+
     #[test]
-    fn a_head_arrives_whole_or_not_at_all() {
+    fn a_forged_head_is_dropped_and_the_genuine_one_is_taken_after_it() {
         let shape = BlockShape { symbol_len: 10, block_symbols: 4, sealed: false };
         let bytes: Vec<u8> = (0..105).collect();
         let digest = Digest(*blake3::hash(&bytes).as_bytes());
         let feed = HeadFeed::new(shape, bytes.clone().into()).unwrap();
-        for damaged in [false, true] {
-            let mut sink = HeadSink::new(shape, (105, digest)).unwrap();
-            let mut result = None;
-            for sbn in (0..feed.blocks()).rev() {
-                assert!(result.is_none());
-                let k = feed.partition.block_symbols(sbn);
-                // One symbol is lost and repaired.
-                for esi in 1..=k {
-                    let Load::Ready(symbol) = feed.symbol(sbn, esi) else { panic!() };
-                    let mut symbol = symbol.to_vec();
-                    symbol[0] ^= u8::from(damaged);
-                    sink.store(sbn, esi, &symbol);
-                }
-                result = sink.restore(sbn);
-            }
-            let expected = if damaged { Err(ManifestError::Digest) } else { Ok(bytes.clone()) };
-            assert_eq!(result, Some(expected));
+        let mut sink = HeadSink::new(shape, (105, digest)).unwrap();
+        for _ in 0..3 {
+            assert_eq!(receive(&feed, &mut sink, true), Some(Err(Forged)));
         }
+        assert_eq!(receive(&feed, &mut sink, false), Some(Ok(bytes)));
     }
 }

@@ -45,15 +45,15 @@ impl BlockShape {
     }
 }
 
-/// Most blocks of a feed of files: 1.4 TB in packets of 1,400 bytes. Receivers visit each of them
-/// between two datagrams, so an absurd announcement must not keep them busy for long.
-pub(super) const MAX_BLOCKS: u32 = 1 << 24;
+/// Most blocks of a feed of files: 370 GB in blocks of 64 packets of 1,400 bytes, 1.4 TB in blocks of
+/// 255. Receivers keep a digest of each, and visit each of them between two datagrams.
+pub(super) const MAX_BLOCKS: u32 = umbel_wire::feed::FILE_BLOCKS;
 
 /// Reason why items do not make a feed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// All items together have too many blocks.
-    #[error("more than {MAX_BLOCKS} blocks: send less, or take longer packets")]
+    #[error("more than {MAX_BLOCKS} blocks: send less, or take `--block 255`, or longer packets")]
     TooManyBlocks,
     /// An item is not split like the feed.
     #[error("item {0:?} is cut in another way than its feed")]

@@ -3,9 +3,9 @@
 //! A feed's protocol knows only blocks 0, 1, 2 …. They have these contents:
 //!
 //! ```text
-//! files   block 0 … m−1   the manifest: every item's name, size, digest, times
+//! files   block 0 … m−1   the manifest: every item's name, size, digest, times; every block's digest
 //!         block m …       the items' blocks, item after item, each cut as RFC 5052 says
-//! pipe    every block     digest (32 bytes), length (4 bytes), that many bytes of the pipe
+//! pipe    every block     bytes of the pipe, signed in runs of blocks
 //! ```
 //!
 //! A feed that only admitted receivers can read is [sealed](seal). Its head, with the feed's key
@@ -40,7 +40,8 @@ pub use files::{FeedPrepared, FileEvent, FileFeed};
 pub use layout::{BlockShape, Layout, LayoutError};
 pub use manifest::{Manifest, ManifestError};
 pub use pipe::{
-    PipeEvent, PipeFeed, PipeKeeper, PipeReader, PipeSink, PipeWriter, pipe, pipe_sink,
+    PipeEvent, PipeFeed, PipeId, PipeKeeper, PipeOutcome, PipeReader, PipeSink, PipeWriter, Sign,
+    pipe, pipe_sink,
 };
 
 /// The contents that a feed's source sends.

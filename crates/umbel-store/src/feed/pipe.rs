@@ -1,9 +1,11 @@
 //! A pipe in a feed: a stream of bytes in self-contained blocks.
 //!
-//! A block consists of the BLAKE3 digest of (feed, block number, content), the content's length,
-//! and the content. A damaged block, or one of another feed or place, is therefore never mistaken
-//! for it. The symbols of a sealed pipe are all full, so that they can be opened one by one.
+//! The sender signs the blocks in [runs](run), so that whatever is damaged, another's, or of another
+//! place is never mistaken for a block. The last block says that it is the last, or why the pipe is
+//! incomplete: a pipe that ends without it was cut short. The symbols of a sealed pipe are all full,
+//! so that they can be opened one by one.
 
+mod run;
 mod sink;
 #[cfg(test)]
 mod tests;
@@ -15,41 +17,36 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use umbel_engine::symbols::{BlockId, Load, SymbolSource};
-use umbel_wire::Tsi;
 
 use super::head::HeadFeed;
 use super::seal::{FeedKey, SEAL_LEN, Seal};
 use super::{BlockShape, encoding_symbol};
 
-pub use sink::{PipeEvent, PipeReader, PipeSink, pipe_sink};
+use run::Ending;
 
-/// Bytes before a block's content: digest and length.
-const HEAD: usize = 32 + 4;
-
-fn digest(feed: Tsi, number: u32, content: &[u8]) -> blake3::Hash {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&feed.0.to_be_bytes()).update(&number.to_be_bytes()).update(content);
-    hasher.finalize()
-}
+pub use run::{PipeId, Sign};
+pub use sink::{PipeEvent, PipeOutcome, PipeReader, PipeSink, pipe_sink};
 
 /// Creates the two ends of a pipe in a source. `memory` is the maximum number of bytes of the
 /// blocks held; at least one block is held in any case. `seal` seals the pipe, if `shape` says that
-/// it is sealed. The pipe's blocks then come after those of the head.
+/// it is sealed. The pipe's blocks then come after those of the head. `sign` signs with the key of
+/// the feed's announcement.
 ///
 /// # Errors
 ///
 /// Returns an error if a block of this shape has no room for content, or if the head cannot be
 /// split.
 pub fn pipe(
-    feed: Tsi,
+    pipe: PipeId,
     shape: BlockShape,
     memory: usize,
     seal: Option<Seal>,
+    sign: Sign,
 ) -> Result<(PipeWriter, PipeFeed), io::Error> {
     let too_small = |error: String| io::Error::new(io::ErrorKind::InvalidInput, error);
-    let room = usize::from(shape.content_len()) * usize::from(shape.block_symbols);
-    if room <= HEAD {
-        return Err(too_small(format!("blocks of {room} bytes are too small for a pipe")));
+    if run::room(shape) == 0 {
+        let len = usize::from(shape.content_len()) * usize::from(shape.block_symbols);
+        return Err(too_small(format!("blocks of {len} bytes are too small for a pipe")));
     }
     let (key, head) = match seal {
         None => (None, None),
@@ -63,7 +60,17 @@ pub fn pipe(
     let shared = Arc::new(Ring { state, moved: Condvar::new() });
     let block_len = usize::from(shape.symbol_len) * usize::from(shape.block_symbols);
     let most = (memory / block_len).max(1);
-    let writer = PipeWriter { shared: shared.clone(), feed, shape, key, most, buffer: Vec::new() };
+    let writer = PipeWriter {
+        shared: shared.clone(),
+        pipe,
+        shape,
+        key,
+        sign,
+        most,
+        next: first,
+        buffer: Vec::new(),
+        cut: Vec::new(),
+    };
     Ok((writer, PipeFeed { shared, symbol_len: shape.symbol_len.into(), head }))
 }
 
@@ -96,23 +103,33 @@ impl Ring {
     }
 }
 
-/// Divides the bytes written into blocks.
-#[derive(Debug)]
+/// Divides the bytes written into blocks, and signs them in runs.
 pub struct PipeWriter {
     shared: Arc<Ring>,
-    feed: Tsi,
+    pipe: PipeId,
     shape: BlockShape,
     /// Key that seals the symbols.
     key: Option<Box<FeedKey>>,
+    sign: Sign,
     /// Maximum number of blocks held.
     most: usize,
+    /// Number of the next block that is signed.
+    next: u32,
     buffer: Vec<u8>,
+    /// Blocks that are not signed yet.
+    cut: Vec<(Ending, Vec<u8>)>,
+}
+
+impl std::fmt::Debug for PipeWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PipeWriter").field("pipe", &self.pipe).finish_non_exhaustive()
+    }
 }
 
 impl PipeWriter {
     /// Returns the number of content bytes of a full block.
     fn room(&self) -> usize {
-        usize::from(self.shape.content_len()) * usize::from(self.shape.block_symbols) - HEAD
+        run::room(self.shape)
     }
 
     /// Reads a part of a block from `input`. Returns the number of bytes read, 0 at the end of the
@@ -134,20 +151,74 @@ impl PipeWriter {
         self.buffer.len() == self.room()
     }
 
-    /// Returns whether the block that is being filled is empty.
-    pub fn is_empty(&self) -> bool {
-        self.buffer.is_empty()
+    /// Returns whether bytes were written that are not signed yet.
+    pub fn is_behind(&self) -> bool {
+        !self.buffer.is_empty() || !self.cut.is_empty()
     }
 
-    /// Ends the block that is being filled and waits for room for it. Returns the number of its
-    /// source symbols. Returns `None` if the block is empty or the other end is dropped.
-    pub fn cut(&mut self) -> Option<u8> {
-        if self.buffer.is_empty() {
-            return None;
+    /// Ends the block that is being filled, unless it is empty. Returns whether the run is full, so
+    /// that it must be [signed](PipeWriter::sign).
+    pub fn cut(&mut self) -> bool {
+        if !self.buffer.is_empty() {
+            self.put(Ending::None);
         }
+        self.cut.len() >= run::blocks(self.shape)
+    }
+
+    fn put(&mut self, ending: Ending) {
+        let content = std::mem::take(&mut self.buffer);
+        self.cut.push((ending, content));
+    }
+
+    /// Ends the pipe, whole or for this reason. Signs and passes on what is left, as
+    /// [`sign`](PipeWriter::sign) does.
+    pub fn end(&mut self, failed: Option<&str>, mut passed: impl FnMut(u8)) {
+        let Some(reason) = failed else {
+            self.put(Ending::Whole);
+            return self.sign(passed);
+        };
+        self.cut();
+        self.sign(&mut passed);
+        let mut len = reason.len().min(self.room());
+        while !reason.is_char_boundary(len) {
+            len -= 1;
+        }
+        self.buffer = reason.as_bytes()[..len].to_vec();
+        self.put(Ending::Failed);
+        self.sign(passed);
+    }
+
+    /// Signs the blocks that were cut, and passes each on as soon as there is room for it. Tells
+    /// `passed` the number of its source symbols. Blocks are lost if the other end is dropped.
+    pub fn sign(&mut self, mut passed: impl FnMut(u8)) {
+        let cut = std::mem::take(&mut self.cut);
+        for run in cut.chunks(run::blocks(self.shape)) {
+            let blocks = run::signed(self.pipe, self.next, run, &self.sign);
+            for block in blocks {
+                let Some(symbols) = self.pass_on(block) else { return };
+                passed(symbols);
+            }
+        }
+    }
+
+    /// Passes a block on when there is room for it. Returns the number of its source symbols, or
+    /// `None` if the other end is dropped.
+    fn pass_on(&mut self, mut bytes: Vec<u8>) -> Option<u8> {
         let content_len = usize::from(self.shape.content_len());
-        let len = HEAD + self.buffer.len();
+        let len = bytes.len();
         let symbols = len.div_ceil(content_len);
+        bytes.resize(symbols * content_len, 0);
+        let (bytes, len) = match &self.key {
+            None => (bytes, len),
+            Some(key) => {
+                let mut sealed = Vec::with_capacity(symbols * (content_len + SEAL_LEN));
+                for (esi, symbol) in (0..).zip(bytes.chunks_exact(content_len)) {
+                    key.seal(self.next, esi, symbol, &mut sealed);
+                }
+                let len = sealed.len();
+                (sealed, len)
+            }
+        };
         let mut state = self.shared.lock();
         while state.held.len() >= self.most && !state.closed {
             state = self.shared.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -155,25 +226,8 @@ impl PipeWriter {
         if state.closed {
             return None;
         }
-        let number = state.first.wrapping_add(state.held.len() as u32);
-        let mut bytes = Vec::with_capacity(symbols * content_len);
-        bytes.extend_from_slice(digest(self.feed, number, &self.buffer).as_bytes());
-        bytes.extend_from_slice(&(self.buffer.len() as u32).to_be_bytes());
-        bytes.append(&mut self.buffer);
-        bytes.resize(symbols * content_len, 0);
-        let (bytes, len) = match &self.key {
-            None => (bytes, len),
-            Some(key) => {
-                let mut sealed = Vec::with_capacity(symbols * (content_len + SEAL_LEN));
-                for (esi, symbol) in (0..).zip(bytes.chunks_exact(content_len)) {
-                    key.seal(number, esi, symbol, &mut sealed);
-                }
-                let len = sealed.len();
-                (sealed, len)
-            }
-        };
-        let block = PipeBlock { bytes: bytes.into(), len, symbols: symbols as u32 };
-        state.held.push_back(block);
+        self.next = self.next.wrapping_add(1);
+        state.held.push_back(PipeBlock { bytes: bytes.into(), len, symbols: symbols as u32 });
         Some(symbols as u8)
     }
 }

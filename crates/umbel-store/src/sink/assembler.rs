@@ -25,6 +25,8 @@ pub(super) enum Outcome {
     Known,
     /// The block is restored now.
     Restored,
+    /// The symbols restored another block than its digest says. They are dropped.
+    Wrong,
     /// The held symbols do not restore the block. These symbols are held.
     NotEnough(HeldBlock),
 }
@@ -122,6 +124,12 @@ impl Assembler {
         }
         let range = self.item.partition.block_range(sbn);
         let len = (range.end - range.start) as usize;
+        if !self.is_right(sbn, &block.data[..len]) {
+            if was_on_disk && self.part.has_symbols(sbn) {
+                self.part.drop_block(sbn)?;
+            }
+            return Ok(Outcome::Wrong);
+        }
         let small = range.end <= SMALL_LEN;
         if small && self.item.partition.blocks() == 1 && !self.part.is_on_disk() {
             self.whole = Some(block.data[..len].to_vec());
@@ -176,7 +184,11 @@ impl Assembler {
 
     /// Compares each block with its digest and drops those that do not match. Returns the numbers
     /// of the blocks that are missing then.
+    /// Later blocks are compared as they come, so that the item is not read for each damage.
     pub(super) fn check_blocks(&mut self, digests: &[Digest]) -> Result<Vec<u32>, SinkError> {
+        if digests.len() == self.item.partition.blocks() as usize {
+            self.item.digests.get_or_init(|| digests.into());
+        }
         self.whole = None;
         let mut bad = Vec::new();
         let mut buffer = Vec::new();
@@ -208,6 +220,12 @@ impl Assembler {
     /// Returns whether written data was not made durable yet.
     pub(super) fn awaits_checkpoint(&self) -> bool {
         self.phase != Phase::Finishing && self.part.next_checkpoint().is_some()
+    }
+
+    /// Returns whether a block has its digest, as far as that is known.
+    fn is_right(&self, sbn: u32, block: &[u8]) -> bool {
+        let digest = self.item.digests.get().and_then(|digests| digests.get(sbn as usize));
+        digest.is_none_or(|digest| blake3::hash(block).as_bytes() == &digest.0)
     }
 
     fn is_restored(&self, sbn: u32) -> bool {

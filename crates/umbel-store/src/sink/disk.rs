@@ -132,6 +132,10 @@ impl Disk {
                 self.tell_progress(block.toi);
                 self.finish_if_whole(block.toi);
             }
+            Some(Ok(Outcome::Wrong)) => {
+                let BlockId { toi, sbn } = block;
+                self.tell(SinkEvent::BlocksDropped { toi, blocks: vec![sbn] });
+            }
             Some(Ok(Outcome::NotEnough(held))) => {
                 self.tell(SinkEvent::RestoreFailed { block, held });
             }

@@ -56,6 +56,18 @@ pub enum SinkError {
         /// Target path.
         path: PathBuf,
     },
+    /// Something other than the item is at its target, and may not be replaced.
+    #[error("{} exists and differs: --overwrite replaces it", path.display())]
+    Exists {
+        /// Target path.
+        path: PathBuf,
+    },
+    /// The item would be a hidden file, or below a hidden directory, of the output directory.
+    #[error("{} would be hidden: --hidden writes such files", path.display())]
+    Hidden {
+        /// Target path.
+        path: PathBuf,
+    },
     /// A file or a symbolic link is in the place of a directory. Symbolic links are not followed.
     #[error("{} is not a directory (symbolic links are not followed)", path.display())]
     NotDirectory {

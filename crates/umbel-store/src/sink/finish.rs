@@ -73,12 +73,12 @@ impl Finished {
         file.sync_data().map_err(SinkError::io("sync", &path()))
     }
 
-    fn put_in_place(&self, tree: &Tree) -> Result<(), SinkError> {
+    fn put_in_place(&self, Shelf { tree, overwrite, .. }: &Shelf) -> Result<(), SinkError> {
         let place = &self.item.place;
         if tree.id(place, Role::Part)? != Some(self.id) {
             return Err(SinkError::Replaced { path: place.path(Role::Part) });
         }
-        tree.rename(place, Role::Part, Role::Target)?;
+        tree.rename(place, Role::Part, Role::Target, *overwrite)?;
         tree.remove(place, Role::Journal)
     }
 }
@@ -161,7 +161,7 @@ impl Syncer {
                 Ok(()) => one.sync(tree),
                 Err(error) => Err(error.clone()),
             };
-            let end = match synced.and_then(|()| one.put_in_place(tree)) {
+            let end = match synced.and_then(|()| one.put_in_place(&self.shelf)) {
                 Ok(()) => Finish::Done,
                 Err(error) => Finish::Failed(error),
             };

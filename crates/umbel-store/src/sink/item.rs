@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use nix::sys::stat::FileStat;
 use umbel_fec::{Code, Partition, SymbolSet};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Toi};
@@ -34,6 +35,8 @@ pub(super) struct Item {
     pub(super) key: JournalKey,
     pub(super) partition: Partition,
     pub(super) code: Code,
+    /// Digests of its blocks, if they are known beforehand.
+    pub(super) digests: OnceLock<Box<[Digest]>>,
     /// Modification time to set on the file.
     pub(super) modified_ns: Option<i64>,
     /// Permissions to set on the file, as far as the umask allows.
@@ -66,6 +69,10 @@ pub(super) struct Shelf {
     pub(super) names: Mutex<Names>,
     pub(super) check_space: bool,
     pub(super) preserve_times: bool,
+    /// Whether other files at the targets are replaced.
+    pub(super) overwrite: bool,
+    /// Whether hidden files of the output directory are written.
+    pub(super) hidden: bool,
     /// Bytes reserved for all items together.
     pub(super) reserved: AtomicU64,
 }
@@ -82,6 +89,14 @@ impl Prepared {
     /// Returns the state of the item on the disk.
     pub fn held(&self) -> &Held {
         &self.held
+    }
+
+    /// Has each block compared with its digest as soon as it is restored; one for each block in
+    /// order. [`SinkEvent::BlocksDropped`](super::SinkEvent::BlocksDropped) tells those that differ.
+    #[must_use]
+    pub fn verified_by(self, digests: &[Digest]) -> Prepared {
+        self.item.digests.get_or_init(|| digests.into());
+        self
     }
 }
 
@@ -110,6 +125,7 @@ impl Shelf {
             key: JournalKey::new(&info.name, info.digest, info.oti),
             partition,
             code: Code::new(info.oti.scheme),
+            digests: OnceLock::new(),
             modified_ns: info.modified_ns.filter(|_| self.preserve_times),
             mode: info.mode,
             closed: AtomicBool::new(false),
@@ -128,6 +144,9 @@ impl Shelf {
     }
 
     fn look_up(&self, item: &Arc<Item>) -> Result<Prepared, SinkError> {
+        if !self.hidden && item.place.relative.is_hidden() {
+            return Err(SinkError::Hidden { path: item.place.target.clone() });
+        }
         if self.target_is_there(item)? {
             let held = Held::AlreadyThere;
             return Ok(Prepared { item: item.clone(), replay: None, held });
@@ -143,26 +162,35 @@ impl Shelf {
         Ok(Prepared { item: item.clone(), replay, held: Held::Parts(held) })
     }
 
-    /// Returns whether the finished item is at its target.
+    /// Returns whether the finished item is at its target. Fails if something else is there that
+    /// may not be replaced.
     fn target_is_there(&self, item: &Item) -> Result<bool, SinkError> {
         let Some(stat) = self.tree.stat(&item.place, Role::Target)? else { return Ok(false) };
         if is_directory(&stat) {
             return Err(SinkError::IsDirectory { path: item.place.target.clone() });
         }
-        if !is_regular(&stat) || stat.st_size as u64 != item.len() {
-            return Ok(false);
-        }
-        let Some(file) = self.tree.open_to_read(&item.place, Role::Target)? else {
-            return Ok(false);
-        };
-        if Shelf::digest(item, &file, Role::Target)? != item.key.item {
-            return Ok(false);
+        if !self.is_whole(item, &stat)? {
+            if self.overwrite {
+                return Ok(false);
+            }
+            return Err(SinkError::Exists { path: item.place.target.clone() });
         }
         // A journal remains if a process ended between renaming and cleaning up.
         if self.tree.stat(&item.place, Role::Journal)?.is_some() {
             self.tree.remove(&item.place, Role::Journal)?;
         }
         Ok(true)
+    }
+
+    /// Returns whether the file at the target, with this metadata, is the item.
+    fn is_whole(&self, item: &Item, stat: &FileStat) -> Result<bool, SinkError> {
+        if !is_regular(stat) || stat.st_size as u64 != item.len() {
+            return Ok(false);
+        }
+        match self.tree.open_to_read(&item.place, Role::Target)? {
+            Some(file) => Ok(Shelf::digest(item, &file, Role::Target)? == item.key.item),
+            None => Ok(false),
+        }
     }
 
     /// Reads the journal. Removes files of another version of the item.

@@ -22,7 +22,8 @@
 //!
 //! # Scope and limitations
 //!
-//! No symbolic link below the output directory is followed. An item whose directory or file system
+//! No symbolic link below the output directory is followed. Other files are not replaced, and hidden
+//! ones not written, unless the options say so. An item whose directory or file system
 //! fails is reported and dropped, and the other items continue. Its part file stays, so that it can
 //! be resumed.
 
@@ -93,6 +94,12 @@ pub struct SinkOptions {
     pub preserve_times: bool,
     /// Whether an item is refused at once if the file system has no room for it. Default true.
     pub check_space: bool,
+    /// Whether a file that differs from an item of its name is replaced. Default false: the item is
+    /// refused.
+    pub overwrite: bool,
+    /// Whether items may be hidden files of the output directory, or below hidden directories of
+    /// it. Names that begin with `.` further below are always allowed. Default false.
+    pub hidden: bool,
 }
 
 impl Default for SinkOptions {
@@ -104,6 +111,8 @@ impl Default for SinkOptions {
             checkpoint_interval: Duration::from_secs(1),
             preserve_times: true,
             check_space: true,
+            overwrite: false,
+            hidden: false,
         }
     }
 }
@@ -205,8 +214,9 @@ impl Preparer {
     ///
     /// # Errors
     ///
-    /// Returns an error if the item cannot be kept. Its name is refused or taken, there is no room,
-    /// or an operation of the file system fails. Other items are not affected.
+    /// Returns an error if the item cannot be kept. Its name is refused or taken, another file may
+    /// not be replaced, there is no room, or an operation of the file system fails. Other items are
+    /// not affected.
     pub fn prepare(&self, info: &ItemInfo) -> Result<Prepared, SinkError> {
         self.shelf.prepare(info)
     }
@@ -235,6 +245,8 @@ impl DiskSink {
             names: Mutex::new(Names::new(folds_case)),
             check_space: options.check_space,
             preserve_times: options.preserve_times,
+            overwrite: options.overwrite,
+            hidden: options.hidden,
             reserved: AtomicU64::new(0),
         });
         let closing = Arc::new(AtomicBool::new(false));
@@ -284,7 +296,7 @@ impl DiskSink {
 
     /// Compares the blocks of an item with these digests, one for each block in order, after
     /// [`SinkEvent::DigestMismatch`]. Blocks that do not match are dropped and reported by
-    /// [`SinkEvent::BlocksDropped`]. If all match, the item fails.
+    /// [`SinkEvent::BlocksDropped`], and so are blocks that come later. If all match, the item fails.
     pub fn check_blocks(&self, toi: Toi, digests: Vec<Digest>) {
         self.shared.send(Job::CheckBlocks(toi, digests));
     }

@@ -140,6 +140,12 @@ impl RelativePath {
         self.parts.join("/")
     }
 
+    /// Returns whether the first part begins with `.`, so that the path is that of a hidden file or
+    /// below a hidden directory.
+    pub fn is_hidden(&self) -> bool {
+        self.parts.first().is_some_and(|part| part.starts_with('.'))
+    }
+
     /// Returns the name of the part file beside the target.
     pub(super) fn part_name(&self) -> String {
         let name = self.split().1;

@@ -419,7 +419,7 @@ impl Part {
         writer.write().map_err(SinkError::io("write", &path))?;
         new.sync_data().map_err(SinkError::io("sync", &path))?;
         self.written_len = writer.offset;
-        self.tree.rename(&self.item.place, Role::Compact, Role::Journal)?;
+        self.tree.rename(&self.item.place, Role::Compact, Role::Journal, true)?;
         self.symbols = offsets;
         self.dead_len = 0;
         if let Some(files) = &mut self.files {

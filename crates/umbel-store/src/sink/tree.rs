@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
@@ -319,15 +319,40 @@ impl Tree {
         Ok(stat.map(|stat| FileId { device: stat.st_dev, inode: stat.st_ino }))
     }
 
-    /// Renames the file to another role. A file that had this role is replaced.
-    pub(super) fn rename(&self, place: &Place, from: Role, to: Role) -> Result<(), SinkError> {
+    /// Renames the file to another role. A file that had this role is replaced if `replace`.
+    pub(super) fn rename(
+        &self,
+        place: &Place,
+        from: Role,
+        to: Role,
+        replace: bool,
+    ) -> Result<(), SinkError> {
         let path = place.path(to);
         let directory = self
             .directory(place, false)?
             .ok_or_else(|| SinkError::io("rename to", &path)(Errno::ENOENT))?;
         let (old, new) = (place.name(from), place.name(to));
-        renameat(&directory, old.as_str(), &directory, new.as_str()).map_err(|error| match error {
+        let (old, new) = (old.as_str(), new.as_str());
+        let only_new = || {
+            let flags = RenameFlags::RENAME_NOREPLACE;
+            match renameat2(&directory, old, &directory, new, flags) {
+                // A kernel or file system that cannot rename so. The look shortly before has to do.
+                Err(Errno::EINVAL | Errno::ENOSYS) => {
+                    match fstatat(&directory, new, AtFlags::AT_SYMLINK_NOFOLLOW) {
+                        Ok(_) => Err(Errno::EEXIST),
+                        Err(_) => renameat(&directory, old, &directory, new),
+                    }
+                }
+                result => result,
+            }
+        };
+        let renamed = if replace { renameat(&directory, old, &directory, new) } else { only_new() };
+        let is_directory =
+            || self.stat(place, to).is_ok_and(|stat| stat.as_ref().is_some_and(is_directory));
+        renamed.map_err(|error| match error {
+            Errno::EEXIST if is_directory() => SinkError::IsDirectory { path: path.clone() },
             Errno::EISDIR => SinkError::IsDirectory { path: path.clone() },
+            Errno::EEXIST => SinkError::Exists { path: path.clone() },
             error => SinkError::io("rename to", &path)(error),
         })
     }

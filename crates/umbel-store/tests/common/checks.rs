@@ -3,8 +3,40 @@
 
 #![allow(unreachable_pub, dead_code, reason = "shared by test binaries")]
 
-use umbel_store::feed::Manifest;
+use umbel_engine::symbols::{BlockId, SymbolSink};
+use umbel_engine::tmtp::FEED;
+use umbel_store::feed::{BlockShape, Manifest, PipeId, PipeOutcome, pipe_sink};
 use umbel_store::hls::{FileName, Follower, Playlist};
+use umbel_wire::Tsi;
+
+/// The pipe of the corpus `pipe_block`, and the key of its sender [RFC 8032 §7.1, test 1].
+pub const PIPE: PipeId = PipeId { feed: Tsi(7), version: 5 };
+pub const PIPE_SHAPE: BlockShape = BlockShape { symbol_len: 200, block_symbols: 8, sealed: false };
+pub const PIPE_KEY: [u8; 32] = [
+    0xd7, 0x5a, 0x98, 0x01, 0x82, 0xb1, 0x0a, 0xb7, 0xd5, 0x4b, 0xfe, 0xd3, 0xc9, 0x64, 0x07, 0x3a,
+    0x0e, 0xe1, 0x72, 0xf3, 0xda, 0xa6, 0x23, 0x25, 0xaf, 0x02, 0x1a, 0x68, 0xf7, 0x07, 0x51, 0x1a,
+];
+
+/// Passes bytes to a pipe as its first block. Returns what its reader gets, and how the pipe ended.
+pub fn read_pipe(bytes: &[u8]) -> (Vec<u8>, Option<PipeOutcome>) {
+    let (mut sink, mut reader) =
+        pipe_sink((PIPE, PIPE_KEY), PIPE_SHAPE, 1 << 20, None, |_| {}).expect("a sound shape");
+    sink.begin(0);
+    let block = BlockId { toi: FEED, sbn: 0 };
+    let symbols = bytes.chunks(PIPE_SHAPE.symbol_len.into());
+    for (esi, symbol) in (0..PIPE_SHAPE.block_symbols.into()).zip(symbols) {
+        sink.store(block, esi, symbol);
+    }
+    sink.restore(block);
+    let read = std::iter::from_fn(|| reader.take()).flatten().collect();
+    (read, reader.outcome())
+}
+
+/// Checks that a block of a pipe is passed on only as it was signed, if at all.
+pub fn pipe_block(bytes: &[u8]) {
+    let (read, _) = read_pipe(bytes);
+    assert!(read.is_empty() || bytes.windows(read.len()).any(|part| part == read));
+}
 
 /// Checks that a parsed manifest can be emitted and parsed again.
 pub fn manifest(bytes: &[u8]) {

@@ -74,15 +74,7 @@ pub const fn ip_len(source: IpAddr) -> usize {
 /// Returns the sum over the pseudo header of a segment of this length [RFC 9293 §3.1]. Both
 /// addresses are of one family.
 pub fn pseudo_header(source: IpAddr, destination: IpAddr, length: usize) -> Sum {
-    let add = |sum: Sum, address: IpAddr| match address {
-        IpAddr::V4(v4) => sum.bytes(&v4.octets()),
-        IpAddr::V6(v6) => sum.bytes(&v6.octets()),
-    };
-    let length = length as u32;
-    add(add(Sum::default(), source), destination)
-        .number(TCP.into())
-        .number((length >> 16) as u16)
-        .number(length as u16)
+    Sum::pseudo_header(TCP, source, destination, length)
 }
 
 #[cfg(test)]

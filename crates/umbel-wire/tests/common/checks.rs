@@ -3,15 +3,21 @@
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "shared by test binaries")]
 
+use std::net::{IpAddr, Ipv6Addr};
+
+use umbel_wire::checksum::Sum;
 use umbel_wire::control::{self, FrameHeader};
+use umbel_wire::datagram::{self, IpDatagram};
 use umbel_wire::feed::SealedHead;
 use umbel_wire::repository::{ClientMessage, ServerMessage, UnicastBlock};
 use umbel_wire::rtp::{self, RtpPacket, VideoCodec};
 use umbel_wire::sap::SapPacket;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description, Origin};
 use umbel_wire::session::{FindSessions, SessionKind};
+use umbel_wire::signed::Signed;
 use umbel_wire::{DataPacket, Parsed};
-use umbel_wire::{SmallBlockHeader, SmallBlockPacket, basep, igmp, lms, pgm, rlm, srm, tcp, tmtp};
+use umbel_wire::{SmallBlockHeader, SmallBlockPacket, basep, igmp, ip, lms, membership, mld};
+use umbel_wire::{pgm, pim, rlm, srm, tcp, tmtp};
 
 /// A parsed packet can be emitted, and parsing it returns the same packet.
 pub fn data_packet(bytes: &[u8]) {
@@ -111,6 +117,11 @@ pub fn sap_packet(bytes: &[u8]) {
     let mut again = Vec::new();
     packet.emit(&mut again);
     assert_eq!(SapPacket::parse(&again), Ok(packet));
+    if let Ok(Some(signed)) = Signed::split(packet.payload) {
+        let mut again = Vec::new();
+        signed.emit(&mut again);
+        assert_eq!(Signed::split(&again), Ok(Some(signed)));
+    }
     let Ok(description) = Description::parse(packet.payload) else { return };
     assert_eq!(Origin::find(packet.payload).as_ref(), Ok(&description.origin));
     let text = description.emit();
@@ -123,11 +134,89 @@ pub fn sap_packet(bytes: &[u8]) {
     assert_eq!(SessionKind::from_description(&session.describe("umbel")), Ok(Some(session)));
 }
 
-/// No report has more records or sources than its bytes.
-pub fn igmp_report(bytes: &[u8]) {
-    let Ok(Some((_, records))) = igmp::parse_report(bytes) else { return };
-    let sources: usize = records.iter().map(|record| record.sources.len()).sum();
-    assert!(records.len() * 8 + sources * 4 <= bytes.len());
+/// A parsed message can be emitted, and parsing it returns the same message. None takes more memory
+/// than its bytes justify. The checksum is made right first, since hardly any input has it right.
+pub fn igmp_message(bytes: &[u8]) {
+    let _ = igmp::parse(bytes);
+    let bytes = with_checksum(bytes, Sum::default());
+    let Ok(Some(message)) = igmp::parse(&bytes) else { return };
+    bounded_membership(&message, bytes.len(), 4);
+    let mut again = Vec::new();
+    igmp::emit(&message, &mut again);
+    assert_eq!(igmp::parse(&again), Ok(Some(message)));
+}
+
+/// A parsed message can be emitted, and parsing it returns the same message. None takes more memory
+/// than its bytes justify. The checksum is made right first.
+pub fn mld_message(bytes: &[u8]) {
+    let (from, to) = (Ipv6Addr::LOCALHOST, mld::REPORT_GROUP);
+    let _ = mld::parse(bytes, from, to);
+    let sum = Sum::pseudo_header(ip::ICMPV6, from.into(), to.into(), bytes.len());
+    let bytes = with_checksum(bytes, sum);
+    let Ok(Some(message)) = mld::parse(&bytes, from, to) else { return };
+    bounded_membership(&message, bytes.len(), 16);
+    let mut again = Vec::new();
+    mld::emit(&message, from, to, &mut again);
+    assert_eq!(mld::parse(&again, from, to), Ok(Some(message)));
+}
+
+/// A parsed message can be emitted, and parsing it returns the same message, over either family. The
+/// checksum is made right first.
+pub fn pim_message(bytes: &[u8]) {
+    let v4 = (IpAddr::from([10, 0, 0, 1]), IpAddr::from(pim::ALL_ROUTERS_V4));
+    let v6 = (IpAddr::from(Ipv6Addr::LOCALHOST), IpAddr::from(pim::ALL_ROUTERS_V6));
+    let v6_sum = Sum::pseudo_header(ip::PIM, v6.0, v6.1, bytes.len());
+    for ((from, to), sum) in [(v4, Sum::default()), (v6, v6_sum)] {
+        let _ = pim::parse(bytes, from, to);
+        let bytes = with_checksum(bytes, sum);
+        let Ok(Some(message)) = pim::parse(&bytes, from, to) else { continue };
+        if let pim::Message::JoinPrune(join_prune) = &message {
+            let groups = &join_prune.groups;
+            let sources = groups.iter().map(|group| group.joins.len() + group.prunes.len());
+            assert!(groups.len() * 12 + sources.sum::<usize>() * 8 <= bytes.len());
+        }
+        let mut again = Vec::new();
+        pim::emit(&message, from, to, &mut again);
+        assert_eq!(pim::parse(&again, from, to), Ok(Some(message)));
+    }
+}
+
+/// Returns a message whose second word is its checksum, over a sum of what else is covered.
+fn with_checksum(bytes: &[u8], sum: Sum) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    if let Some(place) = bytes.get_mut(2..4) {
+        place.fill(0);
+        let checksum = sum.bytes(&bytes).checksum();
+        bytes[2..4].copy_from_slice(&checksum.to_be_bytes());
+    }
+    bytes
+}
+
+fn bounded_membership(message: &membership::Message, len: usize, address_len: usize) {
+    let addresses = match message {
+        membership::Message::Query(query) => query.sources.len(),
+        membership::Message::Report(report) => {
+            report.records.iter().map(|record| 1 + record.sources.len()).sum()
+        }
+        _ => 0,
+    };
+    assert!(addresses * address_len <= len);
+}
+
+/// A parsed datagram can be emitted, and parsing it returns the same. No packet lengthens by being
+/// forwarded.
+pub fn ip_datagram(bytes: &[u8]) {
+    let mut packet = bytes.to_vec();
+    let _ = datagram::forward(&mut packet);
+    assert_eq!(packet.len(), bytes.len());
+    let Ok(parsed) = IpDatagram::parse(bytes) else { return };
+    let mut again = Vec::new();
+    // An alert of IPv4 has one value.
+    let alert = parsed.alert.map(|value| if parsed.source.is_ipv4() { 0 } else { value });
+    let emitted = IpDatagram { alert, ..parsed };
+    if emitted.emit(&mut again).is_ok() {
+        assert_eq!(IpDatagram::parse(&again).unwrap(), emitted);
+    }
 }
 
 /// A parsed segment can be emitted, and parsing it returns the same segment, as far as its blocks

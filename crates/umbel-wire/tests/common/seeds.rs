@@ -1,22 +1,24 @@
 //! Seeds of the fuzz corpora: a packet or message of each kind.
 
+mod router_seeds;
 mod tmtp_seeds;
 
 use std::time::Duration;
 
-use umbel_wire::feed::{Feed, FeedContent, Sealed, SealedHead, WrappedKey};
+use umbel_wire::feed::{Feed, FeedContent, Recovery, Sealed, SealedHead, WrappedKey};
 use umbel_wire::repository::{
     Announcement, ClientMessage, ControlGroup, ControlKey, ItemInfo, Nak, Need, NeedRun,
     ServerMessage, SymbolRun, UnicastBlock,
 };
 use umbel_wire::sap::SapPacket;
 use umbel_wire::session::{FindSessions, SessionKind};
+use umbel_wire::signed::Signed;
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
 use umbel_wire::stream::{LayerFec, LayerInfo, RtpFormat, Stream, StreamContent, StreamMode};
 use umbel_wire::tcp::{Flags, Head, Options, Seq};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, SmallBlockHeader, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 17] = [
+pub(crate) const TARGETS: [&str; 20] = [
     "data_packet",
     "client_message",
     "server_message",
@@ -28,7 +30,10 @@ pub(crate) const TARGETS: [&str; 17] = [
     "tmtp_message",
     "sap_packet",
     "sealed_head",
-    "igmp_report",
+    "igmp_message",
+    "mld_message",
+    "pim_message",
+    "ip_datagram",
     "tcp_segment",
     "basep_message",
     "rlm_message",
@@ -49,7 +54,10 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "lms_message" => lms_messages().into_iter().map(named).collect(),
         "pgm_message" => pgm_messages().into_iter().map(named).collect(),
         "sap_packet" => sap_packets().into_iter().map(named).collect(),
-        "igmp_report" => igmp_reports().into_iter().map(named).collect(),
+        "igmp_message" => router_seeds::igmp_messages().into_iter().map(named).collect(),
+        "mld_message" => router_seeds::mld_messages().into_iter().map(named).collect(),
+        "pim_message" => router_seeds::pim_messages().into_iter().map(named).collect(),
+        "ip_datagram" => router_seeds::ip_datagrams().into_iter().map(named).collect(),
         "tcp_segment" => tcp_segments().into_iter().map(named).collect(),
         "sealed_head" => sealed_heads().into_iter().map(named).collect(),
         "basep_message" => basep_messages().into_iter().map(named).collect(),
@@ -458,6 +466,7 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
         name: "nightly".parse().unwrap(),
         tsi: Tsi(3417),
         source: "192.0.2.2:40123".parse().unwrap(),
+        node: umbel_wire::tmtp::NodeId(0x83D1),
         data: Channel {
             source: Some([192, 0, 2, 2].into()),
             group: [232, 7, 7, 7].into(),
@@ -468,6 +477,7 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
         symbol_len: 1376,
         block_symbols: 16,
         fec: true,
+        recovery: Recovery::Tree,
         kbit_per_s: 50_000,
         content: FeedContent::Files {
             items: 3,
@@ -516,8 +526,14 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
     let packet = |session: &SessionKind, deletion: bool| {
         let description = session.describe("umbel 0.1.0");
         let text = if deletion { description.origin.emit() } else { description.emit() };
+        let mut payload = text.clone().into_bytes();
+        if let SessionKind::Feed(_) = session {
+            payload.clear();
+            let text = text.as_bytes();
+            Signed { text, key: [7; 32], signature: [0xF5; 64] }.emit(&mut payload);
+        }
         let mut out = Vec::new();
-        SapPacket::new(deletion, session.source().ip(), text.as_bytes()).emit(&mut out);
+        SapPacket::new(deletion, session.source().ip(), &payload).emit(&mut out);
         out
     };
     vec![
@@ -598,21 +614,6 @@ fn rtp_packets() -> Vec<(&'static str, Vec<u8>)> {
         ("extension", packet(0x91, &[0, 0, 0, 1, 0xBE, 0xDE, 0, 1, 0, 0, 0, 0, 0x41])),
         ("padding", packet(0xA0, &[0x41, 0, 2])),
         ("sender-report", vec![0x80, 200, 0, 6, 0, 0, 0, 1]),
-    ]
-}
-
-fn igmp_reports() -> Vec<(&'static str, Vec<u8>)> {
-    let report = |records: &[u8], count: u8| {
-        let mut packet = vec![0x46, 0xC0, 0, 0, 0, 0, 0x40, 0, 1, 2, 0, 0, 10, 0, 0, 5];
-        packet.extend([224, 0, 0, 22, 0x94, 4, 0, 0, 0x22, 0, 0, 0, 0, 0, 0, count]);
-        packet.extend(records);
-        packet
-    };
-    vec![
-        ("nothing", report(&[], 0)),
-        ("allow", report(&[5, 0, 0, 1, 232, 1, 1, 1, 10, 0, 0, 1], 1)),
-        ("leave", report(&[3, 0, 0, 0, 239, 1, 1, 1, 6, 0, 0, 0, 232, 1, 1, 1], 2)),
-        ("cut", report(&[4, 255, 255, 255, 239, 1, 1, 1], 255)),
     ]
 }
 

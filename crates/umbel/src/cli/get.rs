@@ -27,9 +27,16 @@ pub(super) struct GetArgs {
     /// Items by name or pattern: `images/**`, `*.iso`, `notes.txt` [default: all]
     #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     patterns: Vec<String>,
-    /// Directory for the items; files of the same names are replaced without a question
+    /// Directory for the items
     #[arg(short, long, default_value = ".", value_name = "DIR")]
     output: PathBuf,
+    /// Replace files that differ from items of the same names; without it they are kept, and the
+    /// command exits with 1
+    #[arg(long)]
+    overwrite: bool,
+    /// Write files and directories, too, whose names begin with `.` in the directory itself
+    #[arg(long)]
+    hidden: bool,
     /// Interface on which multicast arrives, by name or address [default: the route's]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
@@ -63,6 +70,8 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
         interface: args.interface,
         fallback_after: (!args.no_fallback).then_some(args.fallback_after),
         durable: !args.no_sync,
+        overwrite: args.overwrite,
+        hidden: args.hidden,
         ..GetOptions::new(url, args.output)
     };
     let teller = Arc::new(Teller::new(output));

@@ -44,7 +44,7 @@ pub(super) fn run(args: &GroupsArgs, output: &Output) -> anyhow::Result<ExitCode
     signals.then(move || waker.wake())?;
     let until = Instant::now() + args.wait;
     loop {
-        station.ask(&FindSessions { name: None });
+        station.ask(&FindSessions { name: None }, None);
         let left = until.saturating_duration_since(Instant::now());
         if station.listen(left.min(ASK_EVERY))? || left.is_zero() {
             break;
@@ -96,10 +96,8 @@ fn described(session: &Session) -> serde_json::Value {
         "name": description.name,
         "announcer": announcer.to_string(),
         "information": description.information,
-        "kind": kind.as_ref().map(|kind| match kind {
-            SessionKind::Feed(_) => "feed",
-            SessionKind::Stream(_) => "stream",
-        }),
+        "kind": kind.as_ref().map(SessionKind::noun),
+        "pin": session.signer.map(|pin| pin.to_string()),
         "source": session.source().map(|source| source.to_string()),
         "data": feed.map(|feed| feed.data.to_string()),
         "domain": feed.map(|feed| feed.domain.to_string()),

@@ -9,10 +9,10 @@ use umbel_engine::units::ByteCount;
 
 use super::output::{Output, plain};
 use super::signals;
-use super::stream::{rate, tell_begun};
+use super::stream::{air_line, tell_begun};
 use super::teller::{TELL_EVERY, Teller};
-use crate::stream::Begun;
-use crate::stream::hls::{HlsObserver, HlsOptions, HlsSnapshot, HlsSummary, stream_hls};
+use crate::stream::hls::{HlsOptions, HlsSnapshot, HlsSummary, stream_hls};
+use crate::stream::{Begun, StreamObserver};
 
 /// Streams a ladder.
 ///
@@ -51,7 +51,7 @@ fn finish(summary: &HlsSummary, output: &Output) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-impl HlsObserver for Teller<HlsSnapshot> {
+impl StreamObserver<HlsSnapshot> for Teller<HlsSnapshot> {
     fn begun(&self, begun: &Begun) {
         tell_begun(&self.output, begun, &format!("umbel gateway '{}'", begun.stream.name));
     }
@@ -60,14 +60,11 @@ impl HlsObserver for Teller<HlsSnapshot> {
         if self.output.is_json() {
             return self.tell(snapshot, |_| TELL_EVERY);
         }
-        let sum = snapshot.layers.iter().map(|layer| layer.rate_bits_per_s).sum();
         let stalled = if snapshot.stalled { " · the ladder stalls" } else { "" };
         self.meter().message(format!(
-            "{} segments · {} · about {} receivers · {} experiments{stalled}",
+            "{} segments · {}{stalled}",
             snapshot.segments,
-            rate(sum),
-            snapshot.receivers,
-            snapshot.experiments
+            air_line(&snapshot.air)
         ));
     }
 

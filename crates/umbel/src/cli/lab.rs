@@ -15,6 +15,7 @@ use super::output::Output;
 #[command(after_help = "Examples:
   umbel lab up examples/lab/star-with-loss.toml
   umbel lab exec server -- umbel serve ./repo
+  umbel lab up --route examples/lab/seven-routers.toml   with `umbel router` on each router
   umbel lab set switch r1 loss=20% delay=10ms
   umbel lab down")]
 pub(super) struct LabArgs {
@@ -28,6 +29,9 @@ enum Action {
     Up {
         /// The topology, in TOML
         file: PathBuf,
+        /// Run `umbel router` on every router
+        #[arg(long)]
+        route: bool,
     },
     /// Run a command in a host or router
     Exec {
@@ -80,6 +84,9 @@ enum Action {
     /// Own a lab until it is taken down; `up` runs this
     #[command(hide = true)]
     Supervise {
+        /// Run `umbel router` on every router
+        #[arg(long)]
+        route: bool,
         /// The topology, in TOML
         file: PathBuf,
     },
@@ -92,9 +99,9 @@ enum Action {
 /// One line that says why the lab refuses or fails.
 pub(super) fn run(args: LabArgs, output: &Output) -> anyhow::Result<ExitCode> {
     match args.action {
-        Action::Up { file } => {
+        Action::Up { file, route } => {
             let mut supervisor = Command::new(std::env::current_exe()?);
-            supervisor.args(["lab", "supervise"]);
+            supervisor.args(["lab", "supervise"]).args(route.then_some("--route"));
             show(&cli::up(&file, supervisor)?, output);
             output.note("`umbel lab exec HOST -- COMMAND` runs in it, `umbel lab down` ends it");
         }
@@ -109,7 +116,14 @@ pub(super) fn run(args: LabArgs, output: &Output) -> anyhow::Result<ExitCode> {
             cli::route_multicast(&source, group, &receivers)?;
         }
         Action::Down => cli::down()?,
-        Action::Supervise { file } => cli::run_supervisor(&file)?,
+        Action::Supervise { file, route } => {
+            let mut router = Vec::new();
+            if route {
+                router.push(std::env::current_exe()?.into_os_string());
+                router.extend(["router", "--json"].map(OsString::from));
+            }
+            cli::run_supervisor(&file, &router)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

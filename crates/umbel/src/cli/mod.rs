@@ -18,6 +18,7 @@ mod panics;
 mod rate;
 mod recv;
 mod repro;
+mod router;
 mod rtp;
 mod send;
 mod serve;
@@ -105,6 +106,8 @@ enum Command {
     Lab(lab::LabArgs),
     /// Send one TCP stream to many ordinary TCP clients by multicast
     Smo(smo::SmoArgs),
+    /// Route multicast: members by IGMP and MLD, trees by PIM, repairs by LMS
+    Router(router::RouterArgs),
     /// Simulate servers, clients and the network between them
     Sim(sim::SimArgs),
     /// Repeat the experiments of a paper and compare the numbers
@@ -151,6 +154,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Doctor(args) => doctor::run(&args, &output),
         Command::Lab(args) => lab::run(args, &output),
         Command::Smo(args) => smo::run(args, &output),
+        Command::Router(args) => router::run(args, &output),
         Command::Sim(args) => sim::run(args, &output),
         Command::Repro(args) => repro::run(args, &output),
     };
@@ -171,7 +175,7 @@ fn start_logging(verbose: u8) {
         _ => LevelFilter::TRACE,
     };
     let in_detail = std::env::var("UMBEL_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
-    let crates = ["umbel", "umbel_net", "umbel_store"];
+    let crates = ["umbel", "umbel_net", "umbel_router", "umbel_store"];
     let filter =
         in_detail.unwrap_or_else(|| Targets::new().with_targets(crates.map(|c| (c, level))));
     let lines = tracing_subscriber::fmt::layer()

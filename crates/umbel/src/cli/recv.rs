@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use anyhow::bail;
 use serde_json::json;
+use umbel_engine::lms::config::Cost;
 use umbel_engine::tmtp::Start;
 use umbel_engine::units::ByteCount;
-use umbel_wire::feed::{Feed, FeedContent};
+use umbel_net::session::Pin;
+use umbel_wire::feed::{Feed, FeedContent, Recovery};
 
 use super::duration::parse_duration;
 use super::key::KeyFile;
@@ -22,22 +24,34 @@ use crate::feed::recv::{RecvObserver, RecvOptions, RecvSnapshot, RecvSummary, Ta
 /// Options of `umbel recv`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  umbel recv nightly -o ./out            files that somebody sends as `nightly`
+  umbel recv 'umbel-feed://nightly?pin=PIN' -o ./out
+                                         files: the line that `umbel send` printed
+  umbel recv nightly                     the same, from the sender that had the name first, to
+                                         ./nightly
   umbel recv live -o - | tar x           a pipe
   umbel recv nightly@192.0.2.2           of this source, where several call theirs alike
   umbel recv nightly --wait 1h           wait for it to be on the air
   umbel key                              the line that a sender needs who admits by keys
-Interrupted, it goes on where it was when it is started again. Any sender of that name is believed:
-nothing proves who sends, also with a token or a key. Firewalls must let multicast to UDP ports 9875,
-7702 and 7703 in.")]
+A feed is announced under its sender's signature, and is taken from the holder of that key alone.
+With a name alone the first sender is believed, and its key remembered; another key under the same
+name is refused. Interrupted, it goes on where it was when it is started again. Firewalls must let
+multicast to UDP ports 9875, 7702 and 7703 in.")]
 pub(super) struct RecvArgs {
-    /// The feed, as `umbel groups` lists it: NAME, or NAME@ADDRESS of its source
-    #[arg(value_name = "NAME")]
+    /// The feed: umbel-feed://NAME?pin=PIN as `umbel send` prints it; NAME as `umbel groups` lists
+    /// it; or either with @ADDRESS of its source after the name
+    #[arg(value_name = "FEED")]
     feed: SessionSelector,
-    /// Directory for the files, or `-` for a pipe to standard output; files of the same names are
-    /// replaced without a question [default: this directory]
+    /// Directory for the files, or `-` for a pipe to standard output [default: a directory of the
+    /// feed's name]
     #[arg(short, long, value_name = "DIR|-")]
     output: Option<PathBuf>,
+    /// Replace files that differ from those of the feed; without it they are kept, and the command
+    /// exits with 1
+    #[arg(long)]
+    overwrite: bool,
+    /// Write files and directories, too, whose names begin with `.` in the directory itself
+    #[arg(long)]
+    hidden: bool,
     /// Where to begin: everything from the start, or only what is sent from now on
     #[arg(long, value_name = "start|now", default_value = "start", value_parser = parse_start)]
     from: Start,
@@ -50,9 +64,17 @@ pub(super) struct RecvArgs {
     /// How long the source may be silent before the receiver gives up
     #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = parse_duration)]
     patience: Duration,
-    /// Token that the source demands; it does not prove the source's identity
+    /// Token that the source demands
     #[arg(long)]
     token: Option<String>,
+    /// Refuse a feed whose losses are recovered in another way: `tree`, `lms`, `srm` or `source`
+    /// [default: as its sender chose]
+    #[arg(long, value_name = "SCHEME")]
+    recovery: Option<Recovery>,
+    /// Cost at which this receiver offers to repair others' losses to routers with LMS, which take
+    /// the lowest: `auto` is the round trip to the source in microseconds [default: auto]
+    #[arg(long, value_name = "auto|NUMBER", value_parser = parse_cost)]
+    cost: Option<Cost>,
     #[command(flatten)]
     key: KeyFile,
     /// Name of this receiver in the sender's report [default: the host's name]
@@ -61,6 +83,20 @@ pub(super) struct RecvArgs {
     /// Do not wait until files are safe on the disk
     #[arg(long)]
     no_sync: bool,
+    /// Directory in which the keys of senders are remembered, in `known_feeds` [default: the user's
+    /// state directory]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+}
+
+fn parse_cost(text: &str) -> Result<Cost, String> {
+    match text {
+        "auto" => Ok(Cost::Latency),
+        _ => text
+            .parse()
+            .map(|cost| Cost::Fixed(Some(cost)))
+            .map_err(|_| "it is `auto` or a number up to 4294967295".to_owned()),
+    }
 }
 
 fn parse_start(text: &str) -> Result<Start, String> {
@@ -92,6 +128,11 @@ impl RecvArgs {
             key: self.key.path(),
             name: self.name,
             durable: !self.no_sync,
+            overwrite: self.overwrite,
+            hidden: self.hidden,
+            recovery: self.recovery,
+            cost: self.cost,
+            state_dir: self.state_dir,
             ..RecvOptions::new(self.feed, target)
         })
     }
@@ -116,10 +157,13 @@ fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
     let ok = summary.failures.is_empty() && summary.failure.is_none() && !summary.interrupted;
     output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
     tracing::info!(
-        "{} packets, {} lost, {} repairs, {} fetched, {} NACKs, {} parents; discarded: {}",
+        "{} packets, {} lost, {} repairs ({} from helpers for {} requests), {} fetched, {} NACKs, {} \
+         parents; discarded: {}",
         summary.packets,
         summary.lost,
         summary.repairs,
+        summary.helped,
+        summary.requests,
         summary.fetched,
         summary.nacks,
         summary.parents,
@@ -133,7 +177,7 @@ fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
         output.note(format!("{resumed} of them were there from an earlier run"));
     }
     if summary.repairs_sent > 0 {
-        output.note(format!("{} repairs sent to others in the subnet", summary.repairs_sent));
+        output.note(format!("{} repairs sent to others", summary.repairs_sent));
     }
     if summary.dropped_here > 0 {
         output.note(format!(
@@ -167,10 +211,9 @@ fn came(summary: &RecvSummary) -> String {
     let came = format!("{bytes} in {:.1} s ({rate}/s)", summary.seconds);
     let loss = format!("loss {:.2} %", loss * 100.0);
     match summary {
-        RecvSummary { pipe: true, sealed: true, failure: None, .. } => {
+        RecvSummary { pipe: true, failure: None, interrupted: false, .. } => {
             format!("{came}, verified; {loss}")
         }
-        // Without a key its digests come with it, so anyone in reach can forge them.
         RecvSummary { pipe: true, .. } => format!("{came}; {loss}"),
         RecvSummary { items: 0, already_there, .. } => {
             format!("no new files; {already_there} were there; {loss}")
@@ -207,7 +250,7 @@ fn log(now: &RecvSnapshot, since: Since<RecvSnapshot>) {
 }
 
 impl RecvObserver for Teller<RecvSnapshot> {
-    fn found(&self, feed: &Feed, interface: &str) {
+    fn found(&self, feed: &Feed, signer: Pin, interface: &str) {
         let (items, bytes) = match feed.content {
             FeedContent::Files { items, bytes, .. } => (Some(items), Some(bytes)),
             FeedContent::Pipe => (None, None),
@@ -216,11 +259,13 @@ impl RecvObserver for Teller<RecvSnapshot> {
             "event": "feed",
             "name": feed.name.as_str(),
             "source": feed.source.to_string(),
+            "pin": signer.to_string(),
             "data": feed.data.to_string(),
             "domain": feed.domain.to_string(),
             "interface": interface,
             "items": items,
             "bytes": bytes,
+            "recovery": feed.recovery.name(),
         }));
         let what = match feed.content {
             FeedContent::Files { items, bytes, .. } => {
@@ -311,13 +356,13 @@ mod tests {
             some.starts_with("2 files, 9.0 kB in 0.0 s") && some.contains("verified"),
             "{some}"
         );
-        let sealed = |summary: &mut RecvSummary| (summary.pipe, summary.sealed) = (true, true);
-        assert!(summary(sealed).contains("verified"));
+        let pipe = |summary: &mut RecvSummary| summary.pipe = true;
+        assert!(summary(pipe).contains("verified"));
         let cut = summary(|summary| {
-            sealed(summary);
+            pipe(summary);
             given_up(summary);
         });
-        let open = summary(|summary| summary.pipe = true);
-        assert!(!cut.contains("verified") && !open.contains("verified"), "{cut}; {open}");
+        let interrupted = summary(|summary| (summary.pipe, summary.interrupted) = (true, true));
+        assert!(!cut.contains("verified") && !interrupted.contains("verified"), "{cut}");
     }
 }

@@ -8,10 +8,10 @@ use umbel_engine::units::ByteCount;
 
 use super::output::Output;
 use super::signals;
-use super::stream::{rate, tell_begun};
+use super::stream::{air_line, tell_begun};
 use super::teller::{TELL_EVERY, Teller};
-use crate::stream::Begun;
-use crate::stream::rtp::{RtpObserver, RtpOptions, RtpSnapshot, RtpSummary, stream_rtp};
+use crate::stream::rtp::{RtpOptions, RtpSnapshot, RtpSummary, stream_rtp};
+use crate::stream::{Begun, StreamObserver};
 
 /// Streams RTP.
 ///
@@ -52,7 +52,7 @@ fn finish(summary: &RtpSummary, output: &Output) {
     }
 }
 
-impl RtpObserver for Teller<RtpSnapshot> {
+impl StreamObserver<RtpSnapshot> for Teller<RtpSnapshot> {
     fn begun(&self, begun: &Begun) {
         let name = &begun.stream.name;
         let watch = format!("umbel watch '{name}' --rtp 127.0.0.1:5004 --sdp-out watch.sdp");
@@ -63,14 +63,11 @@ impl RtpObserver for Teller<RtpSnapshot> {
         if self.output.is_json() {
             return self.tell(snapshot, |_| TELL_EVERY);
         }
-        let sum = snapshot.layers.iter().map(|layer| layer.rate_bits_per_s).sum();
         let stalled = if snapshot.stalled { " · a layer stalls" } else { "" };
         self.meter().message(format!(
-            "{} packets · {} · receivers: about {} · {} experiments{stalled}",
+            "{} packets · {}{stalled}",
             snapshot.taken,
-            rate(sum),
-            snapshot.receivers,
-            snapshot.experiments
+            air_line(&snapshot.air)
         ));
     }
 

@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use serde_json::json;
 use umbel_engine::units::{ByteCount, Rate};
 use umbel_net::interface::Family;
-use umbel_wire::feed::FeedContent;
+use umbel_wire::feed::{FeedContent, Recovery};
 use umbel_wire::session::SessionName;
 
 use super::duration::parse_duration;
@@ -20,6 +20,7 @@ use super::output::{Output, plain};
 use super::rate::parse_rate;
 use super::teller::{Since, TELL_EVERY, Teller, rate};
 use super::{left_out, signals};
+use crate::directory::FeedUrl;
 use crate::feed::admission::AdmitList;
 use crate::feed::send::{
     Begun, ReceiverLine, SendObserver, SendOptions, SendSnapshot, SendSummary, WaitFor, What, send,
@@ -31,14 +32,16 @@ const NAMED: usize = 20;
 /// Options of `umbel send`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  umbel send ./backup --name nightly                 a directory, to whoever runs
-                                                     `umbel recv nightly -o DIR`
+  umbel send ./backup --name nightly                 a directory, to whoever runs the line that it
+                                                     prints: umbel recv 'umbel-feed://…' -o DIR
   umbel send a.iso b.iso --name images --wait-for 20 when 20 receivers are there
   tar c . | umbel send - --name live                 a pipe: `umbel recv live -o - | tar x`
   umbel send ./dir --name private --admit receivers  to those only whose lines are in
                                                      `receivers`: what `umbel key` prints there
+  umbel send ./dir --name near --recovery lms        helpers that routers choose repair losses
   umbel groups                                       what is on the air
-Receivers repair each other's losses, subnet by subnet, in a tree that `umbel tree NAME` shows.
+Receivers repair each other's losses, subnet by subnet, in a tree that `umbel tree NAME` shows, or
+as --recovery says.
 Exits with 1 if somebody lacks something at the end, nobody came, or files could not be read.")]
 pub(super) struct SendArgs {
     /// Files and directories, or `-` for standard input
@@ -84,6 +87,12 @@ pub(super) struct SendArgs {
     /// Repair with the very packets that were lost, instead of fresh symbols of an erasure code
     #[arg(long)]
     exact: bool,
+    /// Who repairs losses: `tree` (managers of subnets, TMTP), `lms` (receivers that routers with
+    /// `umbel router` choose, and the sender where there are none), `srm` (any receiver, by a group
+    /// that all hear), or `source` (the sender alone). Receivers follow. With `lms` and `source`
+    /// only the data channel is multicast
+    #[arg(long, default_value_t = Recovery::Tree, value_name = "SCHEME")]
+    recovery: Recovery,
     /// Most packets in a block, 1 to 255
     #[arg(long, default_value_t = 64, value_name = "SYMBOLS",
         value_parser = clap::value_parser!(u8).range(1..))]
@@ -91,9 +100,17 @@ pub(super) struct SendArgs {
     /// MTU of the path; data packets carry 100 bytes less [default: the interface's, at most 1500]
     #[arg(long)]
     mtu: Option<u16>,
+    /// Send files and directories, too, whose names begin with `.` at the top; receivers need
+    /// --hidden to write them
+    #[arg(long)]
+    hidden: bool,
     /// Time to serve late receivers when all others have everything
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = parse_duration)]
     linger: Duration,
+    /// Directory of the key that signs the feed, which is that of `umbel serve` [default: the
+    /// user's state directory]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
 }
 
 /// Value of `--wait-for`.
@@ -137,7 +154,10 @@ impl SendArgs {
             mtu: self.mtu,
             block_symbols: self.block,
             fec: !self.exact,
+            recovery: self.recovery,
             linger: self.linger,
+            state_dir: self.state_dir,
+            hidden: self.hidden,
             ..SendOptions::new(what, self.name)
         })
     }
@@ -277,7 +297,8 @@ impl SendObserver for Teller<SendSnapshot> {
     }
 
     fn begun(&self, begun: &Begun) {
-        let Begun { feed, interface, rate, skipped } = begun;
+        let Begun { feed, pin, interface, rate, skipped } = begun;
+        let url = FeedUrl { name: &feed.name, pin: *pin }.to_string();
         let (items, bytes) = match feed.content {
             FeedContent::Files { items, bytes, .. } => (Some(items), Some(bytes)),
             FeedContent::Pipe => (None, None),
@@ -285,6 +306,8 @@ impl SendObserver for Teller<SendSnapshot> {
         self.output.json(&json!({
             "event": "sending",
             "name": feed.name.as_str(),
+            "url": &url,
+            "pin": pin.to_string(),
             "tsi": feed.tsi.0,
             "source": feed.source.to_string(),
             "data": feed.data.to_string(),
@@ -296,6 +319,7 @@ impl SendObserver for Teller<SendSnapshot> {
             "skipped": skipped.total(),
             "left_out": left_out::as_json(skipped),
             "sealed": feed.sealed.is_some(),
+            "recovery": feed.recovery.name(),
         }));
         let what = match feed.content {
             FeedContent::Files { items, bytes, .. } => {
@@ -305,9 +329,11 @@ impl SendObserver for Teller<SendSnapshot> {
         };
         let sealed = if feed.sealed.is_some() { ", sealed," } else { "" };
         self.output.note(format!(
-            "sending {what}{sealed} as `{}` on {} by {} at {}; receive it with: umbel recv '{}'",
-            feed.name, feed.data, interface, rate, feed.name
+            "sending {what}{sealed} as `{}` on {} by {} at {}; receive it with:",
+            feed.name, feed.data, interface, rate
         ));
+        let output = if feed.content == FeedContent::Pipe { "-" } else { "DIR" };
+        self.output.result(format!("umbel recv '{url}' -o {output}"));
         for line in left_out::lines(skipped) {
             self.output.note(line);
         }

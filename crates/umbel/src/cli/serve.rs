@@ -82,6 +82,10 @@ pub(super) struct ServeArgs {
     /// that joins its group can read it
     #[arg(long)]
     token: Option<String>,
+    /// Publish files and directories, too, whose names begin with `.` in the directory itself;
+    /// clients need --hidden to get them
+    #[arg(long)]
+    hidden: bool,
     /// Directory of the server's key [default: the user's state directory]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -119,6 +123,7 @@ impl ServeArgs {
             control: self.control,
             control_port: self.control_port,
             token: self.token,
+            hidden: self.hidden,
             rescan: self.rescan,
             ..ServeOptions::new(self.path, state_dir)
         })

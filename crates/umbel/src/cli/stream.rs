@@ -21,7 +21,7 @@ use crate::stream::hls::HlsOptions;
 use crate::stream::input::{Conversion, Video};
 use crate::stream::rtp::RtpOptions;
 use crate::stream::{
-    Begun, StreamObserver, StreamOptions, StreamSnapshot, StreamSummary, Way, stream,
+    AirSnapshot, Begun, StreamObserver, StreamOptions, StreamSnapshot, StreamSummary, Way, stream,
 };
 
 /// Options of `umbel stream`.
@@ -250,21 +250,29 @@ pub(super) fn rate(bits_per_s: u64) -> String {
     Rate::from_bits_per_s(bits_per_s).map_or("0".to_owned(), |rate| rate.to_string())
 }
 
+/// Returns the part of a line of progress that sources of all contents have.
+pub(super) fn air_line(air: &AirSnapshot) -> String {
+    let sum = air.layers.iter().map(|layer| layer.rate_bits_per_s).sum();
+    let AirSnapshot { receivers, experiments, .. } = air;
+    format!("{} · receivers: about {receivers} · {experiments} experiments", rate(sum))
+}
+
 /// Logs the progress of a running source for -v and -vv.
 fn log(now: &StreamSnapshot, since: Since<StreamSnapshot>) {
     let Since { last, second } = since;
-    if now.receivers != last.receivers {
-        tracing::info!("receivers: about {}; at each level: {:?}", now.receivers, now.at_level);
+    if now.air.receivers != last.air.receivers {
+        let AirSnapshot { receivers, at_level, .. } = &now.air;
+        tracing::info!("receivers: about {receivers}; at each level: {at_level:?}");
     }
     if let Some((_, past)) = second {
         let rates: Vec<String> =
-            now.layers.iter().map(|layer| rate(layer.rate_bits_per_s)).collect();
+            now.air.layers.iter().map(|layer| rate(layer.rate_bits_per_s)).collect();
         tracing::debug!(
             "{} pictures, {:.1} ms each; layers: {}; {} experiments",
             now.pictures - past.pictures,
             now.encoding_ms,
             rates.join(", "),
-            now.experiments
+            now.air.experiments
         );
     }
 }
@@ -306,7 +314,7 @@ pub(super) fn tell_begun(output: &Output, begun: &Begun, command: &str) {
     ));
 }
 
-impl StreamObserver for Teller<StreamSnapshot> {
+impl StreamObserver<StreamSnapshot> for Teller<StreamSnapshot> {
     fn begun(&self, begun: &Begun) {
         let name = &begun.stream.name;
         tell_begun(&self.output, begun, &format!("umbel watch '{name}' -o - | ffplay -"));
@@ -317,14 +325,11 @@ impl StreamObserver for Teller<StreamSnapshot> {
         if self.output.is_json() {
             return self.tell(snapshot, |_| TELL_EVERY);
         }
-        let sum = snapshot.layers.iter().map(|layer| layer.rate_bits_per_s).sum();
         let stalled = if snapshot.stalled { " · the input stalls" } else { "" };
         self.meter().message(format!(
-            "{} pictures · {} · receivers: about {} · {} experiments{stalled}",
+            "{} pictures · {}{stalled}",
             snapshot.pictures,
-            rate(sum),
-            snapshot.receivers,
-            snapshot.experiments
+            air_line(&snapshot.air)
         ));
     }
 

@@ -52,7 +52,8 @@ pub(super) fn run(args: &TreeArgs, output: &Output) -> anyhow::Result<ExitCode> 
     let waker = station.waker();
     let watch = signals.clone();
     signals.then(move || waker.wake())?;
-    let Some(feed) = station.find_feed(&args.feed, args.wait, |line| output.note(line))? else {
+    let Some((feed, _)) = station.find_feed(&args.feed, args.wait, |line| output.note(line))?
+    else {
         return Ok(ExitCode::from(1));
     };
     drop(station);
@@ -237,12 +238,14 @@ mod tests {
             name: "nightly".parse().unwrap(),
             tsi: Tsi(1),
             source: ([10, 0, 0, 1], 4000).into(),
+            node: umbel_wire::tmtp::NodeId(1),
             data: channel([239, 1, 1, 1]),
             domain: channel([239, 1, 1, 2]),
             scope: 32,
             symbol_len: 1376,
             block_symbols: 64,
             fec: true,
+            recovery: umbel_wire::feed::Recovery::Tree,
             kbit_per_s: 1000,
             content: FeedContent::Pipe,
             token: false,

@@ -14,16 +14,20 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use umbel_engine::TransmitBuf;
 use umbel_net::interface::{Family, Interface};
+use umbel_net::session::Signer;
 use umbel_net::udp::{Receiver, ReceiverOptions, Sender, SenderOptions};
 use umbel_net::wake::{self, Waker};
 use umbel_wire::sap::{self, SapPacket};
 use umbel_wire::session::{FindSessions, QUERY_PORT, SessionKind};
-use umbel_wire::{Channel, Parsed, sdp::Description};
+use umbel_wire::signed::Signed;
+use umbel_wire::{Channel, Parsed};
 
 use super::Directory;
 
 /// Shortest time between answers to queries, at most 22 kbit/s.
 const ANSWER: Duration = Duration::from_millis(200);
+/// Most answers to single hosts in this time.
+const ANSWERS: u32 = 50;
 /// Pauses between the first announcements. With them, a receiver that waits for the session does not
 /// miss its start because one packet was lost.
 const FIRST: [Duration; 4] = [
@@ -44,12 +48,17 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Announces a session in the directory of its scope, and answers queries for it.
+    /// Announces a session in the directory of its scope, signed by its sender, and answers queries
+    /// for it.
     ///
     /// # Errors
     ///
     /// If a socket cannot be opened, or the group cannot be joined.
-    pub fn start(session: &SessionKind, interface: &Interface) -> anyhow::Result<Announcer> {
+    pub fn start(
+        session: &SessionKind,
+        signer: Option<&Signer>,
+        interface: &Interface,
+    ) -> anyhow::Result<Announcer> {
         let group = sap::directory_for(session.announced_with());
         let family = Family::of(group);
         let listen = |port: u16| -> anyhow::Result<Receiver> {
@@ -63,20 +72,28 @@ impl Announcer {
         let options = SenderOptions {
             source: Some(session.source().ip()),
             hop_limit: session.scope(),
+            shared: true,
             ..SenderOptions::new(family)
         };
+        // The first session of a host also hears those whom its multicast does not reach.
+        let usual = SenderOptions { port: QUERY_PORT, ..options.clone() };
+        let sender = Sender::open(interface, &usual).or_else(|_| Sender::open(interface, &options));
+        let sender = sender.context(why)?;
         let waker = Waker::new()?;
         let stopped = Arc::new(AtomicBool::new(false));
         let voice = Voice {
-            sender: Sender::open(interface, &options).context(why)?,
+            direct: Receiver::of_sender(&sender, &ReceiverOptions::default()).context(why)?,
+            sender,
             to: SocketAddr::new(group, sap::PORT),
             session: session.clone(),
-            description: session.describe(TOOL),
+            announcement: payload(session, signer, false),
+            deletion: payload(session, signer, true),
             others: listen(sap::PORT).context(why)?,
             queries: listen(QUERY_PORT).context(why)?,
             directory: Directory::default(),
             random: Xoshiro256PlusPlus::seed_from_u64(u64::from(session.tsi().0)),
             announced: None,
+            answered: None,
             times: 0,
         };
         let (called, stop) = (waker.clone(), stopped.clone());
@@ -98,17 +115,39 @@ impl Drop for Announcer {
     }
 }
 
+/// Returns what announces the session, or says that it is over: the next version of its origin.
+pub(super) fn payload(session: &SessionKind, signer: Option<&Signer>, deletion: bool) -> Vec<u8> {
+    let mut description = session.describe(TOOL);
+    let text = if deletion {
+        description.origin.version = description.origin.version.saturating_add(1);
+        description.origin.emit()
+    } else {
+        description.emit()
+    };
+    let Some(signer) = signer else { return text.into_bytes() };
+    let (text, mut out) = (text.as_bytes(), Vec::new());
+    let signature = signer.sign(&Signed::message(text));
+    Signed { text, key: signer.public(), signature }.emit(&mut out);
+    out
+}
+
 struct Voice {
     sender: Sender,
     to: SocketAddr,
     session: SessionKind,
-    description: Description,
+    /// What is sent while it lasts, and at its end.
+    announcement: Vec<u8>,
+    deletion: Vec<u8>,
     /// Announcements of others, which share the bandwidth.
     others: Receiver,
     queries: Receiver,
+    /// Queries to this host alone.
+    direct: Receiver,
     directory: Directory,
     random: Xoshiro256PlusPlus,
     announced: Option<Instant>,
+    /// Start of the present interval of [`ANSWER`], and answers to single hosts in it.
+    answered: Option<(Instant, u32)>,
     /// Number of announcements sent.
     times: usize,
 }
@@ -138,48 +177,68 @@ impl Voice {
                 }
             }
         }
-        let origin = self.description.origin.emit();
-        self.send(true, origin.as_bytes());
+        self.send(self.to, true);
     }
 
     /// Announces the session. Returns the time until the next announcement, by the standard.
     fn announce(&mut self, now: Instant) -> Duration {
-        let text = self.description.emit();
-        self.send(false, text.as_bytes());
+        self.send(self.to, false);
         self.announced = Some(now);
         self.directory.expire(now);
         // This session's own announcements come back.
         let announcements = self.directory.sessions().len().max(1) as u64;
         let draw = self.random.next_u64() as f64 / u64::MAX as f64;
-        sap::interval(announcements, text.len() as u64, draw)
+        sap::interval(announcements, self.announcement.len() as u64, draw)
     }
 
-    fn send(&mut self, deletion: bool, payload: &[u8]) {
+    fn send(&mut self, to: SocketAddr, deletion: bool) {
+        let payload = if deletion { &self.deletion } else { &self.announcement };
         let mut packet = Vec::new();
         SapPacket::new(deletion, self.session.source().ip(), payload).emit(&mut packet);
         let mut buf = TransmitBuf::default();
         buf.push(&packet, Bytes::new());
-        if let Err(error) = self.sender.send(self.to, &buf) {
+        if let Err(error) = self.sender.send(to, &buf) {
             tracing::warn!("the session cannot be announced: {error}");
         }
     }
 
     /// Waits this long, for a query or for the waker. Returns whether the session was asked for.
     fn listen(&mut self, waker: &Waker, wait: Duration) -> std::io::Result<bool> {
-        let fds = [self.others.as_fd(), self.queries.as_fd(), waker.as_fd()];
-        wake::wait_for(fds, PollFlags::POLLIN, Some(wait))?;
+        let sockets = [&self.others, &self.queries, &self.direct].map(AsFd::as_fd);
+        let [others, queries, direct] = sockets;
+        wake::wait_for([others, queries, direct, waker.as_fd()], PollFlags::POLLIN, Some(wait))?;
         waker.take();
-        let Voice { others, queries, directory, session, .. } = self;
+        let Voice { others, queries, direct, directory, session, .. } = self;
         let now = Instant::now();
         others.receive(Some(Duration::ZERO), None, |received| {
-            directory.hear(now, received.payload);
+            directory.hear(now, received.from.ip(), received.payload);
         })?;
-        let mut asked = false;
-        queries.receive(Some(Duration::ZERO), None, |received| {
-            let query = FindSessions::parse(received.payload).ok().and_then(Parsed::message);
-            asked |=
-                query.is_some_and(|query| query.name.is_none_or(|name| name == *session.name()));
+        let wants = |payload: &[u8]| {
+            let query = FindSessions::parse(payload).ok().and_then(Parsed::message);
+            query.is_some_and(|query| query.name.is_none_or(|name| name == *session.name()))
+        };
+        let (mut asked, mut askers) = (false, Vec::new());
+        queries.receive(Some(Duration::ZERO), None, |received| asked |= wants(received.payload))?;
+        direct.receive(Some(Duration::ZERO), None, |received| {
+            askers.extend(wants(received.payload).then_some(received.from));
         })?;
+        if !askers.is_empty() {
+            self.answer(now, &askers);
+        }
         Ok(asked)
+    }
+
+    /// Answers these hosts alone, as far as the limit allows. They ask again.
+    fn answer(&mut self, now: Instant, askers: &[SocketAddr]) {
+        for &asker in askers {
+            let (since, answers) = self.answered.unwrap_or((now, 0));
+            let (since, answers) =
+                if now.duration_since(since) >= ANSWER { (now, 0) } else { (since, answers) };
+            if answers >= ANSWERS {
+                return;
+            }
+            self.answered = Some((since, answers + 1));
+            self.send(asker, false);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The sockets of a session directory.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use umbel_wire::session::{FindSessions, QUERY_PORT, SessionKind};
 use umbel_wire::stream::Stream;
 use umbel_wire::{Channel, sap};
 
-use super::{Directory, Session, SessionSelector};
+use super::{Directory, FeedUrl, Session, SessionSelector};
 
 /// IPv6 scopes whose directories are listened to: link, site, organization, global.
 const SCOPES_V6: [u8; 4] = [0x2, 0x5, 0x8, 0xE];
@@ -89,6 +90,7 @@ impl Station {
         }
         let sender = Sender::open(interface, &SenderOptions::new(family))?;
         self.receivers.push(receiver);
+        self.receivers.push(Receiver::of_sender(&sender, &options)?);
         self.senders.push((sender, groups(family)));
         Ok(())
     }
@@ -103,17 +105,20 @@ impl Station {
         self.waker.clone()
     }
 
-    /// Asks all sources, or those of one name, to announce themselves.
-    pub fn ask(&mut self, query: &FindSessions) {
+    /// Asks all sources, or those of one name, to announce themselves. Asks also the host at this
+    /// address alone, since no multicast but that of the session may come from there.
+    pub fn ask(&mut self, query: &FindSessions, host: Option<IpAddr>) {
         let mut bytes = Vec::new();
         query.emit(&mut bytes);
         let mut buf = TransmitBuf::default();
         buf.push(&bytes, Bytes::new());
         for (sender, groups) in &mut self.senders {
-            for group in groups {
+            let family = Family::of(sender.source().ip());
+            let host = host.filter(|&host| Family::of(host) == family);
+            for to in groups.iter().copied().chain(host) {
                 // A source that misses the query will announce itself eventually.
-                let sent: Result<_, SendError> =
-                    sender.send(SocketAddr::new(*group, QUERY_PORT), &buf);
+                let to = sender.interface().on_link(SocketAddr::new(to, QUERY_PORT));
+                let sent: Result<_, SendError> = sender.send(to, &buf);
                 if let Err(error) = sent {
                     tracing::debug!("{error}");
                 }
@@ -131,21 +136,23 @@ impl Station {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let woken = match &self.receivers[..] {
-                [a] => {
-                    wake::wait_for([a.as_fd(), self.waker.as_fd()], PollFlags::POLLIN, Some(left))?
-                        [1]
-                }
-                [a, b, ..] => {
+                [a, b] => {
                     let fds = [a.as_fd(), b.as_fd(), self.waker.as_fd()];
                     wake::wait_for(fds, PollFlags::POLLIN, Some(left))?[2]
                 }
-                [] => bail!("nothing is listened to"),
+                [a, b, c, d] => {
+                    let fds = [a, b, c, d].map(AsFd::as_fd);
+                    let [a, b, c, d] = fds;
+                    let fds = [a, b, c, d, self.waker.as_fd()];
+                    wake::wait_for(fds, PollFlags::POLLIN, Some(left))?[4]
+                }
+                _ => bail!("nothing is listened to"),
             };
             let now = Instant::now();
             let Station { directory, receivers, .. } = self;
             for receiver in receivers {
                 receiver.receive(Some(Duration::ZERO), None, |received| {
-                    directory.hear(now, received.payload);
+                    directory.hear(now, received.from.ip(), received.payload);
                 })?;
             }
             self.directory.expire(now);
@@ -159,27 +166,28 @@ impl Station {
     }
 
     /// Waits for the one feed that is selected. Reports to `note` if that takes more than a moment.
-    /// Returns `None` if the waker is called meanwhile.
+    /// Returns it with its sender's key, or `None` if the waker is called meanwhile. Of several feeds that one sender calls alike it is the latest.
     ///
     /// # Errors
     ///
-    /// If within `wait` no such session is on the air, if several are, or if the one is no feed or
-    /// cannot be received.
+    /// If within `wait` no such session is on the air, if several senders have one, or if the one is
+    /// no feed or cannot be received.
     pub fn find_feed(
         &mut self,
         selector: &SessionSelector,
         wait: Duration,
         note: impl FnOnce(&str),
-    ) -> anyhow::Result<Option<Feed>> {
-        match self.find("feed", selector, wait, note)? {
-            None => Ok(None),
-            Some(SessionKind::Feed(feed)) => Ok(Some(*feed)),
-            Some(SessionKind::Stream(stream)) => {
+    ) -> anyhow::Result<Option<(Feed, [u8; 32])>> {
+        let Some(session) = self.find("feed", selector, wait, note)? else { return Ok(None) };
+        match (session.kind, session.key) {
+            (Some(SessionKind::Feed(feed)), Some(key)) => Ok(Some((*feed, key))),
+            (Some(SessionKind::Stream(stream)), _) => {
                 let name = stream.name;
                 bail!(
                     "`{name}` is a live stream: see it with `umbel watch '{name}' -o - | ffplay -`"
                 )
             }
+            _ => bail!("`{}` is not signed", selector.name),
         }
     }
 
@@ -195,14 +203,12 @@ impl Station {
         wait: Duration,
         note: impl FnOnce(&str),
     ) -> anyhow::Result<Option<Stream>> {
-        match self.find("stream", selector, wait, note)? {
-            None => Ok(None),
-            Some(SessionKind::Stream(stream)) => Ok(Some(*stream)),
-            Some(SessionKind::Feed(feed)) => {
-                let name = feed.name;
-                bail!("`{name}` is a feed and no stream: receive it with `umbel recv '{name}'`")
-            }
+        let Some(session) = self.find("stream", selector, wait, note)? else { return Ok(None) };
+        if let Some(SessionKind::Stream(stream)) = session.kind {
+            return Ok(Some(*stream));
         }
+        let name = session.description.name;
+        bail!("`{name}` is a feed and no stream: receive it with `umbel recv '{name}'`")
     }
 
     fn find(
@@ -211,17 +217,18 @@ impl Station {
         selector: &SessionSelector,
         wait: Duration,
         note: impl FnOnce(&str),
-    ) -> anyhow::Result<Option<SessionKind>> {
+    ) -> anyhow::Result<Option<Session>> {
         let mut note = Some(note);
         let query = FindSessions { name: Some(selector.name.clone()) };
+        self.directory.look_for(&selector.name);
         let start = Instant::now();
         let mut pause = QUERY;
         loop {
             let left = wait.saturating_sub(start.elapsed());
-            self.ask(&query);
+            self.ask(&query, selector.address);
             let until = Instant::now() + pause.min(left);
             pause = (pause * 2).min(QUERY_MAX);
-            while self.matching(selector).next().is_none() {
+            while !self.is_there(selector) {
                 let left = until.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     break;
@@ -231,14 +238,14 @@ impl Station {
                     return Ok(None);
                 }
             }
-            if self.matching(selector).next().is_some() {
+            if self.is_there(selector) {
                 let settle = SETTLE.saturating_sub(start.elapsed());
                 if selector.port.is_none() && self.listen(settle)? {
                     return Ok(None);
                 }
                 // It may just have ended.
-                if self.matching(selector).next().is_some() {
-                    return self.choose(selector).map(Some);
+                if self.is_there(selector) {
+                    return self.choose(what, selector).map(Some);
                 }
             }
             if start.elapsed() >= PATIENCE
@@ -246,10 +253,27 @@ impl Station {
                 && let Some(note) = note.take()
             {
                 let seconds = wait.as_secs_f64();
+                let of = if self.other_key(selector).is_some() { " of the known key" } else { "" };
                 note(&format!(
-                    "no {what} `{}` is on the air yet; waiting for up to {seconds:.0} s",
+                    "no {what} `{}`{of} is on the air yet; waiting for up to {seconds:.0} s",
                     selector.name
                 ));
+            }
+            if start.elapsed() >= wait && self.matching(selector).next().is_some() {
+                return self.choose(what, selector).map(Some);
+            }
+            if start.elapsed() >= wait
+                && let Some((pin, other)) = selector.pin.zip(self.other_key(selector))
+            {
+                let name = &selector.name;
+                let now = other.signer.map_or_else(String::new, |pin| format!(", but {pin}"));
+                let url = other.signer.map(|pin| FeedUrl { name, pin }.to_string());
+                let url = url.unwrap_or_else(|| name.to_string());
+                bail!(
+                    "`{name}` has not the key {pin} any more{now}: if that is what its sender's \
+                     `umbel send` prints now, run `umbel recv '{url}'`; otherwise somebody else uses \
+                     its name"
+                );
             }
             if start.elapsed() >= wait {
                 bail!(
@@ -263,17 +287,44 @@ impl Station {
         }
     }
 
+    /// Returns whether the selected session is on the air and can be received. One that cannot may
+    /// be there to keep others from waiting for the genuine one.
+    fn is_there(&self, selector: &SessionSelector) -> bool {
+        self.matching(selector).any(|session| session.kind.is_some())
+    }
+
     fn matching<'a>(&'a self, selector: &'a SessionSelector) -> impl Iterator<Item = &'a Session> {
         self.directory.sessions().into_iter().filter(|session| selector.matches(session))
     }
 
-    fn choose(&self, selector: &SessionSelector) -> anyhow::Result<SessionKind> {
-        let found: Vec<&Session> = self.matching(selector).collect();
-        let sources: Vec<String> =
-            found.iter().filter_map(|session| session.source()).map(|s| s.to_string()).collect();
-        match &found[..] {
-            [session] => match (&session.kind, &session.problem) {
-                (Some(kind), _) => Ok(kind.clone()),
+    /// Returns the latest session that is selected but for its key, which is another one.
+    fn other_key(&self, selector: &SessionSelector) -> Option<&Session> {
+        let sessions = self.directory.sessions().into_iter();
+        let mut others = sessions.filter(|session| selector.matches_but_for_key(session));
+        others.rfind(|session| !selector.matches(session) && session.signer.is_some())
+    }
+
+    fn choose(&self, what: &str, selector: &SessionSelector) -> anyhow::Result<Session> {
+        let mut found: Vec<&Session> = self.matching(selector).collect();
+        let alike = |session: &&Session| session.kind.as_ref().is_some_and(|k| k.noun() == what);
+        if found.iter().any(alike) {
+            found.retain(alike);
+        }
+        // Nobody who can prove nothing stands beside one who can.
+        if found.iter().any(|session| session.signer.is_some()) {
+            found.retain(|session| session.signer.is_some());
+        }
+        if found.iter().any(|session| session.kind.is_some()) {
+            found.retain(|session| session.kind.is_some());
+        }
+        // Of one sender the latest counts: others may be repeated by anyone.
+        let signer = found.first().and_then(|session| session.signer);
+        if signer.is_some() && found.iter().all(|session| session.signer == signer) {
+            found.drain(..found.len() - 1);
+        }
+        if let [session] = &found[..] {
+            return match (&session.kind, &session.problem) {
+                (Some(_), _) => Ok((*session).clone()),
                 (None, Some(problem)) => {
                     Err(anyhow!("`{}` cannot be received: {problem}", selector.name))
                 }
@@ -282,17 +333,23 @@ impl Station {
                     selector.name,
                     session.announcer
                 )),
-            },
-            _ => Err(anyhow!(
-                "{} sources call their session `{}`: choose one as {}",
-                found.len(),
-                selector.name,
-                sources
-                    .iter()
-                    .map(|source| format!("'{}@{source}'", selector.name))
-                    .collect::<Vec<_>>()
-                    .join(" or ")
-            )),
+            };
         }
+        let choice: BTreeSet<String> =
+            found.iter().filter_map(|session| url_of(session, selector)).collect();
+        Err(anyhow!(
+            "{} sources call their session `{}`: choose one as {}",
+            choice.len(),
+            selector.name,
+            choice.into_iter().collect::<Vec<_>>().join(" or ")
+        ))
+    }
+}
+
+/// Returns what selects this session alone.
+fn url_of(session: &Session, SessionSelector { name, .. }: &SessionSelector) -> Option<String> {
+    match session.signer {
+        Some(pin) => Some(format!("'{}'", FeedUrl { name, pin })),
+        None => session.source().map(|source| format!("'{name}@{source}'")),
     }
 }

@@ -97,7 +97,8 @@ impl Watching {
             }
             let asked = Instant::now();
             for _ in 0..QUESTIONS {
-                self.station.ask(&FindSessions { name: Some(self.selector.name.clone()) });
+                let query = FindSessions { name: Some(self.selector.name.clone()) };
+                self.station.ask(&query, self.selector.address);
                 if !self.listen(ANSWER)? {
                     return Ok(None);
                 }
@@ -173,7 +174,7 @@ fn successor(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{feed, packet, stream};
+    use super::super::tests::{feed, packet, signed_packet, signer, stream};
     use super::*;
     use umbel_wire::feed::Feed;
 
@@ -182,29 +183,30 @@ mod tests {
         let (old, new) =
             (feed("a", 1), Feed { source: "10.0.0.1:50000".parse().unwrap(), ..feed("a", 2) });
         let selector: SessionSelector = "a".parse().unwrap();
-        let start = Instant::now();
+        let (start, keys) = (Instant::now(), signer(1));
         let later = start + Duration::from_secs(1);
         let mut directory = Directory::default();
         let from = [10, 0, 0, 1];
         let old_session = SessionKind::from(old.clone());
         let found = |directory: &Directory| successor(directory, &selector, &old_session, later);
-        directory.hear(start, &packet(old.clone(), false, from));
+        directory.hear(start, from.into(), &signed_packet(old.clone(), false, &keys));
         assert_eq!(found(&directory), None);
-        directory.hear(later, &packet(new.clone(), false, from));
+        directory.hear(later, from.into(), &signed_packet(new.clone(), false, &keys));
         assert_eq!(found(&directory), Some(new.clone().into()));
         // None that is gone as well takes its place.
         let much_later = later + Duration::from_secs(1);
         assert_eq!(successor(&directory, &selector, &old_session, much_later), None);
         // Both answer: two feeds of one name.
-        directory.hear(later, &packet(old.clone(), false, from));
+        directory.hear(later, from.into(), &signed_packet(old.clone(), false, &keys));
         assert_eq!(found(&directory), None);
         // Feeds of another host, or of another name.
         let mut directory = Directory::default();
         let mut foreign = new.clone();
         foreign.source = "10.0.0.2:50000".parse().unwrap();
         foreign.data.source = Some(foreign.source.ip());
-        directory.hear(later, &packet(foreign, false, [10, 0, 0, 2]));
-        directory.hear(later, &packet(Feed { name: "b".parse().unwrap(), ..new }, false, from));
+        directory.hear(later, [10, 0, 0, 2].into(), &signed_packet(foreign, false, &keys));
+        let other = Feed { name: "b".parse().unwrap(), ..new };
+        directory.hear(later, from.into(), &signed_packet(other, false, &keys));
         assert_eq!(found(&directory), None);
     }
 
@@ -214,14 +216,14 @@ mod tests {
         let selector: SessionSelector = "a".parse().unwrap();
         let from = [10, 0, 0, 1];
         let old = SessionKind::from(stream("a", 1));
-        directory.hear(now, &packet(old.clone(), false, from));
+        directory.hear(now, from.into(), &packet(old.clone(), false, from));
         assert!(is_announced(&directory, &old));
-        directory.hear(now, &packet(old.clone(), true, from));
+        directory.hear(now, from.into(), &packet(old.clone(), true, from));
         assert!(!is_announced(&directory, &old));
-        directory.hear(now, &packet(feed("a", 2), false, from));
+        directory.hear(now, from.into(), &signed_packet(feed("a", 2), false, &signer(1)));
         assert_eq!(successor(&directory, &selector, &old, now), None);
         let new = SessionKind::from(stream("a", 3));
-        directory.hear(now, &packet(new.clone(), false, from));
+        directory.hear(now, from.into(), &packet(new.clone(), false, from));
         assert_eq!(successor(&directory, &selector, &old, now), Some(new));
     }
 }

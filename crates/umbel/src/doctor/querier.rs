@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 use umbel_net::interface::{Family, Interface};
 use umbel_net::udp::{Receiver, ReceiverOptions};
-use umbel_wire::igmp::{is_igmp_query, is_mld_query};
+use umbel_wire::igmp::is_igmp_query;
+use umbel_wire::mld::is_mld_query;
 use umbel_wire::{Channel, ip};
 
 use super::bridge::Bridge;

@@ -1,5 +1,7 @@
 //! Feeds: one source sends files or a pipe to all receivers, by TMTP.
 //!
+//! [`Recovery`](umbel_wire::feed::Recovery) says who repairs what was lost.
+//!
 //! ```text
 //! send   files ─▶ BlockReader ─┐                        ┌─▶ data channel (SSM)
 //!        pipe  ─▶ PipeWriter ──┴▶ Source ── driver ─────┤
@@ -106,6 +108,7 @@ fn shape_of(feed: &Feed) -> anyhow::Result<Shape> {
         }
     };
     Ok(Shape {
+        id: feed.node,
         source: feed.source,
         symbol_len: feed.symbol_len,
         block_symbols: cut.block_symbols,

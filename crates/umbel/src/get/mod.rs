@@ -54,6 +54,10 @@ pub struct GetOptions {
     pub retry_for: Option<Duration>,
     /// Whether items are synced to the disk before they count as received.
     pub durable: bool,
+    /// Whether files that differ from items of their names are replaced. Default: no.
+    pub overwrite: bool,
+    /// Whether hidden files are written at the top of the directory. Default: no.
+    pub hidden: bool,
     /// Data packets to discard on purpose, as a lossy link would. Default: none.
     pub discard: Option<Discard>,
 }
@@ -69,6 +73,8 @@ impl GetOptions {
             fallback_after: Some(Duration::from_secs(5)),
             retry_for: None,
             durable: true,
+            overwrite: false,
+            hidden: false,
             discard: None,
         }
     }
@@ -141,7 +147,8 @@ pub fn get(
     let news = mailbox.map(Input::Session);
     let mut machine = Machine::new(options.url.clone(), options.interface, options.discard, news);
     machine.dial_ahead()?;
-    let sink_options = SinkOptions { durable: options.durable, ..SinkOptions::default() };
+    let GetOptions { durable, overwrite, hidden, .. } = options;
+    let sink_options = SinkOptions { durable, overwrite, hidden, ..SinkOptions::default() };
     let sink = DiskSink::open(&options.output, sink_options, move |event| {
         mailbox.put(Input::Sink(event));
     })?;

@@ -60,6 +60,12 @@ pub(crate) trait Staff {
     /// Closes a session.
     fn close(&mut self, session: SessionId, reason: &str);
 
+    /// Forgets the questions of a session that is over.
+    fn forget(&mut self, _session: SessionId) {}
+
+    /// Lets the address of a session that showed a wrong token wait for its next one.
+    fn bar(&mut self, session: SessionId);
+
     /// Returns a client's address.
     fn remote(&self, session: SessionId) -> Option<String>;
 
@@ -154,6 +160,7 @@ impl<T: Staff> Host<Source<T::Symbols>> for ServeHost<T> {
                 io.message(session, &message);
             }
             Input::Session(SessionNews::Closed { session, .. }) => {
+                self.staff.forget(session);
                 tell(io, SourceCommand::SessionClosed { session });
             }
             // Clients send none.
@@ -189,7 +196,12 @@ impl<T: Staff> Host<Source<T::Symbols>> for ServeHost<T> {
                 let burst = Burst { session, probe, packets, packet_len, rate_bits_per_s };
                 self.staff.burst(burst);
             }
-            SourceEvent::CloseSession { session, reason } => self.staff.close(session, &reason),
+            SourceEvent::CloseSession { session, reason, guess } => {
+                if guess {
+                    self.staff.bar(session);
+                }
+                self.staff.close(session, &reason);
+            }
             SourceEvent::Delivered { .. } => self.delivered += 1,
             SourceEvent::ItemLost { toi, reason } => {
                 let name = self.staff.item(toi).map(|(name, _)| name);

@@ -1,9 +1,9 @@
 //! Looks items up. Lists, requests and digests wait for the disk, so they are answered on a thread
-//! of their own.
+//! of their own. Long answers are given in steps, between which it is the turn of other clients.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender};
 use umbel_engine::SessionId;
 use umbel_engine::host::Mailbox;
 use umbel_engine::repository::SourceCommand;
@@ -11,12 +11,14 @@ use umbel_store::Repository;
 use umbel_wire::repository::{ItemInfo, limits};
 use umbel_wire::{Toi, control};
 
+use super::questions::{Job, Next, Questions};
+
 /// Most items on a page. Items of a request are scheduled page by page.
 const PAGE_ITEMS: u32 = 1024;
 /// Time for digests after which a page of a request is sent.
 const PAGE_TIME: Duration = Duration::from_millis(100);
-/// Most digests in one message.
-const DIGESTS: u32 = 4096;
+/// Most digests in one message, whose blocks are read in one step.
+const DIGESTS: u32 = 512;
 
 /// A question to the librarian.
 #[derive(Debug)]
@@ -42,18 +44,74 @@ pub(crate) enum Question {
     Rescan,
 }
 
-/// Starts the librarian's thread, which ends when the sender is dropped.
+impl Question {
+    /// Returns the client that asks.
+    pub(super) fn session(&self) -> Option<SessionId> {
+        match *self {
+            Question::List { session, .. }
+            | Question::Request { session, .. }
+            | Question::Digests { session, .. } => Some(session),
+            Question::Rescan => None,
+        }
+    }
+
+    /// Returns its patterns.
+    pub(super) fn patterns(&self) -> &[String] {
+        match self {
+            Question::List { patterns, .. } | Question::Request { patterns, .. } => patterns,
+            Question::Digests { .. } | Question::Rescan => &[],
+        }
+    }
+}
+
+/// The line to a librarian, whose thread ends when it is dropped.
+#[derive(Debug)]
+pub(super) struct Librarians {
+    questions: Arc<Questions>,
+    mailbox: Mailbox<SourceCommand>,
+}
+
+impl Librarians {
+    /// Asks. A client that has too many questions in line is told so.
+    pub(super) fn ask(&self, question: Question) {
+        let Err(refused) = self.questions.put(question) else { return };
+        match refused {
+            Question::List { session, query, .. } | Question::Request { session, query, .. } => {
+                let reason = "too many questions at once: wait for the answers".to_owned();
+                self.mailbox.put(SourceCommand::Failed { session, query, reason });
+            }
+            Question::Digests { session, toi } => {
+                self.mailbox.put(SourceCommand::NoSuchItem { session, toi });
+            }
+            Question::Rescan => {}
+        }
+    }
+
+    /// Forgets the questions of a client that has left.
+    pub(super) fn forget(&self, session: SessionId) {
+        self.questions.forget(session);
+    }
+}
+
+impl Drop for Librarians {
+    fn drop(&mut self) {
+        self.questions.end();
+    }
+}
+
+/// Starts the librarian's thread.
 pub(super) fn start(
     repository: Repository,
     mailbox: Mailbox<SourceCommand>,
     rescan: Duration,
-) -> std::io::Result<Sender<Question>> {
-    let (questions, inbox) = crossbeam_channel::unbounded();
-    let librarian = Librarian { repository, mailbox };
+) -> std::io::Result<Librarians> {
+    let questions = Arc::<Questions>::default();
+    let line = questions.clone();
+    let librarian = Librarian { repository, mailbox: mailbox.clone() };
     std::thread::Builder::new()
         .name("umbel-librarian".to_owned())
-        .spawn(move || librarian.run(&inbox, rescan))?;
-    Ok(questions)
+        .spawn(move || librarian.run(&line, rescan))?;
+    Ok(Librarians { questions, mailbox })
 }
 
 struct Librarian {
@@ -62,43 +120,49 @@ struct Librarian {
 }
 
 impl Librarian {
-    fn run(&self, inbox: &Receiver<Question>, rescan: Duration) {
+    fn run(&self, questions: &Questions, rescan: Duration) {
         let rescan = if rescan.is_zero() { Duration::MAX } else { rescan };
         let mut next_scan = Instant::now().checked_add(rescan);
         loop {
-            let wait = next_scan
-                .map_or(Duration::from_hours(1), |at| at.saturating_duration_since(Instant::now()));
-            match inbox.recv_timeout(wait) {
-                Ok(question) => self.answer(question),
-                Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
-                Err(crossbeam_channel::RecvTimeoutError::Disconnected) => return,
-            }
-            if next_scan.is_some_and(|at| at <= Instant::now()) {
-                self.answer(Question::Rescan);
-                next_scan = Instant::now().checked_add(rescan);
+            match questions.next(next_scan) {
+                Next::Answer(Job { question, from }) => {
+                    let rest = self.answer(&question, from);
+                    questions.end_step(rest.map(|from| Job { question, from }));
+                }
+                Next::Rescan => {
+                    self.rescan();
+                    next_scan = Instant::now().checked_add(rescan);
+                }
+                Next::End => return,
             }
         }
     }
 
-    fn answer(&self, question: Question) {
-        match question {
-            Question::List { session, query, patterns, cursor, limit } => {
-                self.list(session, query, &patterns, cursor, limit);
+    /// Gives a step of an answer. Returns where the rest of it begins, if there is any.
+    fn answer(&self, question: &Question, from: u64) -> Option<u64> {
+        match *question {
+            Question::List { session, query, ref patterns, cursor, limit } => {
+                self.list(session, query, patterns, cursor, limit);
+                None
             }
-            Question::Request { session, query, patterns, hold } => {
-                self.request(session, query, &patterns, !hold);
+            Question::Request { session, query, ref patterns, hold } => {
+                self.request(session, query, patterns, from, !hold)
             }
-            Question::Digests { session, toi } => self.digests(session, toi),
-            Question::Rescan => match self.repository.refresh() {
-                Ok(changes) if changes.is_empty() => {}
-                Ok(changes) => tracing::info!(
-                    "{} items added, {} replaced, {} removed",
-                    changes.added.len(),
-                    changes.replaced.len(),
-                    changes.removed.len()
-                ),
-                Err(error) => tracing::warn!("cannot look for changes: {error}"),
-            },
+            Question::Digests { session, toi } => self.digests(session, toi, from),
+            Question::Rescan => None,
+        }
+    }
+
+    fn rescan(&self) {
+        match self.repository.refresh() {
+            Ok(changes) if changes.is_empty() => {}
+            Ok(changes) => tracing::info!(
+                "{} items added, {} replaced, {} removed",
+                changes.added.len(),
+                changes.replaced.len(),
+                changes.removed.len()
+            ),
+            Err(error) => tracing::warn!("cannot look for changes: {error}"),
         }
     }
 
@@ -119,57 +183,58 @@ impl Librarian {
         }
     }
 
-    /// Answers with all items that match, each with its digest, which may have to be computed.
-    fn request(&self, session: SessionId, query: u32, patterns: &[String], wanted: bool) {
+    /// Answers with a page of the items that match, each with its digest, which may have to be
+    /// computed. Returns where the next page begins.
+    fn request(
+        &self,
+        session: SessionId,
+        query: u32,
+        patterns: &[String],
+        cursor: u64,
+        wanted: bool,
+    ) -> Option<u64> {
         let catalog = self.repository.catalog();
-        let mut cursor = 0;
-        loop {
-            let page = match catalog.select(patterns, cursor, PAGE_ITEMS as usize) {
-                Ok(page) => page,
-                Err(error) => return self.fail(session, query, error.to_string()),
-            };
-            if page.total == 0 {
-                return self.fail(session, query, nothing(patterns));
+        let page = match catalog.select(patterns, cursor, PAGE_ITEMS as usize) {
+            Ok(page) if page.total == 0 => Err(nothing(patterns)),
+            other => other.map_err(|error| error.to_string()),
+        };
+        let page = match page {
+            Ok(page) => page,
+            Err(reason) => {
+                self.fail(session, query, reason);
+                return None;
             }
-            let mut items = Vec::new();
-            let mut room = control::MAX_BODY as usize / 2;
-            let mut since = Instant::now();
-            for item in &page.items {
-                let mut info = item.info();
-                match catalog.digest(item.toi()) {
-                    Ok(digest) => info.digest = digest,
-                    Err(error) => {
-                        // The client is told as if the item vanished later.
-                        tracing::warn!("{}: {error}", item.name());
-                        let reason = error.to_string();
-                        let toi = item.toi();
-                        items.push(info);
-                        self.page(
-                            session,
-                            query,
-                            std::mem::take(&mut items),
-                            (page.total, Some(1)),
-                            wanted,
-                        );
-                        self.mailbox.put(SourceCommand::Gone { toi, reason });
-                        continue;
-                    }
-                }
-                room = room.saturating_sub(info.max_wire_len());
-                items.push(info);
-                if room == 0 || since.elapsed() > PAGE_TIME {
+        };
+        let mut items = Vec::new();
+        let mut room = control::MAX_BODY as usize / 2;
+        let mut since = Instant::now();
+        for item in &page.items {
+            let mut info = item.info();
+            match catalog.digest(item.toi()) {
+                Ok(digest) => info.digest = digest,
+                Err(error) => {
+                    // The client is told as if the item vanished later.
+                    tracing::warn!("{}: {error}", item.name());
+                    let reason = error.to_string();
+                    let toi = item.toi();
+                    items.push(info);
                     let items = std::mem::take(&mut items);
                     self.page(session, query, items, (page.total, Some(1)), wanted);
-                    room = control::MAX_BODY as usize / 2;
-                    since = Instant::now();
+                    self.mailbox.put(SourceCommand::Gone { toi, reason });
+                    continue;
                 }
             }
-            self.page(session, query, items, (page.total, page.next), wanted);
-            match page.next {
-                Some(next) => cursor = next,
-                None => return,
+            room = room.saturating_sub(info.max_wire_len());
+            items.push(info);
+            if room == 0 || since.elapsed() > PAGE_TIME {
+                let items = std::mem::take(&mut items);
+                self.page(session, query, items, (page.total, Some(1)), wanted);
+                room = control::MAX_BODY as usize / 2;
+                since = Instant::now();
             }
         }
+        self.page(session, query, items, (page.total, page.next), wanted);
+        page.next
     }
 
     fn page(
@@ -184,32 +249,28 @@ impl Librarian {
         self.mailbox.put(SourceCommand::Page { session, query, items, total, next, wanted });
     }
 
-    fn digests(&self, session: SessionId, toi: Toi) {
+    /// Answers with digests of blocks from one on. Returns where the rest begins.
+    fn digests(&self, session: SessionId, toi: Toi, from: u64) -> Option<u64> {
         let catalog = self.repository.catalog();
         let partition =
             catalog.get(toi).and_then(|item| umbel_fec::Partition::new(&item.oti()).ok());
         let Some(partition) = partition else {
-            return self.mailbox.put(SourceCommand::NoSuchItem { session, toi });
+            self.mailbox.put(SourceCommand::NoSuchItem { session, toi });
+            return None;
         };
         let blocks = partition.blocks();
-        let mut first_block = 0;
-        loop {
-            let end = blocks.min(first_block + DIGESTS);
-            let digests = match catalog.block_digests(toi, first_block..end) {
-                Ok(digests) => digests,
-                Err(error) => {
-                    let reason = error.to_string();
-                    return self.mailbox.put(SourceCommand::Gone { toi, reason });
-                }
-            };
-            let more = end < blocks;
-            let answer = SourceCommand::Digests { session, toi, first_block, digests, more };
-            self.mailbox.put(answer);
-            if !more {
-                return;
+        let first_block = u32::try_from(from).map_or(blocks, |from| from.min(blocks));
+        let end = blocks.min(first_block.saturating_add(DIGESTS));
+        let more = end < blocks;
+        self.mailbox.put(match catalog.block_digests(toi, first_block..end) {
+            Ok(digests) => SourceCommand::Digests { session, toi, first_block, digests, more },
+            Err(error) => {
+                let reason = error.to_string();
+                self.mailbox.put(SourceCommand::Gone { toi, reason });
+                return None;
             }
-            first_block = end;
-        }
+        });
+        more.then_some(end.into())
     }
 }
 

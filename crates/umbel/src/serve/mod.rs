@@ -15,6 +15,7 @@ mod courier;
 pub(crate) mod host;
 pub(crate) mod librarian;
 pub(crate) mod prober;
+mod questions;
 mod staff;
 pub(crate) mod status;
 
@@ -90,6 +91,8 @@ pub struct ServeOptions {
     pub control_port: u16,
     /// The token that clients must show.
     pub token: Option<String>,
+    /// Whether hidden files at the top of a directory are published. Default: no.
+    pub hidden: bool,
     /// Interval at which the path is scanned for changes; zero: never.
     pub rescan: Duration,
 }
@@ -115,6 +118,7 @@ impl ServeOptions {
             control: ControlChoice::Auto,
             control_port: 7701,
             token: None,
+            hidden: false,
             rescan: Duration::from_secs(2),
         }
     }
@@ -128,6 +132,7 @@ impl ServeOptions {
             symbol_len,
             max_block_symbols: self.block_symbols,
             own: crate::state::own(Some(&self.state_dir)),
+            hidden: self.hidden,
             ..RepositoryOptions::default()
         }
     }
@@ -242,6 +247,7 @@ impl Server {
             sender_options: outlet.options.clone(),
             channel: outlet.channel,
             tsi: config.tsi,
+            rate: outlet.rate,
         };
         let (rescan, rate) = (options.rescan, outlet.rate);
         let threads =

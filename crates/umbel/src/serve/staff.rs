@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crossbeam_channel::Sender;
 use umbel_engine::SessionId;
 use umbel_engine::host::Mailbox;
 use umbel_engine::repository::SourceCommand;
@@ -14,7 +13,7 @@ use umbel_wire::{Oti, Toi};
 
 use super::courier::Couriers;
 use super::host::Staff;
-use super::librarian::{self, Question};
+use super::librarian::{self, Librarians, Question};
 use super::prober::{Burst, ProbeChannel, Prober};
 
 /// Staff that works on threads of its own.
@@ -22,7 +21,7 @@ use super::prober::{Burst, ProbeChannel, Prober};
 pub(super) struct Threads {
     repository: Repository,
     sessions: SessionHandle,
-    questions: Sender<Question>,
+    librarian: Librarians,
     couriers: Couriers,
     prober: Prober,
 }
@@ -37,7 +36,7 @@ impl Threads {
         rate: Rate,
     ) -> std::io::Result<Threads> {
         Ok(Threads {
-            questions: librarian::start(repository.clone(), answers.clone(), rescan)?,
+            librarian: librarian::start(repository.clone(), answers.clone(), rescan)?,
             couriers: Couriers::new(sessions.clone(), repository.content(), answers.clone(), rate),
             prober: Prober::start(probes, answers.clone())?,
             repository: repository.clone(),
@@ -50,8 +49,7 @@ impl Staff for Threads {
     type Symbols = BlockReader;
 
     fn ask(&mut self, question: Question) {
-        // The librarian ends only with the server.
-        let _ = self.questions.send(question);
+        self.librarian.ask(question);
     }
 
     fn item(&self, toi: Toi) -> Option<(String, Oti)> {
@@ -81,6 +79,14 @@ impl Staff for Threads {
 
     fn close(&mut self, session: SessionId, reason: &str) {
         self.sessions.close(session, reason);
+    }
+
+    fn forget(&mut self, session: SessionId) {
+        self.librarian.forget(session);
+    }
+
+    fn bar(&mut self, session: SessionId) {
+        self.sessions.bar(session);
     }
 
     fn remote(&self, session: SessionId) -> Option<String> {

@@ -4,17 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use umbel_engine::Instant;
 use umbel_engine::host::{Host, Io, Trouble};
-use umbel_engine::rlm::{Source, SourceCommand, SourceStats};
-use umbel_engine::{Instant, RateClass};
+use umbel_engine::rlm::{Source, SourceCommand};
 
 use super::BLOCK_TIME;
 use super::ladder::Step;
-use super::way::RateMeter;
-use super::{LayerSnapshot, StreamObserver, StreamSnapshot, StreamSummary};
+use super::on_air::{OnAir, Totals};
+use super::{StreamObserver, StreamSnapshot, StreamSummary};
 
-/// Interval of progress reports.
-const TICK: Duration = Duration::from_millis(100);
 /// Time without a picture after which the user is told.
 const STALL: Duration = Duration::from_secs(3);
 /// How long the last packets and their repairs may take to leave.
@@ -57,17 +55,13 @@ enum Stage {
 
 /// The host of a stream's source.
 pub(crate) struct StreamHost {
-    observer: Arc<dyn StreamObserver>,
-    ladder: Vec<Step>,
+    observer: Arc<dyn StreamObserver<StreamSnapshot>>,
+    air: OnAir,
     stage: Stage,
     begun: Option<Instant>,
     /// Time of the last new picture, and whether the user knows that none came since.
     fresh_at: Instant,
     told_stall: bool,
-    told_trouble: bool,
-    trouble: Option<String>,
-    meter: RateMeter,
-    stats: SourceStats,
     summary: StreamSummary,
     encoding: Duration,
 }
@@ -76,18 +70,17 @@ type Machine<'a> = dyn Io<Source> + 'a;
 
 impl StreamHost {
     /// Creates the host of a source whose layers have these rates.
-    pub(crate) fn new(ladder: Vec<Step>, observer: Arc<dyn StreamObserver>) -> StreamHost {
+    pub(crate) fn new(
+        ladder: &[Step],
+        observer: Arc<dyn StreamObserver<StreamSnapshot>>,
+    ) -> StreamHost {
         StreamHost {
             observer,
+            air: OnAir::new(ladder.iter().map(|step| step.pace)),
             stage: Stage::Live,
             begun: None,
             fresh_at: Instant::EPOCH,
             told_stall: false,
-            told_trouble: false,
-            trouble: None,
-            meter: RateMeter::new(ladder.len()),
-            ladder,
-            stats: SourceStats::default(),
             summary: StreamSummary::default(),
             encoding: Duration::ZERO,
         }
@@ -95,13 +88,13 @@ impl StreamHost {
 
     /// Returns the result so far.
     pub(crate) fn summary(&self) -> StreamSummary {
-        let layers = &self.stats.layers;
+        let Totals { packets, bytes, repairs, dropped } = self.air.totals();
         StreamSummary {
-            packets: layers.iter().map(|layer| layer.packets).sum(),
-            bytes: layers.iter().map(|layer| layer.bytes).sum(),
-            repairs: layers.iter().map(|layer| layer.repairs).sum(),
-            dropped: layers.iter().map(|layer| layer.dropped).sum(),
-            experiments: self.stats.experiments,
+            packets,
+            bytes,
+            repairs,
+            dropped,
+            experiments: self.air.experiments(),
             ..self.summary.clone()
         }
     }
@@ -132,30 +125,14 @@ impl StreamHost {
     }
 
     fn snapshot(&self) -> StreamSnapshot {
-        let steps = self.ladder.iter().zip(self.meter.rates());
-        let layers = steps.zip(&self.stats.layers).map(|((step, &rate), stats)| LayerSnapshot {
-            rate_bits_per_s: rate,
-            limit_bits_per_s: step.pace.bits_per_s(),
-            dropped: stats.dropped,
-        });
         let encoding = self.encoding.as_secs_f64() * 1e3 / self.summary.pictures.max(1) as f64;
         StreamSnapshot {
-            layers: layers.collect(),
+            air: self.air.snapshot(),
             pictures: self.summary.pictures,
             left_out: self.summary.left_out,
             encoding_ms: encoding,
             stalled: self.told_stall,
-            receivers: self.stats.receivers,
-            at_level: self.stats.at_level.clone(),
-            worst_loss: f64::from(self.stats.worst_loss.thousandths()) / 1e3,
-            experiments: self.stats.experiments,
-            trouble: self.trouble.clone(),
         }
-    }
-
-    /// Returns whether the engine has sent everything.
-    fn is_idle(&self) -> bool {
-        self.stats.layers.iter().all(|layer| layer.waiting == 0)
     }
 }
 
@@ -163,13 +140,8 @@ impl Host<Source> for StreamHost {
     type Input = Input;
 
     fn start(&mut self, io: &mut Machine<'_>) {
-        let now = io.now();
-        for (layer, step) in (0..).zip(&self.ladder) {
-            io.set_pace(RateClass::Layer(layer), Some(step.pace));
-        }
-        self.fresh_at = now;
-        self.meter.start(now);
-        io.wake_at(Some(now + TICK));
+        self.fresh_at = io.now();
+        self.air.start(io);
     }
 
     fn event(&mut self, _io: &mut Machine<'_>, event: std::convert::Infallible) {
@@ -183,19 +155,16 @@ impl Host<Source> for StreamHost {
             Input::Ended { failed } => self.on_ended(io, failed),
             Input::Interrupt => {
                 self.summary.interrupted = true;
-                self.stats = io.engine().stats();
-                io.stop();
+                self.air.stop(io);
             }
         }
     }
 
     fn wake(&mut self, io: &mut Machine<'_>) {
         let now = io.now();
-        io.wake_at(Some(now + TICK));
-        self.stats = io.engine().stats();
-        self.meter.measure(now, &self.stats.layers);
+        self.air.tick(io);
         if let Stage::Ending(since) = self.stage
-            && (now - since >= LAST_PACKETS || now - since >= BLOCK_TIME * 2 && self.is_idle())
+            && (now - since >= LAST_PACKETS || now - since >= BLOCK_TIME * 2 && self.air.is_idle())
         {
             io.stop();
         }
@@ -203,20 +172,13 @@ impl Host<Source> for StreamHost {
             self.told_stall = true;
             self.observer.note("no picture comes from the input; the last one is shown on");
         }
-        if let Some(trouble) = self.trouble.as_ref().filter(|_| !self.told_trouble) {
-            self.told_trouble = true;
-            self.observer.note(&format!("packets do not leave: {trouble}"));
+        if let Some(line) = self.air.take_trouble() {
+            self.observer.note(&line);
         }
         self.observer.progress(&self.snapshot());
     }
 
     fn trouble(&mut self, _io: &mut Machine<'_>, trouble: Trouble) {
-        match trouble {
-            Trouble::NotSent { reason } | Trouble::NotJoined { reason, .. } => {
-                self.trouble = Some(reason);
-            }
-            // Receivers repeat what they say in the control group.
-            Trouble::Overrun { .. } => {}
-        }
+        self.air.on_trouble(trouble);
     }
 }

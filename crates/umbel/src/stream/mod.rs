@@ -14,6 +14,7 @@ pub mod hls;
 pub(crate) mod host;
 pub mod input;
 pub(crate) mod ladder;
+mod on_air;
 pub mod rtp;
 mod way;
 
@@ -36,6 +37,7 @@ use self::encoder::Filming;
 use self::host::{Input as ToHost, StreamHost};
 use self::input::{Conversion, Converter, Input, Video};
 use self::ladder::{LENGTH_LEN, Shape, Step};
+pub use self::on_air::{AirSnapshot, LayerSnapshot};
 pub use self::way::Way;
 use self::way::{Air, Ground, Said};
 use crate::directory::Announcer;
@@ -80,22 +82,12 @@ pub struct Begun {
     pub interface: String,
 }
 
-/// Progress of one layer.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct LayerSnapshot {
-    /// Rate of UDP payload in the last second, in bits per second.
-    pub rate_bits_per_s: u64,
-    /// Most of it.
-    pub limit_bits_per_s: u64,
-    /// Packets that waited too long, and were not sent.
-    pub dropped: u64,
-}
-
 /// Progress of a source.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StreamSnapshot {
-    /// The layers, the base first.
-    pub layers: Vec<LayerSnapshot>,
+    /// What every source tells.
+    #[serde(flatten)]
+    pub air: AirSnapshot,
     /// Pictures encoded.
     pub pictures: u64,
     /// Pictures for which the encoder had no time.
@@ -104,16 +96,6 @@ pub struct StreamSnapshot {
     pub encoding_ms: f64,
     /// Whether no pictures come.
     pub stalled: bool,
-    /// Number of receivers, estimated from what they say in the control group.
-    pub receivers: u64,
-    /// Number of receivers at each level from 1 on, estimated.
-    pub at_level: Vec<u64>,
-    /// Greatest loss of which a receiver last told, 0 to 1.
-    pub worst_loss: f64,
-    /// Join-experiments heard.
-    pub experiments: u64,
-    /// What keeps packets from leaving, if anything does.
-    pub trouble: Option<String>,
 }
 
 /// Result of a stream.
@@ -141,13 +123,14 @@ pub struct StreamSummary {
     pub interrupted: bool,
 }
 
-/// Receives news of the stream. It is called on the engine's thread and must not block.
-pub trait StreamObserver: Send + Sync {
+/// Receives news of a source whose progress is an `S`. It is called on the engine's thread and must
+/// not block.
+pub trait StreamObserver<S>: Send + Sync {
     /// The stream is on the air.
     fn begun(&self, _begun: &Begun) {}
 
     /// Reports progress, about ten times a second.
-    fn progress(&self, _snapshot: &StreamSnapshot) {}
+    fn progress(&self, _snapshot: &S) {}
 
     /// Reports a line that the user should know.
     fn note(&self, _line: &str) {}
@@ -165,7 +148,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub fn stream(
     video: Video,
     options: StreamOptions,
-    observer: Arc<dyn StreamObserver>,
+    observer: Arc<dyn StreamObserver<StreamSnapshot>>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<StreamSummary> {
     let (mailbox, line) = mailbox::line::<ToHost>().context("cannot start")?;
@@ -211,9 +194,9 @@ pub fn stream(
     config.block_time = BLOCK_TIME;
     let engine = Source::new(config)?;
 
-    let announcer = Announcer::start(&stream.clone().into(), &interface)?;
+    let announcer = Announcer::start(&stream.clone().into(), None, &interface)?;
     observer.begun(&Begun { stream, interface: interface.name });
-    let host = StreamHost::new(plan.ladder.clone(), observer);
+    let host = StreamHost::new(&plan.ladder, observer);
     encoder::start(input, encoder, &mailbox, &filming).context("cannot start")?;
     drop(mailbox);
     let mut driver = Driver::new(engine, host, Clock::new(), line);

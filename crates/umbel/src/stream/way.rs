@@ -3,8 +3,6 @@
 use std::net::IpAddr;
 
 use anyhow::{Context, bail};
-use umbel_engine::Instant;
-use umbel_engine::rlm::LayerStats;
 use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::port::UdpPort;
@@ -15,9 +13,6 @@ use umbel_wire::{Channel, Tsi, rlm};
 
 use super::{CONTROL_PORT, LAYER_PORT};
 use crate::endpoint::{channel, packet_len, random};
-
-/// Time over which rates are measured, in seconds.
-const WINDOW_S: f64 = 1.0;
 
 /// The name of a stream, and its way.
 #[derive(Clone, Debug)]
@@ -164,43 +159,5 @@ impl Places {
             port: CONTROL_PORT,
         });
         Ok(Places { base, channels, control })
-    }
-}
-
-/// Measures the rates of layers, a window at a time.
-#[derive(Debug)]
-pub(super) struct RateMeter {
-    /// Start of the window, and the bytes of each layer then.
-    since: Instant,
-    bytes: Vec<u64>,
-    rates: Vec<u64>,
-}
-
-impl RateMeter {
-    pub(super) fn new(layers: usize) -> RateMeter {
-        RateMeter { since: Instant::EPOCH, bytes: vec![0; layers], rates: vec![0; layers] }
-    }
-
-    /// Begins the first window.
-    pub(super) fn start(&mut self, now: Instant) {
-        self.since = now;
-    }
-
-    /// Ends the window if it is over.
-    pub(super) fn measure(&mut self, now: Instant, layers: &[LayerStats]) {
-        let passed = (now - self.since).as_secs_f64();
-        if passed < WINDOW_S {
-            return;
-        }
-        let bytes: Vec<u64> = layers.iter().map(|layer| layer.bytes).collect();
-        let per_s =
-            |(now, before): (&u64, &u64)| ((now - before) as f64 * 8.0 / passed).round() as u64;
-        self.rates = bytes.iter().zip(&self.bytes).map(per_s).collect();
-        (self.since, self.bytes) = (now, bytes);
-    }
-
-    /// Returns the bits per second of each layer in the last whole window.
-    pub(super) fn rates(&self) -> &[u64] {
-        &self.rates
     }
 }

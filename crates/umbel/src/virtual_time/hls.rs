@@ -27,12 +27,9 @@ use crate::gateway::host::{Fetch, GatewayHost, Input as GatewayInput};
 use crate::gateway::repairs::Key;
 use crate::gateway::{GatewayObserver, GatewaySummary};
 use crate::http::{Answer, Site, Wanted};
-use crate::stream::hls::HlsObserver;
 use crate::stream::hls::host::{HlsHost, Input as SourceInput, Item, Step};
 use crate::stream::hls::ladder::rungs;
 use crate::stream::hls::recent::Recent;
-
-impl HlsObserver for Nobody {}
 
 impl GatewayObserver for Nobody {}
 

@@ -19,8 +19,9 @@ use umbel_wire::stream::{LayerInfo, RtpFormat, Stream, StreamContent, StreamMode
 use umbel_wire::{Tsi, rlm};
 
 use super::{Nobody, for_seeds};
+use crate::stream::StreamObserver;
 use crate::stream::rtp::host::{Input as SourceInput, RtpHost};
-use crate::stream::rtp::{Lane, RtpObserver, RtpSummary};
+use crate::stream::rtp::{Lane, RtpSnapshot, RtpSummary};
 use crate::watch::host::{Bounds, Input as WatchInput, Screen, ScreenStats, WatchHost};
 use crate::watch::rtp::Relay;
 
@@ -43,7 +44,7 @@ fn at(seconds: f64) -> Instant {
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 
-impl RtpObserver for Notes {
+impl StreamObserver<RtpSnapshot> for Notes {
     fn note(&self, line: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
     }

@@ -36,6 +36,9 @@ pub(crate) fn everyone_gets(plan: &Plan<'_>, clients: usize, loss: f64, family: 
     for client in &mut running {
         let summary = bench.check_all(client, Duration::from_mins(2));
         assert_eq!(summary["items"], plan.len());
-        assert!(summary["packets"].as_u64() > Some(0), "nothing came by multicast: {summary}");
+        // At half the packets a session may be so slow that its client hears of no transmission in
+        // time, and is served by unicast.
+        let by_multicast = summary["packets"].as_u64() > Some(0);
+        assert!(by_multicast || loss >= 0.5, "nothing came by multicast: {summary}");
     }
 }

@@ -28,6 +28,11 @@ impl<'lab> Feeds<'lab> {
     pub(crate) fn new(lab: &'lab Lab, plan: &Plan<'_>) -> Feeds<'lab> {
         let directories = DIRECTORIES.map(|group| group.parse().unwrap());
         lab.route_multicast_from_all(directories).unwrap();
+        Feeds::unannounced(lab, plan)
+    }
+
+    /// Creates feeds whose announcements pass no router.
+    pub(crate) fn unannounced(lab: &'lab Lab, plan: &Plan<'_>) -> Feeds<'lab> {
         let feeds = Feeds { lab, logs: Logs::default(), directory: tempfile::tempdir().unwrap() };
         std::fs::create_dir(feeds.input()).unwrap();
         files::make(&feeds.input(), plan);
@@ -50,7 +55,14 @@ impl<'lab> Feeds<'lab> {
 
     /// Returns the command `umbel` on a host.
     pub(crate) fn umbel(&self, host: &str) -> Command {
-        self.host(host).command(env!("CARGO_BIN_EXE_umbel"))
+        let mut command = self.host(host).command(env!("CARGO_BIN_EXE_umbel"));
+        command.env("XDG_STATE_HOME", self.state());
+        command
+    }
+
+    /// Returns the directory below which keys are kept, of all hosts.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.directory.path().join("state")
     }
 
     /// Sends the files from `h1` as `feed`, and makes the routers carry its groups.
@@ -96,7 +108,7 @@ impl<'lab> Feeds<'lab> {
     pub(crate) fn shell(&self, host: &str, line: &str) -> Child {
         let mut command = self.host(host).command("bash");
         command.args(["-o", "pipefail", "-c", line]).current_dir(self.directory.path());
-        command.env("UMBEL", env!("CARGO_BIN_EXE_umbel"));
+        command.env("UMBEL", env!("CARGO_BIN_EXE_umbel")).env("XDG_STATE_HOME", self.state());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().unwrap()
     }

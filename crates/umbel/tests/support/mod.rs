@@ -6,9 +6,14 @@ pub(crate) mod ear;
 pub(crate) mod everyone;
 pub(crate) mod feeds;
 pub(crate) mod files;
+pub(crate) mod forgeries;
 pub(crate) mod ladder;
+pub(crate) mod lms;
 pub(crate) mod process;
+pub(crate) mod routers;
 pub(crate) mod smo;
+pub(crate) mod ssm;
+pub(crate) mod stranger;
 pub(crate) mod streams;
 
 use std::net::{IpAddr, SocketAddr};

@@ -16,6 +16,8 @@ use super::skip;
 
 /// The channel of the server.
 pub(crate) const CHANNEL: &str = "232.7.7.7:8080";
+/// Its channel where all go by IPv6.
+const CHANNEL_V6: &str = "[ff3e::7:7]:8080";
 
 /// Creates a topology with the server `h1` and clients `h2`, `h3` … on a switch, each with the loss
 /// of its place on its way from the switch.
@@ -58,13 +60,29 @@ pub(crate) struct Site<'lab> {
     pub(crate) lab: &'lab Lab,
     pub(crate) logs: Logs,
     directory: TempDir,
+    v6: bool,
 }
 
 impl<'lab> Site<'lab> {
     pub(crate) fn new(lab: &'lab Lab) -> Site<'lab> {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("www")).unwrap();
-        Site { lab, logs: Logs::default(), directory }
+        Site { lab, logs: Logs::default(), directory, v6: false }
+    }
+
+    /// Creates one where all go by IPv6.
+    pub(crate) fn over_ipv6(lab: &'lab Lab) -> Site<'lab> {
+        Site { v6: true, ..Site::new(lab) }
+    }
+
+    fn channel(&self) -> &'static str {
+        if self.v6 { CHANNEL_V6 } else { CHANNEL }
+    }
+
+    /// Returns the address of a host as URLs have it.
+    fn address(&self, host: &str) -> String {
+        let host = self.host(host);
+        if self.v6 { format!("[{}]", host.addr6()) } else { host.addr4().to_string() }
     }
 
     pub(crate) fn host(&self, name: &str) -> Node<'lab> {
@@ -98,7 +116,8 @@ impl<'lab> Site<'lab> {
 
     /// Returns the command that serves from `h1`.
     pub(crate) fn serve(&self, what: &[&str], options: &[&str]) -> Command {
-        let mut command = self.smo("h1", &["serve", "--listen", ":8080", "--channel", CHANNEL]);
+        let mut command = self.smo("h1", &["serve", "--listen", ":8080"]);
+        command.args(["--channel", self.channel()]);
         command.args(what).args(options);
         command
     }
@@ -106,12 +125,12 @@ impl<'lab> Site<'lab> {
     /// Starts the helper of a host.
     #[track_caller]
     pub(crate) fn join(&self, host: &str, options: &[&str]) -> Process {
-        self.join_to(host, &self.target(CHANNEL, "h1"), options)
+        self.join_to(host, &self.target(self.channel(), "h1"), options)
     }
 
     /// Returns a channel of a server as users write it.
     pub(crate) fn target(&self, channel: &str, server: &str) -> String {
-        format!("{channel}@{}", self.host(server).addr4())
+        format!("{channel}@{}", self.address(server))
     }
 
     /// Starts the helper of a host for a certain server.
@@ -138,10 +157,18 @@ impl<'lab> Site<'lab> {
         out: &str,
         options: &[&str],
     ) -> Download {
-        let url = format!("http://{}:8080/{path}", self.host(server).addr4());
+        let url = format!("http://{}:8080/{path}", self.address(server));
         let out = self.path(out);
         let mut command = self.host(host).command("curl");
-        command.args(["--silent", "--show-error", "--fail", "--max-time", "120", "--output"]);
+        command.args([
+            "--globoff",
+            "--silent",
+            "--show-error",
+            "--fail",
+            "--max-time",
+            "120",
+            "--output",
+        ]);
         command.arg(&out).args(options).arg(url).stdin(Stdio::null()).stderr(Stdio::inherit());
         Download { child: command.spawn().unwrap(), out }
     }

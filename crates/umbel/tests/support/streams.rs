@@ -153,35 +153,64 @@ pub(crate) fn level(receiver: &Process) -> u64 {
 /// Watches the link of a site for layers that nobody behind it wants.
 pub(crate) struct Bottleneck {
     site: &'static str,
-    /// When each layer was last wanted, and the packets of it at that time or a second later.
-    layers: Vec<(Instant, u64)>,
-    /// What was carried though unwanted, in packets of each layer.
-    pub(crate) unwanted: Vec<u64>,
+    layers: Vec<Watched>,
+    /// Number of levels that each receiver had told at the last look.
+    told: Vec<usize>,
+}
+
+/// A layer at a bottleneck.
+#[derive(Clone)]
+struct Watched {
+    /// When it was last wanted.
+    wanted: Instant,
+    /// Packets that had come at the last look.
+    came: u64,
+    /// Packets at the last look that nobody wanted, unless a receiver tells late that it did.
+    doubtful: u64,
+    /// Packets that nobody wanted.
+    unwanted: u64,
 }
 
 impl Bottleneck {
     /// Time after which an unwanted layer must be gone.
     const GONE: Duration = Duration::from_secs(1);
 
-    pub(crate) fn new(site: &'static str, source: &Source) -> Bottleneck {
-        let layers = source.layers.len();
-        Bottleneck { site, layers: vec![(Instant::now(), 0); layers], unwanted: vec![0; layers] }
+    pub(crate) fn new(site: &'static str, source: &Source, receivers: usize) -> Bottleneck {
+        let layer = Watched { wanted: Instant::now(), came: 0, doubtful: 0, unwanted: 0 };
+        Bottleneck { site, layers: vec![layer; source.layers.len()], told: vec![0; receivers] }
     }
 
-    /// Looks at the link while the receivers behind it want the first `wanted` layers.
-    pub(crate) fn look(&mut self, streams: &Streams<'_>, source: &Source, wanted: u64) {
+    /// Looks at the link and at the receivers behind it. What they joined and left since the last
+    /// look was wanted, too.
+    pub(crate) fn look<'a>(
+        &mut self,
+        streams: &Streams<'_>,
+        source: &Source,
+        receivers: impl Iterator<Item = &'a Process>,
+    ) {
         let came = streams.came(self.site, source);
         let now = Instant::now();
-        let each = self.layers.iter_mut().zip(came).zip(&mut self.unwanted);
-        for (layer, (((since, before), came), unwanted)) in (0..).zip(each) {
-            if layer < wanted {
-                *since = now;
-            }
-            if now - *since > Self::GONE {
-                *unwanted += came - *before;
-            }
-            *before = came;
+        let mut highest = 0;
+        for (receiver, told) in receivers.zip(&mut self.told) {
+            let levels = receiver.events("level");
+            let new = levels.iter().skip(told.saturating_sub(1));
+            highest = new.map(|event| event["level"].as_u64().unwrap()).fold(highest, u64::max);
+            *told = levels.len();
         }
+        for ((number, layer), came) in (0..).zip(&mut self.layers).zip(came) {
+            if number < highest {
+                (layer.wanted, layer.doubtful) = (now, 0);
+            }
+            layer.unwanted += layer.doubtful;
+            let is_late = now - layer.wanted > Self::GONE;
+            layer.doubtful = if is_late { came - layer.came } else { 0 };
+            layer.came = came;
+        }
+    }
+
+    /// Returns the packets of each layer that were carried though unwanted.
+    pub(crate) fn unwanted(&self) -> Vec<u64> {
+        self.layers.iter().map(|layer| layer.unwanted).collect()
     }
 }
 

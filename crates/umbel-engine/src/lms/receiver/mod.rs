@@ -264,6 +264,11 @@ impl Receiver {
             Message::Repair { tsi, sequence, unicast: false, payload, .. }
                 if self.is_session(tsi) =>
             {
+                // Only the source says what it has sent. A repair of a later unit is a replier's
+                // invention, and would have all before it requested.
+                if self.window.as_ref().is_none_or(|window| sequence > window.known()) {
+                    return self.drops.count(DropReason::FarAhead);
+                }
                 self.replier.on_repair_heard(now, sequence);
                 self.waiting.take(sequence);
                 self.on_unit(now, sequence, payload, Some(false));

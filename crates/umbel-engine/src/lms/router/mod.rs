@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The router keeps nothing about a request that passed. It recognizes its own turning points by a
-//! tag: a keyed hash of channel, interface and time. A DMCAST from a host that no request was
-//! steered to is thus refused.
+//! tag: a keyed hash of channel, interface and time, SipHash-2-4, which programs in the kernel can
+//! compute, too. A DMCAST from a host that no request was steered to is thus refused.
 //!
 //! A neighbour is the next router with LMS, or a receiver if there is none between. It sends its
 //! advertisements and requests towards the source, and the first router with LMS takes them.
@@ -22,16 +22,21 @@
 
 mod anycast;
 mod offers;
+mod steering;
 mod turning_point;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::net::SocketAddr;
 
+use bytes::Bytes;
+use siphasher::sip::SipHasher24;
 use umbel_wire::lms::{Message, Request, limits};
 use umbel_wire::{Channel, Parsed};
 
 use self::anycast::Services;
 use self::offers::{Offers, Replier, Step};
+pub use self::steering::{Direction, Steer, Steering};
 use super::api::RouterStats;
 use super::config::RouterConfig;
 use super::drops::{DropReason, Drops};
@@ -49,8 +54,14 @@ pub struct Router {
     groups: BTreeMap<Channel, Group>,
     services: Services,
     due: VecDeque<RouterTransmit>,
+    /// Makes the tags of turning points.
+    tags: SipHasher24,
+    /// Room in which messages are written.
+    scratch: Vec<u8>,
     /// Bound on the next work, which is not before it.
     wake_at: Option<Instant>,
+    /// Number of changes of channels and repliers.
+    changes: u64,
     drops: Drops,
     stats: RouterStats,
 }
@@ -92,12 +103,17 @@ enum Side {
 impl Router {
     /// Creates a router that knows of no replier yet.
     pub fn new(config: RouterConfig) -> Router {
+        let mut key = [0; 16];
+        key.copy_from_slice(&config.secret[..16]);
         Router {
             config,
+            tags: SipHasher24::new_with_key(&key),
+            scratch: Vec::new(),
             groups: BTreeMap::new(),
             services: Services::default(),
             due: VecDeque::new(),
             wake_at: None,
+            changes: 0,
             drops: Drops::default(),
             stats: RouterStats::default(),
         }
@@ -126,6 +142,14 @@ impl Router {
         Some((replier.interface, replier.neighbour))
     }
 
+    /// Returns the repliers of all channels: the interface, the next hop, and its cost.
+    pub fn repliers(&self) -> impl Iterator<Item = (&Channel, InterfaceId, SocketAddr, u32)> {
+        self.groups.iter().filter_map(|(channel, group)| {
+            let replier = group.offers.first()?;
+            Some((channel, replier.interface, replier.neighbour, replier.cost))
+        })
+    }
+
     pub(super) fn drop(&mut self, reason: DropReason) -> Verdict {
         self.drops.count(reason);
         Verdict::Take
@@ -136,9 +160,10 @@ impl Router {
     }
 
     fn send(&mut self, to: RouterDestination, alert: bool, message: &Message<'_>) {
-        let mut payload = Vec::new();
-        message.emit(&mut payload);
-        self.due.push_back(RouterTransmit { to, alert, payload: payload.into() });
+        self.scratch.clear();
+        message.emit(&mut self.scratch);
+        let payload = Bytes::copy_from_slice(&self.scratch);
+        self.due.push_back(RouterTransmit { to, alert, payload });
     }
 
     fn send_up(&mut self, channel: &Channel, message: &Message<'_>) {
@@ -154,29 +179,27 @@ impl Router {
 
     /// Returns the state of a channel, and creates it if there is room.
     fn group(&mut self, now: Instant, channel: &Channel) -> Option<&mut Group> {
-        let RouterConfig { channels, dmcasts, offer_lifetime, .. } = self.config;
-        if !self.groups.contains_key(channel) {
-            if self.groups.len() >= channels {
-                return None;
-            }
-            let expires = now + offer_lifetime;
-            self.groups.insert(
-                *channel,
-                Group {
+        let len = self.groups.len();
+        match self.groups.entry(*channel) {
+            Entry::Occupied(group) => Some(group.into_mut()),
+            Entry::Vacant(_) if len >= self.config.channels => None,
+            Entry::Vacant(place) => {
+                let expires = now + self.config.offer_lifetime;
+                self.changes += 1;
+                self.wake_at = Some(self.wake_at.map_or(expires, |at| at.min(expires)));
+                Some(place.insert(Group {
                     offers: Offers::default(),
                     advertised: None,
                     advertised_at: Instant::EPOCH,
                     advertise_at: None,
                     check: None,
                     checked_until: Instant::EPOCH,
-                    dmcasts: Limiter::new(dmcasts),
+                    dmcasts: Limiter::new(self.config.dmcasts),
                     requests: BTreeMap::new(),
                     expires,
-                },
-            );
-            self.wake_by(expires);
+                }))
+            }
         }
-        self.groups.get_mut(channel)
     }
 
     /// Returns the side of the router on which a datagram about a channel came in.
@@ -224,15 +247,9 @@ impl Router {
             return Verdict::Take;
         }
         request.requestor.get_or_insert(from);
-        let is_attached = self.config.source_as_replier
-            && channel.source.is_some_and(|source| routes.is_attached(source));
-        // The source of an attached host is the replier of all links [LMS §II-C].
-        let step = if is_attached { Step::Up } else { group.offers.step(arrived_on, from.ip()) };
-        match step {
+        match self.step(group, routes, &channel, (arrived_on, Some(from.ip()))) {
             Step::Up => {
-                // Requests that reach the core of a shared tree are unicast to the source
-                // [LMS §III-B].
-                if is_attached || upstream == Upstream::Root {
+                if self.stamps_upwards(routes, &channel, upstream) {
                     self.stamp(now, &mut request, arrived_on);
                 }
                 self.stats.sent_up += 1;
@@ -319,7 +336,7 @@ impl Router {
                 Some(replier) => Step::Turn(replier),
                 None => return self.drop(DropReason::NoReplier),
             },
-            Side::Below => group.offers.step(datagram.arrived_on, datagram.from.ip()),
+            Side::Below => group.offers.step(datagram.arrived_on, Some(datagram.from.ip())),
         };
         self.stats.reports += 1;
         match step {
@@ -376,7 +393,7 @@ impl Router {
     fn choose(&mut self, now: Instant, channel: &Channel) {
         let RouterConfig { set_size, stickiness, advertise_gap, .. } = self.config;
         let Some(group) = self.groups.get_mut(channel) else { return };
-        group.offers.choose(set_size, stickiness);
+        self.changes += u64::from(group.offers.choose(set_size, stickiness));
         let cost = group.offers.first().map(|replier| replier.cost);
         if cost != group.advertised {
             let at = now.max(group.advertised_at + advertise_gap);
@@ -460,6 +477,7 @@ impl Router {
         let Some(group) = self.groups.get(channel) else { return };
         if group.offers.is_empty() && group.advertise_at.is_none() && group.expires <= now {
             self.groups.remove(channel);
+            self.changes += 1;
             return;
         }
         let check = group.check.as_ref().map(|check| check.at);

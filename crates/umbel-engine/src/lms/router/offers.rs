@@ -83,20 +83,23 @@ impl Offers {
     }
 
     /// Chooses the repliers again. A chosen one stays unless another of its set is cheaper by the
-    /// share `stickiness`.
-    pub(super) fn choose(&mut self, set_size: usize, stickiness: f64) {
+    /// share `stickiness`. Returns whether anything changes for requests.
+    pub(super) fn choose(&mut self, set_size: usize, stickiness: f64) -> bool {
         let interfaces: Vec<InterfaceId> = self.by_interface.keys().copied().collect();
         let mut sets: Vec<(Replier, &[InterfaceId])> = interfaces
             .chunks(set_size.max(1))
             .filter_map(|set| Some((self.best_of(set, stickiness)?, set)))
             .collect();
         sets.sort_by_key(|(replier, _)| (replier.cost, replier.interface));
-        self.set_of = sets
+        let set_of = sets
             .iter()
             .enumerate()
             .flat_map(|(place, (_, set))| set.iter().map(move |&interface| (interface, place)))
             .collect();
-        self.chain = sets.into_iter().map(|(replier, _)| replier).collect();
+        let chain: Vec<Replier> = sets.into_iter().map(|(replier, _)| replier).collect();
+        let is_other = self.set_of != set_of || self.chain != chain;
+        (self.set_of, self.chain) = (set_of, chain);
+        is_other
     }
 
     fn best_of(&self, set: &[InterfaceId], stickiness: f64) -> Option<Replier> {
@@ -120,9 +123,16 @@ impl Offers {
         self.chain.first().copied()
     }
 
-    /// Returns the next step of a request from below.
-    pub(super) fn step(&self, interface: InterfaceId, from: IpAddr) -> Step {
-        let is_from = |r: &Replier| r.interface == interface && r.neighbour.ip() == from;
+    /// Returns the address of the chosen replier on an interface. There is one at most.
+    pub(super) fn chosen_on(&self, interface: InterfaceId) -> Option<IpAddr> {
+        let chosen = self.chain.iter().find(|replier| replier.interface == interface)?;
+        Some(chosen.neighbour.ip())
+    }
+
+    /// Returns the next step of a request from below, by the address that it came from; none for
+    /// that of no replier.
+    pub(super) fn step(&self, interface: InterfaceId, from: Option<IpAddr>) -> Step {
+        let is_from = |r: &Replier| r.interface == interface && Some(r.neighbour.ip()) == from;
         if let Some(place) = self.chain.iter().position(is_from) {
             return match place.checked_sub(1) {
                 None => Step::Up,

@@ -40,8 +40,7 @@ impl Router {
         input[32..34].copy_from_slice(&channel.port.to_be_bytes());
         input[34..38].copy_from_slice(&interface.0.to_be_bytes());
         input[38..].copy_from_slice(&epoch.to_be_bytes());
-        let hash = blake3::keyed_hash(&self.config.secret, &input);
-        hash.as_bytes()[..8].iter().fold(0, |tag, byte| tag << 8 | u64::from(*byte))
+        self.tags.hash(&input)
     }
 
     pub(super) fn on_dmcast(

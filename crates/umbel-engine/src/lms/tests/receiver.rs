@@ -102,6 +102,29 @@ fn a_heartbeat_shows_that_the_last_units_were_lost() {
 }
 
 #[test]
+fn a_repair_of_what_the_source_has_not_sent_makes_nothing_missing() {
+    let mut receiver = receiver(3, |_| {});
+    for sequence in [4, 5, 900, u64::MAX - 1] {
+        repair(&mut receiver, 10, sequence, false);
+        assert_eq!((requests(&mut receiver, 10), receiver.missing()), (vec![], 0), "{sequence}");
+    }
+    receiver.assert_dropped("FarAhead 4");
+    // The next one may be known to a neighbour who asked, and shows nothing to be missing.
+    repair(&mut receiver, 11, 3, false);
+    assert_eq!((delivered(&mut receiver), receiver.missing()), (vec![3], 0));
+    data(&mut receiver, 20, 5);
+    assert_eq!(requests(&mut receiver, 20).len(), 1);
+}
+
+#[test]
+fn a_repair_is_not_the_first_that_a_receiver_hears_of_a_session() {
+    let mut receiver = receiver(0, |_| {});
+    repair(&mut receiver, 10, 700, false);
+    assert_eq!((receiver.missing(), receiver.next_sequence()), (0, 0));
+    receiver.assert_dropped("FarAhead 1");
+}
+
+#[test]
 fn what_nobody_keeps_any_more_is_given_up() {
     let mut receiver = receiver(1, |_| {});
     data(&mut receiver, 10, 5);

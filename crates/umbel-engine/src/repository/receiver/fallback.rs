@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
+use rand_core::Rng;
 use umbel_wire::repository::{ClientMessage, limits};
 
 use crate::Instant;
+use crate::chance::Generator;
 use crate::repository::config::ReceiverConfig;
 
 /// Returns the request for a burst that tests whether multicast works again. It is slow enough for
 /// any path. Its packets are as long as those of data, since a link may be too narrow for these.
-pub(super) fn probe(packet_len: u16) -> ClientMessage {
+pub(super) fn probe(probe: u32, packet_len: u16) -> ClientMessage {
     ClientMessage::Probe {
-        probe: 0,
+        probe,
         channel: 0,
         packets: 8,
         packet_len: packet_len.clamp(limits::PROBE_PACKET_MIN, limits::PROBE_PACKET_MAX),
@@ -29,7 +31,8 @@ enum Way {
     },
 }
 
-/// Decides between multicast and unicast.
+/// Decides between multicast and unicast. Somebody who forges packets cannot hold a client on a
+/// multicast that brings nothing: only a probe leads back, and later each time that it was in vain.
 #[derive(Debug)]
 pub(super) struct Fallback {
     way: Way,
@@ -37,7 +40,18 @@ pub(super) struct Fallback {
     silent_since: Option<Instant>,
     after: Option<Duration>,
     probe_every: Duration,
+    /// Number of the last probe, until one of its packets has come.
+    probe: Option<u32>,
+    /// Time of the last return to multicast.
+    returned: Option<Instant>,
+    /// Number of returns in a row that brought nothing.
+    in_vain: u32,
 }
+
+/// Time on multicast after which a return to it was not in vain.
+const STEADY: Duration = Duration::from_mins(1);
+/// Greatest number of times that the interval between probes doubles, since returns were in vain.
+const DOUBLED_MOST: u32 = 6;
 
 impl Fallback {
     pub(super) fn new(config: &ReceiverConfig) -> Fallback {
@@ -46,6 +60,9 @@ impl Fallback {
             silent_since: None,
             after: config.fallback_after,
             probe_every: config.probe_every,
+            probe: None,
+            returned: None,
+            in_vain: 0,
         }
     }
 
@@ -56,7 +73,8 @@ impl Fallback {
     /// Restarts with multicast.
     pub(super) fn reset(&mut self) {
         self.way = Way::Multicast;
-        self.silent_since = None;
+        (self.silent_since, self.probe, self.returned) = (None, None, None);
+        self.in_vain = 0;
     }
 
     /// Expects packets of a transmission from this time on.
@@ -64,10 +82,26 @@ impl Fallback {
         self.silent_since.get_or_insert(starts);
     }
 
-    /// Notes that a packet came by multicast. Returns whether the client was on unicast.
-    pub(super) fn hear(&mut self) -> bool {
-        let back = !self.is_multicast();
-        self.reset();
+    /// Notes that a symbol of a wanted item came by multicast.
+    pub(super) fn hear(&mut self) {
+        self.silent_since = None;
+    }
+
+    /// Draws the number of a probe, which only the server and those who hear its packets know.
+    pub(super) fn number_probe(&mut self, random: &mut Generator) -> u32 {
+        let probe = random.next_u32();
+        self.probe = Some(probe);
+        probe
+    }
+
+    /// Notes that a packet of a probe came. Returns to multicast if it is the one that was asked
+    /// for: no other packet shows that multicast works. Returns whether it does.
+    pub(super) fn hear_probe(&mut self, now: Instant, probe: u32) -> bool {
+        let back = !self.is_multicast() && self.probe.take_if(|asked| *asked == probe).is_some();
+        if back {
+            self.way = Way::Multicast;
+            (self.silent_since, self.returned) = (None, Some(now));
+        }
         back
     }
 
@@ -79,6 +113,8 @@ impl Fallback {
     /// Switches to unicast. Returns the time for which nothing came.
     pub(super) fn give_up(&mut self, now: Instant) -> Duration {
         let silent = self.silent_since.take().map_or(Duration::ZERO, |since| now - since);
+        let in_vain = self.returned.take().is_some_and(|returned| now.since(returned) < STEADY);
+        self.in_vain = if in_vain { self.in_vain + 1 } else { 0 };
         self.probe_later(now);
         silent
     }
@@ -93,6 +129,7 @@ impl Fallback {
 
     /// Stays on unicast until the next probe.
     pub(super) fn probe_later(&mut self, now: Instant) {
-        self.way = Way::Unicast { next_probe: now + self.probe_every };
+        let wait = self.probe_every * (1 << self.in_vain.min(DOUBLED_MOST));
+        self.way = Way::Unicast { next_probe: now + wait };
     }
 }

@@ -70,6 +70,8 @@ pub(super) struct Item {
     extra: BTreeMap<u32, u32>,
     /// Time at which something was last heard of it.
     pub(super) last_heard: Instant,
+    /// Number of times that blocks of it were found to be damaged.
+    damages: u32,
 }
 
 /// RaptorQ encoding symbol IDs below this are accepted. A source that goes beyond is broken.
@@ -84,6 +86,7 @@ impl Item {
             partial: BTreeMap::new(),
             extra: BTreeMap::new(),
             last_heard: now,
+            damages: 0,
         };
         let blocks = item.partition.blocks();
         for run in &held.complete {
@@ -95,6 +98,19 @@ impl Item {
             }
         }
         item
+    }
+
+    /// Notes that blocks were damaged, so that nothing is held of them.
+    pub(super) fn on_damaged(&mut self, blocks: &[u32]) {
+        self.damages = self.damages.saturating_add(1);
+        for &block in blocks {
+            self.forget_block(block);
+        }
+    }
+
+    /// Returns whether multicast has damaged it so often that the rest comes on the session.
+    pub(super) fn is_by_session(&self, most_damages: u32) -> bool {
+        self.damages >= most_damages
     }
 
     /// Returns whether every block can be restored.

@@ -15,13 +15,24 @@ use crate::symbols::{BlockId, SymbolSink};
 const REST_AT_ONCE: usize = 16;
 
 /// Items being received, and items whose blocks are all complete and whose digest is being checked.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Items {
+    /// Number of damages after which an item comes on the session.
+    most_damages: u32,
     received: BTreeMap<Toi, Item>,
     verifying: BTreeMap<Toi, Item>,
 }
 
 impl Items {
+    pub(super) fn new(most_damages: u32) -> Items {
+        Items { most_damages, received: BTreeMap::new(), verifying: BTreeMap::new() }
+    }
+
+    /// Returns whether an item comes on the session alone.
+    pub(super) fn is_by_session(&self, toi: Toi) -> bool {
+        self.get(toi).is_some_and(|item| item.is_by_session(self.most_damages))
+    }
+
     /// Returns the number of items that are not verified yet.
     pub(super) fn len(&self) -> usize {
         self.received.len() + self.verifying.len()
@@ -73,6 +84,9 @@ impl Items {
     ) -> Result<(), DropReason> {
         let DataPacket { header: DataHeader { toi, scheme, sbn, esi, .. }, symbol } = *packet;
         let item = self.received.get_mut(&toi).ok_or(DropReason::NotWanted)?;
+        if item.is_by_session(self.most_damages) {
+            return Err(DropReason::Damaging);
+        }
         item.last_heard = now;
         if scheme != item.oti.scheme || !item.admits(sbn, esi, symbol.len()) {
             return Err(DropReason::OutsideItem);

@@ -401,7 +401,7 @@ mod tests {
             max_encoding_symbols: 255,
         };
         let item = Item::new(oti, Partition::new(&oti).unwrap(), &Held::default(), at(0));
-        let mut items = Items::default();
+        let mut items = Items::new(8);
         items.insert(TOI, item);
         items
     }
@@ -446,7 +446,7 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_transmission_that_nobody_needs_does_not_count_as_lost() {
-        for (items, lost) in [(items(), 5), (Items::default(), 1)] {
+        for (items, lost) in [(items(), 5), (Items::new(8), 1)] {
             let mut listener = listener();
             listener.listen(&ANNOUNCEMENT, &JOINED, at(1), 5);
             for (transmission, index) in [(7, 0), (7, 1), (7, 3), (7, 4), (7, 5), (8, 0)] {

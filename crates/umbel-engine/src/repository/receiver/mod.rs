@@ -16,7 +16,7 @@
 //! Symbols of a wanted item are taken whenever they come, whether or not the transmission was
 //! announced to this client. When announced transmissions bring no packet for
 //! [`ReceiverConfig::fallback_after`], the client asks for its items on the session (*unicast*). It
-//! goes back as soon as a probe or any data packet arrives.
+//! goes back as soon as a packet of its own probe arrives.
 
 mod api;
 mod control;
@@ -87,6 +87,8 @@ pub struct Receiver<K> {
     listener: Listener,
     tuner: Tuner,
     fallback: Fallback,
+    /// Draws the numbers of probes.
+    random: Generator,
     timers: Timers,
     control: ControlEnd,
     outbox: Outbox,
@@ -102,12 +104,13 @@ impl<K: SymbolSink> Receiver<K> {
             sink,
             session: None,
             tsi: None,
-            items: Items::default(),
+            items: Items::new(config.most_damages),
             listener: Listener::new(&config, random.clone()),
             tuner: Tuner::new(),
             fallback: Fallback::new(&config),
             timers: Timers::default(),
-            control: ControlEnd::new(random),
+            control: ControlEnd::new(random.clone()),
+            random,
             outbox: Outbox::default(),
             events: VecDeque::new(),
             drops: Drops::default(),
@@ -178,11 +181,7 @@ impl<K: SymbolSink> Receiver<K> {
                 self.receive_again(now, block.toi, |item| item.restore_failed(block.sbn))?;
             }
             ReceiverCommand::BadBlocks { toi, blocks } => {
-                self.receive_again(now, toi, |item| {
-                    for &block in &blocks {
-                        item.forget_block(block);
-                    }
-                })?;
+                self.receive_again(now, toi, |item| item.on_damaged(&blocks))?;
             }
             ReceiverCommand::AskDigests { toi } => self.say(ClientMessage::Digests { toi })?,
             ReceiverCommand::Overrun { packets } => self.listener.overrun.note_before(packets),
@@ -284,10 +283,23 @@ impl<K: SymbolSink> Receiver<K> {
         item.last_heard = now;
         let need = item.whole_need();
         self.items.insert(toi, item);
-        if self.fallback.is_multicast() {
-            self.say(ClientMessage::Want { toi, need })
+        self.say(self.demand(toi, need))
+    }
+
+    /// Returns the message that asks for what is missing of an item.
+    fn demand(&self, toi: Toi, need: Need) -> ClientMessage {
+        if self.fallback.is_multicast() && !self.items.is_by_session(toi) {
+            ClientMessage::Want { toi, need }
         } else {
-            self.say(ClientMessage::Unicast { toi, need })
+            ClientMessage::Unicast { toi, need }
+        }
+    }
+
+    /// Asks again for what is missing of all items, of at most this number.
+    fn demand_all(&mut self, most: usize) {
+        let needs: Vec<(Toi, Need)> = self.items.needs().take(most).collect();
+        for (toi, need) in needs {
+            self.outbox.say(self.demand(toi, need));
         }
     }
 
@@ -395,10 +407,10 @@ impl<K: SymbolSink> Receiver<K> {
         self.stats.packets += 1;
         self.stats.bytes += bytes.len() as u64;
         self.listener.note_packet(now);
-        if self.fallback.hear() {
-            self.go_back_to_multicast(now);
-        }
         if toi == Toi::PROBE {
+            if self.fallback.hear_probe(now, transmission) {
+                self.go_back_to_multicast(now);
+            }
             let (probe, len) = (transmission, bytes.len());
             let event = ReceiverEvent::ProbePacket { probe, index, at: now, len };
             return self.events.push_back(event);
@@ -411,8 +423,12 @@ impl<K: SymbolSink> Receiver<K> {
 
     fn take_symbol(&mut self, now: Instant, packet: &DataPacket<'_>) {
         match self.items.take_symbol(now, packet, &mut self.sink) {
-            Ok(()) => {}
+            Ok(()) => self.fallback.hear(),
             Err(reason) => {
+                // What is held already, or has no room, has come all the same.
+                if matches!(reason, DropReason::Duplicate | DropReason::NoRoom) {
+                    self.fallback.hear();
+                }
                 if reason == DropReason::NoRoom {
                     self.listener.overrun.note_no_room();
                 }
@@ -427,9 +443,7 @@ impl<K: SymbolSink> Receiver<K> {
         if self.control.handle_timeout(now) {
             self.outbox.say(ClientMessage::Control { hears: false });
             // Announcements made meanwhile were missed, so the items are asked for again.
-            for (toi, need) in self.items.needs().take(ASK_AGAIN_AT_ONCE) {
-                self.outbox.say(ClientMessage::Want { toi, need });
-            }
+            self.demand_all(ASK_AGAIN_AT_ONCE);
         }
     }
 
@@ -457,9 +471,7 @@ impl<K: SymbolSink> Receiver<K> {
     fn fall_back(&mut self, now: Instant) {
         let silent = self.fallback.give_up(now);
         self.listener.stop();
-        for (toi, need) in self.items.needs() {
-            self.outbox.say(ClientMessage::Unicast { toi, need });
-        }
+        self.demand_all(usize::MAX);
         self.events.push_back(ReceiverEvent::Fallback { silent });
     }
 
@@ -468,16 +480,15 @@ impl<K: SymbolSink> Receiver<K> {
         self.fallback.probe_later(now);
         if let Some(packet_len) = self.items.packet_len() {
             self.tuner.join();
-            self.outbox.say(fallback::probe(packet_len));
+            let probe = self.fallback.number_probe(&mut self.random);
+            self.outbox.say(fallback::probe(probe, packet_len));
         }
     }
 
-    /// Returns to multicast, because a packet came while the client was on unicast.
+    /// Returns to multicast, because a packet of the probe has come.
     fn go_back_to_multicast(&mut self, now: Instant) {
         self.tuner.set_interest(now + self.config.linger);
-        for (toi, need) in self.items.needs() {
-            self.outbox.say(ClientMessage::Want { toi, need });
-        }
+        self.demand_all(usize::MAX);
         self.events.push_back(ReceiverEvent::MulticastBack);
     }
 
@@ -492,8 +503,9 @@ impl<K: SymbolSink> Receiver<K> {
             // nothing on the server. It matters if the two disagree about the symbols that were
             // sent.
             let forgotten = self.items.forgotten(now, |heard| heard + long <= now);
-            for (toi, need) in forgotten.take(ASK_AGAIN_AT_ONCE) {
-                self.outbox.say(ClientMessage::Want { toi, need });
+            let forgotten: Vec<(Toi, Need)> = forgotten.take(ASK_AGAIN_AT_ONCE).collect();
+            for (toi, need) in forgotten {
+                self.outbox.say(self.demand(toi, need));
             }
         }
         self.timers.set(Timer::AskAgain, now + long);

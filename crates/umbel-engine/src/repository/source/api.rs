@@ -193,6 +193,8 @@ pub enum SourceEvent {
         session: SessionId,
         /// One line for the log.
         reason: String,
+        /// Whether its client showed a wrong token. The next session of its address has to wait.
+        guess: bool,
     },
     /// A client has received a whole item.
     Delivered {

@@ -1,6 +1,6 @@
 //! The clients: their admission, and the state kept for each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use umbel_wire::Toi;
@@ -9,11 +9,21 @@ use super::api::ClientStatus;
 use super::loss::Loss;
 use crate::{Instant, SessionId};
 
+/// Whether a client may use the server. It is decided once, by its first `Hello`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// It has not said `Hello`.
+    Awaited,
+    Granted,
+    /// Nothing more is heard of it.
+    Refused,
+}
+
 /// A client's session.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) rtt: Duration,
-    pub(super) admitted: bool,
+    pub(super) admission: Admission,
     /// Loss on the data channel.
     loss: Loss,
     /// Items that it wants and does not have.
@@ -33,6 +43,9 @@ pub(super) struct Client {
 #[derive(Debug)]
 pub(super) struct Clients {
     by_session: BTreeMap<SessionId, Client>,
+    /// Sessions that may not have been admitted, each with the time until which they may be, in
+    /// order.
+    awaited: VecDeque<(Instant, SessionId)>,
     /// Loss of all clients together, assumed for new ones.
     usual_loss: Loss,
     /// Estimates above this are left out of [`worst_loss`](Clients::worst_loss).
@@ -41,15 +54,21 @@ pub(super) struct Clients {
 
 impl Clients {
     pub(super) fn new(loss_cap: f64) -> Clients {
-        Clients { by_session: BTreeMap::new(), usual_loss: Loss::supposed(0.0), loss_cap }
+        Clients {
+            by_session: BTreeMap::new(),
+            awaited: VecDeque::new(),
+            usual_loss: Loss::supposed(0.0),
+            loss_cap,
+        }
     }
 
-    /// Adds a client, and returns its assumed loss share.
-    pub(super) fn open(&mut self, session: SessionId, rtt: Duration) -> f64 {
+    /// Adds a client that has to be admitted until a time, and returns its assumed loss share.
+    pub(super) fn open(&mut self, session: SessionId, rtt: Duration, until: Instant) -> f64 {
+        self.awaited.push_back((until, session));
         let loss = Loss::supposed(self.usual_loss.share());
         let client = Client {
             rtt,
-            admitted: false,
+            admission: Admission::Awaited,
             loss,
             wanted: BTreeSet::new(),
             unicast: BTreeSet::new(),
@@ -60,6 +79,25 @@ impl Clients {
         };
         self.by_session.insert(session, client);
         loss.share()
+    }
+
+    /// Returns the time at which a client may have waited too long with its `Hello`.
+    pub(super) fn next_awaited(&self) -> Option<Instant> {
+        self.awaited.front().map(|&(until, _)| until)
+    }
+
+    /// Returns the clients that have not said `Hello` in time. Each is returned once.
+    pub(super) fn take_silent(&mut self, now: Instant) -> Vec<SessionId> {
+        let mut silent = Vec::new();
+        while let Some((_, session)) = self.awaited.pop_front_if(|(until, _)| *until <= now) {
+            if let Some(client) = self.by_session.get_mut(&session)
+                && client.admission == Admission::Awaited
+            {
+                client.admission = Admission::Refused;
+                silent.push(session);
+            }
+        }
+        silent
     }
 
     pub(super) fn remove(&mut self, session: SessionId) -> Option<Client> {

@@ -45,7 +45,7 @@ use umbel_wire::{Oti, Toi};
 
 use self::announcer::Announcer;
 use self::channel::{DataChannel, Turn};
-use self::clients::Clients;
+use self::clients::{Admission, Clients};
 use self::loss::Loss;
 use super::config::SourceConfig;
 use super::drops::{DropReason, Drops};
@@ -65,6 +65,8 @@ timers! {
         Start,
         /// When to plan work that waits for NAKs.
         Plan,
+        /// When to close a session whose client has said nothing.
+        Silent,
         /// When to forget the oldest transmission, because no further NAK about it is expected.
         Forget,
     }
@@ -155,7 +157,8 @@ impl<S: SymbolSource> Source<S> {
         if let ClientMessage::Hello { token, .. } = &message {
             return self.on_hello(session, token.as_deref());
         }
-        if !self.clients.get(session).is_some_and(|client| client.admitted) {
+        let admission = self.clients.get(session).map(|client| client.admission);
+        if admission != Some(Admission::Granted) {
             return Err(DropReason::NotAdmitted);
         }
         let result = self.on_admitted(now, session, message);
@@ -231,21 +234,32 @@ impl<S: SymbolSource> Source<S> {
         Ok(())
     }
 
+    /// Admits a client or not. Only its first `Hello` counts, so that a session is one guess.
     fn on_hello(&mut self, session: SessionId, token: Option<&str>) -> Result<(), DropReason> {
-        let admitted = self.config.token.is_none() || self.config.token.as_deref() == token;
         let client = self.clients.get_mut(session).ok_or(DropReason::NotAdmitted)?;
+        if client.admission != Admission::Awaited {
+            return Err(DropReason::NotAdmitted);
+        }
+        let admitted = self.config.token.as_deref().is_none_or(|secret| {
+            // Digests are compared in constant time.
+            token.is_some_and(|token| {
+                blake3::hash(secret.as_bytes()) == blake3::hash(token.as_bytes())
+            })
+        });
         if !admitted {
-            let reason = if token.is_some() {
+            client.admission = Admission::Refused;
+            let guess = token.is_some();
+            let reason = if guess {
                 "the server does not accept this token"
             } else {
                 "the server asks for a token: give it with --token"
             };
             self.say(session, ServerMessage::Refused { reason: reason.to_owned() });
             let reason = "wrong or missing token".to_owned();
-            self.events.push_back(SourceEvent::CloseSession { session, reason });
+            self.events.push_back(SourceEvent::CloseSession { session, reason, guess });
             return Ok(());
         }
-        client.admitted = true;
+        client.admission = Admission::Granted;
         let welcome = ServerMessage::Welcome {
             agent: self.config.agent.clone(),
             tsi: self.config.tsi,
@@ -257,11 +271,20 @@ impl<S: SymbolSource> Source<S> {
         Ok(())
     }
 
+    /// Closes sessions whose clients have not said `Hello` in time.
+    fn close_silent(&mut self, now: Instant) {
+        for session in self.clients.take_silent(now) {
+            let reason = format!("no `Hello` within {:?}", self.config.hello_wait);
+            let close = SourceEvent::CloseSession { session, reason, guess: false };
+            self.events.push_back(close);
+        }
+    }
+
     fn on_command(&mut self, now: Instant, command: SourceCommand) {
         match command {
             SourceCommand::SessionOpened { session, rtt } => {
                 self.announcer.know_distance(now, session, rtt);
-                let loss = self.clients.open(session, rtt);
+                let loss = self.clients.open(session, rtt, now + self.config.hello_wait);
                 self.channel.wanted.scheduler.set_fill(session, 1.0 - loss);
             }
             SourceCommand::SessionRtt { session, rtt } => {
@@ -343,6 +366,7 @@ impl<S: SymbolSource> Source<S> {
         self.timers.put(Timer::Control, self.announcer.poll_timeout());
         self.timers.put(Timer::Start, self.channel.line.starts());
         self.timers.put(Timer::Plan, self.channel.next_plan());
+        self.timers.put(Timer::Silent, self.clients.next_awaited());
         self.timers.put(Timer::Forget, self.channel.answers.next_forgotten());
     }
 }
@@ -380,6 +404,7 @@ impl<S: SymbolSource> Engine for Source<S> {
                 Timer::Control => self.announcer.handle_timeout(now),
                 Timer::Start => self.channel.line.look_again(),
                 Timer::Plan => {}
+                Timer::Silent => self.close_silent(now),
                 Timer::Forget => self.channel.answers.forget_old(now),
             }
         }

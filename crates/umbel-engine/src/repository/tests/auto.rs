@@ -73,7 +73,7 @@ fn one_lossy_client_does_not_hold_up_the_others_of_a_large_item() {
     world.assert_has(bad, &[1]);
     for client in good {
         world.assert_has(client, &[1]);
-        let delay = world.clients[client].done[&Toi(1)] - start;
+        let delay = world.receivers[client].done[&Toi(1)] - start;
         assert!(delay < PACKET * 2400, "{delay:?}");
     }
 }
@@ -88,7 +88,7 @@ fn a_small_item_comes_in_between_the_segments_of_a_large_one() {
     let asked = world.now;
     let late = world.add_client(&[2], 0.0);
     assert!(world.run(MINUTE));
-    let delay = world.clients[late].done[&Toi(2)] - asked;
+    let delay = world.receivers[late].done[&Toi(2)] - asked;
     assert!(delay < Duration::from_millis(400), "{delay:?}");
     world.assert_has(0, &[1]);
     assert!(world.sent_packets < 10_100, "{}", world.sent_packets);
@@ -108,12 +108,12 @@ fn wait_of_a_large_request(oldest_share: f64) -> Option<Duration> {
         world.add_client(&[small], 0.05);
         world.run_for(Duration::from_millis(20));
     }
-    world.clients[patient]
+    world.receivers[patient]
         .done
         .values()
         .max()
         .map(|&done| done - start)
-        .filter(|_| world.clients[patient].done.len() == large.len())
+        .filter(|_| world.receivers[patient].done.len() == large.len())
 }
 
 #[test]

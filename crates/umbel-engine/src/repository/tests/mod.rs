@@ -3,6 +3,7 @@
 mod auto;
 mod content;
 mod host;
+mod strangers;
 
 use std::time::Duration;
 
@@ -34,9 +35,8 @@ fn a_client_gets_exactly_what_it_asked_for() {
     world.add_client(&[1, 3], 0.0);
     assert!(world.run(MINUTE));
     world.assert_has(0, &[1, 3]);
-    assert_eq!(world.clients[0].done.len(), 2);
+    assert_eq!(world.receivers[0].done.len(), 2);
     assert_eq!(world.sent_packets, 200, "without loss every symbol is sent once");
-    assert_eq!(world.clients[0].engine.drops().total(), 0);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn the_example_of_the_paper_is_sent_in_its_order() {
         world.assert_has(client, items);
     }
     // Items 1 and 4 tie, and the first comes first: A is done after 3 items, B after 4, C after 2.
-    let last = |c: usize| *world.clients[c].done.values().max().unwrap();
+    let last = |c: usize| *world.receivers[c].done.values().max().unwrap();
     assert!(last(3) < last(1) && last(1) < last(2));
 }
 
@@ -111,7 +111,7 @@ fn a_client_measures_the_loss_of_what_was_announced_to_it() {
     assert!(world.run(MINUTE * 5));
     // The first client also hears the others' packets, and does not know how many of those were
     // sent.
-    let [lossy, clean] = [0, 1].map(|client: usize| world.clients[client].engine.stats());
+    let [lossy, clean] = [0, 1].map(|client: usize| world.receivers[client].engine.stats());
     assert!(lossy.packets > lossy.heard + 500, "{lossy:?}");
     assert!((0.15..0.25).contains(&lossy.loss()), "{lossy:?}");
     assert!(clean.loss() < 0.001, "{clean:?}");
@@ -121,11 +121,11 @@ fn a_client_measures_the_loss_of_what_was_announced_to_it() {
 fn packets_that_come_before_their_announcement_do_not_count_as_lost() {
     for (seed, delay_ms) in [(1, 20), (2, 50), (3, 100)] {
         let mut world = World::new(config(), objects(4, 1000), seed);
-        world.message_delay = Duration::from_millis(delay_ms);
+        world.network.session_delay = Duration::from_millis(delay_ms);
         world.add_client(&[1], 0.2);
         world.add_client(&[1, 2, 3, 4], 0.0);
         assert!(world.run(MINUTE * 5), "seed {seed}");
-        let [lossy, clean] = [0, 1].map(|client: usize| world.clients[client].engine.stats());
+        let [lossy, clean] = [0, 1].map(|client: usize| world.receivers[client].engine.stats());
         assert!((0.15..0.25).contains(&lossy.loss()), "seed {seed}: {lossy:?}");
         assert!(clean.loss() < 0.001, "seed {seed}: {clean:?}");
     }
@@ -139,7 +139,7 @@ fn one_lossy_client_does_not_hold_up_the_others_for_long() {
     assert!(world.run(MINUTE * 20));
     world.assert_has(good, &[1]);
     world.assert_has(1, &[1, 2, 3]);
-    let first = world.clients[good].done[&Toi(1)];
+    let first = world.receivers[good].done[&Toi(1)];
     let packets = Duration::from_micros(704) * 300;
     assert!(first - crate::Instant::from_nanos(1_000_000_000) < packets * 2);
 }
@@ -244,7 +244,7 @@ fn late_for_the_pass(change: impl FnOnce(&mut SourceConfig)) -> World {
     config.reading.gather_fully = true;
     config.naks.margin = Duration::from_millis(20);
     change(&mut config);
-    let mut world = World::new(config, objects(2, 100), 6);
+    let mut world = World::new(config, objects(2, 100), 1);
     world.add_client(&[1, 2], 0.1);
     // Item 1 takes 70 ms; now item 2 is sent.
     world.run_for(Duration::from_millis(100));
@@ -334,25 +334,28 @@ fn clients_join_only_while_something_wanted_is_announced() {
     world.add_client(&[1], 0.0);
     world.add_client(&[2, 3], 0.0);
     assert!(world.run(MINUTE));
-    assert!(world.clients[0].packets <= 2010, "{}", world.clients[0].packets);
-    assert!(world.clients.iter().all(|client| !client.joined));
+    assert!(world.receivers[0].packets <= 2010, "{}", world.receivers[0].packets);
+    assert!(world.network.hosts.iter().all(|host| host.joined.is_empty()));
 }
 
 #[test]
 fn a_client_that_multicast_does_not_reach_goes_on_by_unicast_and_back() {
     let mut world = World::new(config(), objects(2, 400), 12);
     let deaf = world.add_client(&[1, 2], 0.0);
-    world.clients[deaf].deaf = true;
+    world.set_deaf(deaf, true);
+    // What came by unicast is still on its way by multicast.
+    world.may_drop(DropReason::Duplicate);
+    world.may_drop(DropReason::NotWanted);
     world.run_for(Duration::from_millis(6_500));
     assert!(
-        matches!(world.clients[deaf].events.last(), Some(ReceiverEvent::Fallback { .. })),
+        matches!(world.receivers[deaf].events.last(), Some(ReceiverEvent::Fallback { .. })),
         "{:?}",
-        world.clients[deaf].events.last()
+        world.receivers[deaf].events.last()
     );
-    world.clients[deaf].deaf = false;
+    world.set_deaf(deaf, false);
     assert!(world.run(MINUTE));
     world.assert_has(deaf, &[1, 2]);
-    assert!(world.clients[deaf].events.contains(&ReceiverEvent::MulticastBack));
+    assert!(world.receivers[deaf].events.contains(&ReceiverEvent::MulticastBack));
     assert!(world.source_events.iter().any(|e| matches!(e, SourceEvent::StopUnicast { .. })));
 }
 
@@ -360,7 +363,7 @@ fn a_client_that_multicast_does_not_reach_goes_on_by_unicast_and_back() {
 fn probes_are_as_long_as_the_packets_that_do_not_come() {
     let mut world = World::new(config(), objects(2, 400), 12);
     let deaf = world.add_client(&[1, 2], 0.0);
-    world.clients[deaf].deaf = true;
+    world.set_deaf(deaf, true);
     world.run_for(Duration::from_secs(12));
     let probed = world.source_events.iter().filter_map(|event| match event {
         SourceEvent::Probe { packet_len, .. } => Some(usize::from(*packet_len)),
@@ -376,7 +379,7 @@ fn an_item_that_vanishes_is_reported_and_the_others_go_on() {
     world.add_client(&[1, 2], 0.1);
     assert!(world.run(MINUTE));
     world.assert_has(0, &[2]);
-    assert_eq!(world.clients[0].gone[&Toi(1)], "it was deleted");
+    assert_eq!(world.receivers[0].gone[&Toi(1)], "it was deleted");
 }
 
 #[test]
@@ -398,21 +401,22 @@ fn a_wrong_token_is_refused() {
     let mut world = World::new(config, objects(1, 10), 15);
     world.add_client(&[1], 0.0);
     world.run_for(Duration::from_secs(1));
-    assert!(world.clients[0].refused);
+    assert!(world.receivers[0].refused);
     assert_eq!(world.sent_packets, 0);
-    assert!(world.source.drops().of(DropReason::NotAdmitted) > 0);
+    world.source.assert_dropped("NotAdmitted 1");
 }
 
 #[test]
 fn a_full_sink_only_delays() {
     let mut world = World::new(config(), objects(1, 200), 16);
     world.add_client(&[1], 0.0);
-    world.clients[0].engine.sink_mut().refuse = true;
+    world.receivers[0].engine.sink_mut().refuse = true;
     world.run_for(Duration::from_millis(100));
-    world.clients[0].engine.sink_mut().refuse = false;
+    world.receivers[0].engine.sink_mut().refuse = false;
     assert!(world.run(MINUTE));
     world.assert_has(0, &[1]);
-    assert!(world.clients[0].engine.drops().of(DropReason::NoRoom) > 0);
+    assert!(world.receivers[0].engine.drops().of(DropReason::NoRoom) > 0);
+    world.may_drop(DropReason::NoRoom);
 }
 
 #[test]
@@ -422,10 +426,11 @@ fn what_most_clients_cannot_keep_slows_the_channel_and_one_of_three_does_not() {
         let most = world.source.rate();
         for client in 0..3 {
             world.add_client(&[1], 0.0);
-            world.clients[client].engine.sink_mut().refuse = client < slow;
+            world.receivers[client].engine.sink_mut().refuse = client < slow;
         }
         world.run_for(Duration::from_millis(200));
-        for client in &mut world.clients {
+        world.may_drop(DropReason::NoRoom);
+        for client in &mut world.receivers {
             client.engine.sink_mut().refuse = false;
         }
         assert!(world.run(MINUTE));
@@ -519,11 +524,10 @@ fn packets_of_a_server_that_was_started_again_are_not_taken() {
     let payload = [&header.emit().unwrap()[..], &[0xEE; SYMBOL as usize]].concat();
     let by = Address::Channel(config().channel);
     let datagram = Datagram { by, hop_limit: None, payload: &payload };
-    world.clients[0].engine.handle_datagram(world.now, datagram);
-    assert_eq!(world.clients[0].engine.drops().of(DropReason::OtherSession), 1);
+    world.receivers[0].engine.handle_datagram(world.now, datagram);
     assert!(world.run(MINUTE));
     world.assert_has(0, &[1]);
-    assert_eq!(world.clients[0].engine.drops().total(), 1);
+    world.receivers[0].engine.assert_dropped("OtherSession 1");
 }
 
 proptest! {
@@ -556,10 +560,12 @@ proptest! {
         (config.reading.gather_fully, config.reading.wait_for_naks, config.reading.join_repairs, ..) = naks;
         (.., config.reading.open_repairs, config.reading.expand_repairs) = naks;
         let mut world = World::new(config, objects(3, 130), seed);
-        world.source_loss = source_loss;
-        world.duplicate = duplicate;
-        world.jitter = Duration::from_millis(jitter_ms);
-        world.latency = Duration::from_millis(latency_ms);
+        world.may_drop(DropReason::Duplicate);
+        world.may_drop(DropReason::NotWanted);
+        world.host(0).up.loss = source_loss;
+        world.network.weather.duplicates = duplicate;
+        world.network.weather.jitter = Duration::from_millis(jitter_ms);
+        world.network.weather.delay = Duration::from_millis(latency_ms);
         let wants: Vec<Vec<u32>> = clients
             .iter()
             .map(|&(_, mask, _)| (1..=3).filter(|item| mask & (1 << (item - 1)) != 0).collect())

@@ -1,6 +1,6 @@
 //! A source, its receivers, and a bottleneck before each of them.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,14 +8,19 @@ use umbel_wire::{Channel, Tsi};
 
 use crate::chance::generator;
 use crate::rlm::*;
-use crate::{Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, TransmitBuf};
+use crate::testing::Tested;
+use crate::testing::world::{self, Bottleneck, Host, Protocol, Seat};
+use crate::units::Rate;
+use crate::{Address, Engine, Instant, RateClass, Transmit};
 
 pub(super) const TSI: Tsi = Tsi(7);
 /// Length of a unit in bytes.
 const UNIT: usize = 500;
+/// Bits a second at which the source sends.
+const PACE: f64 = 10e6;
 /// Packets that wait at a bottleneck.
 const QUEUE: usize = 20;
-/// Step of time.
+/// Time between the units that the source is given.
 const STEP: Duration = Duration::from_millis(5);
 
 pub(super) fn base() -> Channel {
@@ -34,84 +39,100 @@ pub(super) fn receiver_config(number: u8, layers: u8) -> ReceiverConfig {
 
 /// A receiver behind its bottleneck.
 pub(super) struct Node {
-    pub(super) engine: Receiver,
-    address: [u8; 4],
-    joined: BTreeSet<Channel>,
+    pub(super) engine: Tested<Receiver>,
     pub(super) events: Vec<(Instant, ReceiverEvent)>,
-    /// Bits a second.
-    pub(super) capacity: f64,
-    /// Bits that the link has carried less than it could, and packets that wait.
-    credit: f64,
-    queue: VecDeque<(Channel, Vec<u8>)>,
-    /// Packets dropped at the bottleneck.
-    pub(super) dropped: u64,
 }
 
-/// All of them, in virtual time.
-pub(super) struct World {
-    pub(super) now: Instant,
-    pub(super) source: Source,
-    pub(super) nodes: Vec<Node>,
+impl Seat for Node {
+    type Engine = Receiver;
+
+    fn engine(&mut self) -> &mut Tested<Receiver> {
+        &mut self.engine
+    }
+}
+
+/// What the source sends, and what is lost of it.
+pub(super) struct Stream {
     /// Rates of the layers in bits a second; units of zeros keep to them.
     rates: Vec<f64>,
     owed: Vec<f64>,
     /// Which of the source's packets are lost on their way to everyone.
     pub(super) loses: Box<dyn FnMut(u8, u64) -> bool>,
-    sent: Vec<u64>,
-    /// Control messages sent by receivers.
-    pub(super) messages: u64,
+    sent: [u64; RateClass::LAYERS as usize],
+}
+
+pub(super) type World = world::World<Stream>;
+
+impl Protocol for Stream {
+    type Source = Tested<Source>;
+    type Receiver = Node;
+
+    fn on_source_event(_: &mut World, event: Infallible) {
+        match event {}
+    }
+
+    fn on_receiver_event(world: &mut World, node: usize, event: ReceiverEvent) {
+        world.receivers[node].events.push((world.now, event));
+    }
+
+    fn passes(world: &mut World, _: usize, transmit: Transmit, _: &mut Bytes) -> bool {
+        let RateClass::Layer(layer) = transmit.class else { return true };
+        let count = &mut world.sent[usize::from(layer)];
+        *count += 1;
+        let number = *count - 1;
+        !(world.loses)(layer, number)
+    }
+}
+
+fn source(config: SourceConfig) -> Tested<Source> {
+    Tested::new(Source::new(config).unwrap(), |source| source.drops().to_string())
+}
+
+fn rate(bits_per_s: f64) -> Rate {
+    Rate::from_bits_per_s(bits_per_s as u64).unwrap()
 }
 
 impl World {
     pub(super) fn new(config: SourceConfig, rates: &[f64]) -> World {
-        World {
-            now: Instant::EPOCH,
-            source: Source::new(config).unwrap(),
-            nodes: Vec::new(),
+        let stream = Stream {
             rates: rates.to_vec(),
             owed: vec![0.0; rates.len()],
             loses: Box::new(|_, _| false),
-            sent: vec![0; 16],
-            messages: 0,
-        }
+            sent: [0; RateClass::LAYERS as usize],
+        };
+        let host = Host::new((base().source.unwrap(), base().port).into(), 0);
+        World::with_source(1, stream, source(config), Host { pace: Some(rate(PACE)), ..host })
     }
 
     /// Adds a receiver that joins now.
     pub(super) fn add(&mut self, config: ReceiverConfig, capacity: f64) {
         let random = generator(config.receiver);
-        let mut engine = Receiver::new(config, random).unwrap();
+        let engine = Receiver::new(config, random).unwrap();
+        let mut engine = Tested::new(engine, |receiver| receiver.drops().to_string());
         engine.handle_command(self.now, ReceiverCommand::Join).unwrap();
-        self.nodes.push(Node {
-            engine,
-            address: [10, 0, 0, self.nodes.len() as u8 + 1],
-            joined: BTreeSet::new(),
-            events: Vec::new(),
-            capacity,
-            credit: 0.0,
-            queue: VecDeque::new(),
-            dropped: 0,
-        });
-        self.settle();
+        let address = ([10, 0, 0, self.receivers.len() as u8 + 1], 7704).into();
+        let bottleneck = Some(Bottleneck::new(rate(capacity), QUEUE));
+        let host = Host { bottleneck, ..Host::new(address, 0) };
+        self.add_host(Node { engine, events: Vec::new() }, host);
     }
 
-    /// Lets time pass.
+    /// Lets another source take the place of this one.
+    pub(super) fn begin_anew(&mut self, config: SourceConfig) {
+        self.crash(0);
+        self.source = source(config);
+        self.restart(0);
+    }
+
+    /// Lets time pass, in which the source is given units.
     pub(super) fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         while self.now < until {
-            self.now += STEP;
             self.offer();
-            self.send();
-            self.links();
-            for node in &mut self.nodes {
-                if node.engine.poll_timeout().is_some_and(|due| due <= self.now) {
-                    node.engine.handle_timeout(self.now);
-                }
-            }
-            self.settle();
+            self.run_for(STEP);
         }
     }
 
-    /// Gives the source the units of the step.
+    /// Gives the source the units of a step.
     fn offer(&mut self) {
         for layer in 0..self.rates.len() {
             self.owed[layer] += self.rates[layer] * STEP.as_secs_f64() / 8.0;
@@ -121,113 +142,43 @@ impl World {
                 self.source.handle_command(self.now, unit).unwrap();
             }
         }
-        if self.source.poll_timeout().is_some_and(|due| due <= self.now) {
-            self.source.handle_timeout(self.now);
-        }
-    }
-
-    fn send(&mut self) {
-        let mut allowance = Allowance::default();
-        (0..RateClass::LAYERS).for_each(|layer| allowance.set(RateClass::Layer(layer), 4));
-        let mut buf = TransmitBuf::new(allowance);
-        while let Some(transmit) = self.source.poll_transmit(self.now, &mut buf) {
-            let (Address::Channel(channel), RateClass::Layer(layer)) =
-                (transmit.to, transmit.class)
-            else {
-                panic!("{transmit:?}")
-            };
-            assert!(buf.len() <= 4);
-            for message in buf.messages() {
-                let count = &mut self.sent[usize::from(layer)];
-                *count += 1;
-                if (self.loses)(layer, *count - 1) {
-                    continue;
-                }
-                for node in self.nodes.iter_mut().filter(|node| node.joined.contains(&channel)) {
-                    if node.queue.len() < QUEUE {
-                        node.queue.push_back((channel, message.to_vec()));
-                    } else {
-                        node.dropped += 1;
-                    }
-                }
-            }
-            allowance.set(transmit.class, 0);
-            buf.reset(allowance);
-        }
-    }
-
-    /// Carries what waits at the bottlenecks as far as they can.
-    fn links(&mut self) {
-        for node in &mut self.nodes {
-            let most = node.capacity * STEP.as_secs_f64();
-            node.credit = (node.credit + most).min(most.max(8.0 * 2000.0));
-            while let Some((channel, packet)) = node.queue.pop_front() {
-                let bits = (packet.len() * 8) as f64;
-                if bits > node.credit {
-                    node.queue.push_front((channel, packet));
-                    break;
-                }
-                node.credit -= bits;
-                let by = Address::Channel(channel);
-                let datagram = Datagram { by, hop_limit: None, payload: &packet };
-                node.engine.handle_datagram(self.now, datagram);
-            }
-        }
-        self.settle();
-    }
-
-    /// Drains the receivers; their messages reach everyone at once.
-    fn settle(&mut self) {
-        let mut buf = TransmitBuf::default();
-        let mut said = Vec::new();
-        for node in &mut self.nodes {
-            node.drain(self.now);
-            buf.reset(Allowance::default());
-            while node.engine.poll_transmit(self.now, &mut buf).is_some() {
-                said.extend(buf.messages().map(|message| (node.address, message)));
-                buf.reset(Allowance::default());
-            }
-        }
-        self.messages += said.len() as u64;
-        for (sender, message) in said {
-            self.say(sender, &message);
-        }
     }
 
     /// Says something to the control group.
     pub(super) fn say(&mut self, sender: [u8; 4], payload: &Bytes) {
         let by = Address::Channel(Channel { source: Some(sender.into()), ..control() });
-        let datagram = Datagram { by, hop_limit: None, payload };
-        self.source.handle_datagram(self.now, datagram);
-        for node in self.nodes.iter_mut().filter(|node| node.joined.contains(&control())) {
-            node.engine.handle_datagram(self.now, datagram);
-            node.drain(self.now);
+        for host in 0..=self.receivers.len() {
+            if self.host(host).receives(control(), sender.into()) {
+                self.give(host, by, payload);
+            }
         }
     }
 
+    fn bottleneck(&mut self, node: usize) -> &mut Bottleneck {
+        self.host(node + 1).bottleneck.as_mut().unwrap()
+    }
+
+    /// Sets what the path to a receiver carries, in bits a second.
+    pub(super) fn set_capacity(&mut self, node: usize, bits_per_s: f64) {
+        self.bottleneck(node).rate = rate(bits_per_s);
+    }
+
+    /// Returns the number of packets dropped before a receiver.
+    pub(super) fn dropped(&mut self, node: usize) -> u64 {
+        self.bottleneck(node).dropped
+    }
+
+    /// Returns how many channels a receiver has joined, the control group included.
+    pub(super) fn joined(&mut self, node: usize) -> usize {
+        self.host(node + 1).joined.len()
+    }
+
     pub(super) fn levels(&self) -> Vec<u8> {
-        self.nodes.iter().map(|node| node.engine.stats().level).collect()
+        self.receivers.iter().map(|node| node.engine.stats().level).collect()
     }
 }
 
 impl Node {
-    fn drain(&mut self, now: Instant) {
-        while let Some(change) = self.engine.poll_membership() {
-            match change {
-                Membership::Join(channel) => assert!(self.joined.insert(channel)),
-                Membership::Leave(channel) => assert!(self.joined.remove(&channel)),
-            }
-        }
-        while let Some(event) = self.engine.poll_event() {
-            self.events.push((now, event));
-        }
-    }
-
-    /// Returns how many channels are joined, the control group included.
-    pub(super) fn joined(&self) -> usize {
-        self.joined.len()
-    }
-
     /// Returns the units delivered of a layer.
     pub(super) fn units(&self, wanted: u8) -> Vec<Bytes> {
         let unit = |(_, event): &(Instant, ReceiverEvent)| match event {

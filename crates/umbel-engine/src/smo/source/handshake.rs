@@ -248,6 +248,20 @@ impl Source {
         self.push_control(peer, Head { options, ..head });
     }
 
+    /// Sends a SYN/ACK again. If the bytes from its position on are not held any more, it names
+    /// where the stream is now. The client has most likely not seen the first; if it has, it would
+    /// have been cut off as too late, and still is.
+    fn repeat_syn_ack(&mut self, peer: SocketAddr) {
+        let Some(&known) = self.half_open.all.get(&peer) else { return };
+        let master = self.master_place(MasterId::FIRST).and_then(|place| self.master(place));
+        let is_gone = self.config.join == Join::AtOnce
+            && master.is_some_and(|master| known.at < master.buffer.start());
+        let at = self.beginning().filter(|_| is_gone).unwrap_or(known.at);
+        let opened = Opened { at, ..known };
+        self.half_open.all.insert(peer, opened);
+        self.send_syn_ack(peer, &opened);
+    }
+
     /// Sends SYN/ACKs again, and gives connections up.
     pub(super) fn on_handshake_timers(&mut self, now: Instant) {
         while let Some((&(at, id), &peer)) = self.half_open.due.first_key_value()
@@ -264,9 +278,9 @@ impl Source {
             }
             opened.due = now + self.half_open.rto * (1 << opened.transmissions.min(6));
             opened.transmissions += 1;
-            let opened = *opened;
-            self.half_open.due.insert((opened.due, id), peer);
-            self.send_syn_ack(peer, &opened);
+            let due = opened.due;
+            self.half_open.due.insert((due, id), peer);
+            self.repeat_syn_ack(peer);
         }
     }
 
@@ -286,7 +300,7 @@ impl Source {
         if head.flags.has(Flags::SYN) && !head.flags.has(Flags::ACK) {
             if head.seq == opened.irs {
                 // The SYN/ACK was lost. Its timer goes on.
-                self.send_syn_ack(peer, &opened);
+                self.repeat_syn_ack(peer);
             } else {
                 // The client has started anew.
                 self.half_open.remove(&peer);

@@ -483,7 +483,9 @@ impl Source {
         let pace = Rate::from_bits_per_s(all as u64);
         if let Some(pace) = pace.filter(|pace| self.pace != Some(*pace)) {
             self.pace = Some(pace);
-            self.events.push_back(SourceEvent::Pace(pace));
+            let burst =
+                self.masters.iter().flatten().map(Master::rtt).min().unwrap_or_default() / 2;
+            self.events.push_back(SourceEvent::Pace { rate: pace, burst });
         }
     }
 }

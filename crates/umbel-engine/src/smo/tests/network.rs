@@ -8,11 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use umbel_wire::tcp::{Flags, Segment};
 
-use crate::chance::{Generator, generator, uniform};
+use crate::chance::generator;
 use crate::smo::receiver::{Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent};
 use crate::smo::*;
-use crate::testing::channel;
-use crate::{Address, Allowance, Datagram, Engine, Instant, TransmitBuf};
+use crate::testing::world::{Host, Link, Protocol, Seat, World};
+use crate::testing::{Tested, channel};
+use crate::{Address, Datagram, Engine, Transmit};
 
 pub(super) const PORT: u16 = 8080;
 
@@ -45,9 +46,8 @@ impl Way {
 
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) receiver: Receiver,
+    pub(super) receiver: Tested<Receiver>,
     pub(super) address: SocketAddr,
-    pub(super) way: Way,
     pub(super) got: Vec<u8>,
     pub(super) skipped: u64,
     pub(super) events: Vec<ReceiverEvent>,
@@ -61,33 +61,101 @@ impl Node {
     }
 }
 
-#[derive(Debug)]
-enum Arrival {
-    AtSource(SocketAddr, Vec<u8>),
-    AtReceiver(usize, Address, Vec<u8>),
+impl Seat for Node {
+    type Engine = Receiver;
+
+    fn engine(&mut self) -> &mut Tested<Receiver> {
+        &mut self.receiver
+    }
 }
 
-/// The network.
-#[derive(Debug)]
-pub(super) struct Network {
-    pub(super) now: Instant,
-    pub(super) source: Source,
-    pub(super) nodes: Vec<Node>,
+/// What the source's application sends, and what was seen.
+#[derive(Debug, Default)]
+pub(super) struct Transfer {
     pub(super) events: Vec<SourceEvent>,
     /// Back channel, by child.
     pub(super) received: BTreeMap<ChildId, Vec<u8>>,
-    queue: BTreeMap<(Instant, u64), Arrival>,
-    serial: u64,
-    random: Generator,
-    /// Multicast segments lost to everyone.
-    pub(super) common_loss: f64,
     /// Segments outside of their receivers' windows.
     pub(super) beyond_window: u64,
-    pub(super) consumes: bool,
     /// Bytes that left the source, headers of IP and Ethernet not counted.
     pub(super) left: u64,
     /// What is to be written to the first master, and whether it ends then.
     pub(super) writes: Option<(Bytes, bool)>,
+}
+
+pub(super) type Network = World<Transfer>;
+
+impl Protocol for Transfer {
+    type Source = Tested<Source>;
+    type Receiver = Node;
+
+    fn on_source_event(network: &mut Network, event: SourceEvent) {
+        if let SourceEvent::Received { child, bytes } = &event {
+            network.received.entry(*child).or_default().extend_from_slice(bytes);
+            let consumed = SourceCommand::Consumed { child: *child, bytes: bytes.len() };
+            // The connection may be over.
+            let _ = network.source.handle_command(network.now, consumed);
+        }
+        network.events.push(event);
+    }
+
+    fn on_receiver_event(network: &mut Network, node: usize, event: ReceiverEvent) {
+        let node = &mut network.receivers[node];
+        match event {
+            ReceiverEvent::Received(bytes) => {
+                node.got.extend_from_slice(&bytes);
+                node.unread += bytes.len();
+            }
+            ReceiverEvent::Skipped(bytes) => node.skipped += bytes,
+            event => node.events.push(event),
+        }
+    }
+
+    /// Writes as there is room, and reads.
+    fn act(network: &mut Network, host: usize) -> bool {
+        let Some(node) = host.checked_sub(1) else { return network.write_more() };
+        let node = &mut network.receivers[node];
+        if !node.reads || node.unread == 0 {
+            return false;
+        }
+        let consumed = ReceiverCommand::Consumed(std::mem::take(&mut node.unread));
+        // The connection may be over.
+        node.receiver.handle_command(network.now, consumed).is_ok()
+    }
+
+    fn passes(network: &mut Network, from: usize, transmit: Transmit, bytes: &mut Bytes) -> bool {
+        let segment = Segment::parse(bytes).unwrap();
+        assert!(!segment.head.flags.has(Flags::URG));
+        if from == 0 {
+            network.left += bytes.len() as u64;
+            if let Address::Host(peer) = transmit.to {
+                assert_eq!(segment.head.destination_port, peer.port());
+            }
+        }
+        true
+    }
+
+    fn arrive(network: &mut Network, to: usize, datagram: Datagram<'_>) {
+        let now = network.now;
+        let Some(node) = to.checked_sub(1) else {
+            return network.source.handle_datagram(now, datagram);
+        };
+        let receiver = &mut network.receivers[node].receiver;
+        let beyond = receiver.drops().of(receiver::DropReason::OutOfWindow);
+        receiver.handle_datagram(now, datagram);
+        // An ACK at the right edge is not acceptable either, and no harm is done.
+        if !Segment::parse(datagram.payload).unwrap().is_empty() {
+            let now_beyond = receiver.drops().of(receiver::DropReason::OutOfWindow);
+            network.beyond_window += now_beyond - beyond;
+        }
+    }
+
+    fn state(network: &Network) -> String {
+        let node = |node: &Node| (node.got.len(), node.events.clone());
+        let nodes: Vec<_> = network.receivers.iter().map(node).collect();
+        let children: Vec<_> = network.source.children().collect();
+        format!("{:#?}\n{children:#?}\n{nodes:?}", network.source.stats())
+    }
 }
 
 impl Network {
@@ -97,253 +165,105 @@ impl Network {
         let mut config = SourceConfig::new(PORT, channel);
         config.mss = 1000;
         change(&mut config);
-        Network {
-            now: Instant::from_nanos(1_000_000_000),
-            source: Source::new(config, generator(seed)),
-            nodes: Vec::new(),
-            events: Vec::new(),
-            received: BTreeMap::new(),
-            queue: BTreeMap::new(),
-            serial: 0,
-            random: generator(seed ^ 0x5EED),
-            common_loss: 0.0,
-            beyond_window: 0,
-            consumes: true,
-            left: 0,
-            writes: None,
-        }
+        let source = Source::new(config, generator(seed));
+        let source = Tested::new(source, |source| source.drops().to_string());
+        Network::with_source(seed, Transfer::default(), source, Host::new(source_address(), 0))
     }
 
     /// Adds a receiver. Returns its number.
     pub(super) fn add(&mut self, way: Way, change: impl FnOnce(&mut ReceiverConfig)) -> usize {
-        let number = self.nodes.len();
+        let number = self.receivers.len();
         let port = 50_000 + (number % 10_000) as u16;
         let address: SocketAddr =
             ([10, 1, (number / 200) as u8, (number % 200) as u8], port).into();
-        let channel = self.source.config().channel;
         let mut config = ReceiverConfig::new(source_address());
-        (config.channel, config.mss) = (Some(channel), 1000);
+        (config.channel, config.mss) = (Some(self.source.config().channel), 1000);
         change(&mut config);
-        let receiver = Receiver::new(Arc::new(config), port, &mut self.random);
+        let receiver = Receiver::new(Arc::new(config), port, &mut self.network.random);
+        let receiver = Tested::new(receiver, |receiver| receiver.drops().to_string());
         let (got, events) = (Vec::new(), Vec::new());
-        let node = Node { receiver, address, way, got, skipped: 0, events, reads: true, unread: 0 };
-        self.nodes.push(node);
+        let node = Node { receiver, address, got, skipped: 0, events, reads: true, unread: 0 };
+        let Way { delay, jitter, loss, duplicates } = way;
+        let link = |loss| Link { loss, duplicates, delay, jitter };
+        let (down, up) = (link(loss.0), link(loss.1));
+        self.add_host(node, Host { up, down, ..Host::new(address, 1) });
         number
     }
 
+    /// Allows what engines drop when segments are lost, late or repeated, when receivers do not
+    /// read, and when connections begin and end meanwhile.
+    pub(super) fn expect_faults(&mut self) {
+        use receiver::DropReason;
+        for reason in [
+            DropReason::NoConnection,
+            DropReason::NotReady,
+            DropReason::NotMember,
+            DropReason::Stale,
+            DropReason::Duplicate,
+            DropReason::OutOfWindow,
+            DropReason::Challenged,
+            DropReason::NoRoom,
+        ] {
+            self.may_drop(reason);
+        }
+        self.may_drop(crate::smo::DropReason::OldAck);
+        self.may_drop(crate::smo::DropReason::HeldDown);
+    }
+
+    /// Sets the loss towards a receiver and towards the source.
+    pub(super) fn set_loss(&mut self, node: usize, loss: (f64, f64)) {
+        let host = self.host(node + 1);
+        (host.down.loss, host.up.loss) = loss;
+    }
+
     pub(super) fn tell(&mut self, node: usize, command: ReceiverCommand) {
-        self.nodes[node].receiver.handle_command(self.now, command).unwrap();
-        self.drain_receiver(node);
+        self.receivers[node].receiver.handle_command(self.now, command).unwrap();
+        self.drain(node + 1);
     }
 
     pub(super) fn connect_all(&mut self) {
-        for node in 0..self.nodes.len() {
+        for node in 0..self.receivers.len() {
             self.tell(node, ReceiverCommand::Connect);
         }
     }
 
     pub(super) fn command(&mut self, command: SourceCommand) {
         self.source.handle_command(self.now, command).unwrap();
-        self.drain_source();
+        self.drain(0);
     }
 
     /// Writes to the first master as there is room, and then ends it.
     pub(super) fn send_all(&mut self, bytes: Bytes) {
         self.writes = Some((bytes, true));
-        self.write_more();
-        self.drain_source();
+        self.drain(0);
     }
 
-    fn write_more(&mut self) {
+    /// Returns whether it wrote anything.
+    fn write_more(&mut self) -> bool {
         let to = Stream::Master(MasterId::FIRST);
-        let Some((bytes, ends)) = &mut self.writes else { return };
+        let now = self.now;
+        let Some((mut bytes, ends)) = self.writes.take() else { return false };
+        let before = bytes.len();
         while !bytes.is_empty() {
             let len = bytes.len().min(16 << 10).min(self.source.room(to));
             if len == 0 {
-                return;
+                let any = bytes.len() < before;
+                self.writes = Some((bytes, ends));
+                return any;
             }
             let bytes = bytes.split_to(len);
-            self.source.handle_command(self.now, SourceCommand::Write { to, bytes }).unwrap();
+            self.source.handle_command(now, SourceCommand::Write { to, bytes }).unwrap();
         }
-        if *ends {
-            self.source.handle_command(self.now, SourceCommand::Finish { to }).unwrap();
+        if ends {
+            self.source.handle_command(now, SourceCommand::Finish { to }).unwrap();
         }
-        self.writes = None;
-    }
-
-    fn schedule(&mut self, way: Way, loss: f64, mut arrival: impl FnMut() -> Arrival) {
-        if uniform(&mut self.random) < loss {
-            return;
-        }
-        let copies = 1 + u64::from(uniform(&mut self.random) < way.duplicates);
-        for _ in 0..copies {
-            let jitter = way.jitter.mul_f64(uniform(&mut self.random));
-            self.serial += 1;
-            self.queue.insert((self.now + way.delay + jitter, self.serial), arrival());
-        }
-    }
-
-    pub(super) fn drain_source(&mut self) {
-        let mut buf = TransmitBuf::new(Allowance::data(16));
-        loop {
-            while let Some(transmit) = self.source.poll_transmit(self.now, &mut buf) {
-                let segments: Vec<Vec<u8>> =
-                    buf.iter().map(|(head, body)| [head, body].concat()).collect();
-                let lengths: Vec<usize> = segments.iter().map(Vec::len).collect();
-                assert!(!lengths.is_empty());
-                assert!(lengths.windows(2).all(|pair| pair[0] >= pair[1]), "{lengths:?}");
-                let but_last = &lengths[..lengths.len() - 1];
-                assert!(but_last.iter().all(|len| *len == lengths[0]), "{lengths:?}");
-                for bytes in segments {
-                    self.left += bytes.len() as u64;
-                    self.send(transmit.to, &bytes);
-                }
-                buf.reset(Allowance::data(16));
-            }
-            let before = self.events.len();
-            while let Some(event) = self.source.poll_event() {
-                if let SourceEvent::Received { child, bytes } = &event {
-                    self.received.entry(*child).or_default().extend_from_slice(bytes);
-                    if self.consumes {
-                        let (child, bytes) = (*child, bytes.len());
-                        let _ = self
-                            .source
-                            .handle_command(self.now, SourceCommand::Consumed { child, bytes });
-                    }
-                }
-                self.events.push(event);
-            }
-            self.write_more();
-            if before == self.events.len() && !self.source.wants(crate::RateClass::Data) {
-                break;
-            }
-        }
-    }
-
-    fn send(&mut self, to: Address, bytes: &[u8]) {
-        let segment = Segment::parse(bytes).unwrap();
-        assert!(!segment.head.flags.has(Flags::URG));
-        match to {
-            Address::Host(peer) => {
-                assert_eq!(segment.head.destination_port, peer.port());
-                let Some(node) = self.nodes.iter().position(|node| node.address == peer) else {
-                    return;
-                };
-                let way = self.nodes[node].way;
-                let by = Address::Host(source_address());
-                self.schedule(way, way.loss.0, || Arrival::AtReceiver(node, by, bytes.to_vec()));
-            }
-            Address::Channel(channel) => {
-                if uniform(&mut self.random) < self.common_loss {
-                    return;
-                }
-                for node in 0..self.nodes.len() {
-                    let way = self.nodes[node].way;
-                    let by = Address::Channel(channel);
-                    self.schedule(way, way.loss.0, || {
-                        Arrival::AtReceiver(node, by, bytes.to_vec())
-                    });
-                }
-            }
-            Address::Session(_) => panic!("{to:?}"),
-        }
-    }
-
-    pub(super) fn drain_receiver(&mut self, number: usize) {
-        let mut buf = TransmitBuf::default();
-        while self.nodes[number].receiver.poll_transmit(self.now, &mut buf).is_some() {
-            let bytes = buf.messages().next().unwrap().to_vec();
-            let (way, address) = (self.nodes[number].way, self.nodes[number].address);
-            self.schedule(way, way.loss.1, || Arrival::AtSource(address, bytes.clone()));
-            buf.reset(Allowance::default());
-        }
-        let node = &mut self.nodes[number];
-        while node.receiver.poll_membership().is_some() {}
-        while let Some(event) = node.receiver.poll_event() {
-            match event {
-                ReceiverEvent::Received(bytes) => {
-                    node.got.extend_from_slice(&bytes);
-                    node.unread += bytes.len();
-                }
-                ReceiverEvent::Skipped(bytes) => node.skipped += bytes,
-                event => node.events.push(event),
-            }
-        }
-        if node.reads && node.unread > 0 {
-            let consumed = ReceiverCommand::Consumed(std::mem::take(&mut node.unread));
-            // The connection may be over.
-            if node.receiver.handle_command(self.now, consumed).is_ok() {
-                self.drain_receiver(number);
-            }
-        }
+        true
     }
 
     /// Lets a receiver's application read, or not.
     pub(super) fn read(&mut self, number: usize, reads: bool) {
-        self.nodes[number].reads = reads;
-        self.drain_receiver(number);
-    }
-
-    /// Runs until this time has passed, or nothing happens any more.
-    pub(super) fn run(&mut self, time: Duration) {
-        self.run_until(time, |_| false);
-    }
-
-    /// Runs until the condition holds. Returns whether it did within this time.
-    pub(super) fn run_until(&mut self, time: Duration, done: impl Fn(&Network) -> bool) -> bool {
-        let end = self.now + time;
-        let mut at_once = 0;
-        loop {
-            if done(self) {
-                return true;
-            }
-            let arrival = self.queue.first_key_value().map(|((at, _), _)| *at);
-            let source = self.source.poll_timeout();
-            let receiver = self.nodes.iter().enumerate();
-            let receiver =
-                receiver.filter_map(|(n, node)| Some((node.receiver.poll_timeout()?, n))).min();
-            let next = [arrival, source, receiver.map(|(at, _)| at)].into_iter().flatten().min();
-            let Some(next) = next.filter(|next| *next <= end) else {
-                self.now = end;
-                return done(self);
-            };
-            at_once = if next > self.now { 0 } else { at_once + 1 };
-            assert!(at_once < 200_000, "time stands still at {:?}", self.now);
-            self.now = self.now.max(next);
-            if arrival == Some(next) {
-                let (_, arrival) = self.queue.pop_first().unwrap();
-                self.arrive(arrival);
-            } else if source == Some(next) {
-                self.source.handle_timeout(self.now);
-                self.drain_source();
-            } else if let Some((_, node)) = receiver {
-                self.nodes[node].receiver.handle_timeout(self.now);
-                self.drain_receiver(node);
-            }
-        }
-    }
-
-    fn arrive(&mut self, arrival: Arrival) {
-        match arrival {
-            Arrival::AtSource(peer, bytes) => {
-                let by = Address::Host(peer);
-                let datagram = Datagram { by, hop_limit: None, payload: &bytes };
-                self.source.handle_datagram(self.now, datagram);
-                self.drain_source();
-            }
-            Arrival::AtReceiver(node, by, bytes) => {
-                let datagram = Datagram { by, hop_limit: None, payload: &bytes };
-                let receiver = &mut self.nodes[node].receiver;
-                let beyond = receiver.drops().of(receiver::DropReason::OutOfWindow);
-                receiver.handle_datagram(self.now, datagram);
-                // An ACK at the right edge is not acceptable either, and no harm is done.
-                if !Segment::parse(&bytes).unwrap().is_empty() {
-                    let now_beyond = receiver.drops().of(receiver::DropReason::OutOfWindow);
-                    self.beyond_window += now_beyond - beyond;
-                }
-                self.drain_receiver(node);
-            }
-        }
+        self.receivers[number].reads = reads;
+        self.drain(number + 1);
     }
 
     pub(super) fn count(&self, is: impl Fn(&SourceEvent) -> bool) -> usize {

@@ -174,7 +174,7 @@ impl Script {
         }
         for event in testing::events(&mut *self.source) {
             let text = match event {
-                SourceEvent::Pace(_) => continue,
+                SourceEvent::Pace { .. } => continue,
                 SourceEvent::Connected { child, .. } => {
                     self.child = Some(child);
                     "Connected".to_owned()

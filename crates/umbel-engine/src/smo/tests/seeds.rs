@@ -1,6 +1,5 @@
-//! Properties that hold for any seed. `SMO_SEEDS=1000` runs more of them, `SMO_SEED=7` runs one.
+//! Properties that hold for any seed. `UMBEL_SEEDS=1000` runs more of them, `UMBEL_SEED=7` runs one.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use rand_core::Rng;
@@ -10,30 +9,10 @@ use super::network::{Network, PORT, Way, content};
 use crate::chance::{Generator, generator, uniform};
 use crate::smo::receiver::{ReceiverCommand, ReceiverEvent};
 use crate::smo::*;
-use crate::testing::{events, sent};
+use crate::testing::{events, seeds, sent};
 use crate::{Address, Datagram, Engine, Instant};
 
 const MINUTE: Duration = Duration::from_mins(1);
-
-fn seeds(count: u64) -> Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    match (number("SMO_SEED"), number("SMO_SEEDS")) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, Some(count)) => 0..count,
-        (None, None) => 0..count,
-    }
-}
-
-/// Prints the seed if the test fails.
-struct Seed(u64);
-
-impl Drop for Seed {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            println!("failed with SMO_SEED={}", self.0);
-        }
-    }
-}
 
 fn below(random: &mut Generator, n: u64) -> u64 {
     random.next_u64() % n
@@ -55,7 +34,8 @@ fn any_network(seed: u64, random: &mut Generator) -> Network {
         config.syn_ack_transmissions = 20;
         config.receive_buffer = [u16::MAX, 3000][below(random, 2) as usize];
     });
-    network.common_loss = uniform(random) * 0.03;
+    network.expect_faults();
+    network.network.subnet_loss.insert(1, uniform(random) * 0.03);
     for _ in 0..=below(random, 6) {
         let loss = |random: &mut Generator| [0.0, 0.01, 0.1][below(random, 3) as usize];
         let way = Way {
@@ -83,15 +63,12 @@ fn any_network(seed: u64, random: &mut Generator) -> Network {
 #[test]
 fn everyone_receives_every_byte_in_both_directions_and_every_connection_ends() {
     for seed in seeds(60) {
-        let _told = Seed(seed);
         let random = &mut generator(seed);
         let mut network = any_network(seed, random);
-        let nodes = network.nodes.len();
+        let nodes = network.receivers.len();
         network.connect_all();
         let connected = |event: &SourceEvent| matches!(event, SourceEvent::Connected { .. });
-        let done = network.run_until(5 * MINUTE, |network| network.count(connected) == nodes);
-        let told: Vec<_> = network.nodes.iter().map(|node| (node.way, &node.events)).collect();
-        assert!(done, "{:?} {told:?} {}", network.events, network.source.drops());
+        network.run_until(5 * MINUTE, |network| network.count(connected) == nodes);
         let len = 1000 + below(random, 100_000) as usize;
         let bytes = content(len);
         let back = content(below(random, 20_000) as usize);
@@ -102,26 +79,25 @@ fn everyone_receives_every_byte_in_both_directions_and_every_connection_ends() {
                 network.tell(node, ReceiverCommand::Finish);
             }
         }
-        let has_all = |network: &Network| network.nodes.iter().all(|node| node.got.len() == len);
-        let done = network.run_until(20 * MINUTE, has_all);
-        let got: Vec<usize> = network.nodes.iter().map(|node| node.got.len()).collect();
-        assert!(done, "{got:?} of {len}: {:#?}", network.source.children().collect::<Vec<_>>());
-        assert!(network.nodes.iter().all(|node| node.got == bytes));
+        let has_all =
+            |network: &mut Network| network.receivers.iter().all(|node| node.got.len() == len);
+        network.run_until(20 * MINUTE, has_all);
+        assert!(network.receivers.iter().all(|node| node.got == bytes));
         for node in 0..nodes {
             // Some have finished.
             let command = ReceiverCommand::Finish;
-            let _ = network.nodes[node].receiver.handle_command(network.now, command);
-            network.drain_receiver(node);
+            let _ = network.receivers[node].receiver.handle_command(network.now, command);
+            network.drain(node + 1);
         }
-        let is_over = |network: &Network| network.source.is_empty();
-        assert!(network.run_until(20 * MINUTE, is_over), "{:?}", network.removed());
+        let is_over = |network: &mut Network| network.source.is_empty();
+        network.run_until(20 * MINUTE, is_over);
         for (child, received) in &network.received {
             assert!(*received == back, "{child:?} {}", received.len());
         }
         assert!(back.is_empty() || network.received.len() == nodes);
         let drained = SourceEvent::Drained { master: MasterId::FIRST };
         assert_eq!(network.count(|event| *event == drained), 1);
-        for node in &network.nodes {
+        for node in &network.receivers {
             assert!(node.has(&ReceiverEvent::ReceivedEnd));
         }
         assert_eq!(network.beyond_window, 0);
@@ -168,7 +144,6 @@ fn any_segment(random: &mut Generator, port: u16, base: Seq) -> Vec<u8> {
 #[test]
 fn no_segments_harm_a_source() {
     for seed in seeds(60) {
-        let _told = Seed(seed);
         let random = &mut generator(seed);
         let mut network = any_network(seed, random);
         let mut source = Source::new(
@@ -209,6 +184,7 @@ fn no_segments_harm_a_source() {
 #[test]
 fn a_flood_of_syns_leaves_room_for_those_who_answer() {
     let mut network = Network::new(1, |config| config.half_open = 100);
+    network.may_drop(DropReason::Flood);
     network.add(Way::clean(5), |_| {});
     for n in 0..50_000_u32 {
         let [_, high, mid, low] = n.to_be_bytes();
@@ -218,17 +194,17 @@ fn a_flood_of_syns_leaves_room_for_those_who_answer() {
             .emit(&mut bytes);
         let datagram = Datagram { by: Address::Host(peer), hop_limit: None, payload: &bytes };
         network.source.handle_datagram(network.now, datagram);
-        network.drain_source();
+        network.drain(0);
         if n == 49_950 {
             network.tell(0, ReceiverCommand::Connect);
         }
     }
     assert_eq!(network.source.half_open(), 100);
-    network.run(Duration::from_millis(100));
-    assert!(network.nodes[0].has(&ReceiverEvent::Connected));
+    network.run_for(Duration::from_millis(100));
+    assert!(network.receivers[0].has(&ReceiverEvent::Connected));
     network.send_all(content(50_000));
-    assert!(network.run_until(MINUTE, |network| network.nodes[0].got.len() == 50_000));
-    network.run(MINUTE);
+    assert!(network.reaches(MINUTE, |network| network.receivers[0].got.len() == 50_000));
+    network.run_for(MINUTE);
     assert_eq!(network.source.half_open(), 0);
 }
 
@@ -237,12 +213,12 @@ fn repeated_acks_cause_no_answers() {
     let mut network = Network::new(1, |_| {});
     network.add(Way::clean(5), |config| config.sack = false);
     network.connect_all();
-    network.run(Duration::from_millis(100));
+    network.run_for(Duration::from_millis(100));
     network.send_all(content(5000));
     let base = network.source.position(MasterId::FIRST).unwrap();
     assert_eq!(base, 5001);
     let before = network.source.stats();
-    let peer = network.nodes[0].address;
+    let peer = network.receivers[0].address;
     let mut bytes = Vec::new();
     let (source_port, destination_port) = (peer.port(), PORT);
     // Neither a number of the client nor of the source is right.
@@ -253,9 +229,12 @@ fn repeated_acks_cause_no_answers() {
         Head { source_port, destination_port, seq, flags, ..Head::default() }.emit(&mut bytes);
         let datagram = Datagram { by: Address::Host(peer), hop_limit: None, payload: &bytes };
         network.source.handle_datagram(network.now, datagram);
-        network.drain_source();
+        network.drain(0);
+    }
+    for reason in [DropReason::OutOfWindow, DropReason::FarAhead, DropReason::HeldDown] {
+        network.may_drop(reason);
     }
     let control = network.source.stats().control - before.control;
     assert!(control <= 1, "{control}");
-    assert!(network.run_until(MINUTE, |network| network.nodes[0].got.len() == 5000));
+    assert!(network.reaches(MINUTE, |network| network.receivers[0].got.len() == 5000));
 }

@@ -3,36 +3,19 @@
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
 use std::time::Duration;
 
-use bytes::Bytes;
 use umbel_wire::Tsi;
-use umbel_wire::small_block::SmallBlockHeader;
-use umbel_wire::tmtp::{Ack, Echo, Nack, Need, NodeId, Timing};
+use umbel_wire::tmtp::{Ack, Echo, Nack, NodeId, Timing};
 
-use super::api::{FEED, Purpose};
 use super::children::{Child, Children, Progress};
 use super::config::{RepairConfig, TimingConfig};
 use super::intervals::Intervals;
-use super::reception::Lack;
-use super::repairs::Repairs;
 use crate::load::ProcessingLoad;
-use crate::symbols::Load;
-use crate::{Instant, RateClass, TransmitBuf};
-
-/// Reason why an acknowledgement or a NACK was ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unfounded {
-    /// It names blocks that were never sent.
-    NeverSent,
-    /// It is a duplicate, or came after a later one.
-    Old,
-    /// The child has acknowledged the block, or this node does not hold it any more.
-    NotLacking,
-    /// Too many repairs wait.
-    TooMany,
-}
+use crate::recovery::reception::Lack;
+use crate::recovery::repairs::Repairs;
+use crate::recovery::{Debts, Filled, Stock, Unfounded};
+use crate::{Instant, TransmitBuf};
 
 /// Least hold-down: nodes are busy, and a NACK waits in queues while its answer is under way.
 const LEAST_HOLD_DOWN: Duration = Duration::from_millis(5);
@@ -41,29 +24,6 @@ const LEAST_HOLD_DOWN: Duration = Duration::from_millis(5);
 const FIRST_RTT: Duration = Duration::from_millis(20);
 /// Shortest round trip that is believed.
 const LEAST_RTT: Duration = Duration::from_micros(100);
-
-/// Blocks of which a node can send repairs.
-pub(super) trait Stock {
-    /// Returns the source symbols of a block that is held completely.
-    fn held(&self, block: u32) -> Option<u8>;
-
-    /// Prepares symbols that will be asked for soon.
-    fn prefetch(&mut self, block: u32, esis: Range<u32>);
-
-    /// Returns a symbol of a block that is held.
-    fn symbol(&mut self, block: u32, esi: u32) -> Load;
-}
-
-/// Result of filling a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Filled {
-    /// Packets are in the buffer.
-    Packets,
-    /// The next symbol is being made.
-    Pending,
-    /// Nothing is due.
-    Nothing,
-}
 
 /// Domain of a node: its children, their acknowledgements, and the repairs that it owes them.
 ///
@@ -289,31 +249,14 @@ impl Domain {
         nack: &Nack,
         stock: &impl Stock,
     ) -> Result<(), Unfounded> {
-        let Some(child) = self.children.get(id) else { return Err(Unfounded::NotLacking) };
+        if self.children.get(id).is_none() {
+            return Err(Unfounded::NotLacking);
+        }
         self.ledger.load.nacks += 1;
-        let loss = if self.ledger.config.adaptive { child.loss } else { 0.0 };
         let mut result = Ok(());
-        let hold_down = self.hold_down();
-        let released = self.acked_below();
         for run in &nack.runs {
-            let lack = match run.need {
-                Need::Whole => Lack::Whole,
-                Need::Count(count) => Lack::Count(with_spare(count, loss)),
-                Need::Exact(missing) => Lack::Exact(missing),
-            };
             for block in run.run.blocks() {
-                let held = stock.held(block);
-                let noted = if block >= self.intervals.end() && held.is_none() {
-                    Err(Unfounded::NeverSent)
-                } else if child.lack(block).is_none() && block >= child.from
-                    || held.is_none() && block < released
-                {
-                    Err(Unfounded::NotLacking)
-                } else if self.repairs.ask(now, block, lack, held, hold_down) {
-                    Ok(())
-                } else {
-                    Err(Unfounded::TooMany)
-                };
+                let noted = self.ask(now, &Some(id), block, run.need.into(), stock);
                 result = result.and(noted);
             }
         }
@@ -399,54 +342,55 @@ impl Domain {
         Some(retransmission.map_or(self.ledger.review, |at| at.min(self.ledger.review)))
     }
 
-    /// Returns whether repairs are due.
-    pub(super) fn any_due(&self) -> bool {
-        self.repairs.any_due()
-    }
-
     /// Returns the number of the next repair.
     pub(super) fn repairs_sent(&self) -> u32 {
         self.ledger.sent
     }
+}
 
-    /// Fills `buf` with repairs.
-    pub(super) fn fill(
+impl Debts for Domain {
+    /// The child; `None` for a receiver of which no more is known than what it lacks.
+    type Asker = Option<NodeId>;
+
+    fn ask(
         &mut self,
         now: Instant,
-        stock: &mut impl Stock,
-        buf: &mut TransmitBuf,
-    ) -> Filled {
-        let ahead: Vec<_> = self.repairs.look_ahead(|block| stock.held(block)).collect();
-        for (block, first, count) in ahead {
-            stock.prefetch(block, first..first + count);
+        asker: &Option<NodeId>,
+        block: u32,
+        lack: Lack,
+        stock: &impl Stock,
+    ) -> Result<(), Unfounded> {
+        let child = asker.and_then(|id| self.children.get(id));
+        let adaptive = self.ledger.config.adaptive;
+        let loss = child.filter(|_| adaptive).map_or(0.0, |child| child.loss);
+        let lack = match lack {
+            Lack::Count(count) => Lack::Count(with_spare(count, loss)),
+            lack => lack,
+        };
+        let (held, hold_down) = (stock.held(block), self.hold_down());
+        let has = |child: &Child| child.lack(block).is_none() && block >= child.from;
+        if block >= self.intervals.end() && held.is_none() {
+            Err(Unfounded::NeverSent)
+        } else if child.is_some_and(has) || held.is_none() && block < self.acked_below() {
+            Err(Unfounded::NotLacking)
+        } else if self.repairs.ask(now, block, lack, held, hold_down) {
+            Ok(())
+        } else {
+            Err(Unfounded::TooMany)
         }
-        while buf.has_room(RateClass::Data) {
-            let Some((block, esi, _)) = self.repairs.peek(|block| stock.held(block)) else {
-                break;
-            };
-            let Some(k) = stock.held(block) else {
-                self.repairs.give_up(block);
-                continue;
-            };
-            let symbol = match stock.symbol(block, esi) {
-                Load::Ready(symbol) => symbol,
-                Load::Pending if buf.is_empty() => return Filled::Pending,
-                Load::Pending => break,
-                Load::Gone(_) => {
-                    self.repairs.give_up(block);
-                    continue;
-                }
-            };
-            if !buf.admits(SmallBlockHeader::LEN + symbol.len()) {
-                break;
-            }
-            let name = (block, k, esi);
-            push_packet(buf, self.feed, (Purpose::Repair, self.ledger.sent), name, symbol);
-            self.ledger.sent = self.ledger.sent.wrapping_add(1);
-            self.ledger.load.retransmissions += 1;
-            self.repairs.sent(now, block, esi, self.hold_down());
-        }
-        if buf.is_empty() { Filled::Nothing } else { Filled::Packets }
+    }
+
+    fn any_due(&self) -> bool {
+        self.repairs.any_due()
+    }
+
+    fn fill(&mut self, now: Instant, stock: &mut impl Stock, buf: &mut TransmitBuf) -> Filled {
+        let before = self.ledger.sent;
+        let hold_down = self.hold_down();
+        let numbers = (self.feed, &mut self.ledger.sent);
+        let filled = self.repairs.fill((now, hold_down), numbers, stock, buf);
+        self.ledger.load.retransmissions += u64::from(self.ledger.sent.wrapping_sub(before));
+        filled
     }
 }
 
@@ -462,26 +406,4 @@ fn with_spare(count: u8, loss: f64) -> u8 {
     let lost = f64::from(count) * loss / (1.0 - loss.min(0.9));
     let spare = if lost < 0.05 { 0.0 } else { (lost + lost.sqrt()).ceil() };
     count.saturating_add(spare.min(254.0) as u8)
-}
-
-/// Writes a data packet.
-pub(super) fn push_packet(
-    buf: &mut TransmitBuf,
-    feed: Tsi,
-    (purpose, index): (Purpose, u32),
-    (block, block_symbols, esi): (u32, u8, u32),
-    symbol: Bytes,
-) {
-    let header = SmallBlockHeader {
-        tsi: feed,
-        toi: FEED,
-        transmission: purpose.transmission(),
-        index,
-        sbn: block,
-        block_symbols,
-        esi: esi as u8,
-    };
-    let mut head = [0; SmallBlockHeader::LEN];
-    let len = header.emit(&mut head).expect("the buffer has the header's length");
-    buf.push(&head[..len], symbol);
 }

@@ -1,10 +1,14 @@
 //! A parent's side by itself: acknowledgements, NACKs, repairs.
 
+use std::ops::Range;
+
+use bytes::Bytes;
 use umbel_wire::small_block::SmallBlockPacket;
-use umbel_wire::tmtp::{AckRun, BlockRun, NackRun, Totals};
+use umbel_wire::tmtp::{AckRun, BlockRun, NackRun, Need, Totals};
 
 use super::*;
 use crate::Allowance;
+use crate::symbols::Load;
 
 const T_ACK: Duration = Duration::from_millis(1100);
 

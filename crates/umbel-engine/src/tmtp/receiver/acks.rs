@@ -4,7 +4,7 @@ use umbel_wire::tmtp::{Ack, Echo, Totals, limits};
 
 use super::upstream::Upstream;
 use crate::Instant;
-use crate::tmtp::reception::Reception;
+use crate::recovery::reception::Reception;
 
 /// Most acknowledgements in a T_ack.
 const EARLY_ACKS: u32 = 4;

@@ -51,7 +51,7 @@ impl<K: SymbolSink> Receiver<K> {
         if self.stage == Stage::Outside {
             self.stage = Stage::Inside;
             self.memberships.push_back(Membership::Join(self.config.node.data));
-            self.memberships.push_back(Membership::Join(self.config.node.domain));
+            self.memberships.extend(self.config.node.group().map(Membership::Join));
             self.tree.join(now);
         }
     }
@@ -96,11 +96,20 @@ impl<K: SymbolSink> Receiver<K> {
             return Err(ReceiverCommandError::UnknownBlock(block));
         }
         self.delivery.reopen(block);
+        // What was wrong here must not repair others' losses.
+        if let Some(manager) = self.duty.manager_mut() {
+            manager.buffer_mut().drop_block(block);
+        }
+        if let Some(help) = &mut self.help {
+            help.forget(block);
+        }
         self.stats.blocks = self.stats.blocks.saturating_sub(1);
         self.wanted.complete = false;
+        self.recovery.distrust(now, block);
         if block >= self.floor() {
             self.recovery.reopen(now, block);
         }
+        self.find_gaps(now);
         Ok(())
     }
 
@@ -122,6 +131,9 @@ impl<K: SymbolSink> Receiver<K> {
             self.report(ReceiverState::Left);
         }
         self.tree.retire();
+        if let Some(help) = &mut self.help {
+            help.stop();
+        }
         let until = now + self.config.tree.leave_wait;
         self.stage = Stage::Leaving { until, again: false };
     }

@@ -3,10 +3,10 @@
 
 use super::room::Room;
 use crate::Instant;
+use crate::recovery::buffer::Buffer;
+use crate::recovery::reception::{Offered, Reception, Store, Symbol};
 use crate::symbols::{BlockId, SymbolSink};
 use crate::tmtp::api::FEED;
-use crate::tmtp::buffer::Buffer;
-use crate::tmtp::reception::{Offered, Reception, Store, Symbol};
 
 /// Incomplete blocks that are put to rest when the sink has no room.
 const REST_AT_ONCE: usize = 16;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use umbel_wire::tmtp::{Ack, Nack, NodeId, Timing, Totals};
 
-use crate::tmtp::buffer::Buffer;
+use crate::recovery::buffer::Buffer;
+use crate::recovery::{Debts, Filled, Unfounded};
 use crate::tmtp::concast::NEW_CHILD;
 use crate::tmtp::config::ReceiverConfig;
-use crate::tmtp::domain::{Domain, Filled, Ledger, Unfounded};
+use crate::tmtp::domain::{Domain, Ledger};
 use crate::{Instant, TransmitBuf};
 
 /// A node with children.
@@ -246,8 +247,14 @@ mod tests {
         let address = ([127, 0, 0, 1], 7703).into();
         let node = NodeConfig::new(NodeId(1), Tsi(1), (channel, channel), address);
         let (symbol_len, block_symbols) = (4, 2);
-        let shape =
-            Shape { source: address, symbol_len, block_symbols, fec: false, manifest: None };
+        let shape = Shape {
+            id: NodeId(9),
+            source: address,
+            symbol_len,
+            block_symbols,
+            fec: false,
+            manifest: None,
+        };
         let mut config = ReceiverConfig::new(node, shape);
         config.timing.adaptive = false;
         config.repair.buffer = 8;

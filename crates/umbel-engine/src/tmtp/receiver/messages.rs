@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use umbel_wire::feed::Recovery as Scheme;
+use umbel_wire::lms::Message as Lms;
 use umbel_wire::small_block::SmallBlockPacket;
 use umbel_wire::tmtp::{
-    Ack, Beacon, BlockRun, Body, FeedInfo, Heartbeat, JoinConfirm, Nack, NackRun, NodeId, Progress,
-    ReceiverState, Report,
+    Ack, Beacon, BlockRun, Body, FeedInfo, Heartbeat, JoinConfirm, Message, Nack, NackRun, NodeId,
+    Progress, ReceiverState, Report,
 };
 
 use super::{Receiver, Stage, Start, Upstream};
@@ -14,7 +16,7 @@ use crate::symbols::SymbolSink;
 use crate::tmtp::api::ReceiverEvent;
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::incoming;
-use crate::tmtp::tree::Way;
+use crate::tmtp::tree::{Arrival, Way};
 use crate::{Address, Datagram, Instant};
 
 /// Least time by which control messages may overtake data.
@@ -23,6 +25,11 @@ const OVERTAKING: Duration = Duration::from_millis(5);
 const REPORT_WAIT_MIN: Duration = Duration::from_millis(300);
 /// Most confirmations that may wait.
 const MAX_OUTBOX: usize = 4096;
+
+/// Returns the hops of a message that was sent with a hop limit of which some is left.
+fn hops_of(hop_limit: u8, left: u8) -> u8 {
+    hop_limit.saturating_sub(left).saturating_add(1)
+}
 
 impl<K: SymbolSink> Receiver<K> {
     /// Handles a datagram. Its effects are [settled](Receiver::settle) if it is not discarded.
@@ -40,7 +47,11 @@ impl<K: SymbolSink> Receiver<K> {
         if SmallBlockPacket::is_one(datagram.payload) {
             return self.on_packet(now, &datagram, data_channel);
         }
-        self.on_message(now, &datagram, data_channel)?;
+        if Lms::is_lms(datagram.payload) {
+            self.on_lms(now, &datagram, data_channel)?;
+        } else {
+            self.on_message(now, &datagram, data_channel)?;
+        }
         self.settle(now);
         Ok(())
     }
@@ -56,13 +67,15 @@ impl<K: SymbolSink> Receiver<K> {
             let Body::Heartbeat(heartbeat) = message.body else {
                 return Err(DropReason::Unexpected);
             };
-            return self.on_heartbeat(now, &heartbeat);
+            let sent_with = heartbeat.beacon.hop_limit;
+            self.hops = datagram.hop_limit.map(|left| hops_of(sent_with, left));
+            return self.on_heartbeat(now, message.sender, *heartbeat);
         }
         let arrival = incoming::arrival(datagram, &self.config.node)?;
         let (id, from) = (message.sender, arrival.from);
         match message.body {
             Body::Ack(ack) if !arrival.multicast => self.on_ack(now, id, from, &ack),
-            Body::Nack(nack) if arrival.multicast => self.on_nack(now, id, from, &nack),
+            Body::Nack(nack) if arrival.multicast => self.on_nack(now, id, arrival, &nack),
             Body::Report(report) if !arrival.multicast => self.on_report(now, id, from, report),
             Body::ReportAck { token, before } if !arrival.multicast => {
                 self.on_report_ack(now, id, from, token, before)
@@ -72,6 +85,10 @@ impl<K: SymbolSink> Receiver<K> {
             }
             Body::FetchGone { nonce, runs } if from == self.config.shape.source => {
                 self.on_gone(now, nonce, &runs)
+            }
+            Body::JoinConfirm(ref confirm) => {
+                self.learn_feed(confirm.feed)?;
+                self.tree.handle(now, arrival, &message)
             }
             Body::Beacon(ref beacon) => {
                 self.tree.handle(now, arrival, &message)?;
@@ -85,15 +102,33 @@ impl<K: SymbolSink> Receiver<K> {
     }
 
     /// Handles a heartbeat of the source on the data channel.
-    fn on_heartbeat(&mut self, now: Instant, heartbeat: &Heartbeat) -> Result<(), DropReason> {
-        self.tree.note_source(now, heartbeat)?;
+    fn on_heartbeat(
+        &mut self,
+        now: Instant,
+        sender: NodeId,
+        heartbeat: Heartbeat,
+    ) -> Result<(), DropReason> {
+        self.learn_feed(heartbeat.feed)?;
+        self.tree.note_source(now, &heartbeat)?;
         self.stats.heartbeats += 1;
         self.source.on_heard(now);
-        self.source.correct_source(heartbeat.feed.source);
-        self.learn_feed(heartbeat.feed)?;
         self.learn_progress(now, &heartbeat.beacon.progress);
         if heartbeat.beacon.closing {
             self.on_closing();
+        }
+        if self.config.node.recovery.has_tree() {
+            return Ok(());
+        }
+        // It is the parent's beacon as well.
+        let from = self.config.shape.source;
+        let arrival = Arrival { from, multicast: true, hops_left: None };
+        let beacon = Body::Beacon(heartbeat.beacon);
+        let message = Message { feed: self.config.node.feed, sender, body: beacon };
+        self.tree.handle(now, arrival, &message)?;
+        if let Body::Beacon(beacon) = &message.body
+            && self.tree.parent().is_some_and(|parent| parent.id == sender)
+        {
+            self.on_parents_beacon(now, beacon);
         }
         Ok(())
     }
@@ -134,18 +169,31 @@ impl<K: SymbolSink> Receiver<K> {
         self.duty.set_timing(beacon.timing);
         let floor = self.floor();
         self.recovery.forget_before(floor);
-        self.learn_progress(now, &beacon.progress);
-        if beacon.closing {
+        let progress = self.as_parents_say(now, &beacon.progress);
+        self.learn_progress(now, &progress);
+        if beacon.closing && self.source.is_quiet(now) {
             self.on_closing();
         }
+    }
+
+    /// Returns what of a parent's progress is believed. The source says by itself that it has failed,
+    /// unless it is silent.
+    fn as_parents_say(&self, now: Instant, progress: &Progress) -> Progress {
+        let mut progress = progress.clone();
+        if let Some(end) = progress.end.as_mut().filter(|_| !self.source.is_quiet(now)) {
+            end.failed = None;
+        }
+        progress
     }
 
     /// Starts with a parent, the first one or another.
     pub(super) fn on_attached(&mut self, now: Instant, confirm: &JoinConfirm) {
         let progress = &confirm.beacon.progress;
         self.upstream = Some(Upstream::new(now, confirm));
+        if let Some(help) = &mut self.help {
+            help.start(now);
+        }
         self.duty.set_timing(confirm.beacon.timing);
-        let _ = self.learn_feed(confirm.feed);
         self.delivery.trust_sent(progress.sent);
         if let Some(manager) = self.duty.manager_mut() {
             manager.extend(now, self.delivery.known());
@@ -157,7 +205,8 @@ impl<K: SymbolSink> Receiver<K> {
                 self.report(ReceiverState::Receiving);
             }
         }
-        self.learn_progress(now, progress);
+        let progress = self.as_parents_say(now, progress);
+        self.learn_progress(now, &progress);
         self.reports.restart();
         self.start_asking(now);
         if let Some(parent) = self.tree.parent() {
@@ -213,11 +262,11 @@ impl<K: SymbolSink> Receiver<K> {
         &mut self,
         now: Instant,
         id: NodeId,
-        from: SocketAddr,
+        arrival: Arrival,
         nack: &Nack,
     ) -> Result<(), DropReason> {
         if nack.parent == self.config.node.id {
-            self.tree.check_child_in_group(id, from)?;
+            self.tree.check_child_in_group(id, arrival.from)?;
             let manager = self.duty.manager_mut().ok_or(DropReason::ForgedChild)?;
             return Ok(manager.on_nack(now, id, nack)?);
         }
@@ -226,6 +275,10 @@ impl<K: SymbolSink> Receiver<K> {
             let reception = self.delivery.reception();
             self.stats.nacks_suppressed +=
                 self.recovery.hear_nack(now, &nack.runs, reception, timing);
+            if let Some(help) = &mut self.help {
+                let hops = arrival.hops_left.map(|left| hops_of(nack.hop_limit, left));
+                return help.on_nack(now, &nack.runs, (hops, self.hops));
+            }
         }
         Ok(())
     }
@@ -305,9 +358,18 @@ impl<K: SymbolSink> Receiver<K> {
         if let Some(ack) = self.next_ack(now, token) {
             return Some((to, Body::Ack(ack)));
         }
-        if let Some(runs) = self.next_nack(now) {
-            let nack = Nack { parent, hop_limit, runs };
-            return Some((Way::Domain { hop_limit }, Body::Nack(nack)));
+        let runs = if self.config.node.recovery == Scheme::Lms {
+            self.request_from_helpers(now);
+            let runs = self.recovery.next_unhelped(self.delivery.reception());
+            self.stats.nacks_sent += u64::from(runs.is_some());
+            runs
+        } else {
+            self.next_nack(now)
+        };
+        if let Some(runs) = runs {
+            let nack = Body::Nack(Nack { parent, hop_limit, runs });
+            let group = self.config.node.recovery.has_group();
+            return Some((if group { Way::Domain { hop_limit } } else { to }, nack));
         }
         let retry = (self.timing().t_ack * 2).max(REPORT_WAIT_MIN);
         let report = self.reports.poll(now, token, retry);

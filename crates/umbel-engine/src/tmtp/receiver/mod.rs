@@ -27,6 +27,7 @@
 mod acks;
 mod commands;
 mod delivery;
+mod help;
 mod manager;
 mod messages;
 mod packets;
@@ -57,6 +58,7 @@ use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 use acks::Acks;
 use delivery::Delivery;
+use help::Help;
 use manager::{Duty, Manager};
 use recovery::{Reach, Recovery};
 use source_watch::SourceWatch;
@@ -91,6 +93,8 @@ timers! {
         Report,
         /// When to send a FETCH.
         Fetch,
+        /// When to do what helpers do.
+        Help,
     }
 }
 
@@ -150,6 +154,10 @@ pub struct Receiver<K> {
     recovery: Recovery,
     acks: Acks,
     duty: Duty,
+    /// What it does for other receivers, without a tree.
+    help: Option<Box<Help>>,
+    /// Hops from the source, if the host knows.
+    hops: Option<u8>,
     reports: Reports,
     survey: Survey,
     memberships: VecDeque<Membership>,
@@ -165,6 +173,7 @@ impl<K: SymbolSink> Receiver<K> {
     pub fn new(config: ReceiverConfig, draws: Draws, sink: K) -> Receiver<K> {
         let shape = config.shape;
         let ledger = Ledger::new(config.timing);
+        let help = Help::new(&config, &draws);
         let tree = Tree::new(
             &config.node,
             shape.source,
@@ -175,13 +184,16 @@ impl<K: SymbolSink> Receiver<K> {
         );
         Receiver {
             stage: Stage::Outside,
+            help,
+            hops: None,
             tree,
             upstream: None,
             joined_at: None,
             source: SourceWatch::default(),
             wanted: Wanted::default(),
             delivery: Delivery::new(sink, config.far_ahead),
-            recovery: Recovery::new(&config.repair, shape.fec, shape.block_symbols, draws.recovery),
+            recovery: Recovery::new(&config.repair, shape.fec, shape.block_symbols, draws.recovery)
+                .by(config.node.recovery),
             acks: Acks::new(),
             duty: Duty::None(ledger),
             reports: Reports::new(MAX_REPORTS),
@@ -203,10 +215,12 @@ impl<K: SymbolSink> Receiver<K> {
     /// Returns the counters.
     pub fn stats(&self) -> ReceiverStats {
         let load = self.duty.ledger().load();
+        let help = self.help.as_ref().map_or((0, 0), |help| help.counts());
         ReceiverStats {
             load,
-            repairs_sent: load.retransmissions,
-            buffered: self.duty.buffered(),
+            repairs_sent: load.retransmissions + help.0,
+            requests_sent: help.1,
+            buffered: self.duty.buffered() + self.help.as_ref().map_or(0, |help| help.buffered()),
             totals: self.sum(),
             ..self.stats
         }
@@ -240,11 +254,11 @@ impl<K: SymbolSink> Receiver<K> {
     /// Returns the blocks that may be asked for. Until more is wanted they end with the manifest.
     fn reach(&self) -> Reach {
         let all = self.wanted.said && self.joined_at.is_some();
-        Reach {
-            floor: self.floor(),
-            end: if all { u32::MAX } else { self.prefix() },
-            timing: self.timing(),
+        let mut timing = self.timing();
+        if let Some(rtt) = self.help.as_ref().map(|help| help.rtt()) {
+            timing.rtt = rtt;
         }
+        Reach { floor: self.floor(), end: if all { u32::MAX } else { self.prefix() }, timing }
     }
 
     /// Returns the first block that is asked for by NACK; earlier ones are fetched.
@@ -269,7 +283,8 @@ impl<K: SymbolSink> Receiver<K> {
         let Some(silence) = self.source.on_silence(now, self.patience()) else {
             return self.on_closing();
         };
-        for channel in [self.config.node.data, self.config.node.domain] {
+        for channel in [Some(self.config.node.data), self.config.node.group()].into_iter().flatten()
+        {
             self.memberships.extend([Membership::Leave(channel), Membership::Join(channel)]);
         }
         self.events.push_back(ReceiverEvent::SourceSilent(silence));
@@ -433,6 +448,7 @@ impl<K: SymbolSink> Receiver<K> {
             timers.set(Timer::Ack, upstream.ack_at());
             timers.put(Timer::Nack, self.recovery.next_nack_at().map(|at| at.max(room)));
             timers.put(Timer::Report, self.reports.next());
+            timers.put(Timer::Help, self.help.as_ref().and_then(|help| help.next_timeout()));
             let manages = self.tree.role() == Role::Manager;
             timers.put(Timer::Survey, self.survey.next().filter(|_| manages));
         }
@@ -460,7 +476,7 @@ impl<K: SymbolSink> Receiver<K> {
         }
         self.stage = Stage::Left;
         self.memberships.push_back(Membership::Leave(self.config.node.data));
-        self.memberships.push_back(Membership::Leave(self.config.node.domain));
+        self.memberships.extend(self.config.node.group().map(Membership::Leave));
         self.events.push_back(ReceiverEvent::Left);
     }
 
@@ -527,6 +543,11 @@ impl<K: SymbolSink> Engine for Receiver<K> {
                 Timer::Silence => self.on_silence(now),
                 Timer::Hearsay => self.believe_hearsay(now),
                 Timer::Domain => self.tend_children(now),
+                Timer::Help => {
+                    if let Some(help) = &mut self.help {
+                        help.handle_timeout(now, self.delivery.reception());
+                    }
+                }
                 // Messages are built when they are polled.
                 Timer::Leave | Timer::Ack | Timer::Nack | Timer::Report | Timer::Fetch => {}
             }
@@ -551,6 +572,14 @@ impl<K: SymbolSink> Engine for Receiver<K> {
             buf.push_message(bytes);
             return Some(Transmit::control(to).within(hop_limit));
         }
+        if let Some(transmit) = self.poll_help(now, buf) {
+            return Some(transmit);
+        }
+        if buf.allows(RateClass::Data) > 0
+            && let Some(transmit) = self.fill_help(now, buf)
+        {
+            return Some(transmit);
+        }
         let manager = self.duty.manager_mut().filter(|manager| manager.any_due())?;
         if buf.allows(RateClass::Data) == 0 || !manager.fill(now, buf) {
             return None;
@@ -562,7 +591,8 @@ impl<K: SymbolSink> Engine for Receiver<K> {
     fn wants(&self, class: RateClass) -> bool {
         class == RateClass::Data
             && self.takes_part()
-            && self.duty.manager().is_some_and(Manager::any_due)
+            && (self.duty.manager().is_some_and(Manager::any_due)
+                || self.help.as_ref().is_some_and(|help| help.any_due()))
     }
 
     fn poll_event(&mut self) -> Option<ReceiverEvent> {

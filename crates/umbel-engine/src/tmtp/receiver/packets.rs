@@ -1,14 +1,15 @@
 //! Data packets that come to a receiver.
 
+use umbel_wire::feed::Recovery;
 use umbel_wire::small_block::{SmallBlockHeader, SmallBlockPacket};
 
 use super::Receiver;
 use super::manager::Manager;
+use crate::recovery::reception::{Offered, Symbol};
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::{FEED, Purpose};
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::incoming;
-use crate::tmtp::reception::{Offered, Symbol};
 use crate::tmtp::tree::Arrival;
 use crate::{Datagram, Instant};
 
@@ -24,22 +25,19 @@ impl<K: SymbolSink> Receiver<K> {
         let packet =
             SmallBlockPacket::parse(datagram.payload).map_err(|_| DropReason::Malformed)?;
         let header = packet.header;
-        if header.tsi != self.config.node.feed || header.toi != FEED {
-            return Err(DropReason::OtherSession);
-        }
+        self.check_shape(&packet)?;
         let purpose = Purpose::of(header.transmission).ok_or(DropReason::Malformed)?;
-        if packet.symbol.len() > usize::from(self.config.shape.symbol_len)
-            || header.block_symbols > self.config.shape.block_symbols
-        {
-            return Err(DropReason::AbsurdBlock);
-        }
         if !data_channel {
             self.check_origin(datagram, purpose, header.index)?;
         }
         let full = packet.symbol.len() == usize::from(self.config.shape.symbol_len);
         self.stats.full_received += u64::from(full);
         self.count_packet(now, &header, purpose, data_channel)?;
-        let taken = self.take_symbol(now, &packet, purpose);
+        let taken = if self.recovery.is_suspect(header.sbn, purpose, data_channel) {
+            Err(DropReason::Suspect)
+        } else {
+            self.take_symbol(now, &packet, purpose)
+        };
         if purpose == Purpose::Repair {
             match taken {
                 Ok(_) => self.stats.repairs_received += 1,
@@ -58,6 +56,52 @@ impl<K: SymbolSink> Receiver<K> {
         Ok(())
     }
 
+    /// Handles the data packet in a repair of a helper, which a turning point has multicast.
+    pub(super) fn on_helpers_repair(
+        &mut self,
+        now: Instant,
+        packet: &[u8],
+    ) -> Result<(), DropReason> {
+        let packet = SmallBlockPacket::parse(packet).map_err(|_| DropReason::Malformed)?;
+        self.check_shape(&packet)?;
+        let SmallBlockHeader { sbn, transmission, .. } = packet.header;
+        if Purpose::of(transmission) != Some(Purpose::Repair) {
+            return Err(DropReason::Malformed);
+        }
+        if sbn > self.delivery.known() {
+            return Err(DropReason::FarAhead);
+        }
+        if self.recovery.is_suspect(sbn, Purpose::Repair, false) {
+            return Err(DropReason::Suspect);
+        }
+        match self.take_symbol(now, &packet, Purpose::Repair) {
+            Ok(_) => {
+                self.stats.repairs_received += 1;
+                self.stats.helped += 1;
+                self.delivery.note_seen(sbn);
+                Ok(())
+            }
+            Err(reason) => {
+                self.stats.repairs_unneeded += 1;
+                Err(reason)
+            }
+        }
+    }
+
+    /// Checks that a packet is of this feed, and fits it.
+    fn check_shape(&self, packet: &SmallBlockPacket<'_>) -> Result<(), DropReason> {
+        let header = packet.header;
+        if header.tsi != self.config.node.feed || header.toi != FEED {
+            return Err(DropReason::OtherSession);
+        }
+        if packet.symbol.len() > usize::from(self.config.shape.symbol_len)
+            || header.block_symbols > self.config.shape.block_symbols
+        {
+            return Err(DropReason::AbsurdBlock);
+        }
+        Ok(())
+    }
+
     /// Returns an error if a packet that did not come by the data channel is from a node that must
     /// not send it. A repair comes from the parent, and a fetched symbol from the source.
     fn check_origin(
@@ -70,6 +114,7 @@ impl<K: SymbolSink> Receiver<K> {
         let parent = self.tree.parent().map(|parent| parent.address.ip());
         match (purpose, multicast) {
             (Purpose::Repair, true) if parent == Some(from.ip()) => Ok(()),
+            (Purpose::Repair, true) if self.config.node.recovery == Recovery::Srm => Ok(()),
             (Purpose::Fetched, false)
                 if from == self.config.shape.source && self.recovery.is_answer(index) =>
             {
@@ -134,9 +179,15 @@ impl<K: SymbolSink> Receiver<K> {
         if !self.delivery.is_genuine(symbol, packet.symbol) {
             return Err(DropReason::ForgedSymbol);
         }
+        if purpose == Purpose::Repair
+            && let Some(help) = &mut self.help
+        {
+            help.on_repair(now, block, esi.into());
+        }
         let manager = self.duty.manager_mut().filter(|manager| manager.keeps(block));
         let keeps = manager.is_some();
         let buffer = manager.map(Manager::buffer_mut);
+        let buffer = buffer.or_else(|| self.help.as_mut()?.keeps(block, k));
         match self.delivery.offer(now, symbol, packet.symbol, buffer) {
             Offered::Kept => {
                 let timing = self.timing();
@@ -147,6 +198,9 @@ impl<K: SymbolSink> Receiver<K> {
                 self.stats.blocks = self.stats.blocks.saturating_add(1);
                 if let Some(manager) = self.duty.manager_mut().filter(|_| keeps) {
                     manager.on_complete(block, k);
+                }
+                if let Some(help) = &mut self.help {
+                    help.on_complete(block, k);
                 }
                 self.recovery.on_complete(now, block, self.delivery.reception());
                 self.check_complete(now);

@@ -1,21 +1,26 @@
 //! A member's requests for missing blocks: NACKs to its parent and FETCHes to the source.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_wire::feed::Recovery as Scheme;
 use umbel_wire::tmtp::{BlockRun, Body, NackRun, Need, Timing, limits};
 
 use super::delivery::Delivery;
+use super::help::Wanted;
 use crate::Instant;
 use crate::chance::uniform;
+use crate::recovery::asks::Asks;
+use crate::recovery::lms::HELPER_TRIES;
+use crate::recovery::reception::{Lack, Reception};
 use crate::symbols::SymbolSink;
-use crate::tmtp::asks::Asks;
+use crate::tmtp::api::Purpose;
 use crate::tmtp::catch_up::Fetching;
 use crate::tmtp::config::RepairConfig;
 use crate::tmtp::drops::DropReason;
-use crate::tmtp::reception::{Lack, Reception};
 
 /// Most blocks that are asked for by NACK at a time.
 const MAX_ASKS: usize = 256;
@@ -29,6 +34,19 @@ const LEAST_RETRY: Duration = Duration::from_millis(10);
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 /// A block that the parent did not repair after this number of NACKs is fetched.
 const MOST_TRIES: u8 = 8;
+/// A block that was wrong this number of times is fetched, and taken from the source alone.
+const WRONG: u8 = 2;
+/// A block that was wrong this number of times is not taken by the data channel either, on which the
+/// source's address may be forged.
+const WRONG_BY_SOURCE: u8 = 4;
+
+/// Time from a loss to the first request of LMS, for networks that reorder. The paper has none.
+const LMS_DELAY: Duration = Duration::from_millis(2);
+/// C1 and C2 of SRM's request timers [SRM, loss recovery].
+const C1: f64 = 2.0;
+const C2: f64 = 2.0;
+/// NACKs to the source alone are spread over at least this part of a T_ack.
+const NACKS_PER_T_ACK: u32 = 8;
 
 /// The blocks that may be asked for at the moment, and the timing of the parent that repairs them.
 #[derive(Clone, Copy, Debug)]
@@ -58,11 +76,17 @@ impl Reach {
 #[derive(Debug)]
 pub(super) struct Recovery {
     fec: bool,
+    /// Who answers.
+    scheme: Scheme,
     nack_delay: f64,
     nack_delay_min: Duration,
     random: Xoshiro256PlusPlus,
     asks: Asks,
     fetching: Fetching,
+    /// Blocks that helpers did not repair. The source is asked directly.
+    unhelped: BTreeSet<u32>,
+    /// Number of times that a block was wrong.
+    wrong: BTreeMap<u32, u8>,
     /// The parent has dismissed this node as too slow. It fetches what it is missing, and joins
     /// again when that is little.
     slow: bool,
@@ -78,13 +102,21 @@ impl Recovery {
     ) -> Recovery {
         Recovery {
             fec,
+            scheme: Scheme::Tree,
             nack_delay: config.nack_delay.clamp(0.0, 100.0),
             nack_delay_min: config.nack_delay_min,
             random,
             asks: Asks::new(MAX_ASKS),
             fetching: Fetching::new(block_symbols),
+            unhelped: BTreeSet::new(),
+            wrong: BTreeMap::new(),
             slow: false,
         }
+    }
+
+    /// Asks those who answer in this scheme.
+    pub(super) fn by(self, scheme: Scheme) -> Recovery {
+        Recovery { scheme, ..self }
     }
 
     /// Returns when a NACK may be due.
@@ -110,6 +142,27 @@ impl Recovery {
     /// Asks for a block again that was complete.
     pub(super) fn reopen(&mut self, now: Instant, block: u32) {
         self.asks.reopen(block, now);
+    }
+
+    /// Notes that a block was wrong, because somebody has forged a symbol of it. After the first
+    /// time it is fetched.
+    pub(super) fn distrust(&mut self, now: Instant, block: u32) {
+        let times = self.wrong.entry(block).or_default();
+        *times = times.saturating_add(1);
+        if *times >= WRONG {
+            self.fetching.want(now, block);
+        }
+    }
+
+    /// Returns whether a symbol of this block may be another's than the source's, by the way that it
+    /// came. Anyone may have sent repairs; answers to FETCH carry the number that the source alone
+    /// was told.
+    pub(super) fn is_suspect(&self, block: u32, purpose: Purpose, data_channel: bool) -> bool {
+        match self.wrong.get(&block) {
+            None => false,
+            Some(&times) if times < WRONG || purpose == Purpose::Fetched => false,
+            Some(&times) => times >= WRONG_BY_SOURCE || !data_channel,
+        }
     }
 
     /// Delays the NACK for a block for which the sink had no room.
@@ -139,11 +192,12 @@ impl Recovery {
         let attached = floor < u32::MAX;
         if attached {
             let span = self.nack_span(reach.timing);
+            let start = self.nack_start(reach.timing);
             let within = floor..reach.end;
             // Without a loss nothing is drawn.
             let behind = self.asks.is_behind(reception, within.clone());
             let unit = if behind { uniform(&mut self.random) } else { 0.0 };
-            self.asks.find(reception, within, || now + span.mul_f64(unit));
+            self.asks.find(reception, within, || now + start + span.mul_f64(unit));
         }
         // Without a parent only a node fetches that had one and was too slow.
         let fetches = attached || self.slow;
@@ -155,7 +209,23 @@ impl Recovery {
     /// Returns the time over which NACKs are spread: a round trip to the farthest child of the
     /// parent's domain [TMTP, related work].
     fn nack_span(&self, timing: Timing) -> Duration {
-        timing.rtt.mul_f64(self.nack_delay).max(self.nack_delay_min)
+        let span = timing.rtt.mul_f64(self.nack_delay).max(self.nack_delay_min);
+        match self.scheme {
+            Scheme::Tree => span,
+            // Nobody else hears them. T_ack grows with the number of the source's children.
+            Scheme::Source => span.max(timing.t_ack / NACKS_PER_T_ACK),
+            Scheme::Lms => LMS_DELAY,
+            // C2 times the distance, which is half the round trip.
+            Scheme::Srm => (timing.rtt / 2).mul_f64(C2).max(self.nack_delay_min),
+        }
+    }
+
+    /// Returns the time before the span in which a NACK is sent.
+    fn nack_start(&self, timing: Timing) -> Duration {
+        match self.scheme {
+            Scheme::Srm => (timing.rtt / 2).mul_f64(C1),
+            _ => Duration::ZERO,
+        }
     }
 
     /// Returns when to ask again for a block that was asked for a number of times.
@@ -173,7 +243,10 @@ impl Recovery {
     /// Delays the NACK for a block of which a symbol came: more may follow.
     pub(super) fn on_symbol_kept(&mut self, now: Instant, block: u32, timing: Timing) {
         if self.asks.len() > 0 {
-            let soon = now + self.nack_span(timing);
+            let span = self.nack_span(timing);
+            // At a low rate, the answer to one request takes its time.
+            let more = if self.scheme == Scheme::Lms { timing.t_ack / 2 } else { span };
+            let soon = now + span.max(more);
             self.asks.hold(block, soon);
         }
     }
@@ -182,6 +255,48 @@ impl Recovery {
     pub(super) fn on_complete(&mut self, now: Instant, block: u32, reception: &Reception) {
         self.asks.done(block);
         self.fetching.on_complete(now, block, reception);
+    }
+
+    /// Returns the blocks that helpers are to be asked for now. Blocks that they did not repair are
+    /// left to [`next_nack`](Recovery::next_nack).
+    pub(super) fn next_requests(
+        &mut self,
+        now: Instant,
+        delivery: &mut Delivery<impl SymbolSink>,
+        reach: &Reach,
+    ) -> Vec<Wanted> {
+        if self.asks.next().is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        let again = self.ask_again(now, reach.timing);
+        let Some(most) = delivery.room.may_ask(now, reach.timing.t_ack, MAX_ASKS) else {
+            return Vec::new();
+        };
+        let mut wanted = Vec::new();
+        let reception = delivery.reception();
+        for (block, tries) in self.asks.take_due(now, Duration::ZERO, most, again) {
+            if tries >= HELPER_TRIES {
+                self.unhelped.insert(block);
+                continue;
+            }
+            let symbols = reception.symbols_lacking(block);
+            wanted.push(Wanted { block, symbols, number: tries + 1 });
+        }
+        wanted
+    }
+
+    /// Returns the NACK to the source for blocks that helpers did not repair.
+    pub(super) fn next_unhelped(&mut self, reception: &Reception) -> Option<Vec<NackRun>> {
+        let mut runs: Vec<NackRun> = Vec::new();
+        while runs.len() < limits::NACK_RUNS
+            && let Some(block) = self.unhelped.pop_first()
+        {
+            if !reception.is_complete(block) {
+                let need = reception.lack(block, self.fec).into();
+                runs.push(NackRun { run: BlockRun { first: block, count: 1 }, need });
+            }
+        }
+        (!runs.is_empty()).then_some(runs)
     }
 
     /// Returns what the NACK asks for that is due, if any is. Blocks that the buffer `refuses` are
@@ -210,11 +325,7 @@ impl Recovery {
             if refuses(block) {
                 continue;
             }
-            let need = match reception.lack(block, self.fec) {
-                Lack::Whole => Need::Whole,
-                Lack::Count(count) => Need::Count(count),
-                Lack::Exact(missing) => Need::Exact(missing),
-            };
+            let need = reception.lack(block, self.fec).into();
             let room = runs.len() < limits::NACK_RUNS;
             match runs.last_mut() {
                 Some(last) if last.need == need && last.run.end() == block => last.run.count += 1,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use umbel_wire::tmtp::{End, FeedInfo, NodeId};
+use umbel_wire::tmtp::{End, FeedInfo};
 
 use crate::Instant;
 use crate::tmtp::config::Shape;
@@ -51,35 +51,30 @@ impl SourceWatch {
         self.silences = 0;
     }
 
+    /// Returns whether nothing came by the data channel for a while, so that others are asked how
+    /// the source is.
+    pub(super) fn is_quiet(&self, now: Instant) -> bool {
+        self.heard.is_none_or(|heard| now.since(heard) >= SILENCE_DONE)
+    }
+
     /// Learns what the feed is. Returns whether that is news.
     ///
     /// # Errors
     ///
-    /// If it contradicts the announcement, or what was learned first.
+    /// If it contradicts the announcement.
     pub(super) fn learn_feed(&mut self, feed: FeedInfo, shape: Shape) -> Result<bool, DropReason> {
         let told = Shape {
+            id: feed.source,
             source: feed.address,
             symbol_len: feed.symbol_len,
             block_symbols: feed.block_symbols,
             fec: feed.fec,
             manifest: feed.manifest,
         };
-        match self.feed {
-            Some(known) if known != feed => Err(DropReason::ForgedSource),
-            Some(_) => Ok(false),
-            None if told != shape => Err(DropReason::ForgedSource),
-            None => {
-                self.feed = Some(feed);
-                Ok(true)
-            }
+        if told != shape {
+            return Err(DropReason::ForgedSource);
         }
-    }
-
-    /// Forgets the feed if it was learned from a parent that named another source than this.
-    pub(super) fn correct_source(&mut self, source: NodeId) {
-        if self.feed.is_some_and(|known| known.source != source) {
-            self.feed = None;
-        }
+        Ok(self.feed.replace(feed).is_none())
     }
 
     /// Notes that all blocks before `sent` were sent, of which `known` are known. That is believed

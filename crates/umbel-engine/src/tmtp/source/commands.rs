@@ -43,7 +43,7 @@ impl<S: SymbolSource> Source<S> {
     fn start(&mut self, now: Instant) {
         if self.stage == Stage::Idle {
             self.stage = Stage::Running;
-            self.memberships.push_back(Membership::Join(self.config.node.domain));
+            self.memberships.extend(self.config.node.group().map(Membership::Join));
             self.heartbeat = (now, self.config.heartbeat_min);
             self.events.push_back(SourceEvent::Rate(self.throttle.rate()));
         }

@@ -4,10 +4,11 @@ use umbel_wire::SmallBlockHeader;
 use umbel_wire::tmtp::BlockRun;
 
 use super::Source;
+use crate::recovery::{Debts, Filled, Stock, push_packet};
 use crate::symbols::{Load, SymbolSource};
 use crate::tmtp::api::{Purpose, SourceEvent};
 use crate::tmtp::catch_up::{Asker, Wanted, index_of};
-use crate::tmtp::domain::{Filled, Stock, push_packet};
+
 use crate::tmtp::tree::Way;
 use crate::{Address, Instant, RateClass, Transmit, TransmitBuf};
 
@@ -50,8 +51,11 @@ impl<S: SymbolSource> Source<S> {
                     return Some(Transmit::data(to).within(Some(self.tree.radius())));
                 }
                 Filled::Pending => self.waits.repairs = true,
-                Filled::Nothing => {}
+                Filled::PacketsTo(_) | Filled::Nothing => {}
             }
+        }
+        if let Some(transmit) = self.poll_help(now, buf) {
+            return Some(transmit);
         }
         self.look(now);
         let fetched_first = self.balance > 0.0;

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
+use umbel_wire::feed::Recovery;
+use umbel_wire::lms::Message as Lms;
 use umbel_wire::small_block::SmallBlockPacket;
 use umbel_wire::tmtp::{Ack, BlockRun, Body, Nack, NodeId, Report, TreePage};
 
@@ -14,7 +16,7 @@ use crate::tmtp::catch_up::Asker;
 use crate::tmtp::concast::NEW_CHILD;
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::incoming;
-use crate::tmtp::tree::{TreeEvent, Way};
+use crate::tmtp::tree::{Arrival, TreeEvent, Way};
 use crate::{Datagram, Instant};
 
 /// Most answers to FETCH that may wait.
@@ -32,14 +34,19 @@ impl<S: SymbolSource> Source<S> {
     ) -> Result<(), DropReason> {
         let arrival = incoming::arrival(&datagram, &self.config.node)?;
         if SmallBlockPacket::is_one(datagram.payload) {
-            // A manager's repair to its own domain.
-            return Err(DropReason::Duplicate);
+            // A manager's repair to its own domain, or a helper's to the group.
+            return self.on_repair_in_group(now, datagram.payload);
+        }
+        if Lms::is_lms(datagram.payload) {
+            return self.on_lms(now, &datagram);
         }
         let message = incoming::message(&datagram, &self.config.node)?;
         let from = arrival.from;
         match message.body {
             Body::Ack(ack) if !arrival.multicast => self.on_ack(now, message.sender, from, &ack),
-            Body::Nack(nack) if arrival.multicast => self.on_nack(now, message.sender, from, &nack),
+            Body::Nack(nack) if arrival.multicast == self.config.node.recovery.has_group() => {
+                self.on_nack(now, message.sender, arrival, &nack)
+            }
             Body::Report(report) if !arrival.multicast => {
                 self.on_report(now, message.sender, from, report)
             }
@@ -84,13 +91,16 @@ impl<S: SymbolSource> Source<S> {
         &mut self,
         now: Instant,
         id: NodeId,
-        from: SocketAddr,
+        arrival: Arrival,
         nack: &Nack,
     ) -> Result<(), DropReason> {
         if nack.parent != self.config.node.id {
             return Ok(());
         }
-        self.tree.check_child_in_group(id, from)?;
+        self.tree.check_child_in_group(id, arrival.from)?;
+        if self.config.node.recovery == Recovery::Srm {
+            return self.on_nack_in_group(now, nack, arrival.hops_left);
+        }
         Ok(self.domain.on_nack(now, id, nack, &self.shelf)?)
     }
 

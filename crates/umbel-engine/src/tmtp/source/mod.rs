@@ -19,6 +19,7 @@
 
 mod commands;
 mod data;
+mod help;
 mod messages;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -37,9 +38,11 @@ use super::shelf::Shelf;
 use super::survey::Survey;
 use super::throttle::{Position, Throttle};
 use super::tree::{Outlook, Tree, Way};
+use crate::recovery::Debts;
 use crate::symbols::SymbolSource;
 use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
+use help::Help;
 
 /// Most receivers whose last words are kept.
 const MAX_REPORTS: usize = 1 << 17;
@@ -62,6 +65,8 @@ timers! {
         Survey,
         /// When to repair for children, or to evict one.
         Domain,
+        /// When to answer the group, if nobody nearer has.
+        Help,
         /// When to send the blocks that were gathered from FETCHes.
         Fetched,
         /// When to send a heartbeat.
@@ -86,6 +91,7 @@ enum Stage {
 struct Waits {
     data: bool,
     repairs: bool,
+    help: bool,
     fetched: bool,
 }
 
@@ -97,6 +103,7 @@ pub struct Source<S> {
     shelf: Shelf<S>,
     domain: Domain,
     tree: Tree,
+    help: Help,
     fetched: Fetched,
     reports: Reports,
     survey: Survey,
@@ -140,6 +147,7 @@ impl<S: SymbolSource> Source<S> {
     /// [`SourceCommand::Start`].
     pub fn new(config: SourceConfig, draws: Draws, symbols: S) -> Source<S> {
         let ledger = Ledger::new(config.timing);
+        let help = Help::new(&config, &draws);
         let domain = Domain::new(config.node.feed, config.shape.fec, config.repair, ledger, 0);
         let tree = Tree::new(
             &config.node,
@@ -154,6 +162,7 @@ impl<S: SymbolSource> Source<S> {
             shelf: Shelf::new(symbols),
             domain,
             tree,
+            help,
             fetched: Fetched::new(draws.cookies, MAX_FETCHED),
             reports: Reports::new(MAX_REPORTS),
             survey: Survey::new(MAX_SURVEY),
@@ -192,9 +201,11 @@ impl<S: SymbolSource> Source<S> {
     /// Returns the counters.
     pub fn stats(&self) -> SourceStats {
         let view = self.tree.view();
+        let (dmcasts, to_group) = self.help.sent();
         SourceStats {
             load: self.domain.load(),
-            repairs_sent: self.domain.load().retransmissions,
+            repairs_sent: self.domain.load().retransmissions + to_group + dmcasts,
+            dmcasts_sent: dmcasts,
             blocks_sent: self.sent(),
             acknowledged: self.domain.acked_below(),
             members: view.members,
@@ -217,6 +228,11 @@ impl<S: SymbolSource> Source<S> {
     /// Returns the number of blocks that were sent completely for the first time.
     fn sent(&self) -> u32 {
         self.next.0
+    }
+
+    /// Returns whether there is a control tree. Otherwise all receivers are this node's children.
+    fn has_tree(&self) -> bool {
+        self.config.node.recovery.has_tree()
     }
 
     /// Returns the description of the feed.
@@ -315,6 +331,7 @@ impl<S: SymbolSource> Source<S> {
         timers.put(Timer::Tree, self.tree.poll_timeout());
         timers.put(Timer::Survey, self.survey.next());
         timers.put(Timer::Domain, self.domain.next_timeout());
+        timers.put(Timer::Help, self.help.next_timeout());
         timers.put(Timer::Fetched, self.fetched.next_timeout());
         timers.set(Timer::Heartbeat, self.heartbeat.0);
         if self.config.adaptive_rate && self.busy {
@@ -396,6 +413,7 @@ impl<S: SymbolSource> Engine for Source<S> {
                 Timer::Tree => self.tree.handle_timeout(now),
                 Timer::Survey => self.survey_if_due(now),
                 Timer::Domain => self.tend_children(now),
+                Timer::Help => self.tend_help(now),
                 Timer::Fetched => self.fetched.on_timeout(now),
                 Timer::Heartbeat => self.on_heartbeat_due(now),
                 Timer::Review => {}
@@ -416,6 +434,9 @@ impl<S: SymbolSource> Engine for Source<S> {
         if let Some(transmit) = self.poll_control(now, buf) {
             return Some(transmit);
         }
+        if let Some(transmit) = self.poll_pong(buf) {
+            return Some(transmit);
+        }
         if buf.allows(RateClass::Data) == 0 {
             return None;
         }
@@ -430,7 +451,8 @@ impl<S: SymbolSource> Engine for Source<S> {
 
     fn wants(&self, class: RateClass) -> bool {
         let data = self.open && !self.waits.data && self.shelf.len_of(self.next.0).is_some();
-        let repairs = self.domain.any_due() && !self.waits.repairs;
+        let repairs =
+            self.domain.any_due() && !self.waits.repairs || self.help.any_due() && !self.waits.help;
         let fetched = self.fetched.any_due() && !self.waits.fetched;
         class == RateClass::Data
             && matches!(self.stage, Stage::Running)
@@ -450,10 +472,15 @@ impl<S: SymbolSource> Source<S> {
     /// Builds the next control message.
     fn poll_control(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         let outlook = self.outlook(now);
-        let (to, hop_limit, body) = if let Some((way, body)) = self.outbox.pop_front() {
-            let (to, hop_limit) = way.address(self.config.node.domain);
-            (to, hop_limit, body)
-        } else if let Some((way, body)) = self.tree.poll_message(now, &outlook) {
+        let message = self.outbox.pop_front();
+        let message = message.or_else(|| self.tree.poll_message(now, &outlook));
+        // Without a tree, beacons reach receivers where only the data channel does.
+        let message = message.filter(|(_, body)| {
+            let on_channel = matches!(body, Body::Beacon(_)) && !self.has_tree();
+            self.heartbeat_due |= on_channel;
+            !on_channel
+        });
+        let (to, hop_limit, body) = if let Some((way, body)) = message {
             let (to, hop_limit) = way.address(self.config.node.domain);
             (to, hop_limit, body)
         } else if std::mem::take(&mut self.heartbeat_due) {
@@ -477,7 +504,7 @@ impl<S: SymbolSource> Source<S> {
         if let Stage::Closing(left) = self.stage {
             self.stage = if left > 1 { Stage::Closing(left - 1) } else { Stage::Closed };
             if self.stage == Stage::Closed {
-                self.memberships.push_back(Membership::Leave(self.config.node.domain));
+                self.memberships.extend(self.config.node.group().map(Membership::Leave));
                 self.events.push_back(SourceEvent::Closed);
             }
         }

@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::delivery::{LONG, complete, joined, rate};
-use super::failures::{k_of, managers, seeds};
+use super::failures::{k_of, managers};
 use super::world::{Weather, World};
+use crate::testing::seeds;
 use crate::tmtp::{ReceiverConfig, ReceiverEvent, SourceEvent, Start};
 
 /// Four subnets with 9 receivers; others come to these and to three more.
@@ -59,7 +60,7 @@ fn who_comes_late_fetches_what_the_tree_does_not_hold_any_more() {
         let (k, fec) = k_of(seed);
         let mut world = joined(seed, lengths(k), fec, &SUBNETS);
         let all = world.lengths.len();
-        world.weather = Weather::loss(0.3);
+        world.set_weather(Weather::loss(0.3));
         world.extend(0..all / 2);
         world.run_until(LONG, |world| world.source().stats().acknowledged as usize == all / 2);
         let late = LATE.map(|subnet| add(&mut world, subnet, (k, fec), Start::Everything));
@@ -84,7 +85,7 @@ fn who_comes_after_the_end_gets_everything_from_the_source() {
         let mut world = joined(seed, lengths(k), fec, &SUBNETS);
         world.extend_all();
         world.run_until(LONG, complete);
-        world.weather = Weather::loss(0.3);
+        world.set_weather(Weather::loss(0.3));
         for subnet in LATE {
             add(&mut world, subnet, (k, fec), Start::Everything);
         }
@@ -98,6 +99,7 @@ fn who_comes_after_the_end_gets_everything_from_the_source() {
 fn what_several_fetch_at_a_time_is_sent_once_to_all_of_them() {
     for seed in seeds(3) {
         let mut world = joined(seed, vec![16; 30], true, &SUBNETS);
+        world.expect_faults();
         world.extend_all();
         world.run_until(LONG, complete);
         // Members join within milliseconds of each other, and ask within a T_ack.
@@ -116,7 +118,7 @@ fn who_wants_what_comes_from_now_on_gets_that_and_nothing_before() {
         let (k, fec) = k_of(seed);
         let mut world = joined(seed, lengths(k), fec, &SUBNETS);
         let all = world.lengths.len();
-        world.weather = Weather::loss(0.3);
+        world.set_weather(Weather::loss(0.3));
         world.extend_all();
         let third = all as u32 / 3;
         world.run_until(LONG, |world| world.source().stats().blocks_sent >= third);
@@ -144,7 +146,7 @@ fn a_manager_that_began_late_leaves_what_it_does_not_hold_to_the_source() {
         let (k, fec) = k_of(seed);
         let mut world = joined(seed, lengths(k), fec, &SUBNETS);
         let all = world.lengths.len() as u32;
-        world.weather = Weather::loss(0.2);
+        world.set_weather(Weather::loss(0.2));
         world.extend_all();
         world.run_until(LONG, |world| world.source().stats().blocks_sent >= all / 3);
         // The first of a new subnet, which becomes its manager, and one who wants all that came
@@ -161,8 +163,8 @@ fn a_manager_that_began_late_leaves_what_it_does_not_hold_to_the_source() {
 /// Creates a pipe that remembers `history` of its blocks, in which every receiver has half of
 /// all.
 fn pipe(seed: u64, (k, fec): (u8, bool), history: u32) -> World {
-    let mut world = World::new(seed, lengths(k));
-    world.add_source(World::shape(k, fec), rate(1_000_000), |mut config| {
+    let shape = World::shape(k, fec);
+    let mut world = World::new(seed, lengths(k), shape, rate(1_000_000), |mut config| {
         config.history = Some(history);
         config
     });
@@ -183,7 +185,7 @@ fn who_comes_late_to_a_pipe_gets_what_it_remembers_and_is_told_what_is_gone() {
         let history = 480 / u32::from(shape.0) / 4;
         let mut world = pipe(seed, shape, history);
         let all = world.lengths.len() as u32;
-        world.weather = Weather::loss(0.3);
+        world.set_weather(Weather::loss(0.3));
         let late = LATE.map(|subnet| add(&mut world, subnet, shape, Start::Everything));
         world.run_until(LONG, |world| late.iter().all(|&i| first(world, i).is_some()));
         // The remembered blocks come before they are forgotten.
@@ -210,7 +212,7 @@ fn a_pipe_that_runs_on_while_someone_catches_up_loses_nothing_without_a_word() {
         let shape = k_of(seed);
         let mut world = pipe(seed, shape, 480 / u32::from(shape.0) / 8);
         let all = world.lengths.len() as u32;
-        world.weather = Weather::loss(0.3);
+        world.set_weather(Weather::loss(0.3));
         world.extend(all as usize / 2..all as usize);
         world.source_command(crate::tmtp::SourceCommand::Finish { failed: None });
         let late = LATE.map(|subnet| add(&mut world, subnet, shape, Start::Everything));
@@ -230,7 +232,7 @@ fn managers_that_crash_while_others_catch_up_keep_nobody_from_it() {
     for seed in seeds(6) {
         let (k, fec) = k_of(seed);
         let mut world = joined(seed, lengths(k), fec, &SUBNETS);
-        world.weather = Weather::loss(0.1);
+        world.set_weather(Weather::loss(0.1));
         world.extend_all();
         world.run_for(Duration::from_millis(250));
         for subnet in LATE {

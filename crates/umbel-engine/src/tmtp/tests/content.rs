@@ -77,6 +77,8 @@ pub(super) struct Store {
     /// Nobody reads, so nothing is taken any more.
     pub(super) refuses: bool,
     pub(super) stored: u64,
+    /// Blocks that were not the source's, if that is expected.
+    pub(super) wrong: Option<Vec<u32>>,
 }
 
 impl Store {
@@ -115,6 +117,10 @@ impl SymbolSink for Store {
         Code::new(Scheme::ReedSolomon)
             .restore(k, SYMBOL_LEN, &mut data, &present, &repairs)
             .unwrap();
+        if let Some(wrong) = self.wrong.as_mut().filter(|_| data != whole_block(block.sbn, k)) {
+            wrong.push(block.sbn);
+            return self.forget(block);
+        }
         assert_eq!(data, whole_block(block.sbn, k), "block {}", block.sbn);
         assert!(self.blocks.insert(block.sbn, data).is_none(), "block {} twice", block.sbn);
     }

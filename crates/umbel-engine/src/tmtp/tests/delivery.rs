@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use umbel_wire::Digest;
+use umbel_wire::feed::Recovery;
 use umbel_wire::tmtp::Manifest;
 
 use super::world::{Weather, World};
@@ -17,9 +18,26 @@ pub(super) fn rate(bits_per_s: u64) -> Rate {
 
 /// Creates a source and receivers in each subnet, which have joined, at the beginning of a feed.
 pub(super) fn joined(seed: u64, lengths: Vec<u8>, fec: bool, subnets: &[usize]) -> World {
+    let mut world = joined_with(Recovery::Tree, seed, lengths, fec, subnets);
+    world.log = None;
+    world
+}
+
+/// Creates the same with another recovery. Logs what is sent.
+pub(super) fn joined_with(
+    recovery: Recovery,
+    seed: u64,
+    lengths: Vec<u8>,
+    fec: bool,
+    subnets: &[usize],
+) -> World {
     let k = lengths.iter().copied().max().unwrap_or(1);
-    let mut world = World::new(seed, lengths);
-    world.add_source(World::shape(k, fec), rate(1_000_000), |config| config);
+    let shape = World::shape(k, fec);
+    let mut world = World::new(seed, lengths, shape, rate(1_000_000), |mut config| {
+        config.node.recovery = recovery;
+        config
+    });
+    world.log = Some(Vec::new());
     for (subnet, &receivers) in subnets.iter().enumerate() {
         for _ in 0..receivers {
             world.add_receiver(subnet, World::shape(k, fec), |config| config);
@@ -63,7 +81,7 @@ fn a_flat_lan_without_loss_needs_no_repair_and_stores_each_symbol_once() {
 fn everyone_in_every_subnet_gets_everything_in_spite_of_loss() {
     for (seed, fec, k) in [(1, true, 20), (2, false, 20), (3, false, 1), (4, true, 1)] {
         let mut world = joined(seed, vec![k; 300 / usize::from(k)], fec, &[2, 3, 3, 2, 2]);
-        world.weather = Weather::loss(0.05);
+        world.set_weather(Weather::loss(0.05));
         world.extend_all();
         finish(&mut world);
     }
@@ -73,8 +91,8 @@ fn everyone_in_every_subnet_gets_everything_in_spite_of_loss() {
 fn who_comes_late_to_a_pipe_gets_what_comes_before_it_and_what_is_kept() {
     let manifest = Manifest { blocks: 2, len: 100, digest: Digest([1; 32]) };
     let shape = Shape { manifest: Some(manifest), ..World::shape(4, true) };
-    let mut world = World::new(9, vec![4; 40]);
-    world.add_source(shape, rate(1_000_000), |config| SourceConfig { history: Some(10), ..config });
+    let remember = |config| SourceConfig { history: Some(10), ..config };
+    let mut world = World::new(9, vec![4; 40], shape, rate(1_000_000), remember);
     world.add_receiver(0, shape, |config| config);
     world.run_until(LONG, |world| world.source().stats().totals.members == 1);
     world.extend(0..40);
@@ -88,4 +106,5 @@ fn who_comes_late_to_a_pipe_gets_what_comes_before_it_and_what_is_kept() {
     world.run_for(Duration::from_secs(5));
     let held: Vec<u32> = world.receiver(late).sink_mut().blocks.keys().copied().collect();
     assert_eq!(held, (0..2).chain(30..40).collect::<Vec<_>>());
+    world.source.assert_dropped("NoCookie 1");
 }

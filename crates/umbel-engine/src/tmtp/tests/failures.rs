@@ -7,16 +7,14 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::delivery::{LONG, complete, finish, joined, rate};
 use super::world::{Weather, World};
-use crate::tmtp::{ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, TreeView};
+use crate::testing::seeds;
+use crate::tmtp::{
+    DropReason, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, TreeView,
+};
 use umbel_wire::tmtp::Role;
 
 /// Seven subnets with 24 receivers.
 const SUBNETS: [usize; 7] = [2, 4, 4, 3, 4, 3, 4];
-
-pub(super) fn seeds(most: u64) -> std::ops::Range<u64> {
-    let most = std::env::var("TMTP_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(most);
-    0..most
-}
 
 pub(super) fn k_of(seed: u64) -> (u8, bool) {
     [(16, true), (16, false), (1, false)][seed as usize % 3]
@@ -26,7 +24,8 @@ pub(super) fn k_of(seed: u64) -> (u8, bool) {
 fn sending_to(subnets: &[usize], seed: u64, weather: Weather) -> World {
     let (k, fec) = k_of(seed);
     let mut world = joined(seed, vec![k; 480 / usize::from(k)], fec, subnets);
-    world.weather = weather;
+    world.set_weather(weather);
+    world.expect_faults();
     world.extend_all();
     world
 }
@@ -74,9 +73,9 @@ fn whoever_was_cut_off_gets_everything_once_the_link_is_back() {
     for seed in seeds(6) {
         let mut world = sending(seed, Weather::loss(0.02));
         world.run_for(Duration::from_millis(100));
-        world.partition(&[1, 3, 4], &[0, 2, 5, 6]);
+        world.network.partition(&[1, 3, 4], &[0, 2, 5, 6]);
         world.run_for(Duration::from_secs(3));
-        world.heal();
+        world.network.heal();
         finish(&mut world);
     }
 }
@@ -88,6 +87,7 @@ fn a_receiver_that_stops_reading_slows_everyone_and_nothing_is_lost() {
         world.run_for(Duration::from_millis(20));
         // In the farthest subnet; its manager's buffer fills first.
         let slow = world.receivers().end - 1;
+        world.may_drop(DropReason::NoRoom);
         world.receiver(slow).sink_mut().refuses = true;
         world.run_for(Duration::from_secs(10));
         world.receiver(slow).sink_mut().refuses = false;
@@ -103,12 +103,15 @@ fn a_receiver_that_never_reads_again_is_evicted_and_the_others_go_on() {
         let mut world = sending(seed, Weather::FINE);
         world.run_for(Duration::from_millis(20));
         let slow = world.receivers().end - 1;
+        world.may_drop(DropReason::NoRoom);
         world.receiver(slow).sink_mut().refuses = true;
         let others = |world: &mut World| {
             let all = world.lengths.len();
             world.receivers().all(|i| i == slow || world.receiver(i).sink_mut().blocks.len() == all)
         };
         world.run_until(LONG, others);
+        // Who was evicted takes no part.
+        world.may_drop(DropReason::Unexpected);
         world.run_for(Duration::from_mins(1));
         assert!(
             world.receiver_events(slow).contains(&ReceiverEvent::Evicted),
@@ -126,10 +129,10 @@ fn a_receiver_that_never_reads_again_is_evicted_and_the_others_go_on() {
 fn of_three_levels_above_a_receiver_that_never_reads_again_only_the_receiver_is_evicted() {
     for seed in seeds(6) {
         let (k, fec) = k_of(seed);
-        let mut world = World::new(seed, vec![k; 160 / usize::from(k)]);
         let shape = World::shape(k, fec);
         let small = u64::from(k) * u64::from(shape.symbol_len);
-        world.add_source(shape, rate(1_000_000), |mut config| {
+        let lengths = vec![k; 160 / usize::from(k)];
+        let mut world = World::new(seed, lengths, shape, rate(1_000_000), |mut config| {
             config.tree.max_children = 1;
             config
         });
@@ -144,6 +147,10 @@ fn of_three_levels_above_a_receiver_that_never_reads_again_only_the_receiver_is_
         }
         assert_eq!(managers(&mut world), [1, 2, 3], "seed {seed}");
         assert_eq!(world.receiver(slow).tree().path.len(), 5, "seed {seed}");
+        world.expect_faults();
+        world.may_drop(DropReason::NoRoom);
+        // Who was evicted takes no part.
+        world.may_drop(DropReason::Unexpected);
         world.receiver(slow).sink_mut().refuses = true;
         world.extend_all();
         let others = |world: &mut World| {
@@ -178,7 +185,7 @@ fn a_receiver_that_heard_nothing_for_minutes_joins_again_and_gets_everything() {
     for seed in seeds(6) {
         let mut world = sending(seed, Weather::FINE);
         world.run_for(Duration::from_millis(100));
-        world.partition(&[3], &[0, 1, 2, 4, 5, 6]);
+        world.network.partition(&[3], &[0, 1, 2, 4, 5, 6]);
         world.run_for(Duration::from_mins(5));
         let silent = |world: &World, i: usize| {
             let events = world.receiver_events(i).iter();
@@ -189,7 +196,7 @@ fn a_receiver_that_heard_nothing_for_minutes_joins_again_and_gets_everything() {
         let apart = all.iter().filter(|&&i| silent(&world, i) > 0).count();
         assert!(apart > 0, "seed {seed}");
         assert!(all.iter().all(|&i| [0, 4].contains(&silent(&world, i))), "seed {seed}");
-        world.heal();
+        world.network.heal();
         finish(&mut world);
     }
 }
@@ -219,11 +226,11 @@ fn crashes_cuts_and_loss_together() {
             let apart = 1 + random.next_u64() as usize % 6;
             match step % 3 {
                 0 if step == 3 => world.crash(victim),
-                1 => world.partition(&[apart], &[0, (apart + 1) % 7, (apart + 3) % 7]),
-                _ => world.heal(),
+                1 => world.network.partition(&[apart], &[0, (apart + 1) % 7, (apart + 3) % 7]),
+                _ => world.network.heal(),
             }
         }
-        world.heal();
+        world.network.heal();
         finish(&mut world);
     }
 }

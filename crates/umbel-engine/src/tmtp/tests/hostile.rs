@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use umbel_wire::small_block::SmallBlockHeader;
-use umbel_wire::tmtp::{Ack, Body, JoinConfirm, Manifest, Message, NodeId, Totals};
+use umbel_wire::tmtp::{Ack, Body, JoinConfirm, Manifest, Message, NodeId, Role, Totals};
 use umbel_wire::{Channel, Digest};
 
 use super::content::SYMBOL_LEN;
 use super::delivery::{LONG, finish, joined, rate};
-use super::world::{FEED, Happening, World};
+use super::world::{FEED, World};
 use crate::Address;
-use crate::tmtp::{DropReason, Purpose, ReceiverEvent};
+use crate::tmtp::{DropReason, Purpose, ReceiverCommand, ReceiverEvent};
 
 const DIGEST: Digest = Digest([7; 32]);
 
@@ -20,9 +20,7 @@ fn tell(world: &mut World, to: usize, from: SocketAddr, sender: usize, body: Bod
     let (sender, mut payload) = (world.id(sender), Vec::new());
     Message { feed: FEED, sender, body }.emit(&mut payload);
     let by = Address::Host(from);
-    let arrival = Happening::Arrival { to, by, hop_limit: 60, payload: payload.into() };
-    world.schedule(world.now, arrival);
-    world.run_for(Duration::from_micros(1));
+    world.give(to, by, &payload);
 }
 
 /// Makes a data packet arrive at every receiver.
@@ -30,10 +28,8 @@ fn give_all(world: &mut World, by: Address, header: SmallBlockHeader) {
     let mut packet = [7; SmallBlockHeader::LEN + SYMBOL_LEN];
     header.emit(&mut packet).unwrap();
     for to in world.receivers() {
-        let payload = packet.to_vec().into();
-        world.schedule(world.now, Happening::Arrival { to, by, hop_limit: 60, payload });
+        world.give(to, by, &packet);
     }
-    world.run_for(Duration::from_micros(1));
 }
 
 /// Returns the header of a symbol of a block that is said to have `k`.
@@ -89,8 +85,8 @@ fn totals_that_overflow_neither_panic_nor_end_the_feed() {
 
 #[test]
 fn a_parent_that_says_that_all_blocks_were_sent_is_survived() {
-    let mut world = World::new(3, vec![1; 4]);
-    world.add_source(World::shape(1, false), rate(1_000_000), |config| config);
+    let mut world =
+        World::new(3, vec![1; 4], World::shape(1, false), rate(1_000_000), |config| config);
     world.forge_confirm = Some(|confirm| confirm.beacon.progress.sent = u32::MAX);
     world.add_receiver(0, World::shape(1, false), |config| config);
     world.run_until(LONG, |world| world.source().stats().totals.members == 1);
@@ -103,23 +99,29 @@ fn what_a_first_parent_says_of_the_feed_counts_for_less_than_source_and_announce
     let forgeries: [fn(&mut JoinConfirm); 3] = [
         |confirm| {
             confirm.feed.source = NodeId(77);
-            confirm.beacon.path[0] = NodeId(77);
+            confirm.beacon.role = Role::Manager;
+            confirm.beacon.path.insert(0, NodeId(77));
+            confirm.beacon.standing.depth = 1;
         },
         |confirm| confirm.feed.address = ([10, 9, 9, 9], 7705).into(),
         |confirm| confirm.feed.manifest = Some(Manifest { blocks: 1, len: 1, digest: DIGEST }),
     ];
     for forge in forgeries {
-        let mut world = World::new(4, vec![1; 4]);
-        world.add_source(World::shape(1, false), rate(1_000_000), |config| config);
+        let mut world =
+            World::new(4, vec![1; 4], World::shape(1, false), rate(1_000_000), |config| config);
         world.forge_confirm = Some(forge);
+        // It contradicts what the receiver hears.
+        world.expect_faults();
+        world.may_drop(DropReason::AbsurdHops);
+        world.may_drop(DropReason::ForgedSource);
         world.add_receiver(0, World::shape(1, false), |config| config);
         world.run_until(LONG, |world| world.source().stats().totals.members == 1);
         world.extend_all();
         world.run_for(Duration::from_millis(100));
         world.forge_confirm = None;
         finish(&mut world);
-        let drops = world.receiver(1).drops();
-        assert_eq!(drops.of(DropReason::ForgedSource), 0, "a heartbeat is believed");
+        let forged = world.receiver(1).drops().of(DropReason::ForgedSource);
+        assert!(forged > 0, "what contradicts the announcement is not believed");
         let mut told = world.receiver_events(1).iter().filter_map(|event| match event {
             ReceiverEvent::Feed(feed) => Some(*feed),
             _ => None,
@@ -153,9 +155,55 @@ fn what_strangers_send_instead_of_parent_and_source_is_dropped() {
             }
         }
         for index in world.receivers() {
-            assert_eq!(world.receiver(index).drops().total(), 36, "{}", world.state());
+            let dropped = "Unexpected 18, NotAsked 9, ForgedSource 9";
+            world.receiver(index).assert_dropped(dropped);
             assert_eq!(world.receiver(index).progress(), (0, 0));
         }
+        world.extend_all();
+        finish(&mut world);
+    }
+}
+
+#[test]
+fn a_block_that_is_forged_again_and_again_is_taken_from_the_source_alone() {
+    // By way of the parent, and with the source's address on the data channel.
+    for (by_source, most) in [(false, 2), (true, 4)] {
+        let mut world = joined(8, vec![4; 6], true, &[2, 3]);
+        world.expect_faults();
+        for reason in [DropReason::Suspect, DropReason::Duplicate, DropReason::NotAsked] {
+            world.may_drop(reason);
+        }
+        // The source has not sent the block yet when it is fetched for the first time.
+        world.may_drop(DropReason::AbsurdBlock);
+        for index in world.receivers() {
+            world.receiver(index).sink_mut().wrong = Some(Vec::new());
+        }
+        let mut wrong = 0;
+        for _ in 0..8 {
+            for index in world.receivers() {
+                let (_, parent, _) = world.receiver(index).tree().parent.unwrap();
+                let (purpose, channel) = if by_source {
+                    let source = World::data_channel();
+                    (Purpose::First, source)
+                } else {
+                    (Purpose::Repair, World::domain_group())
+                };
+                let from = if by_source { world.address_of(0).ip() } else { parent.ip() };
+                let by = Address::Channel(Channel { source: Some(from), ..channel });
+                for esi in 0..4 {
+                    let mut packet = [7; SmallBlockHeader::LEN + SYMBOL_LEN];
+                    header(purpose, 0, 4, esi).emit(&mut packet).unwrap();
+                    world.give(index, by, &packet);
+                }
+                let found =
+                    std::mem::take(world.receiver(index).sink_mut().wrong.as_mut().unwrap());
+                for block in found {
+                    wrong += 1;
+                    world.command(index, ReceiverCommand::RestoreFailed { block });
+                }
+            }
+        }
+        assert_eq!(wrong, most * world.receivers().len(), "then they are dropped");
         world.extend_all();
         finish(&mut world);
     }
@@ -165,6 +213,9 @@ fn what_strangers_send_instead_of_parent_and_source_is_dropped() {
 fn a_length_that_is_forged_in_a_parents_name_does_not_stall_its_block() {
     for fec in [true, false] {
         let mut world = joined(6, vec![16; 10], fec, &[2, 3]);
+        // The others know no such parent, and its block comes anyway.
+        world.may_drop(DropReason::NotAsked);
+        world.may_drop(DropReason::Duplicate);
         for index in world.receivers() {
             let (_, from, _) = world.receiver(index).tree().parent.unwrap();
             let by = Channel { source: Some(from.ip()), ..World::domain_group() };

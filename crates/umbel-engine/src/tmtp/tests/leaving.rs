@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::delivery::{LONG, joined};
-use super::failures::{k_of, managers, seeds};
+use super::failures::{k_of, managers};
 use super::world::{Weather, World};
+use crate::testing::seeds;
 use crate::tmtp::{ReceiverCommand, ReceiverEvent, SourceEvent};
 use umbel_wire::tmtp::ReceiverState;
 
@@ -45,7 +46,7 @@ fn last_words(world: &World) -> BTreeMap<&str, &ReceiverState> {
 fn everyone_is_heard_of(seed: u64, loss: f64, kills: usize) {
     let (k, fec) = k_of(seed);
     let mut world = joined(seed, vec![k; 160 / usize::from(k)], fec, &[1, 4, 3, 3]);
-    world.weather = Weather::loss(loss);
+    world.set_weather(Weather::loss(loss));
     world.extend_all();
     world.run_for(Duration::from_millis(100));
     let mut killed = Vec::new();
@@ -65,10 +66,10 @@ fn everyone_is_heard_of(seed: u64, loss: f64, kills: usize) {
 
 #[test]
 fn the_last_words_of_all_reach_the_source_though_their_managers_leave() {
-    (0..seeds(12).end).for_each(|seed| everyone_is_heard_of(seed, 0.1, 0));
+    seeds(12).for_each(|seed| everyone_is_heard_of(seed, 0.1, 0));
 }
 
 #[test]
 fn the_last_words_of_those_whose_manager_was_killed_reach_the_source() {
-    (0..seeds(12).end).for_each(|seed| everyone_is_heard_of(seed, 0.05, 2));
+    seeds(12).for_each(|seed| everyone_is_heard_of(seed, 0.05, 2));
 }

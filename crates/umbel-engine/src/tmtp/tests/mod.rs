@@ -7,4 +7,5 @@ mod failures;
 mod hostile;
 mod leaving;
 mod survey;
+mod without_tree;
 mod world;

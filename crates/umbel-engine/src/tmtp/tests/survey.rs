@@ -7,18 +7,17 @@ use std::time::Duration;
 use umbel_wire::Parsed;
 use umbel_wire::tmtp::{Body, Message, NodeId, Role, TreeEntry, TreePage};
 
-use super::world::{FEED, Happening, Weather, World};
+use super::delivery::rate;
+use super::world::{FEED, Weather, World};
 use crate::Address;
 use crate::tmtp::DropReason;
-use crate::units::Rate;
 
 const LONG: Duration = Duration::from_mins(1);
 
 /// A source and receivers in five subnets, joined.
 fn joined() -> World {
-    let mut world = World::new(5, vec![10; 50]);
     let shape = World::shape(10, true);
-    world.add_source(shape, Rate::from_bits_per_s(100_000).unwrap(), |config| config);
+    let mut world = World::new(5, vec![10; 50], shape, rate(100_000), |config| config);
     for subnet in [0, 0, 1, 1, 2, 3, 3, 3, 4] {
         world.add_receiver(subnet, shape, |config| config);
         world.run_for(Duration::from_millis(20));
@@ -42,11 +41,7 @@ fn page(world: &mut World, cookie: u64, after: Option<NodeId>) -> TreePage {
     Message { feed: FEED, sender: NodeId(1), body }.emit(&mut query);
     world.log = Some(Vec::new());
     let by = Address::Host(stranger());
-    world.schedule(
-        world.now,
-        Happening::Arrival { to: 0, by, hop_limit: 60, payload: query.into() },
-    );
-    world.run_for(Duration::from_micros(1));
+    world.give(0, by, &query);
     let log = world.log.take().unwrap();
     let answer = log.iter().find(|sent| sent.to == Address::Host(stranger())).unwrap();
     match parse(&answer.payload).unwrap().body {
@@ -71,8 +66,9 @@ fn look(world: &mut World, cookie: u64) -> BTreeMap<NodeId, TreeEntry> {
 #[test]
 fn whoever_asks_sees_the_whole_tree_as_it_is() {
     let mut world = joined();
-    world.weather = Weather::loss(0.02);
+    world.set_weather(Weather::loss(0.02));
     world.extend_all();
+    world.may_drop(DropReason::NoCookie);
     let cookie = page(&mut world, 0, None).cookie;
     let _ = look(&mut world, cookie);
     world.run_for(Duration::from_secs(4));
@@ -100,7 +96,7 @@ fn a_query_from_a_made_up_address_gets_less_than_it_cost() {
     let mut world = joined();
     let page = page(&mut world, 12345, None);
     assert_eq!((page.entries, page.more), (Vec::new(), true));
-    assert_eq!(world.source().drops().of(DropReason::NoCookie), 1);
+    world.source().assert_dropped("NoCookie 1");
     world.log = Some(Vec::new());
     world.run_for(Duration::from_secs(3));
     assert_eq!(tree_reports(&world), 0, "and it wakes nobody");
@@ -118,6 +114,7 @@ fn tree_reports(world: &World) -> usize {
 #[test]
 fn nobody_reports_once_nobody_looks_any_more() {
     let mut world = joined();
+    world.may_drop(DropReason::NoCookie);
     let cookie = page(&mut world, 0, None).cookie;
     let _ = look(&mut world, cookie);
     world.log = Some(Vec::new());

@@ -1,7 +1,5 @@
-//! A network in virtual time: subnets some hops apart, with loss, delay, reordering, duplicates,
-//! cut links and nodes that crash.
+//! Subnets some hops apart, with a source and receivers.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
@@ -9,50 +7,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
-use umbel_wire::tmtp::{Body, JoinConfirm, Message};
+use umbel_wire::feed::Recovery;
+use umbel_wire::tmtp::{Body, JoinConfirm, Message, Role};
 use umbel_wire::{Channel, Tsi};
 
 use super::content::{Blocks, SYMBOL_LEN, Store};
+use crate::testing::Tested;
+use crate::testing::world::{self, Host, Link, Protocol, Seat};
 use crate::tmtp::{
-    BlockCount, Draws, NodeConfig, NodeId, Receiver, ReceiverCommand, ReceiverConfig,
+    BlockCount, Draws, DropReason, NodeConfig, NodeId, Receiver, ReceiverCommand, ReceiverConfig,
     ReceiverEvent, Shape, Source, SourceCommand, SourceConfig, SourceEvent,
 };
 use crate::units::Rate;
-use crate::{
-    Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf,
-};
+use crate::{Address, Engine, Transmit};
 
 pub(super) const FEED: Tsi = Tsi(77);
 
-pub(super) fn at(ms: u64) -> Instant {
-    Instant::EPOCH + Duration::from_millis(ms)
+/// Subnets that there are, at most.
+const SUBNETS: usize = 10;
+
+/// A receiver.
+pub(super) struct Peer {
+    engine: Tested<Receiver<Store>>,
+    events: Vec<ReceiverEvent>,
 }
 
-/// An engine.
-pub(super) enum Node {
-    Source(Box<Source<Blocks>>),
-    Receiver(Box<Receiver<Store>>),
-}
+impl Seat for Peer {
+    type Engine = Receiver<Store>;
 
-struct Host {
-    node: Node,
-    id: NodeId,
-    address: SocketAddr,
-    subnet: usize,
-    up: bool,
-    groups: BTreeSet<(IpAddr, u16)>,
-    rate: Rate,
-    next_packet: Instant,
-    wake: Option<Instant>,
-    source_events: Vec<SourceEvent>,
-    receiver_events: Vec<ReceiverEvent>,
-}
-
-pub(super) enum Happening {
-    Wake(usize),
-    Arrival { to: usize, by: Address, hop_limit: u8, payload: Bytes },
+    fn engine(&mut self) -> &mut Tested<Receiver<Store>> {
+        &mut self.engine
+    }
 }
 
 /// Conditions of the network.
@@ -62,16 +47,20 @@ pub(super) struct Weather {
     pub(super) loss: f64,
     /// Share of datagrams that come twice.
     pub(super) duplicates: f64,
-    /// Delay of each hop, at least; up to as much again at random.
-    pub(super) hop: Duration,
+    /// Least and greatest additional delay of each hop.
+    pub(super) hop: (Duration, Duration),
 }
 
 impl Weather {
     pub(super) const FINE: Weather =
-        Weather { loss: 0.0, duplicates: 0.0, hop: Duration::from_micros(200) };
+        Weather { loss: 0.0, duplicates: 0.0, hop: (Duration::from_micros(300), Duration::ZERO) };
 
     pub(super) fn loss(loss: f64) -> Weather {
-        Weather { loss, duplicates: 0.02, hop: Duration::from_millis(2) }
+        Weather {
+            loss,
+            duplicates: 0.02,
+            hop: (Duration::from_millis(2), Duration::from_millis(2)),
+        }
     }
 }
 
@@ -82,21 +71,77 @@ pub(super) struct Sent {
     pub(super) payload: Bytes,
 }
 
-pub(super) struct World {
-    hosts: Vec<Host>,
-    pub(super) now: Instant,
-    queue: BTreeMap<(Instant, u64), Happening>,
-    number: u64,
-    random: Xoshiro256PlusPlus,
-    pub(super) weather: Weather,
-    /// Pairs of subnets that do not reach each other.
-    cut: BTreeSet<(usize, usize)>,
+/// What the source sends, and what was seen of it.
+pub(super) struct Feed {
     pub(super) lengths: Arc<Vec<u8>>,
+    ids: Vec<NodeId>,
+    source_events: Vec<SourceEvent>,
     /// Everything that was sent, if a test wants to see it.
     pub(super) log: Option<Vec<Sent>>,
-    pub(super) seed: u64,
+    /// How losses are recovered.
+    pub(super) recovery: Recovery,
     /// Changes each JOIN_CONFIRM on its way.
     pub(super) forge_confirm: Option<fn(&mut JoinConfirm)>,
+}
+
+pub(super) type World = world::World<Feed>;
+
+impl Protocol for Feed {
+    type Source = Tested<Source<Blocks>>;
+    type Receiver = Peer;
+
+    fn on_source_event(world: &mut World, event: SourceEvent) {
+        if let SourceEvent::Rate(rate) = event {
+            world.host(0).pace = Some(rate);
+        }
+        world.source_events.push(event);
+    }
+
+    /// Says `Done` once a receiver has everything.
+    fn on_receiver_event(world: &mut World, receiver: usize, event: ReceiverEvent) {
+        let peer = &mut world.receivers[receiver];
+        if event == ReceiverEvent::Complete {
+            let done = ReceiverCommand::Done { failed: None };
+            peer.engine.handle_command(world.now, done).unwrap();
+        }
+        peer.events.push(event);
+    }
+
+    fn passes(world: &mut World, _: usize, transmit: Transmit, payload: &mut Bytes) -> bool {
+        if let Some(log) = &mut world.log {
+            log.push(Sent { to: transmit.to, payload: payload.clone() });
+        }
+        if let Some(forged) = world.forge_confirm.and_then(|forge| forged(payload, forge)) {
+            *payload = forged;
+        }
+        true
+    }
+
+    fn state(world: &World) -> String {
+        let (stats, drops) = (world.source.stats(), world.source.drops());
+        let mut text = format!("source {stats:?} drops {drops}\n");
+        for (peer, host) in world.receivers.iter().zip(&world.network.hosts[1..]) {
+            let (view, stats) = (peer.engine.tree(), peer.engine.stats());
+            if view.role == Role::Member && stats.blocks as usize == world.lengths.len() {
+                continue;
+            }
+            let _ = writeln!(
+                text,
+                "{} in {} up {} {:?} parent {:?} of {} managers, {} members; {:?} {stats:?} drops \
+                 {}",
+                host.address,
+                host.subnet,
+                host.is_up,
+                view.role,
+                view.parent.map(|p| p.1),
+                view.children,
+                view.members,
+                peer.engine.progress(),
+                peer.engine.drops(),
+            );
+        }
+        text
+    }
 }
 
 /// Returns a JOIN_CONFIRM with forged contents.
@@ -109,60 +154,87 @@ fn forged(payload: &[u8], forge: fn(&mut JoinConfirm)) -> Option<Bytes> {
     Some(payload.into())
 }
 
-/// Returns the hops from one subnet to another, through a binary tree of routers whose root is
-/// subnet 0's.
-fn hops(mut a: usize, mut b: usize) -> u8 {
-    let mut hops = 1;
+/// Returns the routers between two subnets. Each subnet has one, and they are a binary tree whose
+/// root is subnet 0's.
+fn routers(mut a: usize, mut b: usize) -> u8 {
+    let mut routers = 0;
     while a != b {
         if a > b {
             a = (a - 1) / 2;
         } else {
             b = (b - 1) / 2;
         }
-        hops += 1;
+        routers += 1;
     }
-    hops
+    routers
 }
 
 fn channel(host: u8, source: Option<IpAddr>) -> Channel {
     Channel { source, group: IpAddr::from(Ipv4Addr::new(239, 1, 1, host)), port: 7700 }
 }
 
+fn address(host: usize, subnet: usize) -> SocketAddr {
+    let [high, low] = (host as u16).to_be_bytes();
+    SocketAddr::from(([10, subnet as u8, high, low], 7705))
+}
+
+fn node_config(id: NodeId, host: usize, subnet: usize) -> NodeConfig {
+    let channels = (World::data_channel(), World::domain_group());
+    let mut node = NodeConfig::new(id, FEED, channels, address(host, subnet));
+    node.name = format!("node-{host}");
+    node
+}
+
 impl World {
-    /// Creates an empty world. Blocks have the given numbers of symbols.
-    pub(super) fn new(seed: u64, lengths: Vec<u8>) -> World {
-        World {
-            hosts: Vec::new(),
-            now: at(1000),
-            queue: BTreeMap::new(),
-            number: 0,
-            random: Xoshiro256PlusPlus::seed_from_u64(seed),
-            weather: Weather::FINE,
-            cut: BTreeSet::new(),
-            lengths: Arc::new(lengths),
+    /// Creates a world with a source in subnet 0. Blocks have the given numbers of symbols.
+    pub(super) fn new(
+        seed: u64,
+        lengths: Vec<u8>,
+        shape: Shape,
+        rate: Rate,
+        configure: impl FnOnce(SourceConfig) -> SourceConfig,
+    ) -> World {
+        let id = NodeId(seed << 32 | 1);
+        let shape = Shape { id, ..shape };
+        let config = configure(SourceConfig::new(node_config(id, 0, 0), shape, rate));
+        config.check().unwrap();
+        let lengths = Arc::new(lengths);
+        let head = shape.manifest.map_or(0, |manifest| manifest.blocks);
+        let symbols = Blocks::new(lengths.clone(), config.history.is_some(), head);
+        let recovery = config.node.recovery;
+        let source = Source::new(config, Draws::from_seed(seed), symbols);
+        let source = Tested::new(source, |source| source.drops().to_string());
+        let feed = Feed {
+            lengths,
+            ids: vec![id],
+            source_events: Vec::new(),
             log: None,
-            seed,
+            recovery,
             forge_confirm: None,
-        }
+        };
+        let host = Host { pace: Some(rate), ..Host::new(address(0, 0), 0) };
+        let mut world = World::with_source(seed, feed, source, host);
+        let row = |a| (0..SUBNETS).map(|b| routers(a, b)).collect();
+        world.network.routers = (0..SUBNETS).map(row).collect();
+        world.set_weather(Weather::FINE);
+        world.source.handle_command(world.now, SourceCommand::Start).unwrap();
+        world
     }
 
     pub(super) fn data_channel() -> Channel {
-        channel(1, Some(([10, 0, 0, 0]).into()))
+        // The port at which the source hears unicast.
+        Channel { port: 7705, ..channel(1, Some(([10, 0, 0, 0]).into())) }
     }
 
     pub(super) fn domain_group() -> Channel {
         channel(2, None)
     }
 
-    fn address(&self, subnet: usize) -> SocketAddr {
-        let n = self.hosts.len() as u16;
-        let [high, low] = n.to_be_bytes();
-        SocketAddr::from(([10, subnet as u8, high, low], 7705))
-    }
-
     pub(super) fn shape(k: u8, fec: bool) -> Shape {
         Shape {
-            source: SocketAddr::from(([10, 0, 0, 0], 7705)),
+            // The world knows it.
+            id: NodeId(0),
+            source: address(0, 0),
             symbol_len: SYMBOL_LEN as u16,
             block_symbols: k,
             fec,
@@ -170,115 +242,63 @@ impl World {
         }
     }
 
-    fn node_config(&mut self, subnet: usize) -> (NodeConfig, Draws) {
-        let address = self.address(subnet);
-        let channels = (World::data_channel(), World::domain_group());
-        let id = NodeId(self.random.next_u64() | 1);
-        let draws = Draws::from_seed(self.random.next_u64());
-        let mut node = NodeConfig::new(id, FEED, channels, address);
-        node.name = format!("node-{}", self.hosts.len());
-        (node, draws)
-    }
-
-    fn add(&mut self, node: Node, config: &NodeConfig, subnet: usize, rate: Rate) -> usize {
-        self.hosts.push(Host {
-            node,
-            id: config.id,
-            address: config.address,
-            subnet,
-            up: true,
-            groups: BTreeSet::new(),
-            rate,
-            next_packet: self.now,
-            wake: None,
-            source_events: Vec::new(),
-            receiver_events: Vec::new(),
-        });
-        self.hosts.len() - 1
-    }
-
-    /// Adds the source, which must be the first node, in subnet 0.
-    pub(super) fn add_source(
-        &mut self,
-        shape: Shape,
-        rate: Rate,
-        configure: impl FnOnce(SourceConfig) -> SourceConfig,
-    ) -> usize {
-        assert!(self.hosts.is_empty());
-        let (node, draws) = self.node_config(0);
-        let about = node.clone();
-        let config = configure(SourceConfig::new(node, shape, rate));
-        config.check().unwrap();
-        let pipe = config.history.is_some();
-        let head = shape.manifest.map_or(0, |manifest| manifest.blocks);
-        let symbols = Blocks::new(self.lengths.clone(), pipe, head);
-        let source = Source::new(config, draws, symbols);
-        let index = self.add(Node::Source(Box::new(source)), &about, 0, rate);
-        self.source_command(SourceCommand::Start);
-        index
-    }
-
-    /// Adds a receiver, which joins at once and wants everything.
+    /// Adds a receiver, which joins at once and wants everything. Returns its host's number.
     pub(super) fn add_receiver(
         &mut self,
         subnet: usize,
         shape: Shape,
         configure: impl FnOnce(ReceiverConfig) -> ReceiverConfig,
     ) -> usize {
-        let (node, draws) = self.node_config(subnet);
-        let about = node.clone();
+        let host = self.receivers.len() + 1;
+        let id = NodeId(self.below(u64::MAX) | 1);
+        self.ids.push(id);
+        let mut node = node_config(id, host, subnet);
+        node.recovery = self.recovery;
+        let shape = Shape { id: self.ids[0], ..shape };
         let config = configure(ReceiverConfig::new(node, shape));
         config.check().unwrap();
-        let sink = Store::new(self.lengths.clone());
-        let receiver = Receiver::new(config, draws, sink);
-        let rate = Rate::from_bits_per_s(100_000_000).unwrap();
-        let index = self.add(Node::Receiver(Box::new(receiver)), &about, subnet, rate);
-        self.command(index, ReceiverCommand::Join);
-        self.command(index, ReceiverCommand::Want { from: 0, skip: Vec::new() });
-        index
+        let draws = Draws::from_seed(self.below(u64::MAX));
+        let engine = Receiver::new(config, draws, Store::new(self.lengths.clone()));
+        let engine = Tested::new(engine, |receiver| receiver.drops().to_string());
+        let pace = Rate::from_bits_per_s(100_000_000);
+        let place = Host { pace, ..Host::new(address(host, subnet), subnet) };
+        self.add_host(Peer { engine, events: Vec::new() }, place);
+        self.command(host, ReceiverCommand::Join);
+        self.command(host, ReceiverCommand::Want { from: 0, skip: Vec::new() });
+        host
     }
 
-    pub(super) fn source(&mut self) -> &mut Source<Blocks> {
-        match &mut self.hosts[0].node {
-            Node::Source(source) => source,
-            Node::Receiver(_) => panic!("the first node is the source"),
-        }
+    pub(super) fn source(&mut self) -> &mut Tested<Source<Blocks>> {
+        &mut self.source
     }
 
-    pub(super) fn receiver(&mut self, index: usize) -> &mut Receiver<Store> {
-        match &mut self.hosts[index].node {
-            Node::Receiver(receiver) => receiver,
-            Node::Source(_) => panic!("not a receiver"),
-        }
+    pub(super) fn receiver(&mut self, host: usize) -> &mut Tested<Receiver<Store>> {
+        &mut self.receivers[host - 1].engine
     }
 
-    pub(super) fn address_of(&self, index: usize) -> SocketAddr {
-        self.hosts[index].address
+    pub(super) fn address_of(&self, host: usize) -> SocketAddr {
+        self.network.hosts[host].address
     }
 
-    pub(super) fn id(&self, index: usize) -> NodeId {
-        self.hosts[index].id
+    pub(super) fn id(&self, host: usize) -> NodeId {
+        self.ids[host]
     }
 
+    /// Returns the hosts of the receivers.
     pub(super) fn receivers(&self) -> Range<usize> {
-        1..self.hosts.len()
-    }
-
-    pub(super) fn is_up(&self, index: usize) -> bool {
-        self.hosts[index].up
+        1..self.network.hosts.len()
     }
 
     pub(super) fn source_events(&self) -> &[SourceEvent] {
-        &self.hosts[0].source_events
+        &self.source_events
     }
 
-    pub(super) fn receiver_events(&self, index: usize) -> &[ReceiverEvent] {
-        &self.hosts[index].receiver_events
+    pub(super) fn receiver_events(&self, host: usize) -> &[ReceiverEvent] {
+        &self.receivers[host - 1].events
     }
 
     pub(super) fn source_command(&mut self, command: SourceCommand) {
-        let now = self.now;
-        self.source().handle_command(now, command).unwrap();
+        self.source.handle_command(self.now, command).unwrap();
         self.drain(0);
     }
 
@@ -294,256 +314,39 @@ impl World {
         self.source_command(SourceCommand::Finish { failed: None });
     }
 
-    pub(super) fn command(&mut self, index: usize, command: ReceiverCommand) {
+    pub(super) fn command(&mut self, host: usize, command: ReceiverCommand) {
         let now = self.now;
-        self.receiver(index).handle_command(now, command).unwrap();
-        self.drain(index);
+        self.receiver(host).handle_command(now, command).unwrap();
+        self.drain(host);
     }
 
-    /// Crashes a node without a word.
-    pub(super) fn crash(&mut self, index: usize) {
-        self.hosts[index].up = false;
-    }
-
-    /// Cuts the subnets of `a` off from those of `b` until [`heal`](World::heal).
-    pub(super) fn partition(&mut self, a: &[usize], b: &[usize]) {
-        for &x in a {
-            for &y in b {
-                self.cut.insert((x, y));
-                self.cut.insert((y, x));
-            }
+    pub(super) fn set_weather(&mut self, weather: Weather) {
+        let Weather { loss, duplicates, hop } = weather;
+        self.network.weather = Link { loss, duplicates, ..Link::CLEAN };
+        self.network.hop = hop;
+        if loss > 0.0 {
+            self.expect_faults();
         }
     }
 
-    pub(super) fn heal(&mut self) {
-        self.cut.clear();
-    }
-
-    fn uniform(&mut self) -> f64 {
-        (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    pub(super) fn schedule(&mut self, at: Instant, happening: Happening) {
-        self.number += 1;
-        self.queue.insert((at, self.number), happening);
-    }
-
-    /// Runs for this time.
-    pub(super) fn run_for(&mut self, time: Duration) {
-        let end = self.now + time;
-        while let Some((&(at, number), _)) = self.queue.first_key_value()
-            && at <= end
-        {
-            let happening = self.queue.remove(&(at, number)).unwrap();
-            self.now = at;
-            self.happen(happening);
-        }
-        self.now = end;
-    }
-
-    /// Runs until something is true, which is checked every 10 ms. Panics after `most`.
-    pub(super) fn run_until(&mut self, most: Duration, mut done: impl FnMut(&mut World) -> bool) {
-        let end = self.now + most;
-        while !done(self) {
-            assert!(
-                self.now < end,
-                "seed {}: not done after {most:?}\n{}",
-                self.seed,
-                self.state()
-            );
-            self.run_for(Duration::from_millis(10));
-        }
-    }
-
-    /// Returns the state of all nodes, for a failure's message.
-    pub(super) fn state(&self) -> String {
-        let mut text = String::new();
-        for (index, host) in self.hosts.iter().enumerate() {
-            let (up, subnet) = (host.up, host.subnet);
-            let receiver = match &host.node {
-                Node::Receiver(receiver) => receiver,
-                Node::Source(source) => {
-                    let _ = writeln!(text, "source {:?} drops {}", source.stats(), source.drops());
-                    continue;
-                }
-            };
-            let view = receiver.tree();
-            let leaf = view.role == umbel_wire::tmtp::Role::Member;
-            if leaf && receiver.stats().blocks as usize == self.lengths.len() {
-                continue;
-            }
-            let _ = writeln!(
-                text,
-                "{index} in {subnet} up {up} {:?} parent {:?} of {} managers, {} members; {:?} {:?} \
-                 drops {}",
-                view.role,
-                view.parent.map(|p| p.1),
-                view.children,
-                view.members,
-                receiver.progress(),
-                receiver.stats(),
-                receiver.drops(),
-            );
-        }
-        text
-    }
-
-    fn happen(&mut self, happening: Happening) {
-        let now = self.now;
-        match happening {
-            Happening::Wake(index) => {
-                let host = &mut self.hosts[index];
-                if host.wake.take_if(|at| *at <= now).is_none() || !host.up {
-                    return;
-                }
-                match &mut host.node {
-                    Node::Source(source) => source.handle_timeout(now),
-                    Node::Receiver(receiver) => receiver.handle_timeout(now),
-                }
-                self.drain(index);
-            }
-            Happening::Arrival { to, by, hop_limit, payload } => {
-                let host = &mut self.hosts[to];
-                if !host.up {
-                    return;
-                }
-                let datagram = Datagram { by, hop_limit: Some(hop_limit), payload: &payload };
-                match &mut host.node {
-                    Node::Source(source) => source.handle_datagram(now, datagram),
-                    Node::Receiver(receiver) => receiver.handle_datagram(now, datagram),
-                }
-                self.drain(to);
-            }
-        }
-    }
-
-    /// Does what the engine wants, as every host does.
-    fn drain(&mut self, index: usize) {
-        let now = self.now;
-        for _ in 0..10_000 {
-            let host = &mut self.hosts[index];
-            while let Some(change) = match &mut host.node {
-                Node::Source(source) => source.poll_membership(),
-                Node::Receiver(receiver) => receiver.poll_membership(),
-            } {
-                match change {
-                    Membership::Join(c) => host.groups.insert((c.group, c.port)),
-                    Membership::Leave(c) => host.groups.remove(&(c.group, c.port)),
-                };
-            }
-            let mut buf = TransmitBuf::new(Allowance::data(usize::from(host.next_packet <= now)));
-            let transmit = match &mut host.node {
-                Node::Source(source) => source.poll_transmit(now, &mut buf),
-                Node::Receiver(receiver) => receiver.poll_transmit(now, &mut buf),
-            };
-            let Some(transmit) = transmit else {
-                if self.events(index) {
-                    continue;
-                }
-                self.set_wake(index);
-                return;
-            };
-            let datagrams: Vec<Bytes> =
-                buf.iter().map(|(head, body)| Bytes::from([head, &body[..]].concat())).collect();
-            assert!(!datagrams.is_empty());
-            for datagram in datagrams {
-                if umbel_wire::small_block::SmallBlockPacket::is_one(&datagram) {
-                    let host = &mut self.hosts[index];
-                    let time = host.rate.time_for(datagram.len() as u64);
-                    host.next_packet = host.next_packet.max(now) + time;
-                }
-                self.send(index, transmit, &datagram);
-            }
-        }
-        panic!("seed {}: node {index} never has enough\n{}", self.seed, self.state());
-    }
-
-    /// Passes the events to the application, which says `Done` once it has everything.
-    fn events(&mut self, index: usize) -> bool {
-        let now = self.now;
-        let host = &mut self.hosts[index];
-        let mut any = false;
-        match &mut host.node {
-            Node::Source(source) => {
-                while let Some(event) = source.poll_event() {
-                    if let SourceEvent::Rate(rate) = event {
-                        host.rate = rate;
-                    }
-                    host.source_events.push(event);
-                    any = true;
-                }
-            }
-            Node::Receiver(receiver) => {
-                while let Some(event) = receiver.poll_event() {
-                    if event == ReceiverEvent::Complete {
-                        let done = ReceiverCommand::Done { failed: None };
-                        receiver.handle_command(now, done).unwrap();
-                    }
-                    host.receiver_events.push(event);
-                    any = true;
-                }
-            }
-        }
-        any
-    }
-
-    fn set_wake(&mut self, index: usize) {
-        let host = &self.hosts[index];
-        let (timeout, wants) = match &host.node {
-            Node::Source(source) => (source.poll_timeout(), source.wants(RateClass::Data)),
-            Node::Receiver(receiver) => (receiver.poll_timeout(), receiver.wants(RateClass::Data)),
-        };
-        let paced = wants.then_some(host.next_packet);
-        let Some(wake) = [timeout, paced].into_iter().flatten().min() else { return };
-        // A wake-up that is due already comes a little later, as on a real machine.
-        let wake = wake.max(self.now + Duration::from_micros(1));
-        if host.wake.is_none_or(|at| at > wake || at <= self.now) {
-            self.hosts[index].wake = Some(wake);
-            self.schedule(wake, Happening::Wake(index));
-        }
-    }
-
-    fn send(&mut self, from: usize, transmit: Transmit, payload: &Bytes) {
-        let hop_limit = transmit.hop_limit.unwrap_or(64);
-        assert!(hop_limit > 0);
-        if let Some(log) = &mut self.log {
-            log.push(Sent { to: transmit.to, payload: payload.clone() });
-        }
-        let forged = self.forge_confirm.and_then(|forge| forged(payload, forge));
-        let payload = forged.as_ref().unwrap_or(payload);
-        let sender = self.hosts[from].address;
-        for to in 0..self.hosts.len() {
-            let host = &self.hosts[to];
-            let by = match transmit.to {
-                Address::Host(address) if address == host.address => Address::Host(sender),
-                Address::Channel(channel)
-                    if to != from && host.groups.contains(&(channel.group, channel.port)) =>
-                {
-                    Address::Channel(Channel { source: Some(sender.ip()), ..channel })
-                }
-                _ => continue,
-            };
-            self.carry(from, to, by, hop_limit, payload);
-        }
-    }
-
-    fn carry(&mut self, from: usize, to: usize, by: Address, hop_limit: u8, payload: &Bytes) {
-        let (a, b) = (self.hosts[from].subnet, self.hosts[to].subnet);
-        let hops = hops(a, b);
-        if hops > hop_limit || self.cut.contains(&(a, b)) {
-            return;
-        }
-        let left = hop_limit - (hops - 1);
-        let copies = if self.uniform() < self.weather.duplicates { 2 } else { 1 };
-        for _ in 0..copies {
-            if self.uniform() < self.weather.loss {
-                continue;
-            }
-            let jitter = self.weather.hop.mul_f64(1.0 + self.uniform());
-            let delay = jitter * u32::from(hops);
-            let payload = payload.clone();
-            let arrival = Happening::Arrival { to, by, hop_limit: left, payload };
-            self.schedule(self.now + delay, arrival);
+    /// Allows what honest nodes drop when datagrams are lost, repeated or late, and when nodes fail.
+    /// They hear repairs of other domains, children that know more than they do, and messages of
+    /// those who are their children or parents no more or not yet. Those who come late fetch from
+    /// the source, which demands a cookie first.
+    pub(super) fn expect_faults(&mut self) {
+        for reason in [
+            DropReason::NotAsked,
+            DropReason::ForgedChild,
+            DropReason::ForgedParent,
+            DropReason::Loop,
+            DropReason::Barred,
+            DropReason::AbsurdAck,
+            DropReason::Duplicate,
+            DropReason::FarAhead,
+            DropReason::HeldDown,
+            DropReason::NoCookie,
+        ] {
+            self.may_drop(reason);
         }
     }
 
@@ -551,6 +354,6 @@ impl World {
     pub(super) fn everyone_has_all(&mut self) -> bool {
         let all = self.lengths.len();
         self.receivers()
-            .all(|index| !self.is_up(index) || self.receiver(index).sink_mut().blocks.len() == all)
+            .all(|host| !self.is_up(host) || self.receiver(host).sink_mut().blocks.len() == all)
     }
 }

@@ -24,6 +24,12 @@
 //! Of the nodes that answer a search the closest is asked. Of equally close ones the nearest to the
 //! source is taken, then the one with the fewest children.
 //!
+//! # Without a tree
+//!
+//! With another [`Recovery`] every receiver is a local member of the source's own domain, however
+//! far it is. It asks the source at its announced address, and nobody else. The source's beacons
+//! come with its heartbeats, by the data channel.
+//!
 //! # Domains and their managers
 //!
 //! A domain is a subnet: what hop limit 1 reaches. A node that finds no manager there becomes it,
@@ -70,6 +76,8 @@ use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_wire::Digest;
+#[cfg(doc)]
+use umbel_wire::feed::Recovery;
 use umbel_wire::tmtp::{
     Beacon, Body, Dismissal, Heartbeat, Message, NodeId, Refusal, Role, Standing, Timing, limits,
 };
@@ -147,6 +155,8 @@ pub(super) struct Tree {
     /// Announced address of the source.
     source_address: SocketAddr,
     scope: u8,
+    /// There is no tree: all receivers are children of the source.
+    flat: bool,
     admission: Option<[u8; 32]>,
     random: Xoshiro256PlusPlus,
     role: Role,
@@ -211,6 +221,7 @@ impl Tree {
             port: node.address.port(),
             source_address,
             scope: node.scope.max(1),
+            flat: !node.recovery.has_tree(),
             admission: node.admission,
             random,
             role,
@@ -274,9 +285,14 @@ impl Tree {
     }
 
     /// Returns the multicast radius of this node's domain: hops to the farthest child, at least
-    /// 1.
+    /// 1. Without a tree it is the scope.
     pub(super) fn radius(&self) -> u8 {
-        self.family.radius()
+        if self.flat { self.scope } else { self.family.radius() }
+    }
+
+    /// Returns the hops to the farthest child, if there is one.
+    pub(super) fn farthest(&self) -> Option<u8> {
+        (!self.family.is_empty()).then(|| self.family.radius())
     }
 
     /// Returns the path from the source to this node; empty without a parent.

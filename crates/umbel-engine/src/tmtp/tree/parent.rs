@@ -10,6 +10,9 @@ use super::{Arrival, Due, Outlook, Tree, TreeEvent, UNICAST_HOPS, Way};
 use crate::Instant;
 use crate::tmtp::DropReason;
 
+/// Most receivers of a source without a tree, a bound of memory.
+const MAX_FLAT: usize = u16::MAX as usize;
+
 impl Tree {
     /// Answers a search: "All existing domain managers that receive the SEARCH_FOR_PARENT message
     /// will respond … unless they already support the maximum number of children" [TMTP, control
@@ -21,6 +24,9 @@ impl Tree {
         sender: NodeId,
         search: Search,
     ) -> Result<(), DropReason> {
+        if self.flat {
+            return Err(DropReason::Unexpected);
+        }
         let hops = Tree::hops(arrival, search.hop_limit)?.unwrap_or(search.hop_limit);
         let mut address = arrival.from;
         address.set_port(search.port);
@@ -50,7 +56,9 @@ impl Tree {
         let depth = self.path.len();
         let known = self.family.get(child).is_some_and(|known| known.role == role);
         let full = match role {
+            Role::Member if self.flat => self.family.members() >= MAX_FLAT,
             Role::Member => self.family.members() >= usize::from(self.config.max_members),
+            _ if self.flat => true,
             _ => self.family.managers() >= self.config.max_children,
         };
         if self.role == Role::Member || !self.is_attached() || depth >= limits::PATH {
@@ -59,7 +67,7 @@ impl Tree {
             Some(Refusal::Leaving)
         } else if self.path.contains(&child) {
             Some(Refusal::Loop)
-        } else if hops > self.scope || role == Role::Member && hops > 1 {
+        } else if hops > self.scope || role == Role::Member && hops > 1 && !self.flat {
             Some(Refusal::TooFar)
         } else {
             (full && !known).then_some(Refusal::Full)

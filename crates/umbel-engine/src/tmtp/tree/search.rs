@@ -111,7 +111,10 @@ impl Tree {
             // No node has this one as its parent, so it may stand anywhere.
             self.standing = Standing::default();
         }
-        if self.role == Role::Manager {
+        if self.flat {
+            let source = self.source_candidate();
+            self.request(now, source, Vec::new());
+        } else if self.role == Role::Manager {
             let nonce = self.random.next_u64();
             self.search_ring(now, nonce, 0);
         } else {
@@ -265,7 +268,7 @@ impl Tree {
         let mut others = std::mem::take(others);
         match others.pop() {
             Some(next) => self.request(now, next, others),
-            None if self.role == Role::Manager => self.on_nobody(now),
+            None if self.flat || self.role == Role::Manager => self.on_nobody(now),
             None => self.search_subnet(now, 1),
         }
     }
@@ -318,15 +321,20 @@ impl Tree {
     fn ask_source(&mut self, now: Instant) {
         let Stage::Joining { others, .. } = &mut self.stage else { return };
         let others = std::mem::take(others);
-        let source = Candidate {
+        let source = self.source_candidate();
+        self.request(now, source, others);
+    }
+
+    /// Returns the source at its announced address.
+    fn source_candidate(&self) -> Candidate {
+        Candidate {
             id: self.source.map(|(id, ..)| id),
             address: self.source_address,
             hops: self.scope,
             depth: 0,
             children: 0,
             draw: 0,
-        };
-        self.request(now, source, others);
+        }
     }
 
     pub(super) fn on_confirm(
@@ -409,7 +417,7 @@ impl Tree {
             }
             self.on_parents_beacon(now, beacon)?;
         }
-        if hops > 1 || self.retiring {
+        if hops > 1 || self.retiring || self.flat {
             return Ok(());
         }
         match self.role {

@@ -1,6 +1,5 @@
 //! The program in the kernel and the rules in user space make the same packets of the same frames.
 
-use std::io::Write as _;
 use std::net::TcpListener;
 
 use aya::programs::{TestRun as _, TestRunOptions};
@@ -18,6 +17,8 @@ use namespaces::{in_namespace, run, skip};
 
 #[path = "../../../tests/common/namespaces.rs"]
 mod namespaces;
+#[path = "../../../tests/common/objects.rs"]
+mod objects;
 
 /// Ports of the source, its channel, and the connection.
 const PORT: u16 = 8080;
@@ -149,23 +150,23 @@ fn frame(drawn: &Drawn, connected: &Connected) -> Vec<u8> {
 }
 
 /// Runs the program on a frame. Returns what it made of it.
-fn run_program(ebpf: &mut Ebpf, frame: &[u8]) -> Vec<u8> {
+fn run_program(classifier: &mut Classifier, frame: &[u8]) -> Vec<u8> {
     let mut out = vec![0; frame.len()];
     let options = TestRunOptions {
         data_in: Some(frame),
         data_out: Some(&mut out),
         ..TestRunOptions::default()
     };
-    let result = classifier(ebpf).unwrap().test_run(options).unwrap();
+    let result = classifier.program().unwrap().test_run(options).unwrap();
     assert_eq!(result.return_value as i32, -1);
     assert_eq!(result.data_size_out as usize, frame.len());
     out
 }
 
 /// Compares program and rules on many frames, of which each may enrol the connection or not.
-fn compare(ebpf: Ebpf, connected: &Connected) {
+fn compare(classifier: Classifier, connected: &Connected) {
     let v6 = connected.source.is_ipv6();
-    let program = std::cell::RefCell::new(Program { ebpf, v6 });
+    let program = std::cell::RefCell::new(Program { classifier, v6 });
     let rules = std::cell::RefCell::new({
         let mut rules = Rules::new(connected.source, connected.group, 100_000);
         rules.set_own_addresses([connected.local]);
@@ -206,7 +207,7 @@ fn compare(ebpf: Ebpf, connected: &Connected) {
         rules.handle_packet(Direction::In, packet, Checksum::Whole, &mut |_, packet| {
             expected[ETHERNET..ETHERNET + packet.len()].copy_from_slice(packet);
         });
-        let made = run_program(&mut program.ebpf, &frame);
+        let made = run_program(&mut program.classifier, &frame);
         prop_assert_eq!(made, expected);
         let known = |all: Vec<(Connection, u16)>| {
             all.into_iter().filter(|(connection, _)| connection.source_port == PORT).collect()
@@ -240,8 +241,8 @@ fn program_and_rules_make_the_same_of_any_frame() {
             [["10.9.0.1", "10.9.0.2", "232.7.7.7"], ["fd09::1", "fd09::2", "ff3e::7:7"]]
         {
             let connected = connect(source, local, group);
-            match load(connected.source, connected.group, &lo, OBJECT) {
-                Ok(ebpf) => compare(ebpf, &connected),
+            match load(connected.source, connected.group, &lo) {
+                Ok(classifier) => compare(classifier, &connected),
                 Err(error @ (DeliveryError::NotPermitted { .. } | DeliveryError::OldKernel)) => {
                     return skip(NAME, &error.to_string());
                 }
@@ -253,22 +254,5 @@ fn program_and_rules_make_the_same_of_any_frame() {
 
 #[test]
 fn the_object_is_what_the_source_compiles_to() {
-    let bpf = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
-    let tools = ["clang-16", "llvm-strip-16"];
-    let works = |tool: &&str| {
-        std::process::Command::new(tool).arg("--version").output().is_ok_and(|o| o.status.success())
-    };
-    if let Some(missing) = tools.iter().find(|tool| !works(tool)) {
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: the_object_is_what_the_source_compiles_to: no {missing} here"
-        );
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let made = directory.path().join("delivery.bpf.o");
-    let status = std::process::Command::new(format!("{bpf}/build.sh")).arg(&made).status().unwrap();
-    assert!(status.success());
-    let same = std::fs::read(made).unwrap() == OBJECT;
-    assert!(same, "delivery.bpf.o is not that of delivery.bpf.c: run bpf/build.sh, and commit it");
+    objects::assert_object_is_made_of("delivery.bpf.c", env!("CARGO_MANIFEST_DIR"), OBJECT);
 }

@@ -323,7 +323,12 @@ impl Port for UdpPort {
             Address::Host(address) => sender.interface().on_link(address),
             Address::Session(_) => return Ok(()),
         };
-        let sent = self.waiting.send(now, sender, to, transmit.hop_limit, buf);
+        let sent = if transmit.alert {
+            // It is said again if there was no room.
+            sender.try_send_alert(to, transmit.hop_limit, buf.iter()).map(drop)
+        } else {
+            self.waiting.send(now, sender, to, transmit.hop_limit, buf)
+        };
         self.broken |= sent.as_ref().is_err_and(|error| !error.is_transient());
         sent
     }

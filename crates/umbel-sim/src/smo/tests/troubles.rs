@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn late_joiners_receive_the_tail() {
     let mut world = World::new(1, &[link(10, 10, 100)]);
-    let feed = Feed::frames(400, 1000, Duration::from_millis(10));
+    let feed = Feed::frames(600, 1000, Duration::from_millis(10));
     world.begin(1, feed, |_| {});
     let crowd = Crowd::new(&world.session, world.session.receiver_config(), 20, 1)
         .noise(Noise { loss: 0.02, ..Noise::default() })
@@ -17,7 +17,7 @@ fn late_joiners_receive_the_tail() {
         });
     world.crowd(0, crowd);
     world.run(60);
-    world.assert_whole(400_000, "late");
+    world.assert_whole(600_000, "late");
     let firsts: Vec<u64> = world.members().map(|member| member.first).collect();
     assert!(firsts.is_sorted() && firsts[0] == 0 && firsts[19] > 200_000, "{firsts:?}");
 }

@@ -118,7 +118,14 @@ impl Transfer {
             network.link(n1, node, spec, back).unwrap();
             receivers.push(node);
         }
-        let feed = Feed { source, symbol_len: SYMBOL, block_symbols: K, fec: true, seed };
+        let feed = Feed {
+            source,
+            symbol_len: SYMBOL,
+            block_symbols: K,
+            fec: true,
+            recovery: Recovery::Tree,
+            seed,
+        };
         let mut simulation = Simulation::new(network, seed);
         let mut config = feed.source_config(rate(MOST));
         config.adaptive_rate = adaptive;

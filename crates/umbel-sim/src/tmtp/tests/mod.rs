@@ -108,7 +108,8 @@ impl World {
     fn new(plan: Plan, seed: u64, change: impl Fn(usize, LinkSpec) -> LinkSpec) -> World {
         let (network, source, receivers) = network(&plan, change);
         let Plan { block_symbols, fec, .. } = plan;
-        let feed = Feed { source, symbol_len: 1_000, block_symbols, fec, seed };
+        let feed =
+            Feed { source, symbol_len: 1_000, block_symbols, fec, recovery: Recovery::Tree, seed };
         let mut simulation = Simulation::new(network, seed);
         let rate = Rate::from_bits_per_s(plan.kbit_per_s * 1_000).unwrap();
         let mut config = feed.source_config(rate);

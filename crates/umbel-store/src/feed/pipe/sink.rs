@@ -6,19 +6,25 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use umbel_engine::symbols::{BlockId, SymbolSink};
 use umbel_fec::FecError;
-use umbel_wire::{Digest, Tsi};
+use umbel_wire::Digest;
 
 use super::super::BlockShape;
 use super::super::block::MemoryBlock;
-use super::super::head::HeadSink;
+use super::super::head::{Forged, HeadSink};
 use super::super::seal::{FeedKey, OpenError, Opener};
-use super::{HEAD, digest};
+use super::run::{Ending, PipeId, Verifier};
 
 /// Event of a [`PipeSink`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PipeEvent {
     /// The pipe is sealed and cannot be opened. Nothing of it can be read.
     Unreadable(OpenError),
+    /// The blocks of the head that were received are not those that were announced. They are
+    /// dropped.
+    HeadForged {
+        /// Number of the head's blocks, which come first.
+        blocks: u32,
+    },
     /// The received symbols of a block do not restore the block that was sent. They are dropped.
     Damaged {
         /// Number of the block.
@@ -28,7 +34,19 @@ pub enum PipeEvent {
     Room,
 }
 
-/// Creates the two ends of a pipe in a receiver. `memory` bounds the bytes that wait to be read. If
+/// How a pipe ended for its reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PipeOutcome {
+    /// Its sender signed that it is whole.
+    Whole,
+    /// Its sender signed that it is incomplete, for this reason.
+    Failed(String),
+    /// It was cut short: nothing says that it is whole.
+    Cut,
+}
+
+/// Creates the two ends of a pipe in a receiver. Blocks are taken from the holder of this Ed25519 key
+/// alone. `memory` bounds the bytes that wait to be read. If
 /// `shape` says that the pipe is sealed, `seal` has the length and digest of the head, and the
 /// opener for it. `on_event` is called on either end's thread and must not block.
 ///
@@ -36,7 +54,7 @@ pub enum PipeEvent {
 ///
 /// Returns an error if a head of this length cannot be split.
 pub fn pipe_sink(
-    feed: Tsi,
+    (pipe, key): (PipeId, [u8; 32]),
     shape: BlockShape,
     memory: usize,
     seal: Option<((u64, Digest), Opener)>,
@@ -57,7 +75,7 @@ pub fn pipe_sink(
     });
     let sink = Blocks {
         shared: shared.clone(),
-        feed,
+        verifier: Verifier::new(pipe, key),
         symbol_len: shape.symbol_len.into(),
         seal,
         open: BTreeMap::new(),
@@ -93,8 +111,8 @@ struct Waiting {
     bytes: usize,
     /// Whether a symbol was refused since the last time there was room.
     refused: bool,
-    /// Whether the pipe has ended.
-    ended: bool,
+    /// How the pipe has ended, if it has.
+    ended: Option<PipeOutcome>,
 }
 
 impl Queue {
@@ -132,9 +150,10 @@ impl PipeSink {
         self.blocks().begin(first);
     }
 
-    /// Sets the end of the pipe: the number after its last block. The reader ends after that block.
-    pub fn end(&self, blocks: u32) {
-        self.blocks().end(blocks);
+    /// Returns whether the sender's word is known where the pipe ends.
+    pub fn has_end(&self) -> bool {
+        let blocks = self.blocks();
+        blocks.end.is_some() || blocks.shared.lock().ended.is_some()
     }
 
     /// Ends the pipe for the reader, after the blocks that were passed on already.
@@ -151,7 +170,7 @@ struct PipeEnd {
 
 impl PipeEnd {
     fn abort(&self) {
-        self.shared.lock().ended = true;
+        self.shared.lock().ended.get_or_insert(PipeOutcome::Cut);
         self.shared.moved.notify_all();
     }
 }
@@ -166,7 +185,7 @@ impl Drop for PipeEnd {
 #[derive(Debug)]
 struct Blocks {
     shared: Arc<Queue>,
-    feed: Tsi,
+    verifier: Verifier,
     symbol_len: usize,
     /// State for opening the pipe, if it is sealed.
     seal: Option<Box<PipeSeal>>,
@@ -178,8 +197,8 @@ struct Blocks {
     ready_bytes: usize,
     /// Next block to pass on, once it is known.
     next: Option<u32>,
-    /// Number after the last block, once it is known.
-    end: Option<u32>,
+    /// Number after the last block, once it is known, and how the pipe ends there.
+    end: Option<(u32, PipeOutcome)>,
 }
 
 impl Blocks {
@@ -196,32 +215,24 @@ impl Blocks {
         self.pass_on();
     }
 
-    fn end(&mut self, blocks: u32) {
-        self.end = Some(blocks);
-        self.pass_on();
-    }
-
     fn head_blocks(&self) -> u32 {
         self.seal.as_ref().map_or(0, |seal| seal.head.blocks())
     }
 
-    /// Returns whether the pipe is sealed and its key is missing.
-    fn is_shut(&self) -> bool {
-        self.seal.as_ref().is_some_and(|seal| seal.key.is_none())
-    }
-
     /// Passes on the restored blocks that are next in order.
     fn pass_on(&mut self) {
-        let shut = self.is_shut();
         let Some(next) = &mut self.next else { return };
         let mut state = self.shared.lock();
         while let Some(content) = self.ready.remove(next) {
             self.ready_bytes -= content.len();
             state.bytes += content.len();
-            state.contents.push_back(content);
+            // The last block may have none.
+            state.contents.extend(Some(content).filter(|content| !content.is_empty()));
             *next += 1;
         }
-        state.ended |= !shut && self.end.is_some_and(|end| *next >= end);
+        if let Some((_, outcome)) = self.end.take_if(|(end, _)| *end <= *next) {
+            state.ended.get_or_insert(outcome);
+        }
         drop(state);
         self.shared.moved.notify_all();
     }
@@ -240,31 +251,32 @@ impl Blocks {
         fits
     }
 
-    fn check(&self, number: u32, block: &MemoryBlock) -> Option<Bytes> {
+    fn check(&mut self, number: u32, block: &MemoryBlock) -> Option<(Ending, Bytes)> {
         let mut data = block.restore(block.count(), self.symbol_len)?;
         if let Some(seal) = &self.seal {
             data = open(seal.key.as_ref()?, number, &mut data, self.symbol_len)?;
         }
-        let len = data.get(32..HEAD)?.try_into().ok().map(u32::from_be_bytes)? as usize;
-        let content = data.get(HEAD..HEAD.checked_add(len)?)?;
-        let sound = digest(self.feed, number, content).as_bytes() == &data[..32];
-        sound.then(|| Bytes::from(data).slice(HEAD..HEAD + len))
+        let (ending, content) = self.verifier.check(number, &data)?;
+        Some((ending, Bytes::from(data).slice(content)))
     }
 
     /// Restores a block of the head. After the last one, takes the key from the head.
     fn restore_head(&mut self, number: u32) {
         let Some(seal) = &mut self.seal else { return };
         let Some(head) = seal.head.restore(number) else { return };
-        let opened = head.map_err(|_| OpenError::Damaged).and_then(|head| seal.opener.open(&head));
-        match opened {
-            Ok((key, _)) => {
+        match head.map(|head| seal.opener.open(&head)) {
+            Err(Forged) => {
+                let blocks = seal.head.blocks();
+                (self.shared.on_event)(PipeEvent::HeadForged { blocks });
+            }
+            Ok(Ok((key, _))) => {
                 seal.key = Some(key);
                 for number in std::mem::take(&mut seal.waiting) {
                     self.restore_data(number);
                 }
                 self.pass_on();
             }
-            Err(error) => (self.shared.on_event)(PipeEvent::Unreadable(error)),
+            Ok(Err(error)) => (self.shared.on_event)(PipeEvent::Unreadable(error)),
         }
     }
 
@@ -272,7 +284,20 @@ impl Blocks {
         let Some(open) = self.open.remove(&number) else { return };
         self.open_bytes -= open.bytes();
         match self.check(number, &open) {
-            Some(content) => {
+            Some((ending, content)) => {
+                let content = match ending {
+                    Ending::None => content,
+                    Ending::Whole => {
+                        self.end = Some((number.saturating_add(1), PipeOutcome::Whole));
+                        content
+                    }
+                    Ending::Failed => {
+                        let reason = String::from_utf8_lossy(&content).into_owned();
+                        let outcome = PipeOutcome::Failed(reason);
+                        self.end = Some((number.saturating_add(1), outcome));
+                        Bytes::new()
+                    }
+                };
                 self.ready_bytes += content.len();
                 self.ready.insert(number, content);
                 self.pass_on();
@@ -384,7 +409,7 @@ impl PipeReader {
 
     /// Waits for the next bytes and returns them. Returns `None` after the last.
     pub fn read(&mut self) -> Option<Bytes> {
-        let waiting = |state: &mut Waiting| state.contents.is_empty() && !state.ended;
+        let waiting = |state: &mut Waiting| state.contents.is_empty() && state.ended.is_none();
         let state = self.shared.lock();
         let waited = self.shared.moved.wait_while(state, waiting);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
@@ -405,9 +430,9 @@ impl PipeReader {
         Some(content)
     }
 
-    /// Returns whether the pipe has ended and everything is read.
-    pub fn is_over(&self) -> bool {
+    /// Returns how the pipe ended, once everything is read.
+    pub fn outcome(&self) -> Option<PipeOutcome> {
         let state = self.shared.lock();
-        state.ended && state.contents.is_empty()
+        state.ended.clone().filter(|_| state.contents.is_empty())
     }
 }

@@ -38,11 +38,9 @@
 //!
 //! # Limitations
 //!
-//! - An admitted receiver can pass the key or the content on, and can seal symbols of its own with
-//!   the same key. Files are verified by the sealed manifest's digests, but a receiver that can
-//!   seal could replace the manifest too. Within a feed, receivers must trust each other.
-//! - The sender is not authenticated. As without seals, the sender is the host that announced the
-//!   feed.
+//! - An admitted receiver can pass the key or the content on. It can seal symbols of its own with the
+//!   same key, but the signed announcement and the digests and signatures below it show that the
+//!   blocks are not the sender's.
 //! - A feed's name, its number of files and bytes, and its time of sending are public.
 //! - A tree is open to all nodes that can join it; `--token` closes it.
 

@@ -16,6 +16,8 @@ fn shelf(directory: &Path) -> Shelf {
         names: std::sync::Mutex::new(Names::new(false)),
         check_space: false,
         preserve_times: false,
+        overwrite: false,
+        hidden: false,
         reserved: std::sync::atomic::AtomicU64::new(0),
     }
 }

@@ -2,17 +2,15 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::super::duration::parse_duration;
 use super::super::output::Output;
 use super::super::signals;
 use super::super::teller::Teller;
 use super::join::HelperArgs;
-use super::serve::{EngineArgs, ServerTeller, finish};
+use super::serve::{EngineArgs, HttpArgs, ServerTeller, StartArgs, finish};
 use crate::smo::address::{Group, Listen};
 use crate::smo::relay::{Relayed, relay};
-use crate::smo::serve::{ServeObserver, Start};
+use crate::smo::serve::ServeObserver;
 
 /// Options of `umbel smo relay`.
 #[derive(Debug, clap::Args)]
@@ -22,7 +20,8 @@ use crate::smo::serve::{ServeObserver, Start};
   umbel smo relay 232.7.7.7:8080@192.0.2.2 --listen :80 --channel 232.7.7.8:80 --http
                                                    a web site: curl http://RELAY/big.iso
 A relay is an ordinary client of its server, and a server for its own clients, which connect to it as
-to any other. It holds no more than --buffer of a stream: if its clients are slow, the server waits.")]
+to any other. Without --http it connects to its server when it begins. It holds no more than --buffer
+of a stream: if its clients are slow, the server waits.")]
 pub(super) struct RelayArgs {
     #[command(flatten)]
     helper: HelperArgs,
@@ -35,20 +34,10 @@ pub(super) struct RelayArgs {
     /// Relay what the server offers by HTTP, instead of one stream
     #[arg(long)]
     http: bool,
-    /// With --http: time from the first request for something to its multicast
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
-    window: Duration,
-    /// With --http: shorter answers are sent at once and by unicast
-    #[arg(long, value_name = "BYTES", default_value_t = 65_536)]
-    smallest: u64,
-    /// Without --http: connect to the server when this many receivers are there
-    #[arg(long, value_name = "NUMBER", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..))]
-    receivers: u32,
-    /// Without --http: connect this long after the first receiver, even if others are missing
-    /// [default: wait for them]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    wait: Option<Duration>,
+    #[command(flatten)]
+    http_args: HttpArgs,
+    #[command(flatten)]
+    start: StartArgs,
     #[command(flatten)]
     engine: EngineArgs,
 }
@@ -63,9 +52,10 @@ pub(super) fn run(args: &RelayArgs, output: &Output) -> anyhow::Result<ExitCode>
     let options = args.engine.options(args.listen, args.channel);
     let helper = args.helper.options(args.engine.interface.clone());
     let relayed = if args.http {
-        Relayed::Http { window: args.window, smallest: args.smallest }
+        let HttpArgs { smallest, .. } = args.http_args;
+        Relayed::Http { start: args.start.web(args.http_args), smallest }
     } else {
-        Relayed::Stream(Start { receivers: args.receivers as usize, wait: args.wait })
+        Relayed::Stream(args.start.start())
     };
     let teller = Arc::new(ServerTeller(Teller::live(output)));
     let observer: Arc<dyn ServeObserver> = teller.clone();

@@ -32,7 +32,8 @@ use crate::smo::serve::{ServeObserver, ServeOptions, ServeSummary, Serving, Star
   ffmpeg … -f mpegts - | umbel smo serve --listen :9000 --channel 232.7.7.7:9000 --stdin
   umbel smo serve --listen :80 --address 192.0.2.9 --channel 232.7.7.7:80 --http ./dir
                                                    at an address that no interface has
-With --http, requests for the same URL and range within --window share one multicast. A file goes to
+With --http, requests for the same URL and range within --window share one multicast, which begins
+before that once --receivers have asked. A file goes to
 everyone from its beginning, standard input from where it is. With --http it runs until Ctrl-C.")]
 pub(super) struct ServeArgs {
     /// Address and port where clients connect, or :PORT for the interface's address
@@ -60,23 +61,51 @@ struct WhatArgs {
     /// Send standard input to everyone who connects
     #[arg(long)]
     stdin: bool,
-    /// With --http: time from the first request for something to its multicast
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
-    window: Duration,
-    /// With --http: shorter answers are sent at once and by unicast
-    #[arg(long, value_name = "BYTES", default_value_t = 65_536)]
-    smallest: u64,
-    /// With --file and --stdin: begin when this many receivers are there
-    #[arg(long, value_name = "NUMBER", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..))]
-    receivers: u32,
-    /// With --file and --stdin: begin this long after the first receiver, even if others are missing
-    /// [default: wait for them]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    wait: Option<Duration>,
+    #[command(flatten)]
+    http_args: HttpArgs,
+    #[command(flatten)]
+    start: StartArgs,
     /// With --file: go on after everyone who came has the file
     #[arg(long)]
     keep: bool,
+}
+
+/// How answers of HTTP form groups; relays share it.
+#[derive(Clone, Copy, Debug, clap::Args)]
+#[group(skip)]
+pub(super) struct HttpArgs {
+    /// With --http: longest time from the first request for something to its multicast
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
+    pub(super) window: Duration,
+    /// With --http: shorter answers are sent at once and by unicast
+    #[arg(long, value_name = "BYTES", default_value_t = 65_536)]
+    pub(super) smallest: u64,
+}
+
+/// When a stream begins; relays share it.
+#[derive(Clone, Copy, Debug, clap::Args)]
+#[group(skip)]
+pub(super) struct StartArgs {
+    /// Begin when this many receivers are there [default: 1; with --http, at the end of --window]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    receivers: Option<u32>,
+    /// Without --http: begin this long after the first receiver, even if others are missing
+    /// [default: wait for them]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    wait: Option<Duration>,
+}
+
+impl StartArgs {
+    /// Returns the rule for one stream.
+    pub(super) fn start(self) -> Start {
+        Start { receivers: self.receivers.unwrap_or(1) as usize, wait: self.wait }
+    }
+
+    /// Returns the rule for answers of HTTP.
+    pub(super) fn web(self, http: HttpArgs) -> Start {
+        let receivers = self.receivers.map_or(usize::MAX, |receivers| receivers as usize);
+        Start { receivers, wait: Some(http.window) }
+    }
 }
 
 /// How the engine works; relays share it.
@@ -222,10 +251,10 @@ impl EngineArgs {
 
 impl WhatArgs {
     fn what(self) -> anyhow::Result<What> {
-        let WhatArgs { window, smallest, keep, .. } = self;
-        let start = Start { receivers: self.receivers as usize, wait: self.wait };
+        let (web, smallest) = (self.start.web(self.http_args), self.http_args.smallest);
+        let (start, keep) = (self.start.start(), self.keep);
         match (self.http, self.file) {
-            (Some(path), _) => Ok(What::Directory { path, window, smallest }),
+            (Some(path), _) => Ok(What::Directory { path, start: web, smallest }),
             (None, Some(path)) => Ok(What::File { path, start, keep }),
             (None, None) => {
                 let input = std::io::stdin().as_fd().try_clone_to_owned();

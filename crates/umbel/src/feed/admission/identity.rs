@@ -18,7 +18,8 @@ const FILE_LEN: usize = 65;
 ///
 /// # Errors
 ///
-/// One line that says why there is no key. A file with other content is left alone.
+/// One line that says why there is no key. A file with other content is left alone, and a key that
+/// other users can read is refused.
 pub fn load_or_create(path: &Path) -> anyhow::Result<SecretKey> {
     if let Some(key) = load(path)? {
         return Ok(key);
@@ -56,15 +57,16 @@ fn load(path: &Path) -> anyhow::Result<Option<SecretKey>> {
         Err(error) => return Err(error).with_context(read),
     };
     let mode = file.metadata().with_context(read)?.permissions().mode();
-    if mode & 0o077 != 0 {
-        tracing::warn!("{shown} can be read by others: run `chmod 600` on it");
-    }
     let mut text = String::new();
     let result = file.take(FILE_LEN as u64 + 1).read_to_string(&mut text);
     if result.as_ref().is_err_and(|error| error.kind() != ErrorKind::InvalidData) {
         result.with_context(read)?;
     }
     match text.trim_end().parse() {
+        Ok(_) if mode & 0o077 != 0 => bail!(
+            "{shown} can be read by others: run `chmod 600` on it if nobody has, or remove it to get \
+             a new key, which senders have to be told"
+        ),
         Ok(secret) => Ok(Some(secret)),
         Err(_) => bail!(
             "{shown} holds no receiver's key: restore it, or remove it to get a new key, which \
@@ -85,6 +87,20 @@ mod tests {
         assert_eq!(load_or_create(&path).unwrap().public(), first);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("receiver.key");
+        load_or_create(&path).unwrap();
+        for mode in [0o640, 0o604, 0o666] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let error = load_or_create(&path).unwrap_err().to_string();
+            assert!(error.contains("receiver.key") && error.contains("chmod 600"), "{error}");
+        }
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
+        load_or_create(&path).unwrap();
     }
 
     #[test]

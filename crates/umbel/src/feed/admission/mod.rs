@@ -16,7 +16,7 @@ mod list;
 
 use umbel_store::feed::seal::{FeedKey, PublicKey, Seal, SecretKey, seal_head};
 use umbel_wire::Tsi;
-use umbel_wire::feed::MANIFEST_LEN;
+use umbel_wire::feed::HEAD_LEN;
 
 pub use identity::load_or_create;
 pub use list::AdmitList;
@@ -45,9 +45,9 @@ impl Sealing {
     /// Seals the manifest, which is empty for a pipe. Returns the head, and the seal for the rest.
     pub(super) fn seal(&self, manifest: &[u8]) -> anyhow::Result<Seal> {
         let head = seal_head(self.feed, &self.secret, &self.ephemeral, &self.receivers, manifest)?;
-        if head.len() as u64 > MANIFEST_LEN {
+        if head.len() as u64 > HEAD_LEN {
             anyhow::bail!(
-                "too many items: their list and the keys have more than {MANIFEST_LEN} bytes"
+                "too many items: their list and the keys have more than {HEAD_LEN} bytes"
             );
         }
         Ok(Seal { key: FeedKey::new(self.feed, &self.secret), head })

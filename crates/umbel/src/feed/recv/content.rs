@@ -19,9 +19,8 @@ use super::host::{About, Machine, tell};
 use super::store::{FeedStore, Found, Looked};
 use crate::endpoint::Items;
 
-/// A file is given up after this number of wrong digests.
-const MISMATCHES: u32 = 2;
-/// A block is given up after being wrong this number of times.
+/// A block is given up after being wrong this number of times: then it comes from the source alone,
+/// and is wrong there.
 const DAMAGES: u32 = 8;
 const DAMAGED: &str = "it changed at the source, or was altered on the way";
 
@@ -49,8 +48,6 @@ pub(super) struct Content<S> {
     pub(super) first: Option<u32>,
     manifest: Option<Vec<ItemInfo>>,
     pub(super) items: Items,
-    /// Number of wrong digests of each file.
-    mismatches: BTreeMap<Toi, u32>,
     /// Number of times each block was wrong.
     damages: BTreeMap<u32, u32>,
 }
@@ -64,7 +61,6 @@ impl<S: FeedStore> Content<S> {
             first: None,
             manifest: None,
             items: Items::default(),
-            mismatches: BTreeMap::new(),
             damages: BTreeMap::new(),
         }
     }
@@ -146,7 +142,7 @@ impl<S: FeedStore> Content<S> {
         event: FileEvent,
     ) -> Result<(), Hopeless> {
         match event {
-            FileEvent::Manifest(Manifest { items, left_out }) => {
+            FileEvent::Manifest(Manifest { items, left_out, .. }) => {
                 self.items.left_out = left_out;
                 if left_out > 0 {
                     self.observer.note(&format!(
@@ -156,6 +152,7 @@ impl<S: FeedStore> Content<S> {
                 self.manifest = Some(items);
                 return self.look_up();
             }
+            FileEvent::HeadForged { blocks } => Content::<S>::on_head_forged(io, blocks),
             FileEvent::Unreadable(ManifestError::Sealed(error)) => {
                 return Err(self.unreadable(error));
             }
@@ -186,17 +183,28 @@ impl<S: FeedStore> Content<S> {
                     self.observer.item(&name, &path, size);
                 }
             }
-            SinkEvent::DigestMismatch { toi } => self.on_mismatch(io, toi),
+            // Blocks of an earlier run may be wrong.
+            SinkEvent::DigestMismatch { toi } => self.store.check_blocks(toi),
             SinkEvent::BlocksDropped { toi, blocks } => {
                 for block in blocks.into_iter().map(|sbn| BlockId { toi, sbn }) {
-                    if let Some(block) = self.store.block_of(block) {
-                        tell(io, ReceiverCommand::RestoreFailed { block });
+                    if let Some(block) = self.store.block_of(block)
+                        && !self.receive_again(io, block)
+                    {
+                        return self.cancel(io, toi, DAMAGED);
                     }
                 }
             }
             SinkEvent::ItemFailed { toi, error } => {
                 self.fail_item(io, toi, &error.to_string());
             }
+        }
+    }
+
+    /// Receives the head again, since some of it was not the sender's. However often that happens,
+    /// it is no reason to give up.
+    pub(super) fn on_head_forged(io: &mut Machine<'_, S>, blocks: u32) {
+        for block in 0..blocks {
+            tell(io, ReceiverCommand::RestoreFailed { block });
         }
     }
 
@@ -218,18 +226,6 @@ impl<S: FeedStore> Content<S> {
             tell(io, ReceiverCommand::RestoreFailed { block });
         }
         again
-    }
-
-    /// Handles a file that is complete but has a wrong digest. Nothing says which of its blocks is
-    /// wrong, so all of the file is received again, once.
-    fn on_mismatch(&mut self, io: &mut Machine<'_, S>, toi: Toi) {
-        let times = self.mismatches.entry(toi).or_default();
-        *times += 1;
-        if *times == MISMATCHES || self.store.blocks_of(toi).is_none() {
-            return self.cancel(io, toi, DAMAGED);
-        }
-        self.store.drop_blocks(toi);
-        self.observer.note("a file was damaged on the way, and is received again");
     }
 
     /// Gives a file up. Its partial content stays where it is.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use umbel_net::interface::Interface;
+use umbel_net::session::Pin;
 use umbel_wire::feed::Feed;
 
 use super::{RecvObserver, RecvSnapshot};
@@ -15,8 +16,8 @@ pub(super) struct Diagnosing {
 }
 
 impl RecvObserver for Diagnosing {
-    fn found(&self, feed: &Feed, interface: &str) {
-        self.observer.found(feed, interface);
+    fn found(&self, feed: &Feed, signer: Pin, interface: &str) {
+        self.observer.found(feed, signer, interface);
     }
 
     fn joined(&self, parent: &str, hops: u8) {

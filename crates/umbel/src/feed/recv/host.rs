@@ -20,6 +20,9 @@ use super::{RecvObserver, RecvSnapshot, RecvSummary};
 
 /// Interval of progress reports.
 const TICK: Duration = Duration::from_millis(100);
+/// Time after which a pipe that seems to have ended is believed to have.
+const QUIET: Duration = Duration::from_secs(5);
+const CUT: &str = "the source is gone, and the pipe was cut short";
 /// Time without a parent after which the user is told where to look.
 const LONELY: Duration = Duration::from_secs(5);
 /// How long a receiver that is complete before it has joined the tree looks for a place there. Only
@@ -68,6 +71,9 @@ pub(crate) struct RecvHost<S> {
     written: bool,
     failure: Option<String>,
     path: Path,
+    /// Signs of the source when a pipe seemed to have ended, and the time since which there are no
+    /// others.
+    quiet: Option<(u64, Instant)>,
     lonely: bool,
     joined: bool,
     parents: u64,
@@ -104,6 +110,7 @@ impl<S: FeedStore> RecvHost<S> {
             end: None,
             written: false,
             failure: None,
+            quiet: None,
             lonely: false,
             joined: false,
             parents: 0,
@@ -152,6 +159,8 @@ impl<S: FeedStore> RecvHost<S> {
             packets: stats.data_received,
             lost: stats.data_lost,
             repairs: stats.repairs_received,
+            helped: stats.helped,
+            requests: stats.requests_sent,
             fetched: stats.fetched_received,
             nacks: stats.nacks_sent,
             repairs_sent: stats.repairs_sent,
@@ -231,15 +240,15 @@ impl<S: FeedStore> RecvHost<S> {
         if self.stage != Stage::Receiving {
             return;
         }
-        let whole = if self.is_pipe() { self.written } else { self.content.items.all_settled() };
-        let source_failed = self.end.as_ref().and_then(|end| end.failed.clone());
+        let whole = if self.is_pipe() {
+            self.written && self.end.is_some()
+        } else {
+            self.content.items.all_settled()
+        };
         if !whole {
             return;
         }
         self.ended = Some(io.now());
-        if self.is_pipe() {
-            self.failure = self.failure.take().or(source_failed);
-        }
         let failed = match (&self.failure, self.content.items.failures.first()) {
             (Some(reason), _) => Some(reason.clone()),
             (None, Some(failure)) => Some(format!("{}: {}", failure.name, failure.reason)),
@@ -278,9 +287,9 @@ impl<S: FeedStore> RecvHost<S> {
         }
     }
 
-    /// Handles the end of the feed; an item that is incomplete by then stays so.
+    /// Handles the end of the feed as nodes tell it. A pipe ends where its sender has signed that it
+    /// does; an item that is incomplete when the sender has failed stays so.
     fn on_end(&mut self, io: &mut Machine<'_, S>, end: End) {
-        self.content.store.end_pipe(end.blocks);
         if let (Some(reason), false) = (&end.failed, self.is_pipe()) {
             let reason = format!("the source gave up: {reason}");
             self.give_up(io, &reason);
@@ -294,7 +303,12 @@ impl<S: FeedStore> RecvHost<S> {
                 // Data that has arrived may just not be written yet. A receiver that never had a
                 // parent does not know where to begin, and writes nothing.
                 let begun = self.content.first.is_some() && io.engine().stats().blocks > 0;
-                if begun && self.is_complete(io.engine()) {
+                if self.content.store.pipe_has_end() {
+                    let blocks = io.engine().progress().1;
+                    self.end.get_or_insert(End { blocks, failed: None });
+                    return;
+                }
+                if begun && !self.is_pipe() && self.is_complete(io.engine()) {
                     return;
                 }
                 let failed = self.end.as_ref().and_then(|end| end.failed.clone());
@@ -306,6 +320,37 @@ impl<S: FeedStore> RecvHost<S> {
             Stage::Leaving(_) => self.stage = Stage::Gone,
             Stage::Gone => {}
         }
+    }
+
+    /// Gives up a pipe of which no more comes, though its sender has not signed that it ends there:
+    /// the sender failed or is gone, or its last block was sent before this receiver came.
+    fn look_for_end(&mut self, io: &mut Machine<'_, S>) {
+        let Some(end) = self.end.as_ref().filter(|_| self.is_pipe()) else { return };
+        let (held, known) = io.engine().progress();
+        let late = self.content.first.is_some_and(|first| first >= end.blocks && known <= first);
+        let all = held == known && known >= end.blocks;
+        if self.content.store.pipe_has_end() || !(late || all) {
+            self.quiet = None;
+            return;
+        }
+        if let Some(reason) = end.failed.clone() {
+            return self.cut_pipe(reason);
+        }
+        // A source that is alive is heard.
+        let signs = if late { 0 } else { self.stats.heartbeats + self.stats.data_received };
+        let (_, since) =
+            self.quiet.filter(|(known, _)| *known == signs).unwrap_or((signs, io.now()));
+        self.quiet = Some((signs, since));
+        if io.now() - since >= QUIET {
+            let why = if late { "the pipe ended before this receiver came" } else { CUT };
+            self.cut_pipe(why.to_owned());
+        }
+    }
+
+    /// Ends a pipe after what was passed on. The receiver gives up when that is written.
+    fn cut_pipe(&mut self, reason: String) {
+        self.failure.get_or_insert(reason);
+        self.content.store.abort_pipe();
     }
 
     /// Handles a restart of the source, whose new feed takes the place of this one.
@@ -410,6 +455,9 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
                 let rest = self.content.on_damage(io, block);
                 self.heed(io, rest);
             }
+            Input::Pipe(PipeEvent::HeadForged { blocks }) => {
+                Content::<S>::on_head_forged(io, blocks);
+            }
             Input::Pipe(PipeEvent::Unreadable(error)) => {
                 let hopeless = self.content.unreadable(error);
                 self.heed(io, Err(hopeless));
@@ -417,7 +465,8 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
             Input::Pipe(PipeEvent::Room) => tell(io, ReceiverCommand::Room),
             Input::Written(Ok(())) => self.written = true,
             Input::Written(Err(error)) => {
-                self.give_up(io, &format!("cannot write the output: {error}"));
+                let reason = self.failure.clone().unwrap_or(error);
+                self.give_up(io, &reason);
             }
             Input::Replaced => self.on_replaced(io),
             Input::Interrupt => self.interrupted = true,
@@ -436,12 +485,21 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
         self.advance(io);
         if !self.joined && !self.lonely && io.now() - self.created >= LONELY {
             self.lonely = true;
-            self.observer.lonely(
+            let feed = &self.content.about.feed;
+            self.observer.lonely(&if feed.recovery.has_tree() {
                 "no place in the feed's tree yet: if this lasts, multicast to UDP port 7703 may \
-                 not pass (`umbel doctor`)",
-            );
+                 not pass (`umbel doctor`)"
+                    .to_owned()
+            } else {
+                format!(
+                    "no place in the feed yet: if this lasts, multicast to {} or UDP to {} may not \
+                     pass (`umbel doctor`)",
+                    feed.data, feed.source
+                )
+            });
         }
         self.look_at_path(io);
+        self.look_for_end(io);
         self.observer.progress(&self.snapshot());
     }
 

@@ -16,7 +16,7 @@ mod diagnosing;
 pub(crate) mod host;
 mod path;
 pub(crate) mod store;
-mod target;
+pub(crate) mod target;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,7 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 use umbel_engine::RateClass;
 use umbel_engine::host::Mailbox;
+use umbel_engine::lms::config::Cost;
 use umbel_engine::tmtp::{NodeConfig, Receiver, ReceiverConfig, Start};
 use umbel_engine::units::Rate;
 use umbel_net::clock::Clock;
@@ -34,11 +35,12 @@ use umbel_net::driver::Driver;
 use umbel_net::interface::Interface;
 use umbel_net::mailbox;
 use umbel_net::port::UdpPort;
+use umbel_net::session::{Pin, signing};
 use umbel_net::udp::{ReceiverOptions, SenderOptions};
 use umbel_store::feed::seal::{Opener, PublicKey};
-use umbel_store::feed::{FeedSink, FileSink, pipe_sink};
-use umbel_store::sink::{DiskSink, SinkOptions};
-use umbel_wire::feed::{Feed, FeedContent};
+use umbel_store::feed::{FeedSink, FileSink, PipeId, pipe_sink};
+use umbel_store::sink::{DiskSink, RelativePath, SinkOptions};
+use umbel_wire::feed::{Feed, FeedContent, Recovery};
 use umbel_wire::session::SessionKind;
 use umbel_wire::small_block::SmallBlockHeader;
 
@@ -48,7 +50,7 @@ use self::store::Input;
 use self::target::Store;
 use super::admission::load_or_create;
 use super::shape_of;
-use crate::directory::{News, SessionSelector, Station, Watch};
+use crate::directory::{KnownSenders, News, SessionSelector, Station, Watch};
 pub use crate::endpoint::{Failure, Interrupt};
 
 /// Bytes of a pipe that may wait to be written.
@@ -60,7 +62,7 @@ pub enum Target {
     Directory(PathBuf),
     /// An output for a pipe.
     Pipe(Box<dyn Write + Send>),
-    /// Not specified: files go to the working directory.
+    /// Not specified: files go to a directory of the feed's name in the working directory.
     Unsaid,
 }
 
@@ -97,6 +99,16 @@ pub struct RecvOptions {
     pub name: Option<String>,
     /// Whether files are synced to the disk before they count as received.
     pub durable: bool,
+    /// Whether files that differ from those of the feed are replaced. Default: no.
+    pub overwrite: bool,
+    /// Whether hidden files are written at the top of the directory. Default: no.
+    pub hidden: bool,
+    /// How losses must be recovered. Default: as the feed's sender chose.
+    pub recovery: Option<Recovery>,
+    /// Cost at which the receiver offers itself to routers with LMS. Default: its latency.
+    pub cost: Option<Cost>,
+    /// Directory in which the keys of senders are remembered. Default: the user's state directory.
+    pub state_dir: Option<PathBuf>,
 }
 
 impl RecvOptions {
@@ -113,6 +125,11 @@ impl RecvOptions {
             key: None,
             name: None,
             durable: true,
+            overwrite: false,
+            hidden: false,
+            recovery: None,
+            cost: None,
+            state_dir: None,
         }
     }
 }
@@ -165,11 +182,15 @@ pub struct RecvSummary {
     pub lost: u64,
     /// Repairs that restored something.
     pub repairs: u64,
+    /// Those of them that routers brought from helpers.
+    pub helped: u64,
+    /// Requests that were sent for routers to steer to helpers.
+    pub requests: u64,
     /// Packets that were fetched from the source.
     pub fetched: u64,
     /// NACKs sent.
     pub nacks: u64,
-    /// Repairs sent to others as their manager.
+    /// Repairs sent to others, as their manager or as a helper.
     pub repairs_sent: u64,
     /// Number of times that the parent changed.
     pub parents: u64,
@@ -203,6 +224,8 @@ impl RecvSummary {
             packets: past.packets + self.packets,
             lost: past.lost + self.lost,
             repairs: past.repairs + self.repairs,
+            helped: past.helped + self.helped,
+            requests: past.requests + self.requests,
             fetched: past.fetched + self.fetched,
             nacks: past.nacks + self.nacks,
             repairs_sent: past.repairs_sent + self.repairs_sent,
@@ -217,8 +240,8 @@ impl RecvSummary {
 
 /// Receives news of the reception. It is called on the engine's thread and must not block.
 pub trait RecvObserver: Send + Sync {
-    /// The feed was found.
-    fn found(&self, _feed: &Feed, _interface: &str) {}
+    /// The feed was found, signed by the key with this fingerprint.
+    fn found(&self, _feed: &Feed, _signer: Pin, _interface: &str) {}
 
     /// The receiver has a parent.
     fn joined(&self, _parent: &str, _hops: u8) {}
@@ -271,10 +294,26 @@ pub fn recv(
     }));
     let observer: Arc<dyn RecvObserver> =
         Arc::new(Diagnosing { observer, interface: interface.clone() });
+    let known = KnownSenders::in_dir(&match options.state_dir.take() {
+        Some(directory) => directory,
+        None => crate::state::default_dir()?,
+    });
+    let asked = options.feed.pin;
+    let trusted = known.pin_of(&options.feed.name)?;
+    options.feed.pin = asked.or(trusted);
     let found = station.find_feed(&options.feed, options.wait, |line| observer.lonely(line))?;
-    let Some(mut feed) = found else {
+    let Some((mut feed, key)) = found else {
         return Ok(RecvSummary { interrupted: true, ..RecvSummary::default() });
     };
+    let signer = signing::pin_of(&key);
+    if trusted != Some(signer) {
+        if asked.is_none() {
+            observer.note(&first_time(&feed, signer));
+        }
+        known.remember(&feed.name, signer)?;
+    }
+    // What takes the place of this feed has the same sender.
+    options.feed.pin = Some(signer);
     let RecvOptions { target, .. } = &mut options;
     let mut target = std::mem::replace(target, Target::Unsaid);
     let mut past = RecvSummary::default();
@@ -293,7 +332,7 @@ pub fn recv(
                     told.put(Input::Replaced);
                 }
             })?;
-        let summary = receive(feed, &options, target, &interface, &observer, (to, line));
+        let summary = receive((feed, key), &options, target, &interface, &observer, (to, line));
         let successor = watch.stop();
         past = summary?.after(&past);
         let Some((heard, SessionKind::Feed(successor))) = successor.filter(|_| past.replaced)
@@ -314,7 +353,7 @@ fn current(mailbox: &Mutex<Mailbox<Input>>) -> MutexGuard<'_, Mailbox<Input>> {
 
 /// Receives one feed, until it is complete, cannot be completed, or is replaced.
 fn receive(
-    feed: Feed,
+    (feed, key): (Feed, [u8; 32]),
     options: &RecvOptions,
     target: Target,
     interface: &Interface,
@@ -324,14 +363,16 @@ fn receive(
     if feed.token && options.token.is_none() {
         bail!("`{}` needs a token: give it by --token", feed.name);
     }
+    check_recovery(&feed, options)?;
     let admission = admission(&feed, options.key.as_deref(), options.name.as_deref())?;
-    observer.found(&feed, &interface.name);
+    observer.found(&feed, signing::pin_of(&key), &interface.name);
 
-    let (store, sink) = store(&feed, target, options.durable, admission.opener, &mailbox)?;
+    let (store, sink) = store((&feed, key), target, options, admission.opener, &mailbox)?;
     let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
     let (data, node) = ports(&feed, interface, rate)?;
     let mut config = config(&feed, options.token.as_deref(), options.name.clone(), options.start)?;
     config.patience = options.patience;
+    config.cost = options.cost.unwrap_or(Cost::Latency);
     config.node.address = node.address().context("a node has an address")?;
     config.check()?;
     // A manager repairs no faster than the source sends.
@@ -344,6 +385,36 @@ fn receive(
             .port(node)
             .pace(RateClass::Data, rate, packet_len);
     Ok(driver.run()?.summary())
+}
+
+/// Returns what the user should know of a sender that is believed because it is the first.
+fn first_time(feed: &Feed, signer: Pin) -> String {
+    format!(
+        "`{}` comes from {} for the first time: its key {signer} is remembered, and must be the one \
+         that `umbel send` printed there",
+        feed.name,
+        feed.source.ip()
+    )
+}
+
+/// Checks that the feed recovers losses as the user wants.
+fn check_recovery(feed: &Feed, options: &RecvOptions) -> anyhow::Result<()> {
+    if let Some(wanted) = options.recovery.filter(|&wanted| wanted != feed.recovery) {
+        bail!(
+            "`{}` is sent with --recovery {}, not {wanted}: leave --recovery out, which follows the \
+             sender",
+            feed.name,
+            feed.recovery
+        );
+    }
+    if options.cost.is_some() && feed.recovery != Recovery::Lms {
+        bail!(
+            "--cost is for feeds with --recovery lms, and `{}` is sent with --recovery {}",
+            feed.name,
+            feed.recovery
+        );
+    }
+    Ok(())
 }
 
 /// Credentials of this receiver for a sealed feed.
@@ -365,9 +436,9 @@ fn admission(feed: &Feed, key: Option<&Path>, name: Option<&str>) -> anyhow::Res
 
 /// Creates the feed's store: the host's handle and the engine's.
 fn store(
-    feed: &Feed,
+    (feed, key): (&Feed, [u8; 32]),
     target: Target,
-    durable: bool,
+    options: &RecvOptions,
     opener: Option<Opener>,
     mailbox: &Mailbox<Input>,
 ) -> anyhow::Result<(Store, FeedSink)> {
@@ -376,7 +447,8 @@ fn store(
         (FeedContent::Pipe, Target::Pipe(output)) => {
             let told = mailbox.clone();
             let seal = feed.head().zip(opener);
-            let (sink, reader) = pipe_sink(feed.tsi, cut, PIPE_MEMORY, seal, move |event| {
+            let pipe = PipeId { feed: feed.tsi, version: feed.version };
+            let (sink, reader) = pipe_sink((pipe, key), cut, PIPE_MEMORY, seal, move |event| {
                 told.put(Input::Pipe(event));
             })?;
             let sink = FeedSink::Pipe(sink);
@@ -395,9 +467,10 @@ fn store(
         (FeedContent::Files { manifest_len, digest, .. }, target) => {
             let directory = match target {
                 Target::Directory(directory) => directory,
-                _ => PathBuf::from("."),
+                _ => own_directory(feed)?,
             };
-            let options = SinkOptions { durable, ..SinkOptions::default() };
+            let &RecvOptions { durable, overwrite, hidden, .. } = options;
+            let options = SinkOptions { durable, overwrite, hidden, ..SinkOptions::default() };
             let told = mailbox.clone();
             let disk =
                 DiskSink::open(&directory, options, move |event| told.put(Input::Disk(event)))?;
@@ -409,6 +482,15 @@ fn store(
             Ok((Store::new(sink.clone(), mailbox.clone()), sink))
         }
     }
+}
+
+/// Returns the directory for a feed whose user named none: its own, in the working directory.
+fn own_directory(feed: &Feed) -> anyhow::Result<PathBuf> {
+    let path = RelativePath::of_item(feed.name.as_str()).ok().filter(|path| !path.is_hidden());
+    let path = path.with_context(|| {
+        format!("`{}` is no name for a directory: name one by -o DIR", feed.name)
+    })?;
+    Ok(Path::new(".").join(path.joined()))
 }
 
 fn config(
@@ -423,6 +505,7 @@ fn config(
     let mut node = NodeConfig::new(id, feed.tsi, (feed.data, feed.domain), address);
     node.name = name.unwrap_or_else(super::host_name);
     node.scope = feed.scope;
+    node.recovery = feed.recovery;
     node.admission = super::admission(token);
     let mut config = ReceiverConfig::new(node, shape_of(feed)?);
     config.start = start;

@@ -20,7 +20,7 @@ pub(crate) enum Input {
     LookedUp(Vec<Looked>),
     /// An event of the sink for a pipe.
     Pipe(PipeEvent),
-    /// The output of a pipe is complete, or failed.
+    /// A pipe is written to its end, which its sender signed; or why not.
     Written(Result<(), String>),
     /// Another feed takes the place of this one.
     Replaced,
@@ -78,8 +78,8 @@ pub(crate) trait FeedStore {
     /// or if the files are not known.
     fn files_in(&self, run: BlockRun) -> Option<BTreeSet<Toi>>;
 
-    /// Drops all blocks of a file.
-    fn drop_blocks(&mut self, toi: Toi);
+    /// Compares the blocks of a file with their digests, and drops those that differ.
+    fn check_blocks(&mut self, toi: Toi);
 
     /// Stops storing a file. Its partial content is kept.
     fn cancel(&mut self, toi: Toi);
@@ -87,8 +87,8 @@ pub(crate) trait FeedStore {
     /// Sets the first block of a pipe.
     fn begin_pipe(&mut self, first: u32);
 
-    /// Sets the number of blocks of a pipe.
-    fn end_pipe(&mut self, blocks: u32);
+    /// Returns whether a pipe has its sender's word where it ends.
+    fn pipe_has_end(&self) -> bool;
 
     /// Ends a pipe early for its reader.
     fn abort_pipe(&mut self);

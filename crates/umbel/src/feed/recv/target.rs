@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use umbel_engine::host::Mailbox;
 use umbel_engine::symbols::BlockId;
-use umbel_store::feed::{FeedPrepared, FeedSink, FileSink, PipeReader};
+use umbel_store::feed::{FeedPrepared, FeedSink, FileSink, PipeOutcome, PipeReader};
 use umbel_store::sink::{Held, Preparer};
 use umbel_wire::Toi;
 use umbel_wire::repository::ItemInfo;
@@ -43,8 +43,7 @@ impl Store {
     ) -> std::io::Result<()> {
         let (mailbox, written) = (self.mailbox.clone(), self.written.clone());
         let run = move || {
-            let result = copy(reader, output, &written).map_err(|error| error.to_string());
-            mailbox.put(Input::Written(result));
+            mailbox.put(Input::Written(copy(reader, output, &written)));
         };
         std::thread::Builder::new().name("umbel-output".to_owned()).spawn(run)?;
         Ok(())
@@ -62,15 +61,26 @@ fn copy(
     mut reader: PipeReader,
     mut output: Box<dyn Write + Send>,
     written: &AtomicU64,
-) -> std::io::Result<()> {
+) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("cannot write the output: {error}");
     while let Some(bytes) = reader.read() {
-        output.write_all(&bytes)?;
+        output.write_all(&bytes).map_err(failed)?;
         written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         if reader.is_empty() {
-            output.flush()?;
+            output.flush().map_err(failed)?;
         }
     }
-    output.flush()
+    output.flush().map_err(failed)?;
+    outcome(reader.outcome())
+}
+
+/// Returns why what was written is not all, if it is not.
+pub(crate) fn outcome(outcome: Option<PipeOutcome>) -> Result<(), String> {
+    match outcome {
+        Some(PipeOutcome::Whole) => Ok(()),
+        Some(PipeOutcome::Failed(reason)) => Err(reason),
+        Some(PipeOutcome::Cut) | None => Err("the pipe was cut short".to_owned()),
+    }
 }
 
 impl FeedStore for Store {
@@ -109,10 +119,9 @@ impl FeedStore for Store {
         self.files()?.items_in(run)
     }
 
-    fn drop_blocks(&mut self, toi: Toi) {
+    fn check_blocks(&mut self, toi: Toi) {
         if let Some(files) = self.files() {
-            // Without digests no block passes the check.
-            files.disk().check_blocks(toi, Vec::new());
+            files.check_blocks(toi);
         }
     }
 
@@ -128,10 +137,8 @@ impl FeedStore for Store {
         }
     }
 
-    fn end_pipe(&mut self, blocks: u32) {
-        if let FeedSink::Pipe(pipe) = &self.sink {
-            pipe.end(blocks);
-        }
+    fn pipe_has_end(&self) -> bool {
+        matches!(&self.sink, FeedSink::Pipe(pipe) if pipe.has_end())
     }
 
     fn abort_pipe(&mut self) {

@@ -5,18 +5,21 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use nix::poll::PollFlags;
 use umbel_engine::host::Mailbox;
 use umbel_engine::tmtp::{BlockCount, SourceCommand};
+use umbel_net::session::Signer;
 use umbel_net::wake;
 use umbel_store::feed::seal::Seal;
-use umbel_store::feed::{BlockShape, FeedSource, FileFeed, Manifest, PipeKeeper, PipeWriter, pipe};
+use umbel_store::feed::{
+    BlockShape, FeedSource, FileFeed, Manifest, PipeId, PipeKeeper, PipeWriter,
+};
 use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions, Skipped};
 use umbel_wire::feed::FeedContent;
-use umbel_wire::{Digest, Scheme, Tsi};
+use umbel_wire::{Digest, Scheme};
 
 use super::super::admission::Sealing;
 use super::host::Content;
@@ -24,11 +27,15 @@ use super::{SendObserver, What};
 
 /// Bytes of a pipe that are kept, half of them for receivers that lag or come late.
 const PIPE_MEMORY: usize = 64 << 20;
+/// Longest time for which full blocks wait for others to be signed with.
+const UNSIGNED: Duration = Duration::from_millis(20);
 /// Idle time of the input after which a block that is not full is sent.
 const IDLE: Duration = Duration::from_millis(5);
 
-/// How the content is divided into blocks, and the secrets that seal it.
+/// Which files are content, how it is divided into blocks, and the secrets that seal it.
 pub(super) struct Cut {
+    /// Whether hidden files at the top are sent.
+    pub(super) hidden: bool,
     pub(super) shape: BlockShape,
     pub(super) sealing: Option<Sealing>,
 }
@@ -77,7 +84,7 @@ impl Opened {
     /// Opens the content to send. Computing the digests of large files takes a while.
     pub(super) fn open(
         what: What,
-        tsi: Tsi,
+        (pipe, signer): (PipeId, &Signer),
         cut: &Cut,
         mailbox: &Mailbox<SourceCommand>,
         observer: &dyn SendObserver,
@@ -89,7 +96,9 @@ impl Opened {
                 let shape = cut.shape;
                 let seal = cut.sealing.as_ref().map(|sealing| sealing.seal(&[])).transpose()?;
                 let head = seal.as_ref().map(|seal| described(&seal.head));
-                let (writer, feed) = pipe(tsi, shape, PIPE_MEMORY, seal)?;
+                let signer = signer.clone();
+                let sign = Box::new(move |run: &[u8]| signer.sign(run));
+                let (writer, feed) = umbel_store::feed::pipe(pipe, shape, PIPE_MEMORY, seal, sign)?;
                 let block = usize::from(shape.symbol_len) * usize::from(shape.block_symbols);
                 let pipe = Pipe {
                     keeper: feed.keeper(),
@@ -121,6 +130,7 @@ impl Opened {
             max_block_symbols: shape.block_symbols.into(),
             warc: false,
             own: crate::state::own(None),
+            hidden: cut.hidden,
             ..RepositoryOptions::default()
         };
         let repository = Repository::open_all(paths, options).context("cannot send")?;
@@ -141,12 +151,13 @@ impl Opened {
         }
         let bytes = items.iter().map(|item| item.size()).sum();
         let (mut hashed, mut infos) = (0, Vec::with_capacity(items.len()));
+        let mut digests = Vec::new();
         for item in &items {
             if interrupted.load(Ordering::Acquire) {
                 bail!("interrupted");
             }
             observer.hashing(hashed, bytes);
-            catalog.digest(item.toi()).context("cannot send")?;
+            digests.extend(catalog.digests(item.toi()).context("cannot send")?);
             hashed += item.size();
             infos.push(item.info());
         }
@@ -155,7 +166,7 @@ impl Opened {
             move || mailbox.put(SourceCommand::SymbolsReady)
         })?;
         let left_out = skipped.failures();
-        let manifest = Manifest { items: infos.clone(), left_out }.emit()?;
+        let manifest = Manifest { items: infos.clone(), left_out, blocks: digests }.emit()?;
         let (manifest, key) = match &cut.sealing {
             None => (manifest, None),
             Some(sealing) => {
@@ -303,6 +314,7 @@ impl Pipe {
         let run = move || {
             let failed = copy(&mut input, &mut writer, &bytes, &mailbox).err();
             let failed = failed.map(|error| format!("the sender's input failed: {error}"));
+            writer.end(failed.as_deref(), |symbols| pass_on(symbols, &mailbox));
             if let Some(failed) = &failed {
                 failure.get_or_init(|| failed.clone());
             }
@@ -320,16 +332,15 @@ fn copy(
     bytes: &AtomicU64,
     mailbox: &Mailbox<SourceCommand>,
 ) -> std::io::Result<()> {
-    let cut = |writer: &mut PipeWriter| {
-        if let Some(symbols) = writer.cut() {
-            mailbox.put(SourceCommand::Extend(vec![BlockCount { count: 1, symbols }]));
-        }
-    };
+    // Time of the first block that is not signed yet.
+    let mut since: Option<Instant> = None;
     loop {
-        if !writer.is_empty() {
+        if writer.is_behind() {
             let [ready] = wake::wait_for([input.as_fd()], PollFlags::POLLIN, Some(IDLE))?;
             if !ready {
-                cut(writer);
+                writer.cut();
+                writer.sign(|symbols| pass_on(symbols, mailbox));
+                since = None;
                 continue;
             }
         }
@@ -338,11 +349,20 @@ fn copy(
             read => read?,
         };
         bytes.fetch_add(read as u64, Ordering::Relaxed);
-        if read == 0 || writer.is_full() {
-            cut(writer);
+        if writer.is_full() {
+            let begun = *since.get_or_insert_with(Instant::now);
+            if writer.cut() || begun.elapsed() >= UNSIGNED {
+                writer.sign(|symbols| pass_on(symbols, mailbox));
+                since = None;
+            }
         }
         if read == 0 {
             return Ok(());
         }
     }
+}
+
+/// Extends the feed by a block of so many symbols.
+fn pass_on(symbols: u8, mailbox: &Mailbox<SourceCommand>) {
+    mailbox.put(SourceCommand::Extend(vec![BlockCount { count: 1, symbols }]));
 }

@@ -218,6 +218,7 @@ impl<C: Content> SendHost<C> {
             receivers,
             packets: self.stats.data_sent,
             repairs: self.stats.repairs_sent,
+            dmcasts: self.stats.dmcasts_sent,
             fetched: self.stats.fetched_sent,
             evicted: self.stats.evicted,
             load: self.stats.load.total(),

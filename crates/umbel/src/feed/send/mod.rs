@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use serde::Serialize;
@@ -28,21 +28,22 @@ use umbel_engine::tmtp::{NodeConfig, Source, SourceConfig};
 use umbel_engine::units::Rate;
 use umbel_net::clock::Clock;
 use umbel_net::driver::Driver;
-use umbel_net::interface::Family;
+use umbel_net::interface::{Family, Interface};
 use umbel_net::mailbox;
-use umbel_net::port::UdpPort;
-use umbel_net::udp::SenderOptions;
+use umbel_net::port::{OpenError, UdpPort};
+use umbel_net::session::{Identity, Pin};
+use umbel_net::udp::{OpenSenderError, SenderOptions};
 use umbel_store::Skipped;
-use umbel_store::feed::BlockShape;
-use umbel_wire::Tsi;
-use umbel_wire::feed::{Feed, Sealed};
+use umbel_store::feed::{BlockShape, PipeId};
+use umbel_wire::feed::{Feed, Recovery, Sealed};
 use umbel_wire::session::SessionName;
 use umbel_wire::small_block::SmallBlockHeader;
+use umbel_wire::{Channel, Tsi, lms};
 
 use self::content::{Cut, Opened};
 use self::host::{Expected, Input, SendHost, Terms};
 use super::admission::{AdmitList, Sealing};
-use super::shape_of;
+use super::{DATA_PORT, shape_of};
 use crate::directory::Announcer;
 pub use crate::endpoint::{Failure, Interrupt};
 use crate::endpoint::{channel, packet_len, random};
@@ -98,8 +99,14 @@ pub struct SendOptions {
     pub block_symbols: u8,
     /// Whether repairs are fresh symbols instead of the packets that were lost.
     pub fec: bool,
+    /// How losses are recovered.
+    pub recovery: Recovery,
     /// How long the source serves late receivers when all others have everything.
     pub linger: Duration,
+    /// Directory of the key that signs the feed. Default: the user's state directory.
+    pub state_dir: Option<PathBuf>,
+    /// Whether hidden files at the top are sent. Default: no.
+    pub hidden: bool,
 }
 
 impl SendOptions {
@@ -120,7 +127,10 @@ impl SendOptions {
             mtu: None,
             block_symbols: 64,
             fec: true,
+            recovery: Recovery::Tree,
             linger: Duration::ZERO,
+            state_dir: None,
+            hidden: false,
         }
     }
 }
@@ -130,6 +140,8 @@ impl SendOptions {
 pub struct Begun {
     /// The feed as it is announced.
     pub feed: Feed,
+    /// Fingerprint of the key that signs it.
+    pub pin: Pin,
     /// Name of the interface.
     pub interface: String,
     /// Most bits of UDP payload per second.
@@ -195,6 +207,8 @@ pub struct SendSummary {
     pub packets: u64,
     /// Repairs and retransmissions sent by the source itself.
     pub repairs: u64,
+    /// Those of them that were sent to the subtrees that routers named.
+    pub dmcasts: u64,
     /// Packets sent to receivers that came late or lost their parents.
     pub fetched: u64,
     /// Number of children that the source gave up waiting for.
@@ -261,40 +275,57 @@ pub fn send(
         }
     }));
 
+    let state_dir = options.state_dir.map_or_else(crate::state::default_dir, Ok)?;
+    let signer = Identity::load_or_create(&state_dir)?.signer()?;
     let interface = super::interface(options.interface.as_deref())?;
     let family = channel::choose_family(&interface, options.family, options.group)?;
     let address = interface.address(family)?;
     let tsi = Tsi(u32::from_be_bytes(random()?));
-    let (data, domain) = super::channels(tsi, address, options.group)?;
+    let version = since_1970().as_millis() as u64;
+    let (mut data, domain) = super::channels(tsi, address, options.group)?;
     let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
     let packet_len = usize::from(packet_len(options.mtu, &interface, family)?);
-    let symbol_len = (packet_len - SmallBlockHeader::LEN) as u16 & !7;
+    let symbol_len = symbol_len(packet_len, options.recovery);
     let AdmitList { names, keys } = options.admit;
     let sealing = if keys.is_empty() { None } else { Some(Sealing::new(tsi, keys)?) };
     let (block_symbols, sealed) = (options.block_symbols, sealing.is_some());
-    let cut = Cut { shape: BlockShape { symbol_len, block_symbols, sealed }, sealing };
+    let shape = BlockShape { symbol_len, block_symbols, sealed };
+    let cut = Cut { hidden: options.hidden, shape, sealing };
 
     let commands = mailbox.map(Input::Command);
-    let Opened { symbols, plan, skipped } =
-        Opened::open(options.what, tsi, &cut, &commands, &*observer, &flag)?;
+    let Opened { symbols, plan, skipped } = Opened::open(
+        options.what,
+        (PipeId { feed: tsi, version }, &signer),
+        &cut,
+        &commands,
+        &*observer,
+        &flag,
+    )?;
     let sender = SenderOptions {
         source: Some(address),
         hop_limit: scope,
         rate: Some(rate),
         ..SenderOptions::new(family)
     };
+    let node = node(options.recovery, domain, &interface, &sender)?;
+    let source = node.address().context("a node has an address")?;
+    if options.recovery == Recovery::Lms {
+        // Routers send requests on to this port of the source.
+        data.port = source.port();
+    }
     let data_port = UdpPort::source(data, &interface, &sender)?;
-    let node = UdpPort::node(domain, &interface, &SenderOptions { rate: None, ..sender })?;
     let feed = Feed {
         name,
         tsi,
-        source: node.address().context("a node has an address")?,
+        source,
+        node: super::node_id()?,
         data,
         domain,
         scope,
         symbol_len,
         block_symbols: options.block_symbols.into(),
         fec: options.fec,
+        recovery: options.recovery,
         kbit_per_s: rate.bits_per_s().div_ceil(1000),
         content: plan.describe(),
         token: options.token.is_some(),
@@ -303,14 +334,15 @@ pub fn send(
             head_len: head.0,
             head_digest: head.1,
         }),
-        version: 1,
+        version,
     };
     let mut config = config(&feed, options.token.as_deref(), options.max_children, rate)?;
     config.history = plan.history();
     config.check()?;
-    let announcer = Announcer::start(&feed.clone().into(), &interface)?;
+    let announcer = Announcer::start(&feed.clone().into(), Some(&signer), &interface)?;
     let (left_out, failures) = (skipped.failures(), failures(&skipped));
-    observer.begun(&Begun { feed, interface: interface.name, rate, skipped });
+    let pin = signer.pin();
+    observer.begun(&Begun { feed, pin, interface: interface.name, rate, skipped });
     let terms = Terms {
         wait_for: options.wait_for,
         linger: options.linger,
@@ -327,6 +359,42 @@ pub fn send(
     Ok(SendSummary { left_out, failures, ..host.summary() })
 }
 
+/// Returns the time since 1970.
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Returns the length of symbols that fit packets of this length, and whatever carries them.
+fn symbol_len(packet_len: usize, recovery: Recovery) -> u16 {
+    let around = match recovery {
+        Recovery::Lms => lms::limits::AROUND_PACKET,
+        Recovery::Tree | Recovery::Srm | Recovery::Source => 0,
+    };
+    (packet_len - SmallBlockHeader::LEN).saturating_sub(around).max(8) as u16 & !7
+}
+
+/// Opens the port at which the source hears unicast and the domain group.
+fn node(
+    recovery: Recovery,
+    domain: Channel,
+    interface: &Interface,
+    sender: &SenderOptions,
+) -> anyhow::Result<UdpPort> {
+    let any = SenderOptions { rate: None, ..sender.clone() };
+    if recovery != Recovery::Lms {
+        return Ok(UdpPort::node(domain, interface, &any)?);
+    }
+    // The port of data channels, unless another feed has it.
+    let any = SenderOptions { shared: true, ..any };
+    let usual = SenderOptions { port: DATA_PORT, ..any.clone() };
+    match UdpPort::node(domain, interface, &usual) {
+        Err(OpenError::Sender(OpenSenderError::PortTaken(_))) => {
+            Ok(UdpPort::node(domain, interface, &any)?)
+        }
+        opened => Ok(opened?),
+    }
+}
+
 /// Returns the files that were left out, though their content should be included.
 fn failures(skipped: &Skipped) -> Vec<Failure> {
     let failed = skipped.named().iter().filter(|item| item.reason.is_failure());
@@ -341,11 +409,11 @@ fn config(
     max_children: u16,
     rate: Rate,
 ) -> anyhow::Result<SourceConfig> {
-    let id = super::node_id()?;
-    let Feed { tsi, data, domain, source, .. } = *feed;
+    let Feed { tsi, data, domain, source, node: id, .. } = *feed;
     let mut node = NodeConfig::new(id, tsi, (data, domain), source);
     node.name = super::host_name();
     node.scope = feed.scope;
+    node.recovery = feed.recovery;
     node.admission = super::admission(token);
     let mut config = SourceConfig::new(node, shape_of(feed)?, rate);
     config.tree.max_children = max_children;

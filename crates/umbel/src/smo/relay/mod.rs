@@ -38,8 +38,8 @@ pub enum Relayed {
     Stream(Start),
     /// What the server offers by HTTP.
     Http {
-        /// Time from the first request for something to its multicast.
-        window: Duration,
+        /// When something is multicast, from the first request for it on.
+        start: Start,
         /// Shorter bodies are answered alone and at once.
         smallest: u64,
     },
@@ -73,9 +73,9 @@ pub fn relay(
             let library = Clerk::pipe(Later::Server(server), news)?;
             run(library, Rules::Live(start), false, place, options, observer, control)
         }
-        Relayed::Http { window, smallest } => {
+        Relayed::Http { start, smallest } => {
             let library = Upstream::new(server, news);
-            run(library, Rules::Web { window, smallest }, true, place, options, observer, control)
+            run(library, Rules::Web { start, smallest }, true, place, options, observer, control)
         }
     }
 }

@@ -41,8 +41,8 @@ type Machine<'a> = dyn Io<Source> + 'a;
 pub(crate) enum Rules {
     /// By HTTP.
     Web {
-        /// Time from the first request for something to its multicast.
-        window: Duration,
+        /// When something is multicast, from the first request for it on.
+        start: Start,
         /// Shorter bodies are answered alone and at once.
         smallest: u64,
     },
@@ -278,14 +278,16 @@ impl<L: Library> Desk<L> {
 
     fn due(&self, group: &Group) -> Option<Instant> {
         let wait = match self.rules {
-            Rules::Web { window, .. } => Some(window),
-            Rules::File(start) | Rules::Live(start) => start.wait,
+            Rules::Web { start, .. } | Rules::File(start) | Rules::Live(start) => start.wait,
         };
         wait.map(|wait| group.since + wait)
     }
 
     fn is_full(&self, group: &Group) -> bool {
-        matches!(self.rules, Rules::File(start) if group.members.len() >= start.receivers)
+        match self.rules {
+            Rules::Web { start, .. } | Rules::File(start) => group.members.len() >= start.receivers,
+            Rules::Live(_) => false,
+        }
     }
 
     /// Handles the next request of a client.

@@ -204,8 +204,9 @@ impl<L: Library> Host<Source> for ServeHost<L> {
                     self.observer.removed(&peer, report::reason(reason));
                 }
             }
-            SourceEvent::Pace(rate) => {
+            SourceEvent::Pace { rate, burst } => {
                 let rate = self.rate.map_or(rate, |most| most.min(rate));
+                io.set_burst(RateClass::Data, burst);
                 io.set_pace(RateClass::Data, Some(rate));
             }
         }

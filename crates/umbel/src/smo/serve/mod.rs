@@ -27,7 +27,6 @@ use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use umbel_engine::RateClass;
@@ -57,8 +56,8 @@ pub enum What {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Time from the first request for something to its multicast.
-        window: Duration,
+        /// When something is multicast, from the first request for it on.
+        start: Start,
         /// Shorter bodies are answered alone and at once.
         smallest: u64,
     },
@@ -179,8 +178,8 @@ pub fn serve(
     started(interrupt(&mailbox));
     let news = mailbox.map(Input::News);
     let (library, rules, keep) = match what {
-        What::Directory { path, window, smallest } => {
-            (Clerk::directory(&path, news)?, Rules::Web { window, smallest }, true)
+        What::Directory { path, start, smallest } => {
+            (Clerk::directory(&path, news)?, Rules::Web { start, smallest }, true)
         }
         What::File { path, start, keep } => (Clerk::file(&path, news)?, Rules::File(start), keep),
         What::Pipe { input, start } => (Clerk::pipe(input, news)?, Rules::Live(start), false),

@@ -4,19 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use umbel_engine::Instant;
 use umbel_engine::host::{Host, Io, Trouble};
-use umbel_engine::rlm::{Source, SourceCommand, SourceStats};
-use umbel_engine::{Instant, RateClass};
+use umbel_engine::rlm::{Source, SourceCommand};
 use umbel_store::hls::FileName;
 
 use super::ladder::Rung;
 use super::recent::Recent;
-use super::{HlsObserver, HlsSnapshot, HlsSummary};
-use crate::stream::LayerSnapshot;
-use crate::stream::way::RateMeter;
+use super::{HlsSnapshot, HlsSummary};
+use crate::stream::StreamObserver;
+use crate::stream::on_air::{OnAir, TICK, Totals};
 
-/// Interval of progress reports.
-const TICK: Duration = Duration::from_millis(100);
 /// Interval at which receivers that come late get what they need before any segment, and see that a
 /// silent source is there.
 const CAROUSEL: Duration = Duration::from_secs(2);
@@ -76,7 +74,8 @@ struct Carousel {
 
 /// The host of a ladder's source.
 pub(crate) struct HlsHost {
-    observer: Arc<dyn HlsObserver>,
+    observer: Arc<dyn StreamObserver<HlsSnapshot>>,
+    air: OnAir,
     rungs: Vec<Rung>,
     master: Item,
     recent: Option<Arc<Recent>>,
@@ -87,10 +86,6 @@ pub(crate) struct HlsHost {
     fresh_at: Instant,
     told_stall: bool,
     told_behind: bool,
-    told_trouble: bool,
-    trouble: Option<String>,
-    meter: RateMeter,
-    stats: SourceStats,
     summary: HlsSummary,
 }
 
@@ -102,7 +97,7 @@ impl HlsHost {
         rungs: Vec<Rung>,
         master: Item,
         recent: Option<Arc<Recent>>,
-        observer: Arc<dyn HlsObserver>,
+        observer: Arc<dyn StreamObserver<HlsSnapshot>>,
     ) -> HlsHost {
         HlsHost {
             observer,
@@ -114,23 +109,20 @@ impl HlsHost {
             fresh_at: Instant::EPOCH,
             told_stall: false,
             told_behind: false,
-            told_trouble: false,
-            trouble: None,
-            meter: RateMeter::new(rungs.len()),
+            air: OnAir::new(rungs.iter().map(|rung| rung.pace)),
             rungs,
-            stats: SourceStats::default(),
             summary: HlsSummary::default(),
         }
     }
 
     /// Returns the result so far.
     pub(crate) fn summary(&self) -> HlsSummary {
-        let layers = &self.stats.layers;
+        let Totals { packets, bytes: sent_bytes, repairs, .. } = self.air.totals();
         HlsSummary {
-            packets: layers.iter().map(|layer| layer.packets).sum(),
-            sent_bytes: layers.iter().map(|layer| layer.bytes).sum(),
-            repairs: layers.iter().map(|layer| layer.repairs).sum(),
-            experiments: self.stats.experiments,
+            packets,
+            sent_bytes,
+            repairs,
+            experiments: self.air.experiments(),
             ..self.summary.clone()
         }
     }
@@ -190,7 +182,7 @@ impl HlsHost {
     fn turn(&mut self, io: &mut Machine<'_>) {
         let now = io.now();
         for layer in 0..self.carousels.len() {
-            let idle = self.stats.layers.get(layer).is_some_and(|layer| layer.waiting == 0);
+            let idle = self.air.layers().get(layer).is_some_and(|layer| layer.waiting == 0);
             let carousel = &self.carousels[layer];
             let due = carousel.sent.is_some_and(|sent| now - sent >= CAROUSEL);
             let playlist = carousel.playlist.clone().filter(|_| idle && due);
@@ -202,7 +194,7 @@ impl HlsHost {
     }
 
     fn look_behind(&mut self) {
-        for (layer, (rung, stats)) in self.rungs.iter().zip(&self.stats.layers).enumerate() {
+        for (layer, (rung, stats)) in self.rungs.iter().zip(self.air.layers()).enumerate() {
             let waiting = stats.waiting as u64 * u64::from(rung.packet_len) * 8;
             if waiting > BEHIND_S * rung.pace.bits_per_s() && !self.told_behind {
                 self.told_behind = true;
@@ -216,27 +208,12 @@ impl HlsHost {
     }
 
     fn snapshot(&self) -> HlsSnapshot {
-        let layers = self.rungs.iter().zip(self.meter.rates()).zip(&self.stats.layers);
-        let layers = layers.map(|((rung, &rate), stats)| LayerSnapshot {
-            rate_bits_per_s: rate,
-            limit_bits_per_s: rung.pace.bits_per_s(),
-            dropped: stats.dropped,
-        });
         HlsSnapshot {
-            layers: layers.collect(),
+            air: self.air.snapshot(),
             segments: self.summary.segments,
             refused: self.summary.refused,
             stalled: self.told_stall,
-            receivers: self.stats.receivers,
-            at_level: self.stats.at_level.clone(),
-            worst_loss: f64::from(self.stats.worst_loss.thousandths()) / 1e3,
-            experiments: self.stats.experiments,
-            trouble: self.trouble.clone(),
         }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.stats.layers.iter().all(|layer| layer.waiting == 0)
     }
 }
 
@@ -244,13 +221,8 @@ impl Host<Source> for HlsHost {
     type Input = Input;
 
     fn start(&mut self, io: &mut Machine<'_>) {
-        let now = io.now();
-        for (layer, rung) in (0..).zip(&self.rungs) {
-            io.set_pace(RateClass::Layer(layer), Some(rung.pace));
-        }
-        self.fresh_at = now;
-        self.meter.start(now);
-        io.wake_at(Some(now + TICK));
+        self.fresh_at = io.now();
+        self.air.start(io);
     }
 
     fn event(&mut self, _io: &mut Machine<'_>, event: std::convert::Infallible) {
@@ -267,19 +239,16 @@ impl Host<Source> for HlsHost {
             }
             Input::Interrupt => {
                 self.summary.interrupted = true;
-                self.stats = io.engine().stats();
-                io.stop();
+                self.air.stop(io);
             }
         }
     }
 
     fn wake(&mut self, io: &mut Machine<'_>) {
         let now = io.now();
-        io.wake_at(Some(now + TICK));
-        self.stats = io.engine().stats();
-        self.meter.measure(now, &self.stats.layers);
+        self.air.tick(io);
         if let Some(since) = self.ending {
-            if self.is_idle() && now - since >= TICK * 2 || now - since >= LAST_PACKETS {
+            if self.air.is_idle() && now - since >= TICK * 2 || now - since >= LAST_PACKETS {
                 io.stop();
             }
         } else {
@@ -290,19 +259,13 @@ impl Host<Source> for HlsHost {
                 self.observer.note("nothing is added to the ladder any more");
             }
         }
-        if let Some(trouble) = self.trouble.as_ref().filter(|_| !self.told_trouble) {
-            self.told_trouble = true;
-            self.observer.note(&format!("packets do not leave: {trouble}"));
+        if let Some(line) = self.air.take_trouble() {
+            self.observer.note(&line);
         }
         self.observer.progress(&self.snapshot());
     }
 
     fn trouble(&mut self, _io: &mut Machine<'_>, trouble: Trouble) {
-        match trouble {
-            Trouble::NotSent { reason } | Trouble::NotJoined { reason, .. } => {
-                self.trouble = Some(reason);
-            }
-            Trouble::Overrun { .. } => {}
-        }
+        self.air.on_trouble(trouble);
     }
 }

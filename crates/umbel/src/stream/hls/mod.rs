@@ -35,7 +35,7 @@ use self::host::{HlsHost, Input};
 use self::reader::{Ladder, Stop};
 use self::recent::Recent;
 use super::way::{Air, Said, Way};
-use super::{Begun, LayerSnapshot};
+use super::{AirSnapshot, Begun, StreamObserver};
 use crate::directory::Announcer;
 pub use crate::endpoint::Interrupt;
 use crate::http::Server;
@@ -66,24 +66,15 @@ impl HlsOptions {
 /// Progress of a source.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HlsSnapshot {
-    /// The layers, the base first.
-    pub layers: Vec<LayerSnapshot>,
+    /// What every source tells.
+    #[serde(flatten)]
+    pub air: AirSnapshot,
     /// Segments sent.
     pub segments: u64,
     /// Playlists and files that were not followed, or missing.
     pub refused: u64,
     /// Whether no segments come.
     pub stalled: bool,
-    /// Number of receivers, estimated from what they say in the control group.
-    pub receivers: u64,
-    /// Number of receivers at each level from 1 on, estimated.
-    pub at_level: Vec<u64>,
-    /// Greatest loss of which a receiver last told, 0 to 1.
-    pub worst_loss: f64,
-    /// Join-experiments heard.
-    pub experiments: u64,
-    /// What keeps packets from leaving, if anything does.
-    pub trouble: Option<String>,
 }
 
 /// Result of a stream.
@@ -111,18 +102,6 @@ pub struct HlsSummary {
     pub interrupted: bool,
 }
 
-/// Receives news of the stream. It must not block.
-pub trait HlsObserver: Send + Sync {
-    /// The stream is on the air.
-    fn begun(&self, _begun: &Begun) {}
-
-    /// Reports progress, about ten times a second.
-    fn progress(&self, _snapshot: &HlsSnapshot) {}
-
-    /// Reports a line that the user should know.
-    fn note(&self, _line: &str) {}
-}
-
 /// Sends a ladder. Returns when it is over, or the user ends it.
 ///
 /// # Errors
@@ -131,7 +110,7 @@ pub trait HlsObserver: Send + Sync {
 /// off later.
 pub fn stream_hls(
     options: HlsOptions,
-    observer: Arc<dyn HlsObserver>,
+    observer: Arc<dyn StreamObserver<HlsSnapshot>>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<HlsSummary> {
     let HlsOptions { directory, fec, headroom, repair, way } = options;
@@ -177,7 +156,7 @@ pub fn stream_hls(
     config.symbol_len = symbol_len;
     let engine = Source::new(config)?;
 
-    let announcer = Announcer::start(&stream.clone().into(), &interface)?;
+    let announcer = Announcer::start(&stream.clone().into(), None, &interface)?;
     observer.begun(&Begun { stream, interface: interface.name });
     let host = HlsHost::new(rungs.clone(), ladder.master_item(), recent, observer);
     ladder.start(mailbox).context("cannot start")?;

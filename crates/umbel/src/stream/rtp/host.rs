@@ -4,18 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use umbel_engine::Instant;
 use umbel_engine::host::{Host, Io, Trouble};
-use umbel_engine::rlm::{Source, SourceCommand, SourceStats};
-use umbel_engine::{Instant, RateClass};
+use umbel_engine::rlm::{Source, SourceCommand};
 
 use super::intake::{Intake, Refusal};
 use super::sockets::Backlog;
-use super::{Lane, RtpObserver, RtpSnapshot, RtpSummary};
-use crate::stream::LayerSnapshot;
-use crate::stream::way::RateMeter;
+use super::{Lane, RtpSnapshot, RtpSummary};
+use crate::stream::StreamObserver;
+use crate::stream::on_air::{OnAir, Totals};
 
-/// Interval of progress reports.
-const TICK: Duration = Duration::from_millis(100);
 /// Time without a packet of a layer after which the user is told.
 const STALL: Duration = Duration::from_secs(3);
 
@@ -52,19 +50,16 @@ struct Told {
     other_source: bool,
     too_long: bool,
     behind: bool,
-    trouble: bool,
 }
 
 /// The host of a source of RTP.
 pub(crate) struct RtpHost {
-    observer: Arc<dyn RtpObserver>,
+    observer: Arc<dyn StreamObserver<RtpSnapshot>>,
+    air: OnAir,
     senders: Vec<Sender>,
     backlog: Arc<Backlog>,
     begun: Option<Instant>,
     told: Told,
-    trouble: Option<String>,
-    meter: RateMeter,
-    stats: SourceStats,
     summary: RtpSummary,
 }
 
@@ -76,7 +71,7 @@ impl RtpHost {
         lanes: &[Lane],
         most: usize,
         backlog: Arc<Backlog>,
-        observer: Arc<dyn RtpObserver>,
+        observer: Arc<dyn StreamObserver<RtpSnapshot>>,
     ) -> RtpHost {
         let sender = |lane: &Lane| Sender {
             lane: *lane,
@@ -87,32 +82,26 @@ impl RtpHost {
         };
         RtpHost {
             observer,
+            air: OnAir::new(lanes.iter().map(|lane| lane.pace)),
             senders: lanes.iter().map(sender).collect(),
             backlog,
             begun: None,
             told: Told::default(),
-            trouble: None,
-            meter: RateMeter::new(lanes.len()),
-            stats: SourceStats::default(),
             summary: RtpSummary::default(),
         }
     }
 
     /// Returns the result so far.
     pub(crate) fn summary(&self) -> RtpSummary {
-        let layers = &self.stats.layers;
+        let Totals { packets, bytes, repairs, dropped } = self.air.totals();
         RtpSummary {
-            packets: layers.iter().map(|layer| layer.packets).sum(),
-            bytes: layers.iter().map(|layer| layer.bytes).sum(),
-            repairs: layers.iter().map(|layer| layer.repairs).sum(),
-            dropped: self.backlog.refused() + self.dropped(),
-            experiments: self.stats.experiments,
+            packets,
+            bytes,
+            repairs,
+            dropped: self.backlog.refused() + dropped,
+            experiments: self.air.experiments(),
             ..self.summary.clone()
         }
-    }
-
-    fn dropped(&self) -> u64 {
-        self.stats.layers.iter().map(|layer| layer.dropped).sum()
     }
 
     fn on_packet(&mut self, io: &mut Machine<'_>, layer: u8, bytes: Bytes) {
@@ -184,7 +173,7 @@ impl RtpHost {
                 sender.told_stall = true;
                 self.observer.note(&format!("no packets of layer {number} come from its sender"));
             }
-            let dropped = self.stats.layers.get(number - 1).map_or(0, |layer| layer.dropped);
+            let dropped = self.air.layers().get(number - 1).map_or(0, |layer| layer.dropped);
             if dropped > 0 && !sender.told_fast {
                 sender.told_fast = true;
                 self.observer.note(&format!(
@@ -198,30 +187,18 @@ impl RtpHost {
         if self.backlog.refused() > 0 && !std::mem::replace(&mut self.told.behind, true) {
             self.observer.note("packets come faster than this machine handles them");
         }
-        if let Some(trouble) = self.trouble.as_ref().filter(|_| !self.told.trouble) {
-            self.told.trouble = true;
-            self.observer.note(&format!("packets do not leave: {trouble}"));
+        if let Some(line) = self.air.take_trouble() {
+            self.observer.note(&line);
         }
     }
 
     fn snapshot(&self) -> RtpSnapshot {
-        let layers = self.senders.iter().zip(self.meter.rates()).zip(&self.stats.layers);
-        let layers = layers.map(|((sender, &rate), stats)| LayerSnapshot {
-            rate_bits_per_s: rate,
-            limit_bits_per_s: sender.lane.pace.bits_per_s(),
-            dropped: stats.dropped,
-        });
         RtpSnapshot {
-            layers: layers.collect(),
+            air: self.air.snapshot(),
             taken: self.summary.taken,
             refused: self.summary.refused,
-            dropped: self.backlog.refused() + self.dropped(),
+            dropped: self.backlog.refused() + self.air.totals().dropped,
             stalled: self.senders.iter().any(|sender| sender.told_stall),
-            receivers: self.stats.receivers,
-            at_level: self.stats.at_level.clone(),
-            worst_loss: f64::from(self.stats.worst_loss.thousandths()) / 1e3,
-            experiments: self.stats.experiments,
-            trouble: self.trouble.clone(),
         }
     }
 }
@@ -231,12 +208,10 @@ impl Host<Source> for RtpHost {
 
     fn start(&mut self, io: &mut Machine<'_>) {
         let now = io.now();
-        for (layer, sender) in (0..).zip(&mut self.senders) {
-            io.set_pace(RateClass::Layer(layer), Some(sender.lane.pace));
+        for sender in &mut self.senders {
             sender.heard = now;
         }
-        self.meter.start(now);
-        io.wake_at(Some(now + TICK));
+        self.air.start(io);
     }
 
     fn event(&mut self, _io: &mut Machine<'_>, event: std::convert::Infallible) {
@@ -251,28 +226,19 @@ impl Host<Source> for RtpHost {
             }
             Input::Interrupt => {
                 self.summary.interrupted = true;
-                self.stats = io.engine().stats();
-                io.stop();
+                self.air.stop(io);
             }
         }
     }
 
     fn wake(&mut self, io: &mut Machine<'_>) {
         let now = io.now();
-        io.wake_at(Some(now + TICK));
-        self.stats = io.engine().stats();
-        self.meter.measure(now, &self.stats.layers);
+        self.air.tick(io);
         self.look(now);
         self.observer.progress(&self.snapshot());
     }
 
     fn trouble(&mut self, _io: &mut Machine<'_>, trouble: Trouble) {
-        match trouble {
-            Trouble::NotSent { reason } | Trouble::NotJoined { reason, .. } => {
-                self.trouble = Some(reason);
-            }
-            // Receivers repeat what they say in the control group.
-            Trouble::Overrun { .. } => {}
-        }
+        self.air.on_trouble(trouble);
     }
 }

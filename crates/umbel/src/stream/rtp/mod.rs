@@ -36,7 +36,7 @@ use self::host::{Input, RtpHost};
 use self::sockets::{Backlog, Sockets};
 use super::ladder::LENGTH_LEN;
 use super::way::{Air, Said, Way};
-use super::{BLOCK_TIME, Begun, LayerSnapshot};
+use super::{AirSnapshot, BLOCK_TIME, Begun, StreamObserver};
 use crate::directory::Announcer;
 pub use crate::endpoint::Interrupt;
 
@@ -80,8 +80,9 @@ impl RtpOptions {
 /// Progress of a source.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RtpSnapshot {
-    /// The layers, the base first.
-    pub layers: Vec<LayerSnapshot>,
+    /// What every source tells.
+    #[serde(flatten)]
+    pub air: AirSnapshot,
     /// RTP packets taken.
     pub taken: u64,
     /// Datagrams that were no RTP of this stream.
@@ -90,16 +91,6 @@ pub struct RtpSnapshot {
     pub dropped: u64,
     /// Whether no packets of a layer come.
     pub stalled: bool,
-    /// Number of receivers, estimated from what they say in the control group.
-    pub receivers: u64,
-    /// Number of receivers at each level from 1 on, estimated.
-    pub at_level: Vec<u64>,
-    /// Greatest loss of which a receiver last told, 0 to 1.
-    pub worst_loss: f64,
-    /// Join-experiments heard.
-    pub experiments: u64,
-    /// What keeps packets from leaving, if anything does.
-    pub trouble: Option<String>,
 }
 
 /// Result of a stream.
@@ -127,18 +118,6 @@ pub struct RtpSummary {
     pub interrupted: bool,
 }
 
-/// Receives news of the stream. It is called on the engine's thread and must not block.
-pub trait RtpObserver: Send + Sync {
-    /// The stream is on the air.
-    fn begun(&self, _begun: &Begun) {}
-
-    /// Reports progress, about ten times a second.
-    fn progress(&self, _snapshot: &RtpSnapshot) {}
-
-    /// Reports a line that the user should know.
-    fn note(&self, _line: &str) {}
-}
-
 /// A layer: what it takes on the wire, and what it carries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Lane {
@@ -159,7 +138,7 @@ pub(crate) struct Lane {
 /// One line that says why nothing can be received or sent, and what to do.
 pub fn stream_rtp(
     options: RtpOptions,
-    observer: Arc<dyn RtpObserver>,
+    observer: Arc<dyn StreamObserver<RtpSnapshot>>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<RtpSummary> {
     let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
@@ -197,7 +176,7 @@ pub fn stream_rtp(
     config.queue_time = QUEUE_TIME;
     let engine = Source::new(config)?;
 
-    let announcer = Announcer::start(&stream.clone().into(), &interface)?;
+    let announcer = Announcer::start(&stream.clone().into(), None, &interface)?;
     observer.begun(&Begun { stream, interface: interface.name });
     let backlog = Arc::<Backlog>::default();
     let most = usize::from(symbol_len - LENGTH_LEN);

@@ -61,7 +61,17 @@ impl Files {
             });
             contents.insert(Toi(number), Bytes::from(content));
         }
-        let manifest: Bytes = Manifest { items: infos.clone(), left_out: 0 }.emit().unwrap().into();
+        let mut blocks = Vec::new();
+        for info in &infos {
+            let cut = Partition::new(&info.oti).unwrap();
+            let ranges = (0..cut.blocks()).map(|sbn| cut.block_range(sbn));
+            let content: &Bytes = &contents[&info.toi];
+            blocks.extend(ranges.map(|range| {
+                Digest(*blake3::hash(&content[range.start as usize..range.end as usize]).as_bytes())
+            }));
+        }
+        let manifest = Manifest { items: infos.clone(), left_out: 0, blocks };
+        let manifest: Bytes = manifest.emit().unwrap().into();
         let layout = Layout::new(SHAPE, manifest.len() as u64, &infos).unwrap();
         Files { infos, contents, manifest, layout }
     }
@@ -157,6 +167,7 @@ struct State {
     /// Blocks that could be restored before their items were known.
     waiting: BTreeSet<u32>,
     looked_up: Vec<(ItemInfo, bool)>,
+    digests: Vec<Digest>,
     layout: Option<Layout>,
     wanted: BTreeMap<Toi, ItemInfo>,
     done: BTreeMap<String, Vec<u8>>,
@@ -180,6 +191,7 @@ impl Directory {
             blocks: BTreeMap::new(),
             waiting: BTreeSet::new(),
             looked_up: Vec::new(),
+            digests: Vec::new(),
             layout: None,
             wanted: BTreeMap::new(),
             done: BTreeMap::new(),
@@ -244,7 +256,10 @@ impl Directory {
         }
         content.truncate(state.manifest_len as usize);
         let event = match Manifest::parse(&content) {
-            Ok(manifest) => FileEvent::Manifest(manifest),
+            Ok(manifest) => {
+                state.digests.clone_from(&manifest.blocks);
+                FileEvent::Manifest(manifest)
+            }
             Err(error) => FileEvent::Unreadable(error),
         };
         self.tell(state, Input::File(event));
@@ -378,15 +393,23 @@ impl FeedStore for Directory {
         Some(layout.items_in(run))
     }
 
-    fn drop_blocks(&mut self, toi: Toi) {
+    fn check_blocks(&mut self, toi: Toi) {
         let mut state = self.state();
-        let Some(run) = state.run(toi) else { return };
-        for number in run.blocks() {
-            state.blocks.remove(&number);
-            state.symbols.remove(&number);
+        let state = &mut *state;
+        let Some((first, cut)) = state.layout.as_ref().and_then(|layout| layout.item(toi)) else {
+            return;
+        };
+        let mut blocks = Vec::new();
+        for sbn in 0..cut.blocks() {
+            let (number, range) = (first + sbn, cut.block_range(sbn));
+            let digest = state.digests[(number - state.manifest.blocks()) as usize];
+            let content = &state.blocks[&number][..(range.end - range.start) as usize];
+            if *blake3::hash(content).as_bytes() != digest.0 {
+                state.blocks.remove(&number);
+                blocks.push(sbn);
+            }
         }
-        let blocks = (0..run.count).collect();
-        self.tell(&mut state, Input::Disk(SinkEvent::BlocksDropped { toi, blocks }));
+        self.tell(state, Input::Disk(SinkEvent::BlocksDropped { toi, blocks }));
     }
 
     fn cancel(&mut self, toi: Toi) {
@@ -395,7 +418,9 @@ impl FeedStore for Directory {
 
     fn begin_pipe(&mut self, _first: u32) {}
 
-    fn end_pipe(&mut self, _blocks: u32) {}
+    fn pipe_has_end(&self) -> bool {
+        false
+    }
 
     fn abort_pipe(&mut self) {}
 

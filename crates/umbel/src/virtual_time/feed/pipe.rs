@@ -9,7 +9,7 @@ use umbel_engine::symbols::BlockId;
 use umbel_engine::tmtp::{BlockCount, SourceCommand};
 use umbel_sim::random::below;
 use umbel_store::feed::{
-    FeedSink, FeedSource, PipeKeeper, PipeReader, PipeWriter, pipe, pipe_sink,
+    FeedSink, FeedSource, PipeId, PipeKeeper, PipeReader, PipeWriter, pipe, pipe_sink,
 };
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::tmtp::BlockRun;
@@ -18,7 +18,9 @@ use umbel_wire::{Toi, Tsi};
 use super::super::draws;
 use super::super::later::Later;
 use super::files::SHAPE;
+use crate::directory::tests::signer;
 use crate::feed::recv::store::{FeedStore, Input};
+use crate::feed::recv::target::outcome;
 use crate::feed::send::host::Content;
 
 /// Writes that the input of a pipe has still to make, each with its time in milliseconds.
@@ -45,7 +47,9 @@ pub(super) struct Writer {
 /// Creates a pipe of 60 pieces at random times, and returns all of its bytes as well.
 pub(super) fn source(tsi: Tsi, seed: u64) -> (Source, FeedSource, Writer, Vec<u8>) {
     let mut random = draws(seed, 50);
-    let (writer, feed) = pipe(tsi, SHAPE, 4 << 20, None).unwrap();
+    let signer = signer(1);
+    let sign = Box::new(move |run: &[u8]| signer.sign(run));
+    let (writer, feed) = pipe(id_of(tsi), SHAPE, 4 << 20, None, sign).unwrap();
     let mut planned = VecDeque::new();
     let (mut at, mut all) = (0, Vec::new());
     for _ in 0..60 {
@@ -62,6 +66,14 @@ pub(super) fn source(tsi: Tsi, seed: u64) -> (Source, FeedSource, Writer, Vec<u8
     (source, FeedSource::Pipe(feed), Writer { end: writer, writes, begun: None }, all)
 }
 
+fn id_of(feed: Tsi) -> PipeId {
+    PipeId { feed, version: 1 }
+}
+
+fn extend(symbols: u8) -> SourceCommand {
+    SourceCommand::Extend(vec![BlockCount { count: 1, symbols }])
+}
+
 impl Writer {
     /// Writes the pieces that are due. Appends the commands for the engine.
     pub(super) fn write(&mut self, now: Instant, commands: &mut VecDeque<SourceCommand>) {
@@ -73,14 +85,13 @@ impl Writer {
             let mut rest = piece.as_slice();
             while !rest.is_empty() {
                 self.end.read_from(&mut rest).unwrap();
-                if let Some(symbols) = self.end.cut() {
-                    commands
-                        .push_back(SourceCommand::Extend(vec![BlockCount { count: 1, symbols }]));
-                }
+                self.end.cut();
             }
+            self.end.sign(|symbols| commands.push_back(extend(symbols)));
         }
         if queue.is_empty() {
             *writes = None;
+            self.end.end(None, |symbols| commands.push_back(extend(symbols)));
             commands.push_back(SourceCommand::Finish { failed: None });
         }
     }
@@ -144,10 +155,11 @@ impl Sink {
     pub(super) fn new(tsi: Tsi) -> Sink {
         let events: Later<Input> = Later::in_order();
         let told = events.clone();
-        let (sink, reader) = pipe_sink(tsi, SHAPE, 100_000, None, move |event| {
-            told.put(std::time::Duration::ZERO, Input::Pipe(event));
-        })
-        .unwrap();
+        let (sink, reader) =
+            pipe_sink((id_of(tsi), signer(1).public()), SHAPE, 130_000, None, move |event| {
+                told.put(std::time::Duration::ZERO, Input::Pipe(event));
+            })
+            .unwrap();
         let output = Output { reader, bytes: Vec::new(), told: false };
         Sink { end: FeedSink::Pipe(sink), events, state: Arc::new(Mutex::new(output)) }
     }
@@ -167,8 +179,9 @@ impl Sink {
         while let Some(bytes) = output.reader.take() {
             output.bytes.extend_from_slice(&bytes);
         }
-        if output.reader.is_over() && !std::mem::replace(&mut output.told, true) {
-            self.events.put(std::time::Duration::ZERO, Input::Written(Ok(())));
+        let ended = output.reader.outcome();
+        if ended.is_some() && !std::mem::replace(&mut output.told, true) {
+            self.events.put(std::time::Duration::ZERO, Input::Written(outcome(ended)));
         }
     }
 
@@ -200,7 +213,7 @@ impl FeedStore for Sink {
         None
     }
 
-    fn drop_blocks(&mut self, _toi: Toi) {}
+    fn check_blocks(&mut self, _toi: Toi) {}
 
     fn cancel(&mut self, _toi: Toi) {}
 
@@ -210,10 +223,8 @@ impl FeedStore for Sink {
         }
     }
 
-    fn end_pipe(&mut self, blocks: u32) {
-        if let FeedSink::Pipe(pipe) = &self.end {
-            pipe.end(blocks);
-        }
+    fn pipe_has_end(&self) -> bool {
+        matches!(&self.end, FeedSink::Pipe(pipe) if pipe.has_end())
     }
 
     fn abort_pipe(&mut self) {

@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::super::for_seeds;
 use super::files::SHAPE;
 use super::world::{Scenario, World, ms};
+use umbel_wire::feed::Recovery;
+
+use crate::feed::recv::RecvSummary;
 use crate::feed::send::WaitFor;
 
 const LIMIT: Duration = Duration::from_mins(10);
@@ -28,7 +31,10 @@ fn check(seeds: u64, scenario: Scenario) {
             done += 1;
         }
         let sent = world.sent().unwrap();
-        assert!(sent.done >= done, "{scenario:?}: {done} have all: {sent:?}");
+        // Where a fifth is lost both ways, a receiver of a pipe that has lost its parent may not find
+        // another in time to say that it is done.
+        let unheard = u32::from(scenario.pipe && scenario.loss >= 0.2);
+        assert!(sent.done + unheard >= done, "{scenario:?}: {done} have all: {sent:?}");
         assert_eq!(sent.failure, None, "{scenario:?}");
     });
 }
@@ -158,7 +164,8 @@ fn nothing_is_sent_again_to_receivers_that_have_everything() {
         let sent = world.sent().unwrap();
         let what = format!("seed {seed}: {sent:?}");
         let all = sent.bytes / u64::from(SHAPE.symbol_len);
-        assert!(sent.packets + sent.fetched < all / 5, "{all} packets: {what}");
+        // The list of files, which late receivers fetch.
+        assert!(sent.packets + sent.fetched < all / 3, "{all} packets: {what}");
         assert_eq!((sent.done, sent.without, sent.failure), (6, 0, None), "{what}");
     });
 }
@@ -167,5 +174,66 @@ fn nothing_is_sent_again_to_receivers_that_have_everything() {
 fn receivers_that_have_everything_are_waited_for_and_hold_up_nobody_who_lacks_it() {
     for have_all in [5, 6] {
         check(40, Scenario { have_all, loss: 0.05, ..Scenario::default() });
+    }
+}
+
+/// Runs every kind of scenario with this recovery.
+fn check_recovery(recovery: Recovery, lms_routers: bool, source_replier: bool) {
+    let scenario =
+        Scenario { recovery, lms_routers, source_replier, loss: 0.1, ..Scenario::default() };
+    check(12, scenario);
+    check(12, Scenario { pipe: true, ..scenario });
+    check(12, Scenario { crashes: 2, interrupts: 1, wait_for: THREE_S, ..scenario });
+    let late = Scenario {
+        within: Duration::from_secs(8),
+        wait_for: WaitFor::Receivers(1),
+        linger: Duration::from_secs(10),
+        ..scenario
+    };
+    check(12, late);
+    check(12, Scenario { full: true, slow: Duration::from_secs(1), ..scenario });
+}
+
+#[test]
+fn the_source_alone_repairs_files_and_pipes() {
+    check_recovery(Recovery::Source, false, false);
+}
+
+#[test]
+fn any_receiver_repairs_files_and_pipes() {
+    check_recovery(Recovery::Srm, false, false);
+}
+
+#[test]
+fn helpers_that_routers_choose_repair_files_and_pipes() {
+    check_recovery(Recovery::Lms, true, false);
+}
+
+#[test]
+fn helpers_and_for_each_branch_the_source_repair_files_and_pipes() {
+    check_recovery(Recovery::Lms, true, true);
+}
+
+#[test]
+fn where_no_router_chooses_helpers_the_source_repairs() {
+    check_recovery(Recovery::Lms, false, false);
+}
+
+#[test]
+fn helpers_answer_where_routers_choose_them_and_nobody_else_does() {
+    for (lms_routers, source_replier) in [(true, true), (true, false), (false, true)] {
+        let recovery = Recovery::Lms;
+        let scenario =
+            Scenario { recovery, lms_routers, source_replier, loss: 0.05, ..Scenario::default() };
+        let mut world = World::new(scenario, 3);
+        world.run(LIMIT);
+        let all: Vec<_> = world.members.iter().map(|m| world.received(m.node).unwrap()).collect();
+        let sum = |count: fn(&RecvSummary) -> u64| all.iter().map(count).sum::<u64>();
+        let (helped, sent) = (sum(|one| one.helped), sum(|one| one.repairs_sent));
+        let dmcasts = world.sent().unwrap().dmcasts;
+        assert_eq!((helped > 0, sent > 0), (lms_routers, lms_routers));
+        // The source answers turning points where its router makes it a replier.
+        assert!((dmcasts > 0) == lms_routers || !source_replier, "{dmcasts}");
+        assert!(sum(|one| one.requests) > 0 && sum(|one| one.repairs) > helped / 2);
     }
 }

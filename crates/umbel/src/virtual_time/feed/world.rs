@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use umbel_engine::Instant;
+use umbel_engine::lms::RouterConfig;
 use umbel_engine::tmtp::{
     self, Draws, NodeConfig, ReceiverConfig, Shape, SourceCommand, SourceConfig, Start,
 };
@@ -17,7 +18,7 @@ use umbel_sim::{
     Outside, Simulation, address_of, channel,
 };
 use umbel_store::feed::{FeedSink, FeedSource};
-use umbel_wire::feed::{Feed, FeedContent};
+use umbel_wire::feed::{Feed, FeedContent, Recovery};
 use umbel_wire::{Channel, SmallBlockHeader, Tsi};
 
 use super::super::later::Later;
@@ -71,6 +72,10 @@ pub(super) struct Scenario {
     pub(super) source_interrupt: Option<Instant>,
     /// Number of receivers that their users interrupt.
     pub(super) interrupts: u32,
+    pub(super) recovery: Recovery,
+    /// Whether routers do LMS, and whether the one beside the source has it for a replier.
+    pub(super) lms_routers: bool,
+    pub(super) source_replier: bool,
 }
 
 impl Default for Scenario {
@@ -92,6 +97,9 @@ impl Default for Scenario {
             source_crash: None,
             source_interrupt: None,
             interrupts: 0,
+            recovery: Recovery::Tree,
+            lms_routers: false,
+            source_replier: false,
         }
     }
 }
@@ -217,9 +225,10 @@ impl World {
         let source = network.host("source");
         let core = network.router("core");
         network.link(source, core, lan(0.0), lan(0.0)).unwrap();
-        let mut nodes = Vec::new();
+        let (mut nodes, mut routers) = (Vec::new(), vec![core]);
         for subnet in 0..scenario.subnets {
             let router = network.router(format!("r{subnet}"));
+            routers.push(router);
             let lossy = || wide().loss(Loss::Bernoulli(scenario.loss));
             let down = if subnet < scenario.narrow { narrow() } else { lossy() };
             network.link(core, router, down, lossy()).unwrap();
@@ -231,7 +240,13 @@ impl World {
                 nodes.push(node);
             }
         }
-        let simulation = Simulation::new(network, seed);
+        let mut simulation = Simulation::new(network, seed);
+        let change = |config: &mut RouterConfig| config.source_as_replier = scenario.source_replier;
+        for router in routers.into_iter().filter(|_| scenario.lms_routers) {
+            simulation
+                .set_router_hook(router, umbel_sim::lms::router(router, seed, change))
+                .unwrap();
+        }
         let files = Files::new(6, &mut draws(seed, 1));
         let mut world =
             World { simulation, source, members: Vec::new(), files, bytes: Vec::new(), scenario };
@@ -251,12 +266,14 @@ impl World {
             name: "feed".parse().unwrap(),
             tsi: TSI,
             source: address(self.source),
+            node: id_of(self.source),
             data,
             domain,
             scope: 32,
             symbol_len: SHAPE.symbol_len,
             block_symbols: SHAPE.block_symbols.into(),
             fec: true,
+            recovery: self.scenario.recovery,
             kbit_per_s: RATE / 1_000,
             content: if self.scenario.pipe { FeedContent::Pipe } else { files },
             token: false,
@@ -268,6 +285,7 @@ impl World {
     fn node_config(&self, node: NodeId) -> NodeConfig {
         let mut config = NodeConfig::new(id_of(node), TSI, channels(self.source), address(node));
         config.name = format!("h{}", node.0);
+        config.recovery = self.scenario.recovery;
         config
     }
 
@@ -275,6 +293,7 @@ impl World {
         let (len, digest, blocks) = self.files.manifest();
         let manifest = umbel_wire::tmtp::Manifest { blocks, len, digest };
         Shape {
+            id: id_of(self.source),
             source: address(self.source),
             symbol_len: SHAPE.symbol_len,
             block_symbols: SHAPE.block_symbols,

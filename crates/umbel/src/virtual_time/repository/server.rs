@@ -156,6 +156,8 @@ impl Staff for Desk {
         self.out.closes.put(Duration::from_millis(100), (session, reason.to_owned()));
     }
 
+    fn bar(&mut self, _session: SessionId) {}
+
     fn remote(&self, session: SessionId) -> Option<String> {
         Some(session.0.to_string())
     }

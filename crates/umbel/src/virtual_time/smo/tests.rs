@@ -8,7 +8,10 @@ use super::world::{Plan, Shelf, World};
 use crate::smo::serve::Start;
 use crate::smo::serve::desk::Rules;
 
-const WEB: Rules = Rules::Web { window: Duration::from_millis(500), smallest: 10_000 };
+const WEB: Rules = Rules::Web {
+    start: Start { receivers: usize::MAX, wait: Some(Duration::from_millis(500)) },
+    smallest: 10_000,
+};
 
 fn content(len: usize, first: u8) -> Bytes {
     (0..len).map(|n| (n % 251) as u8 ^ (n / 251) as u8 ^ first).collect::<Vec<u8>>().into()

@@ -28,7 +28,7 @@ use crate::watch::host::{Bounds, Input as WatchInput, Screen, ScreenStats, Watch
 use crate::watch::playout::Playout;
 use crate::watch::{DELAY, WatchObserver, WatchSummary};
 
-impl StreamObserver for Nobody {}
+impl<S> StreamObserver<S> for Nobody {}
 
 impl WatchObserver for Nobody {}
 
@@ -386,7 +386,7 @@ impl World {
             encoder_bits_per_s: rate,
             fec: None,
         };
-        let host = StreamHost::new(scenario.rates().map(step).to_vec(), Arc::new(Nobody));
+        let host = StreamHost::new(&scenario.rates().map(step), Arc::new(Nobody));
         let engine = Source::new(config).unwrap();
         let camera = Camera::new(scenario, film.clone(), seed);
         let mut host: Sender =

@@ -1,11 +1,13 @@
 //! Random joins, leaves, crashes, cuts, losses, repetitions and delays.
 
 use proptest::prelude::*;
+use rand_core::Rng;
 
 use super::*;
+use crate::chance::{Generator, generator};
 
 /// Returns a tree of subnets. Each hangs on one of the subnets before it, by 1 to 3 routers.
-fn subnets(count: usize, random: &mut Xoshiro256PlusPlus) -> Vec<Vec<u8>> {
+fn subnets(count: usize, random: &mut Generator) -> Vec<Vec<u8>> {
     let mut routers = vec![vec![0_u8; count]; count];
     for new in 1..count {
         let at = (random.next_u64() % new as u64) as usize;
@@ -28,33 +30,38 @@ struct Churn {
 
 impl Churn {
     fn new(seed: u64, subnets_count: usize, k: u16, loss: u64, delay: u64) -> Churn {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut random = generator(seed);
         let routers = subnets(subnets_count, &mut random);
         let config = TreeConfig { max_children: k, ..TreeConfig::default() };
         let mut world = World::new(routers, config, seed);
-        (world.loss, world.delay) = (loss, delay);
+        world.set_weather(loss as f64 / 1000.0, delay);
+        world.expect_faults();
         Churn { world, subnets: subnets_count, leaving: BTreeSet::new() }
     }
 
     fn step(&mut self) {
         let world = &mut self.world;
-        let node = 1 + world.below(world.nodes.len() as u64) as usize;
+        let nodes = world.nodes().end;
+        let node = 1 + world.below(nodes as u64) as usize;
         let subnet = world.below(self.subnets as u64) as usize;
         match world.below(10) {
             0..5 => {
                 world.join(subnet);
             }
-            5 if node < world.nodes.len() && world.nodes[node].alive => {
-                world.nodes[node].tree.leave(world.now);
-                world.drain(node);
+            5 if node < nodes && world.is_up(node) => {
+                world.leave(node);
                 self.leaving.insert(node);
             }
-            6 if node < world.nodes.len() => world.nodes[node].alive = false,
+            6 if node < nodes => world.crash(node),
             7 if subnet > 0 => {
-                world.cut.insert(subnet);
+                let mut cut = world.cut.clone();
+                cut.insert(subnet);
+                world.cut_off(cut);
             }
             8 => {
-                world.cut.pop_first();
+                let mut cut = world.cut.clone();
+                cut.pop_first();
+                world.cut_off(cut);
             }
             _ => {}
         }
@@ -65,13 +72,13 @@ impl Churn {
     /// Waits until every node has found its place.
     fn settle(&mut self) {
         let world = &mut self.world;
-        world.cut.clear();
-        (world.loss, world.delay) = (0, 5);
+        world.cut_off([].into());
+        world.set_weather(0.0, 5);
         for _ in 0..40 {
             world.run_acknowledging(Duration::from_secs(2));
         }
         for &node in &self.leaving {
-            world.nodes[node].alive = false;
+            world.crash(node);
         }
         world.check_settled();
     }
@@ -101,13 +108,14 @@ fn two_orphans_do_not_join_below_each_other() {
         node
     });
     assert_eq!([a, b, c, d].map(|node| world.parent(node)), [Some(0), Some(a), Some(0), Some(c)]);
-    world.nodes[0].alive = false;
+    world.crash(0);
     world.hides_detached = true;
     world.run_acknowledging(Duration::from_secs(3));
     for (orphan, other) in [(a, d), (c, b)] {
         assert_ne!(world.parent(orphan), Some(other));
         assert!(world.drops(orphan, DropReason::Loop) > 0, "it was offered");
     }
+    world.may_drop(DropReason::Loop);
 }
 
 proptest! {
@@ -136,7 +144,8 @@ fn nobody_is_without_a_parent_for_long_though_every_third_packet_is_lost() {
     for seed in 0..10 {
         let routers = vec![vec![0, 2, 2, 2], vec![2, 0, 3, 3], vec![2, 3, 0, 3], vec![2, 3, 3, 0]];
         let mut world = World::new(routers, TreeConfig::default(), seed);
-        world.loss = 360;
+        world.set_weather(0.36, 5);
+        world.expect_faults();
         let nodes: Vec<usize> = [1, 1, 2, 2, 3, 3].map(|subnet| world.join(subnet)).into();
         let mut alone = vec![0; nodes.len() + 1];
         for second in 0..300 {

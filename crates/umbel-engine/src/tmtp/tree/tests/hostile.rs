@@ -43,9 +43,9 @@ fn arrival(from: usize, routers: u8) -> Arrival {
 /// Returns a node that searches a ring, and the nonce of its search.
 fn searching() -> (World, usize, u64) {
     let mut world = World::row(4, TreeConfig::default());
-    world.nodes[0].alive = false;
+    world.cut_off([0].into());
     let node = world.join(3);
-    world.run(Duration::from_millis(450));
+    world.run_for(Duration::from_millis(450));
     let Stage::Ring { nonce, .. } = world.tree(node).stage else { panic!("no search") };
     (world, node, nonce)
 }
@@ -68,7 +68,8 @@ fn give(
     arrival: Arrival,
     message: &Message,
 ) -> Result<(), DropReason> {
-    let taken = world.nodes[node].tree.handle(world.now, arrival, message);
+    let now = world.now;
+    let taken = world.tree_mut(node).handle(now, arrival, message);
     world.drain(node);
     taken
 }
@@ -87,9 +88,12 @@ fn a_join_confirm_that_nobody_asked_for_is_dropped() {
 fn a_join_confirm_from_another_than_the_node_asked_or_with_another_nonce_is_dropped() {
     let (mut world, node, nonce) = searching();
     let (asked, liar) = (world.add(NodeId(98), 1), world.add(NodeId(99), 1));
+    for node in [asked, liar] {
+        world.crash(node);
+    }
     let answer = from(&world, asked, willing(nonce, 10));
     give(&mut world, node, arrival(asked, 1), &answer).unwrap();
-    world.run(Duration::from_millis(250));
+    world.run_for(Duration::from_millis(250));
     let Stage::Joining { nonce, .. } = world.tree(node).stage else { panic!("asks nobody") };
     let honest = beacon(vec![SOURCE, NodeId(98)], 10);
     for (sender, by, nonce) in
@@ -111,6 +115,7 @@ fn a_parent_that_lies_about_its_hops_is_found_out_and_barred() {
     let (mut world, node, nonce) = searching();
     // It says that it sent with a hop limit of 61 and sent with 64: it seems 3 hops nearer.
     let liar = world.add(NodeId(99), 1);
+    world.crash(liar);
     let lie = Body::Willing(Willing {
         nonce,
         hop_limit: UNICAST_HOPS - 3,
@@ -123,7 +128,7 @@ fn a_parent_that_lies_about_its_hops_is_found_out_and_barred() {
     let taken = give(&mut world, node, near, &message);
     assert_eq!(taken, Err(DropReason::AbsurdHops), "nothing gains hops on its way");
     give(&mut world, node, arrival(liar, 3), &message).unwrap();
-    world.run(Duration::from_millis(250));
+    world.run_for(Duration::from_millis(250));
     let Stage::Joining { nonce, .. } = world.tree(node).stage else { panic!("asks nobody") };
     let body = confirm(nonce, beacon(vec![SOURCE, NodeId(99)], 10));
     let message = from(&world, liar, body);
@@ -131,7 +136,7 @@ fn a_parent_that_lies_about_its_hops_is_found_out_and_barred() {
     let parent = world.tree(node).parent().unwrap();
     assert_eq!((parent.hops, parent.radius), (1, 32), "a radius is at most the scope");
     // Its beacons do not reach the child, so that it serves no node.
-    world.run(seconds(1));
+    world.run_for(seconds(1));
     assert!(!world.tree(node).is_attached());
     assert!(world.tree(node).bars.is_barred(world.now, address(liar)));
     let Stage::Ring { nonce, .. } = world.tree(node).stage else { panic!("no search") };
@@ -152,10 +157,10 @@ fn who_claims_to_be_farther_than_the_search_reached_is_not_believed() {
 fn a_node_that_does_not_answer_a_join_request_is_barred() {
     let (mut world, node, nonce) = searching();
     let mute = world.add(NodeId(99), 1);
-    world.nodes[mute].alive = false;
+    world.crash(mute);
     let message = from(&world, mute, willing(nonce, 10));
     give(&mut world, node, arrival(mute, 1), &message).unwrap();
-    world.run(Duration::from_millis(4_500));
+    world.run_for(Duration::from_millis(4_500));
     assert!(world.tree(node).bars.is_barred(world.now, address(mute)));
 }
 
@@ -223,30 +228,31 @@ fn an_epoch_from_the_future_does_not_lead_anyone_away() {
         beacon: Beacon { role: Role::Source, ..beacon(vec![SOURCE], 1000) },
     };
     let now = world.now;
-    world.nodes[node].tree.note_source(now, &heartbeat).unwrap();
+    world.tree_mut(node).note_source(now, &heartbeat).unwrap();
     let liar = world.add(NodeId(99), 1);
     let message = from(&world, liar, willing(nonce, u64::MAX));
     let taken = give(&mut world, node, arrival(liar, 1), &message);
     assert_eq!(taken, Err(DropReason::AbsurdEpoch));
     let mut other = heartbeat;
     other.feed.source = NodeId(3);
-    let taken = world.nodes[node].tree.note_source(now, &other);
+    let taken = world.tree_mut(node).note_source(now, &other);
     assert_eq!(taken, Err(DropReason::ForgedSource));
 }
 
 #[test]
 fn who_has_no_proof_of_admission_is_refused() {
     let mut world = World::row(2, TreeConfig::default());
-    world.nodes[0].tree.admission = Some([7; 32]);
+    world.tree_mut(0).admission = Some([7; 32]);
     let (stranger, guest) = (world.join(1), world.add(NodeId(50), 1));
-    world.nodes[guest].tree.admission = Some([7; 32]);
+    world.tree_mut(guest).admission = Some([7; 32]);
     world.run_acknowledging(seconds(4));
     assert!(!world.tree(stranger).is_attached());
     assert!(world.events(stranger).contains(&TreeEvent::Refused(Refusal::NotAdmitted)));
     assert!(world.drops(0, DropReason::NotAdmitted) > 0);
-    world.nodes[stranger].alive = false;
+    world.may_drop(DropReason::NotAdmitted);
+    world.crash(stranger);
     let now = world.now;
-    world.nodes[guest].tree.join(now);
+    world.tree_mut(guest).join(now);
     world.drain(guest);
     world.run_acknowledging(seconds(4));
     assert!(world.tree(guest).is_attached());
@@ -260,9 +266,9 @@ fn answers_to_made_up_addresses_are_bounded() {
             Body::Search(Search { nonce: sender, hop_limit: 9, port: 1, role: Role::Manager });
         let message = Message { feed: FEED, sender: NodeId(sender), body };
         let arrival = Arrival { from: address(9), multicast: true, hops_left: Some(3) };
-        let _ = world.nodes[0].tree.handle(ms(sender / 100), arrival, &message);
+        let _ = world.tree_mut(0).handle(ms(sender / 100), arrival, &message);
     }
-    let answers = world.nodes[0].tree.due.len();
+    let answers = world.tree(0).due.len();
     assert!(answers <= 200, "{answers} answers in a second");
 }
 
@@ -349,27 +355,28 @@ fn a_child_that_held_up_the_feed_is_told_so_whatever_it_hears_first_and_comes_ba
     world.run_acknowledging(seconds(3));
     let (id, token) = (world.tree(child).id, world.tree(child).parent().unwrap().token);
     let now = world.now;
-    world.nodes[0].tree.evict(now, id);
+    world.tree_mut(0).evict(now, id);
     // The dismissal is lost; an acknowledgement comes.
-    while world.nodes[0].tree.poll_message(now, &outlook()).is_some() {}
-    let taken = world.nodes[0].tree.check_child(now, id, address(child), token);
+    while world.tree_mut(0).poll_message(now, &outlook()).is_some() {}
+    let taken = world.tree_mut(0).check_child(now, id, address(child), token);
     assert_eq!(taken, Err(DropReason::ForgedChild));
     world.drain(0);
-    world.run(Duration::from_millis(20));
+    world.run_for(Duration::from_millis(20));
     assert!(world.events(child).contains(&TreeEvent::Dismissed(Dismissal::Slow)));
     // It asks to be taken back: not at once, and next time not for twice as long.
+    world.may_drop(DropReason::Barred);
     for pause in [1, 2] {
         let now = world.now;
-        world.nodes[child].tree.join(now);
+        world.tree_mut(child).join(now);
         world.drain(child);
         world.run_acknowledging(Duration::from_millis(pause * 1000 - 100));
         assert!(!world.tree(child).is_attached(), "within {pause} s");
         world.run_acknowledging(seconds(5));
         assert!(world.tree(child).is_attached(), "after {pause} s");
         let now = world.now;
-        world.nodes[0].tree.evict(now, id);
+        world.tree_mut(0).evict(now, id);
         world.drain(0);
-        world.run(Duration::from_millis(20));
+        world.run_for(Duration::from_millis(20));
     }
 }
 
@@ -377,11 +384,12 @@ fn a_child_that_held_up_the_feed_is_told_so_whatever_it_hears_first_and_comes_ba
 fn a_refusal_that_is_the_sources_to_say_is_not_believed_of_others() {
     for reason in [Refusal::NotAdmitted, Refusal::Leaving] {
         let (mut world, node, nonce) = searching();
-        world.nodes[0].alive = true;
+        world.cut_off([].into());
         let liar = world.add(NodeId(99), 1);
+        world.crash(liar);
         let answer = from(&world, liar, willing(nonce, 10));
         give(&mut world, node, arrival(liar, 0), &answer).unwrap();
-        world.run(Duration::from_millis(250));
+        world.run_for(Duration::from_millis(250));
         let Stage::Joining { nonce, .. } = world.tree(node).stage else { panic!("asks nobody") };
         let refused = from(&world, liar, Body::JoinRefused { nonce, reason });
         give(&mut world, node, arrival(liar, 0), &refused).unwrap();

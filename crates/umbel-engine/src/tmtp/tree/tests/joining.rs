@@ -43,10 +43,10 @@ fn a_confirmation_that_is_repeated_promises_as_much_as_the_first() {
     let hops_left = Some(UNICAST_HOPS);
     let arrival = Arrival { from: address(member), multicast: false, hops_left };
     let mut promised = |sent: u32| {
-        let source = &mut world.nodes[0].tree;
-        source.handle(world.now, arrival, &request).unwrap();
+        let (now, source) = (world.now, &mut world.source.tree);
+        source.handle(now, arrival, &request).unwrap();
         let outlook = Outlook { from: sent, ..outlook() };
-        let confirm = std::iter::from_fn(|| source.poll_message(world.now, &outlook))
+        let confirm = std::iter::from_fn(|| source.poll_message(now, &outlook))
             .find_map(|(_, body)| if let Body::JoinConfirm(it) = body { Some(it) } else { None });
         confirm.expect("it is a child").from
     };
@@ -59,6 +59,8 @@ fn all_that_join_a_subnet_at_once_agree_on_one_manager() {
     for _ in 0..40 {
         world.join(1);
     }
+    // Answers that come after another was taken.
+    world.may_drop(DropReason::NotAsked);
     world.run_acknowledging(seconds(5));
     world.check_settled();
 }
@@ -83,7 +85,8 @@ fn a_manager_joins_the_closest_that_has_room() {
 fn an_answer_that_takes_longer_than_a_ring_counts() {
     let mut world = World::row(2, TreeConfig::default());
     // By satellite: most round trips are several times as long as a ring is waited for.
-    world.delay = 2_000;
+    world.set_weather(0.0, 2_000);
+    world.may_drop(DropReason::NotAsked);
     let manager = world.join(1);
     let searches: Vec<(u64, usize)> = (0..40)
         .filter_map(|_| {
@@ -102,6 +105,8 @@ fn of_nodes_equally_far_the_one_nearest_to_the_source_is_taken() {
     let star = (0..subnets).map(|a| (0..subnets).map(|b| u8::from(a != b)).collect()).collect();
     let config = TreeConfig { max_children: 4, ..TreeConfig::default() };
     let mut world = World::new(star, config, 1);
+    // All are equally far, and hear each search.
+    world.may_drop(DropReason::OverLimit);
     for subnet in 1..subnets {
         world.join(subnet);
         world.run_acknowledging(Duration::from_millis(700));
@@ -119,11 +124,12 @@ fn a_hundred_domains_that_join_at_once_make_a_tree_in_seconds() {
     let star = (0..subnets).map(|a| (0..subnets).map(|b| u8::from(a != b)).collect()).collect();
     let config = TreeConfig { max_children: 4, ..TreeConfig::default() };
     let mut world = World::new(star, config, 1);
+    world.may_drop(DropReason::OverLimit);
     for subnet in 1..subnets {
         world.join(subnet);
     }
     let mut passed = 0;
-    while world.nodes.iter().any(|node| !node.tree.is_attached()) {
+    while world.nodes().any(|node| !world.tree(node).is_attached()) {
         world.run_acknowledging(Duration::from_millis(500));
         passed += 500;
         assert!(passed <= 10_000, "it takes too long");
@@ -140,8 +146,9 @@ fn two_managers_of_a_subnet_that_grows_together_become_one() {
     world.run_acknowledging(seconds(1));
     assert_eq!(world.parent(member), Some(b));
     // The router between them goes.
+    world.expect_faults();
     for node in [b, member] {
-        world.nodes[node].subnet = 1;
+        world.host(node).subnet = 1;
     }
     world.run_acknowledging(seconds(5));
     world.check_settled();
@@ -155,8 +162,9 @@ fn a_manager_in_the_sources_subnet_gives_way_to_it() {
     let mut world = World::row(2, TreeConfig::default());
     let (manager, member) = (world.join(1), world.join(1));
     world.run_acknowledging(seconds(3));
+    world.expect_faults();
     for node in [manager, member] {
-        world.nodes[node].subnet = 0;
+        world.host(node).subnet = 0;
     }
     world.run_acknowledging(seconds(5));
     world.check_settled();
@@ -172,7 +180,7 @@ fn the_members_of_a_manager_that_failed_elect_another_and_its_child_managers_joi
     world.run_acknowledging(seconds(3));
     world.check_settled();
     let manager = *near.iter().find(|&&n| world.tree(n).role() == Role::Manager).unwrap();
-    world.nodes[manager].alive = false;
+    world.crash(manager);
     world.run_acknowledging(seconds(10));
     world.check_settled();
     let other = near.iter().find(|&&n| n != manager && world.tree(n).role() == Role::Manager);
@@ -188,9 +196,10 @@ fn those_who_were_cut_off_come_back_and_join_none_of_their_own_meanwhile() {
         world.run_acknowledging(seconds(4));
     }
     // Node 2 loses its parent, and has 3 and 4 below.
-    world.cut.insert(1);
+    world.expect_faults();
+    world.cut_off([1].into());
     world.run_acknowledging(seconds(8));
-    world.cut.clear();
+    world.cut_off([].into());
     world.run_acknowledging(seconds(30));
     world.check_settled();
 }
@@ -199,7 +208,7 @@ fn those_who_were_cut_off_come_back_and_join_none_of_their_own_meanwhile() {
 fn a_child_that_is_not_heard_of_is_given_up_and_told_so() {
     let mut world = World::row(2, TreeConfig::default());
     let child = world.join(1);
-    world.run(seconds(6));
+    world.run_for(seconds(6));
     let left = TreeEvent::ChildLeft { id: world.tree(child).id, why: Parting::Silent };
     assert!(world.events(0).contains(&left));
     let told = TreeEvent::Dismissed(Dismissal::Unknown);
@@ -215,10 +224,12 @@ fn nobody_joins_a_node_that_knows_nothing_of_the_feed() {
     let blind = Outlook { feed: None, ..outlook() };
     let mut world = World::row(2, config);
     let child = world.join(1);
-    world.run(Duration::from_millis(600));
-    let request = world.flying.values().find(|p| matches!(p.message.body, Body::JoinRequest(_)));
-    if let Some(parcel) = request {
-        source.handle(ms(1), parcel.arrival, &parcel.message).unwrap();
+    world.run_for(Duration::from_millis(600));
+    let mut messages = world.in_flight().map(|payload| parse(payload));
+    if let Some(request) = messages.find(|m| matches!(m.body, Body::JoinRequest(_))) {
+        let hops_left = Some(UNICAST_HOPS - 1);
+        let arrival = Arrival { from: address(child), multicast: false, hops_left };
+        source.handle(ms(1), arrival, &request).unwrap();
         while let Some((_, body)) = source.poll_message(ms(1), &blind) {
             assert!(!matches!(body, Body::JoinConfirm(_)), "{child}");
         }
@@ -230,7 +241,14 @@ fn k_of_0_is_refused_by_the_configuration() {
     use crate::tmtp::{ConfigError, ReceiverConfig, Shape, SourceConfig};
     use crate::units::Rate;
     let source = address(0);
-    let shape = Shape { source, symbol_len: 1000, block_symbols: 1, fec: false, manifest: None };
+    let shape = Shape {
+        id: SOURCE,
+        source,
+        symbol_len: 1000,
+        block_symbols: 1,
+        fec: false,
+        manifest: None,
+    };
     let rate = Rate::from_bits_per_s(1_000_000).unwrap();
     let mut config = SourceConfig::new(node_config(SOURCE, 0), shape, rate);
     assert_eq!(config.check(), Ok(()));

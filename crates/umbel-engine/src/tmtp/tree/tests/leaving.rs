@@ -7,20 +7,13 @@ fn seconds(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-impl World {
-    fn leave(&mut self, node: usize) {
-        self.nodes[node].tree.leave(self.now);
-        self.drain(node);
-    }
-}
-
 #[test]
 fn a_leaf_leaves_with_a_confirmation() {
     let mut world = World::row(2, TreeConfig::default());
     let leaf = world.join(1);
     world.run_acknowledging(seconds(3));
     world.leave(leaf);
-    world.run(Duration::from_millis(100));
+    world.run_for(Duration::from_millis(100));
     assert_eq!(world.events(leaf).last(), Some(&TreeEvent::Left { confirmed: true }));
     let left = TreeEvent::ChildLeft { id: world.tree(leaf).id, why: Parting::Left };
     assert_eq!(world.events(0).last(), Some(&left));
@@ -32,12 +25,12 @@ fn a_leave_whose_confirmation_is_lost_is_confirmed_again() {
     let leaf = world.join(1);
     world.run_acknowledging(seconds(3));
     world.leave(leaf);
-    let is_confirm = |parcel: &Parcel| matches!(parcel.message.body, Body::LeaveConfirm { .. });
-    while !world.flying.values().any(is_confirm) {
-        world.run(Duration::from_millis(1));
+    let is_confirm = |payload: &Bytes| matches!(parse(payload).body, Body::LeaveConfirm { .. });
+    while !world.in_flight().any(is_confirm) {
+        world.run_for(Duration::from_millis(1));
     }
-    world.flying.clear();
-    world.run(seconds(1));
+    world.lose_all_in_flight();
+    world.run_for(seconds(1));
     assert_eq!(world.events(leaf).last(), Some(&TreeEvent::Left { confirmed: true }));
     assert_eq!(world.drops(0, DropReason::ForgedChild), 0);
 }
@@ -51,11 +44,12 @@ fn the_children_of_a_manager_that_leaves_find_others_first() {
     }
     world.check_settled();
     let manager = 1;
+    world.expect_faults();
     assert_eq!(world.tree(manager).role(), Role::Manager);
     world.leave(manager);
     world.run_acknowledging(seconds(10));
     assert_eq!(world.events(manager).last(), Some(&TreeEvent::Left { confirmed: true }));
-    world.nodes[manager].alive = false;
+    world.crash(manager);
     world.check_settled();
     assert_eq!(world.tree(2).role(), Role::Manager, "the member that is left manages the subnet");
 }
@@ -65,11 +59,11 @@ fn a_node_leaves_in_the_end_even_if_nobody_answers() {
     let mut world = World::row(3, TreeConfig::default());
     let nodes = [world.join(1), world.join(2)];
     world.run_acknowledging(seconds(3));
-    world.loss = 1000;
+    world.set_weather(1.0, 5);
     for node in nodes {
         world.leave(node);
     }
-    world.run(seconds(12));
+    world.run_for(seconds(12));
     for node in nodes {
         assert_eq!(world.events(node).last(), Some(&TreeEvent::Left { confirmed: false }));
         assert_eq!(world.tree(node).poll_timeout(), None, "nothing is left to do");
@@ -79,9 +73,9 @@ fn a_node_leaves_in_the_end_even_if_nobody_answers() {
 #[test]
 fn a_node_that_never_found_a_parent_leaves_at_once() {
     let mut world = World::row(2, TreeConfig::default());
-    world.nodes[0].alive = false;
+    world.crash(0);
     let node = world.join(1);
-    world.run(seconds(2));
+    world.run_for(seconds(2));
     world.leave(node);
     assert_eq!(world.events(node).last(), Some(&TreeEvent::Left { confirmed: true }));
 }

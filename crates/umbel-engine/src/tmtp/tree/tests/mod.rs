@@ -6,26 +6,27 @@ mod joining;
 mod leaving;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::time::Duration;
 
-use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use bytes::Bytes;
 use umbel_wire::tmtp::{Body, FeedInfo, Message, NodeId, Progress, Role, Timing};
 use umbel_wire::{Channel, Tsi};
 
-use super::{Arrival, Outlook, Tree, TreeEvent, UNICAST_HOPS, Way};
-use crate::Instant;
+use super::search::Stage;
+use super::{Arrival, Outlook, Tree, TreeEvent, UNICAST_HOPS};
+use crate::testing::world::{self, Host, Link, Protocol};
+use crate::testing::{Tested, ms};
 use crate::tmtp::config::Draws;
+use crate::tmtp::incoming;
 use crate::tmtp::{DropReason, Drops, NodeConfig, TreeConfig};
+use crate::{Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
 const FEED: Tsi = Tsi(7);
 const PORT: u16 = 7703;
 const SOURCE: NodeId = NodeId(1 << 40);
-
-const fn ms(ms: u64) -> Instant {
-    Instant::from_nanos(ms * 1_000_000)
-}
 
 fn address(node: usize) -> SocketAddr {
     ([10, 0, (node >> 8) as u8, node as u8], PORT).into()
@@ -68,58 +69,135 @@ fn tree(id: NodeId, node: usize, config: &TreeConfig) -> Tree {
     Tree::new(&node, address(0), config.clone(), role, timing(), random)
 }
 
+fn node(id: NodeId, node: usize, config: &TreeConfig) -> Tested<Node> {
+    let tree = tree(id, node, config);
+    let config = node_config(id, node);
+    let node = Node { tree, config, is_in: false, drops: Drops::default() };
+    Tested::new(node, |node| node.drops.to_string())
+}
+
+/// A tree in the place of an engine.
 struct Node {
     tree: Tree,
-    subnet: usize,
-    alive: bool,
+    config: NodeConfig,
+    is_in: bool,
     drops: Drops,
-    events: Vec<TreeEvent>,
 }
 
-#[derive(Clone)]
-struct Parcel {
-    to: usize,
-    arrival: Arrival,
-    message: Message,
+impl Engine for Node {
+    type Command = Infallible;
+    type CommandError = Infallible;
+    type Event = TreeEvent;
+
+    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
+        let taken = incoming::message(&datagram, &self.config).and_then(|message| {
+            self.tree.handle(now, incoming::arrival(&datagram, &self.config)?, &message)
+        });
+        if let Err(reason) = taken {
+            self.drops.count(reason);
+        }
+    }
+
+    fn handle_command(&mut self, _: Instant, command: Infallible) -> Result<(), Infallible> {
+        match command {}
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.tree.handle_timeout(now);
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        let is_out = matches!(self.tree.stage, Stage::Outside | Stage::Left);
+        let is_in = self.tree.role == Role::Source || !is_out;
+        let changes = std::mem::replace(&mut self.is_in, is_in) != is_in;
+        let change = if is_in { Membership::Join } else { Membership::Leave };
+        changes.then(|| change(self.config.domain))
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        let (way, body) = self.tree.poll_message(now, &outlook())?;
+        buf.push_message(bytes(&Message { feed: FEED, sender: self.tree.id, body }));
+        let (to, hop_limit) = way.address(self.config.domain);
+        Some(Transmit::control(to).within(hop_limit))
+    }
+
+    fn poll_event(&mut self) -> Option<TreeEvent> {
+        self.tree.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.tree.poll_timeout()
+    }
 }
 
-/// Nodes, the network between them, and datagrams on their way.
-struct World {
-    now: Instant,
-    nodes: Vec<Node>,
+fn bytes(message: &Message) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.emit(&mut bytes);
+    bytes
+}
+
+fn parse(payload: &[u8]) -> Message {
+    Message::parse(payload).unwrap().message().unwrap()
+}
+
+/// What the trees of a world are like, and what they reported.
+struct Forest {
     config: TreeConfig,
-    /// Routers between each two subnets.
-    routers: Vec<Vec<u8>>,
+    /// Events of each node.
+    events: Vec<Vec<TreeEvent>>,
     /// Subnets that are cut off.
     cut: BTreeSet<usize>,
-    random: Xoshiro256PlusPlus,
-    /// Number of datagrams in a thousand that are lost, and that come twice.
-    loss: u64,
-    /// Longest delay of a datagram, in milliseconds.
-    delay: u64,
     /// Beacons that say that their sender has no path are lost.
     hides_detached: bool,
-    flying: BTreeMap<(Instant, u64), Parcel>,
-    sent: u64,
+}
+
+type World = world::World<Forest>;
+
+impl Protocol for Forest {
+    type Source = Tested<Node>;
+    type Receiver = Tested<Node>;
+
+    fn on_source_event(world: &mut World, event: TreeEvent) {
+        world.events[0].push(event);
+    }
+
+    fn on_receiver_event(world: &mut World, receiver: usize, event: TreeEvent) {
+        world.events[receiver + 1].push(event);
+    }
+
+    fn passes(world: &mut World, _: usize, _: Transmit, payload: &mut Bytes) -> bool {
+        let is_detached = |body| matches!(body, Body::Beacon(beacon) if beacon.path.is_empty());
+        !(world.hides_detached && is_detached(parse(payload).body))
+    }
+
+    /// Checks that there is no loop above a node, and that it has no more than K managers as
+    /// children.
+    fn check(world: &World, host: usize) {
+        let children = world.tree(host).view().children;
+        assert!(children <= world.config.max_children, "node {host} has {children} managers");
+        let (mut at, mut steps) = (host, 0);
+        while let Some(parent) = world.parent(at) {
+            at = parent;
+            steps += 1;
+            let nodes = world.network.hosts.len();
+            assert!(steps <= nodes, "a loop above node {host} at {:?}", world.now);
+        }
+    }
 }
 
 impl World {
     /// Creates the source alone, in subnet 0.
     fn new(routers: Vec<Vec<u8>>, config: TreeConfig, seed: u64) -> World {
-        let mut world = World {
-            now: ms(0),
-            nodes: Vec::new(),
+        let source = node(SOURCE, 0, &config);
+        let forest = Forest {
             config,
-            routers,
+            events: vec![Vec::new()],
             cut: BTreeSet::new(),
-            random: Xoshiro256PlusPlus::seed_from_u64(seed),
-            loss: 0,
-            delay: 5,
             hides_detached: false,
-            flying: BTreeMap::new(),
-            sent: 0,
         };
-        world.add(SOURCE, 0);
+        let mut world = World::with_source(seed, forest, source, Host::new(address(0), 0));
+        world.network.routers = routers;
+        world.set_weather(0.0, 5);
         world
     }
 
@@ -130,171 +208,112 @@ impl World {
         World::new(routers, config, 1)
     }
 
+    /// Sets the share of datagrams that are lost, which as many come twice, and the longest delay.
+    fn set_weather(&mut self, loss: f64, delay_ms: u64) {
+        let (delay, jitter) = (Duration::from_millis(1), Duration::from_millis(delay_ms));
+        self.network.weather = Link { loss, duplicates: loss, delay, jitter };
+    }
+
+    /// Allows what honest nodes drop when datagrams are lost or late, and when nodes fail, leave or
+    /// move: messages of those who are their children or parents no more or not yet.
+    fn expect_faults(&mut self) {
+        for reason in [
+            DropReason::NotAsked,
+            DropReason::Unexpected,
+            DropReason::ForgedChild,
+            DropReason::ForgedParent,
+            DropReason::Loop,
+            DropReason::Barred,
+        ] {
+            self.may_drop(reason);
+        }
+    }
+
+    /// Cuts off these subnets, and no others.
+    fn cut_off(&mut self, subnets: BTreeSet<usize>) {
+        let all: Vec<usize> = (0..self.network.routers.len()).collect();
+        self.network.heal();
+        for &subnet in &subnets {
+            self.network.partition(&[subnet], &all);
+        }
+        self.cut = subnets;
+    }
+
     /// Adds a node that does nothing yet.
     fn add(&mut self, id: NodeId, subnet: usize) -> usize {
-        let node = self.nodes.len();
-        let (tree, drops) = (tree(id, node, &self.config), Drops::default());
-        self.nodes.push(Node { tree, subnet, alive: true, drops, events: Vec::new() });
-        node
+        let number = self.network.hosts.len();
+        self.events.push(Vec::new());
+        let node = node(id, number, &self.config);
+        self.add_host(node, Host::new(address(number), subnet))
     }
 
     /// Adds a node that joins now.
     fn join(&mut self, subnet: usize) -> usize {
-        let node = self.add(NodeId(self.nodes.len() as u64), subnet);
-        self.nodes[node].tree.join(self.now);
+        let node = self.add(NodeId(self.network.hosts.len() as u64), subnet);
+        let now = self.now;
+        self.tree_mut(node).join(now);
         self.drain(node);
         node
     }
 
+    fn leave(&mut self, node: usize) {
+        let now = self.now;
+        self.tree_mut(node).leave(now);
+        self.drain(node);
+    }
+
+    fn node(&self, node: usize) -> &Node {
+        node.checked_sub(1).map_or(&self.source, |receiver| &self.receivers[receiver])
+    }
+
     fn tree(&self, node: usize) -> &Tree {
-        &self.nodes[node].tree
+        &self.node(node).tree
+    }
+
+    fn tree_mut(&mut self, node: usize) -> &mut Tree {
+        let node = match node.checked_sub(1) {
+            None => &mut self.source,
+            Some(receiver) => &mut self.receivers[receiver],
+        };
+        &mut node.tree
+    }
+
+    fn nodes(&self) -> Range<usize> {
+        0..self.network.hosts.len()
     }
 
     fn parent(&self, node: usize) -> Option<usize> {
         let parent = self.tree(node).parent()?;
-        self.nodes.iter().position(|node| node.tree.id == parent.id)
+        self.nodes().find(|&node| self.tree(node).id == parent.id)
     }
 
     /// Returns the events of a node since the last call.
     fn events(&mut self, node: usize) -> Vec<TreeEvent> {
-        std::mem::take(&mut self.nodes[node].events)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.random.next_u64() % bound
-    }
-
-    fn drain(&mut self, node: usize) {
-        while let Some((way, body)) = self.nodes[node].tree.poll_message(self.now, &outlook()) {
-            let message = Message { feed: FEED, sender: self.nodes[node].tree.id, body };
-            self.send(node, way, &message);
-        }
-        while let Some(event) = self.nodes[node].tree.poll_event() {
-            self.nodes[node].events.push(event);
-        }
-    }
-
-    fn send(&mut self, from: usize, way: Way, message: &Message) {
-        if let Body::Beacon(beacon) = &message.body
-            && self.hides_detached
-            && beacon.path.is_empty()
-        {
-            return;
-        }
-        let (hop_limit, multicast) = match way {
-            Way::Domain { hop_limit } => (hop_limit, true),
-            Way::Host(_) => (UNICAST_HOPS, false),
-        };
-        for to in 0..self.nodes.len() {
-            let meant = match way {
-                Way::Domain { .. } => to != from,
-                Way::Host(host) => address(to) == host,
-            };
-            let (a, b) = (self.nodes[from].subnet, self.nodes[to].subnet);
-            let routers = self.routers[a][b];
-            let cut = a != b && (self.cut.contains(&a) || self.cut.contains(&b));
-            if !meant || routers >= hop_limit || cut {
-                continue;
-            }
-            let mut source = address(from);
-            if multicast {
-                source.set_port(0);
-            }
-            let hops_left = Some(hop_limit - routers);
-            let arrival = Arrival { from: source, multicast, hops_left };
-            let copies = match self.below(1000) {
-                draw if draw < self.loss => 0,
-                draw if draw < 2 * self.loss => 2,
-                _ => 1,
-            };
-            for _ in 0..copies {
-                let delay = Duration::from_millis(1 + self.below(self.delay));
-                self.sent += 1;
-                let parcel = Parcel { to, arrival, message: message.clone() };
-                self.flying.insert((self.now + delay, self.sent), parcel);
-            }
-        }
-    }
-
-    fn deliver(&mut self, parcel: &Parcel) {
-        let node = &mut self.nodes[parcel.to];
-        if !node.alive {
-            return;
-        }
-        if let Err(reason) = node.tree.handle(self.now, parcel.arrival, &parcel.message) {
-            node.drops.count(reason);
-        }
-        self.drain(parcel.to);
-    }
-
-    /// Returns the time of the next event.
-    fn next(&self) -> Option<Instant> {
-        let timers = self.nodes.iter().filter(|node| node.alive);
-        let timers = timers.filter_map(|node| node.tree.poll_timeout()).min();
-        let parcel = self.flying.keys().next().map(|&(at, _)| at);
-        timers.into_iter().chain(parcel).min()
+        std::mem::take(&mut self.events[node])
     }
 
     /// Makes children heard as if they acknowledged.
     fn acknowledge(&mut self) {
-        for child in 0..self.nodes.len() {
+        for child in self.nodes() {
             let Some(parent) = self.parent(child) else { continue };
-            if !self.nodes[child].alive || !self.nodes[parent].alive {
-                continue;
-            }
-            let tree = &self.nodes[child].tree;
-            let (id, token) = (tree.id, tree.parent().map_or(0, |parent| parent.token));
-            let (a, b) = (self.nodes[child].subnet, self.nodes[parent].subnet);
-            if a == b || !self.cut.contains(&a) && !self.cut.contains(&b) {
-                let from = address(child);
-                let _ = self.nodes[parent].tree.check_child(self.now, id, from, token);
+            let subnet = |node: usize| self.network.hosts[node].subnet;
+            let are_up = self.is_up(child) && self.is_up(parent);
+            if are_up && self.network.connects(subnet(child), subnet(parent)) {
+                let tree = self.tree(child);
+                let (id, token) = (tree.id, tree.parent().map_or(0, |parent| parent.token));
+                let now = self.now;
+                let _ = self.tree_mut(parent).check_child(now, id, address(child), token);
                 self.drain(parent);
             }
         }
-    }
-
-    /// Lets time pass. Checks after each event that there is no loop and that no node has more
-    /// than K managers as children.
-    fn run(&mut self, time: Duration) {
-        let until = self.now + time;
-        while let Some(next) = self.next().filter(|&next| next <= until) {
-            self.now = self.now.max(next);
-            while let Some(parcel) = self.flying.first_entry().filter(|p| p.key().0 <= self.now) {
-                let parcel = parcel.remove();
-                self.deliver(&parcel);
-            }
-            for node in 0..self.nodes.len() {
-                let due = self.nodes[node].tree.poll_timeout().is_some_and(|at| at <= self.now);
-                if self.nodes[node].alive && due {
-                    self.nodes[node].tree.handle_timeout(self.now);
-                    self.drain(node);
-                }
-            }
-            self.check();
-        }
-        self.now = until;
     }
 
     /// Lets time pass, with acknowledgements.
     fn run_acknowledging(&mut self, time: Duration) {
         let until = self.now + time;
         while self.now < until {
-            self.run(Duration::from_millis(200).min(until - self.now));
+            self.run_for(Duration::from_millis(200).min(until - self.now));
             self.acknowledge();
-        }
-    }
-
-    #[track_caller]
-    fn check(&self) {
-        for node in 0..self.nodes.len() {
-            let children = self.tree(node).view().children;
-            assert!(children <= self.config.max_children, "node {node} has {children} managers");
-            let (mut at, mut steps) = (node, 0);
-            while let Some(parent) = self.parent(at) {
-                at = parent;
-                steps += 1;
-                assert!(steps <= self.nodes.len(), "a loop above node {node} at {:?}", self.now);
-            }
         }
     }
 
@@ -302,30 +321,30 @@ impl World {
     #[track_caller]
     fn check_settled(&self) {
         let mut managers = BTreeMap::new();
-        for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.alive) {
+        for index in self.nodes().filter(|&node| self.is_up(node)) {
+            let (tree, subnet) = (self.tree(index), self.network.hosts[index].subnet);
             assert!(
-                node.tree.is_attached(),
-                "node {index} in subnet {} is {:?} {:?} at {:?}",
-                node.subnet,
-                node.tree.role,
-                node.tree.stage,
+                tree.is_attached(),
+                "node {index} in subnet {subnet} is {:?} {:?} at {:?}",
+                tree.role,
+                tree.stage,
                 self.now
             );
-            assert_eq!(node.tree.path()[0], SOURCE, "node {index}");
-            if node.tree.role() != Role::Member {
-                let other = managers.insert(node.subnet, index);
-                assert_eq!(other, None, "two managers in subnet {}", node.subnet);
+            assert_eq!(tree.path()[0], SOURCE, "node {index}");
+            if tree.role() != Role::Member {
+                let other = managers.insert(subnet, index);
+                assert_eq!(other, None, "two managers in subnet {subnet}");
             }
             let Some(parent) = self.parent(index) else { continue };
-            let child = self.tree(parent).child(node.tree.id);
-            assert!(self.nodes[parent].alive && child.is_some(), "node {index} of {parent}");
-            let same = self.nodes[parent].subnet == node.subnet;
-            assert_eq!(same, node.tree.role() == Role::Member, "node {index} of {parent}");
+            let child = self.tree(parent).child(tree.id);
+            assert!(self.is_up(parent) && child.is_some(), "node {index} of {parent}");
+            let same = self.network.hosts[parent].subnet == subnet;
+            assert_eq!(same, tree.role() == Role::Member, "node {index} of {parent}");
         }
     }
 
     fn drops(&self, node: usize, reason: DropReason) -> u64 {
-        self.nodes[node].drops.of(reason)
+        self.node(node).drops.of(reason)
     }
 }
 

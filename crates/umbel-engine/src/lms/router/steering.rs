@@ -1,0 +1,119 @@
+//! Where requests go: for the engine itself, and for hosts that steer plain requests without it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use umbel_wire::Channel;
+
+use super::offers::Step;
+use super::{Group, Router, Side};
+use crate::router::{InterfaceId, Routes, Upstream};
+
+/// Where requests for a channel go that come by one interface. It holds while
+/// [`Router::changes`] and the routes stay what they are, for requests that do not say that a
+/// replier failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steering {
+    /// The replier on the interface, and where its own requests go.
+    pub of_replier: Option<(IpAddr, Steer)>,
+    /// Where the requests of others go.
+    pub of_others: Steer,
+}
+
+/// Where a request goes, and what is done to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steer {
+    /// Next hop, or the source.
+    pub to: SocketAddr,
+    /// Its direction.
+    pub direction: Direction,
+    /// Whether the turning point is stamped, unless there is one.
+    pub stamps: bool,
+}
+
+/// The direction of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From below towards the source, with Router Alert.
+    Up,
+    /// From below to a replier.
+    Turn,
+    /// From above to a replier.
+    Down,
+}
+
+impl Router {
+    /// Returns a number that changes with the channels and their repliers.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Returns the channels of which it has state.
+    pub fn channels(&self) -> impl Iterator<Item = &Channel> {
+        self.groups.keys()
+    }
+
+    /// Returns where requests go that come by an interface; none if they are not steered.
+    pub fn steering(
+        &self,
+        routes: &mut dyn Routes,
+        channel: &Channel,
+        arrived_on: InterfaceId,
+    ) -> Option<Steering> {
+        let group = self.groups.get(channel)?;
+        let source = SocketAddr::new(channel.source?, channel.port);
+        let upstream = routes.upstream(channel)?;
+        if Router::side(routes, channel, upstream, arrived_on)? == Side::Above {
+            let to = group.offers.first()?.neighbour;
+            let down = Steer { to, direction: Direction::Down, stamps: false };
+            return Some(Steering { of_replier: None, of_others: down });
+        }
+        let mut steer = |from| match self.step(group, routes, channel, (arrived_on, from)) {
+            Step::Up => {
+                let stamps = self.stamps_upwards(routes, channel, upstream);
+                Steer { to: source, direction: Direction::Up, stamps }
+            }
+            Step::Turn(replier) => {
+                Steer { to: replier.neighbour, direction: Direction::Turn, stamps: true }
+            }
+        };
+        let replier = group.offers.chosen_on(arrived_on);
+        Some(Steering {
+            of_replier: replier.map(|replier| (replier, steer(Some(replier)))),
+            of_others: steer(None),
+        })
+    }
+
+    /// Returns the next step of a request from below, by the address that it came from; none for
+    /// that of no replier.
+    pub(super) fn step(
+        &self,
+        group: &Group,
+        routes: &mut dyn Routes,
+        channel: &Channel,
+        (arrived_on, from): (InterfaceId, Option<IpAddr>),
+    ) -> Step {
+        // The source of an attached host is the replier of all links [LMS §II-C].
+        if self.is_attached(routes, channel) {
+            Step::Up
+        } else {
+            group.offers.step(arrived_on, from)
+        }
+    }
+
+    /// Returns whether a request that goes up is stamped here: by the last router before the
+    /// source, and by the core of a shared tree, from which it is unicast to the source
+    /// [LMS §III-B].
+    pub(super) fn stamps_upwards(
+        &self,
+        routes: &mut dyn Routes,
+        channel: &Channel,
+        upstream: Upstream,
+    ) -> bool {
+        upstream == Upstream::Root || self.is_attached(routes, channel)
+    }
+
+    fn is_attached(&self, routes: &mut dyn Routes, channel: &Channel) -> bool {
+        self.config.source_as_replier
+            && channel.source.is_some_and(|source| routes.is_attached(source))
+    }
+}

@@ -1,0 +1,190 @@
+//! What clients without a token, and hosts that are no clients, send.
+
+use std::time::Duration;
+
+use umbel_wire::alc::DataHeader;
+use umbel_wire::repository::{Announcement, ClientMessage, ServerMessage};
+use umbel_wire::{Scheme, Toi, Tsi};
+
+use super::content::{MemorySink, MemorySource, SYMBOL};
+use super::host::{channel, config};
+use super::{objects, say};
+use crate::chance::generator;
+use crate::repository::config::ReceiverConfig;
+use crate::repository::drops::DropReason;
+use crate::repository::receiver::{Held, Receiver, ReceiverCommand, ReceiverEvent};
+use crate::repository::source::{Source, SourceCommand, SourceEvent};
+use crate::{Address, Allowance, Datagram, Engine, Instant, SessionId, TransmitBuf};
+
+#[test]
+fn a_session_is_one_guess_of_the_token_and_nothing_more_is_heard_of_a_wrong_one() {
+    let mut config = config();
+    config.token = Some("secret".to_owned());
+    let mut source = Source::new(config, generator(1), MemorySource::default());
+    let (guesser, knower) = (SessionId(1), SessionId(2));
+    let hello =
+        |token: &str| ClientMessage::Hello { agent: String::new(), token: Some(token.to_owned()) };
+    for session in [guesser, knower] {
+        let opened = SourceCommand::SessionOpened { session, rtt: Duration::from_millis(1) };
+        source.handle_command(Instant::EPOCH, opened).unwrap();
+    }
+    for guess in 0..100 {
+        say(&mut source, guesser, &hello(&format!("guess {guess}")));
+    }
+    say(&mut source, guesser, &hello("secret"));
+    say(&mut source, guesser, &ClientMessage::Digests { toi: Toi(1) });
+    let event = source.poll_event();
+    let Some(SourceEvent::CloseSession { session, guess: true, .. }) = event else {
+        panic!("{event:?}")
+    };
+    assert_eq!((session, source.poll_event().is_none()), (guesser, true));
+    assert_eq!(source.drops().of(DropReason::NotAdmitted), 101);
+    say(&mut source, knower, &hello("secret"));
+    say(&mut source, knower, &ClientMessage::Digests { toi: Toi(1) });
+    assert!(
+        matches!(source.poll_event(), Some(SourceEvent::Digests { session, .. }) if session == knower)
+    );
+}
+
+#[test]
+fn clients_that_never_say_hello_are_closed_after_five_seconds_and_others_are_not() {
+    let mut source = Source::new(config(), generator(1), MemorySource::default());
+    let at = |ms: u64| Instant::EPOCH + Duration::from_millis(ms);
+    for id in 0..1_000 {
+        let (session, rtt) = (SessionId(id), Duration::from_millis(1));
+        source.handle_command(at(id), SourceCommand::SessionOpened { session, rtt }).unwrap();
+    }
+    say(&mut source, SessionId(500), &ClientMessage::Hello { agent: String::new(), token: None });
+    source
+        .handle_command(at(1_000), SourceCommand::SessionClosed { session: SessionId(7) })
+        .unwrap();
+    assert_eq!(source.poll_timeout(), Some(at(5_000)));
+    source.handle_timeout(at(4_999));
+    assert!(source.poll_event().is_none());
+    source.handle_timeout(at(6_000));
+    let closed = std::iter::from_fn(|| source.poll_event()).map(|event| match event {
+        SourceEvent::CloseSession { session, guess: false, .. } => session.0,
+        other => panic!("{other:?}"),
+    });
+    let expected: Vec<u64> = (0..1_000).filter(|id| ![7, 500].contains(id)).collect();
+    assert_eq!(closed.collect::<Vec<_>>(), expected);
+    assert_eq!(source.poll_timeout(), None);
+}
+
+/// Creates a client that wants item 1, of 40 symbols, and hears the data channel of server 7.
+fn client_of_one_item() -> (Receiver<MemorySink>, Toi) {
+    let (session, toi) = (SessionId(1), Toi(1));
+    let mut client = Receiver::new(ReceiverConfig::default(), generator(1), MemorySink::default());
+    let oti = objects(1, 40)[0].oti;
+    client.sink_mut().add(toi, oti);
+    let now = Instant::EPOCH;
+    client.handle_command(now, ReceiverCommand::Connected { session }).unwrap();
+    let welcome = ServerMessage::Welcome {
+        agent: String::new(),
+        tsi: Tsi(7),
+        channels: vec![channel()],
+        rate_bits_per_s: 1_000_000,
+        control: None,
+    };
+    tell_client(&mut client, now, &welcome);
+    let held = Held::default();
+    let accept = ReceiverCommand::Accept { toi, oti, held, requested: true };
+    client.handle_command(now, accept).unwrap();
+    (client, toi)
+}
+
+fn tell_client(client: &mut Receiver<MemorySink>, now: Instant, message: &ServerMessage) {
+    let mut payload = Vec::new();
+    message.emit(&mut payload);
+    let by = Address::Session(SessionId(1));
+    client.handle_datagram(now, Datagram { by, hop_limit: None, payload: &payload });
+}
+
+/// Lets a client hear a data packet, genuine or not.
+fn hear(
+    client: &mut Receiver<MemorySink>,
+    now: Instant,
+    (toi, transmission): (Toi, u32),
+    (sbn, esi): (u32, u32),
+) {
+    let scheme = Scheme::ReedSolomon;
+    let header = DataHeader { tsi: Tsi(7), toi, transmission, index: 0, scheme, sbn, esi };
+    let packet = [&header.emit().unwrap()[..], &[7; SYMBOL as usize]].concat();
+    let by = Address::Channel(channel());
+    client.handle_datagram(now, Datagram { by, hop_limit: None, payload: &packet });
+}
+
+/// Returns what a client says.
+fn said(client: &mut Receiver<MemorySink>, now: Instant) -> Vec<ClientMessage> {
+    let mut said = Vec::new();
+    let mut buf = TransmitBuf::default();
+    while client.poll_transmit(now, &mut buf).is_some() {
+        said.extend(
+            buf.messages().filter_map(|bytes| ClientMessage::parse(&bytes).ok()?.message()),
+        );
+        buf.reset(Allowance::data(0));
+    }
+    said
+}
+
+#[test]
+fn no_packet_but_that_of_its_own_probe_leads_a_client_back_to_multicast() {
+    let (mut client, toi) = client_of_one_item();
+    let announcement =
+        Announcement { transmission: 1, toi, channel: 0, first_block: 0, blocks: 2, packets: 40 };
+    let announce = ServerMessage::Announce {
+        starts_in: Duration::ZERO,
+        nak_spread: Duration::ZERO,
+        announcements: vec![announcement],
+    };
+    let mut now = Instant::EPOCH;
+    tell_client(&mut client, now, &announce);
+    let probe = loop {
+        now = client.poll_timeout().expect("a probe comes");
+        client.handle_timeout(now);
+        let mut said = said(&mut client, now).into_iter();
+        let probe = said.find_map(|message| match message {
+            ClientMessage::Probe { probe, .. } => Some(probe),
+            _ => None,
+        });
+        if let Some(probe) = probe {
+            break probe;
+        }
+    };
+    let back = |client: &mut Receiver<MemorySink>| {
+        let mut events = std::iter::from_fn(|| client.poll_event());
+        events.any(|event| matches!(event, ReceiverEvent::MulticastBack))
+    };
+    assert!(!back(&mut client));
+    for forged in 0..1_000 {
+        hear(&mut client, now, (toi, forged), (0, forged % 8));
+        hear(&mut client, now, (Toi::PROBE, probe.wrapping_add(1 + forged)), (0, 0));
+        hear(&mut client, now, (Toi(99), forged), (0, 0));
+    }
+    assert!(!back(&mut client));
+    hear(&mut client, now, (Toi::PROBE, probe), (0, 0));
+    assert!(back(&mut client));
+}
+
+#[test]
+fn an_item_that_is_damaged_again_and_again_comes_on_the_session() {
+    let (mut client, toi) = client_of_one_item();
+    let now = Instant::EPOCH;
+    said(&mut client, now);
+    let most = ReceiverConfig::default().most_damages;
+    let oti = objects(1, 40)[0].oti;
+    for damage in 1..=10 * most {
+        for esi in 0..8 {
+            hear(&mut client, now, (toi, 1), (0, esi));
+        }
+        // The store has dropped them.
+        *client.sink_mut() = MemorySink::default();
+        client.sink_mut().add(toi, oti);
+        let bad = ReceiverCommand::BadBlocks { toi, blocks: vec![0] };
+        client.handle_command(now, bad).unwrap();
+        let asked = said(&mut client, now).pop();
+        let by_session = matches!(asked, Some(ClientMessage::Unicast { .. }));
+        assert_eq!(by_session, damage >= most, "{damage}: {asked:?}");
+    }
+    assert!(client.drops().of(DropReason::Damaging) >= u64::from(8 * 9 * most));
+}

@@ -1,0 +1,168 @@
+//! The common part of the engines' tests: time, addresses, engines driven by hand, and a
+//! [world](world::World) in which they meet.
+
+pub(crate) mod world;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut, Range};
+use std::time::Duration;
+
+use umbel_wire::Channel;
+
+use crate::{
+    Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf,
+};
+
+/// Returns the time `n` ms after the beginning.
+pub(crate) fn ms(n: u64) -> Instant {
+    Instant::EPOCH + Duration::from_millis(n)
+}
+
+/// Returns the address of a host by its number.
+pub(crate) fn host(n: u8) -> SocketAddr {
+    ([10, 0, 0, n], 7702).into()
+}
+
+/// Returns the channel of host 1.
+pub(crate) fn channel() -> Channel {
+    Channel { source: Some(host(1).ip()), group: [232, 0, 0, 7].into(), port: 7702 }
+}
+
+/// Returns another channel of host 1.
+pub(crate) fn other_channel() -> Channel {
+    Channel { group: [232, 0, 0, 8].into(), ..channel() }
+}
+
+/// Hands an engine a datagram.
+pub(crate) fn give(engine: &mut impl Engine, now: Instant, by: Address, payload: &[u8]) {
+    engine.handle_datagram(now, Datagram { by, hop_limit: None, payload });
+}
+
+/// Returns everything that an engine sends now, units of data included.
+pub(crate) fn sent(engine: &mut impl Engine, now: Instant) -> Vec<(Address, Vec<u8>)> {
+    let mut all = Vec::new();
+    let mut buf = TransmitBuf::new(Allowance::data(1));
+    while let Some(Transmit { to, .. }) = engine.poll_transmit(now, &mut buf) {
+        all.extend(buf.iter().map(|(head, body)| (to, [head, body].concat())));
+        buf.reset(Allowance::data(1));
+    }
+    all
+}
+
+/// Returns the same after the engine has done what is due.
+pub(crate) fn sent_by(engine: &mut impl Engine, now: Instant) -> Vec<(Address, Vec<u8>)> {
+    if engine.poll_timeout().is_some_and(|at| at <= now) {
+        engine.handle_timeout(now);
+    }
+    sent(engine, now)
+}
+
+/// Returns the events that an engine reports now.
+pub(crate) fn events<E: Engine>(engine: &mut E) -> Vec<E::Event> {
+    std::iter::from_fn(|| engine.poll_event()).collect()
+}
+
+/// Returns the seeds of a test: 0 to `count`, or what `UMBEL_SEEDS=1000` or `UMBEL_SEED=7` say.
+pub(crate) fn seeds(count: u64) -> Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("UMBEL_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("UMBEL_SEEDS").unwrap_or(count),
+    }
+}
+
+/// An engine under test. Nothing may be dropped but what the test
+/// [expects](Tested::assert_dropped), or its [world](world::World::may_drop) allows.
+#[derive(Debug)]
+pub(crate) struct Tested<E> {
+    engine: E,
+    drops: fn(&E) -> String,
+    expected: String,
+    allowed: BTreeSet<String>,
+}
+
+impl<E> Tested<E> {
+    /// Watches an engine, whose drops are those of `drops`.
+    pub(crate) fn new(engine: E, drops: fn(&E) -> String) -> Tested<E> {
+        Tested { engine, drops, expected: String::new(), allowed: BTreeSet::new() }
+    }
+
+    /// Asserts what was dropped since the beginning, beside what is allowed: `Duplicate 2,
+    /// Malformed 1`.
+    #[track_caller]
+    pub(crate) fn assert_dropped(&mut self, drops: &str) {
+        drops.clone_into(&mut self.expected);
+        assert_eq!(self.dropped(), self.expected);
+    }
+
+    /// Returns what was dropped beside what is allowed.
+    fn dropped(&self) -> String {
+        let drops = (self.drops)(&self.engine);
+        let is_allowed = |drop: &&str| {
+            drop.split_once(' ').is_some_and(|(reason, _)| self.allowed.contains(reason))
+        };
+        drops.split(", ").filter(|drop| !is_allowed(drop)).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl<E> Drop for Tested<E> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let engine = std::any::type_name::<E>();
+            assert_eq!(self.dropped(), self.expected, "{engine} dropped that unexpectedly");
+        }
+    }
+}
+
+impl<E> Deref for Tested<E> {
+    type Target = E;
+
+    fn deref(&self) -> &E {
+        &self.engine
+    }
+}
+
+impl<E> DerefMut for Tested<E> {
+    fn deref_mut(&mut self) -> &mut E {
+        &mut self.engine
+    }
+}
+
+impl<E: Engine> Engine for Tested<E> {
+    type Command = E::Command;
+    type CommandError = E::CommandError;
+    type Event = E::Event;
+
+    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
+        self.engine.handle_datagram(now, datagram);
+    }
+
+    fn handle_command(&mut self, now: Instant, command: E::Command) -> Result<(), E::CommandError> {
+        self.engine.handle_command(now, command)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.engine.handle_timeout(now);
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        self.engine.poll_membership()
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        self.engine.poll_transmit(now, buf)
+    }
+
+    fn wants(&self, class: RateClass) -> bool {
+        self.engine.wants(class)
+    }
+
+    fn poll_event(&mut self) -> Option<E::Event> {
+        self.engine.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.engine.poll_timeout()
+    }
+}

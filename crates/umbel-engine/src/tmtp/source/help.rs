@@ -1,0 +1,220 @@
+//! The source's part in a recovery without a tree: it answers what no receiver answers.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use umbel_wire::Channel;
+use umbel_wire::feed::Recovery as Scheme;
+use umbel_wire::lms::{Message, Request};
+use umbel_wire::small_block::SmallBlockPacket;
+use umbel_wire::tmtp::Nack;
+
+use super::Source;
+use crate::bucket::{Limit, Limiter};
+use crate::lms::replier::RepairTo;
+use crate::recovery::lms::{Dmcasts, Requestor, lacks_of};
+use crate::recovery::srm::{Volunteer, away};
+use crate::recovery::{Debts, Filled, Unfounded};
+use crate::symbols::SymbolSource;
+use crate::tmtp::config::{Draws, SourceConfig};
+use crate::tmtp::drops::DropReason;
+use crate::{Address, Datagram, Instant, Transmit, TransmitBuf};
+
+/// Most answers to pings a second, and at once.
+const PONGS: Limit = Limit { per_s: 1_000, burst: 1_000 };
+/// Most requests a second that no router has steered, and at once.
+const UNSTEERED: Limit = Limit { per_s: 20_000, burst: 2_000 };
+
+/// Whom the source answers besides its children.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// Nobody.
+    None,
+    /// Turning points.
+    Lms(Dmcasts),
+    /// The group, if nobody nearer does.
+    Srm(Volunteer),
+}
+
+/// The source's part.
+#[derive(Debug)]
+pub(super) struct Help {
+    way: Way,
+    pongs: VecDeque<(SocketAddr, u64)>,
+    pong_limit: Limiter,
+    unsteered: Limiter,
+}
+
+impl Help {
+    pub(super) fn new(config: &SourceConfig, draws: &Draws) -> Help {
+        let (node, shape) = (&config.node, &config.shape);
+        let way = match node.recovery {
+            Scheme::Tree | Scheme::Source => Way::None,
+            Scheme::Lms => {
+                // Routers know the channel by its source, even in a group of any source.
+                let channel = Channel { source: Some(shape.source.ip()), ..node.data };
+                Way::Lms(Dmcasts::new(channel, node.feed))
+            }
+            Scheme::Srm => {
+                let repairs = (shape.fec, config.repair.queue);
+                Way::Srm(Volunteer::new(node.feed, shape.source, repairs, draws.help.clone()))
+            }
+        };
+        Help {
+            way,
+            pongs: VecDeque::new(),
+            pong_limit: Limiter::new(PONGS),
+            unsteered: Limiter::new(UNSTEERED),
+        }
+    }
+
+    /// Returns the number of repairs sent: to subtrees, and to the group.
+    pub(super) fn sent(&self) -> (u64, u64) {
+        match &self.way {
+            Way::None => (0, 0),
+            Way::Lms(dmcasts) => (dmcasts.sent(), 0),
+            Way::Srm(volunteer) => (0, volunteer.sent()),
+        }
+    }
+
+    /// Returns when there is something to do.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        match &self.way {
+            Way::Srm(volunteer) => volunteer.next_timeout(),
+            Way::None | Way::Lms(_) => None,
+        }
+    }
+
+    /// Returns whether repairs are due.
+    pub(super) fn any_due(&self) -> bool {
+        match &self.way {
+            Way::None => false,
+            Way::Lms(dmcasts) => dmcasts.any_due(),
+            Way::Srm(volunteer) => volunteer.any_due(),
+        }
+    }
+}
+
+impl<S: SymbolSource> Source<S> {
+    /// Handles a message of LMS. Pings are used by others as well.
+    pub(super) fn on_lms(
+        &mut self,
+        now: Instant,
+        datagram: &Datagram<'_>,
+    ) -> Result<(), DropReason> {
+        let Address::Host(from) = datagram.by else { return Err(DropReason::Unexpected) };
+        let message = Message::parse(datagram.payload).map_err(|_| DropReason::Malformed)?;
+        match message.message().ok_or(DropReason::Malformed)? {
+            Message::Ping { tsi, nonce } if tsi == self.config.node.feed && !self.has_tree() => {
+                if !self.help.pong_limit.take(now) {
+                    return Err(DropReason::OverLimit);
+                }
+                self.help.pongs.push_back((from, nonce));
+                Ok(())
+            }
+            Message::Request(request) => self.on_request(now, &request),
+            // The last router also offers its repliers to the source, which needs none.
+            Message::Advertisement { .. } if matches!(self.help.way, Way::Lms(_)) => Ok(()),
+            _ => Err(DropReason::Unexpected),
+        }
+    }
+
+    /// Handles a request that no receiver could answer, or that no router has steered to one.
+    fn on_request(&mut self, now: Instant, request: &Request) -> Result<(), DropReason> {
+        let Way::Lms(dmcasts) = &mut self.help.way else { return Err(DropReason::Unexpected) };
+        let ours = self.config.node.data.destination();
+        if request.channel.destination() != ours || request.tsi != self.config.node.feed {
+            return Err(DropReason::OtherSession);
+        }
+        if request.turning_point.is_none() && !self.help.unsteered.take(now) {
+            return Err(DropReason::OverLimit);
+        }
+        let mut result = Ok(());
+        for (block, lack) in lacks_of(request.units) {
+            let owed = match request.turning_point {
+                _ if block >= self.next.0 => Err(Unfounded::NeverSent),
+                Some(place) => {
+                    let asker = Requestor { to: RepairTo::Subtree(place), number: request.number };
+                    dmcasts.ask(now, &asker, block, lack, &self.shelf)
+                }
+                // It is nobody's subtree, so everyone hears the repair.
+                None => self.domain.ask(now, &None, block, lack, &self.shelf),
+            };
+            result = result.and(owed);
+        }
+        Ok(result?)
+    }
+
+    /// Handles a NACK that the whole group heard.
+    pub(super) fn on_nack_in_group(
+        &mut self,
+        now: Instant,
+        nack: &Nack,
+        hops_left: Option<u8>,
+    ) -> Result<(), DropReason> {
+        let Way::Srm(volunteer) = &mut self.help.way else { return Err(DropReason::Unexpected) };
+        let hops = hops_left.map(|left| nack.hop_limit.saturating_sub(left).saturating_add(1));
+        let away = away(self.domain.timing().rtt, hops, self.tree.farthest());
+        let mut result = Ok(());
+        for run in &nack.runs {
+            for block in run.run.blocks() {
+                let owed = volunteer.ask(now, &away, block, run.need.into(), &self.shelf);
+                result = result.and(owed);
+            }
+        }
+        Ok(result?)
+    }
+
+    /// Handles a repair that another node sent to the group.
+    pub(super) fn on_repair_in_group(
+        &mut self,
+        now: Instant,
+        payload: &[u8],
+    ) -> Result<(), DropReason> {
+        let Way::Srm(volunteer) = &mut self.help.way else { return Err(DropReason::Duplicate) };
+        let packet = SmallBlockPacket::parse(payload).map_err(|_| DropReason::Malformed)?;
+        volunteer.on_repair(now, packet.header.sbn, packet.header.esi.into());
+        Ok(())
+    }
+
+    /// Lets timers run out.
+    pub(super) fn tend_help(&mut self, now: Instant) {
+        if let Way::Srm(volunteer) = &mut self.help.way {
+            volunteer.on_timeout(now, &self.shelf);
+        }
+    }
+
+    /// Builds the next answer to a ping.
+    pub(super) fn poll_pong(&mut self, buf: &mut TransmitBuf) -> Option<Transmit> {
+        let (to, nonce) = self.help.pongs.pop_front()?;
+        let mut bytes = Vec::new();
+        Message::Pong { tsi: self.config.node.feed, nonce }.emit(&mut bytes);
+        buf.push_message(bytes);
+        self.stats.control_sent += 1;
+        Some(Transmit::control(Address::Host(to)))
+    }
+
+    /// Fills `buf` with repairs that are not for everyone on the data channel.
+    pub(super) fn poll_help(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        if self.waits.help {
+            return None;
+        }
+        let filled = match &mut self.help.way {
+            Way::None => return None,
+            Way::Lms(dmcasts) => dmcasts.fill(now, &mut self.shelf, buf),
+            Way::Srm(volunteer) => volunteer.fill(now, &mut self.shelf, buf),
+        };
+        match filled {
+            Filled::Packets => {
+                let to = Address::Channel(self.config.node.domain);
+                Some(Transmit::data(to).within(Some(self.config.node.scope)))
+            }
+            Filled::PacketsTo(host) => Some(Transmit::data(Address::Host(host))),
+            Filled::Pending => {
+                self.waits.help = true;
+                None
+            }
+            Filled::Nothing => None,
+        }
+    }
+}

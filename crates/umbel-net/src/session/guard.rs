@@ -1,0 +1,195 @@
+//! Limits on what comes from one address: sessions at once, and guesses of the token.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Wrong tokens of an address that cost nothing, for those who mistype.
+const FREE: u32 = 3;
+/// First and longest time for which an address gets no session after a further wrong token. The
+/// time doubles with each.
+const DELAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+/// Time after which the wrong tokens of an address are forgotten.
+const MEMORY: Duration = Duration::from_mins(10);
+/// Maximum number of addresses with wrong tokens that are remembered.
+const REMEMBERED: usize = 4_096;
+
+/// Hosts that are not told apart: one IPv4 address, or all of the same first 64 bits of IPv6. A
+/// host can usually take any address of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Origin(IpAddr);
+
+impl Origin {
+    fn of(address: IpAddr) -> Origin {
+        Origin(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+            }
+            address @ IpAddr::V4(_) => address,
+        })
+    }
+}
+
+/// Wrong tokens of an address.
+#[derive(Clone, Copy, Debug)]
+struct Guesses {
+    number: u32,
+    last: Instant,
+    /// The end of the time without sessions.
+    until: Instant,
+}
+
+/// Keeps count of addresses.
+#[derive(Debug)]
+pub(super) struct Guard {
+    /// Maximum number of connections and handshakes of an address.
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    places: HashMap<Origin, usize>,
+    guesses: HashMap<Origin, Guesses>,
+}
+
+/// The reason why an address gets no session now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// It has as many as it may have.
+    Crowded,
+    /// It has shown wrong tokens.
+    Guessed,
+}
+
+impl Guard {
+    pub(super) fn new(most: usize) -> Arc<Guard> {
+        Arc::new(Guard { most, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place for a connection of this address, until the result is dropped.
+    pub(super) fn enter(self: &Arc<Guard>, remote: IpAddr, now: Instant) -> Result<Place, Denied> {
+        let origin = Origin::of(remote);
+        let mut state = self.state();
+        if state.guesses.get(&origin).is_some_and(|guesses| now < guesses.until) {
+            return Err(Denied::Guessed);
+        }
+        let places = state.places.entry(origin).or_default();
+        if *places >= self.most {
+            return Err(Denied::Crowded);
+        }
+        *places += 1;
+        Ok(Place { guard: self.clone(), origin })
+    }
+
+    /// Returns whether half of an address's places are taken. Whoever wants another must show that
+    /// the address is its own, so that nobody takes another's places.
+    pub(super) fn is_busy(&self, remote: IpAddr) -> bool {
+        let places = self.state().places.get(&Origin::of(remote)).copied();
+        places.unwrap_or(0) >= self.most.div_ceil(2)
+    }
+
+    /// Notes a wrong token of this address. Returns whether it is the first.
+    pub(super) fn note_guess(&self, remote: IpAddr, now: Instant) -> bool {
+        let origin = Origin::of(remote);
+        let guesses = &mut self.state().guesses;
+        if guesses.len() >= REMEMBERED && !guesses.contains_key(&origin) {
+            let oldest = guesses.iter().min_by_key(|(_, guesses)| guesses.last);
+            if let Some(oldest) = oldest.map(|(&origin, _)| origin) {
+                guesses.remove(&oldest);
+            }
+        }
+        let known = guesses.get(&origin).filter(|guesses| now < guesses.last + MEMORY);
+        let number = known.map_or(0, |guesses| guesses.number).saturating_add(1);
+        let (first, longest) = DELAY;
+        let delay = match number.checked_sub(FREE + 1) {
+            Some(doubled) => first.saturating_mul(1 << doubled.min(16)).min(longest),
+            None => Duration::ZERO,
+        };
+        guesses.insert(origin, Guesses { number, last: now, until: now + delay });
+        number == 1
+    }
+}
+
+/// A place of a connection.
+#[derive(Debug)]
+pub(super) struct Place {
+    guard: Arc<Guard>,
+    origin: Origin,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let places = &mut self.guard.state().places;
+        if let Some(taken) = places.get_mut(&self.origin) {
+            *taken -= 1;
+            if *taken == 0 {
+                places.remove(&self.origin);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_gets_its_places_and_no_more_and_others_get_theirs() {
+        let (guard, now) = (Guard::new(3), Instant::now());
+        let enter = |text: &str| guard.enter(address(text), now);
+        let mut places: Vec<Place> = (0..30).filter_map(|_| enter("192.0.2.1").ok()).collect();
+        assert_eq!(places.len(), 3);
+        assert!(guard.is_busy(address("192.0.2.1")) && !guard.is_busy(address("192.0.2.2")));
+        assert_eq!(enter("::ffff:192.0.2.1").unwrap_err(), Denied::Crowded, "the same host");
+        assert!(enter("192.0.2.2").is_ok());
+        places.pop();
+        assert!(enter("192.0.2.1").is_ok());
+        // A host has all addresses of its network.
+        let hosts = (0..30).filter_map(|host| enter(&format!("2001:db8::{host}")).ok());
+        assert_eq!(hosts.collect::<Vec<_>>().len(), 3);
+        assert!(enter("2001:db8:0:1::").is_ok());
+        drop(places);
+        assert!(guard.state().places.is_empty(), "nothing is kept of those who left");
+    }
+
+    #[test]
+    fn wrong_tokens_delay_their_address_longer_and_longer() {
+        let (guard, start) = (Guard::new(9), Instant::now());
+        let (guesser, other) = (address("192.0.2.1"), address("192.0.2.2"));
+        let mut now = start;
+        let mut sessions = 0;
+        while now < start + Duration::from_mins(10) {
+            if guard.enter(guesser, now).is_ok() {
+                sessions += 1;
+                assert_eq!(guard.note_guess(guesser, now), sessions == 1);
+            }
+            assert!(guard.enter(other, now).is_ok());
+            now += Duration::from_millis(100);
+        }
+        // Three at once, six while the delay grows, and then one a minute.
+        assert!((12..=20).contains(&sessions), "{sessions}");
+        assert_eq!(guard.enter(guesser, now).unwrap_err(), Denied::Guessed);
+        let later = now + MEMORY + DELAY.1;
+        assert!(guard.enter(guesser, later).is_ok());
+        assert!(guard.note_guess(guesser, later), "it is forgotten");
+    }
+
+    #[test]
+    fn ten_times_as_many_guessers_as_are_remembered_take_no_more_memory() {
+        let (guard, now) = (Guard::new(9), Instant::now());
+        for host in 0..10 * REMEMBERED as u32 {
+            guard.note_guess(IpAddr::from(host.to_be_bytes()), now);
+        }
+        assert_eq!(guard.state().guesses.len(), REMEMBERED);
+    }
+}

@@ -1,0 +1,828 @@
+/* Steers requests of LMS and turns DMCASTs into multicasts where packets arrive (tc ingress): the
+ * plain cases of what umbel-engine/src/lms/router and umbel-router/src/daemon/lms.rs do in IPv4.
+ *
+ *   request  ── LINKS: where it goes ── allowance ── requestor, turning point ──▶ replier, or up
+ *   DMCAST   ── tag, LINKS, credit, allowance ── repair, under the source's address ──▶ interface
+ *
+ * What it does not take goes on to the daemon, which then does the same. It drops only what the
+ * daemon would drop that cannot be anything else: forged turning points, and what is over a limit.
+ *
+ * steering.bpf.o is made of this file by umbel-net/bpf/build.sh. */
+
+#include "kernel.h"
+
+enum { ETHERNET = 14, IP = 20, ALERT = 4, UDP = 8 };
+enum { IP_UDP = 17, DONT_FRAGMENT = 0x40 };
+
+/* Messages, and their fields: type in 2 bytes, length in 4, value. See umbel-wire/src/lms. */
+enum { HEADER = 8, FIELD = 6 };
+enum { REPAIR = 0x63, REQUEST = 0x64, DMCAST = 0x65 };
+enum {
+	TSI = 1,
+	CHANNEL = 2,
+	SEQUENCE = 3,
+	FOLLOWING = 4,
+	NUMBER = 7,
+	FLAGS = 8,
+	REQUESTOR = 9,
+	TURNING_POINT = 10,
+	PAYLOAD = 17,
+	HOPS = 18,
+};
+enum { CHANNEL_LEN = 11, HOST_LEN = 7, TURNING_POINT_LEN = 19 };
+/* A channel has a source. The only flag of a request that does not need the daemon: reply by unicast. */
+enum { WITH_SOURCE = 2, UNICAST = 2 };
+enum { MAX_HOPS = 64 };
+
+/* Ends of a request's and a DMCAST's channel, and beginning of a DMCAST's repair. */
+enum {
+	AFTER_CHANNEL = HEADER + FIELD + CHANNEL_LEN,
+	AFTER_POINT = AFTER_CHANNEL + FIELD + TURNING_POINT_LEN,
+	AROUND_REPAIR = AFTER_POINT + FIELD,
+};
+/* Longest request, what may follow its number, and longest repair that are taken. */
+enum { MAX_REQUEST = 160, MAX_TAIL = 52, MAX_REPAIR = 2000 };
+/* Longest numbers in bytes: of 32 bits, and of 63. */
+enum { VARINT_32 = 5, VARINT_63 = 9 };
+
+/* A token bucket: what one event costs, and what it holds, in ns. */
+struct limit {
+	u64 cost, depth;
+};
+
+/* Written by the daemon. */
+struct settings {
+	/* Of tags. */
+	u64 key[2];
+	/* What the daemon's clock is behind the kernel's, lifetime of tags, and of credit, in ns. */
+	u64 clock, lifetime, credit_lifetime;
+	struct limit datagrams, requests, dmcasts;
+	/* The router's address in network order; 0 if it takes nothing now. */
+	u32 address;
+	/* DMCASTs for each requested unit, and the most that a branch may have. */
+	u32 per_unit, most;
+	/* Of routers, in network order. */
+	u16 port;
+	u8 hops, repair_hops;
+};
+
+struct {
+	FIELD_NUMBER(type, MAP_ARRAY);
+	FIELD_NUMBER(max_entries, 1);
+	FIELD_TYPE(key, u32);
+	FIELD_TYPE(value, struct settings);
+} SETTINGS SEC(".maps");
+
+/* A channel on an interface, the channel in network order. */
+struct link {
+	u32 group, source;
+	u16 port, unused;
+	u32 interface;
+};
+
+/* Where requests go, in network order. */
+enum { LEFT = 0, UP = 1, TURN = 2, DOWN = 3, STAMP = 16 };
+struct steer {
+	u32 address;
+	u16 port, how;
+};
+
+/* Written by the daemon. */
+struct way {
+	/* For requests of the replier on this interface, and of anyone else. */
+	u32 replier;
+	struct steer of_replier, of_others;
+	/* Whether the channel goes out here, and in packets of which length. */
+	u16 is_output, mtu;
+};
+
+struct {
+	FIELD_NUMBER(type, MAP_HASH);
+	FIELD_NUMBER(max_entries, 8192);
+	FIELD_TYPE(key, struct link);
+	FIELD_TYPE(value, struct way);
+} LINKS SEC(".maps");
+
+/* What has been used up: by requests on a link, by DMCASTs of a channel (interface 0), by all on
+ * an interface (no channel). */
+struct meter {
+	struct bpf_spin_lock lock;
+	/* DMCASTs permitted on a link, and until when. */
+	u32 credit;
+	u64 expires;
+	/* Time at which the bucket is full. */
+	u64 full_at;
+};
+
+struct {
+	FIELD_NUMBER(type, MAP_HASH);
+	FIELD_NUMBER(max_entries, 16640);
+	FIELD_TYPE(key, struct link);
+	FIELD_TYPE(value, struct meter);
+} METERS SEC(".maps");
+
+enum counter {
+	TURNED,
+	SENT_UP,
+	SENT_DOWN,
+	DMCASTS,
+	FORGED,
+	INTERFACE_FLOOD,
+	REQUEST_FLOOD,
+	DMCAST_FLOOD,
+	UNASKED,
+	UNSENT,
+	LEFT_REQUESTS,
+	LEFT_DMCASTS,
+	COUNTERS,
+};
+
+struct {
+	FIELD_NUMBER(type, MAP_PERCPU_ARRAY);
+	FIELD_NUMBER(max_entries, COUNTERS);
+	FIELD_TYPE(key, u32);
+	FIELD_TYPE(value, u64);
+} COUNTS SEC(".maps");
+
+struct scratch {
+	u8 message[256];
+	/* The end of a request, before and after, at an even distance from its beginning. */
+	u8 before[64], after[64];
+	u8 repair[2048];
+};
+
+struct {
+	FIELD_NUMBER(type, MAP_PERCPU_ARRAY);
+	FIELD_NUMBER(max_entries, 1);
+	FIELD_TYPE(key, u32);
+	FIELD_TYPE(value, struct scratch);
+} SCRATCH SEC(".maps");
+
+/* Has the compiler keep a number where it is, so that the verifier sees what it is compared with. */
+#define PINNED(x) asm volatile("" : "+r"(x))
+
+INLINE void count(u32 counter)
+{
+	u64 *value = bpf_map_lookup_elem(&COUNTS, &counter);
+	if (value)
+		*value += 1;
+}
+
+INLINE u16 swap16(u16 value)
+{
+	return __builtin_bswap16(value);
+}
+
+INLINE u32 swap32(u32 value)
+{
+	return __builtin_bswap32(value);
+}
+
+INLINE u64 swap64(u64 value)
+{
+	return __builtin_bswap64(value);
+}
+
+/* Reads numbers in network order from anywhere. */
+INLINE u16 net16(const u8 *at)
+{
+	return at[0] | at[1] << 8;
+}
+
+INLINE u32 net32(const u8 *at)
+{
+	return at[0] | at[1] << 8 | at[2] << 16 | (u32)at[3] << 24;
+}
+
+INLINE u64 net64(const u8 *at)
+{
+	return net32(at) | (u64)net32(at + 4) << 32;
+}
+
+INLINE u16 folded(u32 sum)
+{
+	sum = (sum & 0xFFFF) + (sum >> 16);
+	return (sum & 0xFFFF) + (sum >> 16);
+}
+
+INLINE int is_multicast(u32 address)
+{
+	return (address & 0xF0) == 0xE0;
+}
+
+/* Returns whether an address can be that of a host elsewhere. */
+INLINE int is_host(u32 address)
+{
+	return address != 0 && (address & 0xFF) != 127 && (address & 0xFF) < 0xE0;
+}
+
+/* A function that the verifier looks at once, for all calls. */
+#define APART __attribute__((noinline))
+
+/* SipHash-2-4 of what a turning point stands for: see turning_point.rs. */
+APART u64 tag_of(const struct settings *settings, const struct link *link, u64 epoch)
+{
+	if (!settings || !link)
+		return 0;
+	u64 mapped = 0xFFFF0000, big = swap64(epoch);
+	u64 words[6] = {
+		0,
+		mapped | (u64)link->source << 32,
+		0,
+		mapped | (u64)link->group << 32,
+		link->port | (u64)swap32(link->interface) << 16 | big << 48,
+		big >> 16 | 46ull << 56,
+	};
+	u64 a = settings->key[0] ^ 0x736f6d6570736575, b = settings->key[1] ^ 0x646f72616e646f6d;
+	u64 c = settings->key[0] ^ 0x6c7967656e657261, d = settings->key[1] ^ 0x7465646279746573;
+#define ROTATED(x, n) ((x) << (n) | (x) >> (64 - (n)))
+#define ROUND()                     \
+	do {                        \
+		a += b;             \
+		c += d;             \
+		b = ROTATED(b, 13) ^ a; \
+		d = ROTATED(d, 16) ^ c; \
+		a = ROTATED(a, 32); \
+		c += b;             \
+		a += d;             \
+		b = ROTATED(b, 17) ^ c; \
+		d = ROTATED(d, 21) ^ a; \
+		c = ROTATED(c, 32); \
+	} while (0)
+#pragma unroll
+	for (int i = 0; i < 6; i++) {
+		d ^= words[i];
+		ROUND();
+		ROUND();
+		a ^= words[i];
+	}
+	c ^= 0xFF;
+	ROUND();
+	ROUND();
+	ROUND();
+	ROUND();
+	return a ^ b ^ c ^ d;
+}
+
+/* Takes from a bucket. Returns whether it held enough. */
+INLINE int take(struct meter *meter, const struct limit *limit, u64 now)
+{
+	u64 cost = limit->cost, depth = limit->depth;
+	bpf_spin_lock(&meter->lock);
+	u64 full_at = (meter->full_at > now ? meter->full_at : now) + cost;
+	int holds = full_at - now <= depth;
+	if (holds)
+		meter->full_at = full_at;
+	bpf_spin_unlock(&meter->lock);
+	return holds;
+}
+
+/* A packet, and what is read of it. */
+struct packet {
+	struct __sk_buff *skb;
+	const struct settings *settings;
+	u64 now;
+	/* Addresses and ports, in network order. */
+	u32 source, destination;
+	u16 source_port, destination_port;
+	/* Length of the IP header, and place and length of the message. */
+	u32 header, message, len;
+	struct link link;
+};
+
+/* Returns whether the interface on which a packet came may have one more. */
+INLINE struct meter *meter_of_interface(const struct packet *packet)
+{
+	struct link key = { .interface = packet->skb->ifindex };
+	return bpf_map_lookup_elem(&METERS, &key);
+}
+
+/* Reads the channel in front of a message's other fields. */
+INLINE int read_channel(const u8 *message, struct link *link)
+{
+	const u8 *field = message + HEADER;
+	if (field[0] | (field[1] ^ CHANNEL) | field[2] | field[3] | field[4] |
+	    (field[5] ^ CHANNEL_LEN) | (field[6] ^ WITH_SOURCE))
+		return 0;
+	link->group = net32(field + 7);
+	link->source = net32(field + 11);
+	link->port = net16(field + 15);
+	return is_multicast(link->group) && !is_multicast(link->source) && link->source != 0 &&
+	       link->port != 0;
+}
+
+/* What is changed in the headers of a packet. */
+struct heads {
+	u32 source, destination;
+	u16 source_port, destination_port;
+	/* Of UDP. */
+	u16 len;
+	u8 hops, alert;
+};
+
+/* Changes the checksum of UDP. It is whole, or only that of the pseudo-header where a card was to
+ * do the rest: the kernel knows which, and leaves the difference of the body out then. */
+INLINE void change_checksum(const struct packet *packet, const struct heads *heads, u32 body)
+{
+	u16 len = swap16(packet->len + UDP);
+	u32 before[3] = { packet->source, packet->destination, len };
+	u32 after[3] = { heads->source, heads->destination, heads->len };
+	u32 ports[2] = { packet->source_port | (u32)packet->destination_port << 16, len };
+	u32 new_ports[2] = { heads->source_port | (u32)heads->destination_port << 16, heads->len };
+	u32 at = ETHERNET + packet->header + 6;
+	body = bpf_csum_diff(ports, 8, new_ports, 8, body);
+	u32 pseudo = bpf_csum_diff(before, 12, after, 12, 0);
+	bpf_l4_csum_replace(packet->skb, at, 0, pseudo, F_PSEUDO_HDR | F_MARK_MANGLED_0);
+	bpf_l4_csum_replace(packet->skb, at, 0, body, F_MARK_MANGLED_0);
+}
+
+/* Writes the headers of IP and UDP, all but the checksum of UDP. */
+INLINE int write_heads(const struct packet *packet, const struct heads *heads)
+{
+	struct __sk_buff *skb = packet->skb;
+	u32 header = IP + (heads->alert ? ALERT : 0);
+	struct {
+		u8 version, service;
+		u16 len, identification;
+		u8 fragment[2], hops, protocol;
+		u16 checksum;
+		u32 source, destination;
+		u8 alert[4];
+	} ip = {
+		.version = 0x40 | header / 4,
+		.len = swap16(header + swap16(heads->len)),
+		.fragment = { DONT_FRAGMENT },
+		.hops = heads->hops,
+		.protocol = IP_UDP,
+		.source = heads->source,
+		.destination = heads->destination,
+	};
+	if (heads->alert) {
+		ip.alert[0] = 0x94;
+		ip.alert[1] = 4;
+	}
+	ip.checksum = ~folded(bpf_csum_diff(0, 0, (u32 *)&ip, sizeof(ip), 0));
+	u16 udp[3] = { heads->source_port, heads->destination_port, heads->len };
+	if (bpf_skb_store_bytes(skb, ETHERNET + packet->header, udp, 6, 0))
+		return -1;
+	/* The packet begins 4 bytes later. So UDP stays where a card may look for it. */
+	if (header < packet->header && bpf_skb_adjust_room(skb, -ALERT, ROOM_MAC, 0))
+		return -1;
+	if (heads->alert)
+		return bpf_skb_store_bytes(skb, ETHERNET, &ip, IP + ALERT, 0);
+	return bpf_skb_store_bytes(skb, ETHERNET, &ip, IP, 0);
+}
+
+/* Returns whether a field of one type, and of a length up to a limit, is at a place. */
+INLINE u32 field_at(const u8 *message, u32 at, u8 type)
+{
+	if (at > MAX_REQUEST)
+		return 0;
+	const u8 *field = message + at;
+	if (field[0] | (field[1] ^ type) | field[2] | field[3] | field[4])
+		return 0;
+	return field[5];
+}
+
+/* Reads a number as it is written: without needless bytes. Returns -1 if it is another. */
+APART s64 number_at(const struct scratch *scratch, u32 at, u32 len, u32 most)
+{
+	u64 value = 0;
+	u8 byte = 0;
+	if (!scratch || len == 0 || len > most || at > MAX_REQUEST)
+		return -1;
+	for (u32 i = 0; i < VARINT_63; i++) {
+		byte = scratch->message[at + i];
+		value |= (u64)(byte & 0x7F) << (7 * i);
+		if (i + 1 == len)
+			break;
+		if (byte < 0x80)
+			return -1;
+	}
+	if (byte >= 0x80 || (byte == 0 && len > 1))
+		return -1;
+	return value;
+}
+
+/* Number of bits that are set. */
+INLINE u32 ones(u32 bits)
+{
+	bits -= bits >> 1 & 0x55555555;
+	bits = (bits & 0x33333333) + (bits >> 2 & 0x33333333);
+	return ((bits + (bits >> 4)) & 0x0F0F0F0F) * 0x01010101 >> 24;
+}
+
+/* What a request says beside its channel. */
+struct request {
+	/* Number of units that it asks for. */
+	u32 units;
+	/* Place of what follows the number, and of what is there of it, or 0. */
+	u32 tail, requestor, point, flags;
+	u8 hops;
+};
+
+/* Reads a request as routers and receivers write it. */
+INLINE int read_request(const struct packet *packet, const struct scratch *scratch,
+			struct request *request)
+{
+	const u8 *message = scratch->message;
+	u32 at = AFTER_CHANNEL, len;
+	s64 value;
+	len = field_at(message, at, TSI);
+	value = number_at(scratch, at + FIELD, len, VARINT_32);
+	if (value < 0 || value >> 32)
+		return 0;
+	at += FIELD + len;
+	len = field_at(message, at, SEQUENCE);
+	if (number_at(scratch, at + FIELD, len, VARINT_63) < 0)
+		return 0;
+	at += FIELD + len;
+	request->units = 1;
+	len = field_at(message, at, FOLLOWING);
+	if (len) {
+		value = number_at(scratch, at + FIELD, len, VARINT_32);
+		if (value <= 0 || value >> 32)
+			return 0;
+		request->units += ones(value);
+		at += FIELD + len;
+	}
+	len = field_at(message, at, NUMBER);
+	value = number_at(scratch, at + FIELD, len, 2);
+	if (value <= 0 || value >> 8)
+		return 0;
+	at += FIELD + len;
+	request->tail = at;
+	if (field_at(message, at, REQUESTOR) == HOST_LEN) {
+		const u8 *host = message + at + FIELD;
+		u32 address = net32(host + 1);
+		if (host[0] || is_multicast(address) || !address || !net16(host + 5))
+			return 0;
+		request->requestor = at;
+		at += FIELD + HOST_LEN;
+	}
+	if (field_at(message, at, TURNING_POINT) == TURNING_POINT_LEN) {
+		const u8 *point = message + at + FIELD;
+		u32 address = net32(point + 1);
+		if (point[0] || is_multicast(address) || !address || !net16(point + 5))
+			return 0;
+		if (address == packet->settings->address)
+			return 0;
+		request->point = at;
+		at += FIELD + TURNING_POINT_LEN;
+	}
+	if (field_at(message, at, FLAGS) == 1) {
+		if (message[at + FIELD] != UNICAST)
+			return 0;
+		request->flags = at;
+		at += FIELD + 1;
+	}
+	if (field_at(message, at, HOPS) != 1 || message[at + FIELD] >= MAX_HOPS)
+		return 0;
+	request->hops = message[at + FIELD];
+	return at + FIELD + 1 == packet->len;
+}
+
+INLINE void put(u8 *out, u8 type, u8 len)
+{
+	out[0] = out[2] = out[3] = out[4] = 0;
+	out[1] = type;
+	out[5] = len;
+}
+
+/* Writes what follows the number. Returns its length. */
+INLINE u32 write_tail(const struct packet *packet, const u8 *message, u8 *out,
+		      const struct request *request, u64 tag, int stamps)
+{
+	const struct settings *settings = packet->settings;
+	u32 at = 0;
+	put(out, REQUESTOR, HOST_LEN);
+	if (request->requestor) {
+		u32 from = request->requestor;
+		if (from > MAX_REQUEST)
+			return 0;
+		__builtin_memcpy(out + FIELD, message + from + FIELD, HOST_LEN);
+	} else {
+		out[FIELD] = 0;
+		__builtin_memcpy(out + FIELD + 1, &packet->source, 4);
+		__builtin_memcpy(out + FIELD + 5, &packet->source_port, 2);
+	}
+	at += FIELD + HOST_LEN;
+	if (request->point) {
+		u32 from = request->point;
+		if (from > MAX_REQUEST)
+			return 0;
+		__builtin_memcpy(out + at, message + from, FIELD + TURNING_POINT_LEN);
+		at += FIELD + TURNING_POINT_LEN;
+	} else if (stamps) {
+		u8 *point = out + at + FIELD;
+		u32 interface = swap32(packet->link.interface);
+		u64 big = swap64(tag);
+		put(out + at, TURNING_POINT, TURNING_POINT_LEN);
+		point[0] = 0;
+		__builtin_memcpy(point + 1, &settings->address, 4);
+		__builtin_memcpy(point + 5, &settings->port, 2);
+		__builtin_memcpy(point + 7, &interface, 4);
+		__builtin_memcpy(point + 11, &big, 8);
+		at += FIELD + TURNING_POINT_LEN;
+	}
+	if (request->flags) {
+		put(out + at, FLAGS, 1);
+		out[at + FIELD] = UNICAST;
+		at += FIELD + 1;
+	}
+	put(out + at, HOPS, 1);
+	out[at + FIELD] = request->hops + 1;
+	return at + FIELD + 1;
+}
+
+/* Steers a request. */
+INLINE int on_request(struct packet *packet, struct scratch *scratch)
+{
+	struct __sk_buff *skb = packet->skb;
+	const struct settings *settings = packet->settings;
+	u8 *message = scratch->message;
+	struct request request = {};
+	int alerted = packet->header > IP;
+	if (packet->len > MAX_REQUEST || packet->len < AFTER_CHANNEL)
+		return NEXT;
+	if (bpf_skb_load_bytes(skb, packet->message, message, packet->len))
+		return NEXT;
+	if (swap32(net32(message + 4)) != packet->len - HEADER)
+		return NEXT;
+	if (!read_channel(message, &packet->link) || !read_request(packet, scratch, &request))
+		return NEXT;
+	packet->link.interface = skb->ifindex;
+	const struct way *way = bpf_map_lookup_elem(&LINKS, &packet->link);
+	if (!way)
+		return NEXT;
+	const struct steer *steer =
+		packet->source == way->replier ? &way->of_replier : &way->of_others;
+	u32 how = steer->how & ~STAMP;
+	/* From below they are on their way to the source, from above addressed to this router. */
+	if (how == LEFT || (how == DOWN) == alerted)
+		return NEXT;
+	if (alerted && packet->destination != packet->link.source)
+		return NEXT;
+	if (how == DOWN && !request.requestor)
+		return NEXT;
+
+	struct fib_lookup route = {
+		.family = AF_INET,
+		.l4_protocol = IP_UDP,
+		.ifindex = skb->ifindex,
+		.ipv4_src = settings->address,
+		.ipv4_dst = steer->address,
+	};
+	if (bpf_fib_lookup(skb, &route, sizeof(route), FIB_LOOKUP_SKIP_NEIGH) ||
+	    route.family != AF_INET)
+		return NEXT;
+
+	struct meter *of_interface = meter_of_interface(packet);
+	struct meter *of_link = bpf_map_lookup_elem(&METERS, &packet->link);
+	if (!of_interface || !of_link)
+		return NEXT;
+	if (!take(of_interface, &settings->datagrams, packet->now)) {
+		count(INTERFACE_FLOOD);
+		return DROP;
+	}
+	if (!take(of_link, &settings->requests, packet->now)) {
+		count(REQUEST_FLOOD);
+		return DROP;
+	}
+
+	int stamps = (steer->how & STAMP) && !request.point;
+	u64 tag = 0;
+	if (stamps)
+		tag = tag_of(settings, &packet->link, packet->now / settings->lifetime);
+	u32 odd = request.tail & 1, tail = request.tail;
+	__builtin_memset(scratch->before, 0, sizeof(scratch->before));
+	__builtin_memset(scratch->after, 0, sizeof(scratch->after));
+	u32 before = packet->len - tail;
+	PINNED(before);
+	if (before == 0 || before > MAX_TAIL ||
+	    bpf_skb_load_bytes(skb, packet->message + tail, scratch->before + odd, before))
+		return NEXT;
+	u32 after = write_tail(packet, message, scratch->after + odd, &request, tag, stamps);
+	PINNED(after);
+	if (after == 0 || after > MAX_TAIL)
+		return NEXT;
+	u32 len = tail + after;
+	u32 difference = bpf_csum_diff((u32 *)scratch->before, sizeof(scratch->before),
+				       (u32 *)scratch->after, sizeof(scratch->after), 0);
+	u32 body_before = swap32(packet->len - HEADER), body_after = swap32(len - HEADER);
+	difference = bpf_csum_diff(&body_before, 4, &body_after, 4, difference);
+	struct heads heads = {
+		.source = settings->address,
+		.destination = steer->address,
+		.source_port = settings->port,
+		.destination_port = steer->port,
+		.len = swap16(len + UDP),
+		.hops = settings->hops,
+		.alert = how == UP,
+	};
+	int failed = 0;
+	if (len != packet->len) {
+		failed |= !!bpf_skb_change_tail(skb, packet->message + len, 0);
+		failed |= !!bpf_skb_store_bytes(skb, packet->message + 4, &body_after, 4, 0);
+	}
+	failed |= !!bpf_skb_store_bytes(skb, packet->message + tail, scratch->after + odd, after, 0);
+	change_checksum(packet, &heads, difference);
+	failed |= !!write_heads(packet, &heads);
+	if (failed) {
+		count(UNSENT);
+		return DROP;
+	}
+
+	if (stamps) {
+		u32 credit = request.units * settings->per_unit, most = settings->most;
+		u64 now = packet->now, expires = now + settings->credit_lifetime;
+		bpf_spin_lock(&of_link->lock);
+		if (of_link->expires > now)
+			credit += of_link->credit;
+		of_link->credit = credit < most ? credit : most;
+		of_link->expires = expires;
+		bpf_spin_unlock(&of_link->lock);
+	}
+	count(how == UP ? SENT_UP : how == TURN ? TURNED : SENT_DOWN);
+	struct redirect_neigh next = { .family = AF_INET, .ipv4 = route.ipv4_dst };
+	return bpf_redirect_neigh(route.ifindex, &next, sizeof(next), 0);
+}
+
+/* Turns a DMCAST into a multicast on one interface. */
+INLINE int on_dmcast(struct packet *packet, struct scratch *scratch)
+{
+	struct __sk_buff *skb = packet->skb;
+	const struct settings *settings = packet->settings;
+	u8 *message = scratch->message;
+	if (packet->header != IP || packet->len < AROUND_REPAIR)
+		return NEXT;
+	u32 repair = packet->len - AROUND_REPAIR;
+	PINNED(repair);
+	if (repair < 4 || repair > MAX_REPAIR ||
+	    bpf_skb_load_bytes(skb, packet->message, message, AROUND_REPAIR + 4))
+		return NEXT;
+	if (swap32(net32(message + 4)) != packet->len - HEADER ||
+	    !read_channel(message, &packet->link))
+		return NEXT;
+	const u8 *field = message + AFTER_CHANNEL, *point = field + FIELD;
+	if (field_at(message, AFTER_CHANNEL, TURNING_POINT) != TURNING_POINT_LEN)
+		return NEXT;
+	if (point[0] || net32(point + 1) != settings->address || !net16(point + 5))
+		return NEXT;
+	field = message + AFTER_POINT;
+	if (field[0] || field[1] != PAYLOAD || swap32(net32(field + 2)) != repair)
+		return NEXT;
+	field += FIELD;
+	if (field[0] != 'U' || field[1] != 'm' || field[3] != REPAIR)
+		return NEXT;
+
+	packet->link.interface = swap32(net32(point + 7));
+	struct link key = packet->link;
+	key.interface = 0;
+	const struct way *way = bpf_map_lookup_elem(&LINKS, &packet->link);
+	struct meter *of_interface = meter_of_interface(packet);
+	struct meter *of_link = bpf_map_lookup_elem(&METERS, &packet->link);
+	struct meter *of_channel = bpf_map_lookup_elem(&METERS, &key);
+	/* Without a branch there the daemon says whether it was ever this router's. */
+	if (!way || !way->is_output || !of_interface || !of_link || !of_channel)
+		return NEXT;
+	if (IP + UDP + repair > way->mtu)
+		return NEXT;
+	u64 now = packet->now, epoch = now / settings->lifetime, tag = swap64(net64(point + 11));
+	if (tag != tag_of(settings, &packet->link, epoch) &&
+	    (epoch == 0 || tag != tag_of(settings, &packet->link, epoch - 1))) {
+		if (!take(of_interface, &settings->datagrams, now)) {
+			count(INTERFACE_FLOOD);
+			return DROP;
+		}
+		count(FORGED);
+		return DROP;
+	}
+	/* The daemon may have steered the request. */
+	if (of_link->credit == 0 || of_link->expires <= now)
+		return NEXT;
+	if (!take(of_interface, &settings->datagrams, now)) {
+		count(INTERFACE_FLOOD);
+		return DROP;
+	}
+	if (!take(of_channel, &settings->dmcasts, now)) {
+		count(DMCAST_FLOOD);
+		return DROP;
+	}
+	count(DMCASTS);
+	bpf_spin_lock(&of_link->lock);
+	int has = of_link->credit > 0 && of_link->expires > now;
+	if (has)
+		of_link->credit -= 1;
+	bpf_spin_unlock(&of_link->lock);
+	if (!has) {
+		count(UNASKED);
+		return DROP;
+	}
+
+	struct heads heads = {
+		.source = packet->link.source,
+		.destination = packet->link.group,
+		.source_port = packet->link.port,
+		.destination_port = packet->link.port,
+		.len = swap16(repair + UDP),
+		.hops = settings->repair_hops,
+	};
+	/* UDP stays where a card may look for it, and what is in it moves forward. */
+	u32 difference = bpf_csum_diff((u32 *)message, AROUND_REPAIR, 0, 0, 0);
+	int failed = !!bpf_skb_load_bytes(skb, packet->message + AROUND_REPAIR, scratch->repair, repair);
+	failed |= !!bpf_skb_store_bytes(skb, packet->message, scratch->repair, repair, 0);
+	failed |= !!bpf_skb_change_tail(skb, packet->message + repair, 0);
+	change_checksum(packet, &heads, difference);
+	failed |= !!write_heads(packet, &heads);
+	if (failed) {
+		count(UNSENT);
+		return DROP;
+	}
+	/* The address of a group is mapped to one of Ethernet. */
+	struct redirect_neigh next = { .family = AF_INET, .ipv4 = packet->link.group };
+	return bpf_redirect_neigh(packet->link.interface, &next, sizeof(next), 0);
+}
+
+/* Takes apart what may be a message, after the first look. */
+static __attribute__((noinline)) int look_at(struct __sk_buff *skb, const struct settings *settings,
+					     u32 header)
+{
+	u32 zero = 0;
+	struct scratch *scratch = bpf_map_lookup_elem(&SCRATCH, &zero);
+	u8 ip[IP + ALERT] = {}, udp[UDP + 4];
+	if (!scratch || !settings)
+		return NEXT;
+	if (header == IP ? bpf_skb_load_bytes(skb, ETHERNET, ip, IP) :
+			   bpf_skb_load_bytes(skb, ETHERNET, ip, IP + ALERT))
+		return NEXT;
+	header = header == IP ? IP : IP + ALERT;
+	if (bpf_skb_load_bytes(skb, ETHERNET + header, udp, sizeof(udp)))
+		return NEXT;
+	if (udp[8] != 'U' || udp[9] != 'm' || udp[10] != 1)
+		return NEXT;
+	u32 len = swap16(net16(ip + 2)), udp_len = swap16(net16(udp + 4));
+	/* What the kernel would drop or change, it shall. */
+	if (folded(bpf_csum_diff(0, 0, (u32 *)ip, sizeof(ip), 0)) != 0xFFFF)
+		return NEXT;
+	if ((ip[6] & 0x3F) | ip[7] || skb->gso_size || skb->len != ETHERNET + len ||
+	    len != header + udp_len || udp_len < UDP + HEADER)
+		return NEXT;
+	/* Without a checksum there is none to be changed. */
+	if (!(udp[6] | udp[7]))
+		return NEXT;
+	struct packet packet = {
+		.skb = skb,
+		.settings = settings,
+		.now = bpf_ktime_get_ns() - settings->clock,
+		.source = net32(ip + 12),
+		.destination = net32(ip + 16),
+		.source_port = net16(udp),
+		.destination_port = net16(udp + 2),
+		.header = header,
+		.message = ETHERNET + header + UDP,
+		.len = udp_len - UDP,
+	};
+	if (!is_host(packet.source) || !packet.source_port)
+		return NEXT;
+	if (header > IP && (ip[20] != 0x94 || ip[21] != 4 || ip[22] | ip[23]))
+		return NEXT;
+	int made = NEXT;
+	if (udp[11] == REQUEST) {
+		made = on_request(&packet, scratch);
+		if (made == NEXT)
+			count(LEFT_REQUESTS);
+	} else if (udp[11] == DMCAST) {
+		made = on_dmcast(&packet, scratch);
+		if (made == NEXT)
+			count(LEFT_DMCASTS);
+	}
+	return made;
+}
+
+SEC("classifier")
+int umbel_steering(struct __sk_buff *skb)
+{
+	const u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	u32 zero = 0;
+	/* Data packets shall be through here at once. */
+	if (skb->protocol != swap16(0x0800) || skb->pkt_type != PACKET_HOST)
+		return NEXT;
+	if (data + ETHERNET + IP + UDP > end || data[ETHERNET + 9] != IP_UDP)
+		return NEXT;
+	u8 version = data[ETHERNET];
+	if (version != 0x45 && version != 0x46)
+		return NEXT;
+	const struct settings *settings = bpf_map_lookup_elem(&SETTINGS, &zero);
+	if (!settings || !settings->address)
+		return NEXT;
+	if (version == 0x46)
+		return look_at(skb, settings, IP + ALERT);
+	if (net32(data + ETHERNET + 16) != settings->address ||
+	    net16(data + ETHERNET + IP + 2) != settings->port)
+		return NEXT;
+	return look_at(skb, settings, IP);
+}
+
+/* Some helpers are for programs under this licence only, or under both. */
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

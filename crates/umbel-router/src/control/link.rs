@@ -1,0 +1,140 @@
+//! An interface, as far as one address family goes.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use bytes::Bytes;
+use umbel_engine::Instant;
+use umbel_engine::bucket::Limiter;
+use umbel_wire::membership::{Message, Query};
+use umbel_wire::pim::Assert;
+use umbel_wire::{igmp, mld, pim};
+
+use super::addresses;
+use super::api::{ControlTransmit, Family, InterfaceAddress, InterfaceInfo, Protocol};
+use super::config::ControlConfig;
+use super::membership::Membership;
+use super::pim::Neighbours;
+use super::work::{LinkId, Work};
+
+/// An interface, as far as one address family goes.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) id: LinkId,
+    pub(super) family: Family,
+    /// The address with which the router speaks here.
+    pub(super) me: IpAddr,
+    pub(super) networks: Vec<InterfaceAddress>,
+    pub(super) mtu: u32,
+    pub(super) membership: Membership,
+    pub(super) neighbours: Neighbours,
+    /// Allowance of PIM messages.
+    pub(super) limiter: Limiter,
+    /// Allowance of Hellos among them.
+    pub(super) hellos: Limiter,
+    /// Number of channels that neighbours here have joined.
+    pub(super) joins: usize,
+}
+
+impl Link {
+    /// Returns the address with which a router speaks on an interface: the first of IPv4, the first
+    /// link-local one of IPv6 [RFC 3810 §5, RFC 7761 §4.3.1].
+    pub(super) fn address_of(info: &InterfaceInfo, family: Family) -> Option<IpAddr> {
+        let speaks = |address: &IpAddr| match family {
+            Family::Ipv4 => address.is_ipv4(),
+            Family::Ipv6 => address.is_ipv6() && addresses::is_link_local(*address),
+        };
+        info.addresses.iter().map(|of| of.address).find(speaks)
+    }
+
+    pub(super) fn start(
+        now: Instant,
+        id: LinkId,
+        me: IpAddr,
+        config: &ControlConfig,
+        work: &mut Work,
+    ) -> Link {
+        Link {
+            id,
+            family: id.family,
+            me,
+            networks: Vec::new(),
+            mtu: 0,
+            membership: Membership::start(now, id, me, config, work),
+            neighbours: Neighbours::start(now, id, me, &config.pim, work),
+            limiter: Limiter::new(config.pim.messages_per_interface),
+            hellos: Limiter::new(config.pim.hellos_per_interface),
+            joins: 0,
+        }
+    }
+
+    /// Takes over what may change while the link stays up.
+    pub(super) fn describe(
+        &mut self,
+        now: Instant,
+        info: &InterfaceInfo,
+        config: &ControlConfig,
+        work: &mut Work,
+    ) {
+        let is_ours = |of: &&InterfaceAddress| Family::of(of.address) == self.family;
+        self.networks = info.addresses.iter().filter(is_ours).copied().collect();
+        let others = self.networks.iter().map(|of| of.address).filter(|other| *other != self.me);
+        self.neighbours.set_others(now, others.collect(), &config.pim, work);
+        self.mtu = info.mtu;
+    }
+
+    /// Returns whether a host or router is on this link.
+    pub(super) fn is_on_link(&self, address: IpAddr) -> bool {
+        match self.family {
+            Family::Ipv4 => self.networks.iter().any(|network| network.covers(address)),
+            Family::Ipv6 => addresses::is_link_local(address),
+        }
+    }
+
+    fn transmit(&self, protocol: Protocol, to: IpAddr, payload: Vec<u8>) -> ControlTransmit {
+        // PIM is for neighbours alone and carries no option; IGMP and MLD must [RFC 3376 §4].
+        let router_alert = protocol != Protocol::Pim;
+        let (interface, from, payload) = (self.id.interface, self.me, Bytes::from(payload));
+        ControlTransmit { interface, from, to, protocol, router_alert, payload }
+    }
+
+    pub(super) fn query(&self, query: Query) -> ControlTransmit {
+        let mut payload = Vec::new();
+        let group = query.group;
+        let message = Message::Query(query);
+        let v6 = |address| match address {
+            IpAddr::V6(address) => address,
+            IpAddr::V4(_) => Ipv6Addr::UNSPECIFIED,
+        };
+        if self.family == Family::Ipv4 {
+            let to = group.unwrap_or(igmp::ALL_HOSTS.into());
+            igmp::emit(&message, &mut payload);
+            self.transmit(Protocol::Igmp, to, payload)
+        } else {
+            let to = group.unwrap_or(mld::ALL_NODES.into());
+            mld::emit(&message, v6(self.me), v6(to), &mut payload);
+            self.transmit(Protocol::Icmpv6, to, payload)
+        }
+    }
+
+    fn pim(&self, message: &pim::Message) -> ControlTransmit {
+        let to: IpAddr = match self.family {
+            Family::Ipv4 => pim::ALL_ROUTERS_V4.into(),
+            Family::Ipv6 => pim::ALL_ROUTERS_V6.into(),
+        };
+        let mut payload = Vec::new();
+        pim::emit(message, self.me, to, &mut payload);
+        self.transmit(Protocol::Pim, to, payload)
+    }
+
+    pub(super) fn hello(&self, holdtime_s: u16, config: &ControlConfig) -> ControlTransmit {
+        self.pim(&pim::Message::Hello(self.neighbours.hello(holdtime_s, &config.pim)))
+    }
+
+    pub(super) fn join_prune(&self, message: pim::JoinPrune) -> ControlTransmit {
+        self.pim(&pim::Message::JoinPrune(message))
+    }
+
+    pub(super) fn assert(&self, assert: Assert) -> ControlTransmit {
+        self.pim(&pim::Message::Assert(assert))
+    }
+}

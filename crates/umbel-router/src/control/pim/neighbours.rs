@@ -1,0 +1,234 @@
+//! The other routers on a link, and which of them speaks for the hosts there [RFC 7761 §4.3].
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use rand_core::Rng;
+use umbel_engine::Instant;
+use umbel_engine::bucket::Limiter;
+use umbel_engine::chance;
+use umbel_wire::pim::{self, Hello, LanPruneDelay};
+
+use super::super::config::{ControlConfig, PimConfig};
+use super::super::drops::DropReason;
+use super::super::status::NeighbourStatus;
+use super::super::work::{Due, LinkId, Timer, Work};
+
+/// Time for which a Hello holds that says nothing of it [RFC 7761 §4.11].
+const DEFAULT_HOLDTIME_S: u16 = 105;
+
+/// A router on the link.
+#[derive(Debug)]
+struct Neighbour {
+    hello: Hello,
+    /// Time until which its Hello holds; `None` is for ever.
+    until: Option<Instant>,
+}
+
+/// What a Hello changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::control) enum Heard {
+    /// Nothing that trees depend on.
+    Known,
+    /// The neighbour has other addresses, by which next hops may be found.
+    Readdressed,
+    /// The neighbour is new, or has started anew and forgotten all.
+    New,
+    /// The neighbour is gone.
+    Gone,
+}
+
+/// The other routers on a link.
+#[derive(Debug)]
+pub(in crate::control) struct Neighbours {
+    link: LinkId,
+    me: IpAddr,
+    /// Other addresses of this router on the link, for its Hellos.
+    others: Vec<IpAddr>,
+    /// Number that tells neighbours that this router has started anew.
+    generation: u32,
+    all: BTreeMap<IpAddr, Neighbour>,
+    answers: Limiter,
+}
+
+impl Neighbours {
+    /// Begins to say Hello.
+    pub(in crate::control) fn start(
+        now: Instant,
+        link: LinkId,
+        me: IpAddr,
+        config: &PimConfig,
+        work: &mut Work,
+    ) -> Neighbours {
+        let delay = config.triggered_hello_delay.mul_f64(chance::uniform(&mut work.random));
+        work.timers.set(Timer::Hello(link), now + delay);
+        Neighbours {
+            link,
+            me,
+            others: Vec::new(),
+            generation: work.random.next_u32(),
+            all: BTreeMap::new(),
+            answers: Limiter::new(config.hello_answers),
+        }
+    }
+
+    /// Takes over the other addresses of this router, and tells them soon if they have changed.
+    pub(in crate::control) fn set_others(
+        &mut self,
+        now: Instant,
+        others: Vec<IpAddr>,
+        config: &PimConfig,
+        work: &mut Work,
+    ) {
+        if others != self.others {
+            work.timers.lower(Timer::Hello(self.link), now + config.triggered_hello_delay);
+            self.others = others;
+        }
+    }
+
+    pub(in crate::control) fn is_mine(&self, address: IpAddr) -> bool {
+        address == self.me || self.others.contains(&address)
+    }
+
+    pub(in crate::control) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(in crate::control) fn contains(&self, neighbour: IpAddr) -> bool {
+        self.all.contains_key(&neighbour)
+    }
+
+    /// Returns the neighbour with this address, which need not be the one that it says Hello with:
+    /// NBR of [RFC 7761 §4.1.6].
+    pub(in crate::control) fn find(&self, address: IpAddr) -> Option<IpAddr> {
+        if self.all.contains_key(&address) {
+            return Some(address);
+        }
+        let has =
+            |(_, neighbour): &(&IpAddr, &Neighbour)| neighbour.hello.addresses.contains(&address);
+        self.all.iter().find(has).map(|(from, _)| *from)
+    }
+
+    /// Says Hello, and again after the interval.
+    pub(in crate::control) fn on_hello_time(
+        &mut self,
+        now: Instant,
+        config: &PimConfig,
+        work: &mut Work,
+    ) {
+        work.due.push_back(Due::Hello(self.link));
+        work.timers.set(Timer::Hello(self.link), now + config.hello_interval);
+    }
+
+    /// Returns this router's Hello.
+    pub(in crate::control) fn hello(&self, holdtime_s: u16, config: &PimConfig) -> Hello {
+        Hello {
+            holdtime_s: Some(holdtime_s),
+            lan_prune_delay: Some(LanPruneDelay {
+                tracking: false,
+                propagation: config.propagation_delay,
+                override_interval: config.override_interval,
+            }),
+            dr_priority: Some(config.dr_priority),
+            generation: Some(self.generation),
+            addresses: self.others.clone(),
+        }
+    }
+
+    /// Takes in a neighbour's Hello.
+    pub(in crate::control) fn on_hello(
+        &mut self,
+        now: Instant,
+        from: IpAddr,
+        hello: Hello,
+        config: &ControlConfig,
+        work: &mut Work,
+    ) -> Heard {
+        let holdtime_s = hello.holdtime_s.unwrap_or(DEFAULT_HOLDTIME_S);
+        if holdtime_s == 0 {
+            return if self.forget(from, work) { Heard::Gone } else { Heard::Known };
+        }
+        let before = self.all.get(&from);
+        if before.is_none() && self.all.len() >= config.bounds.neighbours {
+            work.drop(DropReason::NeighboursOverLimit);
+            return Heard::Known;
+        }
+        // One without a number is taken to have run on.
+        let is_new = before.is_none_or(|before| before.hello.generation != hello.generation);
+        let is_moved = before.is_some_and(|before| before.hello.addresses != hello.addresses);
+        let until =
+            (holdtime_s != pim::FOREVER).then(|| now + Duration::from_secs(u64::from(holdtime_s)));
+        work.timers.put(Timer::Neighbour(self.link, from), until);
+        self.all.insert(from, Neighbour { hello, until });
+        if !is_new {
+            return if is_moved { Heard::Readdressed } else { Heard::Known };
+        }
+        // It believes no join before it has heard of this router [RFC 7761 §4.3.1].
+        if self.answers.take(now) {
+            self.on_hello_time(now, &config.pim, work);
+        }
+        Heard::New
+    }
+
+    /// Forgets a neighbour. Returns whether there was one.
+    pub(in crate::control) fn forget(&mut self, neighbour: IpAddr, work: &mut Work) -> bool {
+        work.timers.cancel(Timer::Neighbour(self.link, neighbour));
+        self.all.remove(&neighbour).is_some()
+    }
+
+    /// Returns the designated router, which joins and forwards for the hosts of the link
+    /// [RFC 7761 §4.3.2].
+    pub(in crate::control) fn designated(&self, config: &PimConfig) -> IpAddr {
+        let priorities: Option<Vec<(u32, IpAddr)>> = self
+            .all
+            .iter()
+            .map(|(from, neighbour)| Some((neighbour.hello.dr_priority?, *from)))
+            .collect();
+        match priorities {
+            Some(all) => all.into_iter().fold((config.dr_priority, self.me), std::cmp::max).1,
+            // One that knows no priorities makes the address decide.
+            None => self.all.keys().copied().fold(self.me, std::cmp::max),
+        }
+    }
+
+    /// Returns the time within which other routers may override a prune, and the delay of the
+    /// link: the greatest that anybody says, if all say something [RFC 7761 §4.3.3].
+    fn delays(&self, config: &PimConfig) -> (Duration, Duration) {
+        let mut greatest = (config.override_interval, config.propagation_delay);
+        for neighbour in self.all.values() {
+            let Some(delay) = neighbour.hello.lan_prune_delay else {
+                return (config.override_interval, config.propagation_delay);
+            };
+            greatest.0 = greatest.0.max(delay.override_interval);
+            greatest.1 = greatest.1.max(delay.propagation);
+        }
+        greatest
+    }
+
+    /// Returns a random time within which to override another router's prune.
+    pub(in crate::control) fn override_delay(
+        &self,
+        config: &PimConfig,
+        work: &mut Work,
+    ) -> Duration {
+        self.delays(config).0.mul_f64(chance::uniform(&mut work.random))
+    }
+
+    /// Returns how long a prune waits for others to override it: not at all if there are no others.
+    pub(in crate::control) fn prune_delay(&self, config: &PimConfig) -> Duration {
+        let (override_interval, propagation) = self.delays(config);
+        if self.all.len() > 1 { override_interval + propagation } else { Duration::ZERO }
+    }
+
+    /// Returns who is there.
+    pub(in crate::control) fn status(&self, now: Instant) -> Vec<NeighbourStatus> {
+        let status = |(&address, neighbour): (&IpAddr, &Neighbour)| NeighbourStatus {
+            address,
+            dr_priority: neighbour.hello.dr_priority,
+            generation: neighbour.hello.generation,
+            expires_in_s: neighbour.until.map(|until| until.since(now).as_secs()),
+        };
+        self.all.iter().map(status).collect()
+    }
+}

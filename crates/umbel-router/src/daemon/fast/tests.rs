@@ -1,0 +1,682 @@
+//! The program in the kernel and the daemon make the same packets of the same packets, and discard
+//! the same.
+
+use std::cell::RefCell;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use aya::programs::{TestRun as _, TestRunOptions};
+use proptest::prelude::*;
+use proptest::test_runner::{Config as Cases, TestRunner};
+use umbel_engine::Address;
+use umbel_engine::bucket::Limit;
+use umbel_engine::lms::{DropReason, RouterStats};
+use umbel_engine::router::{PassingDatagram, RouterEngine};
+use umbel_net::clock::Clock;
+use umbel_net::interface::Interface;
+use umbel_wire::Tsi;
+use umbel_wire::datagram::IpDatagram;
+use umbel_wire::lms::{Message, Request, TurningPoint, UnitSet};
+
+use super::program::OBJECT;
+use super::*;
+use crate::daemon::lms::{Lms, Outlet};
+use namespaces::{in_namespace, run, skip};
+
+mod forwarding;
+
+#[path = "../../../../umbel-net/tests/common/namespaces.rs"]
+mod namespaces;
+#[path = "../../../../umbel-net/tests/common/objects.rs"]
+mod objects;
+
+/// The interface towards the source, and those away from it. Interface `n` has 10.n.0.1/24.
+const NAMES: [&str; 4] = ["up0", "down1", "down2", "down3"];
+const ETHERNET: usize = 14;
+/// What `bpf_redirect_neigh` returns, and what stands for the next program and for none.
+const REDIRECTED: i32 = 7;
+const NEXT: i32 = -1;
+const DROPPED: i32 = 2;
+
+/// Turning points stay valid for so long that no test sees them expire.
+const LIFETIME: Duration = Duration::from_hours(1);
+/// The daemon began so long ago.
+const AGE: Duration = Duration::from_hours(10);
+
+fn source() -> Ipv4Addr {
+    [10, 9, 9, 9].into()
+}
+
+fn channel() -> Channel {
+    Channel { source: Some(source().into()), group: [232, 1, 1, 1].into(), port: 7702 }
+}
+
+/// Returns the router's address.
+fn me() -> SocketAddr {
+    ([10, 1, 0, 1], 7706).into()
+}
+
+/// Returns a host below, or above, by an interface.
+fn host(interface: usize, number: u8) -> SocketAddr {
+    ([10, interface as u8, 0, number], 5000).into()
+}
+
+/// The trees of one channel.
+#[derive(Debug)]
+struct Tree {
+    interfaces: Vec<InterfaceId>,
+}
+
+impl Routes for Tree {
+    fn upstream(&mut self, of: &Channel) -> Option<Upstream> {
+        (*of == channel()).then_some(Upstream::Interface(self.interfaces[0]))
+    }
+
+    fn is_downstream(&mut self, of: &Channel, interface: InterfaceId) -> bool {
+        *of == channel() && self.interfaces[1..].contains(&interface)
+    }
+
+    fn downstream(&mut self, of: &Channel, to: &mut Vec<InterfaceId>) {
+        if *of == channel() {
+            to.extend(&self.interfaces[1..]);
+        }
+    }
+
+    fn interfaces(&mut self, to: &mut Vec<InterfaceId>) {
+        to.extend(&self.interfaces);
+    }
+
+    fn is_attached(&mut self, _host: IpAddr) -> bool {
+        false
+    }
+}
+
+/// Keeps what is sent.
+#[derive(Clone, Debug, Default)]
+struct Kept(Rc<RefCell<Vec<Vec<u8>>>>);
+
+impl Outlet for Kept {
+    fn send(&self, _: Option<u32>, _: IpAddr, packet: &[u8]) -> std::io::Result<()> {
+        self.0.borrow_mut().push(packet.to_vec());
+        Ok(())
+    }
+}
+
+/// A daemon's LMS, with the fast path or without.
+struct Side {
+    lms: Lms,
+    kept: Kept,
+    tree: Tree,
+    /// Time of the fast path's news, which passes faster than the packets'.
+    told: Instant,
+}
+
+impl Side {
+    fn new(
+        config: &LmsConfig,
+        engine: &RouterConfig,
+        interfaces: &[InterfaceId],
+    ) -> Result<Side, ClassifierError> {
+        let kept = Kept::default();
+        let mut lms = Lms::open(Family::V4, config.clone(), [3; 32]).unwrap();
+        lms.outlet = Box::new(kept.clone());
+        lms.start_fast_path(Instant::EPOCH + AGE)?;
+        lms.begin(Some(engine.clone()));
+        for (id, name) in interfaces.iter().zip(NAMES) {
+            lms.fast.attach(*id, name);
+        }
+        let tree = Tree { interfaces: interfaces.to_vec() };
+        Ok(Side { lms, kept, tree, told: Instant::EPOCH + AGE })
+    }
+
+    /// Gives it a packet as the kernel does. Returns what it sends.
+    fn give(&mut self, now: Instant, interface: InterfaceId, packet: &[u8]) -> Vec<Vec<u8>> {
+        let own = |address: IpAddr| address == me().ip();
+        let is_whole = IpDatagram::parse(packet).is_ok() && checksum(packet) == 0xFFFF;
+        if is_whole && packet[0] & 0x0F > 5 {
+            let mut packet = packet.to_vec();
+            self.lms.take_packet(now, &mut self.tree, &own, interface, &mut packet);
+        }
+        if is_whole
+            && let Ok(datagram) = IpDatagram::parse(packet)
+            && datagram.destination == me()
+        {
+            let from = (interface, datagram.source);
+            self.lms.take_message(now, &mut self.tree, from, datagram.payload);
+        }
+        self.told += Duration::from_secs(1);
+        let now = self.told;
+        let mut turn = Turn { now, routes: &mut self.tree, own: &own, buffer: &mut [] };
+        self.lms.tell_fast_path(&mut turn, &|_| 1500);
+        self.kept.0.take()
+    }
+
+    fn offer(&mut self, now: Instant, interface: usize, cost: u32) {
+        let mut payload = Vec::new();
+        let cost = Some(cost);
+        Message::Advertisement { channel: channel(), cost }.emit(&mut payload);
+        let on = self.tree.interfaces[interface];
+        self.give(now, on, &packet(host(interface, 7), to_source(), Some(0), &payload));
+    }
+
+    /// Returns the counted requests, DMCASTs and drops.
+    fn counts(&self) -> (RouterStats, Vec<(DropReason, u64)>, [u64; 3]) {
+        let engine = self.lms.engine().unwrap();
+        let fast = self.lms.fast.status().counts;
+        let drops =
+            DropReason::ALL.map(|reason| (reason, engine.drops().of(reason) + fast.drops(reason)));
+        let beside = fast.add_to_datagrams(self.lms.counts());
+        let beside = [beside.flood, beside.unasked, beside.sent];
+        (fast.add_to(engine.stats()), drops.to_vec(), beside)
+    }
+}
+
+fn to_source() -> SocketAddr {
+    (source(), channel().port).into()
+}
+
+fn packet(from: SocketAddr, to: SocketAddr, alert: Option<u16>, payload: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    let datagram = IpDatagram { source: from, destination: to, hop_limit: 9, alert, payload };
+    datagram.emit(&mut packet).unwrap();
+    packet
+}
+
+/// Returns the sum of an IP header, which is all ones.
+fn checksum(packet: &[u8]) -> u16 {
+    let header = packet.get(..usize::from(packet[0] & 0x0F) * 4).unwrap_or_default();
+    umbel_wire::checksum::Sum::default().bytes(header).folded()
+}
+
+/// Both sides, which are given the same packets.
+struct Pair {
+    fast: Side,
+    plain: Side,
+    interfaces: Vec<InterfaceId>,
+    /// Their addresses of Ethernet.
+    macs: Vec<[u8; 6]>,
+    clock: Clock,
+    /// Packets that the program redirected, dropped, and left to the daemon.
+    verdicts: [u64; 3],
+}
+
+impl Pair {
+    /// Makes four interfaces and begins. Returns none where no program can be loaded.
+    fn new(config: &LmsConfig, engine: &RouterConfig) -> Option<Pair> {
+        let required = LmsConfig { fast_path: FastPathMode::Required, ..config.clone() };
+        let clock = Clock::new();
+        let interfaces = NAMES.map(|name| InterfaceId(Interface::resolve(name).unwrap().index));
+        let interfaces: Vec<InterfaceId> = interfaces.into();
+        let macs = NAMES.map(mac_of).to_vec();
+        let off =
+            LmsConfig { fast_path: FastPathMode::Off, port: config.port + 1, ..config.clone() };
+        let fast = match Side::new(&required, engine, &interfaces) {
+            Ok(fast) => fast,
+            Err(ClassifierError::Refused(words)) => panic!("{words}"),
+            Err(_) => return None,
+        };
+        let plain = Side::new(&off, engine, &interfaces).unwrap();
+        let mut pair = Pair { fast, plain, interfaces, macs, clock, verdicts: [0; 3] };
+        for (interface, cost) in [(1, 10), (2, 20)] {
+            let now = pair.now();
+            pair.fast.offer(now, interface, cost);
+            pair.plain.offer(now, interface, cost);
+        }
+        Some(pair)
+    }
+
+    fn now(&self) -> Instant {
+        self.clock.now() + AGE
+    }
+
+    /// Gives both a packet. Returns what each makes of it.
+    fn give(&mut self, interface: usize, packet: &[u8]) -> [Vec<Vec<u8>>; 2] {
+        let now = self.now();
+        let on = self.interfaces[interface];
+        let frame = [&self.macs[interface][..], &[2; 6], &[8, 0], packet].concat();
+        let (verdict, made) = self.run(on, &frame);
+        let of_fast = match verdict {
+            REDIRECTED => {
+                self.verdicts[0] += 1;
+                vec![made[ETHERNET..].to_vec()]
+            }
+            DROPPED => {
+                self.verdicts[1] += 1;
+                Vec::new()
+            }
+            _ => {
+                self.verdicts[2] += 1;
+                assert_eq!(verdict, NEXT);
+                assert_eq!(made, frame, "what is left to the daemon stays as it was");
+                self.fast.give(now, on, packet)
+            }
+        };
+        [of_fast, self.plain.give(now, on, packet)]
+    }
+
+    /// Runs the program.
+    fn run(&mut self, on: InterfaceId, frame: &[u8]) -> (i32, Vec<u8>) {
+        let mut out = vec![0; frame.len() + 128];
+        let mut context = [0; 44];
+        context[40..].copy_from_slice(&on.0.to_ne_bytes());
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ctx_in: Some(&context),
+            ..TestRunOptions::default()
+        };
+        let fast = self.fast.lms.fast.program.as_mut().unwrap();
+        let result = fast.classifier.program().unwrap().test_run(options).unwrap();
+        out.truncate(result.data_size_out as usize);
+        (result.return_value as i32, out)
+    }
+}
+
+/// Returns an interface's address of Ethernet.
+fn mac_of(name: &str) -> [u8; 6] {
+    let mut all = nix::ifaddrs::getifaddrs().unwrap().filter(|entry| entry.interface_name == name);
+    all.find_map(|entry| entry.address?.as_link_addr()?.addr()).unwrap()
+}
+
+fn make_interfaces() {
+    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+    for (number, name) in NAMES.iter().enumerate() {
+        run(&format!("ip link add {name} type veth peer name far{number}"));
+        run(&format!("ip link set far{number} up"));
+        run(&format!("ip addr add 10.{number}.0.1/24 dev {name}"));
+        run(&format!("ip link set {name} up"));
+    }
+    run("ip route add 10.9.9.0/24 via 10.0.0.2");
+}
+
+fn without_limits(set_size: usize) -> (LmsConfig, RouterConfig) {
+    let endless = Limit { per_s: 1_000_000, burst: 1_000_000 };
+    let config =
+        LmsConfig { datagrams: endless, credit_lifetime: LIFETIME, ..LmsConfig::default() };
+    let engine = RouterConfig {
+        tag_lifetime: LIFETIME,
+        offer_lifetime: LIFETIME,
+        requests: endless,
+        dmcasts: endless,
+        set_size,
+        ..RouterConfig::new(me(), [7; 32])
+    };
+    (config, engine)
+}
+
+/// A packet, as a proptest draws it.
+#[derive(Clone, Debug)]
+struct Drawn {
+    interface: usize,
+    /// Last byte of the sender's address: 7 is a replier.
+    from: u8,
+    alert: bool,
+    /// 0: the source, 1: the router, 2: another.
+    to: u8,
+    message: Drawing,
+    /// A byte of the message that is changed, and one of the headers.
+    damage: [Option<(usize, u8)>; 2],
+    padding: usize,
+    no_checksum: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Drawing {
+    Request {
+        channel: Channel,
+        tsi: u32,
+        units: UnitSet,
+        number: u8,
+        requestor: bool,
+        /// 0: none, 1: another router's, 2: this one's.
+        point: u8,
+        flags: [bool; 2],
+        hops: u8,
+    },
+    Dmcast {
+        channel: Channel,
+        interface: usize,
+        /// Age of the tag in its lifetimes.
+        age: u64,
+        forged: bool,
+        len: usize,
+        is_repair: bool,
+    },
+}
+
+fn channels() -> impl Strategy<Value = Channel> {
+    let other = |port, last| Channel { group: [232, 1, 1, last].into(), port, ..channel() };
+    prop_oneof![14 => Just(channel()), 1 => Just(other(7703, 1)), 1 => Just(other(7702, 2))]
+}
+
+fn requests() -> impl Strategy<Value = Drawing> {
+    let units =
+        (prop_oneof![0..300_u64, any::<u64>().prop_map(|n| n >> 2)], any::<u32>(), any::<bool>());
+    let hops = prop_oneof![9 => 0..64_u8, 1 => Just(64)];
+    let point = prop_oneof![6 => Just(0_u8), 2 => Just(1), 1 => Just(2)];
+    let failed = proptest::bool::weighted(0.1);
+    (
+        channels(),
+        any::<u32>(),
+        units,
+        1..=255_u8,
+        any::<bool>(),
+        point,
+        (failed, any::<bool>()),
+        hops,
+    )
+        .prop_map(
+            |(channel, tsi, (first, following, one), number, requestor, point, flags, hops)| {
+                let following = if one { 0 } else { following };
+                let units = UnitSet { first, following };
+                let flags = flags.into();
+                Drawing::Request { channel, tsi, units, number, requestor, point, flags, hops }
+            },
+        )
+}
+
+fn dmcasts() -> impl Strategy<Value = Drawing> {
+    let age = prop_oneof![6 => Just(0_u64), 2 => Just(1), 1 => Just(2)];
+    let len = prop_oneof![9 => 0..1400_usize, 1 => 1400..1900_usize];
+    let (forged, is_repair) = (proptest::bool::weighted(0.1), proptest::bool::weighted(0.9));
+    (channels(), 0..4_usize, age, forged, len, is_repair).prop_map(
+        |(channel, interface, age, forged, len, is_repair)| Drawing::Dmcast {
+            channel,
+            interface,
+            age,
+            forged,
+            len,
+            is_repair,
+        },
+    )
+}
+
+fn drawn() -> impl Strategy<Value = Drawn> {
+    let usual = |message: Drawing| {
+        let is_request = matches!(message, Drawing::Request { .. });
+        (Just(message), 0..4_usize, proptest::bool::weighted(0.95), any::<u8>()).prop_map(
+            move |(message, interface, usual, to)| {
+                // From above by unicast, from below on the way to the source.
+                let below = is_request && (interface > 0) == usual;
+                (message, interface, below, if usual { u8::from(!below) } else { to % 3 })
+            },
+        )
+    };
+    let damage = |from, to| proptest::option::weighted(0.05, (from..to, any::<u8>()));
+    (
+        prop_oneof![3 => requests(), 2 => dmcasts()].prop_flat_map(usual),
+        prop_oneof![Just(7_u8), 2..20_u8],
+        // A damaged checksum of UDP is made good by the daemon, and stays what it is in the program.
+        (damage(0_usize, 120), damage(0, 20)),
+        prop_oneof![20 => Just(0_usize), 1 => 1..8_usize],
+        proptest::bool::weighted(0.03),
+    )
+        .prop_map(|((message, interface, alert, to), from, damage, padding, no_checksum)| {
+            Drawn {
+                interface,
+                from,
+                alert,
+                to,
+                message,
+                damage: damage.into(),
+                padding,
+                no_checksum,
+            }
+        })
+}
+
+/// Trees of all channels, which have the same interfaces.
+struct Any(InterfaceId);
+impl Routes for Any {
+    fn upstream(&mut self, _: &Channel) -> Option<Upstream> {
+        Some(Upstream::Root)
+    }
+    fn is_downstream(&mut self, _: &Channel, _: InterfaceId) -> bool {
+        true
+    }
+    fn downstream(&mut self, _: &Channel, to: &mut Vec<InterfaceId>) {
+        to.push(self.0);
+    }
+    fn interfaces(&mut self, to: &mut Vec<InterfaceId>) {
+        to.push(self.0);
+    }
+    fn is_attached(&mut self, _: IpAddr) -> bool {
+        false
+    }
+}
+
+/// Makes turning points as the router does.
+struct Stamps {
+    engine: RouterConfig,
+    interfaces: Vec<InterfaceId>,
+}
+
+impl Stamps {
+    /// Returns the turning point that the router would have written some lifetimes ago.
+    fn point(&self, now: Instant, interface: usize, channel: Channel, age: u64) -> TurningPoint {
+        let lifetimes = LIFETIME * u32::try_from(age).unwrap();
+        let age = (now - Instant::EPOCH).checked_sub(lifetimes).unwrap();
+        let then = Instant::EPOCH + age;
+        let mut router = Router::new(self.engine.clone());
+        let arrived_on = self.interfaces[interface];
+        let mut payload = Vec::new();
+        Message::Request(request(channel)).emit(&mut payload);
+        let from = host(interface, 9);
+        let to = Address::Host(to_source());
+        let datagram = PassingDatagram { arrived_on, from, to, payload: &payload };
+        router.handle_datagram(then, &mut Any(arrived_on), datagram);
+        let sent = router.poll_transmit(then).unwrap();
+        turning_point_of(&sent.payload).unwrap()
+    }
+}
+
+fn turning_point_of(payload: &[u8]) -> Option<TurningPoint> {
+    match Message::parse(payload).ok()?.message()? {
+        Message::Request(request) => request.turning_point,
+        _ => None,
+    }
+}
+
+fn request(channel: Channel) -> Request {
+    Request {
+        channel,
+        tsi: Tsi(5),
+        units: UnitSet::one(300),
+        number: 1,
+        requestor: None,
+        turning_point: None,
+        replier_failed: false,
+        unicast_reply: false,
+        hops: 0,
+    }
+}
+
+fn repair(len: usize) -> Vec<u8> {
+    let payload = vec![9; len];
+    let mut repair = Vec::new();
+    let (tsi, sequence) = (Tsi(5), 300);
+    Message::Repair { tsi, sequence, number: 1, unicast: false, payload: &payload }
+        .emit(&mut repair);
+    repair
+}
+
+fn dmcast(channel: Channel, turning_point: TurningPoint, repair: &[u8]) -> Vec<u8> {
+    let mut payload = Vec::new();
+    Message::Dmcast { channel, turning_point, repair }.emit(&mut payload);
+    payload
+}
+
+impl Drawn {
+    fn packet(&self, now: Instant, stamps: &Stamps) -> Vec<u8> {
+        let mut payload = Vec::new();
+        match self.message {
+            Drawing::Request { channel, tsi, units, number, requestor, point, flags, hops } => {
+                let turning_point = match point {
+                    0 => None,
+                    1 => Some(TurningPoint { router: host(0, 2), interface: 3, tag: 4 }),
+                    _ => Some(stamps.point(now, 1, channel, 0)),
+                };
+                let [replier_failed, unicast_reply] = flags;
+                Message::Request(Request {
+                    channel,
+                    tsi: Tsi(tsi),
+                    units,
+                    number,
+                    requestor: requestor.then(|| host(3, 30)),
+                    turning_point,
+                    replier_failed,
+                    unicast_reply,
+                    hops,
+                })
+                .emit(&mut payload);
+            }
+            Drawing::Dmcast { channel, interface, age, forged, len, is_repair } => {
+                let mut point = stamps.point(now, interface, channel, age);
+                point.tag ^= u64::from(forged);
+                let repair = if is_repair { repair(len) } else { vec![1; len] };
+                payload = dmcast(channel, point, &repair);
+            }
+        }
+        if let Some((at, bits)) = self.damage[0]
+            && let Some(byte) = payload.get_mut(at)
+        {
+            *byte ^= bits;
+        }
+        let to = [to_source(), me(), host(2, 40)][usize::from(self.to)];
+        let alert = self.alert.then_some(0);
+        let mut packet = packet(host(self.interface, self.from), to, alert, &payload);
+        let udp = usize::from(packet[0] & 0x0F) * 4;
+        if self.no_checksum {
+            packet[udp + 6..udp + 8].fill(0);
+        }
+        if let Some((at, bits)) = self.damage[1] {
+            packet[at] ^= bits;
+        }
+        packet.extend(vec![0; self.padding]);
+        packet
+    }
+}
+
+/// Compares both on many packets.
+fn compare(set_size: usize) -> bool {
+    let (config, engine) = without_limits(set_size);
+    let Some(pair) = Pair::new(&config, &engine) else { return false };
+    let stamps = Stamps { engine, interfaces: pair.interfaces.clone() };
+    let pair = RefCell::new(pair);
+    let cases =
+        Cases { cases: 1200, failure_persistence: None, max_shrink_iters: 0, ..Cases::default() };
+    let ran = TestRunner::new(cases).run(&drawn(), |drawn| {
+        let mut pair = pair.borrow_mut();
+        let packet = drawn.packet(pair.now(), &stamps);
+        let [fast, plain] = pair.give(drawn.interface, &packet);
+        prop_assert_eq!(fast, plain);
+        prop_assert_eq!(pair.fast.counts(), pair.plain.counts());
+        Ok(())
+    });
+    if let Err(error) = ran {
+        panic!("{error}");
+    }
+    let pair = pair.into_inner();
+    let counts = pair.fast.lms.fast.status().counts;
+    let least = [counts.turned, counts.sent_up, counts.sent_down, counts.dmcasts, counts.forged];
+    assert!(least.iter().all(|count| *count > 5), "{counts:?} {:?}", pair.verdicts);
+    true
+}
+
+#[test]
+fn program_and_daemon_make_the_same_of_any_packet() {
+    const NAME: &str = "daemon::fast::tests::program_and_daemon_make_the_same_of_any_packet";
+    in_namespace(NAME, || {
+        make_interfaces();
+        // One replier for all links, and a chain of repliers.
+        if !(compare(32) && compare(1)) {
+            skip(NAME, "no program can be loaded here");
+        }
+    });
+}
+
+#[test]
+fn a_request_permits_so_many_dmcasts_and_no_more_whoever_steers_it() {
+    const NAME: &str =
+        "daemon::fast::tests::a_request_permits_so_many_dmcasts_and_no_more_whoever_steers_it";
+    in_namespace(NAME, || {
+        make_interfaces();
+        let (config, engine) = without_limits(32);
+        let Some(mut pair) = Pair::new(&config, &engine) else {
+            return skip(NAME, "no program can be loaded here");
+        };
+        for replier_failed in [false, true] {
+            let mut payload = Vec::new();
+            Message::Request(Request { replier_failed, ..request(channel()) }).emit(&mut payload);
+            let asked = packet(host(2, 9), to_source(), Some(0), &payload);
+            let [fast, plain] = pair.give(2, &asked);
+            assert_eq!(fast, plain);
+            let mut datagrams = fast.iter().filter_map(|sent| IpDatagram::parse(sent).ok());
+            let point = datagrams.find_map(|sent| turning_point_of(sent.payload)).unwrap();
+            let answer = packet(host(1, 7), me(), None, &dmcast(channel(), point, &repair(1000)));
+            let sent: Vec<usize> = (0..6)
+                .map(|_| {
+                    let [fast, plain] = pair.give(1, &answer);
+                    assert_eq!(fast, plain);
+                    fast.len()
+                })
+                .collect();
+            assert_eq!(sent, [1, 1, 1, 1, 0, 0]);
+            assert_eq!(pair.fast.counts(), pair.plain.counts());
+        }
+        assert_eq!(pair.fast.counts().2[1], 4);
+    });
+}
+
+#[test]
+fn program_and_daemon_have_the_same_limits() {
+    const NAME: &str = "daemon::fast::tests::program_and_daemon_have_the_same_limits";
+    in_namespace(NAME, || {
+        make_interfaces();
+        let few = Limit { per_s: 1, burst: 3 };
+        let mut request_bytes = Vec::new();
+        Message::Request(request(channel())).emit(&mut request_bytes);
+        // No offer came by this interface.
+        let asked = packet(host(3, 9), to_source(), Some(0), &request_bytes);
+        // Until it takes less than a second, after which more would be let through.
+        for attempt in 0.. {
+            assert!(attempt < 50, "this machine never gets so far within a second");
+            let (endless, engine) = without_limits(32);
+            let config = LmsConfig { datagrams: few, ..endless.clone() };
+            let Some(mut of_interface) = Pair::new(&config, &engine) else {
+                return skip(NAME, "no program can be loaded here");
+            };
+            let config = LmsConfig { port: config.port + 2, ..endless };
+            let engine = RouterConfig { requests: few, dmcasts: few, ..engine };
+            let mut of_engine = Pair::new(&config, &engine).unwrap();
+            let stamps = Stamps { engine, interfaces: of_engine.interfaces.clone() };
+            let point = stamps.point(of_engine.now(), 3, channel(), 0);
+            let answer = dmcast(channel(), point, &repair(100));
+            let answer = packet(host(1, 7), me(), None, &answer);
+
+            let began = std::time::Instant::now();
+            let passed = |pair: &mut Pair, interface, packet: &[u8]| {
+                let sent = (0..5).map(|_| pair.give(interface, packet).map(|sent| sent.len()));
+                sent.fold([0, 0], |all, sent| [all[0] + sent[0], all[1] + sent[1]])
+            };
+            let requests = passed(&mut of_interface, 3, &asked);
+            let others = [passed(&mut of_engine, 3, &asked), passed(&mut of_engine, 1, &answer)];
+            if began.elapsed() < Duration::from_millis(900) {
+                assert_eq!((requests, others), ([3, 3], [[3, 3], [3, 3]]));
+                for pair in [&of_interface, &of_engine] {
+                    assert_eq!(pair.fast.counts(), pair.plain.counts());
+                }
+                assert_eq!(of_interface.fast.counts().2[0], 2);
+                let of_engine = of_engine.fast.lms.fast.status().counts;
+                assert_eq!((of_engine.request_flood, of_engine.dmcast_flood), (2, 2));
+                return;
+            }
+        }
+    });
+}
+
+#[test]
+fn the_object_is_what_the_source_compiles_to() {
+    objects::assert_object_is_made_of("steering.bpf.c", env!("CARGO_MANIFEST_DIR"), OBJECT);
+}

@@ -1,0 +1,140 @@
+//! How a user names a session.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use umbel_net::session::{Pin, PinError};
+use umbel_wire::session::SessionName;
+
+use super::Session;
+
+const SCHEME: &str = "umbel-feed://";
+/// Characters that are not escaped: the unreserved ones [RFC 3986 §2.3].
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A session as its user names it: `NAME`. `NAME@ADDRESS` or `NAME@ADDRESS:PORT` selects among
+/// several sources with sessions of that name. `umbel-feed://NAME?pin=PIN`, as `umbel send` prints
+/// it, takes it from the holder of that key alone; `NAME@ADDRESS` may stand there as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionSelector {
+    /// Name of the session.
+    pub name: SessionName,
+    /// Address of the source.
+    pub address: Option<IpAddr>,
+    /// Port of the source.
+    pub port: Option<u16>,
+    /// The key that must have signed the announcement.
+    pub pin: Option<Pin>,
+}
+
+impl FromStr for SessionSelector {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SessionSelector, String> {
+        let Some(rest) = text.trim().strip_prefix(SCHEME) else { return select(text, None) };
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let place = place.strip_suffix('/').unwrap_or(place);
+        let place = percent_decode_str(place).decode_utf8();
+        let place = place.map_err(|_| "the name in it is not UTF-8".to_owned())?;
+        let mut pins = query.split('&').filter_map(|parameter| parameter.strip_prefix("pin="));
+        match (pins.next(), pins.next()) {
+            (Some(pin), None) => {
+                let pin = pin.parse().map_err(|error: PinError| error.to_string())?;
+                select(&place, Some(pin))
+            }
+            (None, _) => Err("it has no `pin`: copy the whole line that `umbel send` printed, or \
+                              give the name alone"
+                .to_owned()),
+            (Some(_), Some(_)) => Err("it has `pin` twice".to_owned()),
+        }
+    }
+}
+
+fn select(text: &str, pin: Option<Pin>) -> Result<SessionSelector, String> {
+    let (name, at) = match text.rsplit_once('@') {
+        Some((name, at)) => (name, Some(at)),
+        None => (text, None),
+    };
+    let name = name.parse().map_err(|error: umbel_wire::ParseError| error.to_string())?;
+    let Some(at) = at else { return Ok(SessionSelector { name, address: None, port: None, pin }) };
+    if let Ok(address) = at.parse::<SocketAddr>() {
+        let (address, port) = (address.ip(), Some(address.port()));
+        return Ok(SessionSelector { name, address: Some(address), port, pin });
+    }
+    let bare = at.strip_prefix('[').and_then(|at| at.strip_suffix(']')).unwrap_or(at);
+    let address = bare.parse().map_err(|_| {
+        format!("`{at}` is no address: after `@` stands the source's, as in nightly@192.0.2.2")
+    })?;
+    Ok(SessionSelector { name, address: Some(address), port: None, pin })
+}
+
+impl SessionSelector {
+    /// Returns whether a session is the selected one.
+    pub fn matches(&self, session: &Session) -> bool {
+        self.matches_but_for_key(session) && self.pin.is_none_or(|pin| session.signer == Some(pin))
+    }
+
+    /// Returns whether a session is the selected one, whoever signed it.
+    pub(super) fn matches_but_for_key(&self, session: &Session) -> bool {
+        let source = session.source();
+        session.description.name == self.name.as_str()
+            && self.address.is_none_or(|address| source.is_some_and(|s| s.ip() == address))
+            && self.port.is_none_or(|port| source.is_some_and(|s| s.port() == port))
+    }
+}
+
+/// What a receiver needs to know of a feed: its name, and its sender's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeedUrl<'a> {
+    /// Name of the feed.
+    pub name: &'a SessionName,
+    /// Fingerprint of the sender's key.
+    pub pin: Pin,
+}
+
+impl fmt::Display for FeedUrl<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = utf8_percent_encode(self.name.as_str(), ESCAPED);
+        write!(f, "{SCHEME}{name}?pin={}", self.pin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_send_prints_is_read() {
+        let pin = Pin::from_digest([7; 32]);
+        for name in ["nightly", "Stade de l'été 1", "a/b?c=d&e", "100%"] {
+            let name: SessionName = name.parse().unwrap();
+            let url = FeedUrl { name: &name, pin }.to_string();
+            assert!(!url.contains([' ', '\'']), "{url}");
+            let selector: SessionSelector = url.parse().unwrap();
+            assert_eq!((&selector.name, selector.pin), (&name, Some(pin)));
+            let placed = url.replace('?', "@10.0.0.2:40?");
+            let selector: SessionSelector = placed.parse().unwrap();
+            assert_eq!((selector.address, selector.port), (Some([10, 0, 0, 2].into()), Some(40)));
+        }
+    }
+
+    #[test]
+    fn a_damaged_line_says_what_is_wrong() {
+        let pin = Pin::from_digest([7; 32]);
+        for (text, advice) in [
+            ("umbel-feed://a".to_owned(), "no `pin`"),
+            ("umbel-feed://a?pin=short".to_owned(), "43 characters"),
+            (format!("umbel-feed://a?pin={pin}&pin={pin}"), "twice"),
+            (format!("umbel-feed://?pin={pin}"), "empty"),
+            (format!("umbel-feed://a%ff?pin={pin}"), "UTF-8"),
+            ("a@nowhere".to_owned(), "no address"),
+            ("@10.0.0.2".to_owned(), "empty"),
+        ] {
+            let error = text.parse::<SessionSelector>().unwrap_err();
+            assert!(error.contains(advice) && !error.contains('\n'), "{text}: {error}");
+        }
+        assert!("a@[2001:db8::2]".parse::<SessionSelector>().is_ok());
+    }
+}

@@ -1,0 +1,360 @@
+//! The sessions that were heard, in bounded memory that no one host can take from the others.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use umbel_net::session::{Pin, signing};
+use umbel_wire::sap::SapPacket;
+use umbel_wire::sdp::{Description, Origin};
+use umbel_wire::session::{SessionKind, SessionName};
+use umbel_wire::signed::Signed;
+
+use super::Session;
+
+/// Most sessions that are remembered; each takes up to 8 KiB.
+const MOST: usize = 2048;
+/// Most sessions that are remembered of one host, and of one key.
+const MOST_OF_ONE: usize = 128;
+/// Time without an announcement after which a session is over [RFC 2974 §4].
+const EXPIRY: Duration = Duration::from_hours(1);
+
+/// Those who may change and delete a session.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Author {
+    /// The holder of the key by which it is signed.
+    Key(Pin),
+    /// The host that sent it, whichever announcer it names.
+    Host(IpAddr, IpAddr),
+}
+
+/// A session that was heard, with what tells a repetition from news.
+#[derive(Debug)]
+struct Heard {
+    session: Session,
+    /// Digest of the payload.
+    payload: blake3::Hash,
+    version: u64,
+    /// Host that is charged with it: its own source if that was heard, else who sent it first.
+    from: IpAddr,
+}
+
+/// The sessions that were heard.
+///
+/// A signed session is changed and deleted by its key alone, and only with a greater version; any
+/// other by the host that sent it. A full table drops the oldest session of the host that has most.
+#[derive(Debug, Default)]
+pub struct Directory {
+    sessions: BTreeMap<(Author, Origin), Heard>,
+    /// The only name that matters.
+    name: Option<SessionName>,
+    /// Number of packets that were not announcements, were forged, or replaced others.
+    refused: u64,
+}
+
+impl Directory {
+    /// Remembers sessions of this name only from now on, so that others take no room.
+    pub fn look_for(&mut self, name: &SessionName) {
+        self.name = Some(name.clone());
+        self.sessions.retain(|_, heard| heard.session.description.name == name.as_str());
+    }
+
+    /// Takes a packet that came from this host at `now`. Returns whether it changed anything.
+    pub fn hear(&mut self, now: Instant, from: IpAddr, packet: &[u8]) -> bool {
+        let changed = self.try_hear(now, from, packet);
+        self.refused += u64::from(changed.is_none());
+        changed.unwrap_or(false)
+    }
+
+    fn try_hear(&mut self, now: Instant, from: IpAddr, bytes: &[u8]) -> Option<bool> {
+        let packet = SapPacket::parse(bytes).ok()?;
+        let signed = Signed::split(packet.payload).ok()?;
+        let text = signed.map_or(packet.payload, |signed| signed.text);
+        let origin = Origin::find(text).ok()?;
+        let version = origin.version;
+        let author = match signed {
+            Some(signed) => Author::Key(signing::pin_of(&signed.key)),
+            None => Author::Host(from, packet.origin),
+        };
+        let key = (author, Origin { version: 0, ..origin });
+        let genuine = || {
+            signed.is_none_or(|Signed { text, key, signature }| {
+                signing::verify(&key, &Signed::message(text), &signature)
+            })
+        };
+        if packet.deletion {
+            let old = self.sessions.get(&key)?;
+            // Whoever repeats a signed announcement cannot make a deletion of it.
+            let newer = version > old.version && text.starts_with(b"o=");
+            if signed.is_some() && !(newer && genuine()) {
+                return None;
+            }
+            return Some(self.sessions.remove(&key).is_some());
+        }
+        let payload = blake3::hash(packet.payload);
+        if let Some(old) = self.sessions.get_mut(&key) {
+            if old.payload == payload {
+                old.from = if old.is_from_source(from) { from } else { old.from };
+                if old.from == from {
+                    old.session.heard = now;
+                }
+                return Some(false);
+            }
+            if version < old.version || version == old.version && signed.is_some() {
+                return None;
+            }
+        }
+        let description = Description::parse(text).ok()?;
+        if self.name.as_ref().is_some_and(|name| description.name != name.as_str()) {
+            return Some(false);
+        }
+        if !genuine() {
+            return None;
+        }
+        let (kind, problem) = match SessionKind::from_description(&description) {
+            Ok(Some(SessionKind::Feed(_))) if signed.is_none() => (None, Some(UNSIGNED.to_owned())),
+            Ok(kind) => (kind, None),
+            Err(error) => (None, Some(super::problem(&description, &error))),
+        };
+        let signer = match key.0 {
+            Author::Key(pin) => Some(pin),
+            Author::Host(..) => None,
+        };
+        let announcer = packet.origin;
+        let key_of = signed.map(|signed| signed.key);
+        let session =
+            Session { description, kind, problem, announcer, signer, key: key_of, heard: now };
+        if !self.sessions.contains_key(&key) {
+            self.make_room(from, &key.0);
+        }
+        self.sessions.insert(key, Heard { session, payload, version, from });
+        Some(true)
+    }
+
+    /// Makes room for a session from this host, by this author.
+    fn make_room(&mut self, from: IpAddr, author: &Author) {
+        if let Author::Key(_) = author {
+            let own = self.sessions.iter().filter(|((other, _), _)| other == author);
+            if own.clone().count() >= MOST_OF_ONE {
+                // Whoever repeats a sender's earlier announcements has none of its latest.
+                let oldest = own.min_by_key(|(_, heard)| heard.version).map(|(key, _)| key.clone());
+                self.drop_one(oldest);
+            }
+        }
+        let of = |host: IpAddr| self.sessions.values().filter(|heard| heard.from == host).count();
+        let greediest = if of(from) >= MOST_OF_ONE {
+            Some(from)
+        } else if self.sessions.len() >= MOST {
+            let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+            for heard in self.sessions.values() {
+                *counts.entry(heard.from).or_default() += 1;
+            }
+            counts.into_iter().max_by_key(|(_, count)| *count).map(|(host, _)| host)
+        } else {
+            None
+        };
+        if let Some(host) = greediest {
+            let own = self.sessions.iter().filter(|(_, heard)| heard.from == host);
+            let oldest = own.min_by_key(|(_, heard)| heard.session.heard);
+            let oldest = oldest.map(|(key, _)| key.clone());
+            self.drop_one(oldest);
+        }
+    }
+
+    fn drop_one(&mut self, key: Option<(Author, Origin)>) {
+        if let Some(key) = key {
+            self.sessions.remove(&key);
+            self.refused += 1;
+        }
+    }
+
+    /// Drops sessions that have not been announced for an hour.
+    pub fn expire(&mut self, now: Instant) {
+        self.sessions.retain(|_, heard| now.duration_since(heard.session.heard) < EXPIRY);
+    }
+
+    /// Returns the sessions on the air, by name. Of those that one sender calls alike, the latest
+    /// comes last.
+    pub fn sessions(&self) -> Vec<&Session> {
+        let mut all: Vec<_> = self.sessions.values().map(|heard| &heard.session).collect();
+        all.sort_by_key(|session| {
+            let Session { description, signer, .. } = session;
+            (&description.name, *signer, description.origin.version, session.source())
+        });
+        all
+    }
+
+    /// Returns the number of packets that were not announcements, were forged, or replaced others.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+const UNSIGNED: &str = "it is not signed, so anyone may have announced it";
+
+impl Heard {
+    /// Returns whether this host is the source that the session names.
+    fn is_from_source(&self, from: IpAddr) -> bool {
+        self.session.source().is_some_and(|source| source.ip() == from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{feed, packet, signed_packet, signer, stream};
+    use super::*;
+    use umbel_wire::feed::Feed;
+
+    fn names(directory: &Directory) -> Vec<&str> {
+        directory.sessions().iter().map(|session| &session.description.name[..]).collect()
+    }
+
+    fn host(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
+
+    #[test]
+    fn announcements_come_change_and_go() {
+        let (mut directory, now, keys) = (Directory::default(), Instant::now(), signer(1));
+        let (mut a, b) = (feed("a", 1), feed("b", 2));
+        let from = host(1);
+        let signed = |feed: &Feed, deletion| signed_packet(feed.clone(), deletion, &keys);
+        assert!(directory.hear(now, from, &signed(&b, false)));
+        assert!(directory.hear(now, from, &signed(&a, false)));
+        assert!(!directory.hear(now, from, &signed(&a, false)));
+        assert_eq!(names(&directory), ["a", "b"]);
+        a.name = "c".parse().unwrap();
+        a.version = 2;
+        assert!(directory.hear(now, from, &signed(&a, false)));
+        assert_eq!(names(&directory), ["b", "c"]);
+        assert!(directory.hear(now, from, &signed(&b, true)));
+        assert!(!directory.hear(now, from, &signed(&b, true)));
+        assert_eq!(names(&directory), ["c"]);
+        directory.expire(now + EXPIRY);
+        assert_eq!(names(&directory), [""; 0]);
+    }
+
+    #[test]
+    fn nobody_else_changes_or_deletes_what_is_signed() {
+        let (mut directory, now, keys) = (Directory::default(), Instant::now(), signer(1));
+        let mut genuine = Feed { version: 5, ..feed("a", 1) };
+        let announced = signed_packet(genuine.clone(), false, &keys);
+        assert!(directory.hear(now, host(1), &announced));
+        let held = |directory: &Directory| directory.sessions()[0].clone();
+        let before = held(&directory);
+
+        let forged = Feed { version: 9, scope: 1, ..genuine.clone() };
+        let mut other_key = signed_packet(forged.clone(), false, &signer(2));
+        // Another key's is another session, and one without a signature cannot be received.
+        assert!(directory.hear(now, host(1), &other_key));
+        assert!(directory.hear(now, host(1), &packet(forged.clone(), false, [10, 0, 0, 1])));
+        let mut found: Vec<_> = directory.sessions().into_iter().cloned().collect();
+        found.retain(|session| session.signer == Some(keys.pin()));
+        assert_eq!(found, std::slice::from_ref(&before));
+        let unsigned = directory.sessions().into_iter().find(|session| session.signer.is_none());
+        assert!(unsigned.unwrap().problem.as_ref().unwrap().contains("not signed"));
+
+        let mut directory = Directory::default();
+        directory.hear(now, host(1), &announced);
+        // A key that is claimed, an earlier version, the same one, a deletion made of it.
+        let end = other_key.len();
+        let claimed = signed_packet(genuine.clone(), false, &keys);
+        let line = umbel_wire::signed::LINE_LEN;
+        other_key[end - line..].copy_from_slice(&claimed[claimed.len() - line..]);
+        let earlier = Feed { version: 4, scope: 1, ..genuine.clone() };
+        let same = Feed { scope: 1, ..genuine.clone() };
+        let mut deletion = announced.clone();
+        deletion[0] |= 4;
+        for bad in [
+            other_key,
+            signed_packet(earlier, false, &keys),
+            signed_packet(same, false, &keys),
+            deletion,
+            packet(forged.clone(), true, [10, 0, 0, 1]),
+            signed_packet(forged, true, &signer(2)),
+        ] {
+            assert!(!directory.hear(now, host(1), &bad));
+            assert_eq!(held(&directory), before);
+        }
+        genuine.version = 6;
+        assert!(directory.hear(now, host(1), &signed_packet(genuine.clone(), false, &keys)));
+        assert!(directory.hear(now, host(1), &signed_packet(genuine, true, &keys)));
+        assert!(directory.sessions().is_empty());
+    }
+
+    #[test]
+    fn what_is_not_signed_is_changed_by_its_host_alone() {
+        let (mut directory, now) = (Directory::default(), Instant::now());
+        let origin = [10, 0, 0, 1];
+        assert!(directory.hear(now, host(1), &packet(stream("a", 1), false, origin)));
+        assert!(!directory.hear(now, host(2), &packet(stream("a", 1), true, origin)));
+        // The same claimed by another host stands beside it.
+        assert!(directory.hear(now, host(2), &packet(stream("b", 1), false, origin)));
+        assert_eq!(names(&directory), ["a", "b"]);
+        assert!(directory.hear(now, host(1), &packet(stream("a", 1), true, origin)));
+        assert_eq!(names(&directory), ["b"]);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_a_flood_costs_the_one_who_floods() {
+        let (mut directory, now) = (Directory::default(), Instant::now());
+        let genuine = signed_packet(feed("genuine", 1), false, &signer(1));
+        directory.hear(now, host(1), &genuine);
+        let mut heard = 0;
+        for last in 2..=30 {
+            for tsi in 0..300 {
+                heard += 1;
+                let later = now + Duration::from_millis(heard);
+                // Made-up origins do not help.
+                let origin = [198, 18, last, tsi as u8];
+                directory.hear(later, host(last), &packet(stream("x", tsi), false, origin));
+            }
+            assert!(directory.sessions().len() <= MOST);
+        }
+        assert!(directory.refused() > 0);
+        assert!(names(&directory).contains(&"genuine"));
+        assert!(!directory.hear(now, host(2), b"garbage"));
+    }
+
+    #[test]
+    fn earlier_announcements_of_a_sender_do_not_push_out_its_latest() {
+        let (mut directory, now, keys) = (Directory::default(), Instant::now(), signer(1));
+        let latest = Feed { version: 1_000, ..feed("a", 0) };
+        // The one who repeats them was quicker.
+        directory.hear(now, host(9), &signed_packet(latest, false, &keys));
+        for tsi in 1..200 {
+            let old = Feed { version: tsi.into(), ..feed("a", tsi) };
+            let later = now + Duration::from_millis(tsi.into());
+            directory.hear(later, host((tsi % 200) as u8 + 10), &signed_packet(old, false, &keys));
+        }
+        assert_eq!(directory.sessions().len(), MOST_OF_ONE);
+        assert_eq!(directory.sessions().last().unwrap().description.origin.version, 1_000);
+    }
+
+    #[test]
+    fn who_looks_for_one_name_remembers_no_other() {
+        let (mut directory, now, keys) = (Directory::default(), Instant::now(), signer(1));
+        directory.hear(now, host(1), &signed_packet(feed("b", 2), false, &keys));
+        directory.look_for(&"a".parse().unwrap());
+        assert!(directory.sessions().is_empty());
+        assert!(!directory.hear(now, host(1), &signed_packet(feed("b", 2), false, &keys)));
+        assert!(directory.hear(now, host(1), &signed_packet(feed("a", 1), false, &keys)));
+        assert_eq!(names(&directory), ["a"]);
+    }
+
+    #[test]
+    fn a_feed_of_an_earlier_version_says_why_it_cannot_be_received() {
+        let (mut directory, now) = (Directory::default(), Instant::now());
+        for (theirs, advice) in [(1, "its sender needs an umbel as new"), (9, "install a newer")] {
+            let text = feed("a", 1).describe("umbel").emit();
+            let text = text.replace("tmtp:3", &format!("tmtp:{theirs}"));
+            let mut packet = Vec::new();
+            SapPacket::new(false, [10, 0, 0, theirs].into(), text.as_bytes()).emit(&mut packet);
+            assert!(directory.hear(now, host(theirs), &packet));
+            let sessions = directory.sessions();
+            let session = sessions.into_iter().find(|session| session.announcer == host(theirs));
+            let problem = session.unwrap().problem.clone().unwrap();
+            assert!(problem.contains(advice), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! What a stranger can do to a feed without a forged address and without a key.
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use umbel_wire::alc::{DataHeader, DataPacket};
+use umbel_wire::sap::SapPacket;
+use umbel_wire::tmtp::{
+    Ack, AckRun, Beacon, BlockRun, Body, End, FeedInfo, JoinConfirm, JoinRequest, Nack, NackRun,
+    Need, NodeId, Progress, Refusal, Role, Standing, Timing, Totals, Willing,
+};
+
+use super::stranger::{DIRECTORY, HOPS, Heard, Mark, Voice};
+
+/// Node number of the stranger: the lowest, which has the best claim to a subnet.
+const ME: NodeId = NodeId(1);
+/// Blocks that are forged, from the first on.
+const BLOCKS: u32 = 64;
+/// Turns between two of those forgeries that need no thousand a second.
+const SELDOM: u64 = 20;
+
+/// Counts turns.
+#[derive(Default)]
+struct Turns(u64);
+
+impl Turns {
+    fn next(&mut self) -> u64 {
+        self.0 += 1;
+        self.0
+    }
+
+    /// Returns whether this turn is one of the seldom ones.
+    fn seldom(&mut self) -> bool {
+        self.next().is_multiple_of(SELDOM)
+    }
+}
+
+/// Claims that each block of the head, and of all else, has one symbol (C1).
+pub(crate) fn false_heads() -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut turns = Turns::default();
+    move |voice, _| {
+        let sbn = if turns.next() % 2 == 0 { 0 } else { (turns.0 % u64::from(BLOCKS)) as u32 };
+        let packet = voice.mark.repair(sbn, (1, 0), b"x");
+        voice.say_to_all(&packet);
+    }
+}
+
+/// Claims that blocks have other numbers of symbols than they have (C1).
+pub(crate) fn false_shapes() -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut turns = Turns::default();
+    move |voice, _| {
+        let turn = turns.next();
+        let sbn = (turn % u64::from(BLOCKS)) as u32;
+        let k = 2 + (turn / u64::from(BLOCKS) % 254) as u8;
+        let packet = voice.mark.repair(sbn, (k, k - 1), b"x");
+        voice.say_to_all(&packet);
+    }
+}
+
+/// Sends symbols of the right shape with a wrong content, source and repair symbols (C1).
+pub(crate) fn false_symbols(k: u8, symbol_len: usize) -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut turns = Turns::default();
+    move |voice, _| {
+        let turn = turns.next();
+        let sbn = (turn % u64::from(BLOCKS)) as u32;
+        let esi = (turn / u64::from(BLOCKS) % 255) as u8;
+        let packet = voice.mark.repair(sbn, (k, esi), &vec![turn as u8; symbol_len]);
+        voice.say_to_all(&packet);
+    }
+}
+
+/// Claims that blocks of an unsealed pipe are this text (C2).
+pub(crate) fn false_pipe(text: &'static [u8]) -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut turns = Turns::default();
+    move |voice, _| {
+        let sbn = (turns.next() % u64::from(BLOCKS)) as u32;
+        let Mark { tsi, .. } = voice.mark;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&tsi.0.to_be_bytes()).update(&sbn.to_be_bytes()).update(text);
+        let len = (text.len() as u32).to_be_bytes();
+        let symbol = [&hasher.finalize().as_bytes()[..], &len, text].concat();
+        let packet = voice.mark.repair(sbn, (1, 0), &symbol);
+        voice.say_to_all(&packet);
+    }
+}
+
+/// What is done to announcements (C3).
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Announced {
+    /// The feed is over.
+    Deleted,
+    /// Somebody else sends another one of the name.
+    Shadowed,
+    /// It is changed: its source and groups are the stranger's.
+    Replaced,
+    /// A thousand others are announced.
+    Flooded,
+}
+
+/// Forges announcements after having heard a genuine one.
+pub(crate) fn false_announcements(
+    how: Announced,
+    name: &'static str,
+) -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut turns = Turns::default();
+    let mut genuine: Option<(Ipv4Addr, String)> = None;
+    move |voice, heard| {
+        let titled = format!("s={name}\r\n");
+        let mut announced = heard.iter().filter_map(Heard::announcement);
+        let fresh = announced.rfind(|(_, text)| text.contains(&titled));
+        genuine = fresh.or(genuine.take());
+        let turn = turns.next();
+        if let Announced::Flooded = how {
+            let origin = Ipv4Addr::from(0xC612_0000 | (turn as u32 & 0xFFFF));
+            let text = format!("v=0\r\no=- {turn} 1 IN IP4 {origin}\r\ns=x{turn}\r\nt=0 0\r\n");
+            return announce(voice, false, origin, &text);
+        }
+        let Some((origin, text)) = genuine.clone().filter(|_| turn.is_multiple_of(SELDOM)) else {
+            return;
+        };
+        let me = voice.address();
+        let lines = |change: &dyn Fn(&str) -> Option<String>| -> String {
+            let changed = text.lines().map(|line| change(line).unwrap_or_else(|| line.to_owned()));
+            changed.map(|line| line + "\r\n").collect()
+        };
+        let source = format!("a=x-umbel-source:{} {}", me.ip(), me.port());
+        let mine = |line: &str| line.starts_with("a=x-umbel-source:").then(|| source.clone());
+        match how {
+            Announced::Flooded => {}
+            Announced::Deleted => announce(voice, true, origin, &text),
+            Announced::Shadowed => {
+                let owner = format!("o=- 1 1 IN IP4 {}", me.ip());
+                let text = lines(&|line| {
+                    mine(line).or_else(|| line.starts_with("o=").then(|| owner.clone()))
+                });
+                let std::net::IpAddr::V4(mine) = me.ip() else { return };
+                announce(voice, false, mine, &text);
+            }
+            Announced::Replaced => {
+                let text = lines(&|line| {
+                    let tsi = line.starts_with("a=x-umbel-tsi:");
+                    mine(line).or_else(|| tsi.then(|| "a=x-umbel-tsi:77".to_owned()))
+                });
+                announce(voice, false, origin, &text);
+            }
+        }
+    }
+}
+
+fn announce(voice: &mut Voice, deletion: bool, origin: Ipv4Addr, text: &str) {
+    let mut bytes = Vec::new();
+    SapPacket::new(deletion, origin.into(), text.as_bytes()).emit(&mut bytes);
+    voice.say(DIRECTORY, &bytes);
+}
+
+/// Answers every search at once, and refuses whoever then asks for a place (H2).
+pub(crate) fn refuser() -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut reasons = [Refusal::NotAdmitted, Refusal::Leaving, Refusal::Full].into_iter().cycle();
+    let mut turns = Turns::default();
+    move |voice, heard| {
+        lure(voice, heard);
+        if turns.seldom() {
+            let refused = Body::JoinRefused { nonce: turns.0, reason: Refusal::NotAdmitted };
+            let bytes = voice.mark.message(ME, refused);
+            voice.say_to_all(&bytes);
+        }
+        for (from, request) in requests(heard) {
+            let reason = reasons.next().expect("an endless cycle");
+            let refused = Body::JoinRefused { nonce: request.nonce, reason };
+            let bytes = voice.mark.message(ME, refused);
+            voice.say(from, &bytes);
+        }
+    }
+}
+
+/// Answers every search at once, takes whoever asks, and says that the feed is over (H3).
+pub(crate) fn truncator() -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut turns = Turns::default();
+    move |voice, heard| {
+        lure(voice, heard);
+        if turns.seldom() {
+            let closing = Beacon { closing: true, ..beacon(voice, Role::Manager) };
+            let bytes = voice.mark.message(ME, Body::Beacon(closing));
+            voice.say_to_all(&bytes);
+        }
+        for (from, request) in requests(heard) {
+            let end = End { blocks: 1, failed: None };
+            let progress = Progress { sent: 1, lowest: 0, end: Some(end) };
+            let beacon = Beacon { progress, closing: true, ..beacon(voice, Role::Manager) };
+            let feed = FeedInfo {
+                source: voice.source_id.unwrap_or(ME),
+                address: voice.mark.source,
+                symbol_len: 1_372,
+                block_symbols: 64,
+                fec: true,
+                manifest: None,
+            };
+            let confirm = JoinConfirm { nonce: request.nonce, token: 7, from: 0, feed, beacon };
+            let body = Body::JoinConfirm(Box::new(confirm));
+            let bytes = voice.mark.message(ME, body);
+            voice.say(from, &bytes);
+        }
+    }
+}
+
+/// Says in the group that it is the source, or a manager with a better claim (H4).
+pub(crate) fn usurper() -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut turns = Turns::default();
+    move |voice, heard| {
+        lure(voice, heard);
+        if turns.seldom() {
+            let role =
+                if turns.0.is_multiple_of(2 * SELDOM) { Role::Source } else { Role::Manager };
+            let bytes = voice.mark.message(ME, Body::Beacon(beacon(voice, role)));
+            voice.say_to_all(&bytes);
+        }
+    }
+}
+
+/// Becomes the source's child, and has something else of what it lacks in each acknowledgement (H1).
+pub(crate) fn waverer() -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut turns = Turns::default();
+    let (mut place, mut round) = (None, 0);
+    move |voice, heard| {
+        for one in heard.iter().filter(|one| one.to_me) {
+            match one.message().map(|message| message.body) {
+                Some(Body::JoinConfirm(confirm)) => place = Some((one.from, confirm.token)),
+                Some(Body::Dismiss { .. }) => place = None,
+                _ => {}
+            }
+        }
+        if !turns.seldom() {
+            return;
+        }
+        let Some((parent, token)) = place else {
+            let request = JoinRequest {
+                nonce: turns.0,
+                hop_limit: HOPS,
+                hops: 1,
+                role: Role::Member,
+                standing: Standing { epoch: 0, depth: 0 },
+                name: "stranger".to_owned(),
+                proof: None,
+            };
+            let bytes = voice.mark.message(ME, Body::JoinRequest(request));
+            return voice.say(voice.mark.source, &bytes);
+        };
+        round += 1;
+        let run = BlockRun { first: 2, count: 1 };
+        let beyond = vec![AckRun { run, lacks: if round % 2 == 0 { 0 } else { 3 } }];
+        let ack = Ack {
+            token,
+            round,
+            below: 1,
+            known: 4,
+            beyond,
+            received: 0,
+            lost: 0,
+            overrun: 0,
+            next_index: 0,
+            next_repair: 0,
+            full: false,
+            totals: Totals { members: 1, ..Totals::default() },
+            echo: None,
+        };
+        let bytes = voice.mark.message(ME, Body::Ack(ack));
+        voice.say(parent, &bytes);
+    }
+}
+
+/// Asks in others' names for all blocks, so that nobody who lacks them asks any more (H7).
+pub(crate) fn asker() -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut turns = Turns::default();
+    move |voice, heard| {
+        lure(voice, heard);
+        let Some(parent) = voice.source_id.filter(|_| turns.seldom()) else { return };
+        let run = BlockRun { first: (turns.0 / SELDOM % 8) as u32 * 8, count: 8 };
+        let runs = vec![NackRun { run, need: Need::Whole }];
+        let nack = Nack { parent, hop_limit: HOPS, runs };
+        let bytes = voice.mark.message(ME, Body::Nack(nack));
+        voice.say_to_all(&bytes);
+    }
+}
+
+/// Sends symbols with a wrong content of each item whose packets it hears on a repository's channel
+/// (R7).
+pub(crate) fn false_items() -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut last: Option<(DataHeader, usize)> = None;
+    let mut turns = Turns::default();
+    move |voice, heard| {
+        let packets = heard.iter().filter_map(|one| DataPacket::parse(&one.bytes).ok());
+        let fresh = packets.map(|packet| (packet.header, packet.symbol.len())).next_back();
+        last = fresh.or(last);
+        let Some((header, len)) = last else { return };
+        let turn = turns.next() as u32;
+        let (sbn, esi) = (header.sbn.saturating_add(turn % 4), turn / 4 % 128);
+        let Ok(head) = (DataHeader { sbn, esi, ..header }).emit() else { return };
+        let packet = [&head[..], &vec![turn as u8; len]].concat();
+        voice.say(voice.mark.domain, &packet);
+    }
+}
+
+/// Says again, a while later and in another order, what it has heard.
+pub(crate) fn echo() -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut past = VecDeque::new();
+    let mut turns = Turns::default();
+    move |voice, heard| {
+        past.extend(heard.iter().filter(|one| !one.to_me).map(|one| one.bytes.clone()));
+        past.truncate(4_096);
+        let turn = turns.next() as usize;
+        if let Some(bytes) = past.get((turn * 7_919) % past.len().max(1)) {
+            let bytes = bytes.clone();
+            voice.say_to_all(&bytes);
+            voice.say(DIRECTORY, &bytes);
+        }
+    }
+}
+
+/// Offers itself as the parent of everyone who searches for one.
+fn lure(voice: &mut Voice, heard: &[Heard]) {
+    for one in heard {
+        let Some(Body::Search(search)) = one.message().map(|message| message.body) else {
+            continue;
+        };
+        let mut to = one.from;
+        to.set_port(search.port);
+        let willing = Willing {
+            nonce: search.nonce,
+            hop_limit: HOPS,
+            role: Role::Manager,
+            children: 0,
+            standing: standing(voice),
+        };
+        let bytes = voice.mark.message(ME, Body::Willing(willing));
+        voice.say(to, &bytes);
+    }
+}
+
+/// Returns the requests for a place, and who has sent them.
+fn requests(heard: &[Heard]) -> Vec<(std::net::SocketAddr, JoinRequest)> {
+    let mine = heard.iter().filter(|one| one.to_me);
+    let requests = mine.filter_map(|one| match one.message()?.body {
+        Body::JoinRequest(request) => Some((one.from, request)),
+        _ => None,
+    });
+    requests.collect()
+}
+
+/// Returns the stranger's alleged place: below the source.
+fn standing(voice: &Voice) -> Standing {
+    Standing { epoch: voice.epoch, depth: 1 }
+}
+
+/// Returns a beacon of the stranger.
+fn beacon(voice: &Voice, role: Role) -> Beacon {
+    let source = voice.source_id.unwrap_or(NodeId(2));
+    let manager = role == Role::Manager;
+    Beacon {
+        hop_limit: HOPS,
+        port: voice.address().port(),
+        role,
+        radius: 1,
+        stamp_ns: 0,
+        standing: Standing { depth: u16::from(manager), ..standing(voice) },
+        path: if manager { vec![source, ME] } else { vec![ME] },
+        children: 0,
+        timing: Timing {
+            t_ack: Duration::from_millis(50),
+            intervals: 4,
+            rtt: Duration::from_millis(1),
+        },
+        progress: Progress::default(),
+        closing: false,
+        watched: false,
+    }
+}

@@ -1,0 +1,388 @@
+//! Sources and receivers of LMS in a lab: the engines, each on a thread with sockets of its host.
+//! And a tap, which counts the messages of LMS on every link.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::{self, Duration};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{LinkAddr, recvfrom};
+use socket2::SockRef;
+use umbel_engine::chance::generator;
+use umbel_engine::lms::{
+    Receiver, ReceiverCommand, ReceiverConfig, Source, SourceCommand, SourceConfig,
+};
+use umbel_engine::{
+    Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, TransmitBuf,
+};
+use umbel_lab::{Lab, Node};
+use umbel_wire::datagram::IpDatagram;
+use umbel_wire::lms::{Message, TurningPoint};
+use umbel_wire::{Channel, Parsed, Tsi};
+
+/// The channel's group and port.
+pub(crate) const GROUP: Ipv4Addr = Ipv4Addr::new(232, 7, 7, 7);
+pub(crate) const PORT: u16 = 7800;
+
+/// Returns the channel of a source.
+pub(crate) fn channel(source: Node<'_>) -> Channel {
+    Channel { source: Some(source.addr4().into()), group: GROUP.into(), port: PORT }
+}
+
+type Work<E> = Box<dyn FnOnce(&mut E, Instant) + Send>;
+
+/// An engine that runs until this is dropped.
+pub(crate) struct Endpoint<E> {
+    work: mpsc::Sender<Work<E>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The sockets of an end-point: one for its own address, one for the channel.
+struct Sockets {
+    own: UdpSocket,
+    channel: UdpSocket,
+    me: Ipv4Addr,
+}
+
+impl Sockets {
+    fn open(host: Node<'_>) -> Sockets {
+        let own = host.udp_socket((host.addr4(), PORT).into()).unwrap();
+        SockRef::from(&own).set_multicast_ttl_v4(32).unwrap();
+        SockRef::from(&own).set_multicast_if_v4(&host.addr4()).unwrap();
+        let channel = host.udp_socket((GROUP, PORT).into()).unwrap();
+        for socket in [&own, &channel] {
+            socket.set_nonblocking(true).unwrap();
+            SockRef::from(socket).set_recv_buffer_size(4 << 20).unwrap();
+        }
+        Sockets { own, channel, me: host.addr4() }
+    }
+
+    fn change(&self, change: &Membership) {
+        let (Membership::Join(channel) | Membership::Leave(channel)) = change;
+        let (Some(IpAddr::V4(source)), IpAddr::V4(group)) = (channel.source, channel.group) else {
+            panic!("{channel:?}")
+        };
+        let socket = SockRef::from(&self.channel);
+        match change {
+            Membership::Join(_) => socket.join_ssm_v4(&source, &group, &self.me).unwrap(),
+            Membership::Leave(_) => socket.leave_ssm_v4(&source, &group, &self.me).unwrap(),
+        }
+    }
+
+    fn send(&self, to: Address, alert: bool, message: &[u8]) {
+        let to = match to {
+            Address::Host(host) => host,
+            Address::Channel(channel) => SocketAddr::new(channel.group, channel.port),
+            Address::Session(_) => panic!("LMS has no sessions"),
+        };
+        set_alert(&self.own, alert);
+        // Where there is no route any more, nothing is sent.
+        let _ = self.own.send_to(message, to);
+    }
+}
+
+/// Gives what a socket sends the Router Alert option, or takes it away.
+#[allow(unsafe_code)]
+pub(crate) fn set_alert(socket: &UdpSocket, alert: bool) {
+    let option: &[u8] = if alert { &[0x94, 4, 0, 0] } else { &[] };
+    // SAFETY: the system reads `option.len()` bytes of the slice.
+    let result = unsafe {
+        nix::libc::setsockopt(
+            socket.as_raw_fd(),
+            nix::libc::IPPROTO_IP,
+            nix::libc::IP_OPTIONS,
+            option.as_ptr().cast(),
+            option.len() as u32,
+        )
+    };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+impl<E: Engine + Send + 'static> Endpoint<E> {
+    fn start(host: Node<'_>, engine: E) -> Endpoint<E> {
+        let sockets = Sockets::open(host);
+        let (work, inbox) = mpsc::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || run(engine, &sockets, &inbox, &stopped));
+        Endpoint { work, stop, thread: Some(thread) }
+    }
+
+    /// Does something with the engine. Returns what comes of it.
+    pub(crate) fn with<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut E, Instant) -> T + Send + 'static,
+    ) -> T {
+        let (give, take) = mpsc::channel();
+        let work = move |engine: &mut E, now| drop(give.send(act(engine, now)));
+        self.work.send(Box::new(work)).unwrap();
+        take.recv_timeout(Duration::from_secs(10)).unwrap()
+    }
+}
+
+impl<E> Drop for Endpoint<E> {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run<E: Engine>(
+    mut engine: E,
+    sockets: &Sockets,
+    inbox: &mpsc::Receiver<Work<E>>,
+    stopped: &AtomicBool,
+) {
+    let begin = time::Instant::now();
+    let clock = || Instant::EPOCH + begin.elapsed();
+    let mut allowance = Allowance::default();
+    allowance.set(RateClass::Data, 16);
+    let mut buf = TransmitBuf::new(allowance);
+    let mut buffer = vec![0; 65_536];
+    while !stopped.load(Ordering::Acquire) {
+        let mut fds = [&sockets.own, &sockets.channel]
+            .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN));
+        // Short enough to look at the inbox.
+        let wait = engine.poll_timeout().map_or(Duration::MAX, |at| at.since(clock()));
+        let wait = wait.min(Duration::from_millis(2)).as_micros().div_ceil(1000) as u16;
+        let _ = poll(&mut fds, PollTimeout::from(wait));
+        for (socket, is_own) in [(&sockets.own, true), (&sockets.channel, false)] {
+            while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+                let channel = Channel { source: Some(from.ip()), group: GROUP.into(), port: PORT };
+                let by = if is_own { Address::Host(from) } else { Address::Channel(channel) };
+                let payload = &buffer[..len];
+                engine.handle_datagram(clock(), Datagram { by, hop_limit: None, payload });
+                drain(&mut engine, sockets, &mut buf, allowance, clock());
+            }
+        }
+        while let Ok(work) = inbox.try_recv() {
+            work(&mut engine, clock());
+            drain(&mut engine, sockets, &mut buf, allowance, clock());
+        }
+        if engine.poll_timeout().is_some_and(|at| at <= clock()) {
+            engine.handle_timeout(clock());
+        }
+        drain(&mut engine, sockets, &mut buf, allowance, clock());
+    }
+}
+
+fn drain<E: Engine>(
+    engine: &mut E,
+    sockets: &Sockets,
+    buf: &mut TransmitBuf,
+    allowance: Allowance,
+    now: Instant,
+) {
+    while let Some(change) = engine.poll_membership() {
+        sockets.change(&change);
+    }
+    loop {
+        buf.reset(allowance);
+        let Some(transmit) = engine.poll_transmit(now, buf) else { break };
+        for message in buf.messages() {
+            sockets.send(transmit.to, transmit.alert, &message);
+        }
+    }
+    while engine.poll_event().is_some() {}
+}
+
+/// Starts a source. It sends heartbeats every 400 ms at first, so that a link that is cut for a
+/// moment loses units alone.
+pub(crate) fn source(host: Node<'_>) -> Endpoint<Source> {
+    let config = SourceConfig {
+        heartbeat_min: Duration::from_millis(400),
+        ..SourceConfig::new(channel(host), Tsi(1))
+    };
+    Endpoint::start(host, Source::new(config))
+}
+
+/// Starts a receiver with a fixed cost, which has joined.
+pub(crate) fn receiver(host: Node<'_>, source: Node<'_>, cost: u32) -> Endpoint<Receiver> {
+    let config = ReceiverConfig {
+        cost: umbel_engine::lms::config::Cost::Fixed(Some(cost)),
+        // A request is repeated late, so that those of one loss can be counted.
+        request_timeout: (Duration::from_secs(1), Duration::from_secs(2)),
+        ..ReceiverConfig::new(channel(source))
+    };
+    let seed = u32::from(host.addr4()).into();
+    let endpoint = Endpoint::start(host, Receiver::new(config, generator(seed)));
+    endpoint.with(|engine, now| engine.handle_command(now, ReceiverCommand::Join).unwrap());
+    endpoint
+}
+
+/// Sends a unit.
+pub(crate) fn send_unit(source: &Endpoint<Source>, unit: &'static [u8]) {
+    source.with(move |engine, now| {
+        engine.handle_command(now, SourceCommand::Send(unit.into())).unwrap();
+    });
+}
+
+/// Returns the number of units that a receiver has, whether they came at first or later.
+pub(crate) fn units(receiver: &Endpoint<Receiver>) -> u64 {
+    let stats = receiver.with(|engine, _| engine.stats());
+    stats.originals + stats.recovered
+}
+
+/// A kind of message, as the paper's figures draw them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Data,
+    Request,
+    Dmcast,
+    Repair,
+}
+
+/// Counts for each direction of a link, by the names of its nodes: from, to, what.
+pub(crate) type Seen = BTreeMap<(String, String, Kind), u64>;
+
+/// What a tap has seen.
+#[derive(Debug, Default)]
+struct Told {
+    seen: Seen,
+    turning_points: Vec<TurningPoint>,
+}
+
+/// Counts the messages of LMS that leave the nodes of a lab, until it is dropped.
+pub(crate) struct Tap {
+    told: Arc<Mutex<Told>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A socket that sees all packets of a node, and the names behind its interfaces.
+struct Ear {
+    socket: OwnedFd,
+    node: String,
+    peers: BTreeMap<usize, String>,
+}
+
+impl Tap {
+    /// Listens at every node.
+    pub(crate) fn new(lab: &Lab) -> Tap {
+        let ears: Vec<Ear> = lab
+            .hosts_and_routers()
+            .map(|node| {
+                let all = i32::from((nix::libc::ETH_P_ALL as u16).to_be());
+                let kind = nix::libc::SOCK_DGRAM;
+                let socket = node.socket(nix::libc::AF_PACKET, kind, all).unwrap();
+                let peers = node.interfaces().iter().map(|i| (i.index as usize, i.peer.clone()));
+                Ear { socket, node: node.name().to_owned(), peers: peers.collect() }
+            })
+            .collect();
+        let (told, stop) = (Arc::<Mutex<Told>>::default(), Arc::<AtomicBool>::default());
+        let (tell, stopped) = (told.clone(), stop.clone());
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Acquire) {
+                let mut fds: Vec<PollFd<'_>> =
+                    ears.iter().map(|e| PollFd::new(e.socket.as_fd(), PollFlags::POLLIN)).collect();
+                let _ = poll(&mut fds, PollTimeout::from(20_u8));
+                let ready: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(true)).collect();
+                for (ear, _) in ears.iter().zip(ready).filter(|(_, ready)| *ready) {
+                    ear.listen(&tell);
+                }
+            }
+        });
+        Tap { told, stop, thread: Some(thread) }
+    }
+
+    /// Returns the counts so far.
+    pub(crate) fn seen(&self) -> Seen {
+        self.told.lock().unwrap().seen.clone()
+    }
+
+    /// Returns the turning points of all DMCASTs.
+    pub(crate) fn turning_points(&self) -> Vec<TurningPoint> {
+        self.told.lock().unwrap().turning_points.clone()
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&self) {
+        *self.told.lock().unwrap() = Told::default();
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Ear {
+    /// Counts what has left the node since the last time.
+    fn listen(&self, told: &Mutex<Told>) {
+        let mut buffer = vec![0; 65_536];
+        for _ in 0..256 {
+            nix::sys::socket::setsockopt(
+                &self.socket,
+                nix::sys::socket::sockopt::ReceiveTimeout,
+                &nix::sys::time::TimeVal::new(0, 1_000),
+            )
+            .unwrap();
+            let Ok((len, Some(from))) = recvfrom::<LinkAddr>(self.socket.as_raw_fd(), &mut buffer)
+            else {
+                return;
+            };
+            let is_outgoing = from.pkttype() == nix::libc::PACKET_OUTGOING;
+            let Some(peer) = self.peers.get(&from.ifindex()).filter(|_| is_outgoing) else {
+                continue;
+            };
+            let Ok(datagram) = IpDatagram::parse(&buffer[..len]) else { continue };
+            let Ok(Parsed::Message { message, .. }) = Message::parse(datagram.payload) else {
+                continue;
+            };
+            let kind = match message {
+                Message::Data { .. } => Kind::Data,
+                Message::Request(_) => Kind::Request,
+                Message::Dmcast { .. } => Kind::Dmcast,
+                Message::Repair { .. } => Kind::Repair,
+                _ => continue,
+            };
+            let link = (self.node.clone(), peer.clone(), kind);
+            let mut told = told.lock().unwrap();
+            if let Message::Dmcast { turning_point, .. } = message {
+                told.turning_points.push(turning_point);
+            }
+            *told.seen.entry(link).or_default() += 1;
+        }
+    }
+}
+
+/// Waits until something holds. Fails with a description if that takes too long.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, timeout: Duration, mut holds: impl FnMut() -> bool) {
+    let until = time::Instant::now() + timeout;
+    while !holds() {
+        assert!(time::Instant::now() < until, "not within {timeout:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Receives a datagram, or nothing within the time.
+pub(crate) fn receive(socket: &UdpSocket, timeout: Duration) -> Option<(Vec<u8>, SocketAddr)> {
+    let until = time::Instant::now() + timeout;
+    let mut buffer = vec![0; 2048];
+    loop {
+        let left = until.saturating_duration_since(time::Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        socket.set_read_timeout(Some(left)).unwrap();
+        match socket.recv_from(&mut buffer) {
+            Ok((len, from)) => return Some((buffer[..len].to_vec(), from)),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! A host in a lab that nobody asked to take part in a feed, and hears and says what it likes.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::Value;
+use umbel_engine::tmtp::FEED;
+use umbel_lab::Node;
+use umbel_wire::Tsi;
+use umbel_wire::small_block::SmallBlockHeader;
+use umbel_wire::tmtp::{Body, Message, NodeId};
+
+/// Hop limit of all that it sends.
+pub(crate) const HOPS: u8 = 32;
+/// The group and port in which feeds of the lab are announced.
+pub(crate) const DIRECTORY: SocketAddr =
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(239, 255, 255, 255)), 9875);
+/// Time between two turns of a stranger.
+const TURN: Duration = Duration::from_millis(1);
+/// Most datagrams that are heard in one turn.
+const HEARD: usize = 64;
+
+/// The numbers and addresses of a feed, which its source prints and announces to all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    pub(crate) tsi: Tsi,
+    pub(crate) source: SocketAddr,
+    pub(crate) domain: SocketAddr,
+}
+
+impl Mark {
+    /// Takes them from the event `sending`.
+    pub(crate) fn of(sending: &Value) -> Mark {
+        let address = |field: &str| sending[field].as_str().unwrap().parse().unwrap();
+        let tsi = Tsi(u32::try_from(sending["tsi"].as_u64().unwrap()).unwrap());
+        Mark { tsi, source: address("source"), domain: address("domain") }
+    }
+
+    /// Returns a data packet that claims to repair a block.
+    pub(crate) fn repair(&self, sbn: u32, (k, esi): (u8, u8), symbol: &[u8]) -> Vec<u8> {
+        let (tsi, block_symbols) = (self.tsi, k);
+        let header =
+            SmallBlockHeader { tsi, toi: FEED, transmission: 1, index: 1, sbn, block_symbols, esi };
+        let mut packet = vec![0; SmallBlockHeader::LEN];
+        header.emit(&mut packet).unwrap();
+        packet.extend_from_slice(symbol);
+        packet
+    }
+
+    /// Returns a message of a node of the feed.
+    pub(crate) fn message(&self, sender: NodeId, body: Body) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Message { feed: self.tsi, sender, body }.emit(&mut bytes);
+        bytes
+    }
+}
+
+/// A datagram that a stranger has heard.
+pub(crate) struct Heard {
+    pub(crate) from: SocketAddr,
+    pub(crate) bytes: Vec<u8>,
+    /// Whether it came to the stranger's own port.
+    pub(crate) to_me: bool,
+}
+
+impl Heard {
+    /// Returns it as a message of a feed.
+    pub(crate) fn message(&self) -> Option<Message> {
+        Message::parse(&self.bytes).ok()?.message()
+    }
+
+    /// Returns it as the text of an announcement, with the address of its origin.
+    pub(crate) fn announcement(&self) -> Option<(Ipv4Addr, String)> {
+        let packet = umbel_wire::sap::SapPacket::parse(&self.bytes).ok()?;
+        let IpAddr::V4(origin) = packet.origin else { return None };
+        Some((origin, String::from_utf8(packet.payload.to_vec()).ok()?))
+    }
+}
+
+/// What a stranger speaks with.
+pub(crate) struct Voice {
+    pub(crate) mark: Mark,
+    socket: UdpSocket,
+    /// Everyone who was heard in the feed's group, and the source.
+    pub(crate) neighbours: BTreeSet<SocketAddr>,
+    /// The node number of the source, as far as somebody has said it.
+    pub(crate) source_id: Option<NodeId>,
+    /// The latest epoch of the tree that was heard.
+    pub(crate) epoch: u64,
+    sent: u64,
+}
+
+impl Voice {
+    /// Returns the stranger's own address.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.socket.local_addr().unwrap()
+    }
+
+    /// Sends a datagram. A full buffer loses it, as the network might.
+    pub(crate) fn say(&mut self, to: SocketAddr, bytes: &[u8]) {
+        self.sent += u64::from(self.socket.send_to(bytes, to).is_ok());
+    }
+
+    /// Sends a datagram to the feed's group and to each node by itself.
+    pub(crate) fn say_to_all(&mut self, bytes: &[u8]) {
+        self.say(self.mark.domain, bytes);
+        for node in self.neighbours.clone() {
+            self.say(node, bytes);
+        }
+    }
+
+    fn learn(&mut self, heard: &Heard) {
+        let Some(message) = heard.message() else { return };
+        if !heard.to_me {
+            self.neighbours.insert(heard.from);
+        }
+        let beacon = match &message.body {
+            Body::Beacon(beacon) => beacon,
+            Body::JoinConfirm(confirm) => &confirm.beacon,
+            _ => return,
+        };
+        self.source_id = beacon.path.first().copied().or(self.source_id);
+        self.epoch = self.epoch.max(beacon.standing.epoch);
+    }
+}
+
+/// A stranger at work, until it is stopped or dropped.
+pub(crate) struct Stranger {
+    stopped: Arc<AtomicBool>,
+    thread: Option<JoinHandle<u64>>,
+}
+
+impl Stranger {
+    /// Starts on a host. `attack` is called about 1,000 times a second with what was heard since.
+    pub(crate) fn start(
+        host: Node<'_>,
+        mark: Mark,
+        mut attack: impl FnMut(&mut Voice, &[Heard]) + Send + 'static,
+    ) -> Stranger {
+        let here = host.addr4();
+        let socket = host.udp_socket((here, 0).into()).unwrap();
+        socket.set_multicast_ttl_v4(HOPS.into()).unwrap();
+        socket.set_ttl(HOPS.into()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let ears = [mark.domain, DIRECTORY].map(|group| {
+            let IpAddr::V4(address) = group.ip() else { panic!("an IPv6 group: {group}") };
+            let ear = host.udp_socket((Ipv4Addr::UNSPECIFIED, group.port()).into()).unwrap();
+            ear.join_multicast_v4(&address, &here).unwrap();
+            ear.set_nonblocking(true).unwrap();
+            ear
+        });
+        let stopped = Arc::<AtomicBool>::default();
+        let stop = stopped.clone();
+        let neighbours = BTreeSet::from([mark.source]);
+        let mut voice = Voice { mark, socket, neighbours, source_id: None, epoch: 0, sent: 0 };
+        let thread = std::thread::spawn(move || {
+            while !stop.load(Ordering::Acquire) {
+                let mut heard = Vec::new();
+                for ear in &ears {
+                    listen(ear, &mut heard, (here, false));
+                }
+                listen(&voice.socket, &mut heard, (here, true));
+                for one in &heard {
+                    voice.learn(one);
+                }
+                attack(&mut voice, &heard);
+                std::thread::sleep(TURN);
+            }
+            voice.sent
+        });
+        Stranger { stopped, thread: Some(thread) }
+    }
+
+    /// Stops it. Returns the number of datagrams that it has sent.
+    pub(crate) fn stop(mut self) -> u64 {
+        self.stopped.store(true, Ordering::Release);
+        self.thread.take().expect("it runs until it is stopped").join().unwrap()
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Takes what has come to a socket from others.
+fn listen(socket: &UdpSocket, heard: &mut Vec<Heard>, (here, to_me): (Ipv4Addr, bool)) {
+    let mut buffer = vec![0; 65_536];
+    for _ in 0..HEARD {
+        match socket.recv_from(&mut buffer) {
+            Ok((_, from)) if from.ip() == IpAddr::V4(here) => {}
+            Ok((len, from)) => heard.push(Heard { from, bytes: buffer[..len].to_vec(), to_me }),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            // A port of somebody who has left.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
