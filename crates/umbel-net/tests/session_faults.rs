@@ -16,6 +16,7 @@ use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
 use session_support::raw::raw_client;
 use session_support::{Client, PATIENCE, Relay, Server, identity, message, url};
+use umbel_engine::SessionId;
 use umbel_net::session::{
     BULK_WINDOW, BindError, ClientError, ClientEvent, ClientSession, CloseCode, ConnectOptions,
     PROTOCOL, Pin, ServerEndpoint, ServerOptions, SessionEvent,
@@ -79,6 +80,13 @@ fn refusal(config: quinn::ServerConfig, pin: Pin) -> ClientError {
         server.abort();
         error
     })
+}
+
+/// Lets the client hear its server. Before that, the confirmation of its handshake may still be on
+/// its way, and a link that is cut then ends in another error.
+fn converse(server: &Server, id: SessionId, client: &Client) {
+    server.handle.send(id, message(9, 1)).unwrap();
+    assert_eq!(client.message(), message(9, 1));
 }
 
 fn quick() -> ConnectOptions {
@@ -301,7 +309,7 @@ fn a_client_learns_that_its_server_was_killed() {
     let options = ConnectOptions { timeout: Duration::from_secs(30), ..quick() };
     let client = Client::connect(&url(relay.address, server.pin), &options).unwrap();
     client.session.send(message(1, 10)).unwrap();
-    server.opened();
+    converse(&server, server.opened(), &client);
     relay.cut();
     let error = client.disconnected();
     assert_eq!(error, ClientError::Lost { after: quick().idle_timeout });
@@ -320,7 +328,7 @@ fn a_client_learns_at_once_that_its_server_was_restarted() {
     let address = old.address;
     let client = Client::connect(&url(relay.address, old.pin), &ConnectOptions::default()).unwrap();
     client.session.send(message(1, 10)).unwrap();
-    old.opened();
+    converse(&old, old.opened(), &client);
     // The messages of a stopping server must not get through, since it is killed here.
     relay.cut();
     drop(old);
