@@ -123,7 +123,8 @@ pub(super) struct Program {
     counts: PerCpuArray<MapData, u64>,
     /// What `links` holds.
     branches: BTreeMap<Key, Way>,
-    /// The program's clock at the epoch of the daemon's.
+    /// The program's clock at the epoch of the daemon's, modulo 2⁶⁴: that can lie before the
+    /// machine's start.
     epoch: u64,
 }
 
@@ -153,7 +154,7 @@ impl Program {
             classifier,
             attached: BTreeMap::new(),
             branches: BTreeMap::new(),
-            epoch: kernel.saturating_sub(now.as_nanos()),
+            epoch: kernel.wrapping_sub(now.as_nanos()),
         })
     }
 
