@@ -153,7 +153,13 @@ pub(super) struct Stamps {
 
 impl Stamps {
     /// Returns the turning point that the router would have written some lifetimes ago.
-    pub(super) fn point(&self, now: Instant, interface: usize, channel: Channel, age: u64) -> TurningPoint {
+    pub(super) fn point(
+        &self,
+        now: Instant,
+        interface: usize,
+        channel: Channel,
+        age: u64,
+    ) -> TurningPoint {
         let lifetimes = LIFETIME * u32::try_from(age).unwrap();
         let age = (now - Instant::EPOCH).checked_sub(lifetimes).unwrap();
         let then = Instant::EPOCH + age;
