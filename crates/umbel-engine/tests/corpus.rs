@@ -5,9 +5,8 @@
 
 #[path = "common/checks.rs"]
 mod checks;
-
-use std::fs;
-use std::path::PathBuf;
+#[path = "../../umbel-wire/tests/common/corpus.rs"]
+mod corpus;
 
 /// A target, and the targets that have messages for it.
 type Target = (&'static str, fn(&[u8]), &'static [&'static str]);
@@ -26,16 +25,9 @@ const TARGETS: [Target; 7] = [
     ("rlm_receiver", checks::rlm_receiver, &["rlm_message", "tmtp_message"]),
 ];
 
-fn corpus(target: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "../../fuzz/corpus", target].iter().collect()
-}
-
-/// The files of a corpus in the order of their names.
-fn files(target: &str) -> Vec<Vec<u8>> {
-    let mut paths: Vec<_> =
-        fs::read_dir(corpus(target)).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    paths.into_iter().map(|path| fs::read(path).unwrap()).collect()
+/// Returns the files of a corpus, in the order of their names.
+fn files(target: &str) -> impl Iterator<Item = Vec<u8>> + use<> {
+    corpus::files(target).into_iter().map(|(_, bytes)| bytes)
 }
 
 /// Steps that hand over these datagrams, each from every sender, after every pause.
@@ -63,11 +55,7 @@ fn engines_take_every_message_from_everyone_at_any_time() {
 #[test]
 fn the_corpora_of_engines_replay() {
     for (target, check, _) in TARGETS {
-        let files = files(target);
-        assert!(!files.is_empty(), "{target}");
-        for file in files {
-            check(&file);
-        }
+        corpus::replay(target, 1, check);
     }
 }
 
@@ -75,21 +63,18 @@ fn the_corpora_of_engines_replay() {
 #[ignore = "writes seeds into the corpora"]
 fn write_the_seeds() {
     for (target, _, messages) in TARGETS {
-        fs::create_dir_all(corpus(target)).unwrap();
-        for (number, datagram) in messages.iter().flat_map(|target| files(target)).enumerate() {
+        let datagrams = messages.iter().flat_map(|target| files(target));
+        let seeds = datagrams.enumerate().map(|(number, datagram)| {
             let len = (datagram.len() as u16).to_le_bytes();
             let seed = [&[number as u8 % 32][..], &len, &datagram].concat();
-            fs::write(corpus(target).join(format!("message-{number}")), seed).unwrap();
-        }
+            (format!("message-{number}"), seed)
+        });
+        corpus::write(target, seeds);
     }
 }
 
 #[test]
 fn the_corpus_of_smo_delivery_replays() {
-    let all = files("smo_delivery");
-    assert!(all.len() >= 4);
-    for bytes in &all {
-        checks::smo_delivery(bytes);
-    }
-    checks::smo_delivery(&all.concat());
+    corpus::replay("smo_delivery", 4, checks::smo_delivery);
+    checks::smo_delivery(&files("smo_delivery").collect::<Vec<_>>().concat());
 }

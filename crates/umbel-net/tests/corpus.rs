@@ -4,14 +4,10 @@
 
 #[path = "common/checks.rs"]
 mod checks;
+#[path = "../../umbel-wire/tests/common/corpus.rs"]
+mod corpus;
 
 #[test]
 fn the_corpus_of_session_frames_replays() {
-    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/session_frames");
-    let mut count = 0;
-    for entry in std::fs::read_dir(corpus).unwrap() {
-        checks::session_frames(&std::fs::read(entry.unwrap().path()).unwrap());
-        count += 1;
-    }
-    assert!(count >= 3);
+    corpus::replay("session_frames", 3, checks::session_frames);
 }

@@ -4,19 +4,14 @@
 
 #[path = "common/checks.rs"]
 mod checks;
-
-use std::fs;
-use std::path::PathBuf;
+#[path = "../../umbel-wire/tests/common/corpus.rs"]
+mod corpus;
 
 use umbel_store::feed::Manifest;
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Oti, Scheme, Toi};
 
-fn corpus() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "../../fuzz/corpus/manifest"].iter().collect()
-}
-
-fn seeds() -> Vec<(&'static str, Vec<u8>)> {
+fn seeds() -> Vec<corpus::Seed> {
     let item = |toi: u32| ItemInfo {
         toi: Toi(toi),
         name: format!("a/{toi}"),
@@ -44,26 +39,16 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn the_corpus_of_manifest_replays() {
-    let mut count = 0;
-    for entry in fs::read_dir(corpus()).unwrap() {
-        checks::manifest(&fs::read(entry.unwrap().path()).unwrap());
-        count += 1;
-    }
-    assert!(count >= seeds().len());
+    corpus::replay("manifest", seeds().len(), checks::manifest);
 }
 
 #[test]
 fn the_seeds_are_still_what_we_emit() {
-    for (name, bytes) in seeds() {
-        assert_eq!(fs::read(corpus().join(name)).unwrap(), bytes, "{name}");
-    }
+    corpus::assert_holds("manifest", seeds());
 }
 
 #[test]
 #[ignore = "writes the seeds into the corpus"]
 fn write_the_seeds() {
-    fs::create_dir_all(corpus()).unwrap();
-    for (name, bytes) in seeds() {
-        fs::write(corpus().join(name), bytes).unwrap();
-    }
+    corpus::write("manifest", seeds());
 }

@@ -4,9 +4,8 @@
 
 #[path = "common/checks.rs"]
 mod checks;
-
-use std::fs;
-use std::path::PathBuf;
+#[path = "../../umbel-wire/tests/common/corpus.rs"]
+mod corpus;
 
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use umbel_engine::symbols::{BlockId, Load, SymbolSource};
@@ -18,10 +17,6 @@ const SEED: [u8; 32] = [
     0x9d, 0x61, 0xb1, 0x9d, 0xef, 0xfd, 0x5a, 0x60, 0xba, 0x84, 0x4a, 0xf4, 0x92, 0xec, 0x2c, 0xc4,
     0x44, 0x49, 0xc5, 0x69, 0x7b, 0x32, 0x69, 0x19, 0x70, 0x3b, 0xac, 0x03, 0x1c, 0xae, 0x7f, 0x60,
 ];
-
-fn corpus() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "../../fuzz/corpus/pipe_block"].iter().collect()
-}
 
 /// How the writer goes on after the first block.
 #[derive(Clone, Copy)]
@@ -58,8 +53,8 @@ fn block(content: &[u8], then: Then) -> Vec<u8> {
     (0..symbols[0].into()).flat_map(symbol).collect()
 }
 
-fn seeds() -> [(&'static str, Vec<u8>); 4] {
-    [
+fn seeds() -> Vec<corpus::Seed> {
+    vec![
         ("first", block(b"content", Then::Writes)),
         ("only", block(b"content", Then::Ends)),
         ("empty", block(b"", Then::Ends)),
@@ -69,20 +64,15 @@ fn seeds() -> [(&'static str, Vec<u8>); 4] {
 
 #[test]
 fn the_corpus_of_pipe_block_replays() {
-    let mut count = 0;
-    for entry in fs::read_dir(corpus()).unwrap() {
-        checks::pipe_block(&fs::read(entry.unwrap().path()).unwrap());
-        count += 1;
-    }
-    assert!(count >= seeds().len());
+    corpus::replay("pipe_block", seeds().len(), checks::pipe_block);
 }
 
 #[test]
 fn the_seeds_are_still_what_we_emit_and_are_taken() {
+    corpus::assert_holds("pipe_block", seeds());
     let ends = [None, Some(PipeOutcome::Whole), Some(PipeOutcome::Whole)];
     let failed = Some(PipeOutcome::Failed("no input".to_owned()));
     for ((name, bytes), end) in seeds().into_iter().zip(ends.into_iter().chain([failed])) {
-        assert_eq!(fs::read(corpus().join(name)).unwrap(), bytes, "{name}");
         let content = if ["first", "only"].contains(&name) { &b"content"[..] } else { b"" };
         assert_eq!(checks::read_pipe(&bytes), (content.to_vec(), end), "{name}");
     }
@@ -91,8 +81,5 @@ fn the_seeds_are_still_what_we_emit_and_are_taken() {
 #[test]
 #[ignore = "writes the seeds into the corpus"]
 fn write_the_seeds() {
-    fs::create_dir_all(corpus()).unwrap();
-    for (name, bytes) in seeds() {
-        fs::write(corpus().join(name), bytes).unwrap();
-    }
+    corpus::write("pipe_block", seeds());
 }

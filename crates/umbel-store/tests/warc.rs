@@ -1,6 +1,8 @@
 //! WARC files as repositories: whole, damaged and growing.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+#[path = "../../umbel-wire/tests/common/corpus.rs"]
+mod corpus;
 mod support;
 
 use std::fs;
@@ -387,11 +389,8 @@ fn serves_what_it_found(file: Vec<u8>) -> WarcContents {
 
 #[test]
 fn the_corpus_of_warc_replays() {
-    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/warc");
     let mut items = 0;
-    for entry in fs::read_dir(corpus).unwrap() {
-        items += serves_what_it_found(fs::read(entry.unwrap().path()).unwrap()).items.len();
-    }
+    corpus::replay("warc", 1, |file| items += serves_what_it_found(file.to_vec()).items.len());
     assert!(items > 0);
 }
 

@@ -4,42 +4,21 @@
 
 #[path = "common/checks.rs"]
 mod checks;
-
-use std::fs;
-use std::path::PathBuf;
+#[path = "../../umbel-wire/tests/common/corpus.rs"]
+mod corpus;
 
 use umbel_video::{Decoder, DecoderConfig};
 
-/// The files of a corpus, in the order of their names.
-fn files(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let corpus: PathBuf =
-        [env!("CARGO_MANIFEST_DIR"), "../../fuzz/corpus", target].iter().collect();
-    let mut paths: Vec<_> =
-        fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    paths.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
-}
-
 #[test]
 fn the_corpora_replay() {
-    replay("video_packets", checks::video_packets);
-    replay("y4m", checks::y4m);
-}
-
-/// Runs the check on each file of the corpus.
-fn replay(target: &str, check: fn(&[u8])) {
-    let files = files(target);
-    assert!(files.len() >= 4, "{target}");
-    for (path, bytes) in files {
-        println!("{}", path.display());
-        check(&bytes);
-    }
+    corpus::replay("video_packets", 4, checks::video_packets);
+    corpus::replay("y4m", 4, checks::y4m);
 }
 
 /// Another format needs another version.
 #[test]
 fn packets_of_this_version_still_decode() {
-    let files = files("video_packets");
+    let files = corpus::files("video_packets");
     let (_, whole) = files.iter().find(|(path, _)| path.ends_with("whole")).unwrap();
     let mut decoder = Decoder::new(checks::size(), DecoderConfig { stream: 0, reorder_frames: 0 });
     for (layer, packet) in checks::packets(whole) {

@@ -4,26 +4,15 @@
 
 #[path = "common/checks.rs"]
 mod checks;
+#[path = "common/corpus.rs"]
+mod corpus;
 #[path = "common/seeds.rs"]
 mod seeds;
 
-use std::fs;
-use std::path::PathBuf;
-
-fn corpus(target: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "../../fuzz/corpus", target].iter().collect()
-}
-
 /// Runs the check on each file of the corpus.
+#[track_caller]
 fn replay(target: &str, check: fn(&[u8])) {
-    let mut count = 0;
-    for entry in fs::read_dir(corpus(target)).unwrap() {
-        let path = entry.unwrap().path();
-        println!("{}", path.display());
-        check(&fs::read(path).unwrap());
-        count += 1;
-    }
-    assert!(count >= seeds::of(target).len(), "{target}: {count} files");
+    corpus::replay(target, seeds::of(target).len(), check);
 }
 
 #[test]
@@ -131,10 +120,7 @@ fn the_corpus_of_control_peek_replays() {
 #[test]
 fn the_seeds_are_still_what_we_emit() {
     for target in seeds::TARGETS {
-        for (name, bytes) in seeds::of(target) {
-            let path = corpus(target).join(name);
-            assert_eq!(fs::read(&path).unwrap(), bytes, "{}", path.display());
-        }
+        corpus::assert_holds(target, seeds::of(target));
     }
 }
 
@@ -142,9 +128,6 @@ fn the_seeds_are_still_what_we_emit() {
 #[ignore = "writes the seeds into the corpora"]
 fn write_the_seeds() {
     for target in seeds::TARGETS {
-        fs::create_dir_all(corpus(target)).unwrap();
-        for (name, bytes) in seeds::of(target) {
-            fs::write(corpus(target).join(name), bytes).unwrap();
-        }
+        corpus::write(target, seeds::of(target));
     }
 }
