@@ -143,6 +143,20 @@ impl Keeper {
         skip.into_iter().map(umbel_wire::tmtp::BlockRun::blocks).collect()
     }
 
+    /// Receives the blocks of the manifest, and begins. Returns how many they are, and the runs of
+    /// blocks that are already there.
+    fn take_manifest(
+        &mut self,
+        source: &mut Source,
+        lengths: &[u32],
+    ) -> (u32, Vec<std::ops::Range<u32>>) {
+        let first = self.sink.manifest_blocks();
+        for block in 0..first {
+            self.block(source, block, lengths[block as usize]);
+        }
+        (first, self.begin())
+    }
+
     /// Waits for an event of the disk.
     fn wait(&self, wanted: impl Fn(&SinkEvent) -> bool) -> SinkEvent {
         loop {
@@ -218,11 +232,8 @@ fn resume(shape: BlockShape) {
     let lengths = source.lengths();
     let first = {
         let mut sink = Keeper::of(out.path(), &source);
-        let first = sink.sink.manifest_blocks();
-        for block in 0..first {
-            sink.block(&mut source, block, lengths[block as usize]);
-        }
-        assert_eq!(sink.begin(), []);
+        let (first, held) = sink.take_manifest(&mut source, &lengths);
+        assert_eq!(held, []);
         for block in first..first + 51 {
             sink.block(&mut source, block, lengths[block as usize]);
         }
@@ -273,11 +284,7 @@ fn a_sealed_block_with_a_forged_symbol_is_lost_and_received_again() {
     let mut source = Source::cut(&[place.path().to_owned()], SEALED);
     let lengths = source.lengths();
     let mut sink = Keeper::of(out.path(), &source);
-    let first = sink.sink.manifest_blocks();
-    for block in 0..first {
-        sink.block(&mut source, block, lengths[block as usize]);
-    }
-    sink.begin();
+    let (first, _) = sink.take_manifest(&mut source, &lengths);
     let id = BlockId { toi: FEED, sbn: first };
     for esi in 0..lengths[first as usize] {
         let mut symbol = source.symbol(first, esi).to_vec();
@@ -326,11 +333,7 @@ fn a_wrong_block_is_dropped_as_soon_as_it_is_whole_and_costs_itself_alone() {
     let mut source = Source::cut(&[place.path().to_owned()], SHAPE);
     let lengths = source.lengths();
     let mut sink = Keeper::of(out.path(), &source);
-    let first = sink.sink.manifest_blocks();
-    for block in 0..first {
-        sink.block(&mut source, block, lengths[block as usize]);
-    }
-    sink.begin();
+    let (first, _) = sink.take_manifest(&mut source, &lengths);
     let all = first..lengths.len() as u32;
     let (wrong, last) = (first + 3, all.end - 1);
     for block in all.clone().filter(|block| ![wrong, last].contains(block)) {
