@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{self, Duration};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{LinkAddr, recvfrom};
 use socket2::SockRef;
 use umbel_engine::chance::generator;
 use umbel_engine::lms::{
@@ -21,9 +20,10 @@ use umbel_engine::{
     Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, TransmitBuf,
 };
 use umbel_lab::{Lab, Node};
-use umbel_wire::datagram::IpDatagram;
 use umbel_wire::lms::{Message, TurningPoint};
 use umbel_wire::{Channel, Parsed, Tsi};
+
+use super::tap::{self, Sight};
 
 /// The channel's group and port.
 pub(crate) const GROUP: Ipv4Addr = Ipv4Addr::new(232, 7, 7, 7);
@@ -251,110 +251,51 @@ struct Told {
 }
 
 /// Counts the messages of LMS that leave the nodes of a lab, until it is dropped.
-pub(crate) struct Tap {
-    told: Arc<Mutex<Told>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// A socket that sees all packets of a node, and the names behind its interfaces.
-struct Ear {
-    socket: OwnedFd,
-    node: String,
-    peers: BTreeMap<usize, String>,
-}
+pub(crate) struct Tap(tap::Tap<Told>);
 
 impl Tap {
     /// Listens at every node.
     pub(crate) fn new(lab: &Lab) -> Tap {
-        let ears: Vec<Ear> = lab
-            .hosts_and_routers()
-            .map(|node| {
-                let all = i32::from((nix::libc::ETH_P_ALL as u16).to_be());
-                let kind = nix::libc::SOCK_DGRAM;
-                let socket = node.socket(nix::libc::AF_PACKET, kind, all).unwrap();
-                let peers = node.interfaces().iter().map(|i| (i.index as usize, i.peer.clone()));
-                Ear { socket, node: node.name().to_owned(), peers: peers.collect() }
-            })
-            .collect();
-        let (told, stop) = (Arc::<Mutex<Told>>::default(), Arc::<AtomicBool>::default());
-        let (tell, stopped) = (told.clone(), stop.clone());
-        let thread = std::thread::spawn(move || {
-            while !stopped.load(Ordering::Acquire) {
-                let mut fds: Vec<PollFd<'_>> =
-                    ears.iter().map(|e| PollFd::new(e.socket.as_fd(), PollFlags::POLLIN)).collect();
-                let _ = poll(&mut fds, PollTimeout::from(20_u8));
-                let ready: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(true)).collect();
-                for (ear, _) in ears.iter().zip(ready).filter(|(_, ready)| *ready) {
-                    ear.listen(&tell);
-                }
-            }
-        });
-        Tap { told, stop, thread: Some(thread) }
+        Tap(tap::Tap::new(lab, Told::default(), Told::see))
     }
 
     /// Returns the counts so far.
     pub(crate) fn seen(&self) -> Seen {
-        self.told.lock().unwrap().seen.clone()
+        self.0.with(|told| told.seen.clone())
     }
 
     /// Returns the turning points of all DMCASTs.
     pub(crate) fn turning_points(&self) -> Vec<TurningPoint> {
-        self.told.lock().unwrap().turning_points.clone()
+        self.0.with(|told| told.turning_points.clone())
     }
 
     /// Forgets all.
     pub(crate) fn clear(&self) {
-        *self.told.lock().unwrap() = Told::default();
+        self.0.with(|told| *told = Told::default());
     }
 }
 
-impl Drop for Tap {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+impl Told {
+    /// Counts what leaves a node.
+    fn see(&mut self, sight: &Sight<'_>) {
+        if !sight.is_sent {
+            return;
         }
-    }
-}
-
-impl Ear {
-    /// Counts what has left the node since the last time.
-    fn listen(&self, told: &Mutex<Told>) {
-        let mut buffer = vec![0; 65_536];
-        for _ in 0..256 {
-            nix::sys::socket::setsockopt(
-                &self.socket,
-                nix::sys::socket::sockopt::ReceiveTimeout,
-                &nix::sys::time::TimeVal::new(0, 1_000),
-            )
-            .unwrap();
-            let Ok((len, Some(from))) = recvfrom::<LinkAddr>(self.socket.as_raw_fd(), &mut buffer)
-            else {
-                return;
-            };
-            let is_outgoing = from.pkttype() == nix::libc::PACKET_OUTGOING;
-            let Some(peer) = self.peers.get(&from.ifindex()).filter(|_| is_outgoing) else {
-                continue;
-            };
-            let Ok(datagram) = IpDatagram::parse(&buffer[..len]) else { continue };
-            let Ok(Parsed::Message { message, .. }) = Message::parse(datagram.payload) else {
-                continue;
-            };
-            let kind = match message {
-                Message::Data { .. } => Kind::Data,
-                Message::Request(_) => Kind::Request,
-                Message::Dmcast { .. } => Kind::Dmcast,
-                Message::Repair { .. } => Kind::Repair,
-                _ => continue,
-            };
-            let link = (self.node.clone(), peer.clone(), kind);
-            let mut told = told.lock().unwrap();
-            if let Message::Dmcast { turning_point, .. } = message {
-                told.turning_points.push(turning_point);
-            }
-            *told.seen.entry(link).or_default() += 1;
+        let Ok(Parsed::Message { message, .. }) = Message::parse(sight.datagram.payload) else {
+            return;
+        };
+        let kind = match message {
+            Message::Data { .. } => Kind::Data,
+            Message::Request(_) => Kind::Request,
+            Message::Dmcast { .. } => Kind::Dmcast,
+            Message::Repair { .. } => Kind::Repair,
+            _ => return,
+        };
+        if let Message::Dmcast { turning_point, .. } = message {
+            self.turning_points.push(turning_point);
         }
+        let link = (sight.node.to_owned(), sight.peer.to_owned(), kind);
+        *self.seen.entry(link).or_default() += 1;
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod smo;
 pub(crate) mod ssm;
 pub(crate) mod stranger;
 pub(crate) mod streams;
+pub(crate) mod tap;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
