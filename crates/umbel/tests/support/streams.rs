@@ -208,6 +208,12 @@ impl Bottleneck {
         }
     }
 
+    /// Returns whether layers go away when nobody wants them: at most a fifth of what came of
+    /// each was unwanted. It is none on an idle machine; a busy one leaves, and looks, late.
+    pub(crate) fn lets_go(&self) -> bool {
+        self.layers.iter().all(|layer| layer.unwanted * 5 <= layer.came)
+    }
+
     /// Returns the packets of each layer that were carried though unwanted.
     pub(crate) fn unwanted(&self) -> Vec<u64> {
         self.layers.iter().map(|layer| layer.unwanted).collect()
