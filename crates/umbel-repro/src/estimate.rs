@@ -29,9 +29,14 @@ impl Estimate {
         }
         let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
         let deviation = (squares / (n - 1.0)).sqrt();
-        let t = T.get(samples.len() - 2).copied().unwrap_or(NORMAL);
-        Estimate { mean, ci95: t * deviation / n.sqrt() }
+        Estimate { mean, ci95: t_quantile(samples.len() - 1) * deviation / n.sqrt() }
     }
+}
+
+/// Returns the 97.5 % quantile of Student's t distribution for so many degrees of freedom, at
+/// least 1.
+pub(crate) fn t_quantile(freedom: usize) -> f64 {
+    T.get(freedom - 1).copied().unwrap_or(NORMAL)
 }
 
 /// Returns Jain's index: 1 if all rates are equal, 1/n if one has all.

@@ -22,6 +22,7 @@
 )]
 
 mod bounds;
+mod certainty;
 pub mod estimate;
 pub mod lms;
 pub mod output;

@@ -10,8 +10,9 @@ use local_support::{Ran, run};
 /// Makes one figure, for such a short time that its numbers mean nothing.
 fn short(out: &Path, more: &[&str]) -> Ran {
     let out = out.to_str().unwrap();
-    let args = ["repro", "repository", "--figure=8", "--seeds=1", "--duration=30", "--out", out];
-    run(args.iter().chain(more))
+    let args = ["repro", "repository", "--figure=8", "--duration=30", "--out", out];
+    let seeds: &[&str] = if more.contains(&"--seeds=5") { &[] } else { &["--seeds=1"] };
+    run(args.iter().chain(seeds).chain(more))
 }
 
 #[test]
@@ -28,15 +29,21 @@ fn the_folder_has_a_page_tables_and_plots() {
     assert_eq!(names, ["fig8.csv", "fig8.svg", "report.html", "table.csv"]);
     let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
     let table = read("table.csv");
-    assert!(table.starts_with("figure,what,reported,measured,low,high,verdict\n8,"), "{table}");
-    assert!(table.lines().skip(1).all(|line| line.ends_with(",ok") || line.ends_with(",miss")));
+    assert!(
+        table.starts_with(
+            "figure,what,reported,measured,measured_low,measured_high,low,high,verdict\n8,"
+        ),
+        "{table}"
+    );
+    // One run says nothing about others.
+    assert!(table.lines().skip(1).all(|line| line.ends_with(",undecided")), "{table}");
     assert!(read("fig8.csv").starts_with("series,x,y,ci95\n"));
 }
 
 #[test]
 fn json_has_each_row_and_an_end_and_misses_fail_where_they_are_to() {
     let folder = tempfile::tempdir().unwrap();
-    let ran = short(folder.path(), &["--json"]);
+    let ran = short(folder.path(), &["--json", "--seeds=5"]);
     let rows: Vec<_> = ran.succeeded().json().into_iter().filter(|v| v["event"] == "row").collect();
     let report = ran.event("done");
     assert_eq!(report["rows"], rows.len());
@@ -45,7 +52,9 @@ fn json_has_each_row_and_an_end_and_misses_fail_where_they_are_to() {
     assert!(misses > 0, "half a minute cannot show a steady state");
     assert_eq!(ran.stderr, "");
 
-    let again = short(folder.path(), &["--json", "--strict", "--threads=1"]);
+    assert!(rows.iter().all(|row| row["measured_low"].is_f64()), "{rows:?}");
+
+    let again = short(folder.path(), &["--json", "--strict", "--threads=1", "--seeds=5"]);
     assert_eq!(again.code, Some(1), "{again:?}");
     let rows_again: Vec<_> = again.json().into_iter().filter(|v| v["event"] == "row").collect();
     assert_eq!(rows_again, rows);
@@ -123,7 +132,13 @@ fn the_rlm_paper_has_the_path_of_a_receiver() {
     let ran = run(["repro", "rlm", "--figure=8", "--seeds=1", "--json", "--out", out]);
     let rows: Vec<_> = ran.succeeded().json().into_iter().filter(|v| v["event"] == "row").collect();
     assert_eq!(rows.len(), 3, "{ran:?}");
-    assert!(rows.iter().all(|row| row["verdict"] == "ok"), "{rows:?}");
+    for row in &rows {
+        let [measured, low, high] = ["measured", "low", "high"].map(|name| row[name].as_f64());
+        // No number stands for no bound.
+        assert!(low.is_none_or(|low| measured.unwrap() >= low), "{row}");
+        assert!(high.is_none_or(|high| measured.unwrap() <= high), "{row}");
+        assert_eq!(row["verdict"], "undecided", "one run says nothing about others: {row}");
+    }
     let points = std::fs::read_to_string(folder.path().join("fig8.csv")).unwrap();
     assert!(points.contains("\nlevel,0,1,"), "{points}");
     run(["repro", "rlm", "--out", out, "--figure=7"]).misused(&["8 to 13"]);

@@ -27,9 +27,10 @@ use self::figures::Base;
 pub use self::observer::Recovery;
 use self::scenario::Delays;
 use self::trial::Trial;
+use crate::certainty::judged;
 use crate::output::{Figure, Report};
 use crate::part::{self, Extra, Parts};
-use crate::pool::{Progress, Runs, all_cores, run_all, work};
+use crate::pool::{Outcomes, Progress, Runs, all_cores, run_all, work};
 
 /// Parts of the report besides Figures 11 to 16; Table I comes with 12, 14 and 15 together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,15 +98,22 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     let more: Runs<Run> =
         more.into_iter().map(|run| (run, if run.is_long() { 1 } else { seeds })).collect();
     progress.expect(work(&runs) + work(&more));
-    let outcomes = run_all(&runs, options.threads, progress);
-    let (mut sections, mut beyond_rows) = (Vec::new(), Vec::new());
+    let mut outcomes = run_all(&runs, options.threads, progress);
+    let figures = |outcomes: &Outcomes<Trial>| -> Vec<Figure> {
+        wanted.iter().filter_map(|n| base.figure(*n, outcomes)).collect()
+    };
+    let mut rows = judged(&mut outcomes, |outcomes| {
+        let mut rows = verdicts::rows(&figures(outcomes));
+        rows.extend(notes::rows(&compared, outcomes));
+        rows
+    });
+    let mut sections = Vec::new();
     if has_beyond {
-        (sections, beyond_rows) = beyond::results(&run_all(&more, options.threads, progress));
+        let mut outcomes = run_all(&more, options.threads, progress);
+        rows.extend(judged(&mut outcomes, beyond::rows));
+        sections = beyond::sections(&outcomes);
     }
-    let figures: Vec<Figure> = wanted.iter().filter_map(|n| base.figure(*n, &outcomes)).collect();
-    let mut rows = verdicts::rows(&figures);
-    rows.extend(notes::rows(&compared, &outcomes));
-    rows.extend(beyond_rows);
+    let figures = figures(&outcomes);
     Report {
         paper: "lms",
         title: "Light-Weight Multicast Services (Papadopoulos, Parulkar and Varghese)".to_owned(),

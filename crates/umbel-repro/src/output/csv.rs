@@ -4,8 +4,10 @@ use super::{Figure, Row, Table};
 
 /// Returns the lines of `table.csv`.
 pub(super) fn table(rows: &[Row]) -> String {
-    let mut text = "figure,what,reported,measured,low,high,verdict\n".to_owned();
+    let mut text =
+        "figure,what,reported,measured,measured_low,measured_high,low,high,verdict\n".to_owned();
     for row in rows {
+        let (least, greatest) = row.interval();
         line(
             &mut text,
             &[
@@ -13,6 +15,8 @@ pub(super) fn table(rows: &[Row]) -> String {
                 &row.what,
                 &row.reported,
                 &row.measured.to_string(),
+                &least.to_string(),
+                &greatest.to_string(),
                 &row.low.to_string(),
                 &row.high.to_string(),
                 &row.verdict().to_string(),

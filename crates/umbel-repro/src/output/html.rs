@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Figure, Report, Row, Section, Table, Verdict, escape, number, svg};
+use super::{Certainty, Figure, Report, Row, Section, Table, Verdict, escape, number, svg};
 
 /// Returns the page, which needs no other file.
 pub(super) fn page(report: &Report) -> String {
@@ -40,14 +40,18 @@ pub(super) fn page(report: &Report) -> String {
 }
 
 fn verdicts(html: &mut String, report: &Report) {
-    let (rows, misses) = (report.rows.len(), report.misses());
+    let [ok, misses, undecided] =
+        [Verdict::Ok, Verdict::Miss, Verdict::Undecided].map(|verdict| report.count(verdict));
+    let rows = report.rows.len();
     let _ = write!(
         html,
-        "<p class=\"verdicts\"><span class=\"ok\">{} of {rows} within tolerance</span>",
-        rows - misses
+        "<p class=\"verdicts\"><span class=\"ok\">{ok} of {rows} within tolerance</span>"
     );
     if misses > 0 {
         let _ = write!(html, " · <span class=\"miss\">{misses} missed</span>");
+    }
+    if undecided > 0 {
+        let _ = write!(html, " · {undecided} undecided");
     }
     html.push_str("</p>\n");
 }
@@ -55,19 +59,25 @@ fn verdicts(html: &mut String, report: &Report) {
 fn table(html: &mut String, report: &Report) {
     html.push_str(
         "<div class=\"panel\">\n<table>\n<thead><tr><th>figure</th><th>what</th><th>reported</th>\
-         <th class=\"number\">measured</th><th class=\"number\">low – high</th><th>verdict</th></tr>\
-         </thead>\n<tbody>\n",
+         <th class=\"number\">measured</th><th class=\"number\">95 % interval</th>\
+         <th class=\"number\">low – high</th><th>verdict</th></tr></thead>\n<tbody>\n",
     );
     for row in &report.rows {
         let (class, verdict) = match row.verdict() {
             Verdict::Ok => ("ok", "✓ ok"),
             Verdict::Miss => ("miss", "✗ miss"),
+            Verdict::Undecided => ("undecided", "? undecided"),
+        };
+        let interval = match row.certainty {
+            Certainty::Exact => "exact".to_owned(),
+            Certainty::Within(least, greatest) => number::range(least, greatest, row.unit),
+            Certainty::Unknown => "too few runs".to_owned(),
         };
         let _ = writeln!(
             html,
             "<tr class=\"{class}\"><td class=\"figure\">{}</td><td>{}</td><td>{}</td>\
-             <td class=\"number\" title=\"{}\">{}</td><td class=\"number\">{}</td>\
-             <td class=\"verdict\">{verdict}</td></tr>",
+             <td class=\"number\" title=\"{}\">{}</td><td class=\"number\">{interval}</td>\
+             <td class=\"number\">{}</td><td class=\"verdict\">{verdict}</td></tr>",
             figure_link(row, report),
             escape(&row.what),
             escape(&row.reported),

@@ -150,15 +150,30 @@ pub struct Row {
     pub low: f64,
     /// The greatest number that agrees with the paper; `∞` for no bound.
     pub high: f64,
+    /// How sure the measured number is.
+    pub certainty: Certainty,
+}
+
+/// How sure a measured number is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Certainty {
+    /// It is computed, not estimated.
+    Exact,
+    /// With 95 % probability, infinitely many runs have a number between these.
+    Within(f64, f64),
+    /// There were too few runs to tell: fewer than five of an experiment that it rests on.
+    Unknown,
 }
 
 /// Whether a measured number agrees with the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The number lies within the bounds.
+    /// The whole interval of the number lies within the bounds.
     Ok,
-    /// The number does not lie within the bounds.
+    /// The whole interval lies outside, or nothing was measured.
     Miss,
+    /// A bound lies within the interval, or there were too few runs to know it.
+    Undecided,
 }
 
 impl fmt::Display for Verdict {
@@ -166,12 +181,13 @@ impl fmt::Display for Verdict {
         f.write_str(match self {
             Verdict::Ok => "ok",
             Verdict::Miss => "miss",
+            Verdict::Undecided => "undecided",
         })
     }
 }
 
 impl Row {
-    /// Creates a row from a measured number with its unit, and the bounds between which it should
+    /// Creates a row from an exact number with its unit, and the bounds between which it should
     /// lie.
     pub fn new(
         figure: impl fmt::Display,
@@ -181,12 +197,33 @@ impl Row {
         (low, high): (f64, f64),
     ) -> Row {
         let (what, reported) = (what.into(), reported.into());
-        Row { figure: figure.to_string(), what, reported, measured, unit, low, high }
+        let (figure, certainty) = (figure.to_string(), Certainty::Exact);
+        Row { figure, what, reported, measured, unit, low, high, certainty }
     }
 
-    /// Returns whether the measured number lies within the bounds, limits included.
+    /// Returns whether the measured number lies within the bounds, limits included, as far as its
+    /// certainty allows to say so.
     pub fn verdict(&self) -> Verdict {
-        if (self.low..=self.high).contains(&self.measured) { Verdict::Ok } else { Verdict::Miss }
+        let agrees = |value: f64| (self.low..=self.high).contains(&value);
+        match self.certainty {
+            _ if self.measured.is_nan() => Verdict::Miss,
+            Certainty::Exact if agrees(self.measured) => Verdict::Ok,
+            Certainty::Exact => Verdict::Miss,
+            Certainty::Within(least, greatest) if agrees(least) && agrees(greatest) => Verdict::Ok,
+            Certainty::Within(least, greatest) if greatest < self.low || least > self.high => {
+                Verdict::Miss
+            }
+            Certainty::Within(..) | Certainty::Unknown => Verdict::Undecided,
+        }
+    }
+
+    /// Returns the ends of the interval; NaN if they are unknown.
+    pub fn interval(&self) -> (f64, f64) {
+        match self.certainty {
+            Certainty::Exact => (self.measured, self.measured),
+            Certainty::Within(least, greatest) => (least, greatest),
+            Certainty::Unknown => (f64::NAN, f64::NAN),
+        }
     }
 }
 
@@ -282,9 +319,9 @@ pub fn prepare(dir: &Path) -> Result<(), OutputError> {
 }
 
 impl Report {
-    /// Returns the number of rows that miss.
-    pub fn misses(&self) -> usize {
-        self.rows.iter().filter(|row| row.verdict() == Verdict::Miss).count()
+    /// Returns the number of rows with this verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.rows.iter().filter(|row| row.verdict() == verdict).count()
     }
 
     /// Returns the figures, including those of the sections.

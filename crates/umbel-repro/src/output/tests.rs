@@ -10,6 +10,7 @@ fn row(measured: f64, low: f64, high: f64) -> Row {
         unit: "s",
         low,
         high,
+        certainty: Certainty::Exact,
     }
 }
 
@@ -82,9 +83,9 @@ fn count(text: &str, part: &str) -> usize {
 fn tables_are_written_as_promised() {
     assert_eq!(
         written(&small(), "table.csv"),
-        "figure,what,reported,measured,low,high,verdict\n\
-         3,\"R(10), client loss 2 %\",460 s,461.25,391,529,ok\n\
-         3,\"R(10), client loss 2 %\",460 s,NaN,-inf,1,miss\n"
+        "figure,what,reported,measured,measured_low,measured_high,low,high,verdict\n\
+         3,\"R(10), client loss 2 %\",460 s,461.25,461.25,461.25,391,529,ok\n\
+         3,\"R(10), client loss 2 %\",460 s,NaN,NaN,NaN,-inf,1,miss\n"
     );
     assert_eq!(
         written(&small(), "fig3.csv"),
@@ -128,7 +129,26 @@ fn bounds_belong_to_what_agrees() {
     ] {
         assert_eq!(row(measured, low, high).verdict(), verdict, "{low} ≤ {measured} ≤ {high}");
     }
-    assert_eq!(small().misses(), 1);
+    assert_eq!(small().count(Verdict::Miss), 1);
+}
+
+#[test]
+fn a_bound_within_the_interval_decides_nothing() {
+    for (certainty, verdict) in [
+        (Certainty::Within(1.0, 2.0), Verdict::Ok),
+        (Certainty::Within(0.9, 1.6), Verdict::Undecided),
+        (Certainty::Within(1.4, 2.1), Verdict::Undecided),
+        (Certainty::Within(0.0, 3.0), Verdict::Undecided),
+        (Certainty::Within(0.5, 0.9), Verdict::Miss),
+        (Certainty::Within(2.1, 2.5), Verdict::Miss),
+        (Certainty::Within(f64::NAN, f64::NAN), Verdict::Undecided),
+        (Certainty::Unknown, Verdict::Undecided),
+        (Certainty::Exact, Verdict::Ok),
+    ] {
+        assert_eq!(Row { certainty, ..row(1.5, 1.0, 2.0) }.verdict(), verdict, "{certainty:?}");
+    }
+    let nothing = Row { certainty: Certainty::Unknown, ..row(f64::NAN, 1.0, 2.0) };
+    assert_eq!(nothing.verdict(), Verdict::Miss);
 }
 
 #[test]

@@ -249,18 +249,22 @@ fn is_rival(point: &Point, own: &Point) -> bool {
     point.policy != AUTO && !exact && !knowing && in_full && same_place
 }
 
-/// Returns the section of the report and its rows in the table.
-pub(super) fn results(
-    base: &Base,
-    plans: &[Plan],
-    outcomes: &Outcomes<Point>,
-) -> (Section, Vec<Row>) {
-    let (mut panels, mut rows, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+/// Returns the points of a sweep.
+fn contests(sweep: &Sweep, base: &Base, outcomes: &Outcomes<Point>) -> Vec<Contest> {
+    sweep.xs.iter().filter_map(|&x| Contest::of(sweep, base, x, outcomes)).collect()
+}
+
+/// Returns the rows of the table.
+pub(super) fn rows(base: &Base, outcomes: &Outcomes<Point>) -> Vec<Row> {
+    SWEEPS.iter().flat_map(|sweep| verdicts(sweep, &contests(sweep, base, outcomes))).collect()
+}
+
+/// Returns the section of the report.
+pub(super) fn section(base: &Base, plans: &[Plan], outcomes: &Outcomes<Point>) -> Section {
+    let (mut panels, mut lines) = (Vec::new(), Vec::new());
     for sweep in &SWEEPS {
-        let contests = sweep.xs.iter().filter_map(|&x| Contest::of(sweep, base, x, outcomes));
-        let contests: Vec<Contest> = contests.collect();
+        let contests = contests(sweep, base, outcomes);
         panels.push(panel(sweep, &contests));
-        rows.extend(verdicts(sweep, &contests));
         lines.extend(contests.iter().map(|contest| line(sweep, contest)));
     }
     let head = [
@@ -282,13 +286,12 @@ pub(super) fn results(
                   names it."
             .to_owned(),
     };
-    let section = Section {
+    Section {
         title: "Policy auto against schemes set by hand".to_owned(),
         text: text(plans),
         figures: vec![figure],
         tables: vec![Table { name: "auto-schemes", head, rows: lines }],
-    };
-    (section, rows)
+    }
 }
 
 fn text(plans: &[Plan]) -> String {

@@ -23,9 +23,10 @@ use std::time::Duration;
 use self::choices::Choices;
 use self::figures::{Base, Plan};
 use self::point::{Period, Point};
+use crate::certainty::judged;
 use crate::output::{Figure, Report};
 use crate::part::{self, Extra, Parts};
-use crate::pool::{Experiment, Progress, Runs, all_cores, run_all, work};
+use crate::pool::{Experiment, Outcomes, Progress, Runs, all_cores, run_all, work};
 
 /// Parts of the report besides Figures 3 to 11.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,16 +130,18 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         outcomes.extend(run_all(&more, options.threads, progress));
     }
 
-    let figures: Vec<Figure> = plans.iter().map(|plan: &Plan| plan.figure(&outcomes)).collect();
+    let figures = |outcomes: &Outcomes<Point>| -> Vec<Figure> {
+        plans.iter().map(|plan: &Plan| plan.figure(outcomes)).collect()
+    };
     let mut rows =
         if options.parts.has_extra(Other::Example) { example::rows() } else { Vec::new() };
-    rows.extend(verdicts::rows(&figures));
+    rows.extend(judged(&mut outcomes, |outcomes| verdicts::rows(&figures(outcomes))));
     let mut sections = Vec::new();
     if has_auto {
-        let (section, own_rows) = auto::results(&base, &all_plans, &outcomes);
-        sections.push(section);
-        rows.extend(own_rows);
+        rows.extend(judged(&mut outcomes, |outcomes| auto::rows(&base, outcomes)));
+        sections.push(auto::section(&base, &all_plans, &outcomes));
     }
+    let figures = figures(&outcomes);
     if has_readings {
         sections.push(readings::results(&base, &outcomes));
     }

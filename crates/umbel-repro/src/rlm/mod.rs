@@ -16,9 +16,10 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use self::scenario::Scenario;
+use crate::certainty::judged;
 use crate::output::{Figure, Report};
 use crate::part::{self, Extra, Parts};
-use crate::pool::{Progress, Runs, all_cores, run_all, work};
+use crate::pool::{Outcomes, Progress, Runs, all_cores, run_all, work};
 
 /// Parts of the report besides Figures 8 to 13.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,14 +77,21 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         runs.extend(beyond::runs(options.seeds));
     }
     progress.expect(work(&runs));
-    let outcomes = run_all(&runs, options.threads, progress);
-    let figures: Vec<Figure> =
-        wanted.iter().map(|number| figures::figure(*number, &outcomes)).collect();
-    let mut rows = verdicts::rows(&figures, &outcomes);
+    let mut outcomes = run_all(&runs, options.threads, progress);
+    let figures = |outcomes: &Outcomes<Scenario>| -> Vec<Figure> {
+        wanted.iter().map(|number| figures::figure(*number, outcomes)).collect()
+    };
+    let rows = judged(&mut outcomes, |outcomes| {
+        let mut rows = verdicts::rows(&figures(outcomes), outcomes);
+        if has_red {
+            rows.extend(verdicts::red(outcomes));
+        }
+        rows
+    });
+    let figures = figures(&outcomes);
     let mut sections = Vec::new();
     if has_red {
         sections.push(figures::red(&outcomes));
-        rows.extend(verdicts::red(&outcomes));
     }
     if has_beyond {
         sections.extend(beyond::sections(&outcomes));

@@ -17,6 +17,7 @@ mod verdicts;
 use std::ops::RangeInclusive;
 
 use self::scenario::Scenario;
+use crate::certainty::judged;
 use crate::output::{Figure, Report};
 use crate::part::{self, Extra, Parts};
 use crate::pool::{Progress, Runs, all_cores, run_all, work};
@@ -91,19 +92,26 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         .map(|(scenario, seeds)| (scenario.shortened(options.length_percent), seeds))
         .collect();
     progress.expect(work(&runs));
-    let outcomes = run_all(&runs, options.threads, progress);
-    let results = figures::Results { outcomes: &outcomes, percent: options.length_percent };
-    let figures: Vec<Figure> =
-        parts.figures().into_iter().map(|number| figures::figure(number, &results)).collect();
-    let mut rows = verdicts::rows(&figures, &results);
-    let mut sections = Vec::new();
-    for extra in extras {
-        sections.push(sections::section(extra, &results));
-        rows.extend(verdicts::section(extra, &results));
-    }
+    let mut outcomes = run_all(&runs, options.threads, progress);
+    let figures = |results: &figures::Results<'_>| -> Vec<Figure> {
+        parts.figures().into_iter().map(|number| figures::figure(number, results)).collect()
+    };
+    let percent = options.length_percent;
+    let rows = judged(&mut outcomes, |outcomes| {
+        let results = figures::Results { outcomes, percent };
+        let mut rows = verdicts::rows(&figures(&results), &results);
+        rows.extend(extras.iter().flat_map(|extra| verdicts::section(*extra, &results)));
+        if has_beyond {
+            rows.extend(verdicts::beyond(&results));
+        }
+        rows
+    });
+    let results = figures::Results { outcomes: &outcomes, percent };
+    let figures = figures(&results);
+    let mut sections: Vec<_> =
+        extras.into_iter().map(|extra| sections::section(extra, &results)).collect();
     if has_beyond {
         sections.extend(beyond::sections(&results));
-        rows.extend(verdicts::beyond(&results));
     }
     Report {
         paper: "smo",

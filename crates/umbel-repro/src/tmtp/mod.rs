@@ -22,9 +22,10 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use self::transfer::Transfer;
+use crate::certainty::judged;
 use crate::output::{Figure, Report};
 use crate::part::{self, Extra, Parts};
-use crate::pool::{Progress, Runs, all_cores, run_all, work};
+use crate::pool::{Outcomes, Progress, Runs, all_cores, run_all, work};
 
 /// Parts of the report besides Figures 6 and 7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,19 +88,26 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         Runs::new()
     };
     progress.expect(work(&runs) + work(&crowds));
-    let outcomes = run_all(&runs, options.threads, progress);
-    let figures: Vec<Figure> =
-        wanted.iter().map(|number| figures::figure(*number, &outcomes)).collect();
-    let mut rows = verdicts::rows(&figures);
+    let mut outcomes = run_all(&runs, options.threads, progress);
+    let figures = |outcomes: &Outcomes<Transfer>| -> Vec<Figure> {
+        wanted.iter().map(|number| figures::figure(*number, outcomes)).collect()
+    };
+    let mut rows = judged(&mut outcomes, |outcomes| {
+        let mut rows = verdicts::rows(&figures(outcomes));
+        if has_retransmissions {
+            rows.extend(verdicts::retransmissions(outcomes));
+        }
+        rows
+    });
+    let figures = figures(&outcomes);
     let mut sections = Vec::new();
     if has_retransmissions {
         sections.push(figures::retransmissions(&outcomes));
-        rows.extend(verdicts::retransmissions(&outcomes));
     }
     if !crowds.is_empty() {
-        let (more, own_rows) = scale::results(&run_all(&crowds, options.threads, progress));
-        sections.extend(more);
-        rows.extend(own_rows);
+        let mut outcomes = run_all(&crowds, options.threads, progress);
+        rows.extend(judged(&mut outcomes, scale::rows));
+        sections.extend(scale::sections(&outcomes));
     }
     Report {
         paper: "tmtp",

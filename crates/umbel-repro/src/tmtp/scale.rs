@@ -109,10 +109,10 @@ fn figure(number: u32, title: &str, panels: Vec<Panel>) -> Figure {
     Figure { id, title, panels, caption: String::new() }
 }
 
-/// Returns the sections of the report, and the rows of claims that must hold.
-pub(super) fn results(outcomes: &Outcomes<Crowd>) -> (Vec<Section>, Vec<Row>) {
+/// Returns the sections of the report.
+pub(super) fn sections(outcomes: &Outcomes<Crowd>) -> Vec<Section> {
     let draw = Draw(outcomes);
-    (vec![growth(&draw), others(&draw)], rows(&draw))
+    vec![growth(&draw), others(&draw)]
 }
 
 fn growth(draw: &Draw<'_>) -> Section {
@@ -220,7 +220,8 @@ fn others(draw: &Draw<'_>) -> Section {
 }
 
 /// Returns the rows of claims that must hold.
-fn rows(draw: &Draw<'_>) -> Vec<Row> {
+pub(super) fn rows(outcomes: &Outcomes<Crowd>) -> Vec<Row> {
+    let draw = &Draw(outcomes);
     let row = |figure: u32, what: String, reported: &str, measured: f64, bounds: (f64, f64)| {
         Row::new(FigureId::Beyond(figure), what, reported, (measured, ""), bounds)
     };
@@ -285,7 +286,7 @@ mod tests {
         let runs = runs(5);
         assert_eq!(runs.len(), 2 * 4 + 4 + 3);
         assert_eq!(runs[&crowd(Service::TMTP, (10_000, 1_000))], LARGE_SEEDS);
-        let (sections, rows) = results(&Outcomes::new());
+        let (sections, rows) = (sections(&Outcomes::new()), rows(&Outcomes::new()));
         assert_eq!(sections.len(), 2);
         assert!(rows.iter().all(|row| row.verdict() == Verdict::Miss), "{rows:?}");
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Subcommand;
 use serde_json::json;
-use umbel_repro::output::{Report, Row};
+use umbel_repro::output::{Report, Row, Verdict};
 use umbel_repro::pool::Progress;
 use umbel_repro::repository;
 use umbel_repro::repository::Part;
@@ -31,7 +31,7 @@ use super::output::{Meter, Output};
   umbel repro tmtp --out out/ --figure 6             TMTP beside WIN_BASEP and BURST_BASEP
   umbel repro rlm --out out/ --figure 8              a receiver that finds its level
   umbel repro smo --out out/ --figure 5,acks         one TCP stream to up to 1,500 receivers
-  umbel repro repository --out out/ --strict         exit 1 if a number is missed")]
+  umbel repro repository --out out/ --strict         exit 1 unless every number is within its bounds")]
 pub(super) struct ReproArgs {
     #[command(subcommand)]
     paper: Paper,
@@ -178,37 +178,42 @@ fn make(
     bar.meter.clear();
     report.write(&common.out)?;
     show(&report, common, started.elapsed(), output);
-    let failed = common.strict && report.misses() > 0;
+    let failed = common.strict && report.count(Verdict::Ok) < report.rows.len();
     Ok(ExitCode::from(u8::from(failed)))
 }
 
 /// Prints the table and the place of the report.
 fn show(report: &Report, common: &Common, took: Duration, output: &Output) {
     output.result(format!(
-        "{:<7} {:<48} {:>10} {:<5} {:<7} reported",
+        "{:<7} {:<48} {:>10} {:<5} {:<9} reported",
         "figure", "what", "measured", "", ""
     ));
     for row in &report.rows {
-        let Row { figure, what, reported, measured, unit, low, high } = row;
+        let Row { figure, what, reported, measured, unit, low, high, certainty: _ } = row;
         let verdict = row.verdict().to_string();
+        let (least, greatest) = row.interval();
         output.json(&json!({
             "event": "row", "figure": figure, "what": what, "reported": reported,
-            "measured": measured, "unit": unit, "low": low, "high": high, "verdict": verdict,
+            "measured": measured, "measured_low": least, "measured_high": greatest, "unit": unit,
+            "low": low, "high": high, "verdict": verdict,
         }));
         let digits = if measured.abs() < 10.0 { 3 } else { 0 };
         output.result(format!(
-            "{figure:<7} {what:<48} {measured:>10.digits$} {unit:<5} {verdict:<7} {reported}"
+            "{figure:<7} {what:<48} {measured:>10.digits$} {unit:<5} {verdict:<9} {reported}"
         ));
     }
-    let (rows, misses) = (report.rows.len(), report.misses());
+    let rows = report.rows.len();
+    let [ok, misses, undecided] =
+        [Verdict::Ok, Verdict::Miss, Verdict::Undecided].map(|verdict| report.count(verdict));
     let page = common.out.join("report.html");
     output.json(&json!({
         "event": "done", "report": page, "rows": rows, "misses": misses,
+        "undecided": undecided,
         "seconds": took.as_secs_f64(),
     }));
     output.note(format!(
-        "{} of {rows} numbers are within their bounds, {misses} are not; {} ({:.0} s)",
-        rows - misses,
+        "{ok} of {rows} numbers are within their bounds, {misses} are not, {undecided} are \
+         undecided; {} ({:.0} s)",
         page.display(),
         took.as_secs_f64()
     ));

@@ -198,12 +198,10 @@ fn percent(hundredths: u32) -> f64 {
     f64::from(hundredths) / 100.0
 }
 
-/// Returns the sections of the report, and the rows of claims that must hold.
-pub(super) fn results(outcomes: &Outcomes<Run>) -> (Vec<Section>, Vec<Row>) {
+/// Returns the sections of the report.
+pub(super) fn sections(outcomes: &Outcomes<Run>) -> Vec<Section> {
     let draw = Draw(outcomes);
-    let sections =
-        vec![repliers(&draw), losses(&draw), deployment(&draw), churn(&draw), large_groups(&draw)];
-    (sections, rows(&draw))
+    vec![repliers(&draw), losses(&draw), deployment(&draw), churn(&draw), large_groups(&draw)]
 }
 
 fn repliers(draw: &Draw<'_>) -> Section {
@@ -335,7 +333,8 @@ fn large_groups(draw: &Draw<'_>) -> Section {
 }
 
 /// Returns the rows of claims that must hold beyond the paper.
-fn rows(draw: &Draw<'_>) -> Vec<Row> {
+pub(super) fn rows(outcomes: &Outcomes<Run>) -> Vec<Row> {
+    let draw = &Draw(outcomes);
     let mut unrepaired = 0.0;
     for loss in LOSSES {
         for scheme in SCHEMES {
