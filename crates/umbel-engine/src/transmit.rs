@@ -48,6 +48,9 @@ pub enum RateClass {
     /// Control messages. They never wait; outside sessions their bytes count for
     /// [`Data`](RateClass::Data).
     Control,
+    /// Packets that a congestion window of their own bounds, such as those of a connection. They
+    /// never wait, and count for no pace: what goes to one receiver does not slow down the group.
+    SelfClocked,
     /// Data packets. They wait for the pace of the channel.
     Data,
     /// Packets of one layer of a layered stream, below [`LAYERS`](RateClass::LAYERS). Each layer
@@ -73,10 +76,10 @@ impl Allowance {
         Allowance { data: packets, layers: [0; RateClass::LAYERS as usize] }
     }
 
-    /// Sets the number of packets of a class. Control messages need no allowance.
+    /// Sets the number of packets of a class. Control messages and self-clocked packets need none.
     pub fn set(&mut self, class: RateClass, packets: usize) {
         match class {
-            RateClass::Control => {}
+            RateClass::Control | RateClass::SelfClocked => {}
             RateClass::Data => self.data = packets,
             RateClass::Layer(layer) => {
                 if let Some(place) = self.layers.get_mut(usize::from(layer)) {
@@ -89,7 +92,7 @@ impl Allowance {
     /// Returns the number of packets of a class.
     pub fn of(&self, class: RateClass) -> usize {
         match class {
-            RateClass::Control => usize::MAX,
+            RateClass::Control | RateClass::SelfClocked => usize::MAX,
             RateClass::Data => self.data,
             RateClass::Layer(layer) => {
                 self.layers.get(usize::from(layer)).copied().unwrap_or(0).into()
@@ -116,6 +119,12 @@ impl Transmit {
     /// Creates a transmit of control messages, with the host's hop limit.
     pub const fn control(to: Address) -> Transmit {
         Transmit { to, hop_limit: None, class: RateClass::Control, alert: false }
+    }
+
+    /// Creates a transmit that is bounded by a congestion window of its own, with the host's hop
+    /// limit.
+    pub const fn self_clocked(to: Address) -> Transmit {
+        Transmit { class: RateClass::SelfClocked, ..Transmit::control(to) }
     }
 
     /// Creates a transmit of data packets, with the host's hop limit.

@@ -298,6 +298,7 @@ impl<E: Engine, H: Host<E>, O: Outside<H::Input>> EngineHost<E, H, O> {
         let pacing = match transmit.class {
             RateClass::Layer(layer) => self.state.layers.get_mut(usize::from(layer)),
             RateClass::Control | RateClass::Data => Some(&mut self.state.data),
+            RateClass::SelfClocked => None,
         };
         if let Some(pacing) = pacing {
             pacing.sent(context.now(), payload.len() as u64);
@@ -309,7 +310,7 @@ impl<E: Engine, H: Host<E>, O: Outside<H::Input>> EngineHost<E, H, O> {
             hop_limit: transmit.hop_limit.unwrap_or(*hop_limit),
             kind: match transmit.class {
                 RateClass::Layer(layer) => Kind::Other(layer),
-                RateClass::Control | RateClass::Data => kind.of(&payload),
+                _ => kind.of(&payload),
             },
             flow: *flow,
             wire_len: payload.len() as u32 + overhead,
@@ -357,7 +358,7 @@ impl State {
 
     fn set_pace(&mut self, class: RateClass, rate: Option<Rate>) {
         let pacing = match class {
-            RateClass::Control => return,
+            RateClass::Control | RateClass::SelfClocked => return,
             RateClass::Data => &mut self.data,
             RateClass::Layer(layer) => {
                 let unpaced = Pacing { rate: None, next: Instant::EPOCH, remainder: 0 };

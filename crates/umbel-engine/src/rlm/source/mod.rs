@@ -199,7 +199,7 @@ impl Engine for Source {
             RateClass::Layer(layer) => {
                 self.layers.get(usize::from(layer)).is_some_and(Layer::wants)
             }
-            RateClass::Control | RateClass::Data => false,
+            RateClass::Control | RateClass::SelfClocked | RateClass::Data => false,
         }
     }
 

@@ -153,7 +153,7 @@ impl Source {
                 self.stats.unicast_again.segments += 1;
                 self.stats.unicast_again.bytes += len;
                 self.settle(now, slot);
-                return Some(Transmit::control(Address::Host(peer)));
+                return Some(Transmit::self_clocked(Address::Host(peer)));
             }
         }
         None
@@ -199,7 +199,7 @@ impl Source {
         buf: &mut TransmitBuf,
     ) -> Option<Transmit> {
         let child = self.at(slot);
-        let to = Transmit::control(Address::Host(child.peer));
+        let to = Transmit::self_clocked(Address::Host(child.peer));
         if std::mem::take(&mut child.probe_due) {
             // A segment before the window is answered with an ACK [RFC 9293 §3.8.4].
             let position = child.una;

@@ -178,6 +178,27 @@ fn a_connection_outlives_its_helper() {
 }
 
 #[test]
+fn many_whose_helper_stops_do_not_use_up_the_pace_of_the_group() {
+    let mut network = Network::new(5, |_| {});
+    network.is_paced = true;
+    for _ in 0..100 {
+        network.add(Way::clean(5), |config| config.buffer = 60_000);
+    }
+    connect(&mut network);
+    let bytes = content(3_000_000);
+    network.send_all(bytes.clone());
+    network.run_for(Duration::from_millis(50));
+    assert!(network.receivers.iter().all(|node| node.got.len() < bytes.len() / 2));
+    for node in 0..50 {
+        network.tell(node, ReceiverCommand::Help(false));
+    }
+    // About a window of 60,000 bytes in each round trip of 10 ms, after the time-outs.
+    assert!(network.reaches(4 * SECOND, |network| everyone_has(network, 3_000_000)));
+    assert!(network.receivers.iter().all(|node| node.got == bytes));
+    assert_eq!(network.removed(), []);
+}
+
+#[test]
 fn in_real_time_mode_late_data_is_skipped() {
     let mut network = Network::new(5, |config| {
         config.real_time = Some(Duration::from_millis(300));

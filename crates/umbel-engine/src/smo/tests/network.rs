@@ -79,6 +79,8 @@ pub(super) struct Transfer {
     pub(super) beyond_window: u64,
     /// Bytes that left the source, headers of IP and Ethernet not counted.
     pub(super) left: u64,
+    /// Whether the source's host holds its pace.
+    pub(super) is_paced: bool,
     /// What is to be written to the first master, and whether it ends then.
     pub(super) writes: Option<(Bytes, bool)>,
 }
@@ -95,6 +97,11 @@ impl Protocol for Transfer {
             let consumed = SourceCommand::Consumed { child: *child, bytes: bytes.len() };
             // The connection may be over.
             let _ = network.source.handle_command(network.now, consumed);
+        }
+        if let SourceEvent::Pace { rate, .. } = &event
+            && network.is_paced
+        {
+            network.host(0).pace = Some(*rate);
         }
         network.events.push(event);
     }

@@ -2,10 +2,16 @@
 
 use super::hosted::allowance;
 use super::{Happening, Host, Protocol, Seat, World};
-use crate::{Datagram, Engine, Instant, RateClass};
+use crate::{Address, Datagram, Engine, Instant, RateClass, Transmit};
 
 /// Most happenings at the same time, and turns of an engine and its application.
 const MOST_AT_ONCE: u32 = 200_000;
+
+/// Returns whether what is sent counts for the pace of data, as hosts of engines count it.
+fn counts_for_pace(transmit: &Transmit) -> bool {
+    let is_session = matches!(transmit.to, Address::Session(_));
+    !is_session && transmit.class != RateClass::SelfClocked
+}
 
 impl<P: Protocol> World<P> {
     /// Lets the next thing happen. Returns false if that is after `end`.
@@ -65,9 +71,10 @@ impl<P: Protocol> World<P> {
             let now = self.now;
             let Some(transmit) = self.engine(host).poll_transmit(now, &mut buf) else { break };
             for payload in buf.messages() {
-                if let Some(pace) = pace.filter(|_| transmit.class != RateClass::Control) {
+                if let Some(pace) = pace.filter(|_| counts_for_pace(&transmit)) {
                     let time = pace.time_for(payload.len() as u64);
-                    self.host(host).next_data = next_data.max(now) + time;
+                    let place = self.host(host);
+                    place.next_data = place.next_data.max(now) + time;
                 }
                 self.send(host, transmit, payload);
             }
