@@ -98,6 +98,8 @@ pub(super) struct Child {
     pub(super) may_hear: bool,
     /// Whether it acknowledged what was only multicast since the last time-out.
     heard: bool,
+    /// Position up to which it may have what was multicast before it became deaf.
+    deaf_from: u64,
     /// Recoveries that ended since it was heard to receive multicasts.
     unheard: u8,
     pub(super) window: Window,
@@ -187,6 +189,7 @@ impl Child {
             // What is multicast would be too long for it.
             may_hear: opening.mss >= config.mss,
             heard: false,
+            deaf_from: 0,
             unheard: 0,
             window: Window::new(config.congestion, mss.into(), config.initial_window),
             rtt,
@@ -300,7 +303,8 @@ impl Child {
         }
         let before = self.una;
         let in_use = view.sent.saturating_sub(before);
-        let by_unicast = if self.hears { self.retransmitted_to } else { self.nxt };
+        let by_unicast =
+            if self.hears { self.retransmitted_to } else { self.nxt.max(self.deaf_from) };
         let had = self.board.highest().max(before);
         let (news, highest) = self.on_sack(base, head, ack, view);
         let newest = ack.max(highest);
@@ -309,7 +313,7 @@ impl Child {
         }
         self.take_sample(now, ack, (newest > had).then_some(newest), log);
         if ack > before {
-            self.on_progress(now, ack, in_use);
+            self.on_progress(now, ack, in_use, view.sent);
         } else if !has_payload && in_use > 0 && is_same_window && !self.has_sack {
             self.board.on_duplicate();
         }
@@ -352,8 +356,11 @@ impl Child {
                 continue;
             }
             if right <= ack {
-                // A duplicate [RFC 2883]. What a deaf child gets twice came by multicast, too.
-                if self.may_hear && !self.hears && matches!(self.served, Served::Master(..)) {
+                // A duplicate [RFC 2883]. What a deaf child gets twice came by multicast, too,
+                // unless it was sent again, or received before the child became deaf.
+                let is_news = left >= self.retransmitted_to.max(self.deaf_from);
+                let may_hear = self.may_hear && matches!(self.served, Served::Master(..));
+                if is_news && may_hear && !self.hears {
                     self.on_heard(view);
                 }
                 continue;
@@ -393,7 +400,7 @@ impl Child {
         }
     }
 
-    fn on_progress(&mut self, now: Instant, ack: u64, in_use: u64) {
+    fn on_progress(&mut self, now: Instant, ack: u64, in_use: u64, sent: u64) {
         let acked = ack - self.una;
         if std::mem::take(&mut self.is_probing) {
             let soon = self.rtt.smoothed().unwrap_or_default() / 2;
@@ -414,7 +421,7 @@ impl Child {
             self.wanted = 0;
             self.unheard += u8::from(self.hears);
             if self.unheard >= MAX_UNHEARD {
-                self.become_deaf();
+                self.become_deaf(sent);
             }
         }
         if kind != Some(Kind::Fast) {
@@ -498,7 +505,7 @@ impl Child {
         (self.rto_at, self.probe_at, self.hole, self.timed) = (None, None, None, None);
         if self.hears && !self.heard {
             // Nothing of what was multicast reached it since the last time-out.
-            self.become_deaf();
+            self.become_deaf(view.sent);
             self.window.restart(initial);
             return;
         }
@@ -511,9 +518,9 @@ impl Child {
         self.board.begin(Kind::Timeout, self.una, view.sent, view.sent);
     }
 
-    /// Serves it by unicast from now on.
-    fn become_deaf(&mut self) {
-        (self.hears, self.unheard) = (false, 0);
+    /// Serves it by unicast from now on, after `sent` was multicast.
+    fn become_deaf(&mut self, sent: u64) {
+        (self.hears, self.unheard, self.deaf_from) = (false, 0, sent);
         self.nxt = self.una;
         self.board.clear();
         (self.is_probing, self.wanted) = (false, 0);
