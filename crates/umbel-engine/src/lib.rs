@@ -34,6 +34,7 @@ pub mod repository;
 pub mod rlm;
 pub mod router;
 mod runs;
+pub mod seal;
 mod session_pacing;
 pub mod smo;
 pub mod srm;

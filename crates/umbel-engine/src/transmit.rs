@@ -194,6 +194,16 @@ impl TransmitBuf {
         )
     }
 
+    /// Adds a datagram that `write` appends to the bytes it is given. Nothing is added if it
+    /// returns `false`, before it has appended anything.
+    pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+        let written = write(&mut self.heads);
+        if written {
+            self.datagrams.push((self.heads.len(), Bytes::new()));
+        }
+        written
+    }
+
     /// Returns whether another packet of the class may be added. The allowance must not be used up,
     /// and the last packet must have the length of the first.
     pub fn has_room(&self, class: RateClass) -> bool {

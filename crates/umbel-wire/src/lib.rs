@@ -63,6 +63,7 @@ pub mod rlm;
 pub mod rtp;
 pub mod sap;
 pub mod sdp;
+pub mod sealed;
 pub mod session;
 pub mod signed;
 pub mod small_block;

@@ -52,6 +52,7 @@ fn welcome(channels: Vec<Channel>) -> ServerMessage {
         channels,
         rate_bits_per_s: 1,
         control: None,
+        keys: vec![],
     }
 }
 
@@ -103,6 +104,7 @@ fn strings_end_at_their_limit() {
     let hello = |agent, token| ClientMessage::Hello {
         agent: "a".repeat(agent),
         token: Some("t".repeat(token)),
+        seals: true,
     };
     accepted_from_client(&hello(limits::AGENT_LEN, limits::TOKEN_LEN));
     refused_from_client(&hello(limits::AGENT_LEN + 1, 0), "agent: a string that is too long");
@@ -181,6 +183,7 @@ fn a_welcome_has_a_rate() {
         channels: vec![],
         rate_bits_per_s: 0,
         control: None,
+        keys: vec![],
     };
     refused_from_server(&message, "rate: 0 bit/s");
 }

@@ -46,7 +46,7 @@ pub fn list(
         session.send(bytes.into())
     };
     let agent = concat!("umbel/", env!("CARGO_PKG_VERSION")).to_owned();
-    say(&ClientMessage::Hello { agent, token: url.token.clone() })?;
+    say(&ClientMessage::Hello { agent, token: url.token.clone(), seals: true })?;
     let ask =
         |cursor| ClientMessage::List { query: 0, patterns: patterns.to_vec(), cursor, limit: PAGE };
     say(&ask(0))?;
@@ -71,6 +71,8 @@ pub fn list(
                 };
                 say(&ask(cursor))?;
             }
+            // It reads nothing there, and says so that the server need not wait for it.
+            Some(ServerMessage::Key(key)) => say(&ClientMessage::HasKey { key: key.id })?,
             Some(ServerMessage::Failed { reason, .. } | ServerMessage::Refused { reason }) => {
                 bail!(reason)
             }

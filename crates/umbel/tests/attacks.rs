@@ -10,6 +10,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -222,6 +223,80 @@ fn h7_requests_in_others_names_starve_nobody() {
 #[test]
 fn what_was_said_before_can_be_said_again() {
     withstands(&[], forgeries::echo());
+}
+
+/// What a stranger heard, what is in the item, and what the receivers report.
+type Overheard = (Vec<Vec<u8>>, Vec<u8>, Vec<Value>);
+
+/// Serves to the honest receivers while a stranger, who has no token, hears the data channel, and
+/// does something with each datagram.
+fn overheard(
+    options: &[&str],
+    mut attack: impl FnMut(&mut Voice, &[u8]) + Send + 'static,
+) -> Option<Overheard> {
+    let lab = town()?;
+    let bench = Bench::new(&lab, PLAN);
+    let options = [&["--rate", "10M", "--group", "239.1.2.3"], options].concat();
+    let mut server = bench.serve(&options);
+    let group = "239.1.2.3:7702".parse().unwrap();
+    let mark = Mark { tsi: Tsi(0), source: (bench.host("h1").addr4(), 7702).into(), domain: group };
+    let (tell, told) = std::sync::mpsc::channel();
+    let stranger = Stranger::start(bench.host(STRANGER), mark, move |voice, heard| {
+        for one in heard {
+            attack(voice, &one.bytes);
+            // The test may be over.
+            let _ = tell.send(one.bytes.clone());
+        }
+    });
+    let mut honest = HONEST.map(|host| bench.get(host, &server.url, EVERYTHING));
+    let summaries = honest.iter_mut().map(|client| bench.check_all(client, PATIENCE)).collect();
+    stranger.stop();
+    server.stop();
+    let item = std::fs::read(bench.repo().join("large")).unwrap();
+    Some((told.iter().collect(), item, summaries))
+}
+
+/// Returns the number of datagrams in which a part of the item is in clear.
+fn readable(heard: &[Vec<u8>], item: &[u8]) -> usize {
+    let parts: BTreeSet<&[u8]> = item.windows(8).collect();
+    let clear = |datagram: &&Vec<u8>| {
+        // Within the symbol, with a seal and without.
+        let parts_of = [40, 48, 56].map(|at| datagram.get(at..at + 8));
+        parts_of.iter().all(|part| part.is_some_and(|part| parts.contains(part)))
+    };
+    heard.iter().filter(clear).count()
+}
+
+#[test]
+fn r1_a_stranger_who_joins_the_group_reads_nothing() {
+    let options = ["--token", "sesame"];
+    let Some((heard, item, summaries)) = overheard(&options, |_, _| {}) else { return };
+    let long = heard.iter().filter(|datagram| datagram.len() > 1_000).count();
+    assert!(long > 100, "only {long} datagrams were heard");
+    assert_eq!(readable(&heard, &item), 0, "of {long}");
+    assert!(summaries.iter().all(|summary| summary["sealed"] == true), "{summaries:?}");
+}
+
+#[test]
+fn r1_an_open_server_is_read_by_all() {
+    let Some((heard, item, _)) = overheard(&[], |_, _| {}) else { return };
+    assert!(readable(&heard, &item) > 100, "so the test above would see it");
+}
+
+#[test]
+fn r1_what_a_stranger_sends_again_or_alters_in_a_sealed_channel_harms_nobody() {
+    let attack = |voice: &mut Voice, datagram: &[u8]| {
+        let group = voice.mark.domain;
+        voice.say(group, datagram);
+        let mut altered = datagram.to_vec();
+        if let Some(last) = altered.last_mut() {
+            *last ^= 1;
+        }
+        voice.say(group, &altered);
+    };
+    // Each receiver has ended with every byte.
+    let Some((heard, ..)) = overheard(&["--token", "sesame"], attack) else { return };
+    assert!(heard.len() > 100, "only {} datagrams were heard", heard.len());
 }
 
 #[test]

@@ -491,7 +491,7 @@ fn a_client_of_another_version_or_that_talks_nonsense_is_shown_out() {
     let client = Running::start(&mut place.get_command(&server.url, &[]));
 
     let mut hello = Vec::new();
-    ClientMessage::Hello { agent: "umbel/9".to_owned(), token: None }.emit(&mut hello);
+    ClientMessage::Hello { agent: "umbel/9".to_owned(), token: None, seals: true }.emit(&mut hello);
     let reason = say(&server.url, of_version_2(hello));
     assert!(reason.contains("version 2") && reason.contains("version 1"), "{reason}");
     let nonsense = say(&server.url, b"GET / HTTP/1.1\r\n\r\n".to_vec());

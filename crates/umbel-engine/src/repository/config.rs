@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use umbel_wire::repository::ControlKey;
+use umbel_wire::repository::{ControlKey, GroupSecret};
 use umbel_wire::{Channel, Tsi};
 
 use super::policy::Policy;
@@ -35,6 +35,8 @@ pub struct SourceConfig {
     /// Multicast control channel, where transmissions are announced at once to all clients that
     /// hear it. Default none: they are announced on the sessions.
     pub control: Option<ControlConfig>,
+    /// Sealing of the data channel and the control group, for admitted clients only. Default none.
+    pub seal: Option<SealConfig>,
     /// Transmissions are chosen and announced this long before their first packet leaves, or up to
     /// half as long again, while the channel is busy. Default 10 ms. Zero chooses at the last
     /// moment, as the paper does.
@@ -195,6 +197,7 @@ impl SourceConfig {
             token: None,
             hello_wait: Duration::from_secs(5),
             control: None,
+            seal: None,
             lookahead: Duration::from_millis(10),
             segment: SegmentConfig::default(),
             start: StartConfig::default(),
@@ -212,8 +215,36 @@ impl SourceConfig {
 pub struct ControlConfig {
     /// The group: any-source multicast.
     pub channel: Channel,
-    /// Key that authenticates the group's messages. It must not be guessable by outsiders.
+    /// Key that authenticates the group's messages unless they are sealed. It must not be guessable
+    /// by outsiders.
     pub key: ControlKey,
+}
+
+/// Sealing with group keys, which change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealConfig {
+    /// Secret of the first key: random, and never used before. The engine asks for the others with
+    /// [`SourceEvent::DrawSecret`](super::SourceEvent::DrawSecret).
+    pub secret: GroupSecret,
+    /// Longest time for which a key is used. Default 1 h.
+    pub change_every: Duration,
+    /// Shortest time between changes, as when clients leave one after the other. A millisecond is
+    /// added for each client. Default 1 s.
+    pub change_gap: Duration,
+    /// Longest wait for clients to confirm the next key. Default 5 s.
+    pub confirm_wait: Duration,
+}
+
+impl SealConfig {
+    /// Creates the default configuration with the secret of the first key.
+    pub fn new(secret: GroupSecret) -> SealConfig {
+        SealConfig {
+            secret,
+            change_every: Duration::from_hours(1),
+            change_gap: Duration::from_secs(1),
+            confirm_wait: Duration::from_secs(5),
+        }
+    }
 }
 
 /// Configuration of a client.

@@ -14,7 +14,8 @@
 //! messages.
 //!
 //! Each datagram ends in a tag under a key that the server hands to admitted clients on their
-//! sessions. Others can neither announce nor request. Clients can, because they all hold the key.
+//! sessions. Where the data channel is sealed, the datagrams are sealed as well, with the same group
+//! key, and a replay window for each sender drops those that come again. Others can neither announce nor request. Clients can, because they all hold the key.
 //! But an announcement only says which transmission to listen to, and received items are verified
 //! by their digests.
 
@@ -29,6 +30,7 @@ use umbel_wire::repository::{Announcement, ControlGroup, ControlKey, ServerMessa
 use umbel_wire::srm::{MemberId, Message};
 
 use crate::chance::Generator;
+use crate::seal::Keyring;
 use crate::srm::{self, Command, Event, Member};
 use crate::units::Rate;
 use crate::{Address, Allowance, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
@@ -63,7 +65,9 @@ const SESSION_RATE: RangeInclusive<u64> = 10_000..=50_000;
 #[derive(Debug)]
 pub(super) struct Control {
     channel: Channel,
-    key: ControlKey,
+    id: MemberId,
+    /// Key of the tags; `None` if the group is sealed.
+    key: Option<ControlKey>,
     member: Member,
     buf: TransmitBuf,
     /// The server's units of the last [`KEPT`], with their sending times.
@@ -78,7 +82,7 @@ impl Control {
     pub(super) fn server(
         now: Instant,
         channel: Channel,
-        key: ControlKey,
+        key: Option<ControlKey>,
         random: Generator,
         data_bits_per_s: u64,
     ) -> Control {
@@ -107,7 +111,7 @@ impl Control {
     fn new(
         now: Instant,
         channel: Channel,
-        key: ControlKey,
+        key: Option<ControlKey>,
         id: MemberId,
         random: Generator,
         data_bits_per_s: u64,
@@ -129,6 +133,7 @@ impl Control {
         member.handle_command(now, Command::Join).expect("whoever is outside may join");
         Control {
             channel,
+            id,
             key,
             member,
             buf: TransmitBuf::default(),
@@ -185,12 +190,28 @@ impl Control {
         self.say(now, &ServerMessage::Announce { starts_in, nak_spread, announcements });
     }
 
-    /// Handles a datagram of the group. A datagram without a valid tag is dropped and counted.
-    pub(super) fn handle_datagram(&mut self, now: Instant, by: Channel, payload: &[u8]) {
-        let genuine = payload.split_last_chunk::<TAG_LEN>().filter(|(message, theirs)| {
-            tag(&self.key, message) == blake3::Hash::from_bytes(**theirs)
-        });
-        let Some((message, _)) = genuine else {
+    /// Handles a datagram of the group. A datagram without a valid tag or seal, or one that comes
+    /// again, is dropped and counted.
+    pub(super) fn handle_datagram(
+        &mut self,
+        now: Instant,
+        by: Channel,
+        payload: &[u8],
+        ring: Option<&mut Keyring>,
+    ) {
+        let opened;
+        let message = match (&self.key, ring) {
+            (Some(key), _) => payload
+                .split_last_chunk::<TAG_LEN>()
+                .filter(|(message, theirs)| tag(key, message) == blake3::Hash::from_bytes(**theirs))
+                .map(|(message, _)| message),
+            (None, Some(ring)) => {
+                opened = ring.open_message(payload);
+                opened.as_deref().ok()
+            }
+            (None, None) => None,
+        };
+        let Some(message) = message else {
             self.forged += 1;
             return;
         };
@@ -237,16 +258,28 @@ impl Control {
         self.member.poll_membership()
     }
 
-    /// Appends the next datagram, with its tag.
+    /// Appends the next datagram, with its tag or sealed.
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
         buf: &mut TransmitBuf,
+        mut ring: Option<&mut Keyring>,
     ) -> Option<Transmit> {
         self.buf.reset(Allowance::data(0));
         let transmit = self.member.poll_transmit(now, &mut self.buf)?;
         for (_, message) in self.buf.iter() {
-            buf.push(message, Bytes::copy_from_slice(tag(&self.key, message).as_bytes()));
+            match (&self.key, &mut ring) {
+                (Some(key), _) => {
+                    buf.push(message, Bytes::copy_from_slice(tag(key, message).as_bytes()));
+                }
+                (None, Some(ring)) => {
+                    // A message that cannot be sealed is lost, as it may be on the way.
+                    if let Some(sealed) = ring.seal_message(self.id, message) {
+                        buf.push_message(sealed);
+                    }
+                }
+                (None, None) => {}
+            }
         }
         Some(transmit)
     }
@@ -267,6 +300,8 @@ mod tests {
     use crate::chance::generator;
     use std::net::{IpAddr, Ipv4Addr};
 
+    use umbel_wire::repository::{GroupKey, GroupSecret};
+
     use super::*;
 
     const CHANNEL: Channel =
@@ -279,7 +314,8 @@ mod tests {
     }
 
     fn client(key: ControlKey) -> Control {
-        let group = ControlGroup { channel: CHANNEL, server: SERVER, client: MemberId(7), key };
+        let group =
+            ControlGroup { channel: CHANNEL, server: SERVER, client: MemberId(7), key: Some(key) };
         Control::client(at(0), &group, generator(1), Duration::from_millis(5), RATE)
     }
 
@@ -287,7 +323,7 @@ mod tests {
     fn sent(now: Instant, control: &mut Control) -> Vec<Vec<u8>> {
         let mut buf = TransmitBuf::new(Allowance::data(0));
         let mut datagrams = Vec::new();
-        while control.poll_transmit(now, &mut buf).is_some() {
+        while control.poll_transmit(now, &mut buf, None).is_some() {
             datagrams.extend(buf.iter().map(|(head, body)| [head, body].concat()));
             buf.reset(Allowance::data(0));
         }
@@ -304,13 +340,13 @@ mod tests {
 
     #[test]
     fn what_the_server_says_reaches_a_client_once() {
-        let mut server = Control::server(at(0), CHANNEL, KEY, generator(1), RATE);
+        let mut server = Control::server(at(0), CHANNEL, Some(KEY), generator(1), RATE);
         let mut client = client(KEY);
         assert_eq!(sent(at(0), &mut server).len(), 1);
         server.say(at(1), &end(4));
         for datagram in sent(at(1), &mut server) {
-            client.handle_datagram(at(2), CHANNEL, &datagram);
-            client.handle_datagram(at(3), CHANNEL, &datagram);
+            client.handle_datagram(at(2), CHANNEL, &datagram, None);
+            client.handle_datagram(at(3), CHANNEL, &datagram, None);
         }
         assert_eq!(heard(&mut client), [end(4)]);
         assert_eq!(client.server_heard(), Some(at(3)));
@@ -318,13 +354,14 @@ mod tests {
 
     #[test]
     fn what_bears_a_wrong_tag_is_dropped_and_counted() {
-        let mut server = Control::server(at(0), CHANNEL, ControlKey([4; 32]), generator(1), RATE);
+        let mut server =
+            Control::server(at(0), CHANNEL, Some(ControlKey([4; 32])), generator(1), RATE);
         server.say(at(0), &end(4));
         let mut client = client(KEY);
         for mut datagram in sent(at(0), &mut server) {
-            client.handle_datagram(at(0), CHANNEL, &datagram);
+            client.handle_datagram(at(0), CHANNEL, &datagram, None);
             datagram.truncate(10);
-            client.handle_datagram(at(0), CHANNEL, &datagram);
+            client.handle_datagram(at(0), CHANNEL, &datagram, None);
         }
         assert_eq!((heard(&mut client), client.server_heard()), (vec![], None));
         assert_eq!(client.stats().1, 4);
@@ -335,20 +372,20 @@ mod tests {
         let mut other = client(KEY);
         other.say(at(0), &end(4));
         let group =
-            ControlGroup { channel: CHANNEL, server: SERVER, client: MemberId(8), key: KEY };
+            ControlGroup { channel: CHANNEL, server: SERVER, client: MemberId(8), key: Some(KEY) };
         let mut client = Control::client(at(0), &group, generator(1), Duration::ZERO, RATE);
         for datagram in sent(at(0), &mut other) {
-            client.handle_datagram(at(0), CHANNEL, &datagram);
+            client.handle_datagram(at(0), CHANNEL, &datagram, None);
         }
         assert_eq!((heard(&mut client), client.server_heard()), (vec![], None));
     }
 
     #[test]
     fn an_announcement_that_was_lost_is_recovered_and_an_old_one_is_not() {
-        let mut server = Control::server(at(0), CHANNEL, KEY, generator(1), RATE);
+        let mut server = Control::server(at(0), CHANNEL, Some(KEY), generator(1), RATE);
         let mut client = client(KEY);
         for datagram in sent(at(0), &mut server) {
-            client.handle_datagram(at(0), CHANNEL, &datagram);
+            client.handle_datagram(at(0), CHANNEL, &datagram, None);
         }
         heard(&mut client);
         server.say(at(1), &end(1));
@@ -358,10 +395,10 @@ mod tests {
             server.handle_timeout(at(ms));
             client.handle_timeout(at(ms));
             for datagram in sent(at(ms), &mut server) {
-                client.handle_datagram(at(ms), CHANNEL, &datagram);
+                client.handle_datagram(at(ms), CHANNEL, &datagram, None);
             }
             for datagram in sent(at(ms), &mut client) {
-                server.handle_datagram(at(ms), CHANNEL, &datagram);
+                server.handle_datagram(at(ms), CHANNEL, &datagram, None);
             }
         }
         assert_eq!(heard(&mut client), [end(1)]);
@@ -369,7 +406,7 @@ mod tests {
         sent(at(20_000), &mut server);
         server.say(at(40_000), &end(3));
         for datagram in sent(at(40_000), &mut server) {
-            client.handle_datagram(at(40_000), CHANNEL, &datagram);
+            client.handle_datagram(at(40_000), CHANNEL, &datagram, None);
         }
         assert_eq!(heard(&mut client), [end(3)]);
         assert_eq!(client.member.stats().lost, 1);
@@ -377,7 +414,7 @@ mod tests {
 
     #[test]
     fn lost_announcements_do_not_hold_up_thousands_of_later_ones() {
-        let mut server = Control::server(at(0), CHANNEL, KEY, generator(1), 1_000_000_000);
+        let mut server = Control::server(at(0), CHANNEL, Some(KEY), generator(1), 1_000_000_000);
         let mut client = client(KEY);
         let (mut heard_in_time, mut said) = (0, 0);
         // 10,000 messages a second for three seconds. One in 50 is lost, and a run of 1,000.
@@ -389,15 +426,42 @@ mod tests {
             server.say(now, &end(number));
             let lost = number.is_multiple_of(50) || (5_000..6_000).contains(&number);
             for datagram in sent(now, &mut server).into_iter().filter(|_| !lost) {
-                client.handle_datagram(now, CHANNEL, &datagram);
+                client.handle_datagram(now, CHANNEL, &datagram, None);
             }
             for datagram in sent(now, &mut client) {
-                server.handle_datagram(now, CHANNEL, &datagram);
+                server.handle_datagram(now, CHANNEL, &datagram, None);
             }
             let heard = heard(&mut client);
             said += u32::from(!lost);
             heard_in_time += u32::from(heard.contains(&end(number)));
         }
         assert_eq!(heard_in_time, said, "{:?}", client.member.stats());
+    }
+
+    #[test]
+    fn what_is_sealed_is_heard_once_and_keeps_a_silent_server_silent() {
+        let key = GroupKey { id: 1, secret: GroupSecret([5; 32]) };
+        let (mut ours, mut theirs) = (Keyring::new(key), Keyring::new(key));
+        let mut server = Control::server(at(0), CHANNEL, None, generator(1), RATE);
+        let group =
+            ControlGroup { channel: CHANNEL, server: SERVER, client: MemberId(7), key: None };
+        let mut client = Control::client(at(0), &group, generator(1), Duration::ZERO, RATE);
+        server.say(at(0), &end(4));
+        let mut buf = TransmitBuf::new(Allowance::data(0));
+        let mut datagrams: Vec<bytes::Bytes> = Vec::new();
+        while server.poll_transmit(at(0), &mut buf, Some(&mut ours)).is_some() {
+            datagrams.extend(buf.messages());
+            buf.reset(Allowance::data(0));
+        }
+        for datagram in &datagrams {
+            assert!(!datagram.windows(2).any(|two| two == b"Um"), "nothing of it is in clear");
+            client.handle_datagram(at(1), CHANNEL, datagram, Some(&mut theirs));
+        }
+        assert_eq!((heard(&mut client).pop(), client.server_heard()), (Some(end(4)), Some(at(1))));
+        for datagram in &datagrams {
+            client.handle_datagram(at(9_000), CHANNEL, datagram, Some(&mut theirs));
+        }
+        assert_eq!(client.server_heard(), Some(at(1)));
+        assert_eq!(client.stats().1, datagrams.len() as u64);
     }
 }

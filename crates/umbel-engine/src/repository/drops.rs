@@ -7,6 +7,12 @@ drop_reasons! {
     Unexpected,
     /// It is not a packet or message of this protocol and version.
     Malformed,
+    /// It is not sealed, though the session is, or was forged or altered.
+    Forged,
+    /// It is sealed with a key that is not held, no longer or not yet.
+    UnknownKey,
+    /// The sealed packet came before, or is older than the replay window.
+    Replayed,
     /// It belongs to another session's source.
     OtherSession,
     /// A message before the session was opened properly.

@@ -18,6 +18,6 @@ pub mod source;
 #[cfg(test)]
 mod tests;
 
-pub use config::{ControlConfig, ReceiverConfig, SourceConfig};
+pub use config::{ControlConfig, ReceiverConfig, SealConfig, SourceConfig};
 pub use receiver::{Receiver, ReceiverCommand, ReceiverEvent};
 pub use source::{Source, SourceCommand, SourceEvent};

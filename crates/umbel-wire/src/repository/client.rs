@@ -16,6 +16,7 @@ const UNICAST: u8 = 0x08;
 const DIGESTS: u8 = 0x09;
 const PROBE: u8 = 0x0A;
 const CONTROL: u8 = 0x0B;
+const HAS_KEY: u8 = 0x0C;
 
 impl ClientMessage {
     /// Appends the message to `out` as one control message.
@@ -48,15 +49,19 @@ impl ClientMessage {
             ClientMessage::Digests { .. } => DIGESTS,
             ClientMessage::Probe { .. } => PROBE,
             ClientMessage::Control { .. } => CONTROL,
+            ClientMessage::HasKey { .. } => HAS_KEY,
         }
     }
 
     fn emit_fields(&self, frame: &mut Frame<'_>) {
         match self {
-            ClientMessage::Hello { agent, token } => {
+            ClientMessage::Hello { agent, token, seals } => {
                 frame.string(field::AGENT, agent);
                 if let Some(token) = token {
                     frame.string(field::TOKEN, token);
+                }
+                if *seals {
+                    frame.number(field::SEALS, 1_u8);
                 }
             }
             ClientMessage::List { query, patterns, cursor, limit } => {
@@ -93,6 +98,7 @@ impl ClientMessage {
             }
             ClientMessage::Cancel { tois } => emit_tois(frame, tois),
             ClientMessage::Digests { toi } => frame.number(field::TOI, toi.0),
+            ClientMessage::HasKey { key } => frame.number(field::KEY_ID, *key),
             ClientMessage::Control { hears } => frame.number(field::HEARS, *hears),
             ClientMessage::Probe { probe, channel, packets, packet_len, rate_bits_per_s } => {
                 frame.number(field::PROBE, *probe);
@@ -112,6 +118,7 @@ impl ClientMessage {
                     .optional(field::TOKEN)?
                     .map(|token| Reader::new("token", token).rest_string(limits::TOKEN_LEN))
                     .transpose()?,
+                seals: fields.optional(field::SEALS)?.is_some(),
             },
             LIST => ClientMessage::List {
                 query: fields.number(field::QUERY)?,
@@ -142,6 +149,7 @@ impl ClientMessage {
             UNICAST => ClientMessage::Unicast { toi: read_toi(fields)?, need: read_need(fields)? },
             DIGESTS => ClientMessage::Digests { toi: read_toi(fields)? },
             PROBE => read_probe(fields)?,
+            HAS_KEY => ClientMessage::HasKey { key: fields.number(field::KEY_ID)? },
             CONTROL => ClientMessage::Control { hears: fields.number::<u8>(field::HEARS)? != 0 },
             _ => return Ok(None),
         }))

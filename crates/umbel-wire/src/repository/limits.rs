@@ -25,6 +25,8 @@ pub const RUNS: usize = 1 << 18;
 pub const TOIS: usize = 1 << 16;
 /// Maximum number of channels in a welcome: their index has 8 bits.
 pub const CHANNELS: usize = 256;
+/// Maximum number of group keys that are in use at a time.
+pub const KEYS: usize = 2;
 /// Maximum number of transmissions in an announcement.
 pub const ANNOUNCEMENTS: usize = 4096;
 /// Maximum number of block digests in a message.

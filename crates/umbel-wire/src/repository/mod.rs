@@ -111,8 +111,9 @@ pub struct ControlGroup {
     pub server: MemberId,
     /// The client's name in it.
     pub client: MemberId,
-    /// The key that authenticates the members' messages.
-    pub key: ControlKey,
+    /// The key that authenticates the members' messages. `None` if they are sealed with the group
+    /// keys ([`SealedMessage`](crate::sealed::SealedMessage)).
+    pub key: Option<ControlKey>,
 }
 
 /// The key of a control group. `Debug` does not print it.
@@ -122,6 +123,25 @@ pub struct ControlKey(pub [u8; 32]);
 impl fmt::Debug for ControlKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ControlKey(..)")
+    }
+}
+
+/// A key of a repository that is sealed. All admitted clients have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupKey {
+    /// Number of the key, which packets carry; one more than that of the key before, wrapping.
+    pub id: u16,
+    /// The secret from which the keys of the data channel and of the control group are derived.
+    pub secret: GroupSecret,
+}
+
+/// The secret of a group key. `Debug` does not print it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct GroupSecret(pub [u8; 32]);
+
+impl fmt::Debug for GroupSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GroupSecret(..)")
     }
 }
 
@@ -153,6 +173,8 @@ pub enum ClientMessage {
         agent: String,
         /// Admission token, if the server requires one.
         token: Option<String>,
+        /// Whether the client can open sealed packets. A server that seals refuses others.
+        seals: bool,
     },
     /// Asks for a page of the catalog.
     List {
@@ -218,6 +240,11 @@ pub enum ClientMessage {
         /// Whether it does.
         hears: bool,
     },
+    /// Confirms a [`ServerMessage::Key`]: the client can open what is sealed with it.
+    HasKey {
+        /// Number of the key.
+        key: u16,
+    },
     /// Asks for a burst of probe packets on a data channel.
     Probe {
         /// Chosen by the client; the packets and the answer carry it.
@@ -248,6 +275,9 @@ pub enum ServerMessage {
         rate_bits_per_s: u64,
         /// The control group in which the server also announces transmissions, if any.
         control: Option<ControlGroup>,
+        /// The keys of the data channel and the control group, if these are sealed: the one in use
+        /// and, during a change, the next. At most [`limits::KEYS`].
+        keys: Vec<GroupKey>,
     },
     /// Refuses the client, and closes the session.
     Refused {
@@ -304,6 +334,8 @@ pub enum ServerMessage {
         /// Whether more digests of this item follow.
         more: bool,
     },
+    /// The next group key, which will be used soon. The client confirms it.
+    Key(GroupKey),
     /// The probe burst was sent.
     Probed {
         /// The client's number for the probe.

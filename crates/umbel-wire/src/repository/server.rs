@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::client::{read_rate, read_toi};
-use super::{Announcement, ControlGroup, ControlKey, ServerMessage, field, item, limits};
+use super::{
+    Announcement, ControlGroup, ControlKey, GroupKey, GroupSecret, ServerMessage, field, item,
+    limits,
+};
 use crate::channel::{put_channel, read_channel};
 use crate::codec::{Reader, put_signed, put_varint};
 use crate::control::{self, Field, Fields, Frame, Parsed};
@@ -19,6 +22,7 @@ const END: u8 = 0x26;
 const GONE: u8 = 0x27;
 const DIGESTS: u8 = 0x28;
 const PROBED: u8 = 0x29;
+const KEY: u8 = 0x2A;
 
 impl ServerMessage {
     /// Appends the message to `out` as one control message. Durations are truncated to
@@ -50,12 +54,13 @@ impl ServerMessage {
             ServerMessage::Gone { .. } => GONE,
             ServerMessage::Digests { .. } => DIGESTS,
             ServerMessage::Probed { .. } => PROBED,
+            ServerMessage::Key(_) => KEY,
         }
     }
 
     fn emit_fields(&self, frame: &mut Frame<'_>) {
         match self {
-            ServerMessage::Welcome { agent, tsi, channels, rate_bits_per_s, control } => {
+            ServerMessage::Welcome { agent, tsi, channels, rate_bits_per_s, control, keys } => {
                 frame.string(field::AGENT, agent);
                 frame.number(field::TSI, tsi.0);
                 for channel in channels {
@@ -63,7 +68,12 @@ impl ServerMessage {
                 }
                 frame.number(field::RATE, *rate_bits_per_s);
                 if let Some(control) = control {
-                    frame.field(field::CONTROL, |out| put_control(out, control));
+                    let sealed = control.key.is_none();
+                    let field = if sealed { field::SEALED_CONTROL } else { field::CONTROL };
+                    frame.field(field, |out| put_control(out, control));
+                }
+                for key in keys {
+                    frame.field(field::KEY, |out| put_key(out, key));
                 }
             }
             ServerMessage::Refused { reason } => frame.string(field::REASON, reason),
@@ -101,6 +111,7 @@ impl ServerMessage {
                 });
                 frame.number(field::MORE, *more);
             }
+            ServerMessage::Key(key) => frame.field(field::KEY, |out| put_key(out, key)),
             ServerMessage::Probed { probe, packets } => {
                 frame.number(field::PROBE, *probe);
                 frame.number(field::PACKETS, *packets);
@@ -115,7 +126,8 @@ impl ServerMessage {
                 tsi: Tsi(fields.number(field::TSI)?),
                 channels: read_channels(fields)?,
                 rate_bits_per_s: read_rate(fields)?,
-                control: fields.optional(field::CONTROL)?.map(read_control).transpose()?,
+                control: read_control_group(fields)?,
+                keys: read_keys(fields)?,
             },
             REFUSED => ServerMessage::Refused { reason: read_reason(fields)? },
             PAGE => ServerMessage::Page {
@@ -140,6 +152,7 @@ impl ServerMessage {
                 probe: fields.number(field::PROBE)?,
                 packets: fields.number(field::PACKETS)?,
             },
+            KEY => ServerMessage::Key(read_key(fields.required(field::KEY)?)?),
             _ => return Ok(None),
         }))
     }
@@ -173,24 +186,59 @@ fn read_channels(fields: &mut Fields<'_>) -> Result<Vec<Channel>, ParseError> {
     Ok(channels)
 }
 
-/// Appends server, client, key, channel.
+/// Appends server, client, key (none if the group is sealed), channel.
 fn put_control(out: &mut Vec<u8>, control: &ControlGroup) {
     put_varint(out, control.server.0);
     put_varint(out, control.client.0);
-    out.extend_from_slice(&control.key.0);
+    if let Some(key) = control.key {
+        out.extend_from_slice(&key.0);
+    }
     put_channel(out, &control.channel);
 }
 
-fn read_control(value: &[u8]) -> Result<ControlGroup, ParseError> {
+fn read_control_group(fields: &mut Fields<'_>) -> Result<Option<ControlGroup>, ParseError> {
+    let sealed = fields.optional(field::SEALED_CONTROL)?;
+    let open = fields.optional(field::CONTROL)?;
+    let groups = [(sealed, true), (open, false)].into_iter();
+    let mut groups = groups.filter_map(|(value, sealed)| value.map(|value| (value, sealed)));
+    groups.next().map(|(value, sealed)| read_control(value, sealed)).transpose()
+}
+
+fn read_control(value: &[u8], sealed: bool) -> Result<ControlGroup, ParseError> {
     let mut reader = Reader::new(field::CONTROL.name, value);
     let (server, client) = (MemberId(reader.varint()?), MemberId(reader.varint()?));
-    let key = ControlKey(reader.array()?);
+    let key = if sealed { None } else { Some(ControlKey(reader.array()?)) };
     let channel = read_channel(reader)?;
     if channel.source.is_some() {
         let problem = "a channel of one source";
         return Err(ParseError::Value { what: field::CONTROL.name, problem });
     }
     Ok(ControlGroup { channel, server, client, key })
+}
+
+/// Appends number and secret.
+fn put_key(out: &mut Vec<u8>, key: &GroupKey) {
+    out.extend_from_slice(&key.id.to_be_bytes());
+    out.extend_from_slice(&key.secret.0);
+}
+
+fn read_key(value: &[u8]) -> Result<GroupKey, ParseError> {
+    let bad = ParseError::Value { what: field::KEY.name, problem: "not 34 bytes" };
+    let (id, secret) = value.split_first_chunk().ok_or(bad)?;
+    let secret = <[u8; 32]>::try_from(secret)
+        .map_err(|_| ParseError::Value { what: field::KEY.name, problem: "not 34 bytes" })?;
+    Ok(GroupKey { id: u16::from_be_bytes(*id), secret: GroupSecret(secret) })
+}
+
+fn read_keys(fields: &mut Fields<'_>) -> Result<Vec<GroupKey>, ParseError> {
+    let mut keys = Vec::new();
+    for value in fields.all(field::KEY) {
+        if keys.len() == limits::KEYS {
+            return Err(ParseError::Value { what: field::KEY.name, problem: "too many keys" });
+        }
+        keys.push(read_key(value?)?);
+    }
+    Ok(keys)
 }
 
 /// Appends each announcement relative to the previous one: transmission (wrapping, from one more; 0

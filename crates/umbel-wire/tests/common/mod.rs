@@ -10,8 +10,8 @@ use proptest::option;
 use proptest::prelude::*;
 use umbel_wire::lms::{self, Message as Lms, Summary, TurningPoint, UnitSet};
 use umbel_wire::repository::{
-    Announcement, ClientMessage, ControlGroup, ControlKey, ItemInfo, Nak, Need, NeedRun,
-    ServerMessage, SymbolRun, limits,
+    Announcement, ClientMessage, ControlGroup, ControlKey, GroupKey, GroupSecret, ItemInfo, Nak,
+    Need, NeedRun, ServerMessage, SymbolRun, limits,
 };
 use umbel_wire::srm::MemberId;
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
@@ -135,8 +135,9 @@ pub fn client_messages() -> impl Strategy<Value = ClientMessage> {
     use ClientMessage as M;
     let patterns = || vec(strings(limits::PATTERN_LEN), 0..5);
     prop_oneof![
-        (strings(limits::AGENT_LEN), option::of(strings(limits::TOKEN_LEN)))
-            .prop_map(|(agent, token)| M::Hello { agent, token }),
+        (strings(limits::AGENT_LEN), option::of(strings(limits::TOKEN_LEN)), any::<bool>())
+            .prop_map(|(agent, token, seals)| M::Hello { agent, token, seals }),
+        any::<u16>().prop_map(|key| M::HasKey { key }),
         (any::<u32>(), patterns(), any::<u64>(), any::<u32>()).prop_map(
             |(query, patterns, cursor, limit)| M::List { query, patterns, cursor, limit }
         ),
@@ -178,14 +179,18 @@ pub fn client_messages() -> impl Strategy<Value = ClientMessage> {
 }
 
 fn controls() -> impl Strategy<Value = ControlGroup> {
-    (channels(), any::<(u64, u64, [u8; 32])>()).prop_map(|(channel, (server, client, key))| {
-        ControlGroup {
+    (channels(), any::<(u64, u64, Option<[u8; 32]>)>()).prop_map(
+        |(channel, (server, client, key))| ControlGroup {
             channel: Channel { source: None, ..channel },
             server: MemberId(server),
             client: MemberId(client),
-            key: ControlKey(key),
-        }
-    })
+            key: key.map(ControlKey),
+        },
+    )
+}
+
+fn keys() -> impl Strategy<Value = GroupKey> {
+    any::<(u16, [u8; 32])>().prop_map(|(id, secret)| GroupKey { id, secret: GroupSecret(secret) })
 }
 
 fn channels() -> impl Strategy<Value = Channel> {
@@ -236,15 +241,13 @@ pub fn server_messages() -> impl Strategy<Value = ServerMessage> {
             any::<u32>(),
             vec(channels(), 0..5),
             1..=u64::MAX,
-            option::of(controls())
+            option::of(controls()),
+            vec(keys(), 0..=limits::KEYS)
         )
-            .prop_map(|(agent, tsi, channels, rate_bits_per_s, control)| M::Welcome {
-                agent,
-                tsi: Tsi(tsi),
-                channels,
-                rate_bits_per_s,
-                control,
+            .prop_map(|(agent, tsi, channels, rate_bits_per_s, control, keys)| {
+                M::Welcome { agent, tsi: Tsi(tsi), channels, rate_bits_per_s, control, keys }
             }),
+        keys().prop_map(M::Key),
         reason().prop_map(|reason| M::Refused { reason }),
         (any::<u32>(), vec(items(), 0..20), any::<u64>(), any::<Option<u64>>())
             .prop_map(|(query, items, total, next)| M::Page { query, items, total, next }),

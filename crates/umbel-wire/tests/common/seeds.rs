@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use umbel_wire::feed::{Feed, FeedContent, Recovery, Sealed, SealedHead, WrappedKey};
 use umbel_wire::repository::{
-    Announcement, ClientMessage, ControlGroup, ControlKey, ItemInfo, Nak, Need, NeedRun,
-    ServerMessage, SymbolRun, UnicastBlock,
+    Announcement, ClientMessage, ControlGroup, ControlKey, GroupKey, GroupSecret, ItemInfo, Nak,
+    Need, NeedRun, ServerMessage, SymbolRun, UnicastBlock,
 };
 use umbel_wire::sap::SapPacket;
 use umbel_wire::session::{FindSessions, SessionKind};
@@ -131,7 +131,15 @@ fn client_messages() -> Vec<(&'static str, Vec<u8>)> {
     let toi = Toi(7);
     let tois = vec![Toi(7), Toi(700), Toi(70_000)];
     let messages = [
-        ("hello", M::Hello { agent: "umbel 0.1.0".into(), token: Some("secret".into()) }),
+        (
+            "hello",
+            M::Hello { agent: "umbel 0.1.0".into(), token: Some("secret".into()), seals: false },
+        ),
+        ("has-key", M::HasKey { key: 9 }),
+        (
+            "hello-seals",
+            M::Hello { agent: "umbel 0.1.0".into(), token: Some("secret".into()), seals: true },
+        ),
         ("list", M::List { query: 1, patterns: patterns.clone(), cursor: 300, limit: 4096 }),
         ("request", M::Request { query: 2, patterns, hold: false }),
         ("want", M::Want { toi, need: whole }),
@@ -189,6 +197,10 @@ fn page() -> ServerMessage {
     ServerMessage::Page { query: 1, items, total: 10, next: Some(4) }
 }
 
+fn key(id: u16) -> GroupKey {
+    GroupKey { id, secret: GroupSecret([id as u8; 32]) }
+}
+
 fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
     use ServerMessage as M;
     let channel = |source: Option<&str>, group: &str| Channel {
@@ -219,6 +231,7 @@ fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
                 channels: channels.clone(),
                 rate_bits_per_s: 100_000_000,
                 control: None,
+                keys: vec![],
             },
         ),
         (
@@ -232,8 +245,9 @@ fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
                     channel: channels[1],
                     server: MemberId(0),
                     client: MemberId(300),
-                    key: ControlKey([7; 32]),
+                    key: Some(ControlKey([7; 32])),
                 }),
+                keys: vec![],
             },
         ),
         ("refused", M::Refused { reason: reason() }),
@@ -258,6 +272,23 @@ fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
                 more: true,
             },
         ),
+        (
+            "welcome-sealed",
+            M::Welcome {
+                agent: "umbel 0.1.0".into(),
+                tsi: Tsi(77),
+                channels: channels[1..2].to_vec(),
+                rate_bits_per_s: 100_000_000,
+                control: Some(ControlGroup {
+                    channel: channels[1],
+                    server: MemberId(0),
+                    client: MemberId(300),
+                    key: None,
+                }),
+                keys: vec![key(9), key(10)],
+            },
+        ),
+        ("key", M::Key(key(10))),
         ("probed", M::Probed { probe: 1, packets: 100 }),
     ];
     let bytes = |message: &ServerMessage| {

@@ -78,8 +78,8 @@ pub(super) struct ServeArgs {
     /// UDP port of the control group
     #[arg(long, default_value_t = 7701, value_name = "PORT")]
     control_port: u16,
-    /// Token that clients must show to get a session; the data channel is not encrypted: any host
-    /// that joins its group can read it
+    /// Token that clients must show to get a session; what is sent by multicast is then sealed
+    /// (AES-128-GCM), and only they can read it. Without a token, any host that joins the group can
     #[arg(long)]
     token: Option<String>,
     /// Publish files and directories, too, whose names begin with `.` in the directory itself;
@@ -175,6 +175,7 @@ fn announce(server: &Server, output: &Output) {
         "channel": server.channel().to_string(),
         "control": server.control().map_or("unicast".to_owned(), |group| group.to_string()),
         "interface": server.interface().name,
+        "sealed": server.is_sealed(),
         "rate_bits_per_s": server.rate().bits_per_s(),
     }));
     output.note(format!(
@@ -184,6 +185,11 @@ fn announce(server: &Server, output: &Output) {
         server.interface().name,
         server.rate()
     ));
+    output.note(if server.is_sealed() {
+        "sealed: only clients with the token can read the channel"
+    } else {
+        "open: any host that joins the channel can read it; --token seals it"
+    });
     match server.control() {
         Some(group) => output.note(format!("announcing in {group}")),
         None => output.note("announcing on the sessions"),

@@ -76,6 +76,8 @@ pub(crate) struct Ask {
     /// How long to retry when the server does not answer. `None`: forever, once it has answered
     /// before.
     pub(crate) retry_for: Option<Duration>,
+    /// Whether a token is shown, so that a sealed channel is expected.
+    pub(crate) token: bool,
 }
 
 /// The client around its engine.
@@ -105,6 +107,7 @@ pub(crate) struct GetHost<S> {
     dropped_here: u64,
     stats: ReceiverStats,
     control_group: bool,
+    sealed: bool,
     fatal: Option<anyhow::Error>,
     finished: bool,
 }
@@ -133,6 +136,7 @@ impl<S: ItemStore> GetHost<S> {
             dropped_here: 0,
             stats: ReceiverStats::default(),
             control_group: false,
+            sealed: false,
             fatal: None,
             finished: false,
         }
@@ -156,6 +160,7 @@ impl<S: ItemStore> GetHost<S> {
             dropped_here: self.dropped_here,
             unicast_blocks: stats.unicast_blocks,
             control_group: self.control_group,
+            sealed: self.sealed,
             naks: stats.naks,
             failures: self.items.into_failures(),
             interrupted: !self.finished,
@@ -432,7 +437,13 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
 
     fn event(&mut self, io: &mut Machine<'_, S>, event: ReceiverEvent) {
         match event {
-            ReceiverEvent::Welcome { channel, rate_bits_per_s, control, .. } => {
+            ReceiverEvent::Welcome { channel, rate_bits_per_s, control, sealed, .. } => {
+                self.sealed = sealed;
+                if self.ask.token && !sealed {
+                    self.observer.note(
+                        "the server is too old to seal its channel: any host can read what it sends",
+                    );
+                }
                 tracing::info!("data comes on {channel}, at most {rate_bits_per_s} bit/s");
                 self.on_welcome(io, (channel, Rate::from_bits_per_s(rate_bits_per_s)), control);
             }

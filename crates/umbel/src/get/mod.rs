@@ -105,6 +105,9 @@ pub struct Summary {
     pub unicast_blocks: u64,
     /// Whether at the end transmissions were announced in the multicast control group.
     pub control_group: bool,
+    /// Whether the multicast channels were sealed, so that only admitted clients could read them.
+    #[serde(default)]
+    pub sealed: bool,
     /// NAKs sent.
     pub naks: u64,
     /// Items not received.
@@ -153,12 +156,13 @@ pub fn get(
         mailbox.put(Input::Sink(event));
     })?;
     let config = ReceiverConfig {
-        token: options.url.token,
+        token: options.url.token.clone(),
         fallback_after: options.fallback_after,
         ..ReceiverConfig::default()
     };
     let engine = Receiver::new(config, generator()?, sink.clone());
-    let ask = Ask { patterns: options.patterns, retry_for: options.retry_for };
+    let token = options.url.token.is_some();
+    let ask = Ask { patterns: options.patterns, retry_for: options.retry_for, token };
     let store = Directory { path: options.output, sink };
     let host = GetHost::new(ask, machine.diagnosing(observer), store);
     Driver::new(engine, host, Clock::new(), line).opener(machine.opener()).run()?.finish()

@@ -7,7 +7,7 @@ use umbel_engine::host::{Host, Io, SessionNews, Trouble};
 use umbel_engine::repository::{Source, SourceCommand, SourceEvent};
 use umbel_engine::symbols::SymbolSource;
 use umbel_engine::{Instant, RateClass, SessionId};
-use umbel_wire::repository::Need;
+use umbel_wire::repository::{GroupSecret, Need};
 use umbel_wire::{Oti, Toi};
 
 use super::librarian::Question;
@@ -57,6 +57,13 @@ pub(crate) trait Staff {
     /// Sends a burst of probe packets.
     fn burst(&mut self, burst: Burst);
 
+    /// Draws the secret of a group key, which nobody can predict.
+    ///
+    /// # Errors
+    ///
+    /// One line that says why the system gives no randomness.
+    fn draw_secret(&mut self) -> Result<GroupSecret, String>;
+
     /// Closes a session.
     fn close(&mut self, session: SessionId, reason: &str);
 
@@ -84,6 +91,8 @@ pub(crate) struct ServeHost<T> {
     delivered: u64,
     satisfied: u64,
     next_rtts: Instant,
+    /// Whether the engine waits for the secret of a group key.
+    secret_wanted: bool,
     /// What has kept packets from leaving since the last published status.
     trouble: Option<String>,
 }
@@ -96,6 +105,7 @@ impl<T: Staff> ServeHost<T> {
             delivered: 0,
             satisfied: 0,
             next_rtts: Instant::EPOCH,
+            secret_wanted: false,
             trouble: None,
         }
     }
@@ -122,6 +132,7 @@ impl<T: Staff> ServeHost<T> {
             bytes: stats.bytes,
             transmissions: stats.transmissions,
             repairs: stats.repairs,
+            key_changes: source.key_changes(),
             naks: stats.naks,
             clients_on_control: source.clients_on_control(),
             control_repairs: source.control_stats().map_or(0, |(stats, _)| stats.repairs_sent),
@@ -142,6 +153,23 @@ type Machine<'a, T> = dyn Io<Source<<T as Staff>::Symbols>> + 'a;
 /// Sends a command that is never refused.
 fn tell<S: SymbolSource>(io: &mut dyn Io<Source<S>>, command: SourceCommand) {
     let Ok(()) = io.command(command);
+}
+
+impl<T: Staff> ServeHost<T> {
+    /// Draws the secret that the engine waits for. Tries again later if there is no randomness;
+    /// meanwhile the key is not changed.
+    fn draw_secret(&mut self, io: &mut Machine<'_, T>) {
+        if !self.secret_wanted {
+            return;
+        }
+        match self.staff.draw_secret() {
+            Ok(secret) => {
+                self.secret_wanted = false;
+                tell(io, SourceCommand::Secret(secret));
+            }
+            Err(reason) => tracing::warn!("the group key is not changed: {reason}"),
+        }
+    }
 }
 
 impl<T: Staff> Host<Source<T::Symbols>> for ServeHost<T> {
@@ -196,6 +224,10 @@ impl<T: Staff> Host<Source<T::Symbols>> for ServeHost<T> {
                 let burst = Burst { session, probe, packets, packet_len, rate_bits_per_s };
                 self.staff.burst(burst);
             }
+            SourceEvent::DrawSecret => {
+                self.secret_wanted = true;
+                self.draw_secret(io);
+            }
             SourceEvent::CloseSession { session, reason, guess } => {
                 if guess {
                     self.staff.bar(session);
@@ -220,6 +252,7 @@ impl<T: Staff> Host<Source<T::Symbols>> for ServeHost<T> {
     fn wake(&mut self, io: &mut Machine<'_, T>) {
         let now = io.now();
         io.wake_at(Some(now + TICK));
+        self.draw_secret(io);
         if now >= self.next_rtts {
             self.next_rtts = now + RTT_EVERY;
             let sessions: Vec<SessionId> =

@@ -30,7 +30,7 @@ use umbel_engine::RateClass;
 use umbel_engine::host::Mailbox;
 use umbel_engine::repository::policy::Policy;
 use umbel_engine::repository::scheduler::SchedulerKind;
-use umbel_engine::repository::{ControlConfig, Source, SourceCommand, SourceConfig};
+use umbel_engine::repository::{ControlConfig, SealConfig, Source, SourceCommand, SourceConfig};
 use umbel_engine::units::Rate;
 use umbel_net::clock::Clock;
 use umbel_net::driver::{Driver, DriverError};
@@ -43,6 +43,8 @@ use umbel_net::session::{
 use umbel_net::udp::SenderOptions;
 use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions};
 use umbel_wire::alc::DataHeader;
+use umbel_wire::repository::GroupSecret;
+use umbel_wire::sealed::SealedHeader;
 use umbel_wire::{Channel, Scheme, Tsi};
 
 pub use self::control::ControlChoice;
@@ -89,7 +91,8 @@ pub struct ServeOptions {
     pub control: ControlChoice,
     /// The control group's port.
     pub control_port: u16,
-    /// The token that clients must show.
+    /// The token that clients must show. What is sent by multicast is then sealed, and only they
+    /// can read it.
     pub token: Option<String>,
     /// Whether hidden files at the top of a directory are published. Default: no.
     pub hidden: bool,
@@ -123,8 +126,14 @@ impl ServeOptions {
         }
     }
 
+    /// Returns whether the channels are sealed: if a token says who may read them.
+    pub fn seals(&self) -> bool {
+        self.token.is_some()
+    }
+
     fn repository(&self, packet_len: u16) -> RepositoryOptions {
-        let header = DataHeader::LEN as u16;
+        let seal = if self.seals() { SealedHeader::OVERHEAD } else { 0 };
+        let header = (DataHeader::LEN + seal) as u16;
         let symbol_len = packet_len.saturating_sub(header) & !7;
         let exact = self.policy.as_ref().is_some_and(Policy::is_exact);
         RepositoryOptions {
@@ -146,6 +155,7 @@ pub struct Server {
     control: Option<Channel>,
     interface: Interface,
     rate: Rate,
+    sealed: bool,
     repository: Repository,
     report: Arc<Mutex<Report>>,
     mailbox: Mailbox<Input>,
@@ -275,6 +285,7 @@ impl Server {
             control: control.map(|control| control.channel),
             interface: outlet.interface,
             rate: outlet.rate,
+            sealed: options.seals(),
             repository,
             report,
             mailbox,
@@ -306,6 +317,11 @@ impl Server {
     /// Returns the rate of the data channel.
     pub fn rate(&self) -> Rate {
         self.rate
+    }
+
+    /// Returns whether only admitted clients can read what is sent by multicast.
+    pub fn is_sealed(&self) -> bool {
+        self.sealed
     }
 
     /// Returns the repository that is served.
@@ -371,5 +387,8 @@ fn source_config(
     }
     config.scheduler = options.scheduler.unwrap_or(config.policy.usual_scheduler());
     config.control = control;
+    if options.seals() {
+        config.seal = Some(SealConfig::new(GroupSecret(random()?)));
+    }
     Ok(config)
 }

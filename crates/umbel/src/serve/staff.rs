@@ -8,13 +8,14 @@ use umbel_engine::repository::SourceCommand;
 use umbel_engine::units::Rate;
 use umbel_net::session::SessionHandle;
 use umbel_store::{BlockReader, Repository};
-use umbel_wire::repository::Need;
+use umbel_wire::repository::{GroupSecret, Need};
 use umbel_wire::{Oti, Toi};
 
 use super::courier::Couriers;
 use super::host::Staff;
 use super::librarian::{self, Librarians, Question};
 use super::prober::{Burst, ProbeChannel, Prober};
+use crate::endpoint::random;
 
 /// Staff that works on threads of its own.
 #[derive(Debug)]
@@ -75,6 +76,10 @@ impl Staff for Threads {
 
     fn burst(&mut self, burst: Burst) {
         self.prober.burst(burst);
+    }
+
+    fn draw_secret(&mut self) -> Result<GroupSecret, String> {
+        random().map(GroupSecret).map_err(|error| format!("{error:#}"))
     }
 
     fn close(&mut self, session: SessionId, reason: &str) {

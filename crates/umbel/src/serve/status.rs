@@ -26,6 +26,8 @@ pub struct Report {
     pub control_repairs: u64,
     /// Datagrams in the control group that did not come from its members.
     pub control_forged: u64,
+    /// How often the group key has changed; `None` if the channels are not sealed.
+    pub key_changes: Option<u64>,
     /// NAKs heard.
     pub naks: u64,
     /// Items delivered, counted once for each client.

@@ -136,6 +136,8 @@ pub enum ReceiverEvent {
         /// The multicast control channel, if the server has one: see
         /// [`ReceiverCommand::JoinControl`].
         control: Option<Channel>,
+        /// Whether the channels are sealed, so that only admitted clients can read them.
+        sealed: bool,
     },
     /// The server does not admit this client.
     Refused {

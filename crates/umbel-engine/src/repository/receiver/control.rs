@@ -8,6 +8,7 @@ use umbel_wire::{Channel, Toi};
 
 use crate::chance::Generator;
 use crate::repository::control::{Control, SILENCE};
+use crate::seal::Keyring;
 use crate::{Instant, Membership, Transmit, TransmitBuf};
 
 /// Time by which announcements in the group may precede the page that names their item.
@@ -98,9 +99,15 @@ impl ControlEnd {
     }
 
     /// Handles a datagram of the group. Returns whether the server is heard there from now on.
-    pub(super) fn handle_datagram(&mut self, now: Instant, by: Channel, payload: &[u8]) -> bool {
+    pub(super) fn handle_datagram(
+        &mut self,
+        now: Instant,
+        by: Channel,
+        payload: &[u8],
+        ring: Option<&mut Keyring>,
+    ) -> bool {
         let Some(control) = &mut self.control else { return false };
-        control.handle_datagram(now, by, payload);
+        control.handle_datagram(now, by, payload, ring);
         let heard = !self.hears && control.server_heard() == Some(now);
         self.hears |= heard;
         heard
@@ -151,8 +158,9 @@ impl ControlEnd {
         &mut self,
         now: Instant,
         buf: &mut TransmitBuf,
+        ring: Option<&mut Keyring>,
     ) -> Option<Transmit> {
-        self.control.as_mut()?.poll_transmit(now, buf)
+        self.control.as_mut()?.poll_transmit(now, buf, ring)
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {

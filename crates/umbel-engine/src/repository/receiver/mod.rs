@@ -36,7 +36,7 @@ use std::time::Duration;
 use umbel_fec::Partition;
 use umbel_wire::alc::{DataHeader, DataPacket};
 use umbel_wire::control::Parsed;
-use umbel_wire::repository::{Announcement, ClientMessage, Need, ServerMessage};
+use umbel_wire::repository::{Announcement, ClientMessage, GroupKey, Need, ServerMessage};
 use umbel_wire::{Channel, Oti, Toi, Tsi};
 
 use self::control::{ControlEnd, Early};
@@ -49,6 +49,7 @@ use self::tuner::Tuner;
 use super::config::ReceiverConfig;
 use super::drops::{DropReason, Drops};
 use crate::chance::Generator;
+use crate::seal::{Keyring, NotOpened};
 use crate::symbols::SymbolSink;
 use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf};
@@ -83,6 +84,10 @@ pub struct Receiver<K> {
     sink: K,
     session: Option<SessionId>,
     tsi: Option<Tsi>,
+    /// Group keys, if the server seals.
+    ring: Option<Keyring>,
+    /// Room for the symbol that is opened.
+    scratch: Vec<u8>,
     items: Items,
     listener: Listener,
     tuner: Tuner,
@@ -104,6 +109,8 @@ impl<K: SymbolSink> Receiver<K> {
             sink,
             session: None,
             tsi: None,
+            ring: None,
+            scratch: Vec::new(),
             items: Items::new(config.most_damages),
             listener: Listener::new(&config, random.clone()),
             tuner: Tuner::new(),
@@ -222,7 +229,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.session = Some(session);
         let agent = self.config.agent.clone();
         let token = self.config.token.clone();
-        self.outbox.say(ClientMessage::Hello { agent, token });
+        self.outbox.say(ClientMessage::Hello { agent, token, seals: true });
     }
 
     fn on_disconnected(&mut self) {
@@ -232,6 +239,7 @@ impl<K: SymbolSink> Receiver<K> {
         }
         self.session = None;
         self.tsi = None;
+        self.ring = None;
         self.items.clear();
         self.listener.reset();
         self.outbox.clear();
@@ -308,15 +316,20 @@ impl<K: SymbolSink> Receiver<K> {
             return self.drops.count(DropReason::Malformed);
         };
         match message {
-            ServerMessage::Welcome { agent, tsi, channels, rate_bits_per_s, control } => {
+            ServerMessage::Welcome { agent, tsi, channels, rate_bits_per_s, control, keys } => {
                 let control = self.control.offer(now, control, rate_bits_per_s);
                 let Some(&channel) = channels.first() else {
                     return self.drops.count(DropReason::Malformed);
                 };
                 self.tsi = Some(tsi);
+                let mut keys = keys.into_iter();
+                self.ring = keys.next().map(Keyring::new);
+                keys.for_each(|key| self.take_key(key));
+                let sealed = self.ring.is_some();
                 self.tuner.tune(channel);
                 self.listener.set_rate(rate_bits_per_s);
-                let event = ReceiverEvent::Welcome { agent, channel, rate_bits_per_s, control };
+                let event =
+                    ReceiverEvent::Welcome { agent, channel, rate_bits_per_s, control, sealed };
                 self.events.push_back(event);
             }
             ServerMessage::Refused { reason } => {
@@ -339,10 +352,21 @@ impl<K: SymbolSink> Receiver<K> {
             ServerMessage::Digests { toi, first_block, digests, more } => {
                 self.events.push_back(ReceiverEvent::Digests { toi, first_block, digests, more });
             }
+            ServerMessage::Key(key) => {
+                self.take_key(key);
+                self.outbox.say(ClientMessage::HasKey { key: key.id });
+            }
             ServerMessage::Probed { probe, packets } => {
                 self.tuner.probing = false;
                 self.events.push_back(ReceiverEvent::Probed { probe, packets });
             }
+        }
+    }
+
+    /// Takes the next group key of a server that seals.
+    fn take_key(&mut self, key: GroupKey) {
+        if let Some(ring) = &mut self.ring {
+            ring.add(key);
         }
     }
 
@@ -378,7 +402,7 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// Handles a datagram of the control group.
     fn on_control(&mut self, now: Instant, by: Channel, payload: &[u8]) {
-        if self.control.handle_datagram(now, by, payload) {
+        if self.control.handle_datagram(now, by, payload, self.ring.as_mut()) {
             self.outbox.say(ClientMessage::Control { hears: true });
         }
         while let Some(message) = self.control.poll_message() {
@@ -397,25 +421,31 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// Handles a packet of the data channel.
     fn on_packet(&mut self, now: Instant, bytes: &[u8]) {
-        let Ok(packet) = DataPacket::parse(bytes) else {
-            return self.drops.count(DropReason::Malformed);
-        };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        match open(self.ring.as_mut(), bytes, &mut scratch) {
+            Ok(packet) => self.on_opened(now, &packet, bytes.len()),
+            Err(reason) => self.drops.count(reason),
+        }
+        self.scratch = scratch;
+    }
+
+    /// Handles a packet of the data channel, of `len` bytes, whose seal was opened if it has one.
+    fn on_opened(&mut self, now: Instant, packet: &DataPacket<'_>, len: usize) {
         let DataHeader { tsi, toi, transmission, index, .. } = packet.header;
         if Some(tsi) != self.tsi {
             return self.drops.count(DropReason::OtherSession);
         }
         self.stats.packets += 1;
-        self.stats.bytes += bytes.len() as u64;
+        self.stats.bytes += len as u64;
         self.listener.note_packet(now);
         if toi == Toi::PROBE {
             if self.fallback.hear_probe(now, transmission) {
                 self.go_back_to_multicast(now);
             }
-            let (probe, len) = (transmission, bytes.len());
-            let event = ReceiverEvent::ProbePacket { probe, index, at: now, len };
+            let event = ReceiverEvent::ProbePacket { probe: transmission, index, at: now, len };
             return self.events.push_back(event);
         }
-        self.take_symbol(now, &packet);
+        self.take_symbol(now, packet);
         if self.listener.hear(now, &self.items, (transmission, index)) {
             self.tuner.extend_interest(now + self.config.linger);
         }
@@ -526,6 +556,25 @@ impl<K: SymbolSink> Receiver<K> {
     }
 }
 
+/// Opens a packet of the data channel if the server seals. Probes are not sealed; they carry nothing
+/// but the client's own number.
+fn open<'p>(
+    ring: Option<&mut Keyring>,
+    bytes: &'p [u8],
+    scratch: &'p mut Vec<u8>,
+) -> Result<DataPacket<'p>, DropReason> {
+    let plain = || DataPacket::parse(bytes).map_err(|_| DropReason::Malformed);
+    let Some(ring) = ring else { return plain() };
+    match ring.open_packet(bytes, scratch) {
+        Ok(packet) => Ok(packet),
+        Err(NotOpened::Forged) => {
+            plain().ok().filter(|packet| packet.header.toi == Toi::PROBE).ok_or(DropReason::Forged)
+        }
+        Err(NotOpened::UnknownKey) => Err(DropReason::UnknownKey),
+        Err(NotOpened::Replayed) => Err(DropReason::Replayed),
+    }
+}
+
 impl<K: SymbolSink> Engine for Receiver<K> {
     type Command = ReceiverCommand;
     type CommandError = ReceiverCommandError;
@@ -579,7 +628,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         let session = self.session?;
-        if let Some(transmit) = self.control.poll_transmit(now, buf) {
+        if let Some(transmit) = self.control.poll_transmit(now, buf, self.ring.as_mut()) {
             self.timers.put(Timer::Control, self.control.poll_timeout());
             return Some(transmit);
         }

@@ -16,6 +16,7 @@ use super::transmission::Transmission;
 use crate::chance::Generator;
 use crate::repository::config::{ControlConfig, SourceConfig};
 use crate::repository::control::{self, Control};
+use crate::seal::Keyring;
 use crate::{Address, Instant, Membership, SessionId, Transmit, TransmitBuf};
 
 /// Greatest number of announcements in one datagram, so that it fits any link.
@@ -49,6 +50,8 @@ impl Announcements {
 #[derive(Debug)]
 pub(super) struct Announcer {
     config: Option<ControlConfig>,
+    /// Whether the group is sealed.
+    sealed: bool,
     /// Generator of the membership in the control group.
     random: Generator,
     /// Highest rate of the data channel.
@@ -65,6 +68,7 @@ impl Announcer {
     pub(super) fn new(config: &SourceConfig, random: Generator) -> Announcer {
         Announcer {
             config: config.control,
+            sealed: config.seal.is_some(),
             random,
             data_bits_per_s: config.rate.bits_per_s(),
             control: None,
@@ -167,6 +171,7 @@ impl Announcer {
             (Some(control), _) => control.handle_timeout(now),
             (None, Some(ControlConfig { channel, key })) => {
                 let (random, rate) = (self.random.clone(), self.data_bits_per_s);
+                let key = (!self.sealed).then_some(key);
                 self.control = Some(Control::server(now, channel, key, random, rate));
             }
             (None, None) => {}
@@ -186,11 +191,17 @@ impl Announcer {
     }
 
     /// Handles a datagram of the control group. Returns false if it is of another channel.
-    pub(super) fn handle_datagram(&mut self, now: Instant, by: Channel, payload: &[u8]) -> bool {
+    pub(super) fn handle_datagram(
+        &mut self,
+        now: Instant,
+        by: Channel,
+        payload: &[u8],
+        ring: Option<&mut Keyring>,
+    ) -> bool {
         let Some(control) = self.control.as_mut().filter(|control| control.owns(&by)) else {
             return false;
         };
-        control.handle_datagram(now, by, payload);
+        control.handle_datagram(now, by, payload, ring);
         // Clients have nothing to tell the server there.
         while control.poll_message().is_some() {}
         true
@@ -201,8 +212,10 @@ impl Announcer {
         &mut self,
         now: Instant,
         buf: &mut TransmitBuf,
+        ring: Option<&mut Keyring>,
     ) -> Option<Transmit> {
-        if let Some(transmit) = self.control.as_mut().and_then(|c| c.poll_transmit(now, buf)) {
+        let control = self.control.as_mut();
+        if let Some(transmit) = control.and_then(|control| control.poll_transmit(now, buf, ring)) {
             return Some(transmit);
         }
         let (session, message) = self.outbox.pop_front()?;
@@ -220,7 +233,8 @@ impl Announcer {
     /// Returns the control group's parameters for a client.
     pub(super) fn control_group(&self, session: SessionId) -> Option<ControlGroup> {
         let ControlConfig { channel, key, .. } = self.config?;
-        Some(ControlGroup { channel, server: control::SERVER, client: name_in_group(session), key })
+        let (server, client) = (control::SERVER, name_in_group(session));
+        Some(ControlGroup { channel, server, client, key: (!self.sealed).then_some(key) })
     }
 
     /// Derives the client's distance in the control group from its session's round trip time.

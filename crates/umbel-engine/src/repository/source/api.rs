@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use umbel_wire::repository::{ItemInfo, Need};
+use umbel_wire::repository::{GroupSecret, ItemInfo, Need};
 use umbel_wire::{Digest, Oti, Toi};
 
 use crate::SessionId;
@@ -109,6 +109,8 @@ pub enum SourceCommand {
         /// Number of packets sent.
         packets: u32,
     },
+    /// Answers [`SourceEvent::DrawSecret`].
+    Secret(GroupSecret),
     /// The symbol source has made symbols. The engine resumes work that waited for them.
     SymbolsReady,
 }
@@ -187,6 +189,9 @@ pub enum SourceEvent {
         /// Rate of the burst, in bits of UDP payload per second.
         rate_bits_per_s: u64,
     },
+    /// Draw the secret of the next group key from a generator that nobody can predict. Answer with
+    /// [`SourceCommand::Secret`].
+    DrawSecret,
     /// Close the session. Its client is not admitted or broke the protocol.
     CloseSession {
         /// The session.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use umbel_fec::Partition;
 use umbel_wire::alc::DataHeader;
 use umbel_wire::repository::{Nak, Need, ServerMessage};
+use umbel_wire::sealed::SealedHeader;
 use umbel_wire::{Oti, Toi};
 
 use super::announcer::{Announcements, Announcer};
@@ -14,6 +15,7 @@ use super::answers::Answers;
 use super::api::{SourceEvent, SourceStats};
 use super::clients::Clients;
 use super::item::Demand;
+use super::keys::GroupKeys;
 use super::line::{Line, Next};
 use super::loss::Loss;
 use super::planner::{Desk, Lack, Planner, Segments};
@@ -43,6 +45,8 @@ pub(super) struct Turn<'a> {
     pub(super) now: Instant,
     pub(super) clients: &'a mut Clients,
     pub(super) announcer: &'a mut Announcer,
+    /// Group keys, if the channel is sealed.
+    pub(super) keys: Option<&'a mut GroupKeys>,
     pub(super) events: &'a mut VecDeque<SourceEvent>,
 }
 
@@ -395,10 +399,13 @@ impl<S: SymbolSource> DataChannel<S> {
             let Some(next) = self.line.next(turn.now) else { break };
             match self.symbols.symbol(next.block, next.esi) {
                 Load::Ready(symbol) => {
-                    if !buf.admits(DataHeader::LEN + symbol.len()) {
+                    let seal = turn.keys.as_ref().map_or(0, |_| SealedHeader::OVERHEAD);
+                    if !buf.admits(DataHeader::LEN + symbol.len() + seal) {
                         break;
                     }
-                    self.push_packet(buf, &next, symbol);
+                    if !self.push_packet(turn, buf, &next, symbol) {
+                        break;
+                    }
                     turn.announcer.end_is_seen();
                 }
                 Load::Pending => {
@@ -412,8 +419,15 @@ impl<S: SymbolSource> DataChannel<S> {
         (!buf.is_empty()).then_some(Transmit::data(Address::Channel(self.config.channel)))
     }
 
-    /// Appends a data packet to `buf`.
-    fn push_packet(&mut self, buf: &mut TransmitBuf, next: &Next, symbol: Bytes) {
+    /// Appends a data packet to `buf`. Returns `false` if it cannot be sealed before the key has
+    /// changed.
+    fn push_packet(
+        &mut self,
+        turn: &mut Turn<'_>,
+        buf: &mut TransmitBuf,
+        next: &Next,
+        symbol: Bytes,
+    ) -> bool {
         let header = DataHeader {
             tsi: self.config.tsi,
             toi: next.block.toi,
@@ -423,14 +437,23 @@ impl<S: SymbolSource> DataChannel<S> {
             sbn: next.block.sbn,
             esi: next.esi,
         };
-        let head = header
-            .emit()
-            .expect("the partition numbers blocks and symbols within the scheme's fields");
+        let mut bytes = DataHeader::LEN + symbol.len();
+        if let Some(keys) = &mut turn.keys {
+            if !buf.push_with(|out| keys.ring.seal_packet(header, &symbol, out)) {
+                return false;
+            }
+            bytes += SealedHeader::OVERHEAD;
+        } else {
+            let head = header
+                .emit()
+                .expect("the partition numbers blocks and symbols within the scheme's fields");
+            buf.push(&head, symbol);
+        }
         self.stats.packets += 1;
-        self.stats.bytes += (head.len() + symbol.len()) as u64;
-        buf.push(&head, symbol);
+        self.stats.bytes += bytes as u64;
         if let Some(block) = self.line.sent() {
             self.symbols.release(block);
         }
+        true
     }
 }

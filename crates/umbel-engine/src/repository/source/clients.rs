@@ -104,6 +104,13 @@ impl Clients {
         self.by_session.remove(&session)
     }
 
+    /// Returns the clients that are admitted.
+    pub(super) fn admitted(&self) -> BTreeSet<SessionId> {
+        let admitted = self.by_session.iter();
+        let admitted = admitted.filter(|(_, client)| client.admission == Admission::Granted);
+        admitted.map(|(&session, _)| session).collect()
+    }
+
     pub(super) fn get(&self, session: SessionId) -> Option<&Client> {
         self.by_session.get(&session)
     }

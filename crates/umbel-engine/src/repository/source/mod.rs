@@ -27,6 +27,7 @@ mod api;
 mod channel;
 mod clients;
 mod item;
+mod keys;
 mod line;
 mod loss;
 mod planner;
@@ -40,12 +41,13 @@ use std::collections::VecDeque;
 
 use crate::chance::Generator;
 use umbel_wire::control::Parsed;
-use umbel_wire::repository::{ClientMessage, Need, ServerMessage};
-use umbel_wire::{Oti, Toi};
+use umbel_wire::repository::{ClientMessage, GroupSecret, Need, ServerMessage};
+use umbel_wire::{Channel, Oti, Toi};
 
 use self::announcer::Announcer;
 use self::channel::{DataChannel, Turn};
 use self::clients::{Admission, Clients};
+use self::keys::GroupKeys;
 use self::loss::Loss;
 use super::config::SourceConfig;
 use super::drops::{DropReason, Drops};
@@ -65,6 +67,8 @@ timers! {
         Start,
         /// When to plan work that waits for NAKs.
         Plan,
+        /// When to change the group key.
+        Key,
         /// When to close a session whose client has said nothing.
         Silent,
         /// When to forget the oldest transmission, because no further NAK about it is expected.
@@ -79,6 +83,8 @@ pub struct Source<S> {
     clients: Clients,
     announcer: Announcer,
     channel: DataChannel<S>,
+    /// Group keys, if the server seals.
+    keys: Option<GroupKeys>,
     timers: Timers,
     events: VecDeque<SourceEvent>,
     drops: Drops,
@@ -92,6 +98,7 @@ impl<S: SymbolSource> Source<S> {
             clients: Clients::new(config.loss_cap),
             announcer: Announcer::new(&config, random),
             channel: DataChannel::new(config.clone(), symbols),
+            keys: config.seal.map(GroupKeys::new),
             timers: Timers::default(),
             events: VecDeque::new(),
             drops: Drops::default(),
@@ -141,9 +148,14 @@ impl<S: SymbolSource> Source<S> {
         self.announcer.control_stats()
     }
 
+    /// Returns how often the group key has changed. `None` if the server does not seal.
+    pub fn key_changes(&self) -> Option<u64> {
+        self.keys.as_ref().map(GroupKeys::changes)
+    }
+
     fn turn(&mut self, now: Instant) -> (&mut DataChannel<S>, Turn<'_>) {
-        let Source { clients, announcer, events, .. } = self;
-        (&mut self.channel, Turn { now, clients, announcer, events })
+        let Source { clients, announcer, keys, events, .. } = self;
+        (&mut self.channel, Turn { now, clients, announcer, keys: keys.as_mut(), events })
     }
 
     fn on_session_message(
@@ -154,8 +166,8 @@ impl<S: SymbolSource> Source<S> {
     ) -> Result<(), DropReason> {
         let message = ClientMessage::parse(bytes).ok().and_then(Parsed::message);
         let message = message.ok_or(DropReason::Malformed)?;
-        if let ClientMessage::Hello { token, .. } = &message {
-            return self.on_hello(session, token.as_deref());
+        if let ClientMessage::Hello { token, seals, .. } = &message {
+            return self.on_hello(session, token.as_deref(), *seals);
         }
         let admission = self.clients.get(session).map(|client| client.admission);
         if admission != Some(Admission::Granted) {
@@ -221,6 +233,11 @@ impl<S: SymbolSource> Source<S> {
                 let possible = turn.announcer.has_control();
                 turn.clients.set_hears_control(session, hears && possible);
             }
+            ClientMessage::HasKey { key } => {
+                if let Some(keys) = turn.keys {
+                    keys.on_confirmed(now, session, key);
+                }
+            }
             ClientMessage::Probe { probe, channel: _, packets, packet_len, rate_bits_per_s } => {
                 turn.events.push_back(SourceEvent::Probe {
                     session,
@@ -235,7 +252,12 @@ impl<S: SymbolSource> Source<S> {
     }
 
     /// Admits a client or not. Only its first `Hello` counts, so that a session is one guess.
-    fn on_hello(&mut self, session: SessionId, token: Option<&str>) -> Result<(), DropReason> {
+    fn on_hello(
+        &mut self,
+        session: SessionId,
+        token: Option<&str>,
+        seals: bool,
+    ) -> Result<(), DropReason> {
         let client = self.clients.get_mut(session).ok_or(DropReason::NotAdmitted)?;
         if client.admission != Admission::Awaited {
             return Err(DropReason::NotAdmitted);
@@ -259,6 +281,15 @@ impl<S: SymbolSource> Source<S> {
             self.events.push_back(SourceEvent::CloseSession { session, reason, guess });
             return Ok(());
         }
+        if self.keys.is_some() && !seals {
+            client.admission = Admission::Refused;
+            let reason = "the server seals what it sends, which this client is too old to open: \
+                          update umbel";
+            self.say(session, ServerMessage::Refused { reason: reason.to_owned() });
+            let reason = "the client is too old to open seals".to_owned();
+            self.events.push_back(SourceEvent::CloseSession { session, reason, guess: false });
+            return Ok(());
+        }
         client.admission = Admission::Granted;
         let welcome = ServerMessage::Welcome {
             agent: self.config.agent.clone(),
@@ -266,9 +297,20 @@ impl<S: SymbolSource> Source<S> {
             channels: vec![self.config.channel],
             rate_bits_per_s: self.config.rate.bits_per_s(),
             control: self.announcer.control_group(session),
+            keys: self.keys.iter().flat_map(|keys| keys.ring.in_use()).collect(),
         };
         self.say(session, welcome);
         Ok(())
+    }
+
+    /// Hands the next group key to every client.
+    fn hand_out(&mut self, now: Instant, secret: GroupSecret) {
+        let Some(keys) = &mut self.keys else { return };
+        let clients = self.clients.admitted();
+        let Some(key) = keys.hand_out(now, secret, clients.clone()) else { return };
+        for session in clients {
+            self.say(session, ServerMessage::Key(key));
+        }
     }
 
     /// Closes sessions whose clients have not said `Hello` in time.
@@ -326,6 +368,7 @@ impl<S: SymbolSource> Source<S> {
             SourceCommand::Probed { session, probe, packets } => {
                 self.say(session, ServerMessage::Probed { probe, packets });
             }
+            SourceCommand::Secret(secret) => self.hand_out(now, secret),
             SourceCommand::SymbolsReady => self.channel.line.symbols_ready(),
         }
         self.fill_line(now);
@@ -343,12 +386,23 @@ impl<S: SymbolSource> Source<S> {
 
     fn on_session_closed(&mut self, now: Instant, session: SessionId) {
         let Some(client) = self.clients.remove(session) else { return };
+        if client.admission == Admission::Granted
+            && let Some(keys) = &mut self.keys
+        {
+            keys.on_left(now, session);
+        }
         let (channel, mut turn) = self.turn(now);
         for toi in client.wanted {
             channel.release(&mut turn, session, toi);
         }
         channel.wanted.scheduler.remove_client(session);
         turn.announcer.hang_up(session);
+    }
+
+    /// Handles a datagram of the control group. Returns false if it is of another channel.
+    fn hears_control(&mut self, now: Instant, by: Channel, payload: &[u8]) -> bool {
+        let ring = self.keys.as_mut().map(|keys| &mut keys.ring);
+        self.announcer.handle_datagram(now, by, payload, ring)
     }
 
     fn fill_line(&mut self, now: Instant) {
@@ -366,6 +420,7 @@ impl<S: SymbolSource> Source<S> {
         self.timers.put(Timer::Control, self.announcer.poll_timeout());
         self.timers.put(Timer::Start, self.channel.line.starts());
         self.timers.put(Timer::Plan, self.channel.next_plan());
+        self.timers.put(Timer::Key, self.keys.as_ref().and_then(GroupKeys::poll_timeout));
         self.timers.put(Timer::Silent, self.clients.next_awaited());
         self.timers.put(Timer::Forget, self.channel.answers.next_forgotten());
     }
@@ -379,9 +434,7 @@ impl<S: SymbolSource> Engine for Source<S> {
     fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
         let result = match datagram.by {
             Address::Session(session) => self.on_session_message(now, session, datagram.payload),
-            Address::Channel(by) if self.announcer.handle_datagram(now, by, datagram.payload) => {
-                Ok(())
-            }
+            Address::Channel(by) if self.hears_control(now, by, datagram.payload) => Ok(()),
             Address::Channel(_) | Address::Host(_) => Err(DropReason::Unexpected),
         };
         self.count(result);
@@ -404,6 +457,11 @@ impl<S: SymbolSource> Engine for Source<S> {
                 Timer::Control => self.announcer.handle_timeout(now),
                 Timer::Start => self.channel.line.look_again(),
                 Timer::Plan => {}
+                Timer::Key => {
+                    if self.keys.as_mut().is_some_and(|keys| keys.handle_timeout(now)) {
+                        self.events.push_back(SourceEvent::DrawSecret);
+                    }
+                }
                 Timer::Silent => self.close_silent(now),
                 Timer::Forget => self.channel.answers.forget_old(now),
             }
@@ -417,11 +475,13 @@ impl<S: SymbolSource> Engine for Source<S> {
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
-        let mut transmit = self.announcer.poll_transmit(now, buf);
+        let ring = self.keys.as_mut().map(|keys| &mut keys.ring);
+        let mut transmit = self.announcer.poll_transmit(now, buf, ring);
         if transmit.is_none() && buf.allows(RateClass::Data) > 0 && self.wants(RateClass::Data) {
             let (channel, mut turn) = self.turn(now);
             channel.fill_line(&mut turn);
-            transmit = turn.announcer.poll_transmit(now, buf);
+            let ring = turn.keys.as_mut().map(|keys| &mut keys.ring);
+            transmit = turn.announcer.poll_transmit(now, buf, ring);
             transmit = transmit.or_else(|| channel.poll_transmit(&mut turn, buf));
         }
         self.set_timers();

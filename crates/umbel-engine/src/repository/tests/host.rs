@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use umbel_fec::Partition;
 use umbel_wire::alc::{DataHeader, DataPacket};
-use umbel_wire::repository::{ItemInfo, ServerMessage};
+use umbel_wire::repository::{GroupSecret, ItemInfo, ServerMessage};
 use umbel_wire::{Channel, Digest, Scheme, Toi, Tsi};
 
 use super::content::{MemorySink, MemorySource, Object, SYMBOL};
@@ -50,6 +50,8 @@ pub(super) struct Library {
     pub(super) announcements: u64,
     /// Clients that are served by unicast.
     unicast: BTreeSet<SessionId>,
+    /// Number of secrets that were drawn for group keys.
+    secrets: u8,
 }
 
 pub(super) type World = world::World<Library>;
@@ -115,6 +117,11 @@ impl Protocol for Library {
                 let (session, probe, packets) = (*session, *probe, *packets);
                 let probed = SourceCommand::Probed { session, probe, packets };
                 world.source.handle_command(now, probed).unwrap();
+            }
+            SourceEvent::DrawSecret => {
+                world.secrets = world.secrets.wrapping_add(1);
+                let secret = GroupSecret([world.secrets; 32]);
+                world.source.handle_command(world.now, SourceCommand::Secret(secret)).unwrap();
             }
             SourceEvent::Rate { rate } => world.host(0).pace = Some(*rate),
             _ => {}

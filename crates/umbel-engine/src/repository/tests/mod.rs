@@ -3,6 +3,7 @@
 mod auto;
 mod content;
 mod host;
+mod sealed;
 mod strangers;
 
 use std::time::Duration;
@@ -457,7 +458,11 @@ fn server_with_a_client() -> (Source<MemorySource>, SessionId) {
     let session = SessionId(1);
     let opened = SourceCommand::SessionOpened { session, rtt: Duration::from_millis(1) };
     source.handle_command(Instant::EPOCH, opened).unwrap();
-    say(&mut source, session, &ClientMessage::Hello { agent: String::new(), token: None });
+    say(
+        &mut source,
+        session,
+        &ClientMessage::Hello { agent: String::new(), token: None, seals: true },
+    );
     (source, session)
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use umbel_wire::alc::DataHeader;
-use umbel_wire::repository::{Announcement, ClientMessage, ServerMessage};
+use umbel_wire::repository::{Announcement, ClientMessage, GroupKey, ServerMessage};
 use umbel_wire::{Scheme, Toi, Tsi};
 
 use super::content::{MemorySink, MemorySource, SYMBOL};
@@ -22,8 +22,11 @@ fn a_session_is_one_guess_of_the_token_and_nothing_more_is_heard_of_a_wrong_one(
     config.token = Some("secret".to_owned());
     let mut source = Source::new(config, generator(1), MemorySource::default());
     let (guesser, knower) = (SessionId(1), SessionId(2));
-    let hello =
-        |token: &str| ClientMessage::Hello { agent: String::new(), token: Some(token.to_owned()) };
+    let hello = |token: &str| ClientMessage::Hello {
+        agent: String::new(),
+        token: Some(token.to_owned()),
+        seals: true,
+    };
     for session in [guesser, knower] {
         let opened = SourceCommand::SessionOpened { session, rtt: Duration::from_millis(1) };
         source.handle_command(Instant::EPOCH, opened).unwrap();
@@ -54,7 +57,11 @@ fn clients_that_never_say_hello_are_closed_after_five_seconds_and_others_are_not
         let (session, rtt) = (SessionId(id), Duration::from_millis(1));
         source.handle_command(at(id), SourceCommand::SessionOpened { session, rtt }).unwrap();
     }
-    say(&mut source, SessionId(500), &ClientMessage::Hello { agent: String::new(), token: None });
+    say(
+        &mut source,
+        SessionId(500),
+        &ClientMessage::Hello { agent: String::new(), token: None, seals: true },
+    );
     source
         .handle_command(at(1_000), SourceCommand::SessionClosed { session: SessionId(7) })
         .unwrap();
@@ -72,7 +79,7 @@ fn clients_that_never_say_hello_are_closed_after_five_seconds_and_others_are_not
 }
 
 /// Creates a client that wants item 1, of 40 symbols, and hears the data channel of server 7.
-fn client_of_one_item() -> (Receiver<MemorySink>, Toi) {
+pub(super) fn client_of_one_item(keys: Vec<GroupKey>) -> (Receiver<MemorySink>, Toi) {
     let (session, toi) = (SessionId(1), Toi(1));
     let mut client = Receiver::new(ReceiverConfig::default(), generator(1), MemorySink::default());
     let oti = objects(1, 40)[0].oti;
@@ -85,6 +92,7 @@ fn client_of_one_item() -> (Receiver<MemorySink>, Toi) {
         channels: vec![channel()],
         rate_bits_per_s: 1_000_000,
         control: None,
+        keys,
     };
     tell_client(&mut client, now, &welcome);
     let held = Held::default();
@@ -100,16 +108,16 @@ fn tell_client(client: &mut Receiver<MemorySink>, now: Instant, message: &Server
     client.handle_datagram(now, Datagram { by, hop_limit: None, payload: &payload });
 }
 
-/// Lets a client hear a data packet, genuine or not.
-fn hear(
-    client: &mut Receiver<MemorySink>,
-    now: Instant,
-    (toi, transmission): (Toi, u32),
-    (sbn, esi): (u32, u32),
-) {
+/// Returns a data packet of an item and a transmission, with a symbol of a block.
+pub(super) fn packet_of((toi, transmission): (Toi, u32), (sbn, esi): (u32, u32)) -> Vec<u8> {
     let scheme = Scheme::ReedSolomon;
     let header = DataHeader { tsi: Tsi(7), toi, transmission, index: 0, scheme, sbn, esi };
-    let packet = [&header.emit().unwrap()[..], &[7; SYMBOL as usize]].concat();
+    [&header.emit().unwrap()[..], &[7; SYMBOL as usize]].concat()
+}
+
+/// Lets a client hear a data packet, genuine or not.
+fn hear(client: &mut Receiver<MemorySink>, now: Instant, item: (Toi, u32), symbol: (u32, u32)) {
+    let packet = packet_of(item, symbol);
     let by = Address::Channel(channel());
     client.handle_datagram(now, Datagram { by, hop_limit: None, payload: &packet });
 }
@@ -129,7 +137,7 @@ fn said(client: &mut Receiver<MemorySink>, now: Instant) -> Vec<ClientMessage> {
 
 #[test]
 fn no_packet_but_that_of_its_own_probe_leads_a_client_back_to_multicast() {
-    let (mut client, toi) = client_of_one_item();
+    let (mut client, toi) = client_of_one_item(Vec::new());
     let announcement =
         Announcement { transmission: 1, toi, channel: 0, first_block: 0, blocks: 2, packets: 40 };
     let announce = ServerMessage::Announce {
@@ -168,7 +176,7 @@ fn no_packet_but_that_of_its_own_probe_leads_a_client_back_to_multicast() {
 
 #[test]
 fn an_item_that_is_damaged_again_and_again_comes_on_the_session() {
-    let (mut client, toi) = client_of_one_item();
+    let (mut client, toi) = client_of_one_item(Vec::new());
     let now = Instant::EPOCH;
     said(&mut client, now);
     let most = ReceiverConfig::default().most_damages;

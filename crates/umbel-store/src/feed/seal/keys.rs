@@ -4,11 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use curve25519_dalek::MontgomeryPoint;
+use umbel_engine::seal::Cipher;
 use umbel_wire::Tsi;
 use umbel_wire::feed::{HINT_LEN, SealedHead, WRAPPED_LEN, WrappedKey};
 
 use super::OpenError;
-use super::symbols::{FeedKey, append_sealed, cipher, open_in_place};
+use super::symbols::FeedKey;
 
 /// Associated data of a wrapped key: none, since its wrapping key belongs to one feed and one
 /// receiver.
@@ -144,7 +145,7 @@ pub fn seal_head(
         let shared = ephemeral.shared(receiver).ok_or(SealError::Weak(*receiver))?;
         let Pair { hint, wrapping } = Pair::new(feed, &shared, &public, receiver);
         let mut wrapped = Vec::with_capacity(WRAPPED_LEN);
-        append_sealed(&cipher(&wrapping), NONCE, NO_PLACE, secret, &mut wrapped);
+        Cipher::aes_256(&wrapping).append_sealed(NONCE, NO_PLACE, secret, &mut wrapped);
         let mut key = [0; WRAPPED_LEN];
         key.copy_from_slice(&wrapped);
         keys.push(WrappedKey { hint, key });
@@ -188,7 +189,8 @@ impl Opener {
         let Pair { hint, wrapping } = Pair::new(self.feed, &shared, &self.ephemeral, &own);
         let wrapped = head.keys().find(|key| key.hint == hint).ok_or(OpenError::NotAdmitted)?;
         let mut bytes = wrapped.key;
-        let secret = open_in_place(&cipher(&wrapping), NONCE, NO_PLACE, &mut bytes)
+        let secret = Cipher::aes_256(&wrapping)
+            .open_in_place(NONCE, NO_PLACE, &mut bytes)
             .and_then(|secret| secret.try_into().ok())
             .ok_or(OpenError::Damaged)?;
         let key = FeedKey::new(self.feed, &secret);

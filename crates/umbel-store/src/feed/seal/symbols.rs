@@ -1,18 +1,17 @@
 //! Sealing and opening symbols.
 
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use umbel_engine::seal::{Cipher, NONCE_LEN, TAG_LEN};
 use umbel_wire::Tsi;
 
 /// Number of bytes by which sealing lengthens a symbol.
 pub const SEAL_LEN: usize = NONCE_LEN + TAG_LEN;
-pub(super) const TAG_LEN: usize = 16;
 
 /// The key of one feed.
 pub struct FeedKey {
     feed: Tsi,
-    symbols: LessSafeKey,
+    symbols: Cipher,
     nonces: [u8; 32],
-    manifest: LessSafeKey,
+    manifest: Cipher,
 }
 
 impl FeedKey {
@@ -20,9 +19,15 @@ impl FeedKey {
     pub fn new(feed: Tsi, secret: &[u8; 32]) -> FeedKey {
         FeedKey {
             feed,
-            symbols: cipher(&blake3::derive_key("umbel 2026 sealed feed: symbols", secret)),
+            symbols: Cipher::aes_256(&blake3::derive_key(
+                "umbel 2026 sealed feed: symbols",
+                secret,
+            )),
             nonces: blake3::derive_key("umbel 2026 sealed feed: nonces", secret),
-            manifest: cipher(&blake3::derive_key("umbel 2026 sealed feed: manifest", secret)),
+            manifest: Cipher::aes_256(&blake3::derive_key(
+                "umbel 2026 sealed feed: manifest",
+                secret,
+            )),
         }
     }
 
@@ -44,25 +49,20 @@ impl FeedKey {
         nonce.copy_from_slice(&hasher.finalize().as_bytes()[..NONCE_LEN]);
         out.reserve(symbol.len() + SEAL_LEN);
         out.extend_from_slice(&nonce);
-        append_sealed(&self.symbols, nonce, &place, symbol, out);
+        self.symbols.append_sealed(nonce, &place, symbol, out);
     }
 
     /// Opens a symbol in place. Returns `None` if it was not sealed for this place of this feed.
     pub fn open<'s>(&self, block: u32, esi: u32, sealed: &'s mut [u8]) -> Option<&'s [u8]> {
         let (nonce, sealed) = sealed.split_first_chunk_mut::<NONCE_LEN>()?;
-        open_in_place(&self.symbols, *nonce, &self.place(block, esi), sealed)
+        self.symbols.open_in_place(*nonce, &self.place(block, esi), sealed)
     }
 
     /// Seals the manifest. A feed has only one.
     pub(super) fn seal_manifest(&self, manifest: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(manifest.len() + TAG_LEN);
-        append_sealed(
-            &self.manifest,
-            [0; NONCE_LEN],
-            &self.feed.0.to_be_bytes(),
-            manifest,
-            &mut out,
-        );
+        let place = self.feed.0.to_be_bytes();
+        self.manifest.append_sealed([0; NONCE_LEN], &place, manifest, &mut out);
         out
     }
 
@@ -70,7 +70,7 @@ impl FeedKey {
     pub(super) fn open_manifest(&self, sealed: &[u8]) -> Option<Vec<u8>> {
         let mut bytes = sealed.to_vec();
         let place = self.feed.0.to_be_bytes();
-        let len = open_in_place(&self.manifest, [0; NONCE_LEN], &place, &mut bytes)?.len();
+        let len = self.manifest.open_in_place([0; NONCE_LEN], &place, &mut bytes)?.len();
         bytes.truncate(len);
         Some(bytes)
     }
@@ -81,38 +81,6 @@ impl std::fmt::Debug for FeedKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FeedKey").field("feed", &self.feed).finish_non_exhaustive()
     }
-}
-
-/// Creates the cipher with a key.
-pub(super) fn cipher(key: &[u8; 32]) -> LessSafeKey {
-    LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).expect("AES-256 keys have 32 bytes"))
-}
-
-/// Appends the sealed message and its tag.
-pub(super) fn append_sealed(
-    key: &LessSafeKey,
-    nonce: [u8; NONCE_LEN],
-    place: &[u8],
-    message: &[u8],
-    out: &mut Vec<u8>,
-) {
-    let start = out.len();
-    out.extend_from_slice(message);
-    let nonce = Nonce::assume_unique_for_key(nonce);
-    let tag = key.seal_in_place_separate_tag(nonce, Aad::from(place), &mut out[start..]);
-    let tag = tag.expect("messages are far shorter than 64 GiB");
-    out.extend_from_slice(tag.as_ref());
-}
-
-/// Opens a sealed message with its tag in place.
-pub(super) fn open_in_place<'s>(
-    key: &LessSafeKey,
-    nonce: [u8; NONCE_LEN],
-    place: &[u8],
-    sealed: &'s mut [u8],
-) -> Option<&'s [u8]> {
-    let nonce = Nonce::assume_unique_for_key(nonce);
-    key.open_in_place(nonce, Aad::from(place), sealed).ok().map(|message| &*message)
 }
 
 #[cfg(test)]

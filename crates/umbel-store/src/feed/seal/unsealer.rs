@@ -105,7 +105,7 @@ impl Unsealer {
             let sealed = data[start..].get_mut(..len + SEAL_LEN)?;
             let opened = key.open(number, esi, sealed)?.len();
             // The nonce precedes the content.
-            let first = start + SEAL_LEN - super::symbols::TAG_LEN;
+            let first = start + SEAL_LEN - umbel_engine::seal::TAG_LEN;
             symbols.push(first..first + opened);
         }
         Some(OpenedBlock { data, symbols })

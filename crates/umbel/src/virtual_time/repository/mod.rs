@@ -3,6 +3,7 @@
 
 mod client;
 mod content;
+mod former;
 mod server;
 mod sessions;
 mod tests;

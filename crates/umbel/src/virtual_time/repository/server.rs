@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_engine::chance::generator;
 use umbel_engine::host::SessionNews;
-use umbel_engine::repository::{ControlConfig, Source, SourceCommand, SourceConfig};
+use umbel_engine::repository::{ControlConfig, SealConfig, Source, SourceCommand, SourceConfig};
 use umbel_engine::units::Rate;
 use umbel_engine::{Instant, SessionId};
 use umbel_fec::Partition;
@@ -17,7 +17,7 @@ use umbel_sim::{
     Context, Destination, EngineHost, HostConfig, Kind, NodeId, Outside, Packet, channel,
 };
 use umbel_wire::alc::DataHeader;
-use umbel_wire::repository::{ControlKey, Need, UnicastBlock};
+use umbel_wire::repository::{ControlKey, GroupSecret, Need, UnicastBlock};
 use umbel_wire::{Oti, Scheme, Toi, Tsi};
 
 use super::super::draws;
@@ -30,8 +30,8 @@ use crate::serve::prober::Burst;
 use crate::serve::status::Report;
 
 /// Numbers of the groups of a server's channels.
-const DATA: u32 = 1;
-const CONTROL: u32 = 2;
+pub(super) const DATA: u32 = 1;
+pub(super) const CONTROL: u32 = 2;
 /// Round trip time of sessions, as the server measures it.
 const RTT: Duration = Duration::from_millis(20);
 
@@ -150,6 +150,14 @@ impl Staff for Desk {
 
     fn burst(&mut self, burst: Burst) {
         self.out.bursts.put(Duration::from_millis(1), burst);
+    }
+
+    fn draw_secret(&mut self) -> Result<GroupSecret, String> {
+        // Randomness may be missing for a while.
+        if below(&mut self.random, 4) == 0 {
+            return Err("no randomness".to_owned());
+        }
+        Ok(GroupSecret(std::array::from_fn(|_| below(&mut self.random, 256) as u8)))
     }
 
     fn close(&mut self, session: SessionId, reason: &str) {
@@ -283,6 +291,7 @@ pub(super) fn server(
     catalog: &Arc<Catalog>,
     seed: u64,
     (control, slow_one_in): (bool, u64),
+    seal: Option<SealConfig>,
 ) -> Server {
     let number = u64::from(node.0);
     let rate = Rate::from_bits_per_s(1_000_000).unwrap();
@@ -292,6 +301,7 @@ pub(super) fn server(
     let key = ControlKey([node.0 as u8; 32]);
     let group = channel(None, CONTROL + node.0);
     config.control = control.then_some(ControlConfig { channel: group, key });
+    config.seal = seal;
     let (out, ready) = (Out::default(), Later::default());
     let desk = Desk {
         catalog: catalog.clone(),

@@ -2,16 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use umbel_engine::Instant;
+use umbel_engine::repository::SealConfig;
+use umbel_engine::repository::drops::DropReason;
 use umbel_sim::random::{below, uniform};
 use umbel_sim::{LinkSpec, Loss, Network, NodeId, Outcome, SessionDelay, Simulation};
+
+use umbel_wire::repository::GroupSecret;
 
 use super::super::store::{Disk, Faults};
 use super::super::{draws, for_seeds};
 use super::client::{Client, Fate, client};
 use super::content::Catalog;
+use super::former::Former;
 use super::server::{Server, server};
 
 /// Parameters of a scenario.
@@ -32,6 +38,8 @@ struct Scenario {
     full: bool,
     /// Faults of the disks.
     faults: Faults,
+    /// Whether the server seals, and how long a key is used.
+    sealed: Option<Duration>,
     /// One in this number of symbols is not ready at once.
     slow_symbols: u64,
 }
@@ -39,9 +47,14 @@ struct Scenario {
 struct World {
     simulation: Simulation,
     servers: Vec<NodeId>,
+    /// A host with a link without loss, on which nothing runs.
+    spare: NodeId,
     clients: Vec<(NodeId, Vec<String>, Disk)>,
     catalog: Arc<Catalog>,
 }
+
+/// Lifetime of keys that change all the time.
+const OFTEN: Duration = Duration::from_millis(300);
 
 fn ms(ms: u64) -> Instant {
     Instant::EPOCH + Duration::from_millis(ms)
@@ -68,6 +81,8 @@ impl World {
                 node
             })
             .collect();
+        let spare = network.host("spare");
+        network.link(hub, spare, spec(), spec()).unwrap();
         let mut simulation = Simulation::new(network, seed);
         let delay =
             SessionDelay { min: Duration::from_millis(5), mean_extra: Duration::from_millis(3) };
@@ -77,14 +92,19 @@ impl World {
         let crash = scenario.restarts.then(|| ms(500 + below(&mut random, 4_000)));
         for (&node, catalog) in servers.iter().zip(&catalogs) {
             let how = (scenario.control, scenario.slow_symbols);
-            let mut host = server(node, catalog, seed, how);
+            let seal = scenario.sealed.map(|change_every| SealConfig {
+                change_every,
+                change_gap: (change_every / 2).min(Duration::from_secs(1)),
+                ..SealConfig::new(GroupSecret([node.0 as u8; 32]))
+            });
+            let mut host = server(node, catalog, seed, how, seal);
             if let Some(at) = crash.filter(|_| node == servers[0]) {
                 host.crash_at(at);
             }
             simulation.set_app(node, host, Instant::EPOCH).unwrap();
         }
         let mut world =
-            World { simulation, servers, clients: Vec::new(), catalog: catalogs[0].clone() };
+            World { simulation, servers, spare, clients: Vec::new(), catalog: catalogs[0].clone() };
         for node in nodes {
             world.add_client(scenario, seed, node, crash);
         }
@@ -239,7 +259,66 @@ fn everything_at_once() {
         restarts: true,
         full: true,
         faults,
+        sealed: Some(OFTEN),
         slow_symbols: 20,
     };
     check(40, scenario);
+}
+
+#[test]
+fn no_packet_is_lost_when_the_key_changes_whoever_comes_and_goes() {
+    let changes = AtomicU64::new(0);
+    for_seeds(40, |seed| {
+        let (control, cuts) = (seed % 2 == 0, if seed % 3 == 0 { 3 } else { 0 });
+        let scenario = Scenario {
+            clients: 4,
+            loss: 0.2,
+            control,
+            cuts,
+            sealed: Some(OFTEN),
+            slow_symbols: 20,
+            ..Scenario::default()
+        };
+        let mut world = World::new(&scenario, seed);
+        world.run(&scenario);
+        for &(node, ..) in &world.clients {
+            let drops = world.client(node).engine().drops();
+            for reason in [DropReason::UnknownKey, DropReason::Forged, DropReason::Replayed] {
+                assert_eq!(drops.of(reason), 0, "{node:?}: {drops}");
+            }
+        }
+        let server = world.simulation.app::<Server>(world.servers[0]).unwrap();
+        changes.fetch_add(server.engine().key_changes().unwrap(), Ordering::Relaxed);
+    });
+    assert!(changes.into_inner() > 40, "keys change while items are sent");
+}
+
+#[test]
+fn who_has_left_reads_nothing_of_what_comes_after_the_next_change() {
+    let heard = AtomicU64::new(0);
+    for_seeds(40, |seed| {
+        let scenario = Scenario {
+            clients: 3,
+            loss: 0.2,
+            control: true,
+            sealed: Some(Duration::from_hours(1)),
+            ..Scenario::default()
+        };
+        // The key changes because somebody leaves.
+        let mut world = World::new(&scenario, seed);
+        let leaves = ms(200 + below(&mut draws(seed, 9), 3_000));
+        let former = Former::new(world.servers[0], leaves);
+        let node = world.spare;
+        world.simulation.set_app(node, former, Instant::EPOCH).unwrap();
+        world.run(&scenario);
+        let now = world.simulation.now();
+        world.simulation.run_until(now.max(leaves) + Duration::from_secs(20));
+        let former = world.simulation.app::<Former>(node).unwrap();
+        assert!(former.read_before > 0, "it was admitted");
+        // A second between changes, and the delays of sessions and of randomness.
+        let last = former.last_read.unwrap();
+        assert!(last < leaves + Duration::from_secs(3), "{last:?}, left at {leaves:?}");
+        heard.fetch_add(former.unreadable, Ordering::Relaxed);
+    });
+    assert!(heard.into_inner() > 400, "it heard enough that it could not read");
 }

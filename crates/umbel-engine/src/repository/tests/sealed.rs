@@ -1,0 +1,135 @@
+//! A server that seals, and clients that come and go.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use umbel_wire::Toi;
+use umbel_wire::alc::DataHeader;
+use umbel_wire::repository::{ClientMessage, GroupKey, GroupSecret, ServerMessage};
+
+use super::content::MemorySource;
+use super::host::{World, channel, config};
+use super::strangers::{client_of_one_item, packet_of};
+use super::{MINUTE, objects, say};
+use crate::chance::generator;
+use crate::repository::config::{SealConfig, SourceConfig};
+use crate::repository::drops::DropReason;
+use crate::repository::source::{Source, SourceCommand, SourceEvent};
+use crate::seal::Keyring;
+use crate::{Address, Allowance, Datagram, Engine, Instant, SessionId, TransmitBuf};
+
+fn sealed() -> SourceConfig {
+    let seal = SealConfig {
+        change_every: Duration::from_millis(200),
+        change_gap: Duration::from_millis(100),
+        ..SealConfig::new(GroupSecret([255; 32]))
+    };
+    SourceConfig { seal: Some(seal), ..config() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// The world fails for each packet that is dropped for a reason that is not named here, such as
+    /// an unknown key.
+    #[test]
+    fn no_packet_is_lost_when_the_key_changes(
+        seed: u64,
+        clients in prop::collection::vec((0.0..0.4_f64, 1_u32..8, 0_u64..400), 1..6),
+        duplicate in 0.0..0.3_f64,
+        jitter_ms in 0_u64..30,
+        latency_ms in 0_u64..60,
+        leaves_ms in 0_u64..2_000,
+    ) {
+        let mut world = World::new(sealed(), objects(3, 130), seed);
+        // What a client that left has said is still on the way.
+        for reason in [DropReason::Duplicate, DropReason::NotWanted, DropReason::NotAdmitted] {
+            world.may_drop(reason);
+        }
+        if duplicate > 0.0 {
+            world.may_drop(DropReason::Replayed);
+        }
+        world.network.weather.duplicates = duplicate;
+        world.network.weather.jitter = Duration::from_millis(jitter_ms);
+        world.network.weather.delay = Duration::from_millis(latency_ms);
+        let wants: Vec<Vec<u32>> = clients
+            .iter()
+            .map(|&(_, mask, _)| (1..=3).filter(|item| mask & (1 << (item - 1)) != 0).collect())
+            .collect();
+        for (&(loss, _, pause_ms), wanted) in clients.iter().zip(&wants) {
+            world.run_for(Duration::from_millis(pause_ms));
+            world.add_client(wanted, loss);
+        }
+        let leaver = world.add_client(&[1, 2, 3], 0.0);
+        world.run_for(Duration::from_millis(leaves_ms));
+        world.close(leaver);
+        prop_assert!(world.run(MINUTE * 30));
+        for (client, wanted) in wants.iter().enumerate() {
+            world.assert_has(client, wanted);
+        }
+        world.run_for(Duration::from_secs(2));
+        prop_assert!(world.source.key_changes() > Some(1));
+    }
+}
+
+#[test]
+fn a_client_that_cannot_open_seals_is_told_to_update() {
+    let mut source = Source::new(sealed(), generator(1), MemorySource::default());
+    let session = SessionId(1);
+    let opened = SourceCommand::SessionOpened { session, rtt: Duration::ZERO };
+    source.handle_command(Instant::EPOCH, opened).unwrap();
+    let old = ClientMessage::Hello { agent: String::new(), token: None, seals: false };
+    say(&mut source, session, &old);
+    let answer = answers(&mut source).pop();
+    let Some(ServerMessage::Refused { reason }) = answer else { panic!("{answer:?}") };
+    assert!(reason.contains("update umbel"), "{reason}");
+    let mut events = std::iter::from_fn(|| source.poll_event());
+    assert!(events.any(|event| matches!(event, SourceEvent::CloseSession { guess: false, .. })));
+}
+
+fn answers(source: &mut Source<MemorySource>) -> Vec<ServerMessage> {
+    let mut answers = Vec::new();
+    let mut buf = TransmitBuf::default();
+    while source.poll_transmit(Instant::EPOCH, &mut buf).is_some() {
+        answers.extend(
+            buf.messages().filter_map(|bytes| ServerMessage::parse(&bytes).ok()?.message()),
+        );
+        buf.reset(Allowance::data(0));
+    }
+    answers
+}
+
+#[test]
+fn a_client_of_a_sealed_server_takes_each_genuine_packet_once_and_no_other() {
+    let key = GroupKey { id: 7, secret: GroupSecret([1; 32]) };
+    let (mut client, toi) = client_of_one_item(vec![key]);
+    let mut server = Keyring::new(key);
+    let mut hear = |packet: &[u8]| {
+        let by = Address::Channel(channel());
+        client.handle_datagram(Instant::EPOCH, Datagram { by, hop_limit: None, payload: packet });
+        DropReason::ALL.map(|reason| client.drops().of(reason)).iter().sum::<u64>()
+    };
+    let plain = packet_of((toi, 1), (0, 0));
+    assert_eq!(hear(&plain), 1, "it is not sealed");
+    let (head, symbol) = plain.split_at(DataHeader::LEN);
+    let header = umbel_wire::alc::DataPacket::parse(head).unwrap().header;
+    let mut sealed = Vec::new();
+    server.seal_packet(header, symbol, &mut sealed);
+    let mut altered = sealed.clone();
+    altered[5] ^= 1;
+    assert_eq!(hear(&altered), 2);
+    assert_eq!(hear(&sealed), 2, "it is genuine");
+    for replays in 1..=100 {
+        assert_eq!(hear(&sealed), 2 + replays);
+    }
+    server.add(GroupKey { id: 8, secret: GroupSecret([2; 32]) });
+    server.switch();
+    let mut unknown = Vec::new();
+    server.seal_packet(header, symbol, &mut unknown);
+    assert_eq!(hear(&unknown), 103);
+    assert_eq!(hear(&packet_of((Toi::PROBE, 1), (0, 0))), 103, "probes are not sealed");
+    let of = [DropReason::Forged, DropReason::Replayed, DropReason::UnknownKey];
+    assert_eq!(of.map(|reason| client.drops().of(reason)), [2, 100, 1]);
+    let stats = client.stats();
+    assert_eq!(stats.packets, 2, "only what is genuine counts as heard");
+}
