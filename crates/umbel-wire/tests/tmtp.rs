@@ -192,8 +192,13 @@ fn receivers() -> impl Strategy<Value = ReceiverReport> {
         texts(limits::REASON_LEN).prop_map(ReceiverState::Failed),
         Just(ReceiverState::Left),
     ];
-    (nodes(), texts(limits::NAME_LEN), numbers(), state)
-        .prop_map(|(node, name, held, state)| ReceiverReport { node, name, held, state })
+    let receipt = option::of(any::<[u8; 32]>());
+    (nodes(), texts(limits::NAME_LEN), numbers(), state, receipt).prop_map(
+        |(node, name, held, state, receipt)| {
+            let receipt = receipt.filter(|_| state == ReceiverState::Done).map(Digest);
+            ReceiverReport { node, name, held, state, receipt }
+        },
+    )
 }
 
 prop_compose! {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use support::bench::{Bench, EVERYTHING, SOON};
-use support::feeds::Feeds;
+use support::feeds::{Feeds, Receiver};
 use support::forgeries::{self, Announced};
 use support::process::Process;
 use support::stranger::{Heard, Mark, Stranger, Voice};
@@ -109,29 +109,38 @@ fn c1_wrong_symbols_cost_no_file() {
     withstands(&[], forgeries::false_symbols(SHAPE.0, SHAPE.1));
 }
 
-#[test]
-fn c1_wrong_symbols_stop_no_sealed_feed() {
-    let Some(lab) = town() else { return };
-    let feeds = Feeds::new(&lab, PLAN);
+/// Creates a key for each of these names. Returns the list of them for the sender.
+fn list_of(feeds: &Feeds<'_>, names: &[&str]) -> String {
     let mut list = String::new();
-    for host in HONEST {
-        let key = feeds.directory.path().join(host);
-        let mut command = feeds.umbel(host);
-        let output = command.args(["key", "--as", host, "--key"]).arg(key).output().unwrap();
+    for name in names {
+        let key = feeds.directory.path().join(name);
+        let mut command = feeds.umbel("h1");
+        let output = command.args(["key", "--as", name, "--key"]).arg(key).output().unwrap();
         list += &String::from_utf8(output.stdout).unwrap();
     }
     let admit = feeds.directory.path().join("receivers");
     std::fs::write(&admit, list).unwrap();
-    let options = ["--rate", "10M", "--wait-for", "4", "--admit", admit.to_str().unwrap()];
-    let mut sender = feeds.send(&options);
+    admit.to_str().unwrap().to_owned()
+}
+
+/// Starts the honest receivers, each with its key.
+fn keyed(feeds: &Feeds<'_>) -> [Receiver; 4] {
+    HONEST.map(|host| {
+        let key = feeds.directory.path().join(host);
+        feeds.recv(host, &["--key", key.to_str().unwrap()])
+    })
+}
+
+#[test]
+fn c1_wrong_symbols_stop_no_sealed_feed() {
+    let Some(lab) = town() else { return };
+    let feeds = Feeds::new(&lab, PLAN);
+    let admit = list_of(&feeds, &HONEST);
+    let mut sender = feeds.send(&["--rate", "10M", "--wait-for", "4", "--admit", &admit]);
     let mark = Mark::of(&sender.events("sending").remove(0));
     let attack = forgeries::false_symbols(SHAPE.0, SHAPE.1);
     let stranger = Stranger::start(feeds.host(STRANGER), mark, attack);
-    let mut receivers = HONEST.map(|host| {
-        let key = feeds.directory.path().join(host);
-        feeds.recv(host, &["--key", key.to_str().unwrap()])
-    });
-    for receiver in &mut receivers {
+    for receiver in &mut keyed(&feeds) {
         feeds.check(receiver, PATIENCE);
     }
     sender.wait_done(PATIENCE);
@@ -201,18 +210,54 @@ fn h4_a_usurper_of_the_subnet_stops_nobody() {
     withstands(&[], forgeries::usurper());
 }
 
+/// Sends to the honest receivers, and to others that never come. A stranger reports for all.
+fn reported(absent: &[&str]) -> Option<(Option<i32>, Value)> {
+    let lab = town()?;
+    let feeds = Feeds::new(&lab, PLAN);
+    let admit = list_of(&feeds, &[&HONEST, absent].concat());
+    let options = ["--rate", "10M", "--wait-for", "4", "--admit", &admit];
+    let mut sender = feeds.send(&options);
+    let mark = Mark::of(&sender.events("sending").remove(0));
+    let names = [&HONEST, absent].concat().iter().map(|&name| name.to_owned()).collect();
+    let stranger = Stranger::start(feeds.host(STRANGER), mark, forgeries::reporter(names));
+    for receiver in &mut keyed(&feeds) {
+        feeds.check(receiver, PATIENCE);
+    }
+    let status = sender.wait_end(PATIENCE);
+    let summary = sender.events("done").pop().unwrap()["summary"].clone();
+    let sent = stranger.stop();
+    assert!(sent > ATTACK, "only {sent} datagrams are no attack");
+    assert_eq!(summary["done"], HONEST.len(), "{summary}");
+    Some((status.code(), summary))
+}
+
 #[test]
-#[ignore = "not withstood yet: H6, names and reports are believed"]
 fn h6_a_stranger_in_another_name_does_not_make_the_sender_content() {
+    let Some((status, summary)) = reported(&["alice"]) else { return };
+    let receivers = summary["receivers"].as_array().unwrap();
+    let alices: Vec<_> = receivers.iter().filter(|one| one["name"] == "alice").collect();
+    assert!(!alices.is_empty() && alices.iter().all(|one| one["state"] != "done"), "{summary}");
+    assert_eq!(status, Some(1), "alice was never there: {summary}");
+}
+
+#[test]
+fn h6_a_stranger_takes_no_report_of_the_honest_away() {
+    let Some((status, summary)) = reported(&[]) else { return };
+    assert_eq!(status, Some(0), "{summary}");
+}
+
+#[test]
+fn h6_names_that_anybody_could_report_by_are_refused() {
     let Some(lab) = town() else { return };
     let feeds = Feeds::new(&lab, PLAN);
     let admit = feeds.directory.path().join("receivers");
     std::fs::write(&admit, "alice\n").unwrap();
-    let mut sender = feeds.send(&["--rate", "10M", "--admit", admit.to_str().unwrap()]);
-    let mut stranger = feeds.recv_as(STRANGER, "alice", &[]);
-    stranger.process.wait_end(PATIENCE);
-    let status = sender.wait_end(PATIENCE);
-    assert_eq!(status.code(), Some(1), "alice was never there");
+    let mut command = feeds.umbel("h1");
+    command.args(["send", "in", "--name", "feed", "--admit"]).arg(admit);
+    let output = command.current_dir(feeds.directory.path()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("umbel key") && said.contains("--token"), "{said}");
 }
 
 #[test]

@@ -48,7 +48,9 @@ impl Reports {
     pub(super) fn note(&mut self, report: ReceiverReport) -> bool {
         let full = self.known.len() >= self.max;
         match self.known.get_mut(&report.node) {
-            Some(known) if known.state == report.state => false,
+            Some(known) if (&known.state, known.receipt) == (&report.state, report.receipt) => {
+                false
+            }
             None if full => false,
             _ => {
                 self.pending.insert(report.node);
@@ -141,6 +143,7 @@ impl Reports {
 fn text_len(report: &ReceiverReport) -> usize {
     report.name.len()
         + if let ReceiverState::Failed(reason) = &report.state { reason.len() } else { 0 }
+        + report.receipt.map_or(0, |receipt| receipt.0.len())
 }
 
 /// Totals of a child that has not acknowledged anything yet.
@@ -168,7 +171,8 @@ mod tests {
     }
 
     fn report(node: u64, state: ReceiverState) -> ReceiverReport {
-        ReceiverReport { node: NodeId(node), name: format!("node-{node}"), held: 7, state }
+        let name = format!("node-{node}");
+        ReceiverReport { node: NodeId(node), name, held: 7, state, receipt: None }
     }
 
     fn nodes(report: Option<Report>) -> Vec<u64> {

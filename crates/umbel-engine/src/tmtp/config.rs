@@ -7,6 +7,7 @@ use umbel_wire::feed::Recovery;
 use umbel_wire::tmtp::{Manifest, NodeId, limits};
 use umbel_wire::{Channel, Tsi};
 
+use super::receipt::ReceiptKey;
 use crate::chance::{Generator, generator};
 use crate::lms::config::Cost;
 use crate::units::Rate;
@@ -233,6 +234,8 @@ pub struct ReceiverConfig {
     pub patience: Duration,
     /// Cost at which it offers itself to routers with LMS. Default the latency.
     pub cost: Cost,
+    /// Key with which it proves that it is done. Default `None`: it is believed.
+    pub receipt: Option<ReceiptKey>,
 }
 
 impl NodeConfig {
@@ -412,6 +415,7 @@ impl ReceiverConfig {
             far_ahead: 65_536,
             patience: Duration::from_mins(10),
             cost: Cost::Latency,
+            receipt: None,
         }
     }
 

@@ -78,6 +78,7 @@ mod domain;
 pub mod drops;
 mod incoming;
 mod intervals;
+mod receipt;
 mod receiver;
 mod shelf;
 mod source;
@@ -97,6 +98,7 @@ pub use config::{
     TimingConfig, TreeConfig,
 };
 pub use drops::{DropReason, Drops};
+pub use receipt::{ReceiptKey, receipt};
 pub use receiver::Receiver;
 pub use source::Source;
 pub use umbel_wire::tmtp::NodeId;

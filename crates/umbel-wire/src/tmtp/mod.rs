@@ -501,6 +501,8 @@ pub struct ReceiverReport {
     pub held: u32,
     /// State of the receiver.
     pub state: ReceiverState,
+    /// Proof that the receiver itself says that it is done, if the feed has keys for that.
+    pub receipt: Option<Digest>,
 }
 
 /// State of a receiver.

@@ -2,14 +2,16 @@
 
 use super::values::{put_node, read_depth, read_node, read_role, role_byte};
 use super::{ReceiverReport, ReceiverState, Role, TreeEntry, limits};
-use crate::ParseError;
 use crate::channel::{put_host, read_host};
 use crate::codec::{Reader, put_bytes, put_varint};
+use crate::{Digest, ParseError};
 
 const RECEIVING: u8 = 0;
 const DONE: u8 = 1;
 const FAILED: u8 = 2;
 const LEFT: u8 = 3;
+/// A receipt follows, of a receiver that is done.
+const DONE_WITH_RECEIPT: u8 = 4;
 
 pub(super) fn put_receivers(out: &mut Vec<u8>, receivers: &[ReceiverReport]) {
     for receiver in receivers {
@@ -18,7 +20,13 @@ pub(super) fn put_receivers(out: &mut Vec<u8>, receivers: &[ReceiverReport]) {
         put_varint(out, receiver.held.into());
         match &receiver.state {
             ReceiverState::Receiving => out.push(RECEIVING),
-            ReceiverState::Done => out.push(DONE),
+            ReceiverState::Done => match receiver.receipt {
+                None => out.push(DONE),
+                Some(receipt) => {
+                    out.push(DONE_WITH_RECEIPT);
+                    out.extend_from_slice(&receipt.0);
+                }
+            },
             ReceiverState::Failed(reason) => {
                 out.push(FAILED);
                 put_bytes(out, reason.as_bytes());
@@ -37,14 +45,19 @@ pub(super) fn read_receivers(mut reader: Reader<'_>) -> Result<Vec<ReceiverRepor
         let node = read_node(&mut reader)?;
         let name = reader.string(limits::NAME_LEN)?;
         let held = reader.number()?;
+        let mut receipt = None;
         let state = match reader.byte()? {
             RECEIVING => ReceiverState::Receiving,
             DONE => ReceiverState::Done,
+            DONE_WITH_RECEIPT => {
+                receipt = Some(Digest(reader.array()?));
+                ReceiverState::Done
+            }
             FAILED => ReceiverState::Failed(reader.string(limits::REASON_LEN)?),
             LEFT => ReceiverState::Left,
             _ => return Err(reader.bad("an unknown state")),
         };
-        receivers.push(ReceiverReport { node, name, held, state });
+        receivers.push(ReceiverReport { node, name, held, state, receipt });
     }
     Ok(receivers)
 }

@@ -64,7 +64,8 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let needs = [Need::Whole, Need::Count(3), Need::Exact([0, 9, 254].into_iter().collect())];
     let runs = needs.iter().zip(1..).map(|(&need, i)| NackRun { run: run(10 * i, i), need });
     let state = ReceiverState::Failed("no space".into());
-    let receivers = vec![ReceiverReport { node: manager, name: "b".into(), held: 3, state }];
+    let (name, receipt) = (String::from("b"), None);
+    let receivers = vec![ReceiverReport { node: manager, name, held: 3, state, receipt }];
     let bodies = [
         ("search", B::Search(Search { nonce, hop_limit: 2, port: 7703, role: Role::Member })),
         (

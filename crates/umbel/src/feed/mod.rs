@@ -24,7 +24,9 @@ mod tree;
 
 use std::net::IpAddr;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use argon2::{Algorithm, Argon2, Params, Version};
+use data_encoding::BASE32_NOPAD;
 use umbel_engine::tmtp::{Draws, NodeId, Shape};
 use umbel_net::interface::{Family, Interface};
 use umbel_store::feed::BlockShape;
@@ -117,9 +119,27 @@ fn shape_of(feed: &Feed) -> anyhow::Result<Shape> {
     })
 }
 
-/// Returns the key that a token stands for.
-fn admission(token: Option<&str>) -> Option<[u8; 32]> {
-    token.map(|token| blake3::derive_key("umbel 2026 admission to a feed", token.as_bytes()))
+/// Returns the key that a token stands for in one feed.
+///
+/// Argon2id [RFC 9106] makes each guess at a token that was overheard cost 19 MiB and some 20 ms,
+/// and the feed in the salt makes it good for one feed only.
+///
+/// # Errors
+///
+/// If there is no memory for it.
+fn admission(token: Option<&str>, feed: Tsi) -> anyhow::Result<Option<[u8; 32]>> {
+    let Some(token) = token else { return Ok(None) };
+    let salt = [b"umbel 2026 admission to a feed".as_slice(), &feed.0.to_be_bytes()].concat();
+    let mut key = [0; 32];
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::DEFAULT);
+    let stretched = argon2.hash_password_into(token.as_bytes(), &salt, &mut key);
+    stretched.map_err(|error| anyhow!("the token cannot be stretched: {error}"))?;
+    Ok(Some(key))
+}
+
+/// Returns a token that nobody can guess: 16 random bytes.
+fn new_token() -> anyhow::Result<String> {
+    Ok(BASE32_NOPAD.encode(&random::<16>()?).to_lowercase())
 }
 
 /// Returns this host's name in reports.
@@ -166,7 +186,11 @@ mod tests {
 
     #[test]
     fn a_token_is_a_key_and_no_token_is_none() {
-        assert_eq!(admission(None), None);
-        assert_ne!(admission(Some("a")), admission(Some("b")));
+        let key = |token, feed| admission(token, Tsi(feed)).unwrap();
+        assert_eq!(key(None, 1), None);
+        assert_eq!(key(Some("a"), 1), key(Some("a"), 1));
+        assert_ne!(key(Some("a"), 1), key(Some("b"), 1));
+        assert_ne!(key(Some("a"), 1), key(Some("a"), 2), "a token is another key in each feed");
+        assert_eq!(new_token().unwrap().len(), 26);
     }
 }

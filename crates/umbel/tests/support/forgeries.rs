@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use umbel_wire::Digest;
 use umbel_wire::alc::{DataHeader, DataPacket};
 use umbel_wire::sap::SapPacket;
 use umbel_wire::tmtp::{
     Ack, AckRun, Beacon, BlockRun, Body, End, FeedInfo, JoinConfirm, JoinRequest, Nack, NackRun,
-    Need, NodeId, Progress, Refusal, Role, Standing, Timing, Totals, Willing,
+    Need, NodeId, Progress, ReceiverReport, ReceiverState, Refusal, Report, Role, Standing, Timing,
+    Totals, Willing,
 };
 
 use super::stranger::{DIRECTORY, HOPS, Heard, Mark, Voice};
@@ -218,6 +220,60 @@ pub(crate) fn usurper() -> impl FnMut(&mut Voice, &[Heard]) + Send {
     }
 }
 
+/// Becomes the source's child, and reports that everybody is done or has failed, under made-up
+/// numbers and those of others, with made-up receipts and none (H6).
+pub(crate) fn reporter(names: Vec<String>) -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut turns = Turns::default();
+    let (mut place, mut nodes, mut said) = (None, vec![ME], 0);
+    move |voice, heard| {
+        for one in heard {
+            let Some(message) = one.message() else { continue };
+            match message.body {
+                Body::JoinConfirm(confirm) if one.to_me => place = Some((one.from, confirm.token)),
+                Body::Dismiss { .. } if one.to_me => place = None,
+                _ if !one.to_me && nodes.len() < 64 && !nodes.contains(&message.sender) => {
+                    nodes.push(message.sender);
+                }
+                _ => {}
+            }
+        }
+        if !turns.seldom() {
+            return;
+        }
+        let Some((parent, token)) = place else { return ask_for_a_place(voice, turns.0) };
+        said += 1;
+        let node = nodes.get(said % (2 * nodes.len())).copied();
+        let node = node.unwrap_or(NodeId(1_000_000 + said as u64 % 64));
+        let state = match said % 8 {
+            0 => ReceiverState::Failed("forged".to_owned()),
+            1 => ReceiverState::Receiving,
+            _ => ReceiverState::Done,
+        };
+        let made_up = state == ReceiverState::Done && said % 3 == 0;
+        let receipt = made_up.then_some(Digest([said as u8; 32]));
+        let name = names[said % names.len()].clone();
+        let receivers = vec![ReceiverReport { node, name, held: 1, state, receipt }];
+        let report = Report { token, first: said as u32, receivers, tree: Vec::new() };
+        let bytes = voice.mark.message(ME, Body::Report(report));
+        voice.say(parent, &bytes);
+    }
+}
+
+/// Asks the source for a place among its children.
+fn ask_for_a_place(voice: &mut Voice, nonce: u64) {
+    let request = JoinRequest {
+        nonce,
+        hop_limit: HOPS,
+        hops: 1,
+        role: Role::Member,
+        standing: Standing { epoch: 0, depth: 0 },
+        name: "stranger".to_owned(),
+        proof: None,
+    };
+    let bytes = voice.mark.message(ME, Body::JoinRequest(request));
+    voice.say(voice.mark.source, &bytes);
+}
+
 /// Becomes the source's child, and has something else of what it lacks in each acknowledgement (H1).
 pub(crate) fn waverer() -> impl FnMut(&mut Voice, &[Heard]) + Send {
     let mut turns = Turns::default();
@@ -233,19 +289,7 @@ pub(crate) fn waverer() -> impl FnMut(&mut Voice, &[Heard]) + Send {
         if !turns.seldom() {
             return;
         }
-        let Some((parent, token)) = place else {
-            let request = JoinRequest {
-                nonce: turns.0,
-                hop_limit: HOPS,
-                hops: 1,
-                role: Role::Member,
-                standing: Standing { epoch: 0, depth: 0 },
-                name: "stranger".to_owned(),
-                proof: None,
-            };
-            let bytes = voice.mark.message(ME, Body::JoinRequest(request));
-            return voice.say(voice.mark.source, &bytes);
-        };
+        let Some((parent, token)) = place else { return ask_for_a_place(voice, turns.0) };
         round += 1;
         let run = BlockRun { first: 2, count: 1 };
         let beyond = vec![AckRun { run, lacks: if round % 2 == 0 { 0 } else { 3 } }];

@@ -47,9 +47,10 @@ use umbel_wire::tmtp::{
 use super::TreeView;
 use super::api::{ReceiverCommand, ReceiverCommandError, ReceiverEvent, ReceiverStats};
 use super::concast::{self, Reports};
-use super::config::{Draws, ReceiverConfig, Start};
+use super::config::{Draws, NodeConfig, ReceiverConfig, Start};
 use super::domain::Ledger;
 use super::drops::{DropReason, Drops};
+use super::receipt::receipt;
 use super::survey::{self, Survey};
 use super::text::cut;
 use super::tree::{Outlook, Tree, TreeEvent, Way};
@@ -336,7 +337,11 @@ impl<K: SymbolSink> Receiver<K> {
     fn report(&mut self, state: ReceiverState) {
         let name = cut(self.config.node.name.clone(), limits::NAME_LEN);
         let held = self.delivery.complete();
-        self.reports.note(ReceiverReport { node: self.config.node.id, name, held, state });
+        let NodeConfig { feed, id: node, .. } = self.config.node;
+        let done = state == ReceiverState::Done;
+        let key = self.config.receipt.as_ref().filter(|_| done);
+        let receipt = key.map(|key| receipt(key, feed, node, &name));
+        self.reports.note(ReceiverReport { node, name, held, state, receipt });
     }
 
     /// Starts the timers of blocks that are found missing.

@@ -73,6 +73,14 @@ impl SecretKey {
         data_encoding::HEXLOWER.encode(&self.0)
     }
 
+    /// Returns the secret of the receipts of a feed, which only the owners of both keys can
+    /// compute: the feed's source and one receiver. `None` if the other key is of small order.
+    pub fn receipt_secret(&self, feed: Tsi, other: &PublicKey) -> Option<[u8; 32]> {
+        let mut hasher = blake3::Hasher::new_derive_key("umbel 2026 sealed feed: receipts");
+        hasher.update(&self.shared(other)?).update(&feed.0.to_be_bytes());
+        Some(*hasher.finalize().as_bytes())
+    }
+
     /// Computes the secret that only the owners of both keys can compute. Returns `None` if the
     /// other key is of small order, because anyone could then compute the secret.
     fn shared(&self, other: &PublicKey) -> Option<[u8; 32]> {
@@ -262,6 +270,16 @@ mod tests {
             let stranger = Opener::new(FEED, receiver(4), ephemeral).open(&head);
             assert_eq!(stranger.unwrap_err(), OpenError::NotAdmitted);
         }
+    }
+
+    #[test]
+    fn source_and_receiver_share_the_secret_of_receipts_for_one_feed() {
+        let (source, alice, bob) = (receiver(9), receiver(1), receiver(2));
+        let secret = alice.receipt_secret(FEED, &source.public());
+        assert_eq!(source.receipt_secret(FEED, &alice.public()), secret);
+        assert_ne!(source.receipt_secret(FEED, &bob.public()), secret);
+        assert_ne!(alice.receipt_secret(Tsi(8), &source.public()), secret);
+        assert_eq!(alice.receipt_secret(FEED, &PublicKey([0; 32])), None);
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub struct AdmitList {
     pub names: BTreeSet<String>,
     /// Their public keys. If there are any, only their holders can read the feed.
     pub keys: Vec<PublicKey>,
+    /// Which name has which key. A name may have several, and a key several names.
+    pub owners: BTreeSet<(String, PublicKey)>,
 }
 
 impl AdmitList {
@@ -39,7 +41,10 @@ impl AdmitList {
         for (number, line) in lines.filter(|(_, line)| !line.is_empty()) {
             let (name, key) = split(line).with_context(|| format!("line {number}"))?;
             match key {
-                Some(key) => keys.extend([key]),
+                Some(key) => {
+                    list.owners.insert((name.to_owned(), key));
+                    keys.extend([key]);
+                }
                 None => without = without.or(Some((number, name))),
             }
             list.names.insert(name.to_owned());
@@ -125,6 +130,8 @@ mod tests {
         let list = AdmitList::parse(&text).unwrap();
         assert_eq!(list.names, ["a", "lab 3"].map(str::to_owned).into());
         assert_eq!(BTreeSet::from_iter(list.keys), [key(1), key(2)].into());
+        let owners = [("lab 3".to_owned(), key(1)), ("a".to_owned(), key(2))];
+        assert_eq!(list.owners, owners.into());
     }
 
     #[test]

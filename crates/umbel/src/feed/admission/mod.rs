@@ -3,16 +3,20 @@
 //! | the sender says | who can join the tree | who can read the feed | the report |
 //! |---|---|---|---|
 //! | nothing | everyone | everyone | all that joined |
-//! | `--admit` with names | everyone | everyone | also the names that never came |
-//! | `--admit` with names and keys | everyone | the holders of the keys | names on the list; others are `not admitted` |
+//! | `--admit` with names, `--token` | the holders of the token | everyone | also the names that never came |
+//! | `--admit` with names and keys | everyone | the holders of the keys | names on the list, by their keys; others are `not admitted` |
 //! | `--token` | the holders of the token | as above: a token keeps receivers out of the tree, and hides nothing | |
 //!
 //! A receiver creates its key once ([`load_or_create`]), and `umbel key` shows the public half.
 //! [`umbel_store::feed::seal`] describes how feeds are sealed. A receiver that is not on the list
 //! learns so from the head of the feed, which is sent before anything else, and leaves.
+//!
+//! Where there are keys or a token, a report that somebody is done counts with a [`Receipts`] only:
+//! others cannot say it. Names without either would be anybody's, so they are refused.
 
 mod identity;
 mod list;
+mod receipts;
 
 use umbel_store::feed::seal::{FeedKey, PublicKey, Seal, SecretKey, seal_head};
 use umbel_wire::Tsi;
@@ -20,6 +24,7 @@ use umbel_wire::feed::HEAD_LEN;
 
 pub use identity::load_or_create;
 pub use list::AdmitList;
+pub(crate) use receipts::Receipts;
 
 use crate::endpoint::random;
 
@@ -35,6 +40,11 @@ impl Sealing {
     /// Creates fresh keys for a feed that these receivers can read.
     pub(super) fn new(feed: Tsi, receivers: Vec<PublicKey>) -> anyhow::Result<Sealing> {
         Ok(Sealing { feed, secret: random()?, ephemeral: SecretKey(random()?), receivers })
+    }
+
+    /// Returns the secret of the receipts of a receiver.
+    fn receipt_secret(&self, receiver: &PublicKey) -> Option<[u8; 32]> {
+        self.ephemeral.receipt_secret(self.feed, receiver)
     }
 
     /// Returns the public key that is announced.

@@ -28,7 +28,7 @@ use serde::Serialize;
 use umbel_engine::RateClass;
 use umbel_engine::host::Mailbox;
 use umbel_engine::lms::config::Cost;
-use umbel_engine::tmtp::{NodeConfig, Receiver, ReceiverConfig, Start};
+use umbel_engine::tmtp::{NodeConfig, ReceiptKey, Receiver, ReceiverConfig, Start};
 use umbel_engine::units::Rate;
 use umbel_net::clock::Clock;
 use umbel_net::driver::Driver;
@@ -365,12 +365,14 @@ fn receive(
     }
     check_recovery(&feed, options)?;
     let admission = admission(&feed, options.key.as_deref(), options.name.as_deref())?;
+    let token = super::admission(options.token.as_deref().filter(|_| feed.token), feed.tsi)?;
     observer.found(&feed, signing::pin_of(&key), &interface.name);
 
     let (store, sink) = store((&feed, key), target, options, admission.opener, &mailbox)?;
     let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
     let (data, node) = ports(&feed, interface, rate)?;
-    let mut config = config(&feed, options.token.as_deref(), options.name.clone(), options.start)?;
+    let mut config = config(&feed, token, options.name.clone(), options.start)?;
+    config.receipt = admission.receipt.or(token).map(|secret| ReceiptKey::new(&secret));
     config.patience = options.patience;
     config.cost = options.cost.unwrap_or(Cost::Latency);
     config.node.address = node.address().context("a node has an address")?;
@@ -423,6 +425,8 @@ struct Admission {
     opener: Option<Opener>,
     /// This receiver's line for the sender's list.
     line: Option<String>,
+    /// Secret of the receipts, which the source has too.
+    receipt: Option<[u8; 32]>,
 }
 
 fn admission(feed: &Feed, key: Option<&Path>, name: Option<&str>) -> anyhow::Result<Admission> {
@@ -431,7 +435,9 @@ fn admission(feed: &Feed, key: Option<&Path>, name: Option<&str>) -> anyhow::Res
     let secret = load_or_create(key)?;
     let name = name.map_or_else(super::host_name, str::to_owned);
     let line = Some(format!("{name} {}", secret.public()));
-    Ok(Admission { opener: Some(Opener::new(feed.tsi, secret, PublicKey(sealed.key))), line })
+    let source = PublicKey(sealed.key);
+    let receipt = secret.receipt_secret(feed.tsi, &source);
+    Ok(Admission { opener: Some(Opener::new(feed.tsi, secret, source)), line, receipt })
 }
 
 /// Creates the feed's store: the host's handle and the engine's.
@@ -495,7 +501,7 @@ fn own_directory(feed: &Feed) -> anyhow::Result<PathBuf> {
 
 fn config(
     feed: &Feed,
-    token: Option<&str>,
+    token: Option<[u8; 32]>,
     name: Option<String>,
     start: Start,
 ) -> anyhow::Result<ReceiverConfig> {
@@ -506,7 +512,7 @@ fn config(
     node.name = name.unwrap_or_else(super::host_name);
     node.scope = feed.scope;
     node.recovery = feed.recovery;
-    node.admission = super::admission(token);
+    node.admission = token;
     let mut config = ReceiverConfig::new(node, shape_of(feed)?);
     config.start = start;
     Ok(config)

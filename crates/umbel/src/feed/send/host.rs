@@ -11,6 +11,8 @@ use umbel_engine::units::Rate;
 use umbel_engine::{Instant, RateClass};
 use umbel_wire::tmtp::{ReceiverReport, ReceiverState, Totals};
 
+use crate::feed::admission::Receipts;
+
 use super::{ReceiverLine, SendObserver, SendSnapshot, SendSummary, WaitFor};
 
 /// Interval of progress reports.
@@ -86,6 +88,8 @@ pub(crate) struct Expected {
     pub(crate) names: BTreeSet<String>,
     /// Whether they alone can read the feed.
     pub(crate) alone: bool,
+    /// What proves that one of them is done.
+    pub(crate) receipts: Receipts,
 }
 
 impl Expected {
@@ -205,8 +209,10 @@ impl<C: Content> SendHost<C> {
             receiver.state = "vanished";
         }
         let named = receivers.iter().filter(|receiver| receiver.state == "done").count() as u32;
-        // A report that was lost on the way counts in the totals all the same.
-        let done = named.max(self.stats.totals.done);
+        // A report that was lost on the way counts in the totals all the same, unless proof is
+        // demanded.
+        let believed = matches!(self.terms.expected.receipts, Receipts::None);
+        let done = if believed { named.max(self.stats.totals.done) } else { named };
         let without = |receiver: &&ReceiverLine| !["done", NOT_ADMITTED].contains(&receiver.state);
         let without = receivers.iter().filter(without).count() as u32;
         SendSummary {
@@ -313,9 +319,16 @@ impl<C: Content> SendHost<C> {
     }
 
     /// Returns the last report of each receiver, without receivers that died and were started
-    /// again.
+    /// again. If a name has its key, nobody else's words in that name count once its owner is done.
     fn heard(&self) -> impl Iterator<Item = &Heard> {
-        self.receivers.values().filter(|heard| {
+        let owned = self.terms.expected.receipts.has_owners();
+        let done = |heard: &&Heard| heard.report.state == ReceiverState::Done;
+        let owners = self.receivers.values().filter(|_| owned).filter(done);
+        let owners: BTreeSet<&str> = owners.map(|heard| heard.report.name.as_str()).collect();
+        self.receivers.values().filter(move |heard| {
+            if owners.contains(heard.report.name.as_str()) {
+                return done(heard);
+            }
             let again =
                 |other: &Heard| other.report.name == heard.report.name && other.since > heard.since;
             heard.report.state != ReceiverState::Receiving || !self.receivers.values().any(again)
@@ -435,6 +448,14 @@ impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
             SourceEvent::Totals(_) => self.advance(io),
             SourceEvent::Report(report) => {
                 let known = self.receivers.get(&report.node);
+                let is_done = |heard: &Heard| heard.report.state == ReceiverState::Done;
+                let proved = !matches!(self.terms.expected.receipts, Receipts::None);
+                // Who is done by proof stays so, whatever others say.
+                if proved && known.is_some_and(is_done)
+                    || !self.terms.expected.receipts.believes(&report)
+                {
+                    return;
+                }
                 if known.is_none_or(|known| known.report.state != report.state) {
                     self.observer.receiver(&line(&report));
                 }

@@ -42,7 +42,7 @@ use umbel_wire::{Channel, Tsi, lms};
 
 use self::content::{Cut, Opened};
 use self::host::{Expected, Input, SendHost, Terms};
-use super::admission::{AdmitList, Sealing};
+use super::admission::{AdmitList, Receipts, Sealing};
 use super::{DATA_PORT, shape_of};
 use crate::directory::Announcer;
 pub use crate::endpoint::{Failure, Interrupt};
@@ -286,10 +286,23 @@ pub fn send(
     let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
     let packet_len = usize::from(packet_len(options.mtu, &interface, family)?);
     let symbol_len = symbol_len(packet_len, options.recovery);
-    let AdmitList { names, keys } = options.admit;
+    let AdmitList { names, keys, owners } = options.admit;
+    if !names.is_empty() && keys.is_empty() && options.token.is_none() {
+        bail!(
+            "anyone could report by a name that has no key: put the keys on the list that `umbel \
+             key` prints there, or take --token {}",
+            super::new_token()?
+        );
+    }
+    let admission = super::admission(options.token.as_deref(), tsi)?;
     let sealing = if keys.is_empty() { None } else { Some(Sealing::new(tsi, keys)?) };
     let (block_symbols, sealed) = (options.block_symbols, sealing.is_some());
     let shape = BlockShape { symbol_len, block_symbols, sealed };
+    let receipts = match (&sealing, &admission) {
+        (Some(sealing), _) => Receipts::of_keys(tsi, sealing, &owners),
+        (None, Some(admission)) => Receipts::of_token(tsi, admission),
+        (None, None) => Receipts::None,
+    };
     let cut = Cut { hidden: options.hidden, shape, sealing };
 
     let commands = mailbox.map(Input::Command);
@@ -336,7 +349,7 @@ pub fn send(
         }),
         version,
     };
-    let mut config = config(&feed, options.token.as_deref(), options.max_children, rate)?;
+    let mut config = config(&feed, admission, options.max_children, rate)?;
     config.history = plan.history();
     config.check()?;
     let announcer = Announcer::start(&feed.clone().into(), Some(&signer), &interface)?;
@@ -346,7 +359,7 @@ pub fn send(
     let terms = Terms {
         wait_for: options.wait_for,
         linger: options.linger,
-        expected: Expected { names, alone: sealed },
+        expected: Expected { names, alone: sealed, receipts },
     };
     let host = SendHost::new(plan, observer, terms, rate);
     let driver =
@@ -405,7 +418,7 @@ fn failures(skipped: &Skipped) -> Vec<Failure> {
 
 fn config(
     feed: &Feed,
-    token: Option<&str>,
+    admission: Option<[u8; 32]>,
     max_children: u16,
     rate: Rate,
 ) -> anyhow::Result<SourceConfig> {
@@ -414,7 +427,7 @@ fn config(
     node.name = super::host_name();
     node.scope = feed.scope;
     node.recovery = feed.recovery;
-    node.admission = super::admission(token);
+    node.admission = admission;
     let mut config = SourceConfig::new(node, shape_of(feed)?, rate);
     config.tree.max_children = max_children;
     Ok(config)

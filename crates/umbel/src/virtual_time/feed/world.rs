@@ -25,6 +25,7 @@ use super::super::later::Later;
 use super::super::{Nobody, draws};
 use super::files::{Directory, Files, SHAPE};
 use super::pipe::{self, Sink, Writer};
+use crate::feed::admission::Receipts;
 use crate::feed::recv::host::{About, RecvHost};
 use crate::feed::recv::store::{FeedStore, Input};
 use crate::feed::recv::{RecvObserver, RecvSummary};
@@ -306,7 +307,7 @@ impl World {
         let rate = Rate::from_bits_per_s(RATE).unwrap();
         let config = SourceConfig::new(self.node_config(self.source), self.shape(), rate);
         let Scenario { wait_for, linger, source_crash, source_interrupt, .. } = self.scenario;
-        let expected = Expected { names: [].into(), alone: false };
+        let expected = Expected { names: [].into(), alone: false, receipts: Receipts::None };
         let terms = Terms { wait_for, linger, expected };
         let mut upstream = Upstream { interrupt_at: source_interrupt, ..Upstream::default() };
         let host_config = host_config();

@@ -1,0 +1,66 @@
+//! Which reports of receivers that they are done are believed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use umbel_engine::tmtp::ReceiptKey;
+use umbel_store::feed::seal::PublicKey;
+use umbel_wire::Tsi;
+use umbel_wire::tmtp::{ReceiverReport, ReceiverState};
+
+use super::Sealing;
+
+/// What a source demands of a report that a receiver is done.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Receipts {
+    /// Nothing: everybody is believed.
+    #[default]
+    None,
+    /// A receipt by one who has the token.
+    Token(Tsi, ReceiptKey),
+    /// A receipt by one of the keys that the name has on the list.
+    Keys(Tsi, BTreeMap<String, Vec<ReceiptKey>>),
+}
+
+impl Receipts {
+    /// Returns what a feed for the owners of these keys demands.
+    pub(in crate::feed) fn of_keys(
+        feed: Tsi,
+        sealing: &Sealing,
+        owners: &BTreeSet<(String, PublicKey)>,
+    ) -> Receipts {
+        let mut keys = BTreeMap::<String, Vec<ReceiptKey>>::new();
+        for (name, key) in owners {
+            if let Some(secret) = sealing.receipt_secret(key) {
+                keys.entry(name.clone()).or_default().push(ReceiptKey::new(&secret));
+            }
+        }
+        Receipts::Keys(feed, keys)
+    }
+
+    /// Returns what a feed with this admission key demands.
+    pub(in crate::feed) fn of_token(feed: Tsi, admission: &[u8; 32]) -> Receipts {
+        Receipts::Token(feed, ReceiptKey::new(admission))
+    }
+
+    /// Returns whether each name is the name of one receiver, who alone can say that it is done.
+    pub(crate) fn has_owners(&self) -> bool {
+        matches!(self, Receipts::Keys(..))
+    }
+
+    /// Returns whether a report is believed if it says that the receiver is done.
+    pub(crate) fn believes(&self, report: &ReceiverReport) -> bool {
+        let made = |feed: &Tsi, key: &ReceiptKey| {
+            report
+                .receipt
+                .is_some_and(|given| key.has_made(given, *feed, report.node, &report.name))
+        };
+        report.state != ReceiverState::Done
+            || match self {
+                Receipts::None => true,
+                Receipts::Token(feed, key) => made(feed, key),
+                Receipts::Keys(feed, keys) => keys
+                    .get(&report.name)
+                    .is_some_and(|keys| keys.iter().any(|key| made(feed, key))),
+            }
+    }
+}
