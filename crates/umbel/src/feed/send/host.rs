@@ -254,6 +254,7 @@ impl<C: Content> SendHost<C> {
             Stage::Sending if self.idle.is_some_and(|since| now - since >= IDLE) => {
                 self.complete(now);
             }
+            Stage::Sending if self.all_listed_have_it() => self.complete(now),
             Stage::Complete(at) if self.interrupted || self.may_close(now, at) => self.close(io),
             // The end is not repeated forever.
             Stage::Closing(at) if now - at >= CLOSE => self.stage = Stage::Closed,
@@ -305,7 +306,20 @@ impl<C: Content> SendHost<C> {
             && self.heard().all(|heard| heard.report.state != ReceiverState::Receiving);
         let (last, _) = self.progress;
         let given_up = if last > complete { last + LATE_WORDS } else { complete + LAST_WORDS };
-        now - complete >= self.terms.linger && (spoken || now >= given_up)
+        let enough = spoken || self.all_listed_have_it() || now >= given_up;
+        now - complete >= self.terms.linger && enough
+    }
+
+    /// Returns whether each name on a list with keys is done by proof. Nobody else is waited for, so
+    /// that strangers in the tree do not hold up the end.
+    fn all_listed_have_it(&self) -> bool {
+        let Expected { names, receipts, .. } = &self.terms.expected;
+        let is_done = |name: &String| {
+            self.receivers.values().any(|heard| {
+                heard.report.state == ReceiverState::Done && heard.report.name == *name
+            })
+        };
+        receipts.has_owners() && names.iter().all(is_done)
     }
 
     /// Notes progress of the receivers.
