@@ -11,7 +11,7 @@
 //! [`umbel_store::feed::seal`] describes how feeds are sealed. A receiver that is not on the list
 //! learns so from the head of the feed, which is sent before anything else, and leaves.
 //!
-//! Where there are keys or a token, a report that somebody is done counts with a [`Receipts`] only:
+//! Where there are keys or a token, a report that somebody is done counts with a receipt only:
 //! others cannot say it. Names without either would be anybody's, so they are refused.
 
 mod identity;

@@ -141,6 +141,8 @@ pub(crate) struct SendHost<C> {
     /// Time since which all receivers that came have everything, though not all of it was sent.
     idle: Option<Instant>,
     receivers: BTreeMap<NodeId, Heard>,
+    /// Names on a list with keys that came. Nobody else's word takes one away.
+    came: BTreeSet<String>,
     failure: Option<String>,
     stats: SourceStats,
     /// The rate that the engine has found.
@@ -171,6 +173,7 @@ impl<C: Content> SendHost<C> {
             finished: false,
             idle: None,
             receivers: BTreeMap::new(),
+            came: BTreeSet::new(),
             failure: None,
             stats: SourceStats::default(),
             rate,
@@ -353,11 +356,7 @@ impl<C: Content> SendHost<C> {
         match self.terms.wait_for {
             // Receivers that are not admitted leave soon.
             WaitFor::Receivers(count) if self.terms.expected.alone => {
-                let here = |heard: &&Heard| {
-                    self.terms.expected.admits(&heard.report.name)
-                        && heard.report.state == ReceiverState::Receiving
-                };
-                self.heard().filter(here).count() >= count as usize
+                self.came.len() >= count as usize
             }
             WaitFor::Receivers(count) if self.stats.totals.members < count => {
                 // Receivers that already had everything may have left.
@@ -481,6 +480,11 @@ impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
                          `recv --as` with its name",
                         report.name
                     ));
+                }
+                let Expected { names, alone, .. } = &self.terms.expected;
+                let came = report.state == ReceiverState::Receiving;
+                if came && *alone && names.contains(&report.name) {
+                    self.came.insert(report.name.clone());
                 }
                 self.receivers.insert(report.node, Heard { since, report });
             }
