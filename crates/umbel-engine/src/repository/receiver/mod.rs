@@ -24,6 +24,7 @@ mod fallback;
 mod item;
 mod items;
 mod listener;
+mod opening;
 mod outbox;
 mod tuner;
 
@@ -37,6 +38,7 @@ use umbel_fec::Partition;
 use umbel_wire::alc::{DataHeader, DataPacket};
 use umbel_wire::control::Parsed;
 use umbel_wire::repository::{Announcement, ClientMessage, GroupKey, Need, ServerMessage};
+use umbel_wire::sealed::SealedHeader;
 use umbel_wire::{Channel, Oti, Toi, Tsi};
 
 use self::control::{ControlEnd, Early};
@@ -44,12 +46,13 @@ use self::fallback::Fallback;
 use self::item::Item;
 use self::items::Items;
 use self::listener::{Listener, Outlook};
+use self::opening::open;
 use self::outbox::Outbox;
 use self::tuner::Tuner;
 use super::config::ReceiverConfig;
 use super::drops::{DropReason, Drops};
 use crate::chance::Generator;
-use crate::seal::{Keyring, NotOpened};
+use crate::seal::Keyring;
 use crate::symbols::SymbolSink;
 use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf};
@@ -511,7 +514,9 @@ impl<K: SymbolSink> Receiver<K> {
         if let Some(packet_len) = self.items.packet_len() {
             self.tuner.join();
             let probe = self.fallback.number_probe(&mut self.random);
-            self.outbox.say(fallback::probe(probe, packet_len));
+            // Probes are as long as what does not come, though they are not sealed.
+            let seal = if self.ring.is_some() { SealedHeader::OVERHEAD as u16 } else { 0 };
+            self.outbox.say(fallback::probe(probe, packet_len + seal));
         }
     }
 
@@ -553,25 +558,6 @@ impl<K: SymbolSink> Receiver<K> {
         if self.is_idle() && bored {
             self.tuner.leave();
         }
-    }
-}
-
-/// Opens a packet of the data channel if the server seals. Probes are not sealed; they carry nothing
-/// but the client's own number.
-fn open<'p>(
-    ring: Option<&mut Keyring>,
-    bytes: &'p [u8],
-    scratch: &'p mut Vec<u8>,
-) -> Result<DataPacket<'p>, DropReason> {
-    let plain = || DataPacket::parse(bytes).map_err(|_| DropReason::Malformed);
-    let Some(ring) = ring else { return plain() };
-    match ring.open_packet(bytes, scratch) {
-        Ok(packet) => Ok(packet),
-        Err(NotOpened::Forged) => {
-            plain().ok().filter(|packet| packet.header.toi == Toi::PROBE).ok_or(DropReason::Forged)
-        }
-        Err(NotOpened::UnknownKey) => Err(DropReason::UnknownKey),
-        Err(NotOpened::Replayed) => Err(DropReason::Replayed),
     }
 }
 

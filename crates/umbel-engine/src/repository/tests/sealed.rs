@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use umbel_wire::Toi;
 use umbel_wire::alc::DataHeader;
 use umbel_wire::repository::{ClientMessage, GroupKey, GroupSecret, ServerMessage};
+use umbel_wire::sealed::SealedHeader;
 
-use super::content::MemorySource;
+use super::content::{MemorySource, SYMBOL};
 use super::host::{World, channel, config};
 use super::strangers::{client_of_one_item, packet_of};
 use super::{MINUTE, objects, say};
@@ -70,6 +71,19 @@ proptest! {
         world.run_for(Duration::from_secs(2));
         prop_assert!(world.source.key_changes() > Some(1));
     }
+}
+
+#[test]
+fn probes_are_as_long_as_sealed_packets() {
+    let mut world = World::new(sealed(), objects(2, 400), 12);
+    let deaf = world.add_client(&[1, 2], 0.0);
+    world.set_deaf(deaf, true);
+    world.run_for(Duration::from_secs(12));
+    let probed = world.source_events.iter().find_map(|event| match event {
+        SourceEvent::Probe { packet_len, .. } => Some(usize::from(*packet_len)),
+        _ => None,
+    });
+    assert_eq!(probed, Some(usize::from(SYMBOL) + DataHeader::LEN + SealedHeader::OVERHEAD));
 }
 
 #[test]
