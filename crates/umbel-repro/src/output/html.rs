@@ -87,7 +87,14 @@ fn table(html: &mut String, report: &Report) {
         );
     }
     html.push_str("</tbody>\n</table>\n</div>\n");
+    paragraphs(html, VERDICTS);
 }
+
+/// What the verdicts mean.
+const VERDICTS: &str = "The interval is that of the jackknife over seeds: each number is computed \
+     anew without each seed in turn. It is rough for greatest and least values. A number is ok, or \
+     missed, if its whole interval lies within, or outside, the bounds. Otherwise it is undecided, \
+     and so is one that rests on fewer than five runs.";
 
 /// Returns the name of a row's figure, as a link if the page has the figure.
 fn figure_link(row: &Row, report: &Report) -> String {

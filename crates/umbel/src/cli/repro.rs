@@ -61,7 +61,7 @@ struct Common {
     /// Runs of each point, for the confidence intervals
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
-    /// Exit 1 if a reported number is missed
+    /// Exit 1 unless every number is within its bounds
     #[arg(long)]
     strict: bool,
     /// Threads to run on [default: all processors]
