@@ -222,6 +222,19 @@ fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
         packets: 800,
     };
     let reason = || "no such item".to_owned();
+    let welcome = |key, keys| M::Welcome {
+        agent: "umbel 0.1.0".into(),
+        tsi: Tsi(77),
+        channels: channels[1..2].to_vec(),
+        rate_bits_per_s: 100_000_000,
+        control: Some(ControlGroup {
+            channel: channels[1],
+            server: MemberId(0),
+            client: MemberId(300),
+            key,
+        }),
+        keys,
+    };
     let messages = [
         (
             "welcome",
@@ -234,22 +247,7 @@ fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
                 keys: vec![],
             },
         ),
-        (
-            "welcome-control",
-            M::Welcome {
-                agent: "umbel 0.1.0".into(),
-                tsi: Tsi(77),
-                channels: channels[1..2].to_vec(),
-                rate_bits_per_s: 100_000_000,
-                control: Some(ControlGroup {
-                    channel: channels[1],
-                    server: MemberId(0),
-                    client: MemberId(300),
-                    key: Some(ControlKey([7; 32])),
-                }),
-                keys: vec![],
-            },
-        ),
+        ("welcome-control", welcome(Some(ControlKey([7; 32])), vec![])),
         ("refused", M::Refused { reason: reason() }),
         ("page", page()),
         ("failed", M::Failed { query: 3, reason: reason() }),
@@ -272,22 +270,7 @@ fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
                 more: true,
             },
         ),
-        (
-            "welcome-sealed",
-            M::Welcome {
-                agent: "umbel 0.1.0".into(),
-                tsi: Tsi(77),
-                channels: channels[1..2].to_vec(),
-                rate_bits_per_s: 100_000_000,
-                control: Some(ControlGroup {
-                    channel: channels[1],
-                    server: MemberId(0),
-                    client: MemberId(300),
-                    key: None,
-                }),
-                keys: vec![key(9), key(10)],
-            },
-        ),
+        ("welcome-sealed", welcome(None, vec![key(9), key(10)])),
         ("key", M::Key(key(10))),
         ("probed", M::Probed { probe: 1, packets: 100 }),
     ];

@@ -535,6 +535,18 @@ fn packets_of_a_server_that_was_started_again_are_not_taken() {
     world.receivers[0].engine.assert_dropped("OtherSession 1");
 }
 
+/// Adds clients one after the other: the loss of each, which of three items it wants (a bit for
+/// each), and the pause before it in ms. Returns the items that each wants.
+fn add_clients(world: &mut World, clients: &[(f64, u32, u64)]) -> Vec<Vec<u32>> {
+    let add = |&(loss, mask, pause_ms): &(f64, u32, u64)| {
+        let wanted: Vec<u32> = (1..=3).filter(|item| mask & (1 << (item - 1)) != 0).collect();
+        world.run_for(Duration::from_millis(pause_ms));
+        world.add_client(&wanted, loss);
+        wanted
+    };
+    clients.iter().map(add).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -571,14 +583,7 @@ proptest! {
         world.network.weather.duplicates = duplicate;
         world.network.weather.jitter = Duration::from_millis(jitter_ms);
         world.network.weather.delay = Duration::from_millis(latency_ms);
-        let wants: Vec<Vec<u32>> = clients
-            .iter()
-            .map(|&(_, mask, _)| (1..=3).filter(|item| mask & (1 << (item - 1)) != 0).collect())
-            .collect();
-        for (&(loss, _, pause_ms), wanted) in clients.iter().zip(&wants) {
-            world.run_for(Duration::from_millis(pause_ms));
-            world.add_client(wanted, loss);
-        }
+        let wants = add_clients(&mut world, &clients);
         prop_assert!(world.run(MINUTE * 30));
         for (client, wanted) in wants.iter().enumerate() {
             world.assert_has(client, wanted);

@@ -11,7 +11,7 @@ use umbel_wire::sealed::SealedHeader;
 use super::content::{MemorySource, SYMBOL};
 use super::host::{World, channel, config};
 use super::strangers::{client_of_one_item, packet_of};
-use super::{MINUTE, objects, say};
+use super::{MINUTE, add_clients, objects, say};
 use crate::chance::generator;
 use crate::repository::config::{SealConfig, SourceConfig};
 use crate::repository::drops::DropReason;
@@ -53,14 +53,7 @@ proptest! {
         world.network.weather.duplicates = duplicate;
         world.network.weather.jitter = Duration::from_millis(jitter_ms);
         world.network.weather.delay = Duration::from_millis(latency_ms);
-        let wants: Vec<Vec<u32>> = clients
-            .iter()
-            .map(|&(_, mask, _)| (1..=3).filter(|item| mask & (1 << (item - 1)) != 0).collect())
-            .collect();
-        for (&(loss, _, pause_ms), wanted) in clients.iter().zip(&wants) {
-            world.run_for(Duration::from_millis(pause_ms));
-            world.add_client(wanted, loss);
-        }
+        let wants = add_clients(&mut world, &clients);
         let leaver = world.add_client(&[1, 2, 3], 0.0);
         world.run_for(Duration::from_millis(leaves_ms));
         world.close(leaver);
