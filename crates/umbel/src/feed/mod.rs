@@ -121,7 +121,7 @@ fn shape_of(feed: &Feed) -> anyhow::Result<Shape> {
 
 /// Returns the key that a token stands for in one feed.
 ///
-/// Argon2id [RFC 9106] makes each guess at a token that was overheard cost 19 MiB and some 20 ms,
+/// Argon2id [RFC 9106] makes each guess at a token that was overheard cost 19 MiB and two passes,
 /// and the feed in the salt makes it good for one feed only.
 ///
 /// # Errors
