@@ -3,7 +3,8 @@
 
 mod session_support;
 
-use std::net::UdpSocket;
+use std::collections::HashSet;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -357,6 +358,22 @@ fn a_server_that_is_not_there_is_named() {
     let text = format!("umbel://[fe80::1%nosuchif0]/?pin={pin}");
     let error = Client::connect(&text.parse().unwrap(), &quick()).err().unwrap();
     assert!(error.to_string().contains("nosuchif0"), "{error}");
+}
+
+/// Attempts come from a port each.
+#[test]
+fn a_server_that_does_not_answer_is_tried_ever_more_slowly() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let pin = identity().fingerprint();
+    let options = ConnectOptions { timeout: Duration::from_secs(4), ..ConnectOptions::default() };
+    let client = Client::start(&url(silent.local_addr().unwrap(), pin), &options);
+    assert!(matches!(client.next(), ClientEvent::Disconnected { retryable: true, .. }));
+    silent.set_nonblocking(true).unwrap();
+    let mut buffer = [0; 2_048];
+    let ports: HashSet<SocketAddr> =
+        std::iter::from_fn(|| silent.recv_from(&mut buffer).ok()).map(|(_, from)| from).collect();
+    // After 0, 0.5, 1.5 and 3.5 s. A busy machine may miss some.
+    assert!((1..=4).contains(&ports.len()), "{} attempts", ports.len());
 }
 
 #[test]

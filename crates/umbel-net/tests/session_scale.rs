@@ -33,7 +33,7 @@ fn answered(url: &SessionUrl) -> Client {
             continue;
         }
         loop {
-            match client.next() {
+            match client.events.recv_timeout(LAST_RESORT).expect("the client reports something") {
                 ClientEvent::Message(bytes) => {
                     assert_eq!(bytes, message(1, 500));
                     return client;

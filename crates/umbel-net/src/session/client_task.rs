@@ -31,7 +31,11 @@ const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 /// Time without success after which one more attempt is made beside the others. When packets of a
 /// handshake are lost, QUIC measures a round-trip time that is far too long, and retries ever more
 /// slowly. A fresh handshake has a better chance.
-const NEXT_ATTEMPT: Duration = Duration::from_millis(500);
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+
+/// Maximum time between attempts, which doubles with each. A server that is slow for the number of
+/// its clients would be kept from ever answering by attempts at a constant rate.
+const LAST_RETRY: Duration = Duration::from_secs(8);
 
 /// Time for the server to confirm the handshake, plus four round trips. A server that has not may
 /// have missed the end of it. QUIC may take long to repeat it, and a new attempt is quicker.
@@ -249,18 +253,23 @@ async fn connect_in_time(task: &Task) -> Result<Connected, ClientError> {
     }
 }
 
-/// Tries the server's addresses until one answers. Tries each anew while none does.
+/// Tries the server's addresses until one answers. Tries each anew, ever more slowly, while none
+/// does.
 async fn connect(dialer: &Arc<Dialer>, url: &SessionUrl) -> Result<Connected, ClientError> {
     let addresses = resolve(url).await?;
     let mut attempts = JoinSet::new();
     let mut worst = None;
+    let mut retry = FIRST_RETRY;
     for (place, address) in addresses.iter().cycle().enumerate() {
         let dialer = dialer.clone();
         let address = *address;
         attempts.spawn(async move { dialer.dial(address).await });
         let first_round = place + 1 < addresses.len();
-        let pause = sleep(if first_round { NEXT_ADDRESS } else { NEXT_ATTEMPT });
+        let pause = sleep(if first_round { NEXT_ADDRESS } else { retry });
         tokio::pin!(pause);
+        if !first_round {
+            retry = LAST_RETRY.min(2 * retry);
+        }
         loop {
             tokio::select! {
                 biased;
