@@ -11,10 +11,12 @@ use quinn::Connection;
 use umbel_engine::SessionId;
 use umbel_engine::host::{Mailbox, Piece, SessionNews};
 
+use super::authority::Credentials;
 use super::client_task::{self, Task};
 use super::error::{ClientError, CloseCode, SendError};
 use super::frame::MAX_MESSAGE;
 use super::outbox::{Ending, Outbox};
+use super::tls::Trust;
 use super::url::SessionUrl;
 
 /// Bytes of bulk streams that may be in flight from the session to the disk.
@@ -27,6 +29,8 @@ pub struct ConnectOptions {
     pub interface: Option<String>,
     /// Address from which they are sent. Default: the route's.
     pub local: Option<IpAddr>,
+    /// Certificates: the client's own, and those of the authorities that it trusts. Default: none.
+    pub credentials: Credentials,
     /// Maximum time to connect, including name resolution. Default 10 s.
     pub timeout: Duration,
     /// Silence after which the server counts as gone. Default 15 s.
@@ -47,6 +51,7 @@ impl Default for ConnectOptions {
         ConnectOptions {
             interface: None,
             local: None,
+            credentials: Credentials::default(),
             timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(15),
             keep_alive: Duration::from_secs(4),
@@ -134,7 +139,7 @@ impl ClientSession {
     ///
     /// # Errors
     ///
-    /// If the URL has no pin, or the system cannot start a thread.
+    /// If the URL has no pin and there are no authorities, or the system cannot start a thread.
     pub fn start(
         url: &SessionUrl,
         options: &ConnectOptions,
@@ -171,7 +176,12 @@ impl ClientSession {
         options: &ConnectOptions,
         events: impl Fn(ClientEvent) + Send + Sync + 'static,
     ) -> Result<(ClientSession, mpsc::Receiver<Result<(), ClientError>>), ClientError> {
-        let pin = url.pin.ok_or(ClientError::NoPin)?;
+        let authorities = options.credentials.authorities.as_deref();
+        let authorities =
+            authorities.map(|all| all.servers()).transpose().map_err(ClientError::Protocol)?;
+        if url.pin.is_none() && authorities.is_none() {
+            return Err(ClientError::NoPin);
+        }
         let system = |e: std::io::Error| ClientError::System(e.to_string());
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
@@ -181,7 +191,7 @@ impl ClientSession {
         let (outcome, outcome_here) = mpsc::sync_channel(1);
         let task = Task {
             url: url.clone(),
-            pin,
+            trust: Trust { pin: url.pin, authorities },
             options: options.clone(),
             outbox: outbox.clone(),
             connection: connection.clone(),

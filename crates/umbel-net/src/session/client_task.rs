@@ -19,8 +19,8 @@ use super::client::{BULK_WINDOW, ClientEvent, ConnectOptions};
 use super::error::{ClientError, CloseCode};
 use super::nudge::nudge;
 use super::outbox::{Ending, Outbox};
-use super::pin::Pin;
 use super::stream::{READ_CHUNK, ReadEnd, Reader, Writer};
+use super::tls::{Objection, Trust};
 use super::transport::DOUBTFUL_RTT;
 use super::url::{Host, SessionUrl};
 use super::{tls, transport};
@@ -47,7 +47,7 @@ const MAX_ADDRESSES: usize = 8;
 /// Maximum time for the server to say why it closes the session, after its last message.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// A server must have a name in TLS. A pinned one needs none, and this one is not sent.
+/// A server must have a name in TLS. One that is only pinned needs none. No name is ever sent.
 const ANY_NAME: &str = "umbel";
 
 pub(super) type Events = Arc<dyn Fn(ClientEvent) + Send + Sync>;
@@ -55,7 +55,7 @@ pub(super) type Events = Arc<dyn Fn(ClientEvent) + Send + Sync>;
 /// The state of the client's thread.
 pub(super) struct Task {
     pub(super) url: SessionUrl,
-    pub(super) pin: Pin,
+    pub(super) trust: Trust,
     pub(super) options: ConnectOptions,
     pub(super) outbox: Arc<Outbox>,
     /// Set when the server is reached.
@@ -239,7 +239,11 @@ async fn connect_in_time(task: &Task) -> Result<Connected, ClientError> {
     };
     let dialer = Arc::new(Dialer {
         server: task.url.authority(),
-        pin: task.pin,
+        name: match task.trust.authorities {
+            Some(_) => task.url.host.in_certificates(),
+            None => ANY_NAME.to_owned(),
+        },
+        trust: task.trust.clone(),
         options: task.options.clone(),
     });
     tokio::select! {
@@ -332,14 +336,18 @@ struct Connected {
 /// Opens connections to one server.
 struct Dialer {
     server: String,
-    pin: Pin,
+    /// The name that its certificate must have.
+    name: String,
+    trust: Trust,
     options: ConnectOptions,
 }
 
 impl Dialer {
     async fn dial(&self, address: SocketAddr) -> Result<Connected, ClientError> {
-        let seen = Arc::new(OnceLock::new());
-        let crypto = tls::client(self.pin, seen.clone()).map_err(ClientError::Protocol)?;
+        let objection = Arc::new(OnceLock::new());
+        let identity = self.options.credentials.identity.as_deref();
+        let crypto = tls::client(self.trust.clone(), identity, objection.clone())
+            .map_err(ClientError::Protocol)?;
         let mut config = ClientConfig::new(Arc::new(crypto));
         let (idle, keep_alive) = (self.options.idle_timeout, self.options.keep_alive);
         config.transport_config(Arc::new(transport::client(idle, Some(keep_alive))));
@@ -348,16 +356,22 @@ impl Dialer {
             problem: e.to_string(),
         })?;
         let connecting = endpoint
-            .connect_with(config, address, ANY_NAME)
+            .connect_with(config, address, &self.name)
             .map_err(|e| ClientError::Protocol(e.to_string()))?;
         match connecting.await {
             Ok(connection) => Ok(Connected { connection, local }),
             Err(error) => {
                 say_farewell().await;
-                Err(match (seen.get(), error) {
-                    (Some(&got), _) => ClientError::WrongPin { expected: self.pin, got },
-                    (None, ConnectionError::TimedOut) => self.no_answer(idle),
-                    (None, error) => ClientError::from_connection(error, &self.server, idle),
+                Err(match (objection.get(), self.trust.pin, error) {
+                    (Some(&Objection::Key(got)), Some(expected), _) => {
+                        ClientError::WrongPin { expected, got }
+                    }
+                    (Some(Objection::Certificate(problem)), ..) => ClientError::Certificate {
+                        server: self.server.clone(),
+                        problem: problem.clone(),
+                    },
+                    (_, _, ConnectionError::TimedOut) => self.no_answer(idle),
+                    (_, _, error) => ClientError::from_connection(error, &self.server, idle),
                 })
             }
         }

@@ -9,8 +9,11 @@ use quinn::{ConnectionError, TransportErrorCode, VarInt};
 use super::frame::FrameError;
 use super::pin::Pin;
 
-/// The TLS alert `no_application_protocol` [RFC 7301 §3.2] as a QUIC error [RFC 9001 §4.8].
-const NO_APPLICATION_PROTOCOL: u64 = 0x100 + 120;
+/// The first of the errors of QUIC that are alerts of TLS [RFC 9001 §4.8].
+const FIRST_ALERT: u64 = 0x100;
+
+/// The TLS alert `no_application_protocol` [RFC 7301 §3.2].
+const NO_APPLICATION_PROTOCOL: u8 = 120;
 
 /// QUIC's CONNECTION_REFUSED [RFC 9000 §20.1].
 const CONNECTION_REFUSED: u64 = 2;
@@ -119,7 +122,7 @@ pub enum SendError {
 pub enum ClientError {
     /// The URL has no pin.
     #[error(
-        "the URL has no `pin`, so the server cannot be told from another: copy the whole line that `umbel serve` printed"
+        "the URL has no `pin`, so the server cannot be told from another: copy the whole line that `umbel serve` printed, or name the authority of its certificate with --ca"
     )]
     NoPin,
     /// The server's name has no address.
@@ -150,6 +153,22 @@ pub enum ClientError {
         expected: Pin,
         /// The key that the server showed.
         got: Pin,
+    },
+    /// The server has a certificate that the authorities do not vouch for.
+    #[error("the certificate of {server} is not accepted: {problem}")]
+    Certificate {
+        /// Host and port of the server.
+        server: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The server admits by certificates, and not this client.
+    #[error("the server {server} does not admit this client: {why}")]
+    NotAdmitted {
+        /// Host and port of the server.
+        server: String,
+        /// Its reason.
+        why: NotAdmitted,
     },
     /// The server speaks another version of the protocol.
     #[error(
@@ -224,6 +243,8 @@ impl ClientError {
             ClientError::Closed { code, .. } => code.is_none_or(CloseCode::retryable),
             ClientError::NoPin
             | ClientError::WrongPin { .. }
+            | ClientError::Certificate { .. }
+            | ClientError::NotAdmitted { .. }
             | ClientError::OtherVersion { .. }
             | ClientError::BadMessage(_)
             | ClientError::Ended => false,
@@ -237,6 +258,9 @@ impl ClientError {
         idle: Duration,
     ) -> ClientError {
         let server = || server.to_owned();
+        if let Some(why) = NotAdmitted::told(&error) {
+            return ClientError::NotAdmitted { server: server(), why };
+        }
         match error {
             error if is_other_version(&error) => ClientError::OtherVersion { server: server() },
             ConnectionError::ConnectionClosed(close)
@@ -261,15 +285,64 @@ impl ClientError {
     }
 }
 
+/// The reason why a server does not admit a client by its certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAdmitted {
+    /// The client has shown none.
+    #[error("it asks for a certificate: give one with --cert and --key")]
+    NoCertificate,
+    /// It has ended, or not begun, by the server's clock.
+    #[error("the certificate has ended, or is not valid yet")]
+    Expired,
+    /// It is on a list of revoked ones.
+    #[error("the certificate is revoked")]
+    Revoked,
+    /// No authority that the server trusts has signed it.
+    #[error("the certificate is of an authority that the server does not trust")]
+    UnknownAuthority,
+    /// Another reason.
+    #[error("the certificate is not accepted")]
+    Bad,
+}
+
+impl NotAdmitted {
+    /// Returns the server's reason, if it has ended this client's connection for it.
+    pub(super) fn told(error: &ConnectionError) -> Option<NotAdmitted> {
+        matches!(error, ConnectionError::ConnectionClosed(_)).then(|| NotAdmitted::of(error))?
+    }
+
+    /// Returns this server's reason, if it has ended a client's connection for it.
+    pub(super) fn found(error: &ConnectionError) -> Option<NotAdmitted> {
+        matches!(error, ConnectionError::TransportError(_)).then(|| NotAdmitted::of(error))?
+    }
+
+    /// Returns the reason that an alert about a certificate gives [RFC 8446 §6.2].
+    fn of(error: &ConnectionError) -> Option<NotAdmitted> {
+        Some(match alert(error)? {
+            116 => NotAdmitted::NoCertificate,
+            45 => NotAdmitted::Expired,
+            44 => NotAdmitted::Revoked,
+            48 => NotAdmitted::UnknownAuthority,
+            42 | 43 | 46 | 51 => NotAdmitted::Bad,
+            _ => return None,
+        })
+    }
+}
+
 /// Returns whether the two ends have no version in common, of QUIC or of the protocol inside.
 pub(super) fn is_other_version(error: &ConnectionError) -> bool {
+    matches!(error, ConnectionError::VersionMismatch)
+        || alert(error) == Some(NO_APPLICATION_PROTOCOL)
+}
+
+/// Returns the alert of TLS that has ended a connection, on whichever side.
+fn alert(error: &ConnectionError) -> Option<u8> {
     let code: TransportErrorCode = match error {
-        ConnectionError::VersionMismatch => return true,
         ConnectionError::TransportError(error) => error.code,
         ConnectionError::ConnectionClosed(close) => close.error_code,
-        _ => return false,
+        _ => return None,
     };
-    u64::from(code) == NO_APPLICATION_PROTOCOL
+    u64::from(code).checked_sub(FIRST_ALERT).and_then(|alert| u8::try_from(alert).ok())
 }
 
 /// Returns a peer's words as one harmless line of bounded length.

@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use super::pin::Pin;
-use super::tls;
+use super::{authority, tls};
 
 /// Name of the file in the state directory that holds the key and its certificate.
 pub const FILE_NAME: &str = "identity.pem";
@@ -62,6 +62,12 @@ pub enum IdentityError {
         /// The file.
         path: PathBuf,
     },
+    /// Users other than its owner can read the key of `--key`.
+    #[error("{} can be read by others: run `chmod 600` on it", path.display())]
+    KeyExposed {
+        /// The file.
+        path: PathBuf,
+    },
     /// The certificate or the key passed in cannot be used.
     #[error("the certificate and key cannot be used: {0}")]
     Unusable(String),
@@ -93,6 +99,25 @@ impl Identity {
         load(&path)?.ok_or_else(|| {
             io_error("read", &path)(io::Error::new(io::ErrorKind::NotFound, "it vanished"))
         })
+    }
+
+    /// Loads an identity that an authority has signed: a certificate chain, its own certificate
+    /// first, and the key. Both are PEM files, which may be the same.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read, other users can read the key, or the two do not match.
+    pub fn load(certificate: &Path, key: &Path) -> Result<Identity, IdentityError> {
+        let read = |path: &Path| {
+            authority::read(path, MAX_FILE_BYTES).map_err(io_error("read", path))?.ok_or_else(
+                || IdentityError::Unusable(format!("{} is far too long", path.display())),
+            )
+        };
+        let mode = fs::metadata(key).map_err(io_error("read", key))?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(IdentityError::KeyExposed { path: key.to_owned() });
+        }
+        parse(&read(certificate)?, &read(key)?).map_err(IdentityError::Unusable)
     }
 
     /// Parses the identity in PEM text: a certificate chain, its own certificate first, and the

@@ -28,15 +28,18 @@
 //! - A server is identified by its [`Pin`], the digest of its public key, which the printed URL
 //!   carries. Names and validity times in certificates are then ignored. The holder of the URL
 //!   knows the key, and nothing else is trusted.
-//! - Clients are not authenticated on this layer yet. Admission is up to the first message.
+//!   With [`Credentials::authorities`] the server must have a certificate of an authority instead,
+//!   valid now and for the URL's host; with a pin as well it needs both.
+//! - A server with [`ServerOptions::clients`] admits clients with a certificate of one of these
+//!   authorities only. Otherwise admission is up to the first message.
 //! - All data from a peer is bounded before it is kept: sessions, handshakes under way, length and
 //!   rate of messages, bytes of unfinished messages, streams, windows. A peer that exceeds a bound
 //!   loses its session; no other session notices.
 //!
 //! # Scope and limitations
 //!
-//! Certificates signed by an authority, for the server (a URL without a pin) or for clients, are
-//! not verified yet. A session does not reconnect by itself. Its owner does so when
+//! Lists of revoked certificates are read when a server or client starts, and not again; a session
+//! that is open stays open when its certificate ends or is revoked. A session does not reconnect by itself. Its owner does so when
 //! [`ClientEvent::Disconnected`] says that it is worth trying. A path that loses half of all
 //! packets in both directions, so that three of four exchanges fail, still carries a session. A
 //! message then takes a third of a second on average, and now and then seconds.
@@ -46,6 +49,7 @@
 //! `tests/session_*.rs` run real sessions over loopback sockets, through a relay that delays,
 //! drops and dies where that matters.
 
+pub mod authority;
 pub mod client;
 mod client_task;
 mod congestion;
@@ -65,8 +69,9 @@ mod tls;
 mod transport;
 pub mod url;
 
+pub use authority::{Authorities, AuthorityError, Credentials};
 pub use client::{BULK_WINDOW, ClientEvent, ClientSession, ConnectOptions};
-pub use error::{BindError, ClientError, CloseCode, SendError};
+pub use error::{BindError, ClientError, CloseCode, NotAdmitted, SendError};
 pub use identity::{Identity, IdentityError};
 pub use pin::{Pin, PinError};
 pub use server::{

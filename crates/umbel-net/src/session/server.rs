@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use umbel_engine::SessionId;
 use umbel_engine::host::{Mailbox, SessionNews};
 
+use super::authority::Authorities;
 use super::error::{BindError, CloseCode, SendError};
 use super::frame::MAX_MESSAGE;
 use super::guard::Guard;
@@ -37,6 +38,9 @@ const INCOMING_BYTES_TOTAL: u64 = 4 * 1024 * 1024;
 /// Limits that a server sets for its clients.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
+    /// Authorities of clients: who has no certificate of one of them gets no session. Default:
+    /// `None`, any client gets one.
+    pub clients: Option<Arc<Authorities>>,
     /// Maximum number of sessions. Further clients are told that the server is full. Default 4,096.
     pub max_sessions: usize,
     /// Maximum number of sessions and handshakes of one IPv4 address, or of one network of the
@@ -75,6 +79,7 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> ServerOptions {
         ServerOptions {
+            clients: None,
             max_sessions: 4_096,
             max_per_address: 256,
             max_handshakes: 1_024,
@@ -176,7 +181,7 @@ impl ServerEndpoint {
         options: ServerOptions,
     ) -> Result<ServerEndpoint, BindError> {
         let failed = |source| BindError::new(address, source);
-        let crypto = tls::server(identity).map_err(BindError::Key)?;
+        let crypto = tls::server(identity, options.clients.as_deref()).map_err(BindError::Key)?;
         let socket = transport::socket(address, None).map_err(failed)?;
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;

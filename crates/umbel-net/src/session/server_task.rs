@@ -9,7 +9,7 @@ use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use tokio::time::{Instant, timeout};
 use umbel_engine::SessionId;
 
-use super::error::{CloseCode, clean, is_other_version};
+use super::error::{CloseCode, NotAdmitted, clean, is_other_version};
 use super::guard::{Denied, Place};
 use super::limits::{Backlog, RateLimit, Share};
 use super::nudge::nudge;
@@ -125,6 +125,9 @@ async fn handshake(incoming: Incoming, counted: Counted, _place: Place) {
             tracing::debug!(%remote, %error, "handshake failed");
             if is_other_version(&error) {
                 let reason = "it speaks another version of the protocol".to_owned();
+                (shared.events)(SessionEvent::Rejected { remote, reason });
+            } else if let Some(why) = NotAdmitted::found(&error) {
+                let reason = format!("its certificate: {why}");
                 (shared.events)(SessionEvent::Rejected { remote, reason });
             }
             return;

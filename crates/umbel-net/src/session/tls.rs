@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use ring::{digest, hmac};
-use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring as ring_provider};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::NoServerSessionStorage;
@@ -14,6 +14,7 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme,
 };
 
+use super::authority::{self, Authorities};
 use super::identity::Identity;
 use super::pin::Pin;
 
@@ -36,11 +37,19 @@ pub(super) fn provider() -> CryptoProvider {
 }
 
 /// Returns the server's configuration. It has no tickets, hence no resumption and no early data.
-pub(super) fn server(identity: &Identity) -> Result<QuicServerConfig, String> {
-    let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
+/// With `clients`, a client needs a certificate of one of these authorities.
+pub(super) fn server(
+    identity: &Identity,
+    clients: Option<&Authorities>,
+) -> Result<QuicServerConfig, String> {
+    let builder = ServerConfig::builder_with_provider(Arc::new(provider()))
         .with_protocol_versions(&[&TLS13])
-        .map_err(|e| e.to_string())?
-        .with_no_client_auth()
+        .map_err(|e| e.to_string())?;
+    let builder = match clients {
+        Some(clients) => builder.with_client_cert_verifier(clients.clients()?),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder
         .with_single_cert(identity.chain.clone(), identity.key.clone_key())
         .map_err(|e| e.to_string())?;
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
@@ -72,18 +81,46 @@ impl ResetKeys {
     }
 }
 
-/// Returns the client's configuration, which accepts the server with this pin and no other. If the
-/// server showed another key, `seen` holds its pin.
-pub(super) fn client(pin: Pin, seen: Arc<OnceLock<Pin>>) -> Result<QuicClientConfig, String> {
+/// The servers that a client believes. Nobody is believed if both are missing.
+#[derive(Clone, Debug)]
+pub(super) struct Trust {
+    /// The key that the server must have.
+    pub(super) pin: Option<Pin>,
+    /// The check of the certificate that it must have.
+    pub(super) authorities: Option<Arc<WebPkiServerVerifier>>,
+}
+
+/// The reason why a client did not believe a server.
+#[derive(Clone, Debug)]
+pub(super) enum Objection {
+    /// It has another key than the pin says: the one with this pin.
+    Key(Pin),
+    /// Its certificate does not do.
+    Certificate(String),
+}
+
+/// Returns the client's configuration, which accepts the servers of `trust` and no other. If
+/// another showed itself, `objection` holds what was wrong with it. Shows `identity` to servers that
+/// ask for a certificate.
+pub(super) fn client(
+    trust: Trust,
+    identity: Option<&Identity>,
+    objection: Arc<OnceLock<Objection>>,
+) -> Result<QuicClientConfig, String> {
     let provider = Arc::new(provider());
-    let verifier =
-        PinVerifier { pin, seen, algorithms: provider.signature_verification_algorithms };
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let algorithms = provider.signature_verification_algorithms;
+    let verifier = Verifier { trust, objection, algorithms };
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
         .map_err(|e| e.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match identity {
+        Some(identity) => builder
+            .with_client_auth_cert(identity.chain.clone(), identity.key.clone_key())
+            .map_err(|e| e.to_string())?,
+        None => builder.with_no_client_auth(),
+    };
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
@@ -91,30 +128,55 @@ pub(super) fn client(pin: Pin, seen: Arc<OnceLock<Pin>>) -> Result<QuicClientCon
     QuicClientConfig::try_from(config).map_err(|e| e.to_string())
 }
 
-/// Accepts a server if its certificate's key has the pin **and** the handshake is signed with that
-/// key. The certificate itself is public. Without the second check anyone could show it.
+/// Accepts a server if its certificate is trusted **and** the handshake is signed with the
+/// certificate's key. The certificate itself is public. Without the second check anyone could show
+/// it.
 #[derive(Debug)]
-struct PinVerifier {
-    pin: Pin,
-    seen: Arc<OnceLock<Pin>>,
+struct Verifier {
+    trust: Trust,
+    objection: Arc<OnceLock<Objection>>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ServerCertVerifier for PinVerifier {
+impl Verifier {
+    fn object(&self, objection: Objection) -> rustls::Error {
+        self.objection.get_or_init(|| objection);
+        CertificateError::ApplicationVerificationFailure.into()
+    }
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let seen = Pin::of_certificate(end_entity).ok_or(CertificateError::BadEncoding)?;
-        if seen == self.pin {
-            return Ok(ServerCertVerified::assertion());
+        let Trust { pin, authorities } = &self.trust;
+        if pin.is_none() && authorities.is_none() {
+            return Err(CertificateError::ApplicationVerificationFailure.into());
         }
-        self.seen.get_or_init(|| seen);
-        Err(CertificateError::ApplicationVerificationFailure.into())
+        if let Some(pin) = pin {
+            let seen = Pin::of_certificate(end_entity).ok_or_else(|| {
+                self.object(Objection::Certificate("it cannot be parsed".to_owned()))
+            })?;
+            if seen != *pin {
+                return Err(self.object(Objection::Key(seen)));
+            }
+        }
+        if let Some(authorities) = authorities {
+            authorities
+                .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+                .map_err(|error| match &error {
+                    rustls::Error::InvalidCertificate(why) => {
+                        self.object(Objection::Certificate(authority::problem(why)))
+                    }
+                    _ => error,
+                })?;
+        }
+        Ok(ServerCertVerified::assertion())
     }
 
     /// Never called, since only TLS 1.3 is offered.

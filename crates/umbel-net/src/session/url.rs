@@ -86,6 +86,17 @@ impl fmt::Display for Host {
     }
 }
 
+impl Host {
+    /// Returns how certificates name the host: its name, or its address without a zone.
+    pub(super) fn in_certificates(&self) -> String {
+        match self {
+            Host::Ip(address) => address.to_string(),
+            Host::Zoned(address, _) => address.to_string(),
+            Host::Name(name) => name.clone(),
+        }
+    }
+}
+
 impl fmt::Display for SessionUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "umbel://{}:{}/", self.host, self.port)?;
