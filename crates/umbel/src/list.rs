@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use umbel_net::session::{ClientEvent, ClientSession, ConnectOptions, SessionUrl};
+use umbel_net::session::{ClientEvent, ClientSession, ConnectOptions, Credentials, SessionUrl};
 use umbel_wire::repository::{ClientMessage, ItemInfo, ServerMessage};
 
 use crate::endpoint::{Asked, Failure};
@@ -31,12 +31,14 @@ pub struct Listing {
 /// One line that says why there is no list: no such server, wrong key, or no match.
 pub fn list(
     url: &SessionUrl,
+    credentials: Credentials,
     patterns: &[String],
     mut each: impl FnMut(&ItemInfo),
 ) -> anyhow::Result<Listing> {
     let mut asked = Asked::new(patterns);
     let (events, inbox) = mpsc::channel();
-    let session = ClientSession::start(url, &ConnectOptions::default(), move |event| {
+    let options = ConnectOptions { credentials, ..ConnectOptions::default() };
+    let session = ClientSession::start(url, &options, move |event| {
         // Nothing receives events any more once the list is complete.
         let _ = events.send(event);
     })?;

@@ -3,9 +3,14 @@
 
 mod local_support;
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 use local_support::{Place, Running, Server, in_namespace, noise, umbel, wait_until};
 
@@ -364,4 +369,51 @@ fn a_narrow_interface_makes_smaller_packets_without_being_told() {
     }
     ran.succeeded();
     place.assert_received("a.bin");
+}
+
+/// Writes the files of an authority, and of a server and a client that it has signed.
+fn write_certificates(dir: &Path) {
+    let key = || KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, key()).unwrap();
+    std::fs::write(dir.join("ca.pem"), authority.pem()).unwrap();
+    for (name, host) in [("server", "127.0.0.1"), ("client", "laptop")] {
+        let key = key();
+        let params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &authority).unwrap();
+        std::fs::write(dir.join(format!("{name}.pem")), certificate.pem()).unwrap();
+        let secret = dir.join(format!("{name}.key"));
+        std::fs::write(&secret, key.serialize_pem()).unwrap();
+        std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    }
+}
+
+#[test]
+fn certificates_of_an_authority_do_without_pins_and_tokens() {
+    let place = Place::with(&[("a.bin", &noise(11, 100_000))]);
+    write_certificates(place.path());
+    let file = |name: &str| place.path().join(name).into_os_string().into_string().unwrap();
+    let (ca, server_pem, server_key) = (file("ca.pem"), file("server.pem"), file("server.key"));
+    let (client_pem, client_key) = (file("client.pem"), file("client.key"));
+    let serve = ["--cert", &server_pem, "--key", &server_key, "--client-ca", &ca];
+    let server = place.serve(&serve);
+    assert_eq!(server.serving["sealed"], true);
+    let url = format!("umbel://{}/", server.address());
+
+    let ours = ["--ca", &ca, "--cert", &client_pem, "--key", &client_key];
+    let got = place.get(&url, &[&ours[..], &["--json"]].concat());
+    assert_eq!(got.succeeded().event("done")["summary"]["sealed"], true);
+    place.assert_received("a.bin");
+    let list = |more: &[&str]| local_support::run([&["ls", &url], more].concat());
+    assert!(list(&ours).succeeded().stdout.contains("a.bin"));
+
+    // With the pin but no certificate, and the other way round.
+    place.get(&server.url, &[]).failed_with(&["asks for a certificate", "--cert"]);
+    list(&ours[2..]).failed_with(&["no `pin`", "--ca"]);
+    list(&["--ca", &client_pem]).failed_with(&["no authority of --ca"]);
+    list(&["--ca", &file("none")]).failed_with(&["cannot read", "none"]);
+    list(&["--cert", &client_pem]).misused(&["--key"]);
+    std::fs::set_permissions(&client_key, Permissions::from_mode(0o644)).unwrap();
+    list(&ours).failed_with(&["client.key", "chmod 600"]);
 }

@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 use std::process::ExitCode;
 
-use umbel_net::session::{Host, SessionUrl};
+use umbel_net::session::{Credentials, Host, SessionUrl};
 
+use super::credentials::CredentialArgs;
 use super::output::Output;
 use crate::doctor::{self, Finding, HostRequest, Verdict};
 
@@ -27,13 +28,15 @@ pub(super) struct DoctorArgs {
     /// Do not wait 2.6 s to hear whether IGMP and MLD are queried
     #[arg(long)]
     quick: bool,
+    #[command(flatten)]
+    credentials: CredentialArgs,
 }
 
 /// Runs the command.
 ///
 /// # Errors
 ///
-/// If the URL cannot be parsed.
+/// If the URL cannot be parsed, or a certificate cannot be read.
 pub(super) fn run(args: &DoctorArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let url: Option<SessionUrl> = args.url.as_deref().map(str::parse).transpose()?;
     let mut count = Count::default();
@@ -43,7 +46,7 @@ pub(super) fn run(args: &DoctorArgs, output: &Output) -> anyhow::Result<ExitCode
         output.json(&finding);
     };
     match &url {
-        Some(url) => examine_path(args, url, &mut report),
+        Some(url) => examine_path(args, url, args.credentials.load()?, &mut report),
         None => examine_host(args, None, &mut report),
     }
     output.note(count.summary());
@@ -73,8 +76,13 @@ fn examine_host(args: &DoctorArgs, peer: Option<IpAddr>, report: &mut dyn FnMut(
 }
 
 /// Checks this host for the server's channel, and then the path.
-fn examine_path(args: &DoctorArgs, url: &SessionUrl, report: &mut dyn FnMut(Finding)) {
-    let path = match doctor::Path::open(url) {
+fn examine_path(
+    args: &DoctorArgs,
+    url: &SessionUrl,
+    credentials: Credentials,
+    report: &mut dyn FnMut(Finding),
+) {
+    let path = match doctor::Path::open(url, credentials) {
         Ok(path) => path,
         Err(finding) => {
             report(finding);

@@ -9,6 +9,7 @@ use serde_json::json;
 use umbel_engine::units::ByteCount;
 use umbel_net::session::SessionUrl;
 
+use super::credentials::CredentialArgs;
 use super::duration::parse_seconds;
 use super::output::{Output, plain};
 use super::signals;
@@ -52,6 +53,8 @@ pub(super) struct GetArgs {
     /// Do not wait until items are safe on the disk
     #[arg(long)]
     no_sync: bool,
+    #[command(flatten)]
+    credentials: CredentialArgs,
 }
 
 /// Runs the command.
@@ -66,6 +69,7 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
         url.token = args.token;
     }
     let options = GetOptions {
+        credentials: args.credentials.load()?,
         patterns: args.patterns,
         interface: args.interface,
         fallback_after: (!args.no_fallback).then_some(args.fallback_after),

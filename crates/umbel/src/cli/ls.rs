@@ -6,6 +6,7 @@ use serde_json::json;
 use umbel_engine::units::ByteCount;
 use umbel_net::session::SessionUrl;
 
+use super::credentials::CredentialArgs;
 use super::output::{Output, plain};
 use crate::list::{Listing, list};
 
@@ -23,6 +24,8 @@ pub(super) struct LsArgs {
     /// Admission token, unless the URL has one
     #[arg(long)]
     token: Option<String>,
+    #[command(flatten)]
+    credentials: CredentialArgs,
 }
 
 /// Runs the command.
@@ -36,24 +39,25 @@ pub(super) fn run(args: LsArgs, output: &Output) -> anyhow::Result<ExitCode> {
         url.token = args.token;
     }
     let mut bytes = 0;
-    let Listing { items, missing } = list(&url, &args.patterns, |item| {
-        bytes += item.oti.object_len;
-        let digest = (item.digest.0 != [0; 32]).then(|| item.digest.to_string());
-        output.json(&json!({
-            "event": "item",
-            "name": item.name,
-            "bytes": item.oti.object_len,
-            "digest": digest,
-            "media_type": item.media_type,
-            "modified_ns": item.modified_ns,
-        }));
-        output.result(format!(
-            "{:>10}  {:<24} {}",
-            ByteCount(item.oti.object_len).to_string(),
-            plain(&item.media_type),
-            plain(&item.name)
-        ));
-    })?;
+    let Listing { items, missing } =
+        list(&url, args.credentials.load()?, &args.patterns, |item| {
+            bytes += item.oti.object_len;
+            let digest = (item.digest.0 != [0; 32]).then(|| item.digest.to_string());
+            output.json(&json!({
+                "event": "item",
+                "name": item.name,
+                "bytes": item.oti.object_len,
+                "digest": digest,
+                "media_type": item.media_type,
+                "modified_ns": item.modified_ns,
+            }));
+            output.result(format!(
+                "{:>10}  {:<24} {}",
+                ByteCount(item.oti.object_len).to_string(),
+                plain(&item.media_type),
+                plain(&item.name)
+            ));
+        })?;
     output.note(format!("{items} items, {}", ByteCount(bytes)));
     if let Some(first) = missing.first() {
         anyhow::bail!(

@@ -3,6 +3,7 @@
 pub mod config_file;
 pub mod output;
 
+mod credentials;
 mod demo;
 mod doctor;
 mod duration;

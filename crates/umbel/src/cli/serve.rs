@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -12,6 +13,7 @@ use umbel_engine::units::{ByteCount, Rate};
 use umbel_net::interface::Family;
 use umbel_wire::Scheme;
 
+use super::credentials::{load_authorities, load_identity};
 use super::duration::parse_seconds;
 use super::output::{Meter, Output, plain};
 use super::rate::parse_rate;
@@ -24,7 +26,9 @@ use crate::state;
 #[command(after_help = "Examples:
   umbel serve ./repo                               a directory, on the default interface
   umbel serve crawl.warc.gz --rate 200M            a crawled Web site: each response is an item
-  umbel serve ./repo --interface eth1 --ipv6       over IPv6 on a certain interface")]
+  umbel serve ./repo --interface eth1 --ipv6       over IPv6 on a certain interface
+  umbel serve ./repo --cert srv.pem --key srv.key --client-ca ca.pem
+                                                   with certificates of an authority of yours")]
 pub(super) struct ServeArgs {
     /// A directory, a WARC file (.warc, .warc.gz) or any other file
     path: PathBuf,
@@ -86,12 +90,34 @@ pub(super) struct ServeArgs {
     /// clients need --hidden to get them
     #[arg(long)]
     hidden: bool,
+    #[command(flatten)]
+    certificates: CertificateArgs,
     /// Directory of the server's key [default: the user's state directory]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
     /// Time between scans for changed files; 0: never scan
     #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = parse_seconds)]
     rescan: Duration,
+}
+
+/// Certificates of a server, and of those whom it admits.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Certificates (PEM files)")]
+struct CertificateArgs {
+    /// Certificate of the server and those between it and its authority, instead of a key of its
+    /// own; clients with --ca need no pin then
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Key of the certificate, which only its owner may be able to read
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Authorities of clients: only who has a certificate of one of them gets a session; what is
+    /// sent by multicast is sealed, as with --token
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+    /// Certificates that the authorities of clients have revoked, as they are when the server starts
+    #[arg(long, value_name = "FILE", requires = "client_ca")]
+    crl: Option<PathBuf>,
 }
 
 fn parse_code(text: &str) -> Result<Scheme, String> {
@@ -106,6 +132,7 @@ fn parse_code(text: &str) -> Result<Scheme, String> {
 impl ServeArgs {
     fn options(self) -> anyhow::Result<ServeOptions> {
         let state_dir = self.state_dir.map_or_else(state::default_dir, Ok)?;
+        let files = self.certificates;
         let listen = self.listen.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
         Ok(ServeOptions {
             listen: SocketAddr::new(listen, self.port),
@@ -123,6 +150,8 @@ impl ServeArgs {
             control: self.control,
             control_port: self.control_port,
             token: self.token,
+            identity: load_identity(files.cert.as_ref(), files.key.as_ref())?.map(Arc::new),
+            clients: load_authorities(files.client_ca.as_ref(), files.crl.as_ref())?,
             hidden: self.hidden,
             rescan: self.rescan,
             ..ServeOptions::new(self.path, state_dir)
@@ -186,9 +215,9 @@ fn announce(server: &Server, output: &Output) {
         server.rate()
     ));
     output.note(if server.is_sealed() {
-        "sealed: only clients with the token can read the channel"
+        "sealed: only admitted clients can read the channel"
     } else {
-        "open: any host that joins the channel can read it; --token seals it"
+        "open: any host that joins the channel can read it; --token or --client-ca seals it"
     });
     match server.control() {
         Some(group) => output.note(format!("announcing in {group}")),

@@ -13,7 +13,9 @@ use umbel_engine::units::Rate;
 use umbel_net::driver::Opener;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::port::{Port, SessionPort, UdpPort};
-use umbel_net::session::{ClientError, ClientEvent, ClientSession, ConnectOptions, SessionUrl};
+use umbel_net::session::{
+    ClientError, ClientEvent, ClientSession, ConnectOptions, Credentials, SessionUrl,
+};
 use umbel_net::udp::{Discard, ReceiverOptions, SenderOptions};
 use umbel_store::sink::{self, DiskSink, HeldParts};
 use umbel_wire::repository::ItemInfo;
@@ -28,6 +30,7 @@ type Listening = Arc<Mutex<Option<(Interface, Channel)>>>;
 /// Opens the ports of a client.
 pub(super) struct Machine {
     url: SessionUrl,
+    session_options: ConnectOptions,
     interface: Option<String>,
     discard: Option<Discard>,
     mailbox: Mailbox<SessionNews>,
@@ -40,13 +43,15 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn new(
-        url: SessionUrl,
+        (url, credentials): (SessionUrl, Credentials),
         interface: Option<String>,
         discard: Option<Discard>,
         mailbox: Mailbox<SessionNews>,
     ) -> Machine {
         let (local, listening) = (Arc::default(), Arc::default());
-        Machine { url, interface, discard, mailbox, local, listening, ready: None }
+        let session_options = ConnectOptions { credentials, ..ConnectOptions::default() };
+        let ready = None;
+        Machine { url, session_options, interface, discard, mailbox, local, listening, ready }
     }
 
     /// Begins to open the first session, which continues while the directory is opened.
@@ -90,7 +95,7 @@ impl Machine {
 
     fn dial(&self, session: SessionId) -> Result<ClientSession, ClientError> {
         let (mailbox, local) = (self.mailbox.clone(), self.local.clone());
-        ClientSession::start(&self.url, &ConnectOptions::default(), move |event| {
+        ClientSession::start(&self.url, &self.session_options, move |event| {
             if let ClientEvent::Connected { local: here, .. } = &event {
                 *local.lock().unwrap_or_else(PoisonError::into_inner) = Some(here.ip());
             }

@@ -18,13 +18,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use umbel_engine::repository::{Receiver, ReceiverConfig};
 use umbel_net::clock::Clock;
 use umbel_net::driver::Driver;
 use umbel_net::mailbox;
-use umbel_net::session::SessionUrl;
+use umbel_net::session::{ClientError, Credentials, SessionUrl};
 use umbel_net::udp::Discard;
 use umbel_store::sink::{DiskSink, SinkOptions};
 
@@ -39,6 +39,8 @@ pub use crate::endpoint::{Failure, Interrupt};
 pub struct GetOptions {
     /// The server.
     pub url: SessionUrl,
+    /// Certificates: the client's own, and those of authorities of servers. Default: none.
+    pub credentials: Credentials,
     /// Glob patterns of the items; empty for all.
     pub patterns: Vec<String>,
     /// Directory of the items; created if necessary.
@@ -67,6 +69,7 @@ impl GetOptions {
     pub fn new(url: SessionUrl, output: PathBuf) -> GetOptions {
         GetOptions {
             url,
+            credentials: Credentials::default(),
             patterns: Vec::new(),
             output,
             interface: None,
@@ -136,11 +139,8 @@ pub fn get(
     observer: Arc<dyn Observer>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<Summary> {
-    if options.url.pin.is_none() {
-        bail!(
-            "the URL has no `pin`, so the server cannot be told from another: copy the whole line \
-             that `umbel serve` printed"
-        );
+    if options.url.pin.is_none() && options.credentials.authorities.is_none() {
+        return Err(ClientError::NoPin.into());
     }
     let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
     started(Interrupt::new({
@@ -148,7 +148,8 @@ pub fn get(
         move || mailbox.put(Input::Interrupt)
     }));
     let news = mailbox.map(Input::Session);
-    let mut machine = Machine::new(options.url.clone(), options.interface, options.discard, news);
+    let server = (options.url.clone(), options.credentials);
+    let mut machine = Machine::new(server, options.interface, options.discard, news);
     machine.dial_ahead()?;
     let GetOptions { durable, overwrite, hidden, .. } = options;
     let sink_options = SinkOptions { durable, overwrite, hidden, ..SinkOptions::default() };

@@ -38,7 +38,7 @@ use umbel_net::interface::{Family, Interface};
 use umbel_net::mailbox;
 use umbel_net::port::{SessionsPort, UdpPort};
 use umbel_net::session::{
-    Host, Identity, Pin, ServerEndpoint, ServerOptions, SessionServer, SessionUrl,
+    Authorities, Host, Identity, Pin, ServerEndpoint, ServerOptions, SessionServer, SessionUrl,
 };
 use umbel_net::udp::SenderOptions;
 use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions};
@@ -94,6 +94,11 @@ pub struct ServeOptions {
     /// The token that clients must show. What is sent by multicast is then sealed, and only they
     /// can read it.
     pub token: Option<String>,
+    /// The server's certificate and key. Default: a key of its own in `state_dir`.
+    pub identity: Option<Arc<Identity>>,
+    /// Authorities of clients. Only who has a certificate of one of them is admitted, and what is
+    /// sent by multicast is sealed. Default: none.
+    pub clients: Option<Arc<Authorities>>,
     /// Whether hidden files at the top of a directory are published. Default: no.
     pub hidden: bool,
     /// Interval at which the path is scanned for changes; zero: never.
@@ -121,14 +126,16 @@ impl ServeOptions {
             control: ControlChoice::Auto,
             control_port: 7701,
             token: None,
+            identity: None,
+            clients: None,
             hidden: false,
             rescan: Duration::from_secs(2),
         }
     }
 
-    /// Returns whether the channels are sealed: if a token says who may read them.
+    /// Returns whether the channels are sealed: if a token or certificates say who may read them.
     pub fn seals(&self) -> bool {
-        self.token.is_some()
+        self.token.is_some() || self.clients.is_some()
     }
 
     fn repository(&self, packet_len: u16) -> RepositoryOptions {
@@ -224,7 +231,10 @@ impl Server {
     ///
     /// One line that says what cannot be opened or taken, and what to do.
     pub fn start(options: &ServeOptions) -> anyhow::Result<Server> {
-        let identity = Identity::load_or_create(&options.state_dir)?;
+        let identity = match &options.identity {
+            Some(identity) => identity.clone(),
+            None => Arc::new(Identity::load_or_create(&options.state_dir)?),
+        };
         let pin = identity.fingerprint();
         let outlet = Outlet::choose(options, &pin)?;
         let repository = Repository::open(&options.path, options.repository(outlet.packet_len))
@@ -232,6 +242,7 @@ impl Server {
         repository.start_hashing();
         // For each item, a client that resumes sends a message with the symbols that it needs.
         let limits = ServerOptions {
+            clients: options.clients.clone(),
             messages_per_s: 20_000,
             message_burst: 200_000,
             ..ServerOptions::default()

@@ -19,7 +19,7 @@ use std::time::Duration;
 use nix::ifaddrs::getifaddrs;
 use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface};
-use umbel_net::session::{ClientError, SessionUrl};
+use umbel_net::session::{ClientError, Credentials, SessionUrl};
 use umbel_wire::Channel;
 
 use self::burst::{Burst, Order};
@@ -50,10 +50,10 @@ impl Path {
     /// # Errors
     ///
     /// The finding that says why the session cannot be opened.
-    pub fn open(url: &SessionUrl) -> Result<Path, Finding> {
+    pub fn open(url: &SessionUrl, credentials: Credentials) -> Result<Path, Finding> {
         let server = url.authority();
         let (scout, welcome) =
-            Scout::start(url).map_err(|error| no_session(&error, &server, url))?;
+            Scout::start(url, credentials).map_err(|error| no_session(&error, &server, url))?;
         let packet_len = scout.packet_len();
         Ok(Path { scout, server, welcome, packet_len })
     }

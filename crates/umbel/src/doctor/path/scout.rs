@@ -20,7 +20,9 @@ use umbel_net::driver::Driver;
 use umbel_net::interface::Interface;
 use umbel_net::mailbox;
 use umbel_net::port::SessionPort;
-use umbel_net::session::{ClientError, ClientEvent, ClientSession, ConnectOptions, SessionUrl};
+use umbel_net::session::{
+    ClientError, ClientEvent, ClientSession, ConnectOptions, Credentials, SessionUrl,
+};
 use umbel_wire::Channel;
 
 use super::burst::{Burst, Order};
@@ -112,11 +114,15 @@ pub(super) struct Scout {
 
 impl Scout {
     /// Opens a session and waits until the server has admitted this client.
-    pub(super) fn start(url: &SessionUrl) -> Result<(Scout, Welcome), ScoutError> {
+    pub(super) fn start(
+        url: &SessionUrl,
+        credentials: Credentials,
+    ) -> Result<(Scout, Welcome), ScoutError> {
         let here = |error: std::io::Error| ScoutError::Here(error.to_string());
         let (mailbox, line) = mailbox::line::<Input>().map_err(here)?;
         let (outbox, events) = crossbeam_channel::unbounded();
-        let options = ConnectOptions { timeout: PATIENCE, ..ConnectOptions::default() };
+        let options =
+            ConnectOptions { timeout: PATIENCE, credentials, ..ConnectOptions::default() };
         let session = ClientSession::start(url, &options, {
             let (mailbox, outbox) = (mailbox.clone(), outbox.clone());
             move |event| forward(event, &mailbox, &outbox)

@@ -1,0 +1,58 @@
+//! Options of clients whose server is known, or who are known, by certificates.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use umbel_net::session::{Authorities, Credentials, Identity};
+
+/// Certificates of a client.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Certificates (PEM files)")]
+pub(super) struct CredentialArgs {
+    /// Authorities of servers: the server must have a certificate of one of them for the host in
+    /// the URL, which then needs no pin
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Certificates that the authorities have revoked
+    #[arg(long, value_name = "FILE", requires = "ca")]
+    crl: Option<PathBuf>,
+    /// This client's certificate and those between it and its authority, for a server with
+    /// --client-ca
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Key of the certificate, which only its owner may be able to read
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+}
+
+impl CredentialArgs {
+    /// Reads the files.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be read or used.
+    pub(super) fn load(&self) -> anyhow::Result<Credentials> {
+        Ok(Credentials {
+            authorities: load_authorities(self.ca.as_ref(), self.crl.as_ref())?,
+            identity: load_identity(self.cert.as_ref(), self.key.as_ref())?.map(Arc::new),
+        })
+    }
+}
+
+/// Reads the files of authorities, if they are given.
+pub(super) fn load_authorities(
+    certificates: Option<&PathBuf>,
+    revoked: Option<&PathBuf>,
+) -> anyhow::Result<Option<Arc<Authorities>>> {
+    let Some(path) = certificates else { return Ok(None) };
+    Ok(Some(Arc::new(Authorities::load(path, revoked.map(PathBuf::as_path))?)))
+}
+
+/// Reads the files of a certificate and its key, if they are given.
+pub(super) fn load_identity(
+    certificate: Option<&PathBuf>,
+    key: Option<&PathBuf>,
+) -> anyhow::Result<Option<Identity>> {
+    let (Some(certificate), Some(key)) = (certificate, key) else { return Ok(None) };
+    Ok(Some(Identity::load(certificate, key)?))
+}
