@@ -7,6 +7,7 @@
 //! - [`lms`]: "Light-Weight Multicast Services".
 //! - [`rlm`]: "Receiver-driven Layered Multicast".
 //! - [`smo`]: "TCP-SMO: Extending TCP to Support Medium-Scale Multicast Applications".
+//! - [`study`]: studies of one's own, from scenario files with a sweep.
 //! - [`tmtp`]: "A Reliable Dissemination Protocol for Interactive Collaborative Applications".
 
 #![cfg_attr(
@@ -31,4 +32,5 @@ pub mod pool;
 pub mod repository;
 pub mod rlm;
 pub mod smo;
+pub mod study;
 pub mod tmtp;

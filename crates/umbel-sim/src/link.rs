@@ -132,6 +132,16 @@ pub enum Loss {
     },
     /// Exactly these packets.
     Script(Vec<ScriptedLoss>),
+    /// The packet with the number `first`, from 1, and each `every`-th after it.
+    Every {
+        /// Number of the first packet that is lost.
+        first: u64,
+        /// Number of packets from one that is lost to the next; at least 1.
+        every: u64,
+    },
+    /// Each of these for packets of its own kinds. A packet is lost if any of them loses it, and
+    /// counts in all of them.
+    Several(Vec<(Kinds, Loss)>),
 }
 
 /// A packet to lose.
@@ -157,7 +167,11 @@ impl Loss {
             Loss::Script(losses) if losses.iter().any(|loss| loss.nth == 0) => {
                 Err(NetworkError::ScriptedZero)
             }
-            Loss::None | Loss::Script(_) => Ok(()),
+            Loss::Every { first: 0, .. } | Loss::Every { every: 0, .. } => {
+                Err(NetworkError::ScriptedZero)
+            }
+            Loss::Several(losses) => losses.iter().try_for_each(|(_, loss)| loss.validate()),
+            Loss::None | Loss::Script(_) | Loss::Every { .. } => Ok(()),
         }
     }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::line::Treatment;
-use crate::link::LinkSpec;
+use crate::link::{LinkSpec, Loss};
+use crate::packet::Kinds;
 
 /// Largest number of nodes and of links. Directions of links and places in trees have 32-bit
 /// numbers.
@@ -149,6 +150,47 @@ impl Network {
         let specs = [self.intern(ab)?, self.intern(ba)?];
         self.links.push((a, b, specs));
         Ok(LinkId(self.links.len() as u32 - 1))
+    }
+
+    /// Lets the direction of a link that begins at `from` lose packets of some kinds, besides those
+    /// that it loses already.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the link is unknown, does not begin at `from`, or a value is out of its
+    /// range.
+    pub fn add_loss(
+        &mut self,
+        link: LinkId,
+        from: NodeId,
+        of: Kinds,
+        loss: Loss,
+    ) -> Result<(), NetworkError> {
+        let index = link.0 as usize;
+        let &(a, b, specs) = self.links.get(index).ok_or(NetworkError::UnknownLink(link))?;
+        let direction = match from {
+            _ if from == a => 0,
+            _ if from == b => 1,
+            _ => return Err(NetworkError::UnknownNode(from)),
+        };
+        let mut spec = self.treatments[specs[direction] as usize].spec().clone();
+        let mut losses = vec![(of, loss)];
+        match (spec.loss, spec.loss_of) {
+            (Loss::None, _) => {}
+            (Loss::Several(present), Kinds::ALL) => losses.splice(0..0, present).for_each(drop),
+            (present, kinds) => losses.insert(0, (kinds, present)),
+        }
+        (spec.loss, spec.loss_of) = (Loss::Several(losses), Kinds::ALL);
+        self.links[index].2[direction] = self.intern(spec)?;
+        Ok(())
+    }
+
+    /// Lets losses hit only packets of these kinds, on all links that there are.
+    pub fn set_loss_of(&mut self, kinds: Kinds) {
+        for treatment in &mut self.treatments {
+            let spec = treatment.spec().clone().loss_of(kinds);
+            *treatment = Arc::new(Treatment::new(spec).expect("its values were valid before"));
+        }
     }
 
     /// Returns the number of an equal treatment among the latest ones, or of a new one.

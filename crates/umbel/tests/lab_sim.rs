@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use support::bench::Bench;
 use support::{group, lab};
 use umbel_lab::testing::say_skipped;
-use umbel_sim::scenario::{Protocol, Scenario};
+use umbel_sim::scenario::{Repository, Scenario};
 
 /// Largest share and largest time by which a lab's mean delay may differ from the simulated one.
 /// Real programs start, shake hands and write files, which simulated ones do not.
@@ -46,12 +46,12 @@ fn simulated(scenario: &Scenario) -> Outcome {
         let mut run = scenario.start(seed).unwrap();
         while run.go_on(Duration::from_secs(1)) {}
         let report = run.report();
-        assert_eq!(report.clients.finished, report.clients.count, "{report}");
-        sum.delays.resize(report.groups.len(), 0.0);
-        for (sum, group) in sum.delays.iter_mut().zip(&report.groups) {
+        assert_eq!(report.results.clients.finished, report.results.clients.count, "{report}");
+        sum.delays.resize(report.results.groups.len(), 0.0);
+        for (sum, group) in sum.delays.iter_mut().zip(&report.results.groups) {
             *sum += group.mean_s.unwrap() / SEEDS as f64;
         }
-        sum.bytes += report.server.bytes as f64 / SEEDS as f64;
+        sum.bytes += report.results.measure("data_bytes").unwrap() / SEEDS as f64;
     }
     sum
 }
@@ -59,7 +59,7 @@ fn simulated(scenario: &Scenario) -> Outcome {
 /// Runs the scenario with real programs. Returns `None` if there is no lab.
 fn in_the_lab(scenario: &Scenario) -> Option<Outcome> {
     let lab = lab(&scenario.topology)?;
-    let Protocol::Repository(repository) = &scenario.protocol;
+    let repository: &Repository = scenario.section().unwrap();
     let files: Vec<_> =
         repository.items.iter().map(|item| (item.name.as_str(), item.oti.object_len)).collect();
     let bench = Bench::new(&lab, &files);

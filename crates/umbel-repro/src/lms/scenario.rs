@@ -143,7 +143,7 @@ impl Setting {
         Scenario::new(network)
     }
 
-    fn topology(&self, placement: u64) -> Topology {
+    pub(super) fn topology(&self, placement: u64) -> Topology {
         let generate = |shape: Shape, link: Duration, across: Duration| {
             let generator = Generator {
                 link: Impairment { delay: link, ..Impairment::none() },

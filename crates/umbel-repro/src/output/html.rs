@@ -15,8 +15,8 @@ pub(super) fn page(report: &Report) -> String {
         title = escape(&report.title),
     );
     paragraphs(&mut html, &report.intro);
-    verdicts(&mut html, report);
     if !report.rows.is_empty() {
+        verdicts(&mut html, report);
         html.push_str("<h2>Reported and measured</h2>\n");
         table(&mut html, report);
     }

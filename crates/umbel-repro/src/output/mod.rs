@@ -9,6 +9,7 @@
 //! | `figN.csv` | `series,x,y,ci95`, a line for each point of figure N |
 //! | `figN.svg` | figure N |
 //! | `beyondN.csv`, `beyondN.svg` | the same for figures that are not in the paper |
+//! | `figureN.csv`, `figureN.svg` | the same for figures of a study that belongs to no paper |
 //! | `NAME.csv` | a table of a section, by its name |
 //!
 //! If a figure has several panels, the name of a series begins with its panel's name and a colon.
@@ -57,6 +58,8 @@ pub enum FigureId {
     Paper(u32),
     /// A figure that is not in the paper, numbered from 1.
     Beyond(u32),
+    /// A figure of a study that belongs to no paper, numbered from 1.
+    Study(u32),
 }
 
 impl FigureId {
@@ -65,6 +68,7 @@ impl FigureId {
         match self {
             FigureId::Paper(number) => format!("Figure {number}"),
             FigureId::Beyond(number) => format!("Beyond the paper {number}"),
+            FigureId::Study(number) => format!("Figure {number}"),
         }
     }
 
@@ -73,6 +77,7 @@ impl FigureId {
         match self {
             FigureId::Paper(number) => format!("fig{number}"),
             FigureId::Beyond(number) => format!("beyond{number}"),
+            FigureId::Study(number) => format!("figure{number}"),
         }
     }
 }
@@ -83,6 +88,7 @@ impl fmt::Display for FigureId {
         match self {
             FigureId::Paper(number) => write!(f, "{number}"),
             FigureId::Beyond(number) => write!(f, "beyond {number}"),
+            FigureId::Study(number) => write!(f, "figure {number}"),
         }
     }
 }
@@ -345,7 +351,9 @@ impl Report {
         for table in self.sections.iter().flat_map(|section| &section.tables) {
             write_file(&dir.join(format!("{}.csv", table.name)), &csv::section_table(table))?;
         }
-        write_file(&dir.join("table.csv"), &csv::table(&self.rows))?;
+        if !self.rows.is_empty() {
+            write_file(&dir.join("table.csv"), &csv::table(&self.rows))?;
+        }
         write_file(&dir.join("report.html"), &html::page(self))
     }
 }

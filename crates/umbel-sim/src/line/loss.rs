@@ -3,7 +3,7 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::link::{Loss, ScriptedLoss};
-use crate::packet::FlowId;
+use crate::packet::{FlowId, Kind, Kinds};
 use crate::random;
 
 /// State of a [`Loss`] in use.
@@ -13,6 +13,8 @@ pub(super) enum LossState {
     Bernoulli(f64),
     GilbertElliott { bad: bool, change: [f64; 2], loss: [f64; 2] },
     Script(Vec<Scripted>),
+    Every { left: u64, every: u64 },
+    Several(Vec<(Kinds, LossState)>),
 }
 
 /// Flow of which packets are lost.
@@ -37,10 +39,19 @@ impl LossState {
                 }
             }
             Loss::Script(losses) => LossState::Script(script(losses)),
+            &Loss::Every { first, every } => LossState::Every { left: first, every },
+            Loss::Several(losses) => LossState::Several(
+                losses.iter().map(|(kinds, loss)| (*kinds, LossState::new(loss))).collect(),
+            ),
         }
     }
 
-    pub(super) fn loses(&mut self, random: &mut Xoshiro256PlusPlus, flow: FlowId) -> bool {
+    pub(super) fn loses(
+        &mut self,
+        random: &mut Xoshiro256PlusPlus,
+        kind: Kind,
+        flow: FlowId,
+    ) -> bool {
         match self {
             LossState::None => false,
             LossState::Bernoulli(p) => happens(random, *p),
@@ -54,6 +65,21 @@ impl LossState {
                 };
                 scripted.seen += 1;
                 scripted.nth.pop_if(|nth| *nth == scripted.seen).is_some()
+            }
+            LossState::Every { left, every } => {
+                *left -= 1;
+                let lost = *left == 0;
+                if lost {
+                    *left = *every;
+                }
+                lost
+            }
+            LossState::Several(losses) => {
+                let mut lost = false;
+                for (kinds, loss) in losses {
+                    lost |= kinds.contains(kind) && loss.loses(random, kind, flow);
+                }
+                lost
             }
         }
     }

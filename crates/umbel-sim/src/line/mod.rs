@@ -192,7 +192,7 @@ impl Line {
             return true;
         }
         let Some(extra) = &mut self.extra else { return true };
-        let lost = extra.loss.loses(&mut extra.random, flow);
+        let lost = extra.loss.loses(&mut extra.random, kind, flow);
         extra.lost += u64::from(lost);
         !lost
     }

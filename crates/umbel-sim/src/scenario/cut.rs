@@ -33,27 +33,9 @@ pub(super) struct CutEntry {
 impl CutEntry {
     fn read(self, text: &Text<'_>, topology: &Topology) -> Result<(Cut, Range<usize>), Mistake> {
         let span = self.link.span();
-        let Ok([a, b]) = <[_; 2]>::try_from(self.link.into_inner()) else {
-            return Err(text.mistake(span, "a link is two nodes, as in [\"r1\", \"r2\"]"));
-        };
-        for end in [&a, &b] {
-            if topology.node_index(end.get_ref()).is_none() {
-                return Err(text.mistake(end.span(), unknown_node(topology, end.get_ref())));
-            }
-        }
-        let (a, b) = (a.into_inner(), b.into_inner());
-        let joins = |(_, link): &(usize, &crate::topology::LinkSpec)| {
-            (link.a == a && link.b == b) || (link.a == b && link.b == a)
-        };
-        let links: Vec<usize> =
-            topology.links.iter().enumerate().filter(joins).map(|(index, _)| index).collect();
+        let ([a, b], links) = links_between(&self.link, text, topology)?;
         if links.is_empty() {
-            let neighbours = listed(topology.links.iter().filter_map(|link| {
-                let near = link.a == a;
-                (near || link.b == a).then_some(if near { &link.b } else { &link.a }.as_str())
-            }));
-            let message = format!("no link joins `{a}` and `{b}`: `{a}` has links to {neighbours}");
-            return Err(text.mistake(span, message));
+            return Err(text.mistake(span, no_link(topology, &a, &b)));
         }
         let Written(Time(from)) = self.from;
         if let Some(until) = &self.until
@@ -65,6 +47,37 @@ impl CutEntry {
         let until = self.until.map(|until| until.into_inner().0.0);
         Ok((Cut { links, from, until }, span))
     }
+}
+
+/// Returns the two nodes that a link is written as, and the positions of the links that join them.
+pub(super) fn links_between(
+    link: &Spanned<Vec<Spanned<String>>>,
+    text: &Text<'_>,
+    topology: &Topology,
+) -> Result<([String; 2], Vec<usize>), Mistake> {
+    let [a, b] = &link.get_ref()[..] else {
+        return Err(text.mistake(link.span(), "a link is two nodes, as in [\"r1\", \"r2\"]"));
+    };
+    for end in [a, b] {
+        if topology.node_index(end.get_ref()).is_none() {
+            return Err(text.mistake(end.span(), unknown_node(topology, end.get_ref())));
+        }
+    }
+    let (a, b) = (a.get_ref(), b.get_ref());
+    let joins = |(_, link): &(usize, &crate::topology::LinkSpec)| {
+        (link.a == *a && link.b == *b) || (link.a == *b && link.b == *a)
+    };
+    let links = topology.links.iter().enumerate().filter(joins).map(|(index, _)| index);
+    Ok(([a.clone(), b.clone()], links.collect()))
+}
+
+/// Returns the text of a mistake that names the neighbours of a node.
+pub(super) fn no_link(topology: &Topology, a: &str, b: &str) -> String {
+    let neighbours = listed(topology.links.iter().filter_map(|link| {
+        let near = link.a == a;
+        (near || link.b == a).then_some(if near { &link.b } else { &link.a }.as_str())
+    }));
+    format!("no link joins `{a}` and `{b}`: `{a}` has links to {neighbours}")
 }
 
 /// Reads the cuts of a file.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -9,34 +10,60 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::repository::RepositoryEntry;
-use super::{Protocol, Scenario, cut};
-use crate::SessionDelay;
+use super::protocol::{Protocol, SECTIONS, Section, sections};
+use super::{Scenario, cut, drops};
 use crate::topology::generate::Generator;
 use crate::topology::values::{Delay, Time, Written};
 use crate::topology::{Mistake, Topology};
 use crate::trace::TraceError;
+use crate::{Kinds, SessionDelay};
 
 /// Text of a file, for the places of mistakes.
-pub(super) struct Text<'t>(&'t str);
+pub(super) struct Text<'t>(pub(super) &'t str);
 
-impl Text<'_> {
+impl<'t> Text<'t> {
+    /// Returns the text as a table.
+    pub(super) fn table(&self) -> Result<Spanned<DeTable<'t>>, Mistake> {
+        DeTable::parse(self.0).map_err(|error| self.toml(&error))
+    }
+
+    /// Returns the line of a place, from 1.
+    pub(super) fn line(&self, place: &Range<usize>) -> Option<usize> {
+        self.mistake(place.clone(), "").line()
+    }
+
     pub(super) fn mistake(&self, span: Range<usize>, message: impl Into<String>) -> Mistake {
         Mistake::at(self.0, span, message)
     }
 
-    fn toml(&self, error: &toml::de::Error) -> Mistake {
+    pub(super) fn toml(&self, error: &toml::de::Error) -> Mistake {
         Mistake::toml(self.0, error)
     }
 }
 
+/// Keys and sections of every scenario.
+/// A sweep is no key of a scenario: it is taken away before a scenario is read.
+const FRAME: [&str; 10] = [
+    "name",
+    "seed",
+    "duration",
+    "topology",
+    "sessions",
+    "multicast",
+    "cut",
+    "drop",
+    "loss_of",
+    "output",
+];
+
+/// What the scenario has beside the section of its protocol.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
     name: String,
     seed: Option<u64>,
     duration: Option<Spanned<Written<Time>>>,
+    loss_of: Option<drops::OfEntry>,
     /// Read separately, since it has several forms.
     #[serde(rename = "topology")]
     _topology: IgnoredAny,
@@ -45,7 +72,8 @@ struct File {
     multicast: MulticastEntry,
     #[serde(default)]
     cut: Vec<cut::CutEntry>,
-    repository: Option<Spanned<RepositoryEntry>>,
+    #[serde(default)]
+    drop: Vec<drops::DropEntry>,
     #[serde(default)]
     output: OutputEntry,
 }
@@ -85,41 +113,77 @@ const DAY: Duration = Duration::from_hours(24);
 const GRAPH_SEED: u64 = 1;
 
 impl Scenario {
-    /// Reads and checks the TOML form. Files that it names are found in `folder`.
-    ///
-    /// # Errors
-    /// Returns one line with the line of the text, the mistake and the expected input.
-    pub fn from_toml(text: &str, folder: &Path) -> Result<Scenario, Mistake> {
-        let text = Text(text);
-        let table = DeTable::parse(text.0).map_err(|error| text.toml(&error))?;
+    /// Reads and checks a table of the text.
+    pub(super) fn from_table(
+        text: &Text<'_>,
+        table: &Spanned<DeTable<'_>>,
+        folder: &Path,
+    ) -> Result<Scenario, Mistake> {
+        check_keys(text, table.get_ref())?;
         let whole = Spanned::new(table.span(), DeValue::Table(table.get_ref().clone()));
         let file =
             File::deserialize(ValueDeserializer::from(whole)).map_err(|error| text.toml(&error))?;
-        let topology = read_topology(&text, table.get_ref(), folder)?;
+        let topology = read_topology(text, table.get_ref(), folder)?;
         let duration = file.duration.as_ref().map_or(DAY, |duration| duration.get_ref().0.0);
         if let Some(duration) = &file.duration
             && duration.get_ref().0.0.is_zero()
         {
             return Err(text.mistake(duration.span(), "duration = 0: nothing would happen"));
         }
-        let cuts = cut::read(file.cut, &text, &topology)?;
-        let Some(repository) = file.repository else {
-            let message = "there is no protocol: expected a section [repository]";
-            return Err(text.mistake(0..0, message));
-        };
-        let repository = RepositoryEntry::read(repository, &text, &topology, duration)?;
+        let cuts = cut::read(file.cut, text, &topology)?;
+        let drops = drops::read(file.drop, text, &topology)?;
+        let protocol = read_protocol(text, table.get_ref(), &topology, duration)?;
         Ok(Scenario {
             name: file.name,
             seed: file.seed.unwrap_or(1),
             duration,
-            sessions: file.sessions.map(|entry| entry.read(&text)).transpose()?,
+            sessions: file.sessions.map(|entry| entry.read(text)).transpose()?,
             join_latency: file.multicast.join.map(|join| join.0.0),
             leave_latency: file.multicast.leave.map(|leave| leave.0.0),
             cuts,
+            loss_of: file.loss_of.map_or(Kinds::ALL, drops::OfEntry::kinds),
+            drops,
             topology,
-            protocol: Protocol::Repository(Box::new(repository)),
-            traces: file.output.read(&text)?,
+            protocol,
+            traces: file.output.read(text)?,
         })
+    }
+}
+
+/// Checks that a file has only keys and sections that are known.
+fn check_keys(text: &Text<'_>, table: &DeTable<'_>) -> Result<(), Mistake> {
+    let known = || FRAME.into_iter().chain(SECTIONS.iter().map(|(name, _)| *name));
+    for key in table.keys() {
+        let name: &str = key.get_ref();
+        if !known().any(|known| known == name) {
+            let expected: Vec<String> = known().map(|name| format!("`{name}`")).collect();
+            let message =
+                format!("unknown field `{name}`, expected one of {}", expected.join(", "));
+            return Err(text.mistake(key.span(), message));
+        }
+    }
+    Ok(())
+}
+
+/// Reads the section of the protocol, of which there is one.
+fn read_protocol(
+    text: &Text<'_>,
+    table: &DeTable<'_>,
+    topology: &Topology,
+    end: Duration,
+) -> Result<Arc<dyn Protocol>, Mistake> {
+    let given = SECTIONS.iter().filter_map(|&(name, read)| Some((name, read, table.get(name)?)));
+    let given: Vec<_> = given.collect();
+    match &given[..] {
+        [(name, read, value)] => read(Section::open(text, name, value, topology, end)?),
+        [] => {
+            let message = format!("there is no protocol: expected a section {}", sections());
+            Err(text.mistake(0..0, message))
+        }
+        [(first, ..), (second, _, value), ..] => {
+            let message = format!("[{first}] and [{second}]: a scenario has one protocol");
+            Err(text.mistake(value.span(), message))
+        }
     }
 }
 

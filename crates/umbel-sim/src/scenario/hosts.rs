@@ -15,14 +15,18 @@ pub(super) struct Hosts<'a> {
     /// Nodes that the server reaches.
     reached: Vec<bool>,
     server: usize,
+    /// What the protocol calls the server and its clients.
+    words: [&'static str; 2],
 }
 
 impl<'a> Hosts<'a> {
-    /// Creates the view from the host that is named `server`.
+    /// Creates the view from the host that is named `server`. `words` are what the protocol calls it
+    /// and its clients.
     pub(super) fn new(
         text: &'a Text<'a>,
         topology: &'a Topology,
         server: &Spanned<String>,
+        words: [&'static str; 2],
     ) -> Result<Hosts<'a>, Mistake> {
         let name = server.get_ref();
         let index = topology
@@ -32,7 +36,7 @@ impl<'a> Hosts<'a> {
             return Err(text.mistake(server.span(), not_a_host(topology, index)));
         }
         let reached = reached_from(topology, index);
-        Ok(Hosts { text, topology, reached, server: index })
+        Ok(Hosts { text, topology, reached, server: index, words })
     }
 
     /// Returns the server's position.
@@ -44,6 +48,7 @@ impl<'a> Hosts<'a> {
     /// the server.
     pub(super) fn matching(&self, patterns: &[Spanned<String>]) -> Result<Vec<usize>, Mistake> {
         let mut found = vec![false; self.topology.nodes.len()];
+        let [server, client] = self.words;
         for pattern in patterns {
             let text = pattern.get_ref().as_str();
             let fail = |message: String| Err(self.text.mistake(pattern.span(), message));
@@ -54,7 +59,7 @@ impl<'a> Hosts<'a> {
                         return fail(not_a_host(self.topology, node));
                     }
                     Some(node) if node == self.server => {
-                        return fail(format!("`{text}` is the server and cannot be a client"));
+                        return fail(format!("`{text}` is the {server} and cannot be a {client}"));
                     }
                     Some(node) if !self.reached[node] => return fail(self.unreached(node)),
                     Some(node) => found[node] = true,
@@ -65,7 +70,7 @@ impl<'a> Hosts<'a> {
                 self.clients().filter(|&node| matches(text, self.name(node))).collect();
             if matches.is_empty() {
                 let all = listed(self.clients().map(|node| self.name(node)));
-                return fail(format!("no client's host matches `{text}`: there are {all}"));
+                return fail(format!("no {client}'s host matches `{text}`: there are {all}"));
             }
             for node in matches {
                 if !self.reached[node] {

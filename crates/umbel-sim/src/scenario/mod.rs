@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use std::path::Path;
-//! use umbel_sim::scenario::{Protocol, Scenario};
+//! use umbel_sim::scenario::{Repository, Scenario};
 //!
 //! let scenario = Scenario::from_toml(
 //!     r#"
@@ -20,7 +20,7 @@
 //!     "#,
 //!     Path::new(""),
 //! )?;
-//! let Protocol::Repository(repository) = &scenario.protocol;
+//! let repository: &Repository = scenario.section().unwrap();
 //! assert_eq!(repository.clients[0].hosts.len(), 3);
 //! # Ok::<(), umbel_sim::topology::Mistake>(())
 //! ```
@@ -28,24 +28,42 @@
 //! Any error in a file is a [`Mistake`] that names its line.
 
 mod cut;
+mod drops;
 mod file;
 mod hosts;
+mod lms;
 mod paths;
+mod pgm;
+mod protocol;
 pub mod report;
 mod repository;
 mod run;
-mod workload;
+mod settings;
+mod srm;
+mod stream;
+mod sweep;
+mod table;
+#[cfg(feature = "parquet")]
+mod table_parquet;
 
+use std::any::Any;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::cut::Cut;
+pub use self::drops::Drop;
+pub use self::lms::Lms;
+pub use self::pgm::Pgm;
+pub use self::protocol::{Programs, Protocol};
 pub use self::report::Report;
-pub use self::repository::{Arrivals, ClientGroup, Item, Repository};
+pub use self::repository::{Arrival, Arrivals, ClientGroup, Item, Repository};
 pub use self::run::Run;
-pub use self::workload::Arrival;
+pub use self::srm::Srm;
+pub use self::stream::Stream;
+pub use self::sweep::{Axis, Study};
 use crate::topology::{Mistake, Schedules, Topology};
-use crate::{Network, SessionDelay};
+use crate::{Kinds, Network, SessionDelay};
 
 /// Scenario that was read and checked.
 #[derive(Clone, Debug)]
@@ -66,20 +84,28 @@ pub struct Scenario {
     pub leave_latency: Option<Duration>,
     /// Links that fail.
     pub cuts: Vec<Cut>,
+    /// Kinds of packets that links lose by chance.
+    pub loss_of: Kinds,
+    /// Packets that links lose by plan.
+    pub drops: Vec<Drop>,
     /// Protocol that runs on the hosts.
-    pub protocol: Protocol,
+    pub protocol: Arc<dyn Protocol>,
     /// Traces to write; the extension determines the form.
     pub traces: Vec<PathBuf>,
 }
 
-/// Section of a protocol, which determines the programs of the hosts.
-#[derive(Clone, Debug)]
-pub enum Protocol {
-    /// `[repository]`.
-    Repository(Box<Repository>),
-}
-
 impl Scenario {
+    /// Returns the section of the protocol, if it is a `P`.
+    pub fn section<P: Protocol>(&self) -> Option<&P> {
+        let section: &dyn Any = &*self.protocol;
+        section.downcast_ref()
+    }
+
+    /// Returns the time when a run ends at the latest.
+    pub fn ends(&self) -> Duration {
+        self.protocol.ends().map_or(self.duration, |ends| ends.min(self.duration))
+    }
+
     /// Returns the times when links go up and down.
     pub fn schedules(&self) -> Schedules {
         cut::schedules(&self.cuts)
@@ -97,24 +123,28 @@ impl Scenario {
         if let Some(latency) = self.leave_latency {
             network.set_prune_latency(latency);
         }
+        network.set_loss_of(self.loss_of);
+        for drop in &self.drops {
+            drop.apply(&mut network).map_err(|error| Mistake::new(error.to_string()))?;
+        }
         Ok(network)
     }
 
-    /// Reads and checks a file.
+    /// Reads and checks a file. If it has a sweep, the scenario is that of its first point.
     ///
     /// # Errors
     /// Returns one line with the file, the line, the mistake and the expected input.
-    #[allow(clippy::disallowed_methods, reason = "scenarios are read before a run")]
     pub fn from_file(path: &Path) -> Result<Scenario, Mistake> {
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let mut scenario = std::fs::read_to_string(path)
-            .map_err(|error| Mistake::new(error.to_string()))
-            .and_then(|text| Scenario::from_toml(&text, folder))
-            .map_err(|mistake| mistake.in_file(path))?;
-        if scenario.name.is_empty() {
-            scenario.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        }
-        Ok(scenario)
+        Study::from_file(path)?.scenario(0)
+    }
+
+    /// Reads and checks the TOML form. Files that it names are found in `folder`. If it has a sweep,
+    /// the scenario is that of its first point.
+    ///
+    /// # Errors
+    /// Returns one line with the line of the text, the mistake and the expected input.
+    pub fn from_toml(text: &str, folder: &Path) -> Result<Scenario, Mistake> {
+        Study::from_toml(text, folder)?.scenario(0)
     }
 }
 

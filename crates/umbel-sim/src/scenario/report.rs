@@ -1,12 +1,14 @@
 //! Results of a run.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use umbel_engine::repository::source::SourceStats;
 use umbel_engine::units::ByteCount;
 
+pub use super::table::{Column, Table};
 use crate::Counters;
 
 /// Results of a run. Displays as a table.
@@ -16,31 +18,84 @@ pub struct Report {
     pub seed: u64,
     /// Length of the run in simulated seconds.
     pub simulated_s: f64,
-    /// All clients.
-    pub clients: Clients,
-    /// Clients of each group.
-    pub groups: Vec<Clients>,
-    /// Counters of the server.
-    pub server: ServerReport,
+    /// What came of the protocol's programs.
+    #[serde(flatten)]
+    pub results: Results,
     /// Counters of the network.
     pub network: Network,
 }
 
-/// Delays of some clients, from arrival until they had everything that they wanted. Means and
-/// percentiles exclude clients that did not finish.
+/// What came of the programs of a protocol, in a form that all protocols share.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Results {
+    /// All receivers.
+    pub clients: Clients,
+    /// Receivers of each group.
+    pub groups: Vec<Clients>,
+    /// What the delay of a receiver is, in a word or two.
+    #[serde(skip)]
+    pub delay: &'static str,
+    /// Numbers with names, the most important ones first. Sweeps compare them.
+    #[serde(serialize_with = "as_map")]
+    pub measures: Vec<Measure>,
+    /// What single receivers, losses or links came to.
+    #[serde(skip)]
+    pub tables: Vec<Table>,
+    /// The results for people, in a few lines.
+    #[serde(skip)]
+    pub text: String,
+    /// Further results for programs, by name.
+    #[serde(flatten)]
+    pub details: BTreeMap<&'static str, serde_json::Value>,
+}
+
+/// Number that tells of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measure {
+    /// Name; its end says the unit: `_s` seconds, `_rtt` round trips, `_bytes`.
+    pub name: &'static str,
+    /// The number; `None` if there was nothing to measure.
+    pub value: Option<f64>,
+}
+
+impl Measure {
+    /// Creates a measure. A value that is not finite counts as none.
+    pub fn new(name: &'static str, value: impl Into<Option<f64>>) -> Measure {
+        Measure { name, value: value.into().filter(|value: &f64| value.is_finite()) }
+    }
+}
+
+fn as_map<S: Serializer>(measures: &[Measure], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(measures.iter().map(|measure| (measure.name, measure.value)))
+}
+
+impl Results {
+    /// Returns a measure by its name.
+    pub fn measure(&self, name: &str) -> Option<f64> {
+        self.measures.iter().find(|measure| measure.name == name)?.value
+    }
+
+    /// Returns a table by its name.
+    pub fn table(&self, name: &str) -> Option<&Table> {
+        self.tables.iter().find(|table| table.name == name)
+    }
+}
+
+/// Delays of some receivers. With the repository a delay is the time from a client's arrival until
+/// it had everything that it wanted. Means and percentiles exclude receivers without one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Clients {
-    /// Name of the clients.
+    /// Name of the receivers.
     pub name: String,
-    /// Number of clients.
+    /// Number of receivers.
     pub count: usize,
-    /// Number of clients that have everything that they want.
+    /// Number of receivers that have everything that they want.
     pub finished: usize,
     /// Mean delay in seconds.
     pub mean_s: Option<f64>,
-    /// Delay that half of the clients do not exceed, in seconds.
+    /// Delay that half of the receivers do not exceed, in seconds.
     pub median_s: Option<f64>,
-    /// Delay that 99 of 100 clients do not exceed, in seconds.
+    /// Delay that 99 of 100 receivers do not exceed, in seconds.
     pub p99_s: Option<f64>,
     /// Longest delay in seconds.
     pub max_s: Option<f64>,
@@ -104,6 +159,18 @@ impl Clients {
             max_s: percentile(1.0),
         }
     }
+
+    /// Returns the delays and the share of receivers that finished as
+    /// measures.
+    pub(super) fn measures(&self) -> Vec<Measure> {
+        vec![
+            Measure::new("delay_mean_s", self.mean_s),
+            Measure::new("delay_median_s", self.median_s),
+            Measure::new("delay_p99_s", self.p99_s),
+            Measure::new("delay_max_s", self.max_s),
+            Measure::new("finished_share", self.finished as f64 / self.count as f64),
+        ]
+    }
 }
 
 impl ServerReport {
@@ -129,19 +196,22 @@ impl Network {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ServerReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {} · {:.3} s simulated", self.seed, self.simulated_s)?;
-        let all = std::iter::once(&self.clients);
-        let rows = all.chain(self.groups.iter().filter(|_| self.groups.len() > 1));
-        f.write_str(&delay_table(rows))?;
-        let ServerReport { transmissions, retransmissions, packets, bytes, naks } = self.server;
-        writeln!(
+        let ServerReport { transmissions, retransmissions, packets, bytes, naks } = *self;
+        write!(
             f,
             "server   {packets} data packets, {}, in {transmissions} transmissions, \
              {retransmissions} of them retransmissions; {naks} NAKs",
             ByteCount(bytes)
-        )?;
+        )
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {} · {:.3} s simulated", self.seed, self.simulated_s)?;
+        writeln!(f, "{}", self.results.text.trim_end())?;
         let Network { hops, lost, queue_drops, down, undelivered, .. } = self.network;
         write!(f, "network  {hops} packet-hops: {lost} lost")?;
         for (count, what) in [
@@ -154,15 +224,18 @@ impl fmt::Display for Report {
             }
         }
         let Network { messages, message_bytes, .. } = self.network;
-        write!(f, "; {messages} messages, {}", ByteCount(message_bytes))
+        if messages > 0 {
+            write!(f, "; {messages} messages, {}", ByteCount(message_bytes))?;
+        }
+        Ok(())
     }
 }
 
-/// Returns a table of delays with a line for each group.
-fn delay_table<'a>(rows: impl Iterator<Item = &'a Clients>) -> String {
+/// Returns a table of delays with a line for each group. `who` is the heading of the names.
+pub(super) fn delay_table<'a>(who: &str, rows: impl Iterator<Item = &'a Clients>) -> String {
     let mut text = format!(
         "{:<16} {:>9} {:>9} {:>10} {:>10} {:>10} {:>10}\n",
-        "clients", "count", "finished", "mean s", "median s", "99 % s", "longest s"
+        who, "count", "finished", "mean s", "median s", "99 % s", "longest s"
     );
     for row in rows {
         let _ = write!(text, "{:<16} {:>9} {:>9}", row.name, row.count, row.finished);

@@ -38,15 +38,17 @@ fn finished(scenario: &Scenario, seed: u64) -> Report {
 #[test]
 fn a_scenario_runs_until_nothing_is_left_to_do() {
     let report = finished(&scenario(SMALL), 1);
-    assert_eq!((report.clients.count, report.clients.finished), (3, 3), "{report}");
+    assert_eq!((report.results.clients.count, report.results.clients.finished), (3, 3), "{report}");
     assert!(report.simulated_s < 120.0, "it ends long before the time is up: {report}");
-    let [early, late] = &report.groups[..] else { panic!() };
+    let [early, late] = &report.results.groups[..] else { panic!() };
     assert_eq!((early.name.as_str(), early.count, late.count), ("early", 2, 1));
     // 8 items of 40 packets of 11.2 ms, and about a tenth more.
     let mean = early.mean_s.unwrap();
     assert!((3.6..6.0).contains(&mean), "{mean}");
     assert!(late.mean_s < early.mean_s);
-    assert!(report.server.packets > 320 && report.server.bytes > 320 * 1400 - 8 * 40 * 24);
+    let packets = report.results.measure("data_packets").unwrap();
+    let bytes = report.results.measure("data_bytes").unwrap();
+    assert!(packets > 320.0 && bytes > f64::from(320 * 1400 - 8 * 40 * 24));
     assert!(report.network.lost > 0 && report.network.queue_drops == 0);
 }
 
@@ -72,9 +74,9 @@ fn a_cut_link_delays_those_behind_it() {
     let plain = scenario(&SMALL.replace("10%", "0%"));
     let with_cut = scenario(&(SMALL.replace("10%", "0%") + cut));
     let (plain, with_cut) = (finished(&plain, 1), finished(&with_cut, 1));
-    assert!(plain.clients.max_s.unwrap() < 6.0, "{plain}");
-    assert!(with_cut.clients.max_s.unwrap() > 9.0, "{with_cut}");
-    assert_eq!(with_cut.clients.finished, 3);
+    assert!(plain.results.clients.max_s.unwrap() < 6.0, "{plain}");
+    assert!(with_cut.results.clients.max_s.unwrap() > 9.0, "{with_cut}");
+    assert_eq!(with_cut.results.clients.finished, 3);
     assert!(with_cut.network.down > 0);
 }
 
@@ -82,17 +84,21 @@ fn a_cut_link_delays_those_behind_it() {
 fn clients_that_leave_and_runs_that_end_leave_items_behind() {
     let leaving = SMALL.replace("name = \"early\"", "name = \"early\"\nleave_after = \"500ms\"");
     let report = finished(&scenario(&leaving), 1);
-    assert_eq!((report.groups[0].finished, report.groups[1].finished), (0, 1), "{report}");
-    assert_eq!(report.groups[0].mean_s, None);
+    assert_eq!(
+        (report.results.groups[0].finished, report.results.groups[1].finished),
+        (0, 1),
+        "{report}"
+    );
+    assert_eq!(report.results.groups[0].mean_s, None);
     let short = finished(&scenario(&SMALL.replace("10min", "2s")), 1);
-    assert_eq!(short.groups[0].finished, 0);
+    assert_eq!(short.results.groups[0].finished, 0);
     assert!((short.simulated_s - 2.0).abs() < 1e-9);
 }
 
 #[test]
 fn messages_take_the_time_of_the_path_unless_the_scenario_says_otherwise() {
     let small = SMALL.replace("10%", "0%");
-    let first = |text: &str| finished(&scenario(text), 1).groups[1].mean_s.unwrap();
+    let first = |text: &str| finished(&scenario(text), 1).results.groups[1].mean_s.unwrap();
     let near = first(&small.replace("5ms", "0ms"));
     let far = first(&small.replace("5ms", "400ms"));
     let slow = first(&(small.replace("5ms", "0ms") + "\n[sessions]\nmin = \"400ms\"\n"));

@@ -52,8 +52,7 @@ fn read(text: &str) -> Result<Scenario, Mistake> {
 }
 
 fn repository(scenario: &Scenario) -> &Repository {
-    let Protocol::Repository(repository) = &scenario.protocol;
-    repository
+    scenario.section().unwrap()
 }
 
 #[test]
@@ -148,11 +147,11 @@ fn clients_come_in_their_order_and_want_what_they_should() {
 
 #[test]
 fn one_more_client_changes_nothing_for_the_others() {
-    let few = read(BASE).unwrap();
+    let scenario = read(BASE).unwrap();
+    let few = repository(&scenario);
     let mut more = few.clone();
-    let Protocol::Repository(server) = &mut more.protocol;
-    server.clients[1].hosts.push(NodeId(7));
-    let (few, more) = (repository(&few).arrivals(1), repository(&more).arrivals(1));
+    more.clients[1].hosts.push(NodeId(7));
+    let (few, more) = (few.arrivals(1), more.arrivals(1));
     assert_eq!(few, more[..6]);
 }
 
@@ -202,7 +201,7 @@ fn every_mistake_in_the_frame_has_its_line_and_says_what_was_expected() {
         (
             "seed = 7",
             "sede = 7",
-            "line 1: unknown field `sede`, expected one of `name`, `seed`, `duration`, `topology`, `sessions`, `multicast`, `cut`, `repository`, `output`",
+            "line 1: unknown field `sede`, expected one of `name`, `seed`, `duration`, `topology`, `sessions`, `multicast`, `cut`, `drop`, `loss_of`, `output`, `repository`, `lms`, `srm`, `pgm`",
         ),
         ("seed = 7", "seed = -7", "line 1: invalid value: integer `-7`, expected u64"),
         ("seed = 7", "seed 7", "line 1: key with no value, expected `=`"),
@@ -297,7 +296,7 @@ fn every_mistake_in_the_frame_has_its_line_and_says_what_was_expected() {
         (
             "[repository]",
             "[repo]",
-            "line 13: unknown field `repo`, expected one of `name`, `seed`, `duration`, `topology`, `sessions`, `multicast`, `cut`, `repository`, `output`",
+            "line 13: unknown field `repo`, expected one of `name`, `seed`, `duration`, `topology`, `sessions`, `multicast`, `cut`, `drop`, `loss_of`, `output`, `repository`, `lms`, `srm`, `pgm`",
         ),
     ] {
         let found = mistake(what, with);
@@ -307,7 +306,10 @@ fn every_mistake_in_the_frame_has_its_line_and_says_what_was_expected() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let none = read("topology = { generator = \"star\", receivers = 1 }").unwrap_err();
-    assert_eq!(none.to_string(), "line 1: there is no protocol: expected a section [repository]");
+    assert_eq!(
+        none.to_string(),
+        "line 1: there is no protocol: expected a section [repository], [lms], [srm] or [pgm]"
+    );
     let missing = Scenario::from_file(Path::new("/none.toml")).unwrap_err();
     assert_eq!(missing.to_string(), "/none.toml: No such file or directory (os error 2)");
 }

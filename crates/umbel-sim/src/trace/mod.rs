@@ -34,6 +34,7 @@ pub mod pcap;
 mod record;
 pub mod summary;
 
+pub(crate) use self::output::create;
 pub use csv::CsvTracer;
 pub use error::TraceError;
 pub use fan_out::FanOut;

@@ -53,6 +53,6 @@ impl Output {
 
 /// Creates a file, or empties it.
 #[allow(clippy::disallowed_methods, reason = "a trace tells of a run, and changes nothing in it")]
-pub(super) fn create(path: &Path) -> Result<File, TraceError> {
+pub(crate) fn create(path: &Path) -> Result<File, TraceError> {
     File::create(path).map_err(|source| TraceError::Create { path: path.to_owned(), source })
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -129,7 +130,7 @@ struct Entry {
     extra_transit_stub: Option<usize>,
     extra_stub_stub: Option<usize>,
     file: Option<PathBuf>,
-    seed: Option<u64>,
+    seed: Option<Written<GraphSeed>>,
     sources: Option<usize>,
     source_link: Option<AccessEntry>,
     access: Option<AccessEntry>,
@@ -137,6 +138,20 @@ struct Entry {
     placement: Option<PlacementEntry>,
     link: Option<ImpairmentEntry>,
     delay_across: Option<Written<Delay>>,
+}
+
+/// Seed of a graph.
+#[derive(Clone, Copy)]
+struct GraphSeed(u64);
+
+impl FromStr for GraphSeed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<GraphSeed, String> {
+        let fail =
+            |_| format!("`{text}` is no seed: expected a whole number, or \"run\" in a scenario");
+        text.parse().map(GraphSeed).map_err(fail)
+    }
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -256,7 +271,7 @@ impl Reader<'_, '_> {
             None => {}
         }
         generator.check().map_err(|(key, message)| self.at(key, message))?;
-        Ok((generator, entry.seed))
+        Ok((generator, entry.seed.map(|seed| seed.0.0)))
     }
 
     /// Returns the generator that the table names.

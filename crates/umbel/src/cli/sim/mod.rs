@@ -2,14 +2,16 @@
 
 mod results;
 mod run;
+mod study;
 mod topology;
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::json;
-use umbel_sim::scenario::{Protocol, Scenario};
+use umbel_sim::scenario::Study;
 
 use super::output::Output;
 
@@ -57,23 +59,29 @@ fn check(scenarios: &[PathBuf], output: &Output) -> anyhow::Result<ExitCode> {
     let mut wrong = 0;
     for path in scenarios {
         let file = path.display().to_string();
-        let read = Scenario::from_file(path).and_then(|scenario| {
+        let read = Study::from_file(path).and_then(|study| {
+            let scenario = study.scenario(0)?;
             scenario.network()?;
-            Ok(scenario)
+            Ok((study.points(), scenario))
         });
         match read {
-            Ok(scenario) => {
-                let Protocol::Repository(repository) = &scenario.protocol;
+            Ok((points, scenario)) => {
                 let (nodes, links) = (scenario.topology.nodes.len(), scenario.topology.links.len());
-                let clients: usize = repository.clients.iter().map(|group| group.hosts.len()).sum();
-                let items = repository.items.len();
-                output.json(&json!({
-                    "event": "scenario", "file": file, "ok": true,
-                    "nodes": nodes, "links": links, "items": items, "clients": clients,
-                }));
-                output.result(format!(
-                    "{file}: {nodes} nodes, {links} links, {items} items, {clients} clients"
-                ));
+                let extent = scenario.protocol.extent();
+                let mut event = json!({
+                    "event": "scenario", "file": file, "ok": true, "nodes": nodes, "links": links,
+                });
+                let mut line = format!("{file}: {nodes} nodes, {links} links");
+                for (what, count) in extent {
+                    event[what] = count.into();
+                    let _ = write!(line, ", {count} {what}");
+                }
+                if points > 1 {
+                    event["points"] = points.into();
+                    let _ = write!(line, ", {points} points");
+                }
+                output.json(&event);
+                output.result(line);
             }
             Err(mistake) => {
                 wrong += 1;

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use serde_json::json;
-use umbel_sim::scenario::report::mean_and_interval;
-use umbel_sim::scenario::{Report, Scenario};
+use serde_json::{Value, json};
+use umbel_sim::scenario::report::{Clients, Table, mean_and_interval};
+use umbel_sim::scenario::{Report, Scenario, Study};
 use umbel_sim::trace::Summary;
 
 use crate::cli::output::Output;
@@ -16,6 +16,28 @@ pub(super) struct Finished {
     /// Tables of packets, if they were requested.
     pub(super) summary: Option<Summary>,
     pub(super) real_time: Duration,
+}
+
+/// Takes the tables out of all runs and joins those of the same name.
+pub(super) fn take_tables(study: &Study, finished: &mut [Finished], seeds: usize) -> Vec<Table> {
+    let mut joined: Vec<Table> = Vec::new();
+    for (index, run) in finished.iter_mut().enumerate() {
+        let position = study.position(index / seeds.max(1));
+        let keys: Vec<(String, String)> = study
+            .axes()
+            .iter()
+            .zip(position)
+            .map(|(axis, value)| (axis.name.clone(), axis.labels[value].clone()))
+            .collect();
+        for table in run.report.results.tables.drain(..) {
+            let table = table.of_run(&keys, run.report.seed);
+            match joined.iter_mut().find(|known| known.name == table.name) {
+                Some(known) => known.append(table),
+                None => joined.push(table),
+            }
+        }
+    }
+    joined
 }
 
 /// Shows one run in full, several as a table.
@@ -33,10 +55,11 @@ pub(super) fn show(scenario: &Scenario, finished: &[Finished], output: &Output) 
         "ok": true,
         "summary": {
             "runs": finished.len(),
-            "finished": finished.iter().map(|run| run.report.clients.finished).sum::<usize>(),
-            "clients": finished.iter().map(|run| run.report.clients.count).sum::<usize>(),
-            "mean_delay_s": mean(finished, |report| report.clients.mean_s),
-            "mean_delay_s_ci95": interval(finished, |report| report.clients.mean_s),
+            "finished": sum(finished, |clients| clients.finished),
+            "clients": sum(finished, |clients| clients.count),
+            "mean_delay_s": mean(finished, |report| report.results.clients.mean_s),
+            "mean_delay_s_ci95": interval(finished, |report| report.results.clients.mean_s),
+            "measures": measures(finished),
         },
     }));
     if let [one] = finished {
@@ -47,6 +70,11 @@ pub(super) fn show(scenario: &Scenario, finished: &[Finished], output: &Output) 
     } else {
         output.result(table(scenario, finished).trim_end());
     }
+    show_speed(finished, output);
+}
+
+/// Says how fast the runs were.
+pub(super) fn show_speed(finished: &[Finished], output: &Output) {
     let hops: u64 = finished.iter().map(|run| run.report.network.hops).sum();
     let busy: f64 = finished.iter().map(|run| run.real_time.as_secs_f64()).sum();
     output.note(format!(
@@ -55,49 +83,76 @@ pub(super) fn show(scenario: &Scenario, finished: &[Finished], output: &Output) 
     ));
 }
 
+fn sum(finished: &[Finished], count: impl Fn(&Clients) -> usize) -> usize {
+    finished.iter().map(|run| count(&run.report.results.clients)).sum()
+}
+
+/// Returns the mean of each measure over all runs, and half its 95 % interval.
+fn measures(finished: &[Finished]) -> Value {
+    let names = finished.iter().flat_map(|run| &run.report.results.measures);
+    let means = names.map(|measure| {
+        let of = |report: &Report| report.results.measure(measure.name);
+        let (mean, ci95) = (mean(finished, of), interval(finished, of));
+        (measure.name.to_owned(), json!({ "mean": mean, "ci95": ci95 }))
+    });
+    Value::Object(means.collect())
+}
+
+/// Number of measures that a line for each run has room for.
+const SHOWN: usize = 5;
+
 /// Formats a line for each run, and the means with their confidence intervals.
 fn table(scenario: &Scenario, finished: &[Finished]) -> String {
-    let mut text = format!(
-        "{}, {} runs\n{:>12} {:>15} {:>10} {:>10} {:>10} {:>12} {:>8}\n",
-        scenario.name,
-        finished.len(),
-        "seed",
-        "finished",
-        "mean s",
-        "99 % s",
-        "longest s",
-        "data packets",
-        "NAKs"
-    );
-    for Finished { report, .. } in finished {
-        let clients = &report.clients;
-        let seconds =
-            |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.3}"));
-        let _ = writeln!(
-            text,
-            "{:>12} {:>15} {:>10} {:>10} {:>10} {:>12} {:>8}",
-            report.seed,
-            format!("{}/{}", clients.finished, clients.count),
-            seconds(clients.mean_s),
-            seconds(clients.p99_s),
-            seconds(clients.max_s),
-            report.server.packets,
-            report.server.naks
-        );
+    let mut text = format!("{}, {} runs\n", scenario.name, finished.len());
+    let Some(first) = finished.first().map(|run| &run.report.results) else { return text };
+    let shown: Vec<&str> = first.measures.iter().take(SHOWN).map(|measure| measure.name).collect();
+    let _ = write!(text, "{:>12} {:>15}", "seed", "finished");
+    for name in &shown {
+        let _ = write!(text, " {name:>14}");
     }
-    let groups = finished.first().map_or(&[][..], |run| &run.report.groups);
-    let of_all = (groups.len() != 1).then_some(("all clients", None));
+    text.push('\n');
+    for Finished { report, .. } in finished {
+        let clients = &report.results.clients;
+        let share = format!("{}/{}", clients.finished, clients.count);
+        let _ = write!(text, "{:>12} {share:>15}", report.seed);
+        for name in &shown {
+            let width = name.len().max(14);
+            let _ = write!(text, " {:>width$}", number(report.results.measure(name)));
+        }
+        text.push('\n');
+    }
+    let groups = &first.groups;
+    let of_all = (groups.len() != 1).then_some(("all", None));
     let of_groups = groups.iter().enumerate().map(|(n, group)| (group.name.as_str(), Some(n)));
     for (name, group) in of_all.into_iter().chain(of_groups) {
         let of = |report: &Report| match group {
-            Some(group) => report.groups[group].mean_s,
-            None => report.clients.mean_s,
+            Some(group) => report.results.groups.get(group)?.mean_s,
+            None => report.results.clients.mean_s,
         };
         if let Some((mean, interval)) = mean_and_interval(&values(finished, of)) {
-            let _ = writeln!(text, "mean delay of {name}: {mean:.3} s ± {interval:.3} s (95 %)");
+            let what = first.delay;
+            let _ = writeln!(text, "mean {what} of {name}: {mean:.3} s ± {interval:.3} s (95 %)");
+        }
+    }
+    for name in shown.iter().filter(|name| !name.starts_with("delay")) {
+        let of = |report: &Report| report.results.measure(name);
+        if let Some((mean, interval)) = mean_and_interval(&values(finished, of)) {
+            let (mean, interval) = (number(Some(mean)), number(Some(interval)));
+            let _ = writeln!(text, "mean {name}: {mean} ± {interval} (95 %)");
         }
     }
     text
+}
+
+/// Writes a number with some four digits.
+pub(super) fn number(value: Option<f64>) -> String {
+    match value {
+        None => "–".to_owned(),
+        Some(value) if value.fract() == 0.0 && value.abs() < 1e12 => format!("{value:.0}"),
+        Some(value) if value.abs() >= 1000.0 => format!("{value:.1}"),
+        Some(value) if value.abs() >= 1.0 => format!("{value:.3}"),
+        Some(value) => format!("{value:.4}"),
+    }
 }
 
 fn values(finished: &[Finished], of: impl Fn(&Report) -> Option<f64>) -> Vec<f64> {

@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use serde_json::json;
-use umbel_sim::scenario::{Run, Scenario};
+use umbel_sim::scenario::{Run, Scenario, Study};
+use umbel_sim::topology::Mistake;
 use umbel_sim::trace::{self, FanOut, SummaryTracer};
 
 use super::results::{self, Finished};
+use super::study;
 use crate::cli::output::{Meter, Output};
 use crate::cli::signals::{self, Watch};
 
@@ -25,6 +27,7 @@ use crate::cli::signals::{self, Watch};
   umbel sim run examples/sim/late-joiner.toml --html run.html      watch it in a browser
   umbel sim run examples/sim/late-joiner.toml --trace run.pcapng   look at its packets in Wireshark
   umbel sim run examples/sim/base-case.toml --seeds 8              eight runs, on all processors
+  umbel sim run examples/sim/lms-figure12.toml --out bursts        a sweep: means, plots and a page
   umbel sim run examples/sim/two-classes.toml --json               one JSON object a line")]
 pub(super) struct RunArgs {
     /// The scenario, in TOML
@@ -32,10 +35,11 @@ pub(super) struct RunArgs {
     /// Seed of the run, or of the first of several [default: that of the scenario]
     #[arg(long)]
     seed: Option<u64>,
-    /// Number of runs, with seeds that count up, on all processors
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Number of runs, with seeds that count up, on all processors [default: 1, or for each point of
+    /// a sweep what it says, or 5]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    seeds: u32,
+    seeds: Option<u32>,
     /// Number of runs at a time [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     jobs: Option<u32>,
@@ -45,10 +49,27 @@ pub(super) struct RunArgs {
     /// Write a page that plays the run
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write tables of receivers, losses and links to this directory; with several runs also their
+    /// means, plots and a page
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Form of the tables of receivers, losses and links
+    #[arg(long, value_enum, default_value_t = Form::Csv, requires = "out")]
+    format: Form,
     /// Also count packets by kind, flow, link and node, which takes time
     #[arg(long)]
     tables: bool,
 }
+
+/// Form of a table.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Form {
+    Csv,
+    Parquet,
+}
+
+/// Number of runs of each point of a sweep that does not say it.
+const SWEEP_SEEDS: u32 = 5;
 
 /// Real time that a run takes between checks for an interruption.
 const STEP: Duration = Duration::from_millis(50);
@@ -83,29 +104,42 @@ struct State {
 ///
 /// If the scenario has a mistake, a trace cannot be written, or the user interrupts.
 pub(super) fn run(args: &RunArgs, output: &Output) -> anyhow::Result<ExitCode> {
-    let scenario = Scenario::from_file(&args.scenario)?;
-    let first = args.seed.unwrap_or(scenario.seed);
-    let seeds: Vec<u64> = (0..u64::from(args.seeds)).map(|n| first.wrapping_add(n)).collect();
-    let traces = traces(args, &scenario, output)?;
+    let study = Study::from_file(&args.scenario)?;
+    let base = study.scenario_of(0, args.seed)?;
+    let is_swept = !study.axes().is_empty();
+    let usual = if is_swept { study.seeds().unwrap_or(SWEEP_SEEDS) } else { 1 };
+    let seeds = args.seeds.unwrap_or(usual);
+    let first = args.seed.unwrap_or(base.seed);
+    let work: Vec<(usize, u64)> = (0..study.points())
+        .flat_map(|point| (0..u64::from(seeds)).map(move |n| (point, first.wrapping_add(n))))
+        .collect();
+    let traces = traces(args, &base, work.len(), output)?;
+    if let Some(out) = &args.out {
+        umbel_repro::output::prepare(out)?;
+    }
     let signals = signals::watch()?;
     let shared = Shared {
         stop: AtomicBool::new(false),
         next: AtomicUsize::new(0),
-        runs: seeds.iter().map(|_| Mutex::default()).collect(),
+        runs: work.iter().map(|_| Mutex::default()).collect(),
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = args.jobs.map_or(processors, |jobs| jobs as usize).min(seeds.len());
+    let jobs = args.jobs.map_or(processors, |jobs| jobs as usize).min(work.len());
     std::thread::scope(|scope| {
         let work = || {
+            let mut present: Option<(Network, Scenario)> = None;
             loop {
                 let index = shared.next.fetch_add(1, Ordering::Relaxed);
-                let Some(&seed) = seeds.get(index) else { break };
-                let result = simulate(&scenario, seed, &traces, args.tables, &shared, index);
+                let Some(&(point, seed)) = work.get(index) else { break };
+                let result = match at(&study, &base, (point, seed), &mut present) {
+                    Ok(scenario) => simulate(scenario, seed, &traces, args, &shared, index),
+                    Err(mistake) => Err(mistake.into()),
+                };
                 shared.state(index).result = Some(result);
             }
         };
         let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
-        watch(&shared, &scenario, output, &signals, || {
+        watch(&shared, &base, output, &signals, || {
             workers.iter().all(ScopedJoinHandle::is_finished)
         });
     });
@@ -116,7 +150,25 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> anyhow::Result<ExitCode> {
             None => bail!("interrupted"),
         }
     }
-    results::show(&scenario, &finished, output);
+    let tables = results::take_tables(&study, &mut finished, seeds as usize);
+    if is_swept {
+        study::show(&study, &base.name, first, &finished, seeds as usize, output);
+    } else {
+        results::show(&base, &finished, output);
+    }
+    if let Some(out) = &args.out {
+        let extension = match args.format {
+            Form::Csv => "csv",
+            Form::Parquet => "parquet",
+        };
+        for table in &tables {
+            table.write(&out.join(table.name).with_extension(extension))?;
+        }
+        if finished.len() > 1 {
+            study::report(&study, &base.name, first, &finished, seeds as usize).write(out)?;
+        }
+        output.note(format!("wrote {}", out.display()));
+    }
     for path in &traces {
         output.note(format!("wrote {}", path.display()));
     }
@@ -126,13 +178,41 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Point, and the seed of its network, if that depends on the run.
+type Network = (usize, Option<u64>);
+
+/// Returns the scenario of a run. A worker keeps the one that it reads, since the runs of a point
+/// follow one another.
+fn at<'a>(
+    study: &Study,
+    base: &'a Scenario,
+    (point, seed): (usize, u64),
+    present: &'a mut Option<(Network, Scenario)>,
+) -> Result<&'a Scenario, Mistake> {
+    let seed = study.draws_networks().then_some(seed);
+    if point == 0 && seed.is_none() {
+        return Ok(base);
+    }
+    if present.as_ref().is_none_or(|(of, _)| *of != (point, seed)) {
+        *present = Some(((point, seed), study.scenario_of(point, seed)?));
+    }
+    Ok(present.as_ref().map_or(base, |(_, scenario)| scenario))
+}
+
 /// Returns the traces to write: those of the command line, or else of the scenario.
-fn traces(args: &RunArgs, scenario: &Scenario, output: &Output) -> anyhow::Result<Vec<PathBuf>> {
+fn traces(
+    args: &RunArgs,
+    scenario: &Scenario,
+    runs: usize,
+    output: &Output,
+) -> anyhow::Result<Vec<PathBuf>> {
     let asked: Vec<PathBuf> = args.trace.iter().chain(&args.html).cloned().collect();
-    match (args.seeds, asked.is_empty(), scenario.traces.is_empty()) {
+    match (runs, asked.is_empty(), scenario.traces.is_empty()) {
         (1, true, _) => Ok(scenario.traces.clone()),
         (1, false, _) | (_, true, true) => Ok(asked),
-        (_, false, _) => bail!("a trace is of one run: leave out --seeds, or the trace"),
+        (_, false, _) => {
+            bail!("a trace is of one run: leave out --seeds or the sweep, or the trace")
+        }
         (_, true, false) => {
             output.note("the traces that the scenario names are not written for several runs");
             Ok(Vec::new())
@@ -145,11 +225,12 @@ fn simulate(
     scenario: &Scenario,
     seed: u64,
     traces: &[PathBuf],
-    tables: bool,
+    args: &RunArgs,
     shared: &Shared,
     index: usize,
 ) -> anyhow::Result<Finished> {
     let started = Instant::now();
+    let tables = args.tables;
     let mut run = scenario.start(seed)?;
     if tables || !traces.is_empty() {
         let mut all = FanOut::new();
@@ -169,14 +250,17 @@ fn simulate(
         let took = told.map_or(STEP, |told| now.duration_since(told));
         told = Some(now);
         let factor = STEP.as_secs_f64() / took.as_secs_f64().max(1e-4);
-        step = step
-            .mul_f64(factor.clamp(0.25, 4.0))
-            .clamp(Duration::from_micros(1), scenario.duration);
+        step =
+            step.mul_f64(factor.clamp(0.25, 4.0)).clamp(Duration::from_micros(1), scenario.ends());
         shared.state(index).update(&run, scenario);
     }
     shared.state(index).update(&run, scenario);
     shared.state(index).share = 1.0;
-    let (end, report) = (run.simulation().now(), run.report());
+    let (end, mut report) = (run.simulation().now(), run.report());
+    if args.out.is_none() {
+        // Nobody will read them, and those of many runs take memory.
+        report.results.tables.clear();
+    }
     let tracer: Option<Box<dyn Any>> = run.finish_trace()?.map(|tracer| tracer as Box<dyn Any>);
     let all = tracer.and_then(|tracer| tracer.downcast::<FanOut>().ok());
     let summary = all.and_then(|all| Some(all.get::<SummaryTracer>()?.summary(end)));
@@ -202,7 +286,7 @@ impl State {
         self.simulated = run.simulation().now().since(umbel_sim::Instant::EPOCH);
         self.events = run.counters().events;
         (self.clients_done, self.clients) = run.progress();
-        let by_time = self.simulated.as_secs_f64() / scenario.duration.as_secs_f64();
+        let by_time = self.simulated.as_secs_f64() / scenario.ends().as_secs_f64();
         let by_clients = self.clients_done as f64 / self.clients.max(1) as f64;
         self.share = by_time.max(by_clients);
     }
@@ -224,7 +308,7 @@ fn watch(
             shared.stop.store(true, Ordering::Relaxed);
         }
         let progress = Progress::of(shared, started.elapsed());
-        meter.message(progress.line(scenario.duration));
+        meter.message(progress.line(scenario.ends()));
         if told.elapsed() >= TELL_EVERY {
             told = Instant::now();
             output.json(&json!({

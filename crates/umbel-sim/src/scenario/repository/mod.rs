@@ -1,7 +1,11 @@
 //! Section `[repository]`.
 
+mod programs;
+mod workload;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -15,9 +19,11 @@ use umbel_fec::{Cut, FecError};
 use umbel_wire::alc::DataHeader;
 use umbel_wire::{Oti, Scheme, Tsi};
 
+pub use self::workload::Arrival;
 use super::cut::listed;
 use super::file::Text;
 use super::hosts::{Hosts, matches};
+use super::protocol::{Protocol, Section};
 use crate::network::NodeId;
 use crate::topology::generate::SOURCE;
 use crate::topology::values::{Share, Time, Written};
@@ -81,7 +87,7 @@ pub enum Arrivals {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RepositoryEntry {
+struct RepositoryEntry {
     server: Option<Spanned<String>>,
     rate: Written<Rate>,
     items: Option<Spanned<usize>>,
@@ -173,36 +179,42 @@ fn time(entry: Option<Written<Time>>, default: Duration) -> Duration {
     entry.map_or(default, |time| time.0.0)
 }
 
+/// Reads the section.
+pub(super) fn read(section: Section<'_>) -> Result<Arc<dyn Protocol>, Mistake> {
+    let entry: RepositoryEntry = section.read()?;
+    let Section { text, topology, end, .. } = section;
+    Ok(Arc::new(entry.read(section.span(), text, topology, end)?))
+}
+
 impl RepositoryEntry {
-    pub(super) fn read(
-        entry: Spanned<RepositoryEntry>,
+    fn read(
+        mut self,
+        span: Range<usize>,
         text: &Text<'_>,
         topology: &Topology,
         end: Duration,
     ) -> Result<Repository, Mistake> {
-        let span = entry.span();
-        let mut entry = entry.into_inner();
-        let server = entry.server.take();
+        let server = self.server.take();
         if server.is_none() && topology.node_index(SOURCE).is_none() {
             let message = format!("`server` is missing: there is no host `{SOURCE}` to be it");
             return Err(text.mistake(span, message));
         }
         let server = server.unwrap_or_else(|| Spanned::new(span.clone(), SOURCE.to_owned()));
-        let hosts = Hosts::new(text, topology, &server)?;
+        let hosts = Hosts::new(text, topology, &server, ["server", "client"])?;
         let server = NodeId(hosts.server() as u32);
-        let clients = std::mem::take(&mut entry.clients);
-        let mtu = entry.mtu.as_ref().map_or(1500, |mtu| *mtu.get_ref());
-        if let Some(mtu) = entry.mtu.as_ref().filter(|mtu| *mtu.get_ref() < MIN_MTU) {
+        let clients = std::mem::take(&mut self.clients);
+        let mtu = self.mtu.as_ref().map_or(1500, |mtu| *mtu.get_ref());
+        if let Some(mtu) = self.mtu.as_ref().filter(|mtu| *mtu.get_ref() < MIN_MTU) {
             let message =
                 format!("mtu = {} is too small: expected at least {MIN_MTU}", mtu.get_ref());
             return Err(text.mistake(mtu.span(), message));
         }
-        let config = entry.config(text, server, mtu)?;
-        let cut = entry.cut(&config);
-        if let Some(block) = &entry.block {
+        let config = self.config(text, server, mtu)?;
+        let cut = self.cut(&config);
+        if let Some(block) = &self.block {
             oti(cut, 0).map_err(|message| text.mistake(block.span(), message))?;
         }
-        let items = entry.items(text, &span, cut)?;
+        let items = self.items(text, &span, cut)?;
         let mut reader =
             Clients { text, hosts: &hosts, items: &items, end, taken: BTreeSet::new() };
         let clients = if clients.is_empty() {

@@ -1,0 +1,385 @@
+//! Studies: the runs of a scenario file at each point of its sweep, as a table, plots and a page.
+
+use umbel_sim::scenario::Study;
+use umbel_sim::scenario::report::Results;
+
+use crate::estimate::Estimate;
+use crate::output::{Figure, FigureId, Panel, Point, Report, Section, Series, Table};
+
+/// A study and its runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Runs<'a> {
+    /// The scenario and its sweep.
+    pub study: &'a Study,
+    /// Name of the scenario.
+    pub name: &'a str,
+    /// Seed of the first run of each point. The others count up.
+    pub first_seed: u64,
+    /// Results of each point, in the order of its seeds.
+    pub results: &'a [Vec<Results>],
+}
+
+/// Number of measures that are drawn: the most important ones.
+const DRAWN: usize = 6;
+/// Number of runs below which no difference is called sure.
+const ENOUGH: usize = 5;
+
+/// Mean of a measure at a point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mean {
+    /// The mean over the runs that have the measure.
+    pub estimate: Estimate,
+    /// Number of these runs.
+    pub runs: usize,
+}
+
+/// What can be said of the difference of two points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// With 95 % probability the mean is lower.
+    Lower,
+    /// With 95 % probability the mean is higher.
+    Higher,
+    /// In every run of both points the values are the same.
+    Equal,
+    /// The interval of the difference includes 0, or there are fewer than five runs.
+    Undecided,
+}
+
+impl Difference {
+    fn name(self) -> &'static str {
+        match self {
+            Difference::Lower => "lower",
+            Difference::Higher => "higher",
+            Difference::Equal => "equal",
+            Difference::Undecided => "undecided",
+        }
+    }
+}
+
+impl Runs<'_> {
+    /// Returns the names of the measures, the most important ones first.
+    pub fn measures(&self) -> Vec<&'static str> {
+        let first = self.results.iter().flatten().next();
+        first.into_iter().flat_map(|run| &run.measures).map(|measure| measure.name).collect()
+    }
+
+    /// Returns the mean of a measure at a point; `None` if no run has it.
+    pub fn mean(&self, point: usize, measure: &str) -> Option<Mean> {
+        let runs = self.results.get(point)?;
+        let values: Vec<f64> = runs.iter().filter_map(|run| run.measure(measure)).collect();
+        let mean = Mean { estimate: Estimate::of(&values), runs: values.len() };
+        (!values.is_empty()).then_some(mean)
+    }
+
+    /// Returns the difference of a measure between a point and the first one, run by run with equal
+    /// seeds, and what can be said of it.
+    pub fn difference(&self, point: usize, measure: &str) -> Option<(Estimate, Difference)> {
+        let (first, runs) = (self.results.first()?, self.results.get(point)?);
+        let pairs = first.iter().zip(runs);
+        let differences: Vec<f64> = pairs
+            .filter_map(|(first, run)| Some(run.measure(measure)? - first.measure(measure)?))
+            .collect();
+        if differences.is_empty() {
+            return None;
+        }
+        let estimate = Estimate::of(&differences);
+        let Estimate { mean, ci95 } = estimate;
+        let verdict = if differences.len() < ENOUGH {
+            Difference::Undecided
+        } else if differences.iter().all(|difference| *difference == 0.0) {
+            Difference::Equal
+        } else if mean - ci95 > 0.0 {
+            Difference::Higher
+        } else if mean + ci95 < 0.0 {
+            Difference::Lower
+        } else {
+            Difference::Undecided
+        };
+        Some((estimate, verdict))
+    }
+
+    /// Returns the report of the study.
+    pub fn report(&self) -> Report {
+        let seeds = self.results.iter().map(Vec::len).max().unwrap_or_default();
+        let last = self.first_seed + (seeds as u64).saturating_sub(1);
+        let mut settings = vec![
+            ("seeds".to_owned(), format!("{} to {last}", self.first_seed)),
+            ("runs".to_owned(), self.results.iter().map(Vec::len).sum::<usize>().to_string()),
+        ];
+        for axis in self.study.axes() {
+            settings.push((axis.name.clone(), axis.labels.join(", ")));
+        }
+        Report {
+            paper: "study",
+            title: self.name.to_owned(),
+            intro: self.intro(seeds),
+            figures: self.figures(),
+            rows: Vec::new(),
+            sections: self.sections(),
+            notes: Vec::new(),
+            settings,
+        }
+    }
+
+    fn intro(&self, seeds: usize) -> String {
+        let points = self.study.points();
+        let mut intro = format!(
+            "{points} points, {seeds} runs each, with the same seeds at every point. An interval \
+             contains the mean over infinitely many runs with 95 % probability (Student's t)."
+        );
+        if seeds < ENOUGH {
+            intro += " These are too few runs to be sure of anything: take at least five.";
+        }
+        let measures = self.measures();
+        let mut said = Vec::new();
+        for measure in measures.iter().take(DRAWN) {
+            let relative = |point| {
+                let Estimate { mean, ci95 } = self.mean(point, measure)?.estimate;
+                (mean != 0.0).then(|| (ci95 / mean.abs(), point))
+            };
+            let widest = (0..points).filter_map(relative).max_by(|a, b| a.0.total_cmp(&b.0));
+            if let Some((share, point)) = widest {
+                let at = match self.study.label(point) {
+                    label if label.is_empty() => String::new(),
+                    label => format!(" ({label})"),
+                };
+                said.push(format!("{measure} ± {:.1} %{at}", share * 100.0));
+            }
+        }
+        if !said.is_empty() && seeds > 1 {
+            intro += &format!("\n\nThe widest interval of each: {}.", said.join("; "));
+        }
+        intro
+    }
+
+    /// Returns a figure for each of the most important measures: over the first key whose values
+    /// are numbers, with a curve for each combination of the others.
+    fn figures(&self) -> Vec<Figure> {
+        let axes = self.study.axes();
+        let Some(across) = axes.iter().position(|axis| axis.numbers.is_some()) else {
+            return Vec::new();
+        };
+        let measures = self.measures();
+        let drawn = measures.iter().take(DRAWN).zip(1..);
+        let panel = |measure: &str| {
+            let mut series: Vec<Series> = Vec::new();
+            for point in 0..self.study.points() {
+                let position = self.study.position(point);
+                let others = axes.iter().zip(&position).enumerate().filter(|(n, _)| *n != across);
+                let others = others
+                    .map(|(_, (axis, value))| format!("{} = {}", axis.name, axis.labels[*value]));
+                let name = others.collect::<Vec<_>>().join(", ");
+                let name = if name.is_empty() { measure.to_owned() } else { name };
+                let number = axes[across].numbers.as_ref().map(|all| all[position[across]]);
+                let (Some(x), Some(mean)) = (number, self.mean(point, measure)) else { continue };
+                let Estimate { mean: y, ci95 } = mean.estimate;
+                let point = Point { x, y, ci95 };
+                match series.iter_mut().find(|series| series.name == name) {
+                    Some(series) => series.points.push(point),
+                    None => series.push(Series { name, points: vec![point] }),
+                }
+            }
+            for series in &mut series {
+                series.points.sort_by(|a, b| a.x.total_cmp(&b.x));
+            }
+            Panel {
+                title: String::new(),
+                x_label: axes[across].name.clone(),
+                y_label: measure.to_owned(),
+                y_limit: None,
+                series,
+            }
+        };
+        let figures = drawn.map(|(measure, number)| Figure {
+            id: FigureId::Study(number),
+            title: format!("{measure} over {}", axes[across].name),
+            panels: vec![panel(measure)],
+            caption: String::new(),
+        });
+        figures.filter(|figure| !figure.panels[0].series.is_empty()).collect()
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        let text = |text: &str| text.to_owned();
+        let mut sections = vec![Section {
+            title: text("Means"),
+            text: text("The mean of each measure over the runs of a point, and its 95 % interval."),
+            figures: Vec::new(),
+            tables: vec![self.means()],
+        }];
+        if self.study.points() > 1 {
+            sections.push(Section {
+                title: text("Differences"),
+                text: text(
+                    "Each point beside the first one. A difference is taken run by run, with equal \
+                     seeds, so that what both have in common does not blur it. It is undecided if \
+                     its interval includes 0, and with fewer than five runs.",
+                ),
+                figures: Vec::new(),
+                tables: vec![self.differences()],
+            });
+        }
+        sections.push(Section {
+            title: text("Runs"),
+            text: text("Every run by itself."),
+            figures: Vec::new(),
+            tables: vec![self.runs()],
+        });
+        sections
+    }
+
+    /// Returns the values of a point's keys.
+    fn keys(&self, point: usize) -> impl Iterator<Item = String> {
+        let axes = self.study.axes().iter().zip(self.study.position(point));
+        axes.map(|(axis, value)| axis.labels[value].clone())
+    }
+
+    fn key_names(&self) -> impl Iterator<Item = String> {
+        self.study.axes().iter().map(|axis| axis.name.clone())
+    }
+
+    fn means(&self) -> Table {
+        let measures = self.measures();
+        let mut head: Vec<String> = self.key_names().chain(["runs".to_owned()]).collect();
+        for measure in &measures {
+            head.extend([
+                (*measure).to_owned(),
+                format!("{measure}_low"),
+                format!("{measure}_high"),
+            ]);
+        }
+        let row = |point: usize| {
+            let runs = self.results.get(point).map_or(0, Vec::len).to_string();
+            let mut row: Vec<String> = self.keys(point).chain([runs]).collect();
+            for measure in &measures {
+                let cells = match self.mean(point, measure) {
+                    Some(Mean { estimate: Estimate { mean, ci95 }, runs }) if runs > 1 => {
+                        [mean, mean - ci95, mean + ci95].map(|number| number.to_string())
+                    }
+                    // One run says nothing about the interval.
+                    Some(mean) => [mean.estimate.mean.to_string(), String::new(), String::new()],
+                    None => Default::default(),
+                };
+                row.extend(cells);
+            }
+            row
+        };
+        Table { name: "sweep", head, rows: (0..self.study.points()).map(row).collect() }
+    }
+
+    fn differences(&self) -> Table {
+        let mut head: Vec<String> = self.key_names().collect();
+        head.extend(["measure", "difference", "low", "high", "verdict"].map(str::to_owned));
+        let mut rows = Vec::new();
+        for point in 1..self.study.points() {
+            for measure in self.measures() {
+                let Some((estimate, verdict)) = self.difference(point, measure) else { continue };
+                let Estimate { mean, ci95 } = estimate;
+                let mut row: Vec<String> = self.keys(point).chain([measure.to_owned()]).collect();
+                let (low, high) = match verdict {
+                    Difference::Undecided if ci95 == 0.0 => (String::new(), String::new()),
+                    _ => ((mean - ci95).to_string(), (mean + ci95).to_string()),
+                };
+                row.extend([mean.to_string(), low, high, verdict.name().to_owned()]);
+                rows.push(row);
+            }
+        }
+        Table { name: "differences", head, rows }
+    }
+
+    fn runs(&self) -> Table {
+        let measures = self.measures();
+        let mut head: Vec<String> = self.key_names().chain(["seed".to_owned()]).collect();
+        head.extend(measures.iter().map(|measure| (*measure).to_owned()));
+        let mut rows = Vec::new();
+        for (point, runs) in self.results.iter().enumerate() {
+            for (seed, run) in (self.first_seed..).zip(runs) {
+                let mut row: Vec<String> = self.keys(point).chain([seed.to_string()]).collect();
+                let value = |measure: &&str| run.measure(measure).map(|value| value.to_string());
+                row.extend(measures.iter().map(|measure| value(measure).unwrap_or_default()));
+                rows.push(row);
+            }
+        }
+        Table { name: "runs", head, rows }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use umbel_sim::scenario::report::{Clients, Measure};
+
+    use super::*;
+
+    const FILE: &str = "topology = { generator = \"star\", receivers = 2, access = { loss = 0 } }\n\
+                        [srm]\npackets = 5\ninterval = \"1s\"\n\
+                        [sweep]\nloss = [0.1, 0.2]\npackets = [5, 6]\n";
+
+    fn study() -> Study {
+        Study::from_toml(FILE, Path::new("")).unwrap()
+    }
+
+    fn result(latency: f64) -> Results {
+        Results {
+            clients: Clients::default(),
+            groups: Vec::new(),
+            delay: "latency",
+            measures: vec![Measure::new("latency", latency), Measure::new("nothing", None)],
+            tables: Vec::new(),
+            text: String::new(),
+            details: Default::default(),
+        }
+    }
+
+    /// Results whose noise is that of the seed at every point.
+    fn results() -> Vec<Vec<Results>> {
+        let noise = [3.0, -4.0, 0.5, 1.0, -0.5, 2.0];
+        let point = |mean: f64| noise.iter().map(|noise| result(mean + noise)).collect();
+        [10.0, 10.5, 9.0, 10.0].map(point).into()
+    }
+
+    #[test]
+    fn a_difference_is_taken_run_by_run() {
+        let (study, results) = (study(), results());
+        let runs = Runs { study: &study, name: "x", first_seed: 1, results: &results };
+        let mean = runs.mean(1, "latency").unwrap();
+        assert!(mean.estimate.ci95 > 2.0 && mean.runs == 6, "{mean:?}");
+        let verdict = |point| runs.difference(point, "latency").unwrap().1;
+        // Far smaller than the interval of each mean, and sure.
+        let verdicts = [verdict(1), verdict(2), verdict(3)];
+        assert_eq!(verdicts, [Difference::Higher, Difference::Lower, Difference::Equal]);
+        assert_eq!(runs.difference(1, "nothing"), None);
+        let few: Vec<Vec<Results>> = results.iter().map(|runs| runs[..4].to_vec()).collect();
+        let runs = Runs { results: &few, ..runs };
+        assert_eq!(runs.difference(1, "latency").unwrap().1, Difference::Undecided);
+        assert!(runs.report().intro.contains("too few runs"));
+    }
+
+    #[test]
+    fn the_report_has_a_row_for_each_point_and_a_curve_for_each_value_of_the_second_key() {
+        let (study, results) = (study(), results());
+        let runs = Runs { study: &study, name: "x", first_seed: 3, results: &results };
+        let report = runs.report();
+        let [figure] = &report.figures[..] else { panic!("{:?}", report.figures) };
+        let series = &figure.panels[0].series;
+        assert_eq!(
+            series.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(),
+            ["packets = 5", "packets = 6"]
+        );
+        let xs: Vec<f64> = series[0].points.iter().map(|point| point.x).collect();
+        assert_eq!(xs, [0.1, 0.2]);
+        let sweep = &report.sections[0].tables[0];
+        assert_eq!((sweep.name, sweep.rows.len()), ("sweep", 4));
+        assert_eq!(sweep.head[..4], ["loss", "packets", "runs", "latency"]);
+        assert_eq!(sweep.rows[2][..3], ["0.2", "5", "6"]);
+        let mean: f64 = sweep.rows[0][3].parse().unwrap();
+        let low: f64 = sweep.rows[0][4].parse().unwrap();
+        assert!((mean - 10.333).abs() < 0.001 && low < mean);
+        assert_eq!(sweep.rows[0][6], "", "a measure that no run has is empty");
+        let all = &report.sections[2].tables[0];
+        assert_eq!((all.rows.len(), all.rows[5][2].as_str()), (24, "8"));
+        assert!(report.intro.contains("latency ± "), "{}", report.intro);
+    }
+}
