@@ -1,5 +1,7 @@
 //! Studies: the runs of a scenario file at each point of its sweep, as a table, plots and a page.
 
+use std::fmt::Write as _;
+
 use umbel_sim::scenario::Study;
 use umbel_sim::scenario::report::Results;
 
@@ -148,7 +150,7 @@ impl Runs<'_> {
             }
         }
         if !said.is_empty() && seeds > 1 {
-            intro += &format!("\n\nThe widest interval of each: {}.", said.join("; "));
+            let _ = write!(intro, "\n\nThe widest interval of each: {}.", said.join("; "));
         }
         intro
     }
@@ -307,6 +309,7 @@ impl Runs<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::path::Path;
 
     use umbel_sim::scenario::report::{Clients, Measure};
@@ -329,7 +332,7 @@ mod tests {
             measures: vec![Measure::new("latency", latency), Measure::new("nothing", None)],
             tables: Vec::new(),
             text: String::new(),
-            details: Default::default(),
+            details: BTreeMap::new(),
         }
     }
 

@@ -57,7 +57,7 @@ pub use app::{App, Context, TreeLinks};
 pub use counters::{Counters, LinkCounters};
 pub use engine_host::{EngineHost, HostConfig, KindOf};
 pub use line::{Line, Refusal, Treatment};
-pub use link::{LinkSpec, Loss, Queue, RedConfig, ScriptedLoss};
+pub use link::{LinkSpec, Loss, Queue, RedConfig, ScriptedLoss, TraceEnd};
 pub use network::{LinkId, Network, NetworkError, NodeId, NodeKind};
 pub use outside::{Alone, NodeSessions, Outside, session_with};
 pub use packet::{Destination, FlowId, GroupId, Kind, Kinds, Packet};

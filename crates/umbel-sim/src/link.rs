@@ -1,5 +1,7 @@
 //! Properties of one direction of a link.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use umbel_engine::Instant;
@@ -139,9 +141,37 @@ pub enum Loss {
         /// Number of packets from one that is lost to the next; at least 1.
         every: u64,
     },
+    /// As a trace says: whether each packet is lost, one after the other.
+    Trace {
+        /// The trace, at least one packet.
+        losses: Arc<[bool]>,
+        /// What comes after its last packet.
+        at_end: TraceEnd,
+    },
     /// Each of these for packets of its own kinds. A packet is lost if any of them loses it, and
     /// counts in all of them.
     Several(Vec<(Kinds, Loss)>),
+}
+
+/// What comes after the last packet of a trace of losses.
+#[derive(Clone, Debug)]
+pub enum TraceEnd {
+    /// Nothing more is lost.
+    Pass,
+    /// The trace begins anew.
+    Repeat,
+    /// Nothing more is lost, and this is set, so that whoever runs the simulation can end it.
+    Tell(Arc<AtomicBool>),
+}
+
+impl PartialEq for TraceEnd {
+    fn eq(&self, other: &TraceEnd) -> bool {
+        match (self, other) {
+            (TraceEnd::Pass, TraceEnd::Pass) | (TraceEnd::Repeat, TraceEnd::Repeat) => true,
+            (TraceEnd::Tell(a), TraceEnd::Tell(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
 }
 
 /// A packet to lose.
@@ -170,8 +200,9 @@ impl Loss {
             Loss::Every { first: 0, .. } | Loss::Every { every: 0, .. } => {
                 Err(NetworkError::ScriptedZero)
             }
+            Loss::Trace { losses, .. } if losses.is_empty() => Err(NetworkError::EmptyTrace),
             Loss::Several(losses) => losses.iter().try_for_each(|(_, loss)| loss.validate()),
-            Loss::None | Loss::Script(_) | Loss::Every { .. } => Ok(()),
+            Loss::None | Loss::Script(_) | Loss::Every { .. } | Loss::Trace { .. } => Ok(()),
         }
     }
 

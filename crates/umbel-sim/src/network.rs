@@ -84,6 +84,9 @@ pub enum NetworkError {
     /// A scripted loss of a packet before the first.
     #[error("scripted loss counts packets from 1, not from 0")]
     ScriptedZero,
+    /// A trace of losses without packets.
+    #[error("a trace of losses has to say of at least one packet whether it is lost")]
+    EmptyTrace,
     /// An up/down schedule whose times do not increase.
     #[error("the times of an up/down schedule have to increase")]
     ScheduleOrder,

@@ -171,6 +171,90 @@ fn a_generated_topology_is_one_for_the_lab_and_for_scenarios() {
     assert!(help.succeeded().stdout.contains("extra_stub_stub"));
 }
 
+const SWEEP: &str = "\
+duration = \"5min\"
+loss_of = \"data\"
+[topology]
+generator = \"tree\"
+depth = 2
+fanout = 2
+link = { delay = \"5ms\" }
+access = { loss = 0 }
+[lms]
+packets = 40
+interval = \"20ms\"
+after = \"5s\"
+[sweep]
+loss = [\"2%\", \"20%\"]
+";
+
+#[test]
+fn a_sweep_ends_with_tables_plots_and_how_sure_they_are() {
+    let (folder, path) = folder_with("losses.toml", SWEEP);
+    let out = folder.path().join("out");
+    let ran = run(["sim", "run", &path, "--out", out.to_str().unwrap()]);
+    let table = &ran.succeeded().stdout;
+    assert!(table.starts_with("losses: 2 points, 5 runs each"), "{table}");
+    let points: Vec<&str> = table.lines().skip(2).collect();
+    assert_eq!(points.len(), 2, "{table}");
+    assert!(points.iter().all(|line| line.matches(" ± ").count() == 4), "{table}");
+    let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
+    let sweep = read("sweep.csv");
+    assert!(sweep.starts_with("loss,runs,latency_rtt,latency_rtt_low,latency_rtt_high,exposure,"));
+    assert_eq!((sweep.lines().count(), read("runs.csv").lines().count()), (3, 11));
+    // Ten times the loss is more for certain.
+    let differences = read("differences.csv");
+    let missed = differences.lines().find(|line| line.starts_with("20%,missed,")).unwrap();
+    assert!(missed.ends_with(",higher"), "{missed}");
+    assert!(read("figure1.svg").contains("latency_rtt over loss"));
+    assert!(read("report.html").contains("5 runs each, with the same seeds at every point"));
+    for name in ["receivers.csv", "losses.csv", "recoveries.csv", "links.csv"] {
+        assert!(read(name).starts_with("loss,seed,"), "{name}");
+    }
+    let one_at_a_time = run(["sim", "run", &path, "--jobs", "1"]);
+    assert_eq!(one_at_a_time.succeeded().stdout, *table);
+    let json = run(["sim", "run", &path, "--seeds", "2", "--json"]);
+    let events = json.succeeded().json();
+    assert_eq!(reports(&events).len(), 4);
+    let points = events.iter().filter(|event| event["event"] == "point");
+    let losses: Vec<&Value> = points.map(|event| &event["point"]["loss"]).collect();
+    assert_eq!(losses, ["2%", "20%"]);
+    assert_eq!(json.event("done")["summary"]["points"], 2);
+    let checked = run(["sim", "check", &path]);
+    assert!(checked.succeeded().stdout.contains("4 receivers, 2 points"), "{checked:?}");
+}
+
+#[test]
+fn a_mistake_in_a_sweep_is_told_with_its_line() {
+    let (_folder, path) = folder_with("bad.toml", &SWEEP.replace("\"20%\"]", "2]"));
+    run(["sim", "run", &path])
+        .failed_with(&["bad.toml:14: loss = 2 is not a probability between 0 and 1"]);
+    let (_folder, path) = folder_with("bad.toml", &SWEEP.replace("loss = [", "los = ["));
+    run(["sim", "run", &path]).failed_with(&["bad.toml:14: the file has no key `los`"]);
+    run(["sim", "run", &path, "--format", "csv"]).misused(&["--out"]);
+}
+
+#[test]
+fn one_run_has_its_tables_too() {
+    let (folder, path) = folder_with("one.toml", &SWEEP[..SWEEP.find("[sweep]").unwrap()]);
+    let out = folder.path().join("out");
+    let ran = run(["sim", "run", &path, "--out", out.to_str().unwrap(), "--seed", "3"]);
+    assert!(ran.succeeded().stdout.contains("latency    –"), "{ran:?}");
+    let receivers = std::fs::read_to_string(out.join("receivers.csv")).unwrap();
+    assert!(receivers.starts_with("seed,receiver,rtt_s,"), "{receivers}");
+    assert_eq!(receivers.lines().count(), 5);
+    assert!(!out.join("report.html").exists());
+}
+
+#[test]
+fn a_trace_of_losses_that_is_too_short_is_an_error() {
+    let text = SWEEP[..SWEEP.find("[sweep]").unwrap()].to_owned();
+    let drop = "[[drop]]\nlink = [\"r1\", \"r2\"]\ntrace = \"losses.txt\"\n[lms]";
+    let (folder, path) = folder_with("short.toml", &text.replace("[lms]", drop));
+    std::fs::write(folder.path().join("losses.txt"), "0101\n").unwrap();
+    run(["sim", "run", &path]).failed_with(&["losses.txt ends after 30.", "at_end"]);
+}
+
 #[test]
 fn an_interrupt_shows_what_came_so_far() {
     // A client that loses everything asks forever.

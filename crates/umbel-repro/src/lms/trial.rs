@@ -93,6 +93,8 @@ fn lossy(scenario: &Scenario) -> umbel_sim::Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fmt::Write as _;
+
     use umbel_sim::topology::{Schedules, Topology};
 
     use crate::lms::scenario::{Delays, LinkClass};
@@ -152,7 +154,7 @@ mod tests {
             let to = if a == link.from { b } else { a };
             let (from, to) = (network.name(link.from), network.name(to));
             let nth = Timetable::nth(loss);
-            text += &format!("[[drop]]\nlink = [\"{from}\", \"{to}\"]\nnth = [{nth}]\n");
+            let _ = write!(text, "[[drop]]\nlink = [\"{from}\", \"{to}\"]\nnth = [{nth}]\n");
         }
         let sends: Vec<String> = sends.iter().map(|at| format!("\"{at}ns\"")).collect();
         text + &format!(
@@ -185,17 +187,16 @@ mod tests {
             let packets = column("packet");
             for (loss, recovery) in outcome.recoveries.iter().enumerate() {
                 let packet = (Timetable::nth(loss) - 1) as f64;
-                let row = packets.iter().position(|other| *other == packet).unwrap();
+                let row = packets.iter().position(|other| (other - packet).abs() < 0.5).unwrap();
                 let found = ["missed", "requests", "repairs", "source_repairs", "duplicates"]
-                    .map(|name| column(name)[row]);
+                    .map(|name| column(name)[row].round() as u32);
                 let expected = [
                     recovery.missed,
                     recovery.requests,
                     recovery.repairs,
                     recovery.by_source,
                     recovery.duplicates,
-                ]
-                .map(f64::from);
+                ];
                 assert_eq!(found, expected, "{scheme:?}, loss {loss}");
                 let [sum, least, greatest] = recovery.latency;
                 let expected = [sum / f64::from(recovery.missed), least, greatest];

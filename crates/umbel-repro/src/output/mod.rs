@@ -66,9 +66,8 @@ impl FigureId {
     /// Returns the heading of the figure.
     fn heading(self) -> String {
         match self {
-            FigureId::Paper(number) => format!("Figure {number}"),
+            FigureId::Paper(number) | FigureId::Study(number) => format!("Figure {number}"),
             FigureId::Beyond(number) => format!("Beyond the paper {number}"),
-            FigureId::Study(number) => format!("Figure {number}"),
         }
     }
 

@@ -1,8 +1,11 @@
 //! Loss of packets on a line.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::link::{Loss, ScriptedLoss};
+use crate::link::{Loss, ScriptedLoss, TraceEnd};
 use crate::packet::{FlowId, Kind, Kinds};
 use crate::random;
 
@@ -14,6 +17,7 @@ pub(super) enum LossState {
     GilbertElliott { bad: bool, change: [f64; 2], loss: [f64; 2] },
     Script(Vec<Scripted>),
     Every { left: u64, every: u64 },
+    Trace { losses: Arc<[bool]>, next: usize, at_end: TraceEnd },
     Several(Vec<(Kinds, LossState)>),
 }
 
@@ -40,6 +44,9 @@ impl LossState {
             }
             Loss::Script(losses) => LossState::Script(script(losses)),
             &Loss::Every { first, every } => LossState::Every { left: first, every },
+            Loss::Trace { losses, at_end } => {
+                LossState::Trace { losses: losses.clone(), next: 0, at_end: at_end.clone() }
+            }
             Loss::Several(losses) => LossState::Several(
                 losses.iter().map(|(kinds, loss)| (*kinds, LossState::new(loss))).collect(),
             ),
@@ -73,6 +80,20 @@ impl LossState {
                     *left = *every;
                 }
                 lost
+            }
+            LossState::Trace { losses, next, at_end } => {
+                if *next >= losses.len() {
+                    match at_end {
+                        TraceEnd::Pass => return false,
+                        TraceEnd::Repeat => *next = 0,
+                        TraceEnd::Tell(ended) => {
+                            ended.store(true, Ordering::Relaxed);
+                            return false;
+                        }
+                    }
+                }
+                *next += 1;
+                losses.get(*next - 1).copied().unwrap_or(false)
             }
             LossState::Several(losses) => {
                 let mut lost = false;

@@ -1,6 +1,9 @@
 //! Packets that links lose by plan: `[[drop]]`.
 
 use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -8,7 +11,7 @@ use toml::Spanned;
 use super::cut::{links_between, no_link};
 use super::file::Text;
 use super::hosts::matches;
-use crate::link::{Loss, ScriptedLoss};
+use crate::link::{Loss, ScriptedLoss, TraceEnd};
 use crate::network::{LinkId, Network, NetworkError, NodeId};
 use crate::packet::{FlowId, Kind, Kinds};
 use crate::topology::{Mistake, Topology};
@@ -22,6 +25,22 @@ pub struct Drop {
     pub of: Kinds,
     /// Which of them each of the links loses.
     pub loss: Loss,
+    /// File of the trace that says so, if a run is to end where the trace does.
+    pub ends_with: Option<PathBuf>,
+}
+
+/// Tells whether a trace has ended.
+#[derive(Debug)]
+pub(super) struct Ending {
+    flag: Arc<AtomicBool>,
+    file: PathBuf,
+}
+
+impl Ending {
+    /// Returns the file of the trace, if it has ended.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.flag.load(Ordering::Relaxed).then_some(&self.file)
+    }
 }
 
 #[derive(Deserialize)]
@@ -31,7 +50,18 @@ pub(super) struct DropEntry {
     nth: Option<Spanned<Vec<u64>>>,
     every: Option<Spanned<u64>>,
     first: Option<Spanned<u64>>,
+    trace: Option<Spanned<PathBuf>>,
+    at_end: Option<Spanned<AtEndEntry>>,
     of: Option<OfEntry>,
+}
+
+/// What comes after a trace.
+#[derive(Clone, Copy, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum AtEndEntry {
+    Error,
+    Repeat,
+    Pass,
 }
 
 /// Kinds of packets.
@@ -58,12 +88,21 @@ impl OfEntry {
 }
 
 impl Drop {
-    /// Adds the losses to those that the links have.
-    pub(super) fn apply(&self, network: &mut Network) -> Result<(), NetworkError> {
-        for &(link, from) in &self.links {
-            network.add_loss(link, from, self.of, self.loss.clone())?;
+    /// Adds the losses to those that the links have. Returns what tells that the trace has ended,
+    /// and its file, if the run is to end then.
+    pub(super) fn apply(&self, network: &mut Network) -> Result<Option<Ending>, NetworkError> {
+        let mut loss = self.loss.clone();
+        let mut ending = None;
+        if let (Some(file), Loss::Trace { at_end, .. }) = (&self.ends_with, &mut loss) {
+            // Each run has its own.
+            let flag = Arc::new(AtomicBool::new(false));
+            *at_end = TraceEnd::Tell(flag.clone());
+            ending = Some(Ending { flag, file: file.clone() });
         }
-        Ok(())
+        for &(link, from) in &self.links {
+            network.add_loss(link, from, self.of, loss.clone())?;
+        }
+        Ok(ending)
     }
 }
 
@@ -72,16 +111,38 @@ pub(super) fn read(
     entries: Vec<DropEntry>,
     text: &Text<'_>,
     topology: &Topology,
+    folder: &Path,
 ) -> Result<Vec<Drop>, Mistake> {
-    entries.into_iter().map(|entry| entry.read(text, topology)).collect()
+    entries.into_iter().map(|entry| entry.read(text, topology, folder)).collect()
 }
 
 impl DropEntry {
-    fn read(self, text: &Text<'_>, topology: &Topology) -> Result<Drop, Mistake> {
+    fn read(self, text: &Text<'_>, topology: &Topology, folder: &Path) -> Result<Drop, Mistake> {
         let links = self.links(text, topology)?;
-        let loss = self.loss(text)?;
         let of = self.of.unwrap_or(OfEntry::Data).kinds();
-        Ok(Drop { links, of, loss })
+        if let Some(trace) = &self.trace {
+            for (key, other) in [
+                ("nth", self.nth.as_ref().map(Spanned::span)),
+                ("every", self.every.as_ref().map(Spanned::span)),
+            ] {
+                if let Some(span) = other {
+                    let message = format!("trace and {key} both say which packets are lost");
+                    return Err(text.mistake(span, message));
+                }
+            }
+            let at_end = self.at_end.as_ref().map_or(AtEndEntry::Error, |at_end| *at_end.get_ref());
+            let losses = read_trace(text, trace, folder)?;
+            let is_error = at_end == AtEndEntry::Error;
+            let at_end =
+                if at_end == AtEndEntry::Repeat { TraceEnd::Repeat } else { TraceEnd::Pass };
+            let ends_with = is_error.then(|| folder.join(trace.get_ref()));
+            return Ok(Drop { links, of, loss: Loss::Trace { losses, at_end }, ends_with });
+        }
+        if let Some(at_end) = &self.at_end {
+            return Err(text.mistake(at_end.span(), "`at_end` belongs to `trace`"));
+        }
+        let loss = self.loss(text)?;
+        Ok(Drop { links, of, loss, ends_with: None })
     }
 
     fn loss(&self, text: &Text<'_>) -> Result<Loss, Mistake> {
@@ -93,7 +154,8 @@ impl DropEntry {
                 Err(text.mistake(every.span(), "nth and every both say which packets are lost"))
             }
             (None, None) => {
-                let message = "expected `nth`, the numbers of the packets to lose, or `every`";
+                let message =
+                    "expected `nth`, the numbers of the packets to lose, or `every`, or `trace`";
                 Err(text.mistake(self.link.span(), message))
             }
             (Some(nth), None) => {
@@ -152,4 +214,48 @@ impl DropEntry {
         }
         Ok(found)
     }
+}
+
+/// Limit on a trace, in packets.
+const MOST_PACKETS: usize = 100_000_000;
+
+/// Reads a trace of losses: `1`, `l` or `L` for a packet that is lost, `0` or `.` for one that is
+/// not. White space separates nothing, and lines that begin with `#` are skipped.
+#[allow(clippy::disallowed_methods, reason = "scenarios are read before a run")]
+fn read_trace(
+    text: &Text<'_>,
+    path: &Spanned<PathBuf>,
+    folder: &Path,
+) -> Result<Arc<[bool]>, Mistake> {
+    let file = folder.join(path.get_ref());
+    let content = std::fs::read_to_string(&file)
+        .map_err(|error| text.mistake(path.span(), format!("{}: {error}", file.display())))?;
+    let mut losses = Vec::new();
+    for (line, number) in content.lines().zip(1..) {
+        if line.trim_start().starts_with('#') {
+            continue;
+        }
+        for sign in line.chars().filter(|sign| !sign.is_whitespace()) {
+            losses.push(match sign {
+                '1' | 'l' | 'L' => true,
+                '0' | '.' => false,
+                _ => {
+                    let message = format!(
+                        "`{sign}` is no packet: expected 1 or l for one that is lost, 0 or . for \
+                         one that is not"
+                    );
+                    return Err(Mistake::at_line(number, message).in_file(&file));
+                }
+            });
+        }
+        if losses.len() > MOST_PACKETS {
+            let message = format!("more than {MOST_PACKETS} packets do not fit");
+            return Err(Mistake::at_line(number, message).in_file(&file));
+        }
+    }
+    if losses.is_empty() {
+        let message = format!("{}: expected at least one packet", file.display());
+        return Err(text.mistake(path.span(), message));
+    }
+    Ok(losses.into())
 }

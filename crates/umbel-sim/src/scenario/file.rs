@@ -131,7 +131,7 @@ impl Scenario {
             return Err(text.mistake(duration.span(), "duration = 0: nothing would happen"));
         }
         let cuts = cut::read(file.cut, text, &topology)?;
-        let drops = drops::read(file.drop, text, &topology)?;
+        let drops = drops::read(file.drop, text, &topology, folder)?;
         let protocol = read_protocol(text, table.get_ref(), &topology, duration)?;
         Ok(Scenario {
             name: file.name,
@@ -175,7 +175,7 @@ fn read_protocol(
     let given = SECTIONS.iter().filter_map(|&(name, read)| Some((name, read, table.get(name)?)));
     let given: Vec<_> = given.collect();
     match &given[..] {
-        [(name, read, value)] => read(Section::open(text, name, value, topology, end)?),
+        [(name, read, value)] => read(&mut Section::open(text, name, value, topology, end)?),
         [] => {
             let message = format!("there is no protocol: expected a section {}", sections());
             Err(text.mistake(0..0, message))

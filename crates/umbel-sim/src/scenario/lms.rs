@@ -159,8 +159,8 @@ impl Settings for DeploymentKeys {
 }
 
 /// Reads the section.
-pub(super) fn read(mut section: Section<'_>) -> Result<Arc<dyn Protocol>, Mistake> {
-    let stream = Stream::read(&mut section)?;
+pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mistake> {
+    let stream = Stream::read(section)?;
     let own: OwnKeys = section.take()?;
     let channel = channel(Some(stream.source), GROUP);
     let mut lms = Lms {
@@ -172,7 +172,7 @@ pub(super) fn read(mut section: Section<'_>) -> Result<Arc<dyn Protocol>, Mistak
         stream,
     };
     if own.paper == Some(true) {
-        lms.be_as_in_the_paper(&section);
+        lms.be_as_in_the_paper(section);
     }
     let keys: SourceKeys = section.take()?;
     keys.apply(&mut lms.source);

@@ -27,30 +27,36 @@
 //!
 //! Any error in a file is a [`Mistake`] that names its line.
 
+mod basep;
 mod cut;
 mod drops;
 mod file;
 mod hosts;
 mod lms;
+mod party;
 mod paths;
 mod pgm;
 mod protocol;
 pub mod report;
 mod repository;
+mod rlm;
 mod run;
 mod settings;
+mod smo;
 mod srm;
 mod stream;
 mod sweep;
 mod table;
 #[cfg(feature = "parquet")]
 mod table_parquet;
+mod tmtp;
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::basep::Basep;
 pub use self::cut::Cut;
 pub use self::drops::Drop;
 pub use self::lms::Lms;
@@ -58,10 +64,13 @@ pub use self::pgm::Pgm;
 pub use self::protocol::{Programs, Protocol};
 pub use self::report::Report;
 pub use self::repository::{Arrival, Arrivals, ClientGroup, Item, Repository};
+pub use self::rlm::Rlm;
 pub use self::run::Run;
+pub use self::smo::Smo;
 pub use self::srm::Srm;
 pub use self::stream::Stream;
 pub use self::sweep::{Axis, Study};
+pub use self::tmtp::Tmtp;
 use crate::topology::{Mistake, Schedules, Topology};
 use crate::{Kinds, Network, SessionDelay};
 
@@ -116,6 +125,11 @@ impl Scenario {
     /// # Errors
     /// If the simulator does not support a feature, such as links that reorder.
     pub fn network(&self) -> Result<Network, Mistake> {
+        self.network_with_endings().map(|(network, _)| network)
+    }
+
+    /// Returns the network, and what tells that a trace of losses has ended.
+    fn network_with_endings(&self) -> Result<(Network, Vec<drops::Ending>), Mistake> {
         let mut network = self.topology.to_network(&self.schedules())?;
         if let Some(latency) = self.join_latency {
             network.set_graft_latency(latency);
@@ -124,10 +138,12 @@ impl Scenario {
             network.set_prune_latency(latency);
         }
         network.set_loss_of(self.loss_of);
+        let mut endings = Vec::new();
         for drop in &self.drops {
-            drop.apply(&mut network).map_err(|error| Mistake::new(error.to_string()))?;
+            let ending = drop.apply(&mut network);
+            endings.extend(ending.map_err(|error| Mistake::new(error.to_string()))?);
         }
-        Ok(network)
+        Ok((network, endings))
     }
 
     /// Reads and checks a file. If it has a sweep, the scenario is that of its first point.
@@ -148,6 +164,8 @@ impl Scenario {
     }
 }
 
+#[cfg(test)]
+mod protocol_tests;
 #[cfg(test)]
 mod run_tests;
 #[cfg(test)]

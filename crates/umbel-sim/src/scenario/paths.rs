@@ -1,8 +1,10 @@
 //! Travel times of packets.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
+
+use umbel_engine::units::Rate;
 
 use crate::topology::{NodeKind, Topology};
 
@@ -23,29 +25,66 @@ pub(super) fn delays(topology: &Topology, node: usize) -> Vec<Option<(Duration, 
     there.into_iter().zip(back).map(|(there, back)| there.zip(back)).collect()
 }
 
-/// Computes distances by Dijkstra's algorithm.
+/// Returns the least rate on the fastest way from a node to each other one; `None` where no link has
+/// a rate, or there is no way.
+pub(super) fn bottlenecks(topology: &Topology, node: usize) -> Vec<Option<Rate>> {
+    let names = topology.names();
+    let mut out = vec![Vec::new(); topology.nodes.len()];
+    let mut rates = BTreeMap::new();
+    for link in &topology.links {
+        let (a, b) = (names[link.a.as_str()], names[link.b.as_str()]);
+        out[a].push((b, link.a_to_b.delay));
+        out[b].push((a, link.b_to_a.delay));
+        rates.insert((a, b), link.a_to_b.rate);
+        rates.insert((b, a), link.b_to_a.rate);
+    }
+    let found = search(topology, node, &out);
+    let least = |mut at: usize| {
+        let mut least: Option<Rate> = None;
+        while let Some((_, before)) = found[at].filter(|_| at != node) {
+            let rate = rates.get(&(before, at)).copied().flatten();
+            least = match (least, rate) {
+                (Some(least), Some(rate)) => Some(least.min(rate)),
+                (least, rate) => least.or(rate),
+            };
+            at = before;
+        }
+        least
+    };
+    (0..topology.nodes.len()).map(least).collect()
+}
+
 fn shortest(
     topology: &Topology,
     from: usize,
     edges: &[Vec<(usize, Duration)>],
 ) -> Vec<Option<Duration>> {
-    let mut distances = vec![None; edges.len()];
-    let mut open = BinaryHeap::from([Reverse((Duration::ZERO, from))]);
-    while let Some(Reverse((distance, node))) = open.pop() {
-        if distances[node].is_some() {
+    search(topology, from, edges).into_iter().map(|found| Some(found?.0)).collect()
+}
+
+/// Computes distances by Dijkstra's algorithm, and the node before each one on its way.
+fn search(
+    topology: &Topology,
+    from: usize,
+    edges: &[Vec<(usize, Duration)>],
+) -> Vec<Option<(Duration, usize)>> {
+    let mut found = vec![None; edges.len()];
+    let mut open = BinaryHeap::from([Reverse((Duration::ZERO, from, from))]);
+    while let Some(Reverse((distance, node, before))) = open.pop() {
+        if found[node].is_some() {
             continue;
         }
-        distances[node] = Some(distance);
+        found[node] = Some((distance, before));
         if node != from && topology.nodes[node].kind == NodeKind::Host {
             continue;
         }
         for &(next, delay) in &edges[node] {
-            if distances[next].is_none() {
-                open.push(Reverse((distance + delay, next)));
+            if found[next].is_none() {
+                open.push(Reverse((distance + delay, next, node)));
             }
         }
     }
-    distances
+    found
 }
 
 #[cfg(test)]

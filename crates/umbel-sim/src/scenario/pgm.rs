@@ -89,8 +89,8 @@ impl Settings for DeploymentKeys {
 }
 
 /// Reads the section.
-pub(super) fn read(mut section: Section<'_>) -> Result<Arc<dyn Protocol>, Mistake> {
-    let stream = Stream::read(&mut section)?;
+pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mistake> {
+    let stream = Stream::read(section)?;
     let own: OwnKeys = section.take()?;
     let channel = channel(Some(stream.source), GROUP);
     let mut pgm = Pgm {

@@ -16,7 +16,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::file::Text;
 use super::report::Results;
 use super::settings::Settings;
-use super::{Scenario, lms, pgm, repository, srm};
+use super::{Scenario, basep, lms, pgm, repository, rlm, smo, srm, tmtp};
 use crate::Simulation;
 use crate::topology::{Mistake, Topology};
 use crate::trace::Tracer;
@@ -48,6 +48,17 @@ pub trait Programs: fmt::Debug + Send {
     /// Returns the number of receivers that are done, and that of all receivers.
     fn progress(&self, simulation: &Simulation) -> (usize, usize);
 
+    /// Returns whether [`is_done`](Programs::is_done) can be true.
+    fn can_be_done(&self) -> bool {
+        false
+    }
+
+    /// Returns whether nothing is left to measure, so that the run ends before its time. It is
+    /// asked at fixed moments of simulated time.
+    fn is_done(&self, _simulation: &Simulation) -> bool {
+        false
+    }
+
     /// Returns what came of the run so far.
     fn results(&self, simulation: &Simulation) -> Results;
 
@@ -58,11 +69,19 @@ pub trait Programs: fmt::Debug + Send {
 }
 
 /// Reads the table of a protocol.
-type Read = fn(Section<'_>) -> Result<Arc<dyn Protocol>, Mistake>;
+type Read = fn(&mut Section<'_>) -> Result<Arc<dyn Protocol>, Mistake>;
 
 /// Name and reader of each section.
-pub(super) const SECTIONS: [(&str, Read); 4] =
-    [("repository", repository::read), ("lms", lms::read), ("srm", srm::read), ("pgm", pgm::read)];
+pub(super) const SECTIONS: [(&str, Read); 8] = [
+    ("repository", repository::read),
+    ("lms", lms::read),
+    ("srm", srm::read),
+    ("pgm", pgm::read),
+    ("tmtp", tmtp::read),
+    ("basep", basep::read),
+    ("rlm", rlm::read),
+    ("smo", smo::read),
+];
 
 /// Returns the names of all sections, as in `[repository] or [lms]`.
 pub(super) fn sections() -> String {

@@ -9,7 +9,8 @@ use umbel_engine::repository::source::SourceStats;
 use umbel_engine::units::ByteCount;
 
 pub use super::table::{Column, Table};
-use crate::Counters;
+use crate::network::NodeId;
+use crate::{Counters, LinkCounters, Simulation};
 
 /// Results of a run. Displays as a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -246,6 +247,33 @@ pub(super) fn delay_table<'a>(who: &str, rows: impl Iterator<Item = &'a Clients>
         text.push('\n');
     }
     text
+}
+
+/// Returns the traffic of each direction of each link.
+pub(super) fn links(simulation: &Simulation) -> Table {
+    let network = simulation.network();
+    let directions: Vec<(NodeId, NodeId, LinkCounters)> = network
+        .links()
+        .flat_map(|(link, a, b)| {
+            let (there, back) = simulation.link_counters(link);
+            [(a, b, there), (b, a, back)]
+        })
+        .collect();
+    let name = |node: NodeId| network.name(node).to_owned();
+    let of = |value: fn(&LinkCounters) -> u64| {
+        Column::Integers(directions.iter().map(|(.., counters)| value(counters)).collect())
+    };
+    Table::new(
+        "links",
+        vec![
+            ("from", Column::Texts(directions.iter().map(|(from, ..)| name(*from)).collect())),
+            ("to", Column::Texts(directions.iter().map(|(_, to, _)| name(*to)).collect())),
+            ("packets", of(|counters| counters.packets)),
+            ("bytes", of(|counters| counters.bytes)),
+            ("lost", of(|counters| counters.lost)),
+            ("queue_drops", of(|counters| counters.queue_drops)),
+        ],
+    )
 }
 
 /// Returns the mean of some values and the half-width of its 95 % confidence interval; `None` for

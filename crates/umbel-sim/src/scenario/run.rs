@@ -1,11 +1,13 @@
 //! Run of a scenario.
 
 use std::any::Any;
+use std::path::Path;
 use std::time::Duration;
 
 use umbel_engine::Instant;
 
 use super::Scenario;
+use super::drops::Ending;
 use super::protocol::Programs;
 use super::report::{Network as NetworkReport, Report};
 use crate::topology::Mistake;
@@ -21,7 +23,14 @@ pub struct Run {
     end: Instant,
     /// Outcome of the last step.
     outcome: Outcome,
+    /// Whether the programs have nothing left to do.
+    is_done: bool,
+    /// Traces of losses with which the run ends.
+    endings: Vec<Ending>,
 }
+
+/// Interval at which the programs are asked whether they are done.
+const ASK_EVERY: Duration = Duration::from_millis(100);
 
 impl Scenario {
     /// Puts the programs on their hosts. Equal seeds produce equal runs.
@@ -29,13 +38,15 @@ impl Scenario {
     /// # Errors
     /// If the simulator does not support a feature, such as links that reorder.
     pub fn start(&self, seed: u64) -> Result<Run, Mistake> {
-        let mut simulation = Simulation::new(self.network()?, seed);
+        let (network, endings) = self.network_with_endings()?;
+        let mut simulation = Simulation::new(network, seed);
         let mut programs = self.protocol.install(self, &mut simulation, seed)?;
         if let Some(observer) = programs.observer() {
             simulation.set_tracer(observer);
         }
         let end = Instant::EPOCH + self.ends();
-        Ok(Run { simulation, programs, seed, end, outcome: Outcome::Reached })
+        let (outcome, is_done) = (Outcome::Reached, false);
+        Ok(Run { simulation, programs, seed, end, outcome, is_done, endings })
     }
 }
 
@@ -48,16 +59,34 @@ impl Run {
 
     /// Continues for at most `time` of simulated time. Returns whether anything is left to do.
     pub fn go_on(&mut self, time: Duration) -> bool {
-        if !self.is_over() {
-            let until = (self.simulation.now() + time).min(self.end);
-            self.outcome = self.simulation.run_until(until);
+        let until = (self.simulation.now() + time).min(self.end);
+        while !self.is_over() && self.simulation.now() < until {
+            let ask = self.next_question().filter(|ask| *ask <= until);
+            self.outcome = self.simulation.run_until(ask.unwrap_or(until));
+            self.is_done = ask.is_some() && self.programs.is_done(&self.simulation);
         }
         !self.is_over()
     }
 
+    /// Returns the next moment at which the programs are asked whether they are done. It does not
+    /// depend on the lengths of steps, and so neither do the results.
+    fn next_question(&self) -> Option<Instant> {
+        let every = ASK_EVERY.as_nanos() as u64;
+        let next = (self.simulation.now().as_nanos() / every).checked_add(1)?.checked_mul(every)?;
+        self.programs.can_be_done().then_some(Instant::from_nanos(next))
+    }
+
     /// Returns whether the end is reached, nothing is left to happen, or an error occurred.
     pub fn is_over(&self) -> bool {
-        self.outcome != Outcome::Reached || self.simulation.now() >= self.end
+        self.outcome != Outcome::Reached
+            || self.is_done
+            || self.simulation.now() >= self.end
+            || self.ended_trace().is_some()
+    }
+
+    /// Returns the trace of losses that ended before the run, if that is an error.
+    pub fn ended_trace(&self) -> Option<&Path> {
+        self.endings.iter().find_map(Ending::file)
     }
 
     /// Returns the host that ended the run because its engine made no progress.

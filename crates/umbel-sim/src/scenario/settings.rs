@@ -66,7 +66,7 @@ pub(super) struct AtLeast<const LEAST: u64, T>(pub(super) T);
 
 /// Two times, of which the first is not the greater one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span(Duration, Duration);
+pub(super) struct Span(pub(super) Duration, pub(super) Duration);
 
 /// A value, or `false` for none.
 #[derive(Clone, Copy, Debug)]
@@ -236,5 +236,17 @@ impl Value<bool> for bool {
 impl Value<u32> for u32 {
     fn put(&self, field: &mut u32) {
         *field = *self;
+    }
+}
+
+impl Value<Vec<u8>> for Vec<u8> {
+    fn put(&self, field: &mut Vec<u8>) {
+        field.clone_from(self);
+    }
+}
+
+impl<const LEAST: u64, T: Copy> Value<Option<T>> for OrFalse<AtLeast<LEAST, T>> {
+    fn put(&self, field: &mut Option<T>) {
+        *field = self.0.map(|number| number.0);
     }
 }

@@ -98,8 +98,8 @@ impl Settings for OwnKeys {
 const PAPER_REPAIR_TIMER: (f64, f64) = (1.0, 1.0);
 
 /// Reads the section.
-pub(super) fn read(mut section: Section<'_>) -> Result<Arc<dyn Protocol>, Mistake> {
-    let stream = Stream::read(&mut section)?;
+pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mistake> {
+    let stream = Stream::read(section)?;
     let own: OwnKeys = section.take()?;
     let mut config = srm::config(stream.source, GROUP);
     if own.paper == Some(true) {

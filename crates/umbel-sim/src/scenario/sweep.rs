@@ -50,7 +50,7 @@ const SEEDS: &str = "seeds";
 /// Limit on points, above which a table says nothing to anybody.
 const MOST_POINTS: usize = 10_000;
 /// Keys whose values are texts, and a choice of a few.
-const CHOICES: [&str; 13] = [
+const CHOICES: [&str; 14] = [
     "policy",
     "scheduler",
     "code",
@@ -58,6 +58,7 @@ const CHOICES: [&str; 13] = [
     "placement",
     "generator",
     "cost",
+    "recovery",
     "loss_of",
     "of",
     "controller",
@@ -281,13 +282,10 @@ fn read(text: &Text<'_>) -> Result<(Vec<Axis>, Option<u32>), Mistake> {
 
 fn read_seeds(text: &Text<'_>, value: &Spanned<DeValue<'_>>) -> Result<u32, Mistake> {
     let number = value.get_ref().as_integer().and_then(|number| number.as_str().parse().ok());
-    match number {
-        Some(seeds @ 1..=100_000) => Ok(seeds),
-        _ => {
-            let message = "seeds is the number of runs for each point: expected 1 to 100000";
-            Err(text.mistake(value.span(), message))
-        }
-    }
+    number.filter(|seeds| (1..=100_000).contains(seeds)).ok_or_else(|| {
+        let message = "seeds is the number of runs for each point: expected 1 to 100000";
+        text.mistake(value.span(), message)
+    })
 }
 
 /// Reads a key with its values, and finds its place in the file.
@@ -448,7 +446,7 @@ fn put<'a>(
         Some(DeValue::Table(inner)) => put(inner, rest, place, value),
         Some(DeValue::Array(values)) => {
             let Some((number, rest)) = rest.split_first() else { return };
-            let element = number.parse().ok().and_then(|n: usize| values.iter_mut().nth(n));
+            let element = number.parse().ok().and_then(|n: usize| values.get_mut(n));
             if let Some(DeValue::Table(inner)) = element.map(Spanned::get_mut) {
                 put(inner, rest, place, value);
             }

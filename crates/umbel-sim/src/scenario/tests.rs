@@ -201,7 +201,7 @@ fn every_mistake_in_the_frame_has_its_line_and_says_what_was_expected() {
         (
             "seed = 7",
             "sede = 7",
-            "line 1: unknown field `sede`, expected one of `name`, `seed`, `duration`, `topology`, `sessions`, `multicast`, `cut`, `drop`, `loss_of`, `output`, `repository`, `lms`, `srm`, `pgm`",
+            "line 1: unknown field `sede`, expected one of `name`, `seed`, `duration`, `topology`, `sessions`, `multicast`, `cut`, `drop`, `loss_of`, `output`, `repository`, `lms`, `srm`, `pgm`, `tmtp`, `basep`, `rlm`, `smo`",
         ),
         ("seed = 7", "seed = -7", "line 1: invalid value: integer `-7`, expected u64"),
         ("seed = 7", "seed 7", "line 1: key with no value, expected `=`"),
@@ -214,7 +214,7 @@ fn every_mistake_in_the_frame_has_its_line_and_says_what_was_expected() {
         (
             "generator = \"star\"",
             "generator = \"sun\"",
-            "line 5: `sun` is not a generator: expected one of star, line, tree, dumbbell, gnp, waxman, transit-stub, graphml",
+            "line 5: `sun` is not a generator: expected one of star, line, tree, dumbbell, gnp, waxman, transit-stub, graphml, gt-itm, ns2",
         ),
         (
             "receivers = 6",
@@ -296,7 +296,7 @@ fn every_mistake_in_the_frame_has_its_line_and_says_what_was_expected() {
         (
             "[repository]",
             "[repo]",
-            "line 13: unknown field `repo`, expected one of `name`, `seed`, `duration`, `topology`, `sessions`, `multicast`, `cut`, `drop`, `loss_of`, `output`, `repository`, `lms`, `srm`, `pgm`",
+            "line 13: unknown field `repo`, expected one of `name`, `seed`, `duration`, `topology`, `sessions`, `multicast`, `cut`, `drop`, `loss_of`, `output`, `repository`, `lms`, `srm`, `pgm`, `tmtp`, `basep`, `rlm`, `smo`",
         ),
     ] {
         let found = mistake(what, with);
@@ -308,7 +308,7 @@ fn every_mistake_in_the_frame_has_its_line_and_says_what_was_expected() {
     let none = read("topology = { generator = \"star\", receivers = 1 }").unwrap_err();
     assert_eq!(
         none.to_string(),
-        "line 1: there is no protocol: expected a section [repository], [lms], [srm] or [pgm]"
+        "line 1: there is no protocol: expected a section [repository], [lms], [srm], [pgm], [tmtp], [basep], [rlm] or [smo]"
     );
     let missing = Scenario::from_file(Path::new("/none.toml")).unwrap_err();
     assert_eq!(missing.to_string(), "/none.toml: No such file or directory (os error 2)");

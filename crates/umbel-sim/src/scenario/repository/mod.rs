@@ -180,9 +180,9 @@ fn time(entry: Option<Written<Time>>, default: Duration) -> Duration {
 }
 
 /// Reads the section.
-pub(super) fn read(section: Section<'_>) -> Result<Arc<dyn Protocol>, Mistake> {
+pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mistake> {
     let entry: RepositoryEntry = section.read()?;
-    let Section { text, topology, end, .. } = section;
+    let Section { text, topology, end, .. } = *section;
     Ok(Arc::new(entry.read(section.span(), text, topology, end)?))
 }
 

@@ -12,7 +12,7 @@ use super::{Arrival, Repository};
 use crate::network::NodeId;
 use crate::repository::{Catalog, Client, ClientHost, Server, ServerHost};
 use crate::scenario::protocol::{Programs, Protocol};
-use crate::scenario::report::{Clients, Measure, Results, ServerReport, delay_table};
+use crate::scenario::report::{Clients, Measure, Results, ServerReport, delay_table, links};
 use crate::scenario::{Scenario, paths};
 use crate::topology::Mistake;
 use crate::{SessionDelay, Simulation};
@@ -128,7 +128,7 @@ impl Programs for Running {
             groups,
             delay: "delay",
             measures,
-            tables: Vec::new(),
+            tables: vec![links(simulation)],
             text,
             details: [("server", json!(server))].into(),
         }

@@ -18,13 +18,11 @@ use umbel_engine::units::ByteCount;
 
 pub(super) use self::observer::Said;
 pub(super) use self::results::Running;
-use super::hosts::Hosts;
 use super::protocol::Section;
 use super::settings::{Period, Settings};
-use super::{Scenario, paths};
+use super::{Scenario, party, paths};
 use crate::network::NodeId;
 use crate::random::{Purpose, below, stream};
-use crate::topology::generate::SOURCE;
 use crate::topology::values::{Time, Written};
 use crate::topology::{Mistake, NodeKind};
 
@@ -78,20 +76,9 @@ impl Stream {
     /// Reads the keys of a stream in a section.
     pub(super) fn read(section: &mut Section<'_>) -> Result<Stream, Mistake> {
         let entry: StreamEntry = section.take()?;
-        let (text, span) = (section.text, section.span());
-        let Some(source) = source(&entry, section) else {
-            let message = format!("`source` is missing: there is no host `{SOURCE}` to be it");
-            return Err(text.mistake(span, message));
-        };
-        let hosts = Hosts::new(text, section.topology, &source, ["source", "receiver"])?;
-        let receivers = match &entry.receivers {
-            Some(patterns) => hosts.matching(patterns.get_ref())?,
-            None => hosts.matching(&[Spanned::new(span.clone(), "*".to_owned())])?,
-        };
-        if receivers.is_empty() {
-            let span = entry.receivers.as_ref().map_or(span, Spanned::span);
-            return Err(text.mistake(span, "expected at least one receiver"));
-        }
+        let text = section.text;
+        let (source, receivers) =
+            party::read(section, entry.source.as_ref(), entry.receivers.as_ref())?;
         let packet_len = match &entry.packet_size {
             Some(size) if !(1..=MOST_LEN).contains(&size.get_ref().0.0) => {
                 let message =
@@ -103,8 +90,8 @@ impl Stream {
         };
         let sends = entry.sends(section)?;
         Ok(Stream {
-            source: NodeId(hosts.server() as u32),
-            receivers: receivers.into_iter().map(|node| NodeId(node as u32)).collect(),
+            source,
+            receivers,
             sends,
             packet_len: packet_len as usize,
             after: entry.after.map_or(AFTER, |after| after.0.0),
@@ -146,15 +133,6 @@ pub(super) fn routers(scenario: &Scenario, share: f64, seed: u64) -> Vec<NodeId>
         }
     };
     routers.map(|(_, number)| NodeId(number)).filter(has_it).collect()
-}
-
-/// Returns the host that a section names as its source, or the one that is called so.
-fn source(entry: &StreamEntry, section: &Section<'_>) -> Option<Spanned<String>> {
-    let usual = || {
-        section.topology.node_index(SOURCE)?;
-        Some(Spanned::new(section.span(), SOURCE.to_owned()))
-    };
-    entry.source.clone().or_else(usual)
 }
 
 impl StreamEntry {

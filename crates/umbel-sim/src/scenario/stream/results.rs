@@ -1,5 +1,6 @@
 //! What came of a stream.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ impl Programs for Running {
     fn results(&self, simulation: &Simulation) -> Results {
         let observed = self.observation.get();
         let sums = Sums::of(&observed, self.stream.source, simulation.network());
-        let (clients, measures) = (sums.clients(&observed), sums.measures());
+        let (clients, measures) = (Sums::clients(&observed), sums.measures());
         Results {
             groups: vec![clients.clone()],
             text: sums.text(&clients),
@@ -60,7 +61,7 @@ impl Programs for Running {
                 recoveries(&observed, &self.stream, simulation.network()),
                 links(&observed, simulation.network()),
             ],
-            details: Default::default(),
+            details: BTreeMap::new(),
         }
     }
 
@@ -184,7 +185,7 @@ impl Sums {
     }
 
     /// Returns the receivers and their mean latencies. Those that lack nothing are finished.
-    fn clients(&self, observed: &Observed) -> Clients {
+    fn clients(observed: &Observed) -> Clients {
         let mean = |ear: &Ear| {
             let mean = share(ear.latency[2], ear.repaired)?;
             Some(Duration::from_secs_f64(mean))

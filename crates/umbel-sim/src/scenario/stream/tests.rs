@@ -129,6 +129,54 @@ fn a_plan_of_losses_repeats_and_has_patterns_and_joins_chance() {
     assert!(all.network.lost > some.network.lost, "{} {}", all.network.lost, some.network.lost);
 }
 
+/// Writes a trace and reads the scenario that loses by it.
+fn traced(trace: &str, keys: &str) -> Result<Scenario, Mistake> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("losses.txt"), trace).unwrap();
+    let drop = format!("trace = \"losses.txt\"\n{keys}");
+    Scenario::from_toml(&TREE.replace("nth = [3]", &drop), folder.path())
+}
+
+#[test]
+fn a_trace_says_which_packets_are_lost_and_what_comes_after_it() {
+    let trace = "# two of five\n.l.\n 01";
+    let lost = |keys: &str| {
+        let mut run = traced(trace, keys).unwrap().start(1).unwrap();
+        while run.go_on(Duration::from_secs(10)) {}
+        let ended = run.ended_trace().map(|file| file.display().to_string());
+        (integers(run.report().results.table("losses").unwrap(), "packet"), ended)
+    };
+    assert_eq!(lost("at_end = \"pass\""), (vec![1, 4], None));
+    assert_eq!(lost("at_end = \"repeat\""), (vec![1, 4, 6, 9], None));
+    let (_, ended) = lost("");
+    assert!(ended.unwrap().ends_with("losses.txt"), "the run ends with an error");
+    // One that is long enough is no error.
+    let mut run = traced(&".l...".repeat(2), "").unwrap().start(1).unwrap();
+    while run.go_on(Duration::from_secs(10)) {}
+    assert_eq!(run.ended_trace(), None);
+    for (trace, keys, expected) in [
+        (
+            "01x",
+            "",
+            "losses.txt:1: `x` is no packet: expected 1 or l for one that is lost, 0 or . for one that is not",
+        ),
+        ("# nothing", "", "losses.txt: expected at least one packet"),
+        ("1", "nth = [1]", "line 11: trace and nth both say which packets are lost"),
+        (
+            "1",
+            "at_end = \"stop\"",
+            "line 11: unknown variant `stop`, expected one of `error`, `repeat`, `pass`",
+        ),
+    ] {
+        let found = traced(trace, keys).unwrap_err().to_string();
+        assert!(found.ends_with(expected), "{found}");
+    }
+    let alone = read(&TREE.replace("nth = [3]", "nth = [3]\nat_end = \"pass\"")).unwrap_err();
+    assert_eq!(alone.to_string(), "line 11: `at_end` belongs to `trace`");
+    let none = read(&TREE.replace("nth = [3]", "trace = \"/none.txt\"")).unwrap_err().to_string();
+    assert_eq!(none, "line 10: /none.txt: No such file or directory (os error 2)");
+}
+
 #[test]
 fn bursts_lose_as_much_in_fewer_places() {
     let text = |burst: u32| {
@@ -316,7 +364,11 @@ fn every_mistake_has_its_line_and_says_what_was_expected() {
             "nth = [3]\nfirst = 2",
             "line 11: `first` belongs to `every`: with `nth` all numbers are written",
         ),
-        ("nth = [3]", "", "line 9: expected `nth`, the numbers of the packets to lose, or `every`"),
+        (
+            "nth = [3]",
+            "",
+            "line 9: expected `nth`, the numbers of the packets to lose, or `every`, or `trace`",
+        ),
         (
             "nth = [3]",
             "nth = [3]\nof = \"naks\"",
@@ -354,24 +406,25 @@ fn every_mistake_has_its_line_and_says_what_was_expected() {
 #[test]
 fn the_documentation_has_every_key() {
     let docs = include_str!("../../../../../docs/sim.md");
-    for (section, within) in
-        [("lms", ""), ("lms", ".router"), ("srm", ""), ("pgm", ""), ("pgm", ".router")]
-    {
+    for (section, keys, within) in [
+        ("lms", "packets = 1", ""),
+        ("lms", "packets = 1", ".router"),
+        ("srm", "packets = 1", ""),
+        ("pgm", "packets = 1", ""),
+        ("pgm", "packets = 1", ".router"),
+        ("tmtp", "packets = 1\nrate = \"1M\"", ""),
+        ("basep", "packets = 1", ""),
+        ("rlm", "", ""),
+        ("rlm", "", ".delay"),
+        ("smo", "size = 5", ""),
+        ("smo", "size = 5", ".receiver"),
+    ] {
+        let within_it =
+            if within.is_empty() { String::new() } else { format!("[{section}{within}]\n") };
         let text = format!(
-            "topology = {{ generator = \"star\", receivers = 1 }}\n[{section}]\npackets = 1\n\
-             [{section}{within}x]\n"
+            "topology = {{ generator = \"star\", receivers = 1 }}\n[{section}]\n{keys}\n{within_it}\
+             unheard_of = 1\n"
         );
-        // `[lms.routerx]` is an unknown key of `[lms]`; an unknown key of the router is its own.
-        let text = match within {
-            "" => text,
-            _ => text
-                .replace(&format!("[{section}{within}x]"), &format!("[{section}{within}]\nx = 1")),
-        };
-        let text = if within.is_empty() {
-            text.replace(&format!("[{section}x]\n"), "x = 1\n")
-        } else {
-            text
-        };
         let message = read(&text).unwrap_err().to_string();
         let (_, keys) = message.split_once(", but ").unwrap_or_else(|| panic!("{message}"));
         let missing: Vec<&str> =

@@ -24,7 +24,7 @@ struct Known {
     lengths: bool,
 }
 
-const KNOWN: [Known; 8] = [
+const KNOWN: [Known; 10] = [
     Known {
         name: "star",
         about: "everyone at one switch",
@@ -90,6 +90,20 @@ const KNOWN: [Known; 8] = [
         parameters: &["file"],
         links: true,
         lengths: true,
+    },
+    Known {
+        name: "gt-itm",
+        about: "a graph from a file of GT-ITM, written by sgb2alt",
+        parameters: &["file"],
+        links: true,
+        lengths: true,
+    },
+    Known {
+        name: "ns2",
+        about: "the links that a script of ns-2 lists",
+        parameters: &["file"],
+        links: true,
+        lengths: false,
     },
 ];
 
@@ -338,7 +352,14 @@ impl Reader<'_, '_> {
                     ..sizes
                 })
             }
-            _ => Shape::GraphMl { file: folder.join(self.given("file", entry.file.clone())?) },
+            name => {
+                let file = folder.join(self.given("file", entry.file.clone())?);
+                match name {
+                    "gt-itm" => Shape::GtItm { file },
+                    "ns2" => Shape::Ns2 { file },
+                    _ => Shape::GraphMl { file },
+                }
+            }
         })
     }
 

@@ -13,6 +13,8 @@
 //! | waxman | `r1` … `rn` on a plane, near ones joined more often | all | a random one |
 //! | transit-stub | domains of transit routers, stub domains at each of them | stub routers | a random stub router |
 //! | graphml | those of the file | all | a random one |
+//! | gt-itm | those of the file | stub routers, or all if there are none | a random one |
+//! | ns2 | those of the file | all | a random one |
 //!
 //! Random shapes are drawn again until they are connected. So each connected shape appears in
 //! proportion to its own probability. The shape, the places of sources and those of receivers are
@@ -20,6 +22,8 @@
 
 mod file;
 mod graphml;
+mod gt_itm;
+mod ns2;
 mod plane;
 mod regular;
 mod transit_stub;
@@ -75,6 +79,16 @@ pub enum Shape {
     },
     /// The shape that GT-ITM generates [Zegura, Calvert, Bhattacharjee 1996].
     TransitStub(TransitStub),
+    /// A graph from a file of GT-ITM, as its `sgb2alt` writes it.
+    GtItm {
+        /// Path of the file.
+        file: PathBuf,
+    },
+    /// The links that a script of ns-2 lists.
+    Ns2 {
+        /// Path of the file.
+        file: PathBuf,
+    },
     /// A graph from a file in GraphML, with delays by geographic distance if it has places.
     GraphMl {
         /// Path of the file.
@@ -357,6 +371,8 @@ impl Shape {
             }
             Shape::TransitStub(sizes) => transit_stub::make(sizes, random)?,
             Shape::GraphMl { file } => graphml::read(file)?,
+            Shape::GtItm { file } => gt_itm::read(file)?,
+            Shape::Ns2 { file } => ns2::read(file)?,
         })
     }
 
@@ -371,7 +387,11 @@ impl Shape {
             if (0.0..=1.0).contains(&value) { Ok(()) } else { Err((key, message())) }
         };
         match self {
-            Shape::Star | Shape::Dumbbell | Shape::GraphMl { .. } => {}
+            Shape::Star
+            | Shape::Dumbbell
+            | Shape::GraphMl { .. }
+            | Shape::GtItm { .. }
+            | Shape::Ns2 { .. } => {}
             Shape::Line { routers } => at_least_1("routers", *routers)?,
             Shape::Tree { depth, fanout } => {
                 at_least_1("depth", *depth as usize)?;
@@ -432,9 +452,12 @@ impl Shape {
         match self {
             Shape::Tree { .. } => "depth",
             Shape::Line { .. } | Shape::Gnp { .. } | Shape::Waxman { .. } => "routers",
-            Shape::Star | Shape::Dumbbell | Shape::GraphMl { .. } | Shape::TransitStub(_) => {
-                "generator"
-            }
+            Shape::Star
+            | Shape::Dumbbell
+            | Shape::GraphMl { .. }
+            | Shape::GtItm { .. }
+            | Shape::Ns2 { .. }
+            | Shape::TransitStub(_) => "generator",
         }
     }
 
@@ -443,7 +466,9 @@ impl Shape {
         let pairs = |n: f64| n * (n - 1.0) / 2.0;
         match self {
             // The size of a file's graph is not limited here.
-            Shape::Star | Shape::GraphMl { .. } => Size { nodes: 1.0, ..Size::default() },
+            Shape::Star | Shape::GraphMl { .. } | Shape::GtItm { .. } | Shape::Ns2 { .. } => {
+                Size { nodes: 1.0, ..Size::default() }
+            }
             Shape::Dumbbell => Size { nodes: 2.0, links: 1.0, pairs: 0.0 },
             Shape::Line { routers } => {
                 Size { nodes: *routers as f64, links: *routers as f64, pairs: 0.0 }

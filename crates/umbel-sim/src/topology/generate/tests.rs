@@ -253,7 +253,7 @@ fn every_mistake_names_what_is_wrong() {
             "ring",
             &["receivers=3"][..],
             "`ring` is not a generator: expected one of star, line, tree, dumbbell, gnp, waxman, \
-             transit-stub, graphml",
+             transit-stub, graphml, gt-itm, ns2",
         ),
         ("tree", &["fanout=2"], "this generator needs `depth`"),
         (

@@ -264,6 +264,14 @@ fn simulate(
     let tracer: Option<Box<dyn Any>> = run.finish_trace()?.map(|tracer| tracer as Box<dyn Any>);
     let all = tracer.and_then(|tracer| tracer.downcast::<FanOut>().ok());
     let summary = all.and_then(|all| Some(all.get::<SummaryTracer>()?.summary(end)));
+    if let Some(trace) = run.ended_trace() {
+        anyhow::bail!(
+            "{} ends after {:.3} s, before the run does: make it longer, or say at_end = \"repeat\" \
+             or \"pass\"",
+            trace.display(),
+            end.since(umbel_sim::Instant::EPOCH).as_secs_f64()
+        );
+    }
     if let Some(host) = run.stuck() {
         let at = end.since(umbel_sim::Instant::EPOCH).as_secs_f64();
         anyhow::bail!(

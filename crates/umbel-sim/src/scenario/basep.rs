@@ -1,0 +1,214 @@
+//! Section `[basep]`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+use umbel_engine::Instant;
+use umbel_engine::basep::SourceConfig;
+
+use super::protocol::{Programs, Protocol, Section};
+use super::report::{Clients, Column, Measure, Results, Table, delay_table, links};
+use super::settings::{AtLeast, OrFalse, Period, Settings, settings};
+use super::stream::GROUP;
+use super::{Scenario, party};
+use crate::basep::{Receiver, ReceiverHost, Source, SourceHost};
+use crate::network::NodeId;
+use crate::topology::Mistake;
+use crate::{Simulation, channel};
+
+/// File that a source sends to receivers that acknowledge each packet.
+#[derive(Clone, Debug)]
+pub struct Basep {
+    source: NodeId,
+    receivers: Vec<NodeId>,
+    packets: u32,
+    packet_len: usize,
+    start: Duration,
+    /// Time after the start when the run ends, if the file is not delivered earlier.
+    limit: Duration,
+    /// Its receivers are set when it is put on a host.
+    config: SourceConfig,
+}
+
+settings! {
+    /// Constants of the source.
+    SourceKeys for SourceConfig {
+        window: OrFalse<AtLeast<1, u64>> => window;
+        timeout: Period => timeout;
+        retransmissions: AtLeast<1, u32> => retransmissions;
+    }
+}
+
+/// Keys that are more than a constant.
+#[derive(Debug, Deserialize)]
+struct OwnKeys {
+    source: Option<Spanned<String>>,
+    receivers: Option<Spanned<Vec<Spanned<String>>>>,
+    packets: AtLeast<1, u32>,
+    packet_size: Option<AtLeast<1, u16>>,
+    start: Option<Period>,
+    limit: Option<Period>,
+}
+
+impl Settings for OwnKeys {
+    const KEYS: &'static [&'static str] =
+        &["source", "receivers", "packets", "packet_size", "start", "limit"];
+}
+
+const PACKET_LEN: u16 = 1000;
+/// Hosts have joined by then.
+const START: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_mins(10);
+/// Limit on packets, all of which wait in memory.
+const MOST_PACKETS: u32 = 1_000_000;
+
+/// Reads the section.
+pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mistake> {
+    let own: OwnKeys = section.take()?;
+    let (source, receivers) = party::read(section, own.source.as_ref(), own.receivers.as_ref())?;
+    let packets = own.packets.0;
+    if packets > MOST_PACKETS {
+        let message = format!("packets = {packets}: at most {MOST_PACKETS} fit");
+        return Err(section.text.mistake(section.span(), message));
+    }
+    let mut config = SourceConfig::new(channel(Some(source), GROUP), Vec::new());
+    section.take::<SourceKeys>()?.apply(&mut config);
+    section.finish()?;
+    config.queue_packets = config.queue_packets.max(packets as usize);
+    Ok(Arc::new(Basep {
+        source,
+        receivers,
+        packets,
+        packet_len: own.packet_size.map_or(PACKET_LEN, |len| len.0).into(),
+        start: own.start.map_or(START, |start| start.0),
+        limit: own.limit.map_or(LIMIT, |limit| limit.0),
+        config,
+    }))
+}
+
+impl Protocol for Basep {
+    fn extent(&self) -> Vec<(&'static str, usize)> {
+        vec![("packets", self.packets as usize), ("receivers", self.receivers.len())]
+    }
+
+    fn ends(&self) -> Option<Duration> {
+        Some(self.start + self.limit)
+    }
+
+    fn install(
+        &self,
+        _scenario: &Scenario,
+        simulation: &mut Simulation,
+        _seed: u64,
+    ) -> Result<Box<dyn Programs>, Mistake> {
+        let failed = |error: crate::NetworkError| Mistake::new(error.to_string());
+        let start = Instant::EPOCH + self.start;
+        let file = (start, u64::from(self.packets), self.packet_len);
+        let change = |config: &mut SourceConfig| {
+            let receivers = std::mem::take(&mut config.receivers);
+            *config = SourceConfig { receivers, ..self.config.clone() };
+        };
+        let group = self.config.channel;
+        let host = Source::host(group, self.receivers.iter().copied(), change, file);
+        simulation.set_app(self.source, host, Instant::EPOCH).map_err(failed)?;
+        for &node in &self.receivers {
+            simulation.set_app(node, Receiver::host(group), Instant::EPOCH).map_err(failed)?;
+        }
+        let (source, receivers) = (self.source, self.receivers.clone());
+        Ok(Box::new(Running { source, receivers, start }))
+    }
+}
+
+/// A transfer that runs.
+#[derive(Debug)]
+struct Running {
+    source: NodeId,
+    receivers: Vec<NodeId>,
+    start: Instant,
+}
+
+impl Running {
+    fn hosts<'s>(&self, simulation: &'s Simulation) -> impl Iterator<Item = &'s ReceiverHost> {
+        self.receivers.iter().filter_map(|node| simulation.app::<ReceiverHost>(*node))
+    }
+
+    fn delay(&self, host: &ReceiverHost) -> Option<Duration> {
+        host.host().completed().map(|at| at.since(self.start))
+    }
+}
+
+impl Programs for Running {
+    fn progress(&self, simulation: &Simulation) -> (usize, usize) {
+        let done = self.hosts(simulation).filter(|host| host.host().completed().is_some());
+        (done.count(), self.receivers.len())
+    }
+
+    fn can_be_done(&self) -> bool {
+        true
+    }
+
+    fn is_done(&self, simulation: &Simulation) -> bool {
+        let source = simulation.app::<SourceHost>(self.source);
+        source.is_none_or(|source| source.host().finished().is_some())
+    }
+
+    fn results(&self, simulation: &Simulation) -> Results {
+        let hosts: Vec<&ReceiverHost> = self.hosts(simulation).collect();
+        let delays: Vec<_> = hosts.iter().map(|host| self.delay(host)).collect();
+        let clients = Clients::new("all", &delays);
+        let source = simulation.app::<SourceHost>(self.source);
+        let stats = source.map(|host| host.engine().stats()).unwrap_or_default();
+        let given_up = source.map_or(0, |host| host.host().given_up());
+        let finished = source.and_then(|host| host.host().finished());
+        let sum = |value: fn(&ReceiverHost) -> u64| {
+            hosts.iter().map(|host| value(host)).sum::<u64>() as f64
+        };
+        let mut measures = clients.measures();
+        measures.extend([
+            Measure::new("source_events", stats.load.total() as f64),
+            Measure::new("acks", stats.load.acks as f64),
+            Measure::new("retransmissions", stats.load.retransmissions as f64),
+            Measure::new("timeouts", stats.load.timers as f64),
+            Measure::new("known_s", finished.map(|at| at.since(self.start).as_secs_f64())),
+            Measure::new("given_up", given_up as f64),
+            Measure::new("repaired", sum(|host| host.engine().stats().repaired)),
+            Measure::new("wrong", sum(|host| host.host().wrong())),
+        ]);
+        let text = format!(
+            "{}source     {} events to process: {} ACKs, {} time-outs, {} retransmissions\n",
+            delay_table("receivers", std::iter::once(&clients)),
+            stats.load.total(),
+            stats.load.acks,
+            stats.load.timers,
+            stats.load.retransmissions,
+        );
+        let network = simulation.network();
+        let name = |node: &NodeId| network.name(*node).to_owned();
+        let delay = |host: &&ReceiverHost| self.delay(host).map(|delay| delay.as_secs_f64());
+        let count = |value: fn(&ReceiverHost) -> u64| {
+            Column::Integers(hosts.iter().map(|host| value(host)).collect())
+        };
+        let receivers = Table::new(
+            "receivers",
+            vec![
+                ("receiver", Column::Texts(self.receivers.iter().map(name).collect())),
+                ("delay_s", Column::Numbers(hosts.iter().map(delay).collect())),
+                ("packets", count(|host| host.engine().stats().packets)),
+                ("repaired", count(|host| host.engine().stats().repaired)),
+                ("acks", count(|host| host.engine().stats().acks)),
+            ],
+        );
+        Results {
+            groups: vec![clients.clone()],
+            clients,
+            delay: "delay",
+            measures,
+            tables: vec![receivers, links(simulation)],
+            text,
+            details: BTreeMap::new(),
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! Section `[tmtp]`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+use umbel_engine::Instant;
+use umbel_engine::tmtp::{
+    BlockCount, ReceiverConfig, RepairConfig, SourceConfig, TimingConfig, TreeConfig,
+};
+use umbel_engine::units::{ByteCount, Rate};
+use umbel_wire::feed::Recovery;
+use umbel_wire::tmtp::Role;
+
+use super::protocol::{Programs, Protocol, Section};
+use super::report::{Clients, Column, Measure, Results, Table, delay_table, links};
+use super::settings::{AtLeast, Factor, OrFalse, Period, Portion, Settings, settings};
+use super::{Scenario, party, stream};
+use crate::network::NodeId;
+use crate::tmtp::{Feed, Receiver, ReceiverHost, Source, SourceHost};
+use crate::topology::Mistake;
+use crate::topology::values::{Time, Written};
+use crate::{Simulation, lms};
+
+/// File that a source sends to receivers in a tree of domain managers.
+#[derive(Clone, Debug)]
+pub struct Tmtp {
+    source: NodeId,
+    receivers: Vec<NodeId>,
+    /// Blocks of the file, all of them at `start`.
+    blocks: Vec<BlockCount>,
+    packets: u32,
+    start: Duration,
+    /// Time after the start when the run ends, if the file is not delivered earlier.
+    limit: Duration,
+    /// Time from the start of a receiver to that of the next.
+    join_every: Duration,
+    feed: Feed,
+    config: SourceConfig,
+    patience: Option<Duration>,
+}
+
+settings! {
+    /// Constants of the source.
+    SourceKeys for SourceConfig {
+        adaptive_rate: bool => adaptive_rate;
+        min_rate_share: Portion => min_rate_share;
+        window: OrFalse<AtLeast<1, u32>> => window;
+        history: AtLeast<1, u32> => history;
+        fetch_share: Portion => fetch_share;
+        heartbeat_min: Period => heartbeat_min;
+        heartbeat_max: Period => heartbeat_max;
+        scope: AtLeast<1, u8> => node.scope;
+    }
+}
+
+settings! {
+    /// Constants of the control tree.
+    TreeKeys for TreeConfig {
+        max_children: AtLeast<1, u16> => max_children;
+        max_members: AtLeast<1, u16> => max_members;
+        max_per_host: AtLeast<1, u16> => max_per_host;
+        rings: Vec<u8> => rings;
+        ring_wait: Period => ring_wait;
+        subnet_tries: AtLeast<1, u8> => subnet_tries;
+        subnet_wait: Period => subnet_wait;
+        search_backoff: Period => search_backoff;
+        search_backoff_max: Period => search_backoff_max;
+        retry: Period => retry;
+        tries: AtLeast<1, u8> => tries;
+        parent_silence: AtLeast<1, u32> => parent_silence;
+        parent_silence_min: Period => parent_silence_min;
+        detached_patience: AtLeast<1, u32> => detached_patience;
+        child_silence: AtLeast<1, u32> => child_silence;
+        child_silence_min: Period => child_silence_min;
+        bar: Period => bar;
+        takeover: Period => takeover;
+        hop_slack: AtLeast<0, u8> => hop_slack;
+        answers_per_s: AtLeast<1, u32> => answers_per_s;
+        answers_per_host: AtLeast<1, u32> => answers_per_host;
+        leave_wait: Period => leave_wait;
+        beacon_min: Period => beacon_min;
+        beacon_max: Period => beacon_max;
+    }
+}
+
+settings! {
+    /// Constants of T_ack and T_retrans.
+    TimingKeys for TimingConfig {
+        t_ack: Period => t_ack;
+        intervals: AtLeast<2, u8> => intervals;
+        adaptive: bool => adaptive;
+        t_ack_min: Period => t_ack_min;
+        t_ack_max: Period => t_ack_max;
+        acks_per_s: AtLeast<1, u32> => acks_per_s;
+    }
+}
+
+settings! {
+    /// Constants of a parent's service to its children.
+    RepairKeys for RepairConfig {
+        buffer: Written<ByteCount> => buffer;
+        nack_delay: Factor => nack_delay;
+        nack_delay_min: Written<Time> => nack_delay_min;
+        hold_down: Factor => hold_down;
+        repair_queue: AtLeast<1, usize> => queue;
+        evict_after: Period => evict_after;
+    }
+}
+
+/// Keys that are more than a constant.
+#[derive(Debug, Deserialize)]
+struct OwnKeys {
+    source: Option<Spanned<String>>,
+    receivers: Option<Spanned<Vec<Spanned<String>>>>,
+    rate: Written<Rate>,
+    packets: AtLeast<1, u32>,
+    packet_size: Option<AtLeast<1, u16>>,
+    block: Option<AtLeast<1, u8>>,
+    fec: Option<bool>,
+    recovery: Option<RecoveryEntry>,
+    start: Option<Period>,
+    limit: Option<Period>,
+    join_every: Option<Written<Time>>,
+    patience: Option<Period>,
+    paper: Option<bool>,
+}
+
+impl Settings for OwnKeys {
+    const KEYS: &'static [&'static str] = &[
+        "source",
+        "receivers",
+        "rate",
+        "packets",
+        "packet_size",
+        "block",
+        "fec",
+        "recovery",
+        "start",
+        "limit",
+        "join_every",
+        "patience",
+        "paper",
+    ];
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RecoveryEntry {
+    Tree,
+    Lms,
+    Srm,
+    Source,
+}
+
+impl RecoveryEntry {
+    fn recovery(self) -> Recovery {
+        match self {
+            RecoveryEntry::Tree => Recovery::Tree,
+            RecoveryEntry::Lms => Recovery::Lms,
+            RecoveryEntry::Srm => Recovery::Srm,
+            RecoveryEntry::Source => Recovery::Source,
+        }
+    }
+}
+
+const PACKET_LEN: u16 = 1000;
+/// Longest packet that fits a datagram of 1,500 bytes.
+const MOST_LEN: u16 = 1400;
+const LIMIT: Duration = Duration::from_mins(10);
+const START: Duration = Duration::from_mins(2);
+const JOIN_EVERY: Duration = Duration::from_millis(100);
+/// T_ack and n of the paper's tests.
+const PAPER: (Duration, u8) = (Duration::from_millis(1_100), 3);
+
+/// Reads the section.
+pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mistake> {
+    let own: OwnKeys = section.take()?;
+    let (source, receivers) = party::read(section, own.source.as_ref(), own.receivers.as_ref())?;
+    let symbol_len = own.packet_size.map_or(PACKET_LEN, |len| len.0);
+    if symbol_len > MOST_LEN {
+        let message = format!("packet_size = {symbol_len}: at most {MOST_LEN} bytes fit");
+        return Err(section.text.mistake(section.span(), message));
+    }
+    let block = own.block.map_or(1, |block| block.0);
+    let feed = Feed {
+        source,
+        symbol_len,
+        block_symbols: block,
+        fec: own.fec.unwrap_or(false),
+        recovery: own.recovery.map_or(Recovery::Tree, RecoveryEntry::recovery),
+        seed: 0,
+    };
+    let mut config = feed.source_config(own.rate.0);
+    if own.paper == Some(true) {
+        config = config.fixed(PAPER.0, PAPER.1, None);
+    }
+    section.take::<SourceKeys>()?.apply(&mut config);
+    section.take::<TreeKeys>()?.apply(&mut config.tree);
+    section.take::<TimingKeys>()?.apply(&mut config.timing);
+    section.take::<RepairKeys>()?.apply(&mut config.repair);
+    section.finish()?;
+    let packets = own.packets.0;
+    let (whole, rest) = (packets / u32::from(block), packets % u32::from(block));
+    let runs = [(whole, block), (u32::from(rest > 0), rest as u8)];
+    let blocks = runs.into_iter().filter(|(count, _)| *count > 0);
+    let tmtp = Tmtp {
+        source,
+        receivers,
+        blocks: blocks.map(|(count, symbols)| BlockCount { count, symbols }).collect(),
+        packets,
+        start: own.start.map_or(START, |start| start.0),
+        limit: own.limit.map_or(LIMIT, |limit| limit.0),
+        join_every: own.join_every.map_or(JOIN_EVERY, |every| every.0.0),
+        feed,
+        config,
+        patience: own.patience.map(|patience| patience.0),
+    };
+    let wrong = |error: &dyn std::fmt::Display| {
+        section.text.mistake(section.span(), format!("[tmtp]: {error}"))
+    };
+    tmtp.config.check().map_err(|error| wrong(&error))?;
+    tmtp.receiver_config(&tmtp.feed, source).check().map_err(|error| wrong(&error))?;
+    Ok(Arc::new(tmtp))
+}
+
+impl Tmtp {
+    fn receiver_config(&self, feed: &Feed, node: NodeId) -> ReceiverConfig {
+        let mut config = feed.receiver_config(node);
+        (config.tree, config.timing) = (self.config.tree.clone(), self.config.timing);
+        (config.repair, config.node.scope) = (self.config.repair, self.config.node.scope);
+        config.patience = self.patience.unwrap_or(config.patience);
+        config
+    }
+}
+
+impl Protocol for Tmtp {
+    fn extent(&self) -> Vec<(&'static str, usize)> {
+        vec![("packets", self.packets as usize), ("receivers", self.receivers.len())]
+    }
+
+    fn ends(&self) -> Option<Duration> {
+        Some(self.start + self.limit)
+    }
+
+    fn install(
+        &self,
+        scenario: &Scenario,
+        simulation: &mut Simulation,
+        seed: u64,
+    ) -> Result<Box<dyn Programs>, Mistake> {
+        let failed = |error: crate::NetworkError| Mistake::new(error.to_string());
+        let feed = Feed { seed, ..self.feed };
+        let start = Instant::EPOCH + self.start;
+        let plan = self.blocks.iter().map(|blocks| (start, *blocks));
+        let host = Source::host(&feed, self.config.clone(), plan);
+        simulation.set_app(self.source, host, Instant::EPOCH).map_err(failed)?;
+        for (number, &node) in (0..).zip(&self.receivers) {
+            let host = Receiver::default().host(&feed, self.receiver_config(&feed, node));
+            let at = Instant::EPOCH + self.join_every * number;
+            simulation.set_app(node, host, at).map_err(failed)?;
+        }
+        if feed.recovery == Recovery::Lms {
+            for node in stream::routers(scenario, 1.0, seed) {
+                let hook = lms::router(node, seed, |_| {});
+                simulation.set_router_hook(node, hook).map_err(failed)?;
+            }
+        }
+        let (source, receivers) = (self.source, self.receivers.clone());
+        Ok(Box::new(Running { source, receivers, start }))
+    }
+}
+
+/// A transfer that runs.
+#[derive(Debug)]
+struct Running {
+    source: NodeId,
+    receivers: Vec<NodeId>,
+    start: Instant,
+}
+
+impl Running {
+    fn hosts<'s>(&self, simulation: &'s Simulation) -> impl Iterator<Item = &'s ReceiverHost> {
+        self.receivers.iter().filter_map(|node| simulation.app::<ReceiverHost>(*node))
+    }
+
+    /// Returns the time from the start of the file until a receiver had it.
+    fn delay(&self, host: &ReceiverHost) -> Option<Duration> {
+        host.host().completed().map(|at| at.since(self.start))
+    }
+}
+
+impl Programs for Running {
+    fn progress(&self, simulation: &Simulation) -> (usize, usize) {
+        let done = self.hosts(simulation).filter(|host| host.host().completed().is_some());
+        (done.count(), self.receivers.len())
+    }
+
+    fn can_be_done(&self) -> bool {
+        true
+    }
+
+    fn is_done(&self, simulation: &Simulation) -> bool {
+        let source = simulation.app::<SourceHost>(self.source);
+        let is_acknowledged = source.is_some_and(|source| source.host().completed().is_some());
+        is_acknowledged && self.hosts(simulation).all(|host| host.host().completed().is_some())
+    }
+
+    fn results(&self, simulation: &Simulation) -> Results {
+        let hosts: Vec<&ReceiverHost> = self.hosts(simulation).collect();
+        let delays: Vec<_> = hosts.iter().map(|host| self.delay(host)).collect();
+        let clients = Clients::new("all", &delays);
+        let source = simulation.app::<SourceHost>(self.source);
+        let source = source.map(|host| host.engine().stats()).unwrap_or_default();
+        let is_manager = |host: &&&ReceiverHost| host.engine().tree().role == Role::Manager;
+        let managers: Vec<_> = hosts.iter().filter(is_manager).collect();
+        let events: Vec<f64> =
+            managers.iter().map(|host| host.engine().stats().load.total() as f64).collect();
+        let sum = |value: fn(&ReceiverHost) -> u64| {
+            hosts.iter().map(|host| value(host)).sum::<u64>() as f64
+        };
+        let depth =
+            hosts.iter().map(|host| host.engine().tree().path.len().saturating_sub(1)).max();
+        let mut measures = clients.measures();
+        measures.extend([
+            Measure::new("source_events", source.load.total() as f64),
+            Measure::new("manager_events", events.iter().sum::<f64>() / events.len() as f64),
+            Measure::new("manager_events_max", events.iter().copied().reduce(f64::max)),
+            Measure::new("managers", managers.len() as f64),
+            Measure::new("depth", depth.unwrap_or(0) as f64),
+            Measure::new("source_repairs", (source.repairs_sent + source.dmcasts_sent) as f64),
+            Measure::new("other_repairs", sum(|host| host.engine().stats().repairs_sent)),
+            Measure::new("lost", sum(|host| host.engine().stats().data_lost)),
+            Measure::new("repaired", sum(|host| host.engine().stats().repairs_received)),
+            Measure::new("duplicates", sum(|host| host.engine().stats().repairs_unneeded)),
+            Measure::new("fetched", sum(|host| host.engine().stats().fetched_received)),
+            Measure::new("nacks", sum(|host| host.engine().stats().nacks_sent)),
+            Measure::new("acks", sum(|host| host.engine().stats().acks_sent)),
+            Measure::new("evicted", source.evicted as f64),
+            Measure::new("wrong", sum(|host| u64::from(host.host().gone()))),
+        ]);
+        let text = format!(
+            "{}source     {} events to process, {} repairs; {} managers, {} events each on average\n",
+            delay_table("receivers", std::iter::once(&clients)),
+            source.load.total(),
+            source.repairs_sent + source.dmcasts_sent,
+            managers.len(),
+            (events.iter().sum::<f64>() / events.len().max(1) as f64).round(),
+        );
+        Results {
+            groups: vec![clients.clone()],
+            clients,
+            delay: "delay",
+            measures,
+            tables: vec![self.receivers_table(simulation), links(simulation)],
+            text,
+            details: BTreeMap::new(),
+        }
+    }
+}
+
+impl Running {
+    fn receivers_table(&self, simulation: &Simulation) -> Table {
+        let hosts: Vec<&ReceiverHost> = self.hosts(simulation).collect();
+        let network = simulation.network();
+        let name = |node: &NodeId| network.name(*node).to_owned();
+        let count = |value: fn(&ReceiverHost) -> u64| {
+            Column::Integers(hosts.iter().map(|host| value(host)).collect())
+        };
+        let delay = |host: &&ReceiverHost| self.delay(host).map(|delay| delay.as_secs_f64());
+        let role = |host: &&ReceiverHost| match host.engine().tree().role {
+            Role::Member => "member".to_owned(),
+            Role::Manager => "manager".to_owned(),
+            Role::Source => "source".to_owned(),
+        };
+        let parent = |host: &&ReceiverHost| {
+            let parent = host.engine().tree().parent;
+            let node = parent.and_then(|(_, address, _)| crate::node_of(address.ip()));
+            node.map(|node| network.name(node).to_owned()).unwrap_or_default()
+        };
+        Table::new(
+            "receivers",
+            vec![
+                ("receiver", Column::Texts(self.receivers.iter().map(name).collect())),
+                ("delay_s", Column::Numbers(hosts.iter().map(delay).collect())),
+                ("role", Column::Texts(hosts.iter().map(role).collect())),
+                ("parent", Column::Texts(hosts.iter().map(parent).collect())),
+                ("depth", count(|host| host.engine().tree().path.len().saturating_sub(1) as u64)),
+                ("events", count(|host| host.engine().stats().load.total())),
+                ("lost", count(|host| host.engine().stats().data_lost)),
+                ("repaired", count(|host| host.engine().stats().repairs_received)),
+                ("duplicates", count(|host| host.engine().stats().repairs_unneeded)),
+                ("fetched", count(|host| host.engine().stats().fetched_received)),
+                ("nacks", count(|host| host.engine().stats().nacks_sent)),
+                ("repairs", count(|host| host.engine().stats().repairs_sent)),
+            ],
+        )
+    }
+}
