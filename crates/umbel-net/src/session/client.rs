@@ -11,7 +11,7 @@ use quinn::Connection;
 use umbel_engine::SessionId;
 use umbel_engine::host::{Mailbox, Piece, SessionNews};
 
-use super::authority::Credentials;
+use super::authority::{Authorities, Credentials};
 use super::client_task::{self, Task};
 use super::error::{ClientError, CloseCode, SendError};
 use super::frame::MAX_MESSAGE;
@@ -178,7 +178,7 @@ impl ClientSession {
     ) -> Result<(ClientSession, mpsc::Receiver<Result<(), ClientError>>), ClientError> {
         let authorities = options.credentials.authorities.as_deref();
         let authorities =
-            authorities.map(|all| all.servers()).transpose().map_err(ClientError::Protocol)?;
+            authorities.map(Authorities::servers).transpose().map_err(ClientError::Protocol)?;
         if url.pin.is_none() && authorities.is_none() {
             return Err(ClientError::NoPin);
         }
