@@ -26,7 +26,7 @@ fn the_folder_has_a_page_tables_and_plots() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, ["fig8.csv", "fig8.svg", "report.html", "table.csv"]);
+    assert_eq!(names, ["fig8.csv", "fig8.svg", "manifest.json", "report.html", "table.csv"]);
     let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
     let table = read("table.csv");
     assert!(
@@ -38,6 +38,13 @@ fn the_folder_has_a_page_tables_and_plots() {
     // One run says nothing about others.
     assert!(table.lines().skip(1).all(|line| line.ends_with(",undecided")), "{table}");
     assert!(read("fig8.csv").starts_with("series,x,y,ci95\n"));
+
+    let manifest: serde_json::Value = serde_json::from_str(&read("manifest.json")).unwrap();
+    let program = std::fs::read(env!("CARGO_BIN_EXE_umbel")).unwrap();
+    assert_eq!(manifest["program"], blake3::hash(&program).to_hex().as_str());
+    assert_eq!(manifest["arguments"][1], "repository");
+    assert_eq!(manifest["seeds"], 1);
+    assert_eq!(manifest["rows"], table.lines().count() - 1);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `umbel repro`.
 
 mod lms;
+mod manifest;
 mod rlm;
 mod smo;
 mod tmtp;
@@ -8,17 +9,18 @@ mod tmtp;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use clap::Subcommand;
 use serde_json::json;
 use umbel_repro::output::{Report, Row, Verdict};
-use umbel_repro::pool::Progress;
+use umbel_repro::pool::{Progress, all_cores};
 use umbel_repro::repository;
 use umbel_repro::repository::Part;
 use umbel_repro::repository::choices::Choices;
 
+use self::manifest::Manifest;
 use super::output::{Meter, Output};
 
 /// Options of `umbel repro`.
@@ -31,6 +33,7 @@ use super::output::{Meter, Output};
   umbel repro tmtp --out out/ --figure 6             TMTP beside WIN_BASEP and BURST_BASEP
   umbel repro rlm --out out/ --figure 8              a receiver that finds its level
   umbel repro smo --out out/ --figure 5,acks         one TCP stream to up to 1,500 receivers
+  umbel repro all --out out/                         all five, in folders of out/
   umbel repro repository --out out/ --strict         exit 1 unless every number is within its bounds")]
 pub(super) struct ReproArgs {
     #[command(subcommand)]
@@ -50,12 +53,14 @@ enum Paper {
     Rlm(rlm::RlmArgs),
     /// "TCP-SMO: Extending TCP to Support Medium-Scale Multicast Applications": Figures 5 and 7
     Smo(smo::SmoArgs),
+    /// All papers, each in a folder of its name
+    All(Common),
 }
 
 /// Options that all papers share.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 struct Common {
-    /// Directory for report.html, table.csv, figN.csv and figN.svg
+    /// Directory for report.html, table.csv, figN.csv, figN.svg and manifest.json
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Runs of each point, for the confidence intervals
@@ -124,7 +129,35 @@ pub(super) fn run(args: ReproArgs, output: &Output) -> anyhow::Result<ExitCode> 
         Paper::Tmtp(args) => tmtp::run(&args, output),
         Paper::Rlm(args) => rlm::run(&args, output),
         Paper::Smo(args) => smo::run(&args, output),
+        Paper::All(common) => run_all(&common, output),
     }
+}
+
+/// Makes the whole reports of all papers, one after the other.
+fn run_all(common: &Common, output: &Output) -> anyhow::Result<ExitCode> {
+    let seeds = common.seeds;
+    let threads = common.threads.map_or_else(all_cores, usize::from);
+    let repository = repository::Options { seeds, threads, ..repository::Options::default() };
+    let lms = umbel_repro::lms::Options { seeds, threads, ..Default::default() };
+    let tmtp = umbel_repro::tmtp::Options { seeds, threads, ..Default::default() };
+    let rlm = umbel_repro::rlm::Options { seeds, threads, ..Default::default() };
+    let smo = umbel_repro::smo::Options { seeds, threads, ..Default::default() };
+    let papers: [(&str, &dyn Fn(&dyn Progress) -> Report); 5] = [
+        ("repository", &|progress| repository::run(&repository, progress)),
+        ("lms", &|progress| umbel_repro::lms::run(&lms, progress)),
+        ("tmtp", &|progress| umbel_repro::tmtp::run(&tmtp, progress)),
+        ("rlm", &|progress| umbel_repro::rlm::run(&rlm, progress)),
+        ("smo", &|progress| umbel_repro::smo::run(&smo, progress)),
+    ];
+    let mut code = ExitCode::SUCCESS;
+    for (name, experiments) in papers {
+        output.note(format!("{name}:"));
+        let common = Common { out: common.out.join(name), ..common.clone() };
+        if make(&common, output, experiments)? != ExitCode::SUCCESS {
+            code = ExitCode::FAILURE;
+        }
+    }
+    Ok(code)
 }
 
 fn run_repository(args: &RepositoryArgs, output: &Output) -> anyhow::Result<ExitCode> {
@@ -166,7 +199,7 @@ fn make(
 ) -> anyhow::Result<ExitCode> {
     // Tests the directory before minutes are spent.
     umbel_repro::output::prepare(&common.out)?;
-    let started = Instant::now();
+    let (begun, started) = (SystemTime::now(), Instant::now());
     let bar = Bar {
         output: output.clone(),
         meter: Meter::work(output),
@@ -177,6 +210,7 @@ fn make(
     let report = experiments(&bar);
     bar.meter.clear();
     report.write(&common.out)?;
+    Manifest::new(&report, common, begun, started.elapsed())?.write(&common.out)?;
     show(&report, common, started.elapsed(), output);
     let failed = common.strict && report.count(Verdict::Ok) < report.rows.len();
     Ok(ExitCode::from(u8::from(failed)))

@@ -1,0 +1,88 @@
+//! Where a report comes from: the program, its options, the machine and the time.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use serde::Serialize;
+use umbel_repro::output::{Report, Verdict};
+use umbel_repro::pool::all_cores;
+
+use super::Common;
+
+/// Name of the file beside the report.
+const FILE_NAME: &str = "manifest.json";
+
+/// What another run needs to give the same report, and what it came to.
+///
+/// The same program gives the same report for the same options, on any machine.
+#[derive(Debug, Serialize)]
+pub(super) struct Manifest {
+    version: &'static str,
+    /// BLAKE3 digest of the program's file. It tells apart programs of one version.
+    program: String,
+    arguments: Vec<String>,
+    /// Seeds of each run are 1 to this number.
+    seeds: u32,
+    system: &'static str,
+    processor: &'static str,
+    processors: usize,
+    begun_unix_s: u64,
+    seconds: f64,
+    rows: usize,
+    ok: usize,
+    misses: usize,
+    undecided: usize,
+}
+
+impl Manifest {
+    /// Describes a report that was just made.
+    ///
+    /// # Errors
+    ///
+    /// If the program's own file cannot be read.
+    pub(super) fn new(
+        report: &Report,
+        common: &Common,
+        begun: SystemTime,
+        took: Duration,
+    ) -> anyhow::Result<Manifest> {
+        let mut program = blake3::Hasher::new();
+        // The file may have been replaced since the program started; this is the one that runs.
+        let file = std::fs::File::open("/proc/self/exe");
+        file.and_then(|file| program.update_reader(file).map(drop))
+            .context("cannot read the program's own file")?;
+        Ok(Manifest {
+            version: env!("CARGO_PKG_VERSION"),
+            program: program.finalize().to_hex().to_string(),
+            arguments: std::env::args_os()
+                .skip(1)
+                .map(|argument| argument.to_string_lossy().into_owned())
+                .collect(),
+            seeds: common.seeds,
+            system: std::env::consts::OS,
+            processor: std::env::consts::ARCH,
+            processors: all_cores(),
+            begun_unix_s: begun
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            seconds: took.as_secs_f64(),
+            rows: report.rows.len(),
+            ok: report.count(Verdict::Ok),
+            misses: report.count(Verdict::Miss),
+            undecided: report.count(Verdict::Undecided),
+        })
+    }
+
+    /// Writes it to the report's directory.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub(super) fn write(&self, dir: &Path) -> anyhow::Result<()> {
+        let path = dir.join(FILE_NAME);
+        let text = serde_json::to_string_pretty(self)?;
+        std::fs::write(&path, text + "\n")
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+}
