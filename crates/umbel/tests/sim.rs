@@ -252,7 +252,7 @@ fn a_trace_of_losses_that_is_too_short_is_an_error() {
     let drop = "[[drop]]\nlink = [\"r1\", \"r2\"]\ntrace = \"losses.txt\"\n[lms]";
     let (folder, path) = folder_with("short.toml", &text.replace("[lms]", drop));
     std::fs::write(folder.path().join("losses.txt"), "0101\n").unwrap();
-    run(["sim", "run", &path]).failed_with(&["losses.txt ends after 30.", "at_end"]);
+    run(["sim", "run", &path]).failed_with(&["losses.txt ends before the run does", "at_end"]);
 }
 
 #[test]

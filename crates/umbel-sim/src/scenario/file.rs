@@ -10,7 +10,8 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::protocol::{Protocol, SECTIONS, Section, sections};
+use super::protocol::{Protocol, SECTIONS, Scenery, Section, sections};
+use super::traffic::{self, CrossTraffic};
 use super::{Scenario, cut, drops};
 use crate::topology::generate::Generator;
 use crate::topology::values::{Delay, Time, Written};
@@ -43,7 +44,7 @@ impl<'t> Text<'t> {
 
 /// Keys and sections of every scenario.
 /// A sweep is no key of a scenario: it is taken away before a scenario is read.
-const FRAME: [&str; 10] = [
+const FRAME: [&str; 11] = [
     "name",
     "seed",
     "duration",
@@ -52,6 +53,7 @@ const FRAME: [&str; 10] = [
     "multicast",
     "cut",
     "drop",
+    "traffic",
     "loss_of",
     "output",
 ];
@@ -74,6 +76,8 @@ struct File {
     cut: Vec<cut::CutEntry>,
     #[serde(default)]
     drop: Vec<drops::DropEntry>,
+    #[serde(default)]
+    traffic: Vec<traffic::TrafficEntry>,
     #[serde(default)]
     output: OutputEntry,
 }
@@ -132,7 +136,8 @@ impl Scenario {
         }
         let cuts = cut::read(file.cut, text, &topology)?;
         let drops = drops::read(file.drop, text, &topology, folder)?;
-        let protocol = read_protocol(text, table.get_ref(), &topology, duration)?;
+        let traffic = traffic::read(file.traffic, text, &topology)?;
+        let protocol = read_protocol(text, table.get_ref(), &topology, &traffic, duration)?;
         Ok(Scenario {
             name: file.name,
             seed: file.seed.unwrap_or(1),
@@ -143,6 +148,7 @@ impl Scenario {
             cuts,
             loss_of: file.loss_of.map_or(Kinds::ALL, drops::OfEntry::kinds),
             drops,
+            traffic,
             topology,
             protocol,
             traces: file.output.read(text)?,
@@ -170,12 +176,16 @@ fn read_protocol(
     text: &Text<'_>,
     table: &DeTable<'_>,
     topology: &Topology,
+    traffic: &[CrossTraffic],
     end: Duration,
 ) -> Result<Arc<dyn Protocol>, Mistake> {
     let given = SECTIONS.iter().filter_map(|&(name, read)| Some((name, read, table.get(name)?)));
     let given: Vec<_> = given.collect();
     match &given[..] {
-        [(name, read, value)] => read(&mut Section::open(text, name, value, topology, end)?),
+        [(name, read, value)] => {
+            let scenery = Scenery { text, topology, traffic, end };
+            read(&mut Section::open(scenery, name, value)?)
+        }
         [] => {
             let message = format!("there is no protocol: expected a section {}", sections());
             Err(text.mistake(0..0, message))

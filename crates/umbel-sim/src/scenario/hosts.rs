@@ -1,11 +1,12 @@
 //! Hosts that a name in a scenario means, and the hosts that can be reached.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use toml::Spanned;
 
 use super::cut::listed;
 use super::file::Text;
+use super::protocol::Section;
 use crate::topology::{Mistake, NodeKind, Topology};
 
 /// Hosts of a topology, seen from the server.
@@ -17,17 +18,19 @@ pub(super) struct Hosts<'a> {
     server: usize,
     /// What the protocol calls the server and its clients.
     words: [&'static str; 2],
+    /// Hosts that have cross traffic.
+    busy: BTreeSet<usize>,
 }
 
 impl<'a> Hosts<'a> {
     /// Creates the view from the host that is named `server`. `words` are what the protocol calls it
     /// and its clients.
     pub(super) fn new(
-        text: &'a Text<'a>,
-        topology: &'a Topology,
+        section: &Section<'a>,
         server: &Spanned<String>,
         words: [&'static str; 2],
     ) -> Result<Hosts<'a>, Mistake> {
+        let Section { text, topology, traffic, .. } = *section;
         let name = server.get_ref();
         let index = topology
             .node_index(name)
@@ -35,8 +38,13 @@ impl<'a> Hosts<'a> {
         if topology.nodes[index].kind != NodeKind::Host {
             return Err(text.mistake(server.span(), not_a_host(topology, index)));
         }
+        let ends = traffic.iter().flat_map(|traffic| [traffic.from, traffic.to]);
+        let busy: BTreeSet<usize> = ends.map(|node| node.0 as usize).collect();
+        if busy.contains(&index) {
+            return Err(text.mistake(server.span(), has_traffic(name)));
+        }
         let reached = reached_from(topology, index);
-        Ok(Hosts { text, topology, reached, server: index, words })
+        Ok(Hosts { text, topology, reached, server: index, words, busy })
     }
 
     /// Returns the server's position.
@@ -61,6 +69,7 @@ impl<'a> Hosts<'a> {
                     Some(node) if node == self.server => {
                         return fail(format!("`{text}` is the {server} and cannot be a {client}"));
                     }
+                    Some(node) if self.busy.contains(&node) => return fail(has_traffic(text)),
                     Some(node) if !self.reached[node] => return fail(self.unreached(node)),
                     Some(node) => found[node] = true,
                 }
@@ -82,10 +91,12 @@ impl<'a> Hosts<'a> {
         Ok((0..found.len()).filter(|&node| found[node]).collect())
     }
 
-    /// Returns all hosts but the server.
+    /// Returns all hosts but the server and those with cross traffic.
     fn clients(&self) -> impl Iterator<Item = usize> {
-        let hosts =
-            |&node: &usize| self.topology.nodes[node].kind == NodeKind::Host && node != self.server;
+        let hosts = |node: &usize| {
+            let is_host = self.topology.nodes[*node].kind == NodeKind::Host;
+            is_host && *node != self.server && !self.busy.contains(node)
+        };
         (0..self.topology.nodes.len()).filter(hosts)
     }
 
@@ -101,6 +112,10 @@ impl<'a> Hosts<'a> {
              between them"
         )
     }
+}
+
+fn has_traffic(name: &str) -> String {
+    format!("`{name}` has cross traffic, and runs nothing else")
 }
 
 fn unknown_host(topology: &Topology, name: &str) -> String {

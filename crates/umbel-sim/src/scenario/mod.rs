@@ -50,6 +50,7 @@ mod table;
 #[cfg(feature = "parquet")]
 mod table_parquet;
 mod tmtp;
+mod traffic;
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -71,6 +72,7 @@ pub use self::srm::Srm;
 pub use self::stream::Stream;
 pub use self::sweep::{Axis, Study};
 pub use self::tmtp::Tmtp;
+pub use self::traffic::CrossTraffic;
 use crate::topology::{Mistake, Schedules, Topology};
 use crate::{Kinds, Network, SessionDelay};
 
@@ -97,6 +99,8 @@ pub struct Scenario {
     pub loss_of: Kinds,
     /// Packets that links lose by plan.
     pub drops: Vec<Drop>,
+    /// Packets of others on the same links.
+    pub traffic: Vec<CrossTraffic>,
     /// Protocol that runs on the hosts.
     pub protocol: Arc<dyn Protocol>,
     /// Traces to write; the extension determines the form.

@@ -21,7 +21,7 @@ pub(super) fn read(
         let message = format!("`source` is missing: there is no host `{SOURCE}` to be it");
         return Err(text.mistake(span, message));
     }
-    let hosts = Hosts::new(text, section.topology, source, ["source", "receiver"])?;
+    let hosts = Hosts::new(section, source, ["source", "receiver"])?;
     let found = match receivers {
         Some(patterns) => hosts.matching(patterns.get_ref())?,
         None => hosts.matching(&[Spanned::new(span.clone(), "*".to_owned())])?,

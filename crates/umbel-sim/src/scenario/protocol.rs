@@ -16,6 +16,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::file::Text;
 use super::report::Results;
 use super::settings::Settings;
+use super::traffic::CrossTraffic;
 use super::{Scenario, basep, lms, pgm, repository, rlm, smo, srm, tmtp};
 use crate::Simulation;
 use crate::topology::{Mistake, Topology};
@@ -92,11 +93,22 @@ pub(super) fn sections() -> String {
     }
 }
 
+/// What the scenario has besides the table of a protocol.
+#[derive(Clone, Copy)]
+pub(super) struct Scenery<'a> {
+    pub(super) text: &'a Text<'a>,
+    pub(super) topology: &'a Topology,
+    pub(super) traffic: &'a [CrossTraffic],
+    /// End of the run.
+    pub(super) end: Duration,
+}
+
 /// Table of a protocol that is being read, and what the scenario has besides.
 pub(super) struct Section<'a> {
     pub(super) text: &'a Text<'a>,
     name: String,
     pub(super) topology: &'a Topology,
+    pub(super) traffic: &'a [CrossTraffic],
     /// End of the run.
     pub(super) end: Duration,
     /// Keys that are not read yet.
@@ -109,17 +121,16 @@ pub(super) struct Section<'a> {
 impl<'a> Section<'a> {
     /// Opens a section, whose value has to be a table.
     pub(super) fn open(
-        text: &'a Text<'a>,
+        scenery: Scenery<'a>,
         name: &str,
         value: &Spanned<DeValue<'a>>,
-        topology: &'a Topology,
-        end: Duration,
     ) -> Result<Section<'a>, Mistake> {
+        let Scenery { text, topology, traffic, end } = scenery;
         let span = value.span();
         match value.get_ref() {
             DeValue::Table(table) => {
                 let (name, table) = (name.to_owned(), table.clone());
-                Ok(Section { text, name, topology, end, table, span, known: Vec::new() })
+                Ok(Section { text, name, topology, traffic, end, table, span, known: Vec::new() })
             }
             _ => Err(text.mistake(span, format!("`{name}` is a section: expected [{name}]"))),
         }
@@ -145,11 +156,12 @@ impl<'a> Section<'a> {
     /// Opens a table within this one; an empty one if it is not written.
     pub(super) fn part(&mut self, key: &'static str) -> Result<Section<'a>, Mistake> {
         self.known.push(key);
-        let Section { text, topology, end, .. } = *self;
+        let Section { text, topology, traffic, end, .. } = *self;
+        let scenery = Scenery { text, topology, traffic, end };
         let empty = || Spanned::new(self.span.clone(), DeValue::Table(DeTable::new()));
         let value = self.table.remove(key).unwrap_or_else(empty);
         let name = format!("{}.{key}", self.name);
-        Section::open(text, &name, &value, topology, end)
+        Section::open(scenery, &name, &value)
     }
 
     /// Ends the section, in which no key is left that nobody has read.

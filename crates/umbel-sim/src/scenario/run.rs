@@ -25,6 +25,8 @@ pub struct Run {
     outcome: Outcome,
     /// Whether the programs have nothing left to do.
     is_done: bool,
+    /// Whether the run ends when all receivers have everything.
+    ends_with_all: bool,
     /// Traces of losses with which the run ends.
     endings: Vec<Ending>,
 }
@@ -41,12 +43,19 @@ impl Scenario {
         let (network, endings) = self.network_with_endings()?;
         let mut simulation = Simulation::new(network, seed);
         let mut programs = self.protocol.install(self, &mut simulation, seed)?;
+        for traffic in &self.traffic {
+            traffic
+                .install(&mut simulation, seed)
+                .map_err(|error| Mistake::new(error.to_string()))?;
+        }
         if let Some(observer) = programs.observer() {
             simulation.set_tracer(observer);
         }
         let end = Instant::EPOCH + self.ends();
         let (outcome, is_done) = (Outcome::Reached, false);
-        Ok(Run { simulation, programs, seed, end, outcome, is_done, endings })
+        // With cross traffic something is always left to happen.
+        let ends_with_all = !self.traffic.is_empty() && self.protocol.ends().is_none();
+        Ok(Run { simulation, programs, seed, end, outcome, is_done, ends_with_all, endings })
     }
 }
 
@@ -63,9 +72,14 @@ impl Run {
         while !self.is_over() && self.simulation.now() < until {
             let ask = self.next_question().filter(|ask| *ask <= until);
             self.outcome = self.simulation.run_until(ask.unwrap_or(until));
-            self.is_done = ask.is_some() && self.programs.is_done(&self.simulation);
+            self.is_done = ask.is_some() && self.asks_whether_done();
         }
         !self.is_over()
+    }
+
+    fn asks_whether_done(&self) -> bool {
+        let (done, all) = self.programs.progress(&self.simulation);
+        self.programs.is_done(&self.simulation) || (self.ends_with_all && done == all)
     }
 
     /// Returns the next moment at which the programs are asked whether they are done. It does not
@@ -73,7 +87,8 @@ impl Run {
     fn next_question(&self) -> Option<Instant> {
         let every = ASK_EVERY.as_nanos() as u64;
         let next = (self.simulation.now().as_nanos() / every).checked_add(1)?.checked_mul(every)?;
-        self.programs.can_be_done().then_some(Instant::from_nanos(next))
+        let asks = self.ends_with_all || self.programs.can_be_done();
+        asks.then_some(Instant::from_nanos(next))
     }
 
     /// Returns whether the end is reached, nothing is left to happen, or an error occurred.

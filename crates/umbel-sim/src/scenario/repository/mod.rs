@@ -25,9 +25,9 @@ use super::file::Text;
 use super::hosts::{Hosts, matches};
 use super::protocol::{Protocol, Section};
 use crate::network::NodeId;
+use crate::topology::Mistake;
 use crate::topology::generate::SOURCE;
 use crate::topology::values::{Share, Time, Written};
-use crate::topology::{Mistake, Topology};
 
 /// Server of items and its clients.
 #[derive(Clone, Debug)]
@@ -182,25 +182,20 @@ fn time(entry: Option<Written<Time>>, default: Duration) -> Duration {
 /// Reads the section.
 pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mistake> {
     let entry: RepositoryEntry = section.read()?;
-    let Section { text, topology, end, .. } = *section;
-    Ok(Arc::new(entry.read(section.span(), text, topology, end)?))
+    Ok(Arc::new(entry.read(section)?))
 }
 
 impl RepositoryEntry {
-    fn read(
-        mut self,
-        span: Range<usize>,
-        text: &Text<'_>,
-        topology: &Topology,
-        end: Duration,
-    ) -> Result<Repository, Mistake> {
+    fn read(mut self, section: &Section<'_>) -> Result<Repository, Mistake> {
+        let Section { text, topology, end, .. } = *section;
+        let span = section.span();
         let server = self.server.take();
         if server.is_none() && topology.node_index(SOURCE).is_none() {
             let message = format!("`server` is missing: there is no host `{SOURCE}` to be it");
             return Err(text.mistake(span, message));
         }
         let server = server.unwrap_or_else(|| Spanned::new(span.clone(), SOURCE.to_owned()));
-        let hosts = Hosts::new(text, topology, &server, ["server", "client"])?;
+        let hosts = Hosts::new(section, &server, ["server", "client"])?;
         let server = NodeId(hosts.server() as u32);
         let clients = std::mem::take(&mut self.clients);
         let mtu = self.mtu.as_ref().map_or(1500, |mtu| *mtu.get_ref());

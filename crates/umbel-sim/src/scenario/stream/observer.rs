@@ -163,7 +163,9 @@ impl Observed {
         let kind = record.packet.kind;
         match record.what {
             Hop::Sent => {
-                if let Some(LinkId(link)) = record.link {
+                // Others' packets are of no protocol's kind.
+                if let Some(LinkId(link)) = record.link.filter(|_| !matches!(kind, Kind::Other(_)))
+                {
                     let back = usize::from(self.first_end[link as usize] != record.from);
                     let traffic = &mut self.traffic[link as usize][back];
                     traffic.packets[class(kind)] += 1;

@@ -53,9 +53,9 @@ pub(super) struct RunArgs {
     /// means, plots and a page
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Form of the tables of receivers, losses and links
-    #[arg(long, value_enum, default_value_t = Form::Csv, requires = "out")]
-    format: Form,
+    /// Form of the tables of receivers, losses and links [default: csv]
+    #[arg(long, value_enum, requires = "out")]
+    format: Option<Form>,
     /// Also count packets by kind, flow, link and node, which takes time
     #[arg(long)]
     tables: bool,
@@ -158,8 +158,8 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> anyhow::Result<ExitCode> {
     }
     if let Some(out) = &args.out {
         let extension = match args.format {
-            Form::Csv => "csv",
-            Form::Parquet => "parquet",
+            Some(Form::Parquet) => "parquet",
+            Some(Form::Csv) | None => "csv",
         };
         for table in &tables {
             table.write(&out.join(table.name).with_extension(extension))?;
@@ -266,10 +266,8 @@ fn simulate(
     let summary = all.and_then(|all| Some(all.get::<SummaryTracer>()?.summary(end)));
     if let Some(trace) = run.ended_trace() {
         anyhow::bail!(
-            "{} ends after {:.3} s, before the run does: make it longer, or say at_end = \"repeat\" \
-             or \"pass\"",
-            trace.display(),
-            end.since(umbel_sim::Instant::EPOCH).as_secs_f64()
+            "{} ends before the run does: make it longer, or say at_end = \"repeat\" or \"pass\"",
+            trace.display()
         );
     }
     if let Some(host) = run.stuck() {
