@@ -166,9 +166,12 @@ impl Study {
     /// # Errors
     /// Returns one line with the place of the mistake.
     pub fn scenario_of(&self, point: usize, seed: Option<u64>) -> Result<Scenario, Mistake> {
-        let mut scenario = self.read_point(point, seed).map_err(|mistake| match &self.file {
-            Some(file) => mistake.in_file(file),
-            None => mistake,
+        let mut scenario = self.read_point(point, seed).map_err(|mistake| {
+            let mistake = shortened(mistake);
+            match &self.file {
+                Some(file) => mistake.in_file(file),
+                None => mistake,
+            }
         })?;
         if let (true, Some(file)) = (scenario.name.is_empty(), &self.file) {
             scenario.name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -222,6 +225,23 @@ fn graph_seed<'t, 'a>(table: &'t mut DeTable<'a>) -> Option<&'t mut DeValue<'a>>
     let DeValue::Table(topology) = table.get_mut("topology")?.get_mut() else { return None };
     let seed = topology.get_mut("seed")?.get_mut();
     (seed.as_str() == Some("run")).then_some(seed)
+}
+
+/// Longest message, in bytes, that still reads as one line.
+const LINE: usize = 300;
+/// Number of expected keys that a longer message keeps.
+const KEPT: usize = 8;
+
+/// Leaves out most of the keys that were expected, if there are too many for a line.
+fn shortened(mistake: Mistake) -> Mistake {
+    let Some((what, keys)) = mistake.message().split_once(", but ") else { return mistake };
+    let keys: Vec<&str> = keys.split(", ").collect();
+    if mistake.message().len() <= LINE || keys.len() <= KEPT {
+        return mistake;
+    }
+    let (kept, more) = (keys[..KEPT].join(", "), keys.len() - KEPT);
+    let message = format!("{what}, but {kept} and {more} more, which docs/sim.md has");
+    mistake.with_message(message)
 }
 
 /// A key of a sweep.

@@ -45,6 +45,11 @@ impl Mistake {
         Mistake { file: self.file.or_else(|| Some(path.to_owned())), ..self }
     }
 
+    /// Returns a mistake in the same place with another message.
+    pub(crate) fn with_message(self, message: String) -> Mistake {
+        Mistake { message, ..self }
+    }
+
     /// Returns the file of the mistake.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
