@@ -1,8 +1,9 @@
 //! What the paper does not have: leaves that take long, bursts, losses by chance, a thousand
-//! receivers, and another controller on the same scenarios.
+//! receivers, TCP connections, and another controller on the same scenarios.
 
 use super::figures::{estimate, mean_convergence};
 use super::scenario::{Dropping, Outcome, Rule, Scenario, Topology};
+use super::tcp::Tcp;
 use crate::estimate::fairness;
 use crate::output::{Figure, FigureId, Panel, Point, Section, Series, Table};
 use crate::pool::{Outcomes, Runs};
@@ -11,6 +12,8 @@ use crate::pool::{Outcomes, Runs};
 const LEAVES_MS: [u64; 5] = [0, 1_000, 2_000, 5_000, 10_000];
 /// Receivers of the greatest group, which runs once.
 const MANY: u32 = 1_000;
+/// Numbers of TCP connections beside a session.
+const CONNECTIONS: [u32; 4] = [1, 2, 4, 8];
 
 /// A scenario and its name.
 type Case = (String, Scenario);
@@ -61,11 +64,22 @@ fn cases() -> Vec<Case> {
     cases
 }
 
+/// Returns the scenarios with TCP connections, each of which runs with every controller.
+fn companies() -> Vec<(Tcp, u32, Scenario)> {
+    let company = |tcp, connections| Scenario::new(Topology::Beside { connections, tcp });
+    Tcp::ALL
+        .into_iter()
+        .flat_map(|tcp| CONNECTIONS.map(|count| (tcp, count, company(tcp, count))))
+        .collect()
+}
+
 /// Returns the runs. The greatest group runs once.
 pub(super) fn runs(seeds: u32) -> Runs<Scenario> {
-    let both = cases()
-        .into_iter()
-        .flat_map(|(_, scenario)| Rule::ALL.map(|rule| Scenario { rule, ..scenario }));
+    let alone = cases().into_iter().map(|(_, scenario)| scenario);
+    let companies = companies().into_iter().map(|(.., scenario)| scenario);
+    let both = alone
+        .chain(companies)
+        .flat_map(|scenario| Rule::ALL.map(|rule| Scenario { rule, ..scenario }));
     both.map(|scenario| {
         let many = scenario.receivers() >= MANY;
         (scenario, if many { 1 } else { seeds })
@@ -75,7 +89,68 @@ pub(super) fn runs(seeds: u32) -> Runs<Scenario> {
 
 /// Returns the sections.
 pub(super) fn sections(outcomes: &Outcomes<Scenario>) -> Vec<Section> {
-    vec![side_by_side(outcomes)]
+    vec![side_by_side(outcomes), beside_tcp(outcomes)]
+}
+
+fn beside_tcp(outcomes: &Outcomes<Scenario>) -> Section {
+    let mut rows = Vec::new();
+    for (tcp, connections, scenario) in companies() {
+        for rule in Rule::ALL {
+            let scenario = Scenario { rule, ..scenario };
+            let cell = |value: &dyn Fn(&Outcome) -> f64, digits: usize| {
+                let estimate = estimate(outcomes, scenario, value);
+                format!("{:.digits$} ± {:.digits$}", estimate.mean, estimate.ci95)
+            };
+            rows.push(vec![
+                format!("{connections} {}", tcp.name()),
+                rule.name().to_owned(),
+                cell(&|outcome| mean(&outcome.rates) / 1000.0, 0),
+                cell(&|outcome| mean(&outcome.others) / 1000.0, 0),
+                cell(&share, 2),
+                cell(&|outcome| fairness(&all_flows(outcome)), 2),
+                cell(&|outcome| outcome.level, 2),
+                cell(&|outcome| outcome.loss * 100.0, 2),
+                cell(&|outcome| outcome.worst[1] * 100.0, 1),
+                cell(&|outcome| outcome.utilisation * 100.0, 0),
+            ]);
+        }
+    }
+    let head = [
+        "TCP connections",
+        "controller",
+        "RLM (kb/s)",
+        "mean TCP (kb/s)",
+        "RLM over a mean TCP",
+        "Jain index",
+        "mean level",
+        "RLM's loss (%)",
+        "worst in 10 s (%)",
+        "link used (%)",
+    ];
+    let table = Table { name: "tcp", head: head.map(str::to_owned).into(), rows };
+    Section {
+        title: "Beside TCP connections".to_owned(),
+        text: "One session of RLM with one receiver, and TCP connections that always have something \
+               to send, over a bottleneck of 1.5 Mb/s with a queue of 20 packets; drop-tail. Three \
+               links of 10 ms: the round trip is 60 ms without the queue, 167 ms with a full one. \
+               Segments are as long as packets, 1,000 bytes. Rates are those of packets, headers \
+               included, in the last four of ten minutes; losses are those of the whole time. A fair \
+               share carries level 4 (480 kb/s) beside one or two connections, 3 (224 kb/s) beside \
+               four, 2 (96 kb/s) beside eight. Means and 95 % confidence intervals."
+            .to_owned(),
+        figures: Vec::new(),
+        tables: vec![table],
+    }
+}
+
+/// Returns the rates of all flows over the bottleneck.
+fn all_flows(outcome: &Outcome) -> Vec<f64> {
+    outcome.rates.iter().chain(&outcome.others).copied().collect()
+}
+
+/// Returns the rate of the session over that of a mean TCP connection.
+fn share(outcome: &Outcome) -> f64 {
+    mean(&outcome.rates) / mean(&outcome.others)
 }
 
 fn side_by_side(outcomes: &Outcomes<Scenario>) -> Section {
@@ -178,7 +253,7 @@ mod tests {
     #[test]
     fn each_scenario_runs_with_both_controllers() {
         let runs = runs(3);
-        assert_eq!(runs.len(), 2 * cases().len());
+        assert_eq!(runs.len(), 2 * (cases().len() + companies().len()));
         let once = runs.values().filter(|seeds| **seeds == 1).count();
         assert_eq!(once, 2);
     }

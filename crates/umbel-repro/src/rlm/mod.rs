@@ -4,12 +4,14 @@
 //! - [`scenario`]: a run on one of the topologies of Figure 7.
 //! - `figures.rs`: Figures 8 to 13, and random early detection; `verdicts.rs`: the claims of the
 //!   text; `notes.rs`: choices and findings.
-//! - `beyond.rs`: other networks, and the controller that looks at delays.
+//! - `beyond.rs`: other networks, TCP connections, and the controller that looks at delays.
+//! - [`tcp`]: TCP connections beside a session.
 
 mod beyond;
 mod figures;
 mod notes;
 pub mod scenario;
+pub mod tcp;
 mod verdicts;
 
 use std::collections::BTreeSet;

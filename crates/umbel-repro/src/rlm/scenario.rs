@@ -9,6 +9,7 @@ use umbel_sim::random::{Purpose, stream, uniform};
 use umbel_sim::rlm::{ReceiverHost, Record, SAMPLE, Stream, Traffic};
 use umbel_sim::{Instant, LinkSpec, Loss, Network, NodeId, Queue, RedConfig, Simulation};
 
+use super::tcp::{Connection, Tcp};
 use crate::pool::Experiment;
 
 /// Who is behind which link [RLM Fig. 7].
@@ -30,6 +31,14 @@ pub enum Topology {
     Sessions {
         /// Number of sessions.
         pairs: u32,
+    },
+    /// A session of a source and a receiver, and TCP connections, over one link. All have the same
+    /// round trip.
+    Beside {
+        /// Number of connections, each of which always has something to send.
+        connections: u32,
+        /// Their congestion control.
+        tcp: Tcp,
     },
 }
 
@@ -109,8 +118,12 @@ pub struct Outcome {
     pub experiments: Vec<(f64, f64, bool)>,
     /// Rate in bits per second that each receiver got in the last four minutes.
     pub rates: Vec<f64>,
-    /// Share of the bottleneck that the sum of these rates is.
+    /// Rate in bits per second of each TCP connection in the same time.
+    pub others: Vec<f64>,
+    /// Share of the bottleneck that the sum of all these rates is.
     pub utilisation: f64,
+    /// Level of the first receiver, the mean over the same time.
+    pub level: f64,
 }
 
 /// Windows over which loss is measured [RLM §4.3].
@@ -127,7 +140,7 @@ const RATE: u64 = 1_500_000;
 /// Packets in a queue [RLM §4].
 const QUEUE: u32 = 20;
 /// Length of a packet in bytes, and the delay of links [RLM §4].
-const PACKET: f64 = 1000.0;
+pub(super) const PACKET: f64 = 1000.0;
 const LATENCY_US: u64 = 10_000;
 /// Time for which a receiver may be below its best level and still keep it. Chosen.
 const LAPSE: Duration = Duration::from_secs(10);
@@ -151,6 +164,7 @@ impl Scenario {
         match self.topology {
             Topology::Shared { receivers } | Topology::Classes { receivers } => receivers,
             Topology::Sessions { pairs } => pairs,
+            Topology::Beside { .. } => 1,
         }
     }
 
@@ -181,16 +195,14 @@ impl Scenario {
         LinkSpec::default().delay(self.delay())
     }
 
-    /// Builds the network. Returns it with the sources, and each receiver's node, source and the
-    /// rate of its path.
-    fn build(&self) -> (Network, Vec<NodeId>, Vec<Place>) {
+    fn build(&self) -> World {
         let mut network = Network::new();
         let link = |network: &mut Network, a, b, spec: LinkSpec| {
             network.link(a, b, spec.clone(), spec).expect("the ends and the values are valid");
         };
         let rate = RATE as f64;
-        let mut places = Vec::new();
-        match self.topology {
+        let (mut places, mut connections) = (Vec::new(), Vec::new());
+        let sources = match self.topology {
             Topology::Shared { receivers } => {
                 let (source, router) = (network.host("source"), network.router("router"));
                 link(&mut network, source, router, self.narrow(1.0, QUEUE));
@@ -201,7 +213,7 @@ impl Scenario {
                     link(&mut network, router, node, spec);
                     places.push(Place { node, source, rate });
                 }
-                (network, vec![source], places)
+                vec![source]
             }
             Topology::Classes { receivers } => {
                 let source = network.host("source");
@@ -215,7 +227,7 @@ impl Scenario {
                     let rate = if slow == 1 { rate / 2.0 } else { rate };
                     places.push(Place { node, source, rate });
                 }
-                (network, vec![source], places)
+                vec![source]
             }
             Topology::Sessions { pairs } => {
                 let (left, right) = (network.router("left"), network.router("right"));
@@ -224,18 +236,35 @@ impl Scenario {
                 let product = rate * times / 8.0 * self.delay().as_secs_f64() * 3.0;
                 let queue = (2.0 * product / PACKET).ceil() as u32;
                 link(&mut network, left, right, self.narrow(times, queue.max(2)));
-                let mut sources = Vec::new();
                 for n in 0..pairs {
-                    let (source, node) =
-                        (network.host(format!("s{n}")), network.host(format!("r{n}")));
-                    link(&mut network, source, left, self.wide());
-                    link(&mut network, right, node, self.wide());
-                    sources.push(source);
+                    let (source, node) = self.add_pair(&mut network, [left, right], n);
                     places.push(Place { node, source, rate });
                 }
-                (network, sources, places)
+                places.iter().map(|place| place.source).collect()
             }
+            Topology::Beside { connections: count, .. } => {
+                let (left, right) = (network.router("left"), network.router("right"));
+                link(&mut network, left, right, self.narrow(1.0, QUEUE));
+                let (source, node) = self.add_pair(&mut network, [left, right], 0);
+                // What is best is what a fair share carries.
+                places.push(Place { node, source, rate: rate / f64::from(count + 1) });
+                connections.extend((1..=count).map(|n| {
+                    let (source, receiver) = self.add_pair(&mut network, [left, right], n);
+                    Connection { source, receiver }
+                }));
+                vec![source]
+            }
+        };
+        World { network, sources, places, connections }
+    }
+
+    /// Adds a source and a receiver at the ends of a link.
+    fn add_pair(&self, network: &mut Network, ends: [NodeId; 2], n: u32) -> (NodeId, NodeId) {
+        let hosts = [network.host(format!("s{n}")), network.host(format!("r{n}"))];
+        for (end, host) in ends.into_iter().zip(hosts) {
+            network.link(end, host, self.wide(), self.wide()).expect("the ends are valid");
         }
+        (hosts[0], hosts[1])
     }
 
     fn stream(&self, source: NodeId) -> Stream {
@@ -244,6 +273,14 @@ impl Scenario {
             .map_or(Traffic::Cbr, |tenths| Traffic::Bursts { peak: f64::from(tenths) / 10.0 });
         Stream { traffic, ..Stream::new(source) }
     }
+}
+
+/// A network, and what runs where.
+struct World {
+    network: Network,
+    sources: Vec<NodeId>,
+    places: Vec<Place>,
+    connections: Vec<Connection>,
 }
 
 /// Where a receiver is.
@@ -258,7 +295,7 @@ impl Experiment for Scenario {
     type Outcome = Outcome;
 
     fn run(&self, seed: u64) -> Outcome {
-        let (mut network, sources, places) = self.build();
+        let World { mut network, sources, places, connections } = self.build();
         if let Some(ms) = self.leave_ms {
             network.set_prune_latency(Duration::from_millis(ms));
         }
@@ -284,8 +321,20 @@ impl Experiment for Scenario {
                 .set_app(place.node, stream.receiver_host(config, seed), Instant::EPOCH + start)
                 .expect("the receiver is a free host");
         }
+        if let Topology::Beside { tcp, .. } = self.topology {
+            for (n, connection) in (1..).zip(&connections) {
+                connection.begin(&mut simulation, tcp, n, seed);
+            }
+        }
         let end = Instant::EPOCH + LENGTH;
+        let received = |simulation: &Simulation| -> Vec<f64> {
+            connections.iter().map(|connection| connection.received(simulation)).collect()
+        };
+        simulation.run_until(Instant::EPOCH + LENGTH.saturating_sub(MEASURED));
+        let before = received(&simulation);
         simulation.run_until(end);
+        let received = received(&simulation).into_iter().zip(before);
+        let others = received.map(|(now, then)| (now - then) * 8.0 / MEASURED.as_secs_f64());
         let records: Vec<(&Place, &Record)> = places
             .iter()
             .map(|place| {
@@ -293,16 +342,20 @@ impl Experiment for Scenario {
                 (place, host.host())
             })
             .collect();
-        self.outcome(&records, end)
+        self.outcome(&records, others.collect(), end)
     }
 
     fn work(&self) -> u64 {
-        u64::from(self.receivers()) + 1
+        let connections = match self.topology {
+            Topology::Beside { connections, .. } => connections,
+            _ => 0,
+        };
+        u64::from(self.receivers() + connections) + 1
     }
 }
 
 impl Scenario {
-    fn outcome(&self, records: &[(&Place, &Record)], end: Instant) -> Outcome {
+    fn outcome(&self, records: &[(&Place, &Record)], others: Vec<f64>, end: Instant) -> Outcome {
         let convergence = records.iter().map(|(place, record)| {
             let best = self.stream(place.source).level_within(place.rate);
             let time = record.convergence(best, end, LAPSE);
@@ -318,6 +371,7 @@ impl Scenario {
             Topology::Shared { receivers } | Topology::Classes { receivers } => {
                 RATE as f64 * f64::from(receivers)
             }
+            Topology::Beside { .. } => RATE as f64,
         };
         let losses = records.iter().map(|(_, record)| record.loss());
         let (_, first) = records[0];
@@ -336,8 +390,10 @@ impl Scenario {
                     Some((since(experiment.start), duration, stays))
                 })
                 .collect(),
-            utilisation: rates.iter().sum::<f64>() / bottleneck,
+            utilisation: rates.iter().chain(&others).sum::<f64>() / bottleneck,
+            level: first.mean_level(end, MEASURED),
             rates,
+            others,
         }
     }
 }
@@ -366,7 +422,8 @@ mod tests {
 
     #[test]
     fn halves_have_a_best_level_of_their_own() {
-        let (network, sources, places) = Scenario::new(Topology::Classes { receivers: 4 }).build();
+        let topology = Topology::Classes { receivers: 4 };
+        let World { network, sources, places, .. } = Scenario::new(topology).build();
         assert_eq!((network.node_count(), sources.len()), (7, 1));
         let stream = Stream::new(sources[0]);
         let best: Vec<u8> = places.iter().map(|place| stream.level_within(place.rate)).collect();

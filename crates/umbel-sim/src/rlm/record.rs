@@ -88,6 +88,19 @@ impl Record {
         after.checked_sub(1).map_or(0, |last| self.levels[last].1)
     }
 
+    /// Returns the mean level over this span before `end`.
+    pub fn mean_level(&self, end: Instant, span: Duration) -> f64 {
+        let begin = Instant::from_nanos(end.as_nanos().saturating_sub(span.as_nanos() as u64));
+        let first = self.levels.partition_point(|&(at, _)| at <= begin);
+        let (mut sum, mut since, mut level) = (0.0, begin, self.level_at(begin));
+        for &(at, next) in self.levels[first..].iter().take_while(|(at, _)| *at < end) {
+            sum += at.since(since).as_secs_f64() * f64::from(level);
+            (since, level) = (at, next);
+        }
+        sum += end.since(since).as_secs_f64() * f64::from(level);
+        sum / span.as_secs_f64()
+    }
+
     /// Returns the samples from the start on, one for each [`SAMPLE`].
     pub fn samples(&self) -> &[Sample] {
         &self.samples
@@ -187,5 +200,7 @@ mod tests {
         assert_eq!(converged(3, 1), Some(seconds(42)));
         assert_eq!((converged(2, 5), converged(4, 5)), (Some(seconds(5)), None));
         assert_eq!([at(5), at(15), at(99)].map(|time| record.level_at(time)), [0, 2, 3]);
+        let mean = |end, span| (record.mean_level(at(end), seconds(span)) * 100.0).round() as u32;
+        assert_eq!([mean(20, 10), mean(62, 10), mean(42, 4), mean(5, 4)], [150, 300, 325, 0]);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::machine::Machine;
-use super::queueing::Queueing;
+use super::queueing::{Queueing, Usual};
 use super::{Action, Controller, Packet, Status};
 use crate::Instant;
 use crate::chance::Generator;
@@ -17,17 +17,14 @@ pub(in crate::rlm) struct Delay {
     config: DelayConfig,
     machine: Machine,
     queueing: Queueing,
-    /// Queueing delay without experiments, averaged.
-    usual_s: f64,
+    /// Queueing delay lately while nothing was tried: the queues of others.
+    usual: Usual,
     /// Greatest queueing delay so far.
     greatest: Duration,
     /// Packets that came and were lost since the experiment began.
     came: u64,
     lost: u64,
 }
-
-/// Weight of a packet in the usual queueing delay.
-const WEIGHT: f64 = 1.0 / 64.0;
 
 impl Delay {
     /// Creates a controller that does nothing before it joins.
@@ -46,27 +43,34 @@ impl Delay {
             config: delay,
             machine: Machine::new(&config, random),
             queueing: Queueing::default(),
-            usual_s: 0.0,
+            usual: Usual::default(),
             greatest: Duration::ZERO,
             came: 0,
             lost: 0,
         }
     }
 
-    /// Returns the rise of the delay that is congestion.
-    fn threshold(&self) -> Duration {
-        self.config.threshold.max(self.greatest.mul_f64(self.config.share_of_greatest))
+    /// Returns the queueing delay above which an experiment has failed. Where others keep the queue
+    /// filled, as TCP does, it rises and falls without any experiment, and only what is above its
+    /// peaks is a rise. If there is no room above them, loss alone ends an experiment.
+    fn limit_of_queueing(&self) -> Duration {
+        let DelayConfig { threshold, share_of_greatest, .. } = self.config;
+        let mean = self.usual.mean();
+        let usual = if mean > threshold { self.usual.greatest() } else { mean };
+        usual + threshold.max(self.greatest.mul_f64(share_of_greatest))
     }
 
     fn on_queueing(&mut self, now: Instant, queueing: Duration) {
         self.greatest = self.greatest.max(queueing);
         if !self.machine.is_probed(now) {
             (self.came, self.lost) = (0, 0);
-            self.usual_s += (queueing.as_secs_f64() - self.usual_s) * WEIGHT;
+            // In other states the queue of a failed experiment may still drain.
+            if self.machine.is_steady() {
+                self.usual.note(now, queueing);
+            }
             return;
         }
-        let rise = queueing.as_secs_f64() - self.usual_s;
-        if rise > self.threshold().as_secs_f64() {
+        if queueing > self.limit_of_queueing() {
             self.machine.on_congestion(now);
         }
     }
@@ -141,11 +145,13 @@ mod tests {
 
     const LAYERS: u8 = 4;
 
-    /// A receiver of 100 packets a second, on whose path packets take this long.
+    /// A receiver of 100 packets a second, on whose path packets take this long, and besides wait
+    /// in a queue that others fill to `saw` and empty within each 2 s.
     struct Run {
         delay: Delay,
         now: Instant,
         way: Duration,
+        saw: Duration,
         falls: Vec<LevelReason>,
     }
 
@@ -159,7 +165,8 @@ mod tests {
         let mut delay = Delay::new(&config, generator(3));
         let now = Instant::EPOCH + Duration::from_secs(1);
         delay.on_join(now);
-        Run { delay, now, way: Duration::from_millis(30), falls: Vec::new() }
+        let way = Duration::from_millis(30);
+        Run { delay, now, way, saw: Duration::ZERO, falls: Vec::new() }
     }
 
     impl Run {
@@ -171,7 +178,9 @@ mod tests {
                 self.now += Duration::from_millis(10);
                 self.delay.on_timeout(self.now);
                 let layer = self.delay.status().level - 1;
-                let sent_us = (self.now.since(Instant::EPOCH).saturating_sub(self.way)).as_micros();
+                let since = self.now.since(Instant::EPOCH);
+                let phase = since.as_secs_f64() % 2.0 / 2.0;
+                let sent_us = since.saturating_sub(self.way + self.saw.mul_f64(phase)).as_micros();
                 self.delay.on_packet(self.now, Packet { layer, sent_us: sent_us as u32 });
                 while let Some(action) = self.delay.poll_action() {
                     if let Action::Fall { reason, .. } = action {
@@ -210,6 +219,27 @@ mod tests {
             left == 0
         });
         assert!(run.now >= end && run.level() == LAYERS && run.falls.is_empty());
+    }
+
+    #[test]
+    fn a_queue_that_others_fill_and_empty_ends_no_experiment_and_more_than_that_does() {
+        let mut run = run();
+        run.saw = Duration::from_millis(100);
+        run.delay.limit(run.now, 2);
+        let mut left = 2_000;
+        run.until(|_| {
+            left -= 1;
+            left == 0
+        });
+        // What others do is known by now.
+        run.falls.clear();
+        run.delay.limit(run.now, LAYERS);
+        run.until(|delay| delay.status().level == LAYERS);
+        assert_eq!(run.falls, []);
+        run.saw = Duration::ZERO;
+        run.way += Duration::from_millis(150);
+        run.until(|delay| delay.status().level < LAYERS);
+        assert_eq!(run.falls, [LevelReason::Failed]);
     }
 
     #[test]

@@ -181,6 +181,11 @@ impl Machine {
             && self.experiments.highest(now, self.detection.timer(), self.level).is_some()
     }
 
+    /// Returns whether no congestion is being dealt with.
+    pub(super) fn is_steady(&self) -> bool {
+        self.state == State::Steady
+    }
+
     /// Takes a sign of congestion, while an experiment is in progress.
     pub(super) fn on_congestion(&mut self, now: Instant) {
         if self.is_probed(now) {

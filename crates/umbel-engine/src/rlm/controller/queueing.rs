@@ -47,6 +47,49 @@ impl Queueing {
     }
 }
 
+/// Time after which a usual delay is forgotten, at most twice this. The peaks of a queue that TCP
+/// fills are closer together.
+const USUAL_MEMORY: Duration = Duration::from_secs(10);
+
+/// The mean and the greatest queueing delay of the present and the last span of [`USUAL_MEMORY`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usual {
+    spans: [Span; 2],
+    end: Instant,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    sum: Duration,
+    count: u32,
+    greatest: Duration,
+}
+
+impl Usual {
+    /// Takes a delay.
+    pub(super) fn note(&mut self, now: Instant, delay: Duration) {
+        if now >= self.end {
+            self.end = now + USUAL_MEMORY;
+            self.spans = [Span::default(), self.spans[0]];
+        }
+        let span = &mut self.spans[0];
+        span.sum = span.sum.saturating_add(delay);
+        span.count = span.count.saturating_add(1);
+        span.greatest = span.greatest.max(delay);
+    }
+
+    /// Returns the mean; zero before the first. What is known stays while no delay is taken.
+    pub(super) fn mean(&self) -> Duration {
+        let [now, last] = self.spans;
+        now.sum.saturating_add(last.sum) / now.count.saturating_add(last.count).max(1)
+    }
+
+    /// Returns the greatest; zero before the first.
+    pub(super) fn greatest(&self) -> Duration {
+        self.spans[0].greatest.max(self.spans[1].greatest)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,5 +125,18 @@ mod tests {
         assert_eq!(after(&mut queueing, 100, &[70; 10]), Some(Duration::from_millis(20)));
         after(&mut queueing, 31_000, &[70; 10]);
         assert_eq!(after(&mut queueing, 62_000, &[70; 10]), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn what_is_usual_is_forgotten_unless_nothing_new_is_known() {
+        let mut usual = Usual::default();
+        assert_eq!((usual.mean(), usual.greatest()), (Duration::ZERO, Duration::ZERO));
+        let ms = Duration::from_millis;
+        (0..100).for_each(|n| usual.note(at(n * 10), ms(n)));
+        assert_eq!((usual.mean().as_micros(), usual.greatest()), (49_500, ms(99)));
+        usual.note(at(60_000), ms(10));
+        assert_eq!(usual.greatest(), ms(99));
+        usual.note(at(70_000), ms(20));
+        assert_eq!((usual.mean(), usual.greatest()), (ms(15), ms(20)));
     }
 }
