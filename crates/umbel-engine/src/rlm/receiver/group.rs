@@ -1,6 +1,6 @@
 //! The other receivers: how many they are, and what one tells them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub(super) struct Group {
     all: Limiter,
     of_one: Limit,
     senders: BTreeMap<IpAddr, (Instant, Limiter)>,
+    /// The same senders, the longest silent first.
+    by_heard: BTreeSet<(Instant, IpAddr)>,
 }
 
 impl Group {
@@ -40,6 +42,7 @@ impl Group {
             all: Limiter::new(config.control_limit),
             of_one: config.experiments_of_one,
             senders: BTreeMap::new(),
+            by_heard: BTreeSet::new(),
         }
     }
 
@@ -75,19 +78,26 @@ impl Group {
         self.all.take(now)
     }
 
-    /// Returns whether one more announcement of this sender is handled.
+    /// Returns whether one more announcement of this sender is handled. O(log n) in the number of
+    /// senders that are remembered: in a group of thousands most announcements are of new ones.
     pub(super) fn admits_experiment(&mut self, now: Instant, sender: IpAddr) -> bool {
-        if !self.senders.contains_key(&sender) && self.senders.len() >= SENDERS {
-            let silent = self.senders.iter().min_by_key(|(_, (heard, _))| *heard);
-            if let Some(silent) = silent.map(|(&sender, _)| sender) {
-                self.senders.remove(&silent);
+        let known = self.senders.remove(&sender);
+        let mut limiter = match known {
+            Some((heard, limiter)) => {
+                self.by_heard.remove(&(heard, sender));
+                limiter
             }
+            None => Limiter::new(self.of_one),
+        };
+        if self.senders.len() >= SENDERS
+            && let Some((_, silent)) = self.by_heard.pop_first()
+        {
+            self.senders.remove(&silent);
         }
-        let of_one = self.of_one;
-        let (heard, limiter) =
-            self.senders.entry(sender).or_insert_with(|| (now, Limiter::new(of_one)));
-        *heard = now;
-        limiter.take(now)
+        let admitted = limiter.take(now);
+        self.senders.insert(sender, (now, limiter));
+        self.by_heard.insert((now, sender));
+        admitted
     }
 
     /// Takes the session message of another receiver.

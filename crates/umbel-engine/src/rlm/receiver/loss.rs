@@ -96,6 +96,11 @@ impl LossMonitor {
         lost
     }
 
+    /// Returns whether packets are missing of which it is open whether they are lost.
+    pub(super) fn is_open(&self) -> bool {
+        self.open > 0
+    }
+
     /// Returns the time at which missing packets will be lost if nothing more comes.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let waiting = self.gaps.values().rev().filter(|gap| !gap.lost).take(self.open);

@@ -54,6 +54,10 @@ impl Layer {
             objects: Objects::new(config.held, config.loss),
         }
     }
+
+    fn is_waiting(&self) -> bool {
+        self.loss.is_open() || self.objects.is_receiving()
+    }
 }
 
 /// A message to the control group that waits to be sent.
@@ -71,6 +75,9 @@ pub struct Receiver {
     controller: Box<dyn Controller>,
     subscription: Subscription,
     layers: Vec<Layer>,
+    /// Layers that wait for something, a bit each: for missing packets or the rest of an object.
+    /// Most packets find none, and need not look into all layers.
+    waiting: u16,
     group: Group,
     /// In the control group.
     inside: bool,
@@ -111,6 +118,7 @@ impl Receiver {
             controller,
             subscription: Subscription::new(config.mode, config.channels.clone()),
             layers: (0..layers).map(|_| Layer::new(&config)).collect(),
+            waiting: 0,
             group: Group::new(&config),
             inside: false,
             told: (0, 0),
@@ -166,6 +174,34 @@ impl Receiver {
         if packet.header.tsi != self.config.tsi {
             return Err(DropReason::OtherSession);
         }
+        let taken = self.on_packet_of_layer(now, number, bytes.len(), &packet);
+        self.note_waiting(number);
+        taken
+    }
+
+    /// Notes whether a layer waits for something, after it changed.
+    fn note_waiting(&mut self, number: u8) {
+        let waits = self.layers.get(usize::from(number)).is_some_and(Layer::is_waiting);
+        self.waiting = self.waiting & !(1 << number) | u16::from(waits) << number;
+    }
+
+    /// Returns the layers that wait for something.
+    fn waiting_layers(&self) -> impl Iterator<Item = u8> + use<> {
+        let mut left = self.waiting;
+        std::iter::from_fn(move || {
+            let number = (left != 0).then(|| left.trailing_zeros() as u8);
+            left &= left.wrapping_sub(1);
+            number
+        })
+    }
+
+    fn on_packet_of_layer(
+        &mut self,
+        now: Instant,
+        number: u8,
+        len: usize,
+        packet: &SmallBlockPacket<'_>,
+    ) -> Result<(), DropReason> {
         let layer = &mut self.layers[usize::from(number)];
         match layer.loss.insert(now, packet.header.index) {
             Arrival::Fresh => {}
@@ -173,11 +209,11 @@ impl Receiver {
             Arrival::Duplicate => return Err(DropReason::Duplicate),
         }
         self.stats.packets += 1;
-        self.stats.bytes += bytes.len() as u64;
+        self.stats.bytes += len as u64;
         self.subscription.on_packet(number);
         let sent_us = packet.header.transmission;
         self.controller.on_packet(now, Packet { layer: number, sent_us });
-        self.deliver(now, number, &packet)
+        self.deliver(now, number, packet)
     }
 
     fn deliver(
@@ -245,7 +281,10 @@ impl Receiver {
             let in_object = layer.is_some_and(|layer| layer.objects.is_receiving());
             self.controller.on_object(now, in_object);
         }
-        let lost: u64 = self.layers.iter_mut().map(|layer| layer.loss.take_lost(now)).sum();
+        let mut lost = 0;
+        for number in self.waiting_layers() {
+            lost += self.layers[usize::from(number)].loss.take_lost(now);
+        }
         if lost > 0 {
             self.stats.lost += lost;
             self.controller.on_lost(now, lost);
@@ -256,10 +295,11 @@ impl Receiver {
         while let Some(layer) = self.subscription.poll_left() {
             self.on_left(layer);
         }
-        for layer in 0..self.layers.len() {
-            while let Some(outcome) = self.layers[layer].objects.poll_given_up(now) {
-                self.on_outcome(layer as u8, outcome);
+        for number in self.waiting_layers() {
+            while let Some(outcome) = self.layers[usize::from(number)].objects.poll_given_up(now) {
+                self.on_outcome(number, outcome);
             }
+            self.note_waiting(number);
         }
         if self.inside && self.group.next() <= now {
             let draw = uniform(&mut self.random);
@@ -297,6 +337,7 @@ impl Receiver {
     fn on_left(&mut self, number: u8) {
         let mut layer = Layer::new(&self.config);
         std::mem::swap(&mut layer, &mut self.layers[usize::from(number)]);
+        self.note_waiting(number);
         while let Some(outcome) = layer.objects.poll_left() {
             self.on_outcome(number, outcome);
         }
@@ -397,7 +438,8 @@ impl Engine for Receiver {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let layers = self.layers.iter().flat_map(|layer| {
+        let layers = self.waiting_layers().flat_map(|number| {
+            let layer = &self.layers[usize::from(number)];
             [layer.loss.next_timeout(), layer.objects.next_timeout()].into_iter().flatten()
         });
         let session = self.inside.then(|| self.group.next());
