@@ -22,7 +22,7 @@ measure [--size 640x360] [--frames 240] [--clip head|slides|pan] [--layers 250,2
         [--loss 0.05] [--base-loss 0] [--join FRAME] [--write PREFIX]
   --layers   kb/s of each layer     --loss   share of enhancement packets lost
   --join     decode from this frame on only
-  --write    write PREFIX-CLIP-LEVEL.y4m";
+  --write    write PREFIX-CLIP.y4m, which is encoded, and PREFIX-CLIP-LEVEL.y4m";
 
 struct Options {
     size: Size,
@@ -97,10 +97,19 @@ fn measure(kind: Kind, options: &Options) -> Result<(), Box<dyn Error>> {
             ..EncoderConfig::default()
         },
     )?;
+    let writer = |name: String| -> Result<_, Box<dyn Error>> {
+        let header = Header { size: options.size, rate };
+        Ok(Writer::new(BufWriter::new(File::create(format!("{name}.y4m"))?), header)?)
+    };
+    let name = options.write.as_ref().map(|prefix| format!("{prefix}-{}", kind.name()));
+    let mut source = name.clone().map(writer).transpose()?;
     let mut encoding = Duration::ZERO;
     let mut packets: Vec<Vec<Packet>> = Vec::new();
     for number in 0..options.frames {
         let frame = clip.frame(number);
+        if let Some(writer) = &mut source {
+            writer.write(&frame)?;
+        }
         let (coded, took) = timed(|| encoder.encode(number, &frame))?;
         packets.push(coded?);
         encoding += took;
@@ -125,11 +134,7 @@ fn measure(kind: Kind, options: &Options) -> Result<(), Box<dyn Error>> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
         let mut decoding = Duration::ZERO;
         let (mut errors, mut likeness, mut worst) = (0.0, 0.0, 99.0_f64);
-        let mut writer = None;
-        if let Some(prefix) = &options.write {
-            let file = File::create(format!("{prefix}-{}-{level}.y4m", kind.name()))?;
-            writer = Some(Writer::new(BufWriter::new(file), Header { size: options.size, rate })?);
-        }
+        let mut writer = name.as_ref().map(|name| writer(format!("{name}-{level}"))).transpose()?;
         for (number, packets) in packets.iter().enumerate().skip(options.join as usize) {
             let kept: Vec<&Packet> = packets
                 .iter()
