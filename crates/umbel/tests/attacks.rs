@@ -240,7 +240,6 @@ fn reported(absent: &[&str]) -> Option<(Option<i32>, Value)> {
 }
 
 #[test]
-#[ignore = "withstood, but not run often enough yet to be sure of its time"]
 fn h6_a_stranger_in_another_name_does_not_make_the_sender_content() {
     let Some((status, summary)) = reported(&["alice"]) else { return };
     let receivers = summary["receivers"].as_array().unwrap();
@@ -250,7 +249,6 @@ fn h6_a_stranger_in_another_name_does_not_make_the_sender_content() {
 }
 
 #[test]
-#[ignore = "not withstood yet: reports under others' numbers hold up the beginning"]
 fn h6_a_stranger_takes_no_report_of_the_honest_away() {
     let Some((status, summary)) = reported(&[]) else { return };
     assert_eq!(status, Some(0), "{summary}");

@@ -1,10 +1,25 @@
 //! Reports on their way to the source. Each node merges its children's reports and passes them
 //! on, so that the source hears of every receiver from its own few children. The final GOT_IT of
 //! each receiver is one of them [TMTP "Performance Measures"].
+//!
+//! # Who is believed
+//!
+//! Any child may say anything about anybody, so that what one says never takes the place of what
+//! another said. Each child has a table of its own here, and of one receiver it may claim several
+//! things there that differ in name or receipt. All of them go up, and the source's host chooses.
+//!
+//! A child speaks for itself. What other children say about it is held back while it is a child,
+//! and dropped if it said itself how it ended. Otherwise it may have gone to a parent further
+//! down, and what they said goes up once it is a child no more.
+//!
+//! If there is no room, the child with the most claims loses one. The children take turns in each
+//! message, so that one with much to say holds up nobody.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
+use umbel_wire::Digest;
 use umbel_wire::tmtp::{NodeId, ReceiverReport, ReceiverState, Report, Totals, limits};
 
 use crate::Instant;
@@ -14,10 +29,59 @@ const TEXT_LEN: usize = 640;
 /// Most receivers in a message.
 const MOST: usize = if limits::REPORTS < 32 { limits::REPORTS } else { 32 };
 
+/// What one child claims, apart from the receiver's state: a later state takes the place of an
+/// earlier one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Claim {
+    node: NodeId,
+    name: String,
+    receipt: Option<Digest>,
+}
+
+impl Claim {
+    /// Returns the least claim about a node. It is the only one of the node itself.
+    fn first_of(node: NodeId) -> Claim {
+        Claim { node, name: String::new(), receipt: None }
+    }
+
+    fn of(via: NodeId, report: &ReceiverReport) -> Claim {
+        let ReceiverReport { node, name, receipt, .. } = report;
+        if via == *node {
+            return Claim::first_of(*node);
+        }
+        Claim { node: *node, name: name.clone(), receipt: *receipt }
+    }
+}
+
+/// The claims of one child, or of this node itself.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    known: BTreeMap<Claim, ReceiverReport>,
+    /// Claims that the parent is missing.
+    pending: BTreeSet<Claim>,
+}
+
+/// What is believed of one receiver.
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    /// Number of claims that are not held back.
+    claims: u32,
+    /// Number of those that say how it ended.
+    finals: u32,
+    /// Whether it has ended by its own word, if it was heard itself.
+    own: Option<bool>,
+}
+
+impl Standing {
+    fn is_receiving(self) -> bool {
+        self.claims > 0 && !self.own.unwrap_or(self.finals > 0)
+    }
+}
+
 /// A message that the parent has not confirmed.
 #[derive(Clone, Debug)]
 struct Sent {
-    receivers: Vec<NodeId>,
+    receivers: Vec<(NodeId, Claim)>,
     again: Instant,
 }
 
@@ -27,45 +91,173 @@ struct Sent {
 /// have passed on all of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reports {
-    known: BTreeMap<NodeId, ReceiverReport>,
-    pending: BTreeSet<NodeId>,
+    tables: BTreeMap<NodeId, Table>,
+    /// Children with something to pass on.
+    waiting: BTreeSet<NodeId>,
+    /// Number of claims in all tables.
+    claims: usize,
+    /// Claims that are held back, and whose they are, by receiver.
+    held: BTreeMap<NodeId, BTreeSet<(NodeId, Claim)>>,
+    standings: BTreeMap<NodeId, Standing>,
+    /// Receivers whose last word was that they still receive.
+    receiving: usize,
+    /// There is no parent to pass anything on to.
+    root: bool,
+    /// The child whose turn was last.
+    turn: Option<NodeId>,
     sent: Option<Sent>,
     /// Number of reports that this parent has confirmed.
     confirmed: u32,
-    /// Receivers whose last word was that they still receive.
-    receiving: usize,
     max: usize,
 }
 
 impl Reports {
-    /// Creates an empty list of the last words of at most `max` receivers.
+    /// Creates an empty list of at most `max` claims.
     pub(super) fn new(max: usize) -> Reports {
         Reports { max, ..Reports::default() }
     }
 
-    /// Takes the word of a receiver. Returns whether it is news; `false` also if there is no
-    /// room.
-    pub(super) fn note(&mut self, report: ReceiverReport) -> bool {
-        let full = self.known.len() >= self.max;
-        match self.known.get_mut(&report.node) {
-            Some(known) if (&known.state, known.receipt) == (&report.state, report.receipt) => {
-                false
+    /// Creates the list of the source, which passes nothing on.
+    pub(super) fn of_root(max: usize) -> Reports {
+        Reports { root: true, ..Reports::new(max) }
+    }
+
+    /// Takes what a child, or this node itself, says of a receiver. `is_child` tells whether that
+    /// receiver is a child here. Returns whether it is news; `false` also if there is no room, or
+    /// if it is held back.
+    pub(super) fn note(&mut self, via: NodeId, report: ReceiverReport, is_child: bool) -> bool {
+        let (node, claim) = (report.node, Claim::of(via, &report));
+        let old = self.tables.get(&via).and_then(|table| table.known.get(&claim));
+        let same = |old: &ReceiverReport| {
+            (&old.state, old.receipt, &old.name) == (&report.state, report.receipt, &report.name)
+        };
+        if old.is_some_and(same) || old.is_none() && !self.make_room(via) {
+            return false;
+        }
+        let by_itself = via == node;
+        if is_child && !by_itself {
+            self.hold(via, claim, report);
+            return false;
+        }
+        self.believe(via, claim, report);
+        true
+    }
+
+    /// Holds a claim back.
+    fn hold(&mut self, via: NodeId, claim: Claim, report: ReceiverReport) {
+        self.remove(via, &claim);
+        self.held.entry(claim.node).or_default().insert((via, claim.clone()));
+        self.claims += 1;
+        self.tables.entry(via).or_default().known.insert(claim, report);
+    }
+
+    /// Puts a claim in the place of an earlier one, and notes that the parent is missing it.
+    fn believe(&mut self, via: NodeId, claim: Claim, report: ReceiverReport) {
+        self.remove(via, &claim);
+        let ended = report.state != ReceiverState::Receiving;
+        self.judge(claim.node, |standing| {
+            standing.claims += 1;
+            standing.finals += u32::from(ended);
+            if via == claim.node {
+                standing.own = Some(ended);
             }
-            None if full => false,
-            _ => {
-                self.pending.insert(report.node);
-                let receives = |report: &ReceiverReport| report.state == ReceiverState::Receiving;
-                self.receiving += usize::from(receives(&report));
-                let old = self.known.insert(report.node, report);
-                self.receiving -= usize::from(old.as_ref().is_some_and(receives));
-                true
+        });
+        self.claims += 1;
+        let table = self.tables.entry(via).or_default();
+        if !self.root {
+            table.pending.insert(claim.clone());
+            self.waiting.insert(via);
+        }
+        table.known.insert(claim, report);
+    }
+
+    /// Removes a claim, if it is there.
+    fn remove(&mut self, via: NodeId, claim: &Claim) -> Option<ReceiverReport> {
+        let table = self.tables.get_mut(&via)?;
+        let report = table.known.remove(claim)?;
+        table.pending.remove(claim);
+        if table.pending.is_empty() {
+            self.waiting.remove(&via);
+        }
+        if table.known.is_empty() {
+            self.tables.remove(&via);
+        }
+        self.claims -= 1;
+        if let Some(held) = self.held.get_mut(&claim.node)
+            && held.remove(&(via, claim.clone()))
+        {
+            if held.is_empty() {
+                self.held.remove(&claim.node);
             }
+            return Some(report);
+        }
+        let ended = report.state != ReceiverState::Receiving;
+        self.judge(claim.node, |standing| {
+            standing.claims -= 1;
+            standing.finals -= u32::from(ended);
+            if via == claim.node {
+                standing.own = None;
+            }
+        });
+        Some(report)
+    }
+
+    fn judge(&mut self, node: NodeId, change: impl FnOnce(&mut Standing)) {
+        let standing = self.standings.entry(node).or_default();
+        let before = standing.is_receiving();
+        change(standing);
+        self.receiving += usize::from(standing.is_receiving());
+        self.receiving -= usize::from(before);
+        if standing.claims == 0 {
+            self.standings.remove(&node);
         }
     }
 
-    /// Returns the number of receivers that have said anything.
+    /// Makes room for another claim of a child. Returns whether there is some. O(children) if
+    /// there was none.
+    fn make_room(&mut self, via: NodeId) -> bool {
+        if self.claims < self.max {
+            return true;
+        }
+        let own = self.tables.get(&via).map_or(0, |table| table.known.len());
+        let most = self.tables.iter().max_by_key(|(_, table)| table.known.len());
+        let Some((greediest, table)) = most.filter(|(_, table)| table.known.len() > own + 1) else {
+            return false;
+        };
+        let (greediest, last) = (*greediest, table.known.last_key_value());
+        let Some(last) = last.map(|(claim, _)| claim.clone()) else { return false };
+        self.remove(greediest, &last);
+        true
+    }
+
+    /// Notes that a receiver is a child no more. Returns what others said of it meanwhile, and is
+    /// believed now.
+    pub(super) fn release(&mut self, node: NodeId) -> Vec<ReceiverReport> {
+        let held = self.held.remove(&node).unwrap_or_default();
+        let ended = self.standings.get(&node).and_then(|standing| standing.own) == Some(true);
+        let mut released = Vec::new();
+        for (via, claim) in held {
+            let Some(table) = self.tables.get_mut(&via) else { continue };
+            let Some(report) = table.known.remove(&claim) else { continue };
+            self.claims -= 1;
+            if table.known.is_empty() {
+                self.tables.remove(&via);
+            }
+            if !ended {
+                released.push(report.clone());
+                self.believe(via, claim, report);
+            }
+        }
+        if self.standings.contains_key(&node) && !ended {
+            // It may go on elsewhere, and others have the last word.
+            self.judge(node, |standing| standing.own = None);
+        }
+        released
+    }
+
+    /// Returns the number of receivers of which anything is believed.
     pub(super) fn len(&self) -> usize {
-        self.known.len()
+        self.standings.len()
     }
 
     /// Returns the number of receivers that said last that they still receive.
@@ -77,43 +269,78 @@ impl Reports {
     pub(super) fn restart(&mut self) {
         self.sent = None;
         self.confirmed = 0;
-        self.pending = self.known.keys().copied().collect();
+        let held = &self.held;
+        for (via, table) in &mut self.tables {
+            let known = table.known.keys().filter(|claim| {
+                let held = held.get(&claim.node);
+                !held.is_some_and(|held| held.contains(&(*via, (*claim).clone())))
+            });
+            table.pending = known.cloned().collect();
+        }
+        let waits = |(via, table): (&NodeId, &Table)| (!table.pending.is_empty()).then_some(*via);
+        self.waiting = self.tables.iter().filter_map(waits).collect();
     }
 
     /// Returns the next message to the parent, if one is due. It is repeated after `retry`.
     pub(super) fn poll(&mut self, now: Instant, token: u64, retry: Duration) -> Option<Report> {
-        match &mut self.sent {
-            Some(sent) if sent.again > now => return None,
-            Some(sent) => sent.again = now + retry,
-            None => {
-                let receivers = self.choose();
-                if receivers.is_empty() {
-                    return None;
-                }
-                self.sent = Some(Sent { receivers, again: now + retry });
+        let mut receivers = match self.sent.take() {
+            Some(sent) if sent.again > now => {
+                self.sent = Some(sent);
+                return None;
             }
+            Some(sent) => sent.receivers,
+            None => Vec::new(),
+        };
+        // Some may have made room since.
+        receivers.retain(|(via, claim)| self.get(*via, claim).is_some());
+        if receivers.is_empty() {
+            receivers = self.choose();
         }
-        let receivers = self.sent.iter().flat_map(|sent| &sent.receivers);
-        let receivers = receivers.filter_map(|node| self.known.get(node).cloned()).collect();
-        Some(Report { token, first: self.confirmed, receivers, tree: Vec::new() })
+        if receivers.is_empty() {
+            return None;
+        }
+        let reports = receivers.iter().filter_map(|(via, claim)| self.get(*via, claim).cloned());
+        let report =
+            Report { token, first: self.confirmed, receivers: reports.collect(), tree: Vec::new() };
+        self.sent = Some(Sent { receivers, again: now + retry });
+        Some(report)
     }
 
-    /// Takes as many waiting reports as fit a message.
-    fn choose(&mut self) -> Vec<NodeId> {
+    fn get(&self, via: NodeId, claim: &Claim) -> Option<&ReceiverReport> {
+        self.tables.get(&via)?.known.get(claim)
+    }
+
+    /// Takes as many waiting reports as fit a message, of each child in turn.
+    fn choose(&mut self) -> Vec<(NodeId, Claim)> {
         let mut chosen = Vec::new();
         let mut text = 0;
-        while let Some(&node) = self.pending.first()
-            && chosen.len() < MOST
+        while chosen.len() < MOST
+            && let Some(via) = self.next_turn()
+            && let Some(claim) = self.tables.get(&via).and_then(|table| table.pending.first())
         {
-            let len = self.known.get(&node).map_or(0, text_len);
+            let len = self.get(via, claim).map_or(0, text_len);
             if text + len > TEXT_LEN && !chosen.is_empty() {
                 break;
             }
+            let claim = claim.clone();
             text += len;
-            self.pending.remove(&node);
-            chosen.push(node);
+            self.turn = Some(via);
+            if let Some(table) = self.tables.get_mut(&via) {
+                table.pending.remove(&claim);
+                if table.pending.is_empty() {
+                    self.waiting.remove(&via);
+                }
+            }
+            chosen.push((via, claim));
         }
         chosen
+    }
+
+    /// Returns the child whose turn is next, of those with something to pass on.
+    fn next_turn(&self) -> Option<NodeId> {
+        let after = self.turn.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.waiting.range((after, Bound::Unbounded)).next();
+        next.or_else(|| self.waiting.first()).copied()
     }
 
     /// Notes that the parent has all reports before this number.
@@ -130,13 +357,13 @@ impl Reports {
     pub(super) fn next(&self) -> Option<Instant> {
         match &self.sent {
             Some(sent) => Some(sent.again),
-            None => (!self.pending.is_empty()).then_some(Instant::EPOCH),
+            None => (!self.waiting.is_empty()).then_some(Instant::EPOCH),
         }
     }
 
     /// Returns whether the parent has everything.
     pub(super) fn is_idle(&self) -> bool {
-        self.sent.is_none() && self.pending.is_empty()
+        self.sent.is_none() && self.waiting.is_empty()
     }
 }
 
@@ -175,6 +402,11 @@ mod tests {
         ReceiverReport { node: NodeId(node), name, held: 7, state, receipt: None }
     }
 
+    /// Takes a child's word about itself.
+    fn own(reports: &mut Reports, node: u64, state: ReceiverState) -> bool {
+        reports.note(NodeId(node), report(node, state), true)
+    }
+
     fn nodes(report: Option<Report>) -> Vec<u64> {
         report.unwrap().receivers.iter().map(|r| r.node.0).collect()
     }
@@ -183,11 +415,11 @@ mod tests {
     fn reports_are_sent_until_they_are_confirmed() {
         let mut reports = Reports::new(100);
         for node in [3, 1] {
-            assert!(reports.note(report(node, ReceiverState::Receiving)));
+            assert!(own(&mut reports, node, ReceiverState::Receiving));
         }
-        assert!(!reports.note(report(1, ReceiverState::Receiving)), "no news");
+        assert!(!own(&mut reports, 1, ReceiverState::Receiving), "no news");
         assert_eq!(nodes(reports.poll(at(0), 9, RETRY)), [1, 3]);
-        assert!(reports.note(report(1, ReceiverState::Done)));
+        assert!(own(&mut reports, 1, ReceiverState::Done));
         assert_eq!((reports.poll(at(99), 9, RETRY), reports.next()), (None, Some(at(100))));
         let again = reports.poll(at(100), 9, RETRY).unwrap();
         assert_eq!((again.first, again.receivers.len()), (0, 2));
@@ -203,22 +435,86 @@ mod tests {
     #[test]
     fn a_new_parent_is_told_everything() {
         let mut reports = Reports::new(100);
-        reports.note(report(1, ReceiverState::Done));
+        own(&mut reports, 1, ReceiverState::Done);
         reports.poll(at(0), 9, RETRY);
         reports.on_confirmed(1);
-        reports.note(report(2, ReceiverState::Done));
+        own(&mut reports, 2, ReceiverState::Done);
         reports.restart();
-        assert_eq!(nodes(reports.poll(at(1), 4, RETRY)), [1, 2]);
+        assert_eq!(nodes(reports.poll(at(1), 4, RETRY)), [2, 1]);
     }
 
     #[test]
     fn a_message_fits_a_packet_and_memory_is_bounded() {
         let mut reports = Reports::new(200);
         for node in 0..300 {
-            let noted = reports.note(report(node, ReceiverState::Failed("x".repeat(250))));
+            let noted = own(&mut reports, node, ReceiverState::Failed("x".repeat(250)));
             assert_eq!(noted, node < 200);
         }
         assert_eq!(nodes(reports.poll(at(0), 9, RETRY)), [0, 1]);
+    }
+
+    #[test]
+    fn what_one_child_says_takes_nothing_of_another_away() {
+        let mut reports = Reports::new(100);
+        let forged =
+            |name: &str, state| ReceiverReport { name: name.to_owned(), ..report(5, state) };
+        // Before the receiver comes to this node, and by another child than its own parent.
+        assert!(reports.note(NodeId(9), forged("eve", ReceiverState::Receiving), false));
+        assert!(reports.note(NodeId(9), forged("node-5", ReceiverState::Done), false));
+        assert!(reports.note(NodeId(2), report(5, ReceiverState::Receiving), false));
+        let receipt = Some(Digest([1; 32]));
+        let done = ReceiverReport { receipt, ..report(5, ReceiverState::Done) };
+        assert!(reports.note(NodeId(2), done.clone(), false));
+        let wrong = ReceiverReport { receipt: Some(Digest([2; 32])), ..done.clone() };
+        assert!(reports.note(NodeId(2), wrong, false));
+        let told = reports.poll(at(0), 9, RETRY).unwrap().receivers;
+        assert_eq!((told.len(), told.contains(&done)), (5, true));
+    }
+
+    #[test]
+    fn a_child_speaks_for_itself_until_it_has_gone() {
+        let mut reports = Reports::new(100);
+        assert!(own(&mut reports, 5, ReceiverState::Receiving));
+        assert!(!reports.note(NodeId(9), report(5, ReceiverState::Done), true));
+        assert_eq!((reports.receiving(), reports.len()), (1, 1));
+        assert_eq!(nodes(reports.poll(at(0), 9, RETRY)), [5], "the other word is held back");
+        reports.on_confirmed(1);
+        reports.restart();
+        assert_eq!(nodes(reports.poll(at(0), 9, RETRY)), [5]);
+        reports.on_confirmed(1);
+        // It left without a word, and its new parent says how it ended.
+        assert_eq!(reports.release(NodeId(5)), [report(5, ReceiverState::Done)]);
+        assert_eq!((reports.receiving(), nodes(reports.poll(at(1), 9, RETRY))), (0, vec![5]));
+        // Another said itself how it ended.
+        assert!(own(&mut reports, 6, ReceiverState::Done));
+        assert!(!reports.note(NodeId(9), report(6, ReceiverState::Receiving), true));
+        assert_eq!(reports.release(NodeId(6)), []);
+        assert_eq!(reports.receiving(), 0);
+        assert!(reports.held.is_empty());
+    }
+
+    #[test]
+    fn a_child_with_much_to_say_leaves_room_and_turns_to_others() {
+        let mut reports = Reports::new(100);
+        for node in 1000..2000 {
+            let noted = reports.note(NodeId(9), report(node, ReceiverState::Receiving), false);
+            assert_eq!(noted, node < 1100);
+        }
+        for node in 0..40 {
+            assert!(own(&mut reports, 100 + node, ReceiverState::Done), "{node}");
+        }
+        assert_eq!((reports.claims, reports.len()), (100, 100));
+        let first = nodes(reports.poll(at(0), 9, RETRY));
+        assert_eq!(first.iter().filter(|node| **node >= 1000).count(), 1, "{first:?}");
+        // What was to be sent makes room, and the rest is confirmed all the same.
+        for node in 40..99 {
+            own(&mut reports, 100 + node, ReceiverState::Done);
+        }
+        for _ in 0..100 {
+            let Some(report) = reports.poll(at(1_000), 9, RETRY) else { break };
+            reports.on_confirmed(report.first + report.receivers.len() as u32);
+        }
+        assert!(reports.is_idle());
     }
 
     #[test]

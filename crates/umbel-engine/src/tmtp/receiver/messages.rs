@@ -299,8 +299,11 @@ impl<K: SymbolSink> Receiver<K> {
         if report.receivers.is_empty() {
             return Ok(());
         }
-        for receiver in report.receivers {
-            self.reports.note(receiver);
+        // A former child of this node may have become its parent since.
+        let own = self.config.node.id;
+        for receiver in report.receivers.into_iter().filter(|report| report.node != own) {
+            let is_child = self.tree.child(receiver.node).is_some();
+            self.reports.note(id, receiver, is_child);
         }
         self.outbox.push_back((Way::Host(from), confirmation));
         Ok(())

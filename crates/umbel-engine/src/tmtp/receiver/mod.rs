@@ -67,7 +67,7 @@ use upstream::Upstream;
 
 /// Nodes below that are kept in the survey of the tree.
 const MAX_SURVEY: usize = 1 << 14;
-/// Most receivers of the subtree whose last words are kept.
+/// Most claims of children about receivers of the subtree that are kept.
 const MAX_REPORTS: usize = 1 << 16;
 
 timers! {
@@ -341,7 +341,7 @@ impl<K: SymbolSink> Receiver<K> {
         let done = state == ReceiverState::Done;
         let key = self.config.receipt.as_ref().filter(|_| done);
         let receipt = key.map(|key| receipt(key, feed, node, &name));
-        self.reports.note(ReceiverReport { node, name, held, state, receipt });
+        self.reports.note(node, ReceiverReport { node, name, held, state, receipt }, false);
     }
 
     /// Starts the timers of blocks that are found missing.
@@ -461,6 +461,7 @@ impl<K: SymbolSink> Receiver<K> {
     }
 
     fn on_child_left(&mut self, now: Instant, id: NodeId) {
+        self.reports.release(id);
         let Some(manager) = self.duty.manager_mut() else { return };
         if manager.remove(id) {
             self.find_gaps(now);

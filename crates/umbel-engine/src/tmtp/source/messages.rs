@@ -123,8 +123,10 @@ impl<S: SymbolSource> Source<S> {
         if report.receivers.is_empty() {
             return Ok(());
         }
-        for receiver in report.receivers {
-            if self.reports.note(receiver.clone()) {
+        let own = self.config.node.id;
+        for receiver in report.receivers.into_iter().filter(|report| report.node != own) {
+            let is_child = self.tree.child(receiver.node).is_some();
+            if self.reports.note(id, receiver.clone(), is_child) {
                 self.events.push_back(SourceEvent::Report(receiver));
             }
         }
@@ -228,6 +230,8 @@ impl<S: SymbolSource> Source<S> {
                     self.domain.remove(id);
                     self.throttle.forget(id);
                     self.totals.remove(&id);
+                    let released = self.reports.release(id);
+                    self.events.extend(released.into_iter().map(SourceEvent::Report));
                     self.advance(now);
                 }
                 TreeEvent::Rival(address) => {

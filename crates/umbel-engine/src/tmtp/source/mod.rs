@@ -44,7 +44,7 @@ use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 use help::Help;
 
-/// Most receivers whose last words are kept.
+/// Most claims of children about receivers that are kept.
 const MAX_REPORTS: usize = 1 << 17;
 /// Most nodes of the tree that are kept while someone looks at it.
 const MAX_SURVEY: usize = 1 << 16;
@@ -164,7 +164,7 @@ impl<S: SymbolSource> Source<S> {
             tree,
             help,
             fetched: Fetched::new(draws.cookies, MAX_FETCHED),
-            reports: Reports::new(MAX_REPORTS),
+            reports: Reports::of_root(MAX_REPORTS),
             survey: Survey::new(MAX_SURVEY),
             totals: BTreeMap::new(),
             throttle: Throttle::new(config.rate, config.min_rate_share),

@@ -4,14 +4,18 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use umbel_wire::small_block::SmallBlockHeader;
-use umbel_wire::tmtp::{Ack, Body, JoinConfirm, Manifest, Message, NodeId, Role, Totals};
+use umbel_wire::tmtp::{
+    Ack, Body, JoinConfirm, Manifest, Message, NodeId, ReceiverReport, ReceiverState, Report, Role,
+    Totals,
+};
 use umbel_wire::{Channel, Digest};
 
 use super::content::SYMBOL_LEN;
 use super::delivery::{LONG, finish, joined, rate};
-use super::world::{FEED, World};
+use super::world::{FEED, Weather, World};
 use crate::Address;
-use crate::tmtp::{DropReason, Purpose, ReceiverCommand, ReceiverEvent};
+use crate::testing::seeds;
+use crate::tmtp::{DropReason, Purpose, ReceiverCommand, ReceiverEvent, SourceEvent};
 
 const DIGEST: Digest = Digest([7; 32]);
 
@@ -225,5 +229,99 @@ fn a_length_that_is_forged_in_a_parents_name_does_not_stall_its_block() {
         }
         world.extend_all();
         finish(&mut world);
+    }
+}
+
+/// Returns the parent's address and the token of a receiver's last place in the tree.
+fn place_of(world: &World, node: usize) -> Option<(SocketAddr, u64)> {
+    let to = Address::Host(world.address_of(node));
+    let sent = world.log.iter().flatten().rev().filter(|sent| sent.to == to);
+    sent.filter_map(|sent| Message::parse(&sent.payload).ok()?.message()).find_map(|message| {
+        let Body::JoinConfirm(confirm) = message.body else { return None };
+        let parent = (0..world.receivers().end).find(|&node| world.id(node) == message.sender)?;
+        Some((world.address_of(parent), confirm.token))
+    })
+}
+
+/// Receiver 1 has a place, and says of all others what may hide what they say themselves.
+fn forge_reports(world: &mut World, turn: u32) {
+    let Some((parent, token)) = place_of(world, 1) else { return };
+    let Some(to) = (0..world.receivers().end).find(|&node| world.address_of(node) == parent) else {
+        return;
+    };
+    let receivers = world.receivers().skip(1).map(|node| ReceiverReport {
+        node: world.id(node),
+        name: format!("{}-{node}", ["eve", "node"][turn as usize / 3 % 2]),
+        held: 1,
+        state: [
+            ReceiverState::Receiving,
+            ReceiverState::Failed("forged".to_owned()),
+            ReceiverState::Left,
+        ][turn as usize % 3]
+            .clone(),
+        receipt: None,
+    });
+    let report = Report { token, first: turn, receivers: receivers.collect(), tree: Vec::new() };
+    let from = world.address_of(1);
+    tell(world, to, from, 1, Body::Report(report));
+}
+
+#[test]
+fn reports_in_others_names_hide_no_report() {
+    for seed in seeds(20) {
+        // Receivers of the stranger's own subnet, where it may be the manager or a member, and of
+        // others.
+        let mut world =
+            World::new(seed, vec![4; 12], World::shape(4, true), rate(1_000_000), |config| config);
+        world.set_weather(Weather::loss(0.05));
+        world.may_drop(DropReason::Own);
+        world.log = Some(Vec::new());
+        let mut turn = 0;
+        let mut attack = |world: &mut World, turns: u32| {
+            for _ in 0..turns {
+                world.run_for(Duration::from_millis(15));
+                forge_reports(world, turn);
+                turn += 1;
+            }
+        };
+        let subnets = [seed as usize % 3, 0, 1, 1, 1, 2, 2];
+        world.add_receiver(subnets[0], World::shape(4, true), |config| config);
+        attack(&mut world, 40);
+        for subnet in subnets.into_iter().skip(1) {
+            world.add_receiver(subnet, World::shape(4, true), |config| config);
+            attack(&mut world, 3);
+        }
+        attack(&mut world, 60);
+        world.extend_all();
+        for _ in 0..1_000 {
+            attack(&mut world, 1);
+            if world.everyone_has_all() {
+                break;
+            }
+        }
+        attack(&mut world, 100);
+        let heard: Vec<_> = world
+            .source_events()
+            .iter()
+            .filter_map(|event| match event {
+                SourceEvent::Report(report) => {
+                    Some((report.node, report.name.clone(), report.state.clone()))
+                }
+                _ => None,
+            })
+            .collect();
+        for node in world.receivers() {
+            for state in [ReceiverState::Receiving, ReceiverState::Done] {
+                let word = (world.id(node), format!("node-{node}"), state);
+                assert!(heard.contains(&word), "seed {seed}: {word:?}\n{}", world.state());
+            }
+        }
+        // A child of the source speaks for itself, once it is one.
+        let own =
+            heard.iter().rposition(|(node, name, _)| *node == world.id(2) && *name == "node-2");
+        let others = heard
+            .iter()
+            .rposition(|(node, name, _)| *node == world.id(2) && name.starts_with("eve"));
+        assert!(others < own, "seed {seed}");
     }
 }
