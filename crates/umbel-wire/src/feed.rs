@@ -8,7 +8,7 @@
 //! b=AS:50000
 //! t=0 0
 //! a=tool:umbel 0.1.0
-//! a=x-umbel-tmtp:3                            version of the protocol
+//! a=x-umbel-tmtp:3                            version of the protocol; 4 with a token
 //! a=x-umbel-tsi:3417
 //! a=x-umbel-node:83d1a7f0c2b45e96             the source's number in the tree
 //! a=x-umbel-source:192.0.2.2 40123            where the source hears unicast
@@ -49,8 +49,10 @@ use crate::{Channel, Digest, ParseError, Tsi};
 pub use head::{HINT_LEN, SealedHead, WRAPPED_KEYS, WRAPPED_LEN, WrappedKey};
 pub use recovery::{Recovery, UnknownRecovery};
 
-/// The protocol version that this implementation uses. Feeds of earlier versions are not signed.
+/// The protocol version of feeds without a token. Feeds of earlier versions are not signed.
 pub const VERSION: u8 = 3;
+/// The protocol version of feeds with a token, whose messages have [stamps](crate::tmtp::Stamp).
+pub const STAMPED_VERSION: u8 = 4;
 /// Maximum length in bytes of a manifest's items: one million short names.
 pub const MANIFEST_LEN: u64 = 64 << 20;
 /// Maximum number of blocks of a feed of files, without those of its manifest.
@@ -142,7 +144,7 @@ impl Feed {
         let code = format!("{} {} {kind}", self.symbol_len, self.block_symbols);
         let mut attributes = vec![
             Attribute::new("tool", tool),
-            Attribute::new(TMTP, VERSION.to_string()),
+            Attribute::new(TMTP, version(self.token).to_string()),
             Attribute::new(TSI, self.tsi.0.to_string()),
             Attribute::new(NODE, format!("{:016x}", self.node.0)),
             Attribute::new(SOURCE, format!("{} {}", self.source.ip(), self.source.port())),
@@ -218,10 +220,13 @@ impl Feed {
     /// Returns an error if the description claims to be a feed, but an attribute is missing or out
     /// of range, or the protocol version is another one.
     pub fn from_description(description: &Description) -> Result<Option<Feed>, ParseError> {
-        let Some(version) = description.attribute(TMTP) else { return Ok(None) };
-        if version != VERSION.to_string() {
-            let theirs = version.parse().unwrap_or(0);
-            return Err(ParseError::Version { theirs, ours: VERSION });
+        let Some(theirs) = description.attribute(TMTP) else { return Ok(None) };
+        let ours = version(description.has(TOKEN));
+        if theirs != ours.to_string() {
+            let theirs = theirs.parse().unwrap_or(0);
+            // The version of feeds with a token, without one, is no version at all.
+            let other = (theirs, ours) == (STAMPED_VERSION, VERSION);
+            return Err(if other { bad(TMTP) } else { ParseError::Version { theirs, ours } });
         }
         let recovery = description.attribute(RECOVERY).map(str::parse::<Recovery>);
         let recovery = recovery.transpose().map_err(|_| bad(RECOVERY))?.unwrap_or_default();
@@ -269,6 +274,11 @@ impl Feed {
             version: description.origin.version,
         }))
     }
+}
+
+/// Returns the protocol version of a feed.
+const fn version(token: bool) -> u8 {
+    if token { STAMPED_VERSION } else { VERSION }
 }
 
 fn code(value: &str) -> Option<(u16, u16, bool)> {
@@ -409,12 +419,19 @@ mod tests {
 
     #[test]
     fn feeds_of_earlier_and_later_versions_are_known_by_their_version() {
-        for theirs in [1, 2, 4] {
-            let text = feed().describe("umbel").emit();
-            let text = text.replace("x-umbel-tmtp:3", &format!("x-umbel-tmtp:{theirs}"));
-            let description = Description::parse(text.as_bytes()).unwrap();
-            let error = ParseError::Version { theirs, ours: VERSION };
-            assert_eq!(Feed::from_description(&description), Err(error));
+        // A token was worth little before version 4: what is said was not stamped.
+        for (token, ours, others) in [(false, 3, &[1, 2, 5][..]), (true, 4, &[1, 2, 3, 5])] {
+            let text = Feed { token, ..feed() }.describe("umbel").emit();
+            let with = |version: u8| {
+                let line = format!("x-umbel-tmtp:{version}\r\n");
+                let text = text.replace(&format!("x-umbel-tmtp:{ours}\r\n"), &line);
+                Feed::from_description(&Description::parse(text.as_bytes()).unwrap())
+            };
+            assert!(with(ours).is_ok());
+            for &theirs in others {
+                assert_eq!(with(theirs), Err(ParseError::Version { theirs, ours }));
+            }
+            assert!(token || with(4) == Err(bad(TMTP)), "it has no token");
         }
     }
 
@@ -433,7 +450,7 @@ mod tests {
             ("sealed:a5", "sealed:"),
             ("files 3 1048576 212", "pipe"),
             ("files 3 1048576 212", "pipe 201326593"),
-            ("x-umbel-tmtp:3", "x-umbel-tmtp:9"),
+            ("x-umbel-tmtp:4", "x-umbel-tmtp:9"),
             ("00000083d1", "0000083d1"),
             ("00000083d1", "+0000083d1"),
             ("x-umbel-token", "x-umbel-recovery:magic"),

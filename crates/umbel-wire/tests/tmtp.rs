@@ -235,18 +235,12 @@ fn joining() -> impl Strategy<Value = Body> {
                 Body::Willing(Willing { nonce, hop_limit, role, children, standing })
             }
         ),
-        (
-            (any::<u64>(), 1_u8.., 1_u8..),
-            children(),
-            standings(),
-            texts(limits::NAME_LEN),
-            option::of(any::<[u8; 32]>()),
-        )
-            .prop_map(|((nonce, hop_limit, hops), role, standing, name, proof)| {
-                let proof = proof.map(Digest);
-                let request = JoinRequest { nonce, hop_limit, hops, role, standing, name, proof };
+        ((any::<u64>(), 1_u8.., 1_u8..), children(), standings(), texts(limits::NAME_LEN),)
+            .prop_map(|((nonce, hop_limit, hops), role, standing, name)| {
+                let request = JoinRequest { nonce, hop_limit, hops, role, standing, name };
                 Body::JoinRequest(request)
             }),
+        any::<(u64, u64)>().prop_map(|(nonce, challenge)| Body::JoinChallenge { nonce, challenge }),
         (any::<u64>(), 0..6_usize).prop_map(|(nonce, reason)| {
             let reason = [
                 Refusal::Full,

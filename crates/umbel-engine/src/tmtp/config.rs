@@ -33,8 +33,9 @@ pub struct NodeConfig {
     /// How losses are recovered. Without a tree every receiver is a child of the source. Default
     /// by the tree.
     pub recovery: Recovery,
-    /// Key that all admitted nodes of the feed share. A node with a key takes only children that
-    /// have it too. Default `None`: all nodes are admitted.
+    /// Key that all admitted nodes of the feed share. With it each message is stamped, and only what
+    /// has a stamp is heard, so that the node must know its `address`. Default `None`: all nodes are
+    /// admitted.
     pub admission: Option<[u8; 32]>,
 }
 
@@ -461,6 +462,9 @@ pub enum ConfigError {
     /// The node has no port.
     #[error("port 0, where nobody can answer")]
     NoPort,
+    /// The node does not know its address, which its stamps need.
+    #[error("the address {0}, where a node of a feed with a token needs its own")]
+    NoAddress(SocketAddr),
 }
 
 fn check(
@@ -488,6 +492,8 @@ fn check(
         Err(ConfigError::Shape { symbol_len, block_symbols })
     } else if node.address.port() == 0 || shape.source.port() == 0 {
         Err(ConfigError::NoPort)
+    } else if node.admission.is_some() && node.address.ip().is_unspecified() {
+        Err(ConfigError::NoAddress(node.address))
     } else {
         Ok(())
     }

@@ -34,8 +34,12 @@ drop_reasons! {
     Barred,
     /// Too many searches or requests came to answer this one.
     OverLimit,
-    /// A JOIN_REQUEST has no proof of admission.
-    NotAdmitted,
+    /// Its stamp is missing or wrong.
+    NotAuthentic,
+    /// It came before.
+    Replayed,
+    /// It was said too long ago.
+    Stale,
     /// An acknowledgement names blocks that were never sent.
     AbsurdAck,
     /// The block or symbol is impossible.

@@ -9,13 +9,13 @@ use super::drops::DropReason;
 use super::tree::Arrival;
 use crate::{Address, Datagram};
 
-/// Returns the message in a datagram.
+/// Returns the message in a datagram's payload.
 ///
 /// # Errors
 ///
 /// If it is malformed, of another feed, or claims to be this node's own.
-pub(super) fn message(datagram: &Datagram<'_>, node: &NodeConfig) -> Result<Message, DropReason> {
-    let message = Message::parse(datagram.payload).map_err(|_| DropReason::Malformed)?;
+pub(super) fn message(payload: &[u8], node: &NodeConfig) -> Result<Message, DropReason> {
+    let message = Message::parse(payload).map_err(|_| DropReason::Malformed)?;
     let message = message.message().ok_or(DropReason::Malformed)?;
     if message.feed != node.feed {
         return Err(DropReason::OtherSession);

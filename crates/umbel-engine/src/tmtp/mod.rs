@@ -29,6 +29,7 @@
 //!   10,000 from K. `survey.rs`: the picture of the tree.
 //! - `throttle/`: the adaptive rate, which is the lower of what receivers can take and what
 //!   `throttle/network/` finds that the paths to them can take. `shelf.rs`: blocks at the source.
+//! - `authentic/`: stamps of messages, and the handshake of joining, where there is a token.
 //! - [`config`]: every constant. `api.rs`: the interface to hosts.
 //!
 //! A lost packet goes this way:
@@ -56,9 +57,10 @@
 //!   bottleneck's. It yields to other flows only as far as these make the source lose packets, so
 //!   it is not as gentle as TCP. A bottleneck before no more than half of the source's children
 //!   slows it by back-pressure alone.
-//! - **Trust.** ACKs, NACKs and repairs are as authentic as addresses are. Tokens keep out nodes
-//!   that do not see the traffic. An admission key keeps out nodes that do not know it. The
-//!   hosts' digests verify the data. Any node in a domain can ask for repairs: each block is
+//! - **Trust.** Without an admission key messages are as authentic as addresses are, and tokens
+//!   keep out nodes that do not see the traffic. With one, `authentic/` keeps out all that do not
+//!   know it; repairs are as authentic as addresses are all the same. The hosts' digests verify the
+//!   data. Any node in a domain can ask for repairs: each block is
 //!   repaired at most once in a hold-down.
 //! - **Memory.** Buffers, children, reports and everything else that other nodes can make grow
 //!   have bounds in [`config`].
@@ -70,6 +72,7 @@
 //! `docs/papers/tmtp.md` records the readings of the paper.
 
 mod api;
+mod authentic;
 mod catch_up;
 mod children;
 mod concast;

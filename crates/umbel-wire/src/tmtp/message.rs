@@ -13,7 +13,7 @@ use super::{
 };
 use crate::codec::{Reader, put_varint};
 use crate::control::{self, Field, Fields, Frame, FrameHeader, Parsed};
-use crate::{Digest, ParseError, Tsi};
+use crate::{ParseError, Tsi};
 
 /// Defines the message types with their numbers.
 macro_rules! message_types {
@@ -84,6 +84,8 @@ message_types! {
     TreeQuery = 0xC6,
     /// TREE_PAGE.
     TreePage = 0xC7,
+    /// JOIN_CHALLENGE.
+    JoinChallenge = 0xC8,
 }
 
 impl MessageType {
@@ -102,7 +104,6 @@ const SEARCH: Field = Field { number: 5, name: "search" };
 const OFFER: Field = Field { number: 6, name: "offer" };
 const REQUEST: Field = Field { number: 7, name: "join request" };
 const NAME: Field = Field { number: 8, name: "name" };
-const PROOF: Field = Field { number: 9, name: "proof of admission" };
 const REASON: Field = Field { number: 10, name: "reason" };
 const FROM: Field = Field { number: 11, name: "first block guaranteed" };
 const FEED: Field = Field { number: 12, name: "feed" };
@@ -119,6 +120,7 @@ const RECEIVERS: Field = Field { number: 22, name: "receivers" };
 const ENTRIES: Field = Field { number: 23, name: "nodes of the tree" };
 const AFTER: Field = Field { number: 24, name: "node before the page" };
 const MORE: Field = Field { number: 25, name: "more nodes" };
+const CHALLENGE: Field = Field { number: 26, name: "challenge" };
 
 /// Number of blocks for which a child has room, in its ACK. A child without room says 0.
 const HAS_ROOM: u32 = u32::MAX;
@@ -132,6 +134,7 @@ impl Body {
             Body::JoinRequest(_) => MessageType::JoinRequest,
             Body::JoinConfirm(_) => MessageType::JoinConfirm,
             Body::JoinRefused { .. } => MessageType::JoinRefused,
+            Body::JoinChallenge { .. } => MessageType::JoinChallenge,
             Body::Beacon(_) => MessageType::Beacon,
             Body::Heartbeat(_) => MessageType::Heartbeat,
             Body::Ack(_) => MessageType::Ack,
@@ -190,6 +193,10 @@ impl Body {
             Body::JoinRefused { nonce, reason } => {
                 frame.number(NONCE, *nonce);
                 frame.number(REASON, refusal_number(*reason));
+            }
+            Body::JoinChallenge { nonce, challenge } => {
+                frame.number(NONCE, *nonce);
+                frame.number(CHALLENGE, *challenge);
             }
             Body::Beacon(beacon) => frame.field(BEACON, |out| put_beacon(out, beacon)),
             Body::Heartbeat(heartbeat) => {
@@ -257,6 +264,10 @@ impl Body {
             MessageType::JoinRefused => Body::JoinRefused {
                 nonce: fields.number(NONCE)?,
                 reason: refusal(fields.number(REASON)?)?,
+            },
+            MessageType::JoinChallenge => Body::JoinChallenge {
+                nonce: fields.number(NONCE)?,
+                challenge: fields.number(CHALLENGE)?,
             },
             MessageType::Beacon => Body::Beacon(read_beacon(reader(fields, BEACON)?, sender)?),
             MessageType::Heartbeat => Body::Heartbeat(Box::new(read_heartbeat(fields, sender)?)),
@@ -352,29 +363,17 @@ fn put_request(frame: &mut Frame<'_>, request: &JoinRequest) {
         put_standing(out, request.standing);
     });
     frame.string(NAME, &request.name);
-    if let Some(proof) = &request.proof {
-        frame.field(PROOF, |out| out.extend_from_slice(&proof.0));
-    }
 }
 
 fn read_request(fields: &mut Fields<'_>) -> Result<JoinRequest, ParseError> {
     let nonce = fields.number(NONCE)?;
     let name = fields.string(NAME, limits::NAME_LEN)?;
-    let proof = match fields.optional(PROOF)? {
-        Some(value) => {
-            let mut reader = Reader::new(PROOF.name, value);
-            let proof = Digest(reader.array()?);
-            reader.finish()?;
-            Some(proof)
-        }
-        None => None,
-    };
     let mut reader = reader(fields, REQUEST)?;
     let (hop_limit, hops) = (read_hops(&mut reader)?, read_hops(&mut reader)?);
     let role = read_role(&mut reader, Role::Member, Role::Manager)?;
     let standing = read_standing(&mut reader)?;
     reader.finish()?;
-    Ok(JoinRequest { nonce, hop_limit, hops, role, standing, name, proof })
+    Ok(JoinRequest { nonce, hop_limit, hops, role, standing, name })
 }
 
 fn put_confirm(frame: &mut Frame<'_>, confirm: &JoinConfirm) {

@@ -15,12 +15,16 @@
 //! receiver of a datagram computes it: the hop limit that the message declares, less the hop limit
 //! left on arrival, plus 1.
 //!
+//! Where a feed has a token, a [`Stamp`] stands behind each message in its datagram, except in
+//! TREE_QUERY and TREE_PAGE. Its key, and who checks it, are up to the engines.
+//!
 //! Parsing accepts only values within the documented ranges, so an engine need not check again.
 //! Emitting does not check; the peer refuses a message that exceeds [`limits`].
 
 mod esi_set;
 pub mod limits;
 mod message;
+mod stamp;
 mod tree;
 mod values;
 
@@ -31,6 +35,7 @@ use crate::{Digest, Tsi};
 
 pub use esi_set::EsiSet;
 pub use message::MessageType;
+pub use stamp::{CODE_LEN, Stamp, StampKey};
 
 /// A process that takes part in feeds: source, domain manager or member. The number is random; a
 /// restarted process is another node.
@@ -76,6 +81,14 @@ pub enum Body {
         nonce: u64,
         /// The reason of the refusal.
         reason: Refusal,
+    },
+    /// JOIN_CHALLENGE: answers a JOIN_REQUEST in a feed whose tree is authentic. The child asks
+    /// again, under a key that follows from both numbers.
+    JoinChallenge {
+        /// The request's.
+        nonce: u64,
+        /// Number that the parent drew for this request.
+        challenge: u64,
     },
     /// Announces a manager's state to its domain, periodically.
     Beacon(Beacon),
@@ -219,8 +232,6 @@ pub struct JoinRequest {
     pub standing: Standing,
     /// The user's name for the sender; at most [`limits::NAME_LEN`] bytes, may be empty.
     pub name: String,
-    /// Proof that the sender is admitted, if the feed requires admission.
-    pub proof: Option<Digest>,
 }
 
 /// JOIN_CONFIRM.

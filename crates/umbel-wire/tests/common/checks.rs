@@ -279,6 +279,11 @@ pub fn tmtp_message(bytes: &[u8]) {
         assert_eq!(SmallBlockPacket::parse(&again), Ok(packet));
         assert!(SmallBlockPacket::is_one(bytes));
     }
+    if let Some((message, stamp)) = tmtp::Stamp::split(bytes) {
+        let mut again = message.to_vec();
+        stamp.emit(&mut again);
+        assert_eq!(again, bytes);
+    }
     let known = tmtp::MessageType::of(bytes);
     let Ok(Parsed::Message { message, .. }) = tmtp::Message::parse(bytes) else { return };
     assert_eq!(known, Some(message.body.message_type()));

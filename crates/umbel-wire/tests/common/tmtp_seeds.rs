@@ -81,7 +81,6 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
                 role: Role::Manager,
                 standing,
                 name: "b".into(),
-                proof: Some(Digest([1; 32])),
             }),
         ),
         (
@@ -94,6 +93,7 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
                 beacon: beacon(vec![source, manager]),
             })),
         ),
+        ("join_challenge", B::JoinChallenge { nonce, challenge: 77 }),
         ("join_refused", B::JoinRefused { nonce, reason: Refusal::NotAdmitted }),
         ("beacon", B::Beacon(beacon(vec![source, NodeId(9), manager]))),
         (

@@ -1,19 +1,23 @@
 //! What a stranger can do to a feed without a forged address and without a key.
 
 use std::collections::VecDeque;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use umbel_wire::Digest;
 use umbel_wire::alc::{DataHeader, DataPacket};
+use umbel_wire::control::MAGIC;
 use umbel_wire::sap::SapPacket;
 use umbel_wire::tmtp::{
-    Ack, AckRun, Beacon, BlockRun, Body, End, FeedInfo, JoinConfirm, JoinRequest, Nack, NackRun,
-    Need, NodeId, Progress, ReceiverReport, ReceiverState, Refusal, Report, Role, Standing, Timing,
-    Totals, Willing,
+    Ack, AckRun, Beacon, BlockRun, Body, Dismissal, End, FeedInfo, Heartbeat, JoinConfirm,
+    JoinRequest, Nack, NackRun, Need, NodeId, Progress, ReceiverReport, ReceiverState, Refusal,
+    Report, Role, Standing, Timing, Totals, Willing,
 };
 
-use super::stranger::{DIRECTORY, HOPS, Heard, Mark, Voice};
+use super::stranger::{DIRECTORY, HOPS, Heard, Mark, Voice, message_of};
 
 /// Node number of the stranger: the lowest, which has the best claim to a subnet.
 const ME: NodeId = NodeId(1);
@@ -268,7 +272,6 @@ fn ask_for_a_place(voice: &mut Voice, nonce: u64) {
         role: Role::Member,
         standing: Standing { epoch: 0, depth: 0 },
         name: "stranger".to_owned(),
-        proof: None,
     };
     let bytes = voice.mark.message(ME, Body::JoinRequest(request));
     voice.say(voice.mark.source, &bytes);
@@ -342,6 +345,145 @@ pub(crate) fn false_items() -> impl FnMut(&mut Voice, &[Heard]) + Send {
         let Ok(head) = (DataHeader { sbn, esi, ..header }).emit() else { return };
         let packet = [&head[..], &vec![turn as u8; len]].concat();
         voice.say(voice.mark.domain, &packet);
+    }
+}
+
+/// Asks for a place and for all blocks, under its own address, and says again to all what the group
+/// heard. Counts the datagrams that come back (H5).
+pub(crate) fn beggar(answers: Arc<AtomicU64>) -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut turns = Turns::default();
+    let mut cookie = 0;
+    let mut again = echo();
+    move |voice, heard| {
+        let answered = heard.iter().filter(|one| one.to_me);
+        for message in answered.clone().filter_map(Heard::message) {
+            if let Body::FetchCookie { cookie: given, .. } = message.body {
+                cookie = given;
+            }
+        }
+        answers.fetch_add(answered.count() as u64, Ordering::Relaxed);
+        again(voice, heard);
+        lure(voice, heard);
+        if turns.seldom() {
+            ask_for_a_place(voice, turns.0);
+            let runs = vec![BlockRun { first: 0, count: 4 }];
+            let fetch = Body::Fetch { nonce: turns.0, cookie, runs };
+            let bytes = voice.mark.message(ME, fetch);
+            voice.say(voice.mark.source, &bytes);
+        }
+    }
+}
+
+/// Says the managers' and the source's beacons again as its own, and carries what it then hears
+/// between who believes that and the source (H5).
+pub(crate) fn relay() -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut turns = Turns::default();
+    let mut children = VecDeque::new();
+    let mut beacons = VecDeque::new();
+    move |voice, heard| {
+        for one in heard {
+            if one.to_me && one.from != voice.mark.source {
+                children.push_back(one.from);
+                voice.say(voice.mark.source, &one.bytes);
+            } else if one.to_me {
+                for child in children.clone() {
+                    voice.say(child, &one.bytes);
+                }
+            } else if let Some(Body::Beacon(_)) = one.message().map(|message| message.body) {
+                beacons.push_back(one.bytes.clone());
+            }
+        }
+        while children.len() > 8 {
+            children.pop_front();
+        }
+        while beacons.len() > 64 {
+            beacons.pop_front();
+        }
+        if turns.next().is_multiple_of(5)
+            && let Some(bytes) = beacons.back().cloned()
+        {
+            voice.say_to_all(&bytes);
+        }
+        lure(voice, heard);
+    }
+}
+
+/// A datagram that was seen on a link, and between which addresses.
+pub(crate) type Sniffed = (SocketAddr, SocketAddr, Vec<u8>);
+
+/// Says again what it sees on all links, under its own address and that of who said it, to whom it
+/// was said and to others, as it was and altered (H5).
+pub(crate) fn sniffer(seen: Receiver<Sniffed>) -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut turns = Turns::default();
+    let mut past: VecDeque<Sniffed> = VecDeque::new();
+    move |voice, _| {
+        past.extend(seen.try_iter().filter(|(.., bytes)| bytes.starts_with(&MAGIC)));
+        while past.len() > 4_096 {
+            past.pop_front();
+        }
+        let turn = turns.next() as usize;
+        let Some((from, to, bytes)) = past.get((turn * 7_919) % past.len().max(1)) else { return };
+        let (from, mut to, mut bytes) = (*from, *to, bytes.clone());
+        if turn.is_multiple_of(5) {
+            let at = turn % bytes.len();
+            bytes[at] ^= 1;
+        }
+        if turn.is_multiple_of(3) && !to.ip().is_multicast() {
+            let others: Vec<SocketAddr> = voice.neighbours.iter().copied().collect();
+            to = others[turn % others.len()];
+        }
+        if turn.is_multiple_of(2) { voice.say_as(from, to, &bytes) } else { voice.say(to, &bytes) }
+    }
+}
+
+/// Speaks for the nodes that it sees on the links: answers with the numbers of their requests, and
+/// parts them with their tokens (H7).
+pub(crate) fn impostor(seen: Receiver<Sniffed>) -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    move |voice, _| {
+        // One at a time, the latest: each costs an answer.
+        for (from, to, bytes) in seen.try_iter().take(64) {
+            let Some(message) = message_of(&bytes) else { continue };
+            let there = message.sender;
+            let here = if there == ME { NodeId(2) } else { voice.source_id.unwrap_or(ME) };
+            let runs = vec![BlockRun { first: 0, count: BLOCKS }];
+            // In the name of the receiver of this message, to its sender; or in its sender's.
+            let (back, forth) = match message.body {
+                Body::Fetch { nonce, .. } => (
+                    vec![Body::FetchCookie { nonce, cookie: 7 }, Body::FetchGone { nonce, runs }],
+                    vec![],
+                ),
+                Body::JoinRequest(request) => (
+                    vec![Body::JoinRefused { nonce: request.nonce, reason: Refusal::Leaving }],
+                    vec![],
+                ),
+                Body::Ack(Ack { token, .. }) => (
+                    vec![
+                        Body::Dismiss { token, reason: Dismissal::Slow },
+                        Body::FindNewParent { token, nonce: 1 },
+                        Body::ReportAck { token, before: 1 },
+                    ],
+                    vec![Body::LeaveTree { token, nonce: 1 }],
+                ),
+                Body::Heartbeat(heartbeat) => {
+                    let beacon = Beacon { closing: true, ..heartbeat.beacon.clone() };
+                    (vec![], vec![Body::Heartbeat(Box::new(Heartbeat { beacon, ..*heartbeat }))])
+                }
+                Body::Nack(nack) => {
+                    let run = BlockRun { first: 0, count: BLOCKS };
+                    let runs = vec![NackRun { run, need: Need::Whole }];
+                    (vec![], vec![Body::Nack(Nack { runs, ..nack })])
+                }
+                _ => continue,
+            };
+            for body in back {
+                let bytes = voice.mark.message(here, body);
+                voice.say_as(to, from, &bytes);
+            }
+            for body in forth {
+                let bytes = voice.mark.message(there, body);
+                voice.say_as(from, to, &bytes);
+            }
+        }
     }
 }
 

@@ -8,12 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nix::libc;
 use serde_json::Value;
+use socket2::Socket;
 use umbel_engine::tmtp::FEED;
 use umbel_lab::Node;
 use umbel_wire::Tsi;
+use umbel_wire::datagram::IpDatagram;
 use umbel_wire::small_block::SmallBlockHeader;
-use umbel_wire::tmtp::{Body, Message, NodeId};
+use umbel_wire::tmtp::{Body, Message, NodeId, Stamp};
 
 /// Hop limit of all that it sends.
 pub(crate) const HOPS: u8 = 32;
@@ -71,7 +74,7 @@ pub(crate) struct Heard {
 impl Heard {
     /// Returns it as a message of a feed.
     pub(crate) fn message(&self) -> Option<Message> {
-        Message::parse(&self.bytes).ok()?.message()
+        message_of(&self.bytes)
     }
 
     /// Returns it as the text of an announcement, with the address of its origin.
@@ -82,10 +85,18 @@ impl Heard {
     }
 }
 
+/// Returns the message in a datagram, which may have a stamp.
+pub(crate) fn message_of(datagram: &[u8]) -> Option<Message> {
+    let message = Stamp::split(datagram).map_or(datagram, |(message, _)| message);
+    Message::parse(message).ok()?.message()
+}
+
 /// What a stranger speaks with.
 pub(crate) struct Voice {
     pub(crate) mark: Mark,
     socket: UdpSocket,
+    /// Sends under any address.
+    forger: Socket,
     /// Everyone who was heard in the feed's group, and the source.
     pub(crate) neighbours: BTreeSet<SocketAddr>,
     /// The node number of the source, as far as somebody has said it.
@@ -104,6 +115,20 @@ impl Voice {
     /// Sends a datagram. A full buffer loses it, as the network might.
     pub(crate) fn say(&mut self, to: SocketAddr, bytes: &[u8]) {
         self.sent += u64::from(self.socket.send_to(bytes, to).is_ok());
+    }
+
+    /// Sends a datagram with another's address.
+    pub(crate) fn say_as(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        let mut packet = Vec::new();
+        let datagram = IpDatagram {
+            source: from,
+            destination: to,
+            hop_limit: HOPS,
+            alert: None,
+            payload: bytes,
+        };
+        datagram.emit(&mut packet).unwrap();
+        self.sent += u64::from(self.forger.send_to(&packet, &to.into()).is_ok());
     }
 
     /// Sends a datagram to the feed's group and to each node by itself.
@@ -157,7 +182,12 @@ impl Stranger {
         let stopped = Arc::<AtomicBool>::default();
         let stop = stopped.clone();
         let neighbours = BTreeSet::from([mark.source]);
-        let mut voice = Voice { mark, socket, neighbours, source_id: None, epoch: 0, sent: 0 };
+        let raw = host.socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_RAW).unwrap();
+        let forger = Socket::from(raw);
+        forger.set_multicast_if_v4(&here).unwrap();
+        forger.set_nonblocking(true).unwrap();
+        let mut voice =
+            Voice { mark, socket, forger, neighbours, source_id: None, epoch: 0, sent: 0 };
         let thread = std::thread::spawn(move || {
             while !stop.load(Ordering::Acquire) {
                 let mut heard = Vec::new();

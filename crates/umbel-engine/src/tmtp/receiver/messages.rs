@@ -14,6 +14,7 @@ use umbel_wire::tmtp::{
 use super::{Receiver, Stage, Start, Upstream};
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::ReceiverEvent;
+use crate::tmtp::authentic::{self, Opened};
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::incoming;
 use crate::tmtp::tree::{Arrival, Way};
@@ -62,7 +63,14 @@ impl<K: SymbolSink> Receiver<K> {
         datagram: &Datagram<'_>,
         data_channel: bool,
     ) -> Result<(), DropReason> {
-        let message = incoming::message(datagram, &self.config.node)?;
+        let message = match authentic::open(&mut self.authentic, now, datagram, &self.config.node)?
+        {
+            Opened::Message(message) => message,
+            Opened::Answered => return Ok(()),
+            Opened::Stranger { id, from, token } => {
+                return self.tree.check_child(now, id, from, token);
+            }
+        };
         if data_channel {
             let Body::Heartbeat(heartbeat) = message.body else {
                 return Err(DropReason::Unexpected);

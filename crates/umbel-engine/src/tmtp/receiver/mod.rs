@@ -40,12 +40,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use umbel_wire::tmtp::{
-    Body, Dismissal, Message, NodeId, Progress, ReceiverReport, ReceiverState, Role, Timing,
-    Totals, limits,
+    Body, Dismissal, Message, NodeId, Progress, ReceiverReport, ReceiverState, Refusal, Role,
+    Timing, Totals, limits,
 };
 
 use super::TreeView;
 use super::api::{ReceiverCommand, ReceiverCommandError, ReceiverEvent, ReceiverStats};
+use super::authentic::{self, Authentic};
 use super::concast::{self, Reports};
 use super::config::{Draws, NodeConfig, ReceiverConfig, Start};
 use super::domain::Ledger;
@@ -53,7 +54,7 @@ use super::drops::{DropReason, Drops};
 use super::receipt::receipt;
 use super::survey::{self, Survey};
 use super::text::cut;
-use super::tree::{Outlook, Tree, TreeEvent, Way};
+use super::tree::{Outlook, Tree, TreeEvent, UNICAST_HOPS, Way};
 use crate::symbols::SymbolSink;
 use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
@@ -80,6 +81,8 @@ timers! {
         Survey,
         /// When to notice that the source is silent.
         Silence,
+        /// When to notice that the token is wrong.
+        Token,
         /// When to believe what others say of the blocks that were sent.
         Hearsay,
         /// When to repair for children, or to evict one.
@@ -145,6 +148,8 @@ pub struct Receiver<K> {
     config: ReceiverConfig,
     stage: Stage,
     tree: Tree,
+    /// Present with an admission key.
+    authentic: Option<Authentic>,
     /// The parent's domain.
     upstream: Option<Upstream>,
     /// First block that the first parent guaranteed. Earlier blocks are not NACKed.
@@ -175,6 +180,7 @@ impl<K: SymbolSink> Receiver<K> {
         let shape = config.shape;
         let ledger = Ledger::new(config.timing);
         let help = Help::new(&config, &draws);
+        let authentic = Authentic::new(&config.node, shape.id, &draws.cookies);
         let tree = Tree::new(
             &config.node,
             shape.source,
@@ -188,6 +194,7 @@ impl<K: SymbolSink> Receiver<K> {
             help,
             hops: None,
             tree,
+            authentic,
             upstream: None,
             joined_at: None,
             source: SourceWatch::default(),
@@ -425,6 +432,9 @@ impl<K: SymbolSink> Receiver<K> {
                 TreeEvent::Left { confirmed } => self.on_left(now, confirmed),
             }
         }
+        if self.authentic.as_mut().is_some_and(|authentic| authentic.is_shut_out(now)) {
+            self.events.push_back(ReceiverEvent::Refused(Refusal::NotAdmitted));
+        }
         self.find_gaps(now);
         if self.recovery.take_caught_up(&self.delivery) {
             self.tree.join(now);
@@ -440,6 +450,7 @@ impl<K: SymbolSink> Receiver<K> {
         }
         timers.put(Timer::Tree, self.tree.poll_timeout());
         timers.put(Timer::Silence, self.silent_at());
+        timers.put(Timer::Token, self.authentic.as_ref().and_then(Authentic::shut_out_at));
         timers.put(Timer::Hearsay, self.source.hearsay_at());
         timers.put(Timer::Domain, self.duty.manager().and_then(Manager::next_timeout));
         if let Stage::Leaving { until, .. } = self.stage {
@@ -554,8 +565,13 @@ impl<K: SymbolSink> Engine for Receiver<K> {
                         help.handle_timeout(now, self.delivery.reception());
                     }
                 }
-                // Messages are built when they are polled.
-                Timer::Leave | Timer::Ack | Timer::Nack | Timer::Report | Timer::Fetch => {}
+                // Messages are built when they are polled, and the rest is settled.
+                Timer::Token
+                | Timer::Leave
+                | Timer::Ack
+                | Timer::Nack
+                | Timer::Report
+                | Timer::Fetch => {}
             }
         }
         self.settle(now);
@@ -569,13 +585,16 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         if !self.takes_part() {
             return None;
         }
+        if let Some((to, bytes)) = self.authentic.as_mut().and_then(Authentic::poll) {
+            self.stats.control_sent += 1;
+            buf.push_message(bytes);
+            return Some(Transmit::control(Address::Host(to)).within(Some(UNICAST_HOPS)));
+        }
         if let Some((to, hop_limit, body)) = self.next_message(now) {
             self.stats.control_sent += 1;
             let node = &self.config.node;
             let message = Message { feed: node.feed, sender: node.id, body };
-            let mut bytes = Vec::new();
-            message.emit(&mut bytes);
-            buf.push_message(bytes);
+            buf.push_message(authentic::seal(&mut self.authentic, now, to, &message));
             return Some(Transmit::control(to).within(hop_limit));
         }
         if let Some(transmit) = self.poll_help(now, buf) {

@@ -12,6 +12,7 @@ use umbel_wire::tmtp::{Ack, BlockRun, Body, Nack, NodeId, Report, TreePage};
 use super::Source;
 use crate::symbols::SymbolSource;
 use crate::tmtp::api::SourceEvent;
+use crate::tmtp::authentic::{self, Opened};
 use crate::tmtp::catch_up::Asker;
 use crate::tmtp::concast::NEW_CHILD;
 use crate::tmtp::drops::DropReason;
@@ -40,7 +41,14 @@ impl<S: SymbolSource> Source<S> {
         if Lms::is_lms(datagram.payload) {
             return self.on_lms(now, &datagram);
         }
-        let message = incoming::message(&datagram, &self.config.node)?;
+        let message = match authentic::open(&mut self.authentic, now, &datagram, &self.config.node)?
+        {
+            Opened::Message(message) => message,
+            Opened::Answered => return Ok(()),
+            Opened::Stranger { id, from, token } => {
+                return self.tree.check_child(now, id, from, token);
+            }
+        };
         let from = arrival.from;
         match message.body {
             Body::Ack(ack) if !arrival.multicast => self.on_ack(now, message.sender, from, &ack),

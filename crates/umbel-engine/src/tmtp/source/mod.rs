@@ -29,6 +29,7 @@ use umbel_wire::tmtp::{Body, End, FeedInfo, Heartbeat, Message, NodeId, Progress
 
 use super::TreeView;
 use super::api::{SourceCommand, SourceCommandError, SourceEvent, SourceStats};
+use super::authentic::{self, Authentic};
 use super::catch_up::Fetched;
 use super::concast::{self, Reports};
 use super::config::{Draws, SourceConfig};
@@ -37,7 +38,7 @@ use super::drops::{DropReason, Drops};
 use super::shelf::Shelf;
 use super::survey::Survey;
 use super::throttle::{Position, Throttle};
-use super::tree::{Outlook, Tree, Way};
+use super::tree::{Outlook, Tree, UNICAST_HOPS, Way};
 use crate::recovery::Debts;
 use crate::symbols::SymbolSource;
 use crate::timers::timers;
@@ -103,6 +104,8 @@ pub struct Source<S> {
     shelf: Shelf<S>,
     domain: Domain,
     tree: Tree,
+    /// Present with an admission key.
+    authentic: Option<Authentic>,
     help: Help,
     fetched: Fetched,
     reports: Reports,
@@ -149,6 +152,7 @@ impl<S: SymbolSource> Source<S> {
         let ledger = Ledger::new(config.timing);
         let help = Help::new(&config, &draws);
         let domain = Domain::new(config.node.feed, config.shape.fec, config.repair, ledger, 0);
+        let authentic = Authentic::new(&config.node, config.node.id, &draws.cookies);
         let tree = Tree::new(
             &config.node,
             config.shape.source,
@@ -162,6 +166,7 @@ impl<S: SymbolSource> Source<S> {
             shelf: Shelf::new(symbols),
             domain,
             tree,
+            authentic,
             help,
             fetched: Fetched::new(draws.cookies, MAX_FETCHED),
             reports: Reports::of_root(MAX_REPORTS),
@@ -471,6 +476,11 @@ impl<S: SymbolSource> Engine for Source<S> {
 impl<S: SymbolSource> Source<S> {
     /// Builds the next control message.
     fn poll_control(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
+        if let Some((to, bytes)) = self.authentic.as_mut().and_then(Authentic::poll) {
+            self.stats.control_sent += 1;
+            buf.push_message(bytes);
+            return Some(Transmit::control(Address::Host(to)).within(Some(UNICAST_HOPS)));
+        }
         let outlook = self.outlook(now);
         let message = self.outbox.pop_front();
         let message = message.or_else(|| self.tree.poll_message(now, &outlook));
@@ -494,9 +504,7 @@ impl<S: SymbolSource> Source<S> {
         };
         self.stats.control_sent += 1;
         let message = Message { feed: self.config.node.feed, sender: self.config.node.id, body };
-        let mut bytes = Vec::new();
-        message.emit(&mut bytes);
-        buf.push_message(bytes);
+        buf.push_message(authentic::seal(&mut self.authentic, now, to, &message));
         Some(Transmit::control(to).within(hop_limit))
     }
 

@@ -1,5 +1,6 @@
 //! The engines against each other.
 
+mod authentic;
 mod catch_up;
 mod content;
 mod delivery;

@@ -67,6 +67,7 @@ impl Weather {
 /// A datagram that was sent.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
+    pub(super) from: usize,
     pub(super) to: Address,
     pub(super) payload: Bytes,
 }
@@ -80,6 +81,8 @@ pub(super) struct Feed {
     pub(super) log: Option<Vec<Sent>>,
     /// How losses are recovered.
     pub(super) recovery: Recovery,
+    /// Key of all nodes, where the tree is authentic.
+    admission: Option<[u8; 32]>,
     /// Changes each JOIN_CONFIRM on its way.
     pub(super) forge_confirm: Option<fn(&mut JoinConfirm)>,
 }
@@ -107,9 +110,9 @@ impl Protocol for Feed {
         peer.events.push(event);
     }
 
-    fn passes(world: &mut World, _: usize, transmit: Transmit, payload: &mut Bytes) -> bool {
+    fn passes(world: &mut World, from: usize, transmit: Transmit, payload: &mut Bytes) -> bool {
         if let Some(log) = &mut world.log {
-            log.push(Sent { to: transmit.to, payload: payload.clone() });
+            log.push(Sent { from, to: transmit.to, payload: payload.clone() });
         }
         if let Some(forged) = world.forge_confirm.and_then(|forge| forged(payload, forge)) {
             *payload = forged;
@@ -201,7 +204,7 @@ impl World {
         let lengths = Arc::new(lengths);
         let head = shape.manifest.map_or(0, |manifest| manifest.blocks);
         let symbols = Blocks::new(lengths.clone(), config.history.is_some(), head);
-        let recovery = config.node.recovery;
+        let (recovery, admission) = (config.node.recovery, config.node.admission);
         let source = Source::new(config, Draws::from_seed(seed), symbols);
         let source = Tested::new(source, |source| source.drops().to_string());
         let feed = Feed {
@@ -210,6 +213,7 @@ impl World {
             source_events: Vec::new(),
             log: None,
             recovery,
+            admission,
             forge_confirm: None,
         };
         let host = Host { pace: Some(rate), ..Host::new(address(0, 0), 0) };
@@ -254,6 +258,7 @@ impl World {
         self.ids.push(id);
         let mut node = node_config(id, host, subnet);
         node.recovery = self.recovery;
+        node.admission = self.admission;
         let shape = Shape { id: self.ids[0], ..shape };
         let config = configure(ReceiverConfig::new(node, shape));
         config.check().unwrap();

@@ -75,7 +75,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use umbel_wire::Digest;
 #[cfg(doc)]
 use umbel_wire::feed::Recovery;
 use umbel_wire::tmtp::{
@@ -157,7 +156,6 @@ pub(super) struct Tree {
     scope: u8,
     /// There is no tree: all receivers are children of the source.
     flat: bool,
-    admission: Option<[u8; 32]>,
     random: Xoshiro256PlusPlus,
     role: Role,
     stage: Stage,
@@ -222,7 +220,6 @@ impl Tree {
             source_address,
             scope: node.scope.max(1),
             flat: !node.recovery.has_tree(),
-            admission: node.admission,
             random,
             role,
             stage: Stage::Outside,
@@ -614,13 +611,5 @@ impl Tree {
     fn child_patience(&self) -> Duration {
         let silence = self.timing.t_ack.saturating_mul(self.config.child_silence);
         silence.max(self.config.child_silence_min)
-    }
-
-    /// Returns the proof of admission of a request.
-    fn proof(&self, child: NodeId, nonce: u64, name: &str) -> Option<Digest> {
-        let key = self.admission?;
-        let mut hasher = blake3::Hasher::new_keyed(&key);
-        hasher.update(&child.0.to_be_bytes()).update(&nonce.to_be_bytes()).update(name.as_bytes());
-        Some(Digest(*hasher.finalize().as_bytes()))
     }
 }

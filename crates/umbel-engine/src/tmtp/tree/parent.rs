@@ -96,10 +96,7 @@ impl Tree {
         if !self.answers.may_leave(now, arrival.from.ip()) {
             return Err(DropReason::OverLimit);
         }
-        let admitted = self.proof(sender, request.nonce, &request.name);
-        let refusal = if admitted.is_some() && admitted != request.proof {
-            Some(Refusal::NotAdmitted)
-        } else if !self.standing_at(now).may_be_above(request.standing) {
+        let refusal = if !self.standing_at(now).may_be_above(request.standing) {
             Some(Refusal::Loop)
         } else if self.slow.is_barred(now, arrival.from.ip()) || self.is_crowded(arrival, sender) {
             Some(Refusal::Full)
@@ -109,11 +106,7 @@ impl Tree {
         if let Some(reason) = refusal {
             let body = Body::JoinRefused { nonce: request.nonce, reason };
             self.due.push_back(Due::Ready(Way::Host(arrival.from), body));
-            return match reason {
-                Refusal::NotAdmitted => Err(DropReason::NotAdmitted),
-                Refusal::Loop => Err(DropReason::Loop),
-                _ => Ok(()),
-            };
+            return if reason == Refusal::Loop { Err(DropReason::Loop) } else { Ok(()) };
         }
         self.adopt(now, arrival, sender, request, hops)
     }

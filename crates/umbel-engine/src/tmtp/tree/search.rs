@@ -256,7 +256,6 @@ impl Tree {
             role: self.role,
             standing: self.standing,
             name: self.name.clone(),
-            proof: self.proof(self.id, nonce, &self.name),
         };
         self.due.push_back(Due::Ready(Way::Host(candidate.address), Body::JoinRequest(request)));
         self.stage_timer = Some(now + wait);

@@ -175,7 +175,6 @@ fn a_child_that_claims_to_be_far_does_not_widen_the_radius() {
         role: Role::Manager,
         standing: Standing::default(),
         name: String::new(),
-        proof: None,
     };
     let message = from(&world, liar, Body::JoinRequest(request.clone()));
     give(&mut world, 0, arrival(liar, 1), &message).unwrap();
@@ -237,25 +236,6 @@ fn an_epoch_from_the_future_does_not_lead_anyone_away() {
     other.feed.source = NodeId(3);
     let taken = world.tree_mut(node).note_source(now, &other);
     assert_eq!(taken, Err(DropReason::ForgedSource));
-}
-
-#[test]
-fn who_has_no_proof_of_admission_is_refused() {
-    let mut world = World::row(2, TreeConfig::default());
-    world.tree_mut(0).admission = Some([7; 32]);
-    let (stranger, guest) = (world.join(1), world.add(NodeId(50), 1));
-    world.tree_mut(guest).admission = Some([7; 32]);
-    world.run_acknowledging(seconds(4));
-    assert!(!world.tree(stranger).is_attached());
-    assert!(world.events(stranger).contains(&TreeEvent::Refused(Refusal::NotAdmitted)));
-    assert!(world.drops(0, DropReason::NotAdmitted) > 0);
-    world.may_drop(DropReason::NotAdmitted);
-    world.crash(stranger);
-    let now = world.now;
-    world.tree_mut(guest).join(now);
-    world.drain(guest);
-    world.run_acknowledging(seconds(4));
-    assert!(world.tree(guest).is_attached());
 }
 
 #[test]
@@ -326,7 +306,6 @@ fn request(nonce: u64) -> JoinRequest {
         role: Role::Member,
         standing: Standing::default(),
         name: String::new(),
-        proof: None,
     }
 }
 

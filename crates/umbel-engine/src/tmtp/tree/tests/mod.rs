@@ -90,7 +90,7 @@ impl Engine for Node {
     type Event = TreeEvent;
 
     fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
-        let taken = incoming::message(&datagram, &self.config).and_then(|message| {
+        let taken = incoming::message(datagram.payload, &self.config).and_then(|message| {
             self.tree.handle(now, incoming::arrival(&datagram, &self.config)?, &message)
         });
         if let Err(reason) = taken {

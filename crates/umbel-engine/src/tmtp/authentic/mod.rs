@@ -1,0 +1,670 @@
+//! The control tree's messages, made authentic where the feed has a token.
+//!
+//! One module at the boundary of the engines: it stamps each message that leaves, and lets in what
+//! has a good stamp, once. The rest of the protocol knows nothing of it. Without a token there is
+//! none, and messages are as they were.
+//!
+//! # Joining
+//!
+//! Both keys follow from the token. The *tree key* is that of all nodes. Two nodes of which one joins
+//! the other make a *pair key* from the tree key, the feed, both numbers and addresses, and a fresh
+//! number of each:
+//!
+//! ```text
+//! child                                                parent
+//!   │ JOIN_REQUEST n                    [tree key] ──▶ │ draws c; a pair (n, c) is offered
+//!   │ ◀── [tree key]          JOIN_CHALLENGE n, c      │
+//!   │ a pair (n, c) is offered                         │
+//!   │ JOIN_REQUEST n                    [pair key] ──▶ │ the pair holds: the child is taken
+//!   │ ◀── [pair key]                 JOIN_CONFIRM n    │
+//!   │ the pair holds: it has a parent                  │
+//! ```
+//!
+//! ```text
+//!            request heard, or                a message under its key came
+//!   no pair ─ challenge to one's own request ─▶ offered ───────────────────▶ holds
+//!                                                  ▲                          │
+//!                                                  └── another request ◀──────┘
+//!                                                      (the old pair holds until the new one does)
+//! ```
+//!
+//! Who holds a pair has heard the other use a key that only the two numbers of this attempt give. So
+//! both agree on who they are, at which addresses, and on the key, and neither has been shown
+//! something old. `tests.rs` has an attacker who sees, drops, delays, repeats, alters and sends to
+//! others whatever it likes, and never makes two nodes disagree.
+//!
+//! # Messages
+//!
+//! A [`Stamp`] has a code (HMAC-SHA-256, 16 bytes) over key, number, both addresses and the message.
+//! Between child and parent the pair key counts: ACK, NACK by unicast, REPORT, leaving, refusals. The
+//! tree key is for searches, beacons, heartbeats and NACKs in the group, and for FETCH, whose answers
+//! repeat its nonce. A dismissal of who is no child any more has the tree key too.
+//!
+//! Each number is taken once from each sender: of the last [`REMEMBERED`] one remembers which, and
+//! older ones are refused. Numbers under the tree key begin with the time by the source's clock, so
+//! that those older than [`STALE`] are refused also by who never heard their sender. Who has not heard
+//! the source yet may search, ask for a place and FETCH.
+//!
+//! # Limitations
+//!
+//! - All who have the token have the tree key. They can speak in any node's name.
+//! - Data packets have no stamps; digests, signatures and seals show whether blocks are right. Nor
+//!   have messages of LMS, which routers change, TREE_QUERY and TREE_PAGE, which are for all.
+//! - An attacker on the path can drop and delay. One who sends with others' addresses can repeat, to
+//!   who comes new, what was said in the last [`STALE`].
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use ring::{hkdf, hmac};
+use umbel_wire::Tsi;
+use umbel_wire::tmtp::{Body, CODE_LEN, Message, NodeId, Stamp, StampKey};
+
+use super::config::NodeConfig;
+use super::drops::DropReason;
+use super::incoming;
+use crate::{Address, Datagram, Instant};
+
+/// Number of messages of one sender that may come in any order.
+const REMEMBERED: usize = 32;
+/// Age from which messages under the tree key are refused.
+const STALE: Duration = Duration::from_secs(30);
+/// Bits of a number under the tree key below its milliseconds.
+const PER_MS: u32 = 20;
+/// Most senders whose numbers are remembered.
+const MAX_SENDERS: usize = 1 << 16;
+/// Most nodes with which there is a pair.
+const MAX_PEERS: usize = 1 << 17;
+/// Most answers that may wait.
+const MAX_OUTBOX: usize = 1024;
+/// Heartbeats with a wrong stamp, and time since the first of them, after which the token is wrong, if
+/// nothing had a right one. Of genuine heartbeats several come in that time.
+const SHUT_OUT: (u32, Duration) = (5, Duration::from_secs(4));
+
+/// A message that was let in, or what became of it.
+#[derive(Debug)]
+pub(super) enum Opened {
+    /// A message to handle.
+    Message(Message),
+    /// A part of the handshake, which is answered.
+    Answered,
+    /// An ACK or REPORT under the key of a pair that is not known here. The sender may take this node
+    /// for its parent.
+    Stranger {
+        /// Alleged sender.
+        id: NodeId,
+        /// Where it came from.
+        from: SocketAddr,
+        /// Token that it names.
+        token: u64,
+    },
+}
+
+/// Numbers of one sender that were seen.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    /// Smaller ones are too old to know.
+    floor: u64,
+    recent: Vec<u64>,
+}
+
+impl Seen {
+    fn is_fresh(&self, number: u64) -> bool {
+        number >= self.floor && self.recent.binary_search(&number).is_err()
+    }
+
+    fn note(&mut self, number: u64) {
+        if let Err(place) = self.recent.binary_search(&number) {
+            self.recent.insert(place, number);
+        }
+        if self.recent.len() > REMEMBERED {
+            self.floor = self.recent.remove(0).saturating_add(1);
+        }
+    }
+
+    fn last(&self) -> u64 {
+        self.recent.last().copied().unwrap_or(self.floor)
+    }
+}
+
+/// A node and its address.
+type End = (NodeId, SocketAddr);
+
+/// What two nodes share of which one asked the other for a place.
+#[derive(Clone, Debug)]
+struct Pair {
+    /// The other node.
+    id: NodeId,
+    /// The child's number and the parent's.
+    nonce: u64,
+    challenge: u64,
+    key: hmac::Key,
+    /// Number of the next message to the other node.
+    number: u64,
+    seen: Seen,
+}
+
+/// Another node, at its address.
+#[derive(Clone, Debug, Default)]
+struct Peer {
+    /// The pair that holds.
+    holds: Option<Pair>,
+    /// Pairs that nothing has come under yet: after its request, and after this node's own. Each may
+    /// ask the other at a time.
+    offered: Option<Pair>,
+    asked: Option<Pair>,
+    /// Time at which something last came or went.
+    used: Instant,
+}
+
+/// This node's own request for a place, as it was last sent.
+#[derive(Clone, Debug)]
+struct Asking {
+    to: SocketAddr,
+    nonce: u64,
+    message: Vec<u8>,
+}
+
+/// Stamps messages, and checks the stamps of others.
+#[derive(Debug)]
+pub(super) struct Authentic {
+    feed: Tsi,
+    own: End,
+    source: NodeId,
+    tree_key: hmac::Key,
+    /// What pair keys are derived from.
+    root: hkdf::Prk,
+    /// What challenges are derived from, and the number of those drawn.
+    secret: [u8; 32],
+    drawn: u64,
+    /// Last number under the tree key.
+    number: u64,
+    /// The source's clock in milliseconds, at a time.
+    clock: Option<(u64, Instant)>,
+    senders: BTreeMap<NodeId, Seen>,
+    peers: BTreeMap<SocketAddr, Peer>,
+    asking: Option<Asking>,
+    /// Whether anything ever had a right stamp.
+    proved: bool,
+    /// Heartbeats with a wrong one before, and the time of the first.
+    doubts: Option<(u32, Instant)>,
+    /// Whether that was told.
+    told: bool,
+    outbox: VecDeque<(SocketAddr, Vec<u8>)>,
+}
+
+/// Length of a key.
+struct KeyLen;
+
+impl hkdf::KeyType for KeyLen {
+    fn len(&self) -> usize {
+        32
+    }
+}
+
+/// Returns an address as it is authenticated. The group does not show the port of a sender.
+fn bytes_of(address: SocketAddr) -> [u8; 18] {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let mut bytes = [0; 18];
+    bytes[..16].copy_from_slice(&ip.octets());
+    bytes[16..].copy_from_slice(&address.port().to_be_bytes());
+    bytes
+}
+
+fn without_port(mut address: SocketAddr) -> SocketAddr {
+    address.set_port(0);
+    address
+}
+
+/// Returns the code of a message on its way between two addresses.
+fn code(
+    key: &hmac::Key,
+    (kind, number): (StampKey, u64),
+    (from, to): (SocketAddr, SocketAddr),
+    message: &[u8],
+) -> [u8; CODE_LEN] {
+    let mut context = hmac::Context::with_key(key);
+    context.update(&[u8::from(kind == StampKey::Pair)]);
+    context.update(&number.to_be_bytes());
+    context.update(&bytes_of(from));
+    context.update(&bytes_of(to));
+    context.update(message);
+    let tag = context.sign();
+    let mut code = [0; CODE_LEN];
+    code.copy_from_slice(&tag.as_ref()[..CODE_LEN]);
+    code
+}
+
+/// Compares codes in the same time for every wrong one.
+fn same(a: &[u8; CODE_LEN], b: &[u8; CODE_LEN]) -> bool {
+    u128::from_be_bytes(*a) ^ u128::from_be_bytes(*b) == 0
+}
+
+/// Returns whether a message of a node that has not heard the source's clock is taken.
+fn may_be_timeless(body: &Body) -> bool {
+    matches!(body, Body::Search(_) | Body::JoinRequest(_) | Body::Fetch { .. })
+}
+
+/// Returns whether a message between child and parent needs the key of their pair.
+fn needs_pair(body: &Body, multicast: bool) -> bool {
+    match body {
+        Body::Nack(_) => !multicast,
+        Body::JoinConfirm(_)
+        | Body::JoinRefused { .. }
+        | Body::Ack(_)
+        | Body::LeaveTree { .. }
+        | Body::LeaveConfirm { .. }
+        | Body::FindNewParent { .. }
+        | Body::FindNewParentReply { .. }
+        | Body::Report(_)
+        | Body::ReportAck { .. } => true,
+        _ => false,
+    }
+}
+
+impl Authentic {
+    /// Creates the stamps of a node in a feed with this admission key. `source` is the source's
+    /// number, and `secret` what nobody else knows.
+    pub(super) fn new(node: &NodeConfig, source: NodeId, secret: &[u8; 32]) -> Option<Authentic> {
+        let admission = node.admission?;
+        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"umbel 2026 control tree of a feed");
+        let root = salt.extract(&[&node.feed.0.to_be_bytes()[..], &admission].concat());
+        let secret = blake3::derive_key("umbel 2026 challenges of joining nodes", secret);
+        Some(Authentic {
+            feed: node.feed,
+            own: (node.id, node.address),
+            source,
+            tree_key: expand(&root, &[b"tree"]),
+            root,
+            secret,
+            drawn: 0,
+            number: 0,
+            clock: None,
+            senders: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            asking: None,
+            proved: false,
+            doubts: None,
+            told: false,
+            outbox: VecDeque::new(),
+        })
+    }
+
+    /// Returns the key of a child and its parent.
+    fn pair(&self, child: End, parent: End, (nonce, challenge): (u64, u64)) -> Pair {
+        let ends = [child, parent].map(|(id, address)| (id.0.to_be_bytes(), bytes_of(address)));
+        let [(child_id, child_at), (parent_id, parent_at)] = &ends;
+        let (nonces, feed) = ([nonce.to_be_bytes(), challenge.to_be_bytes()], self.feed.0);
+        let key = expand(
+            &self.root,
+            &[
+                b"pair",
+                &feed.to_be_bytes(),
+                child_id,
+                child_at,
+                parent_id,
+                parent_at,
+                &nonces[0],
+                &nonces[1],
+            ],
+        );
+        let id = if child.0 == self.own.0 { parent.0 } else { child.0 };
+        Pair { id, nonce, challenge, key, number: 0, seen: Seen::default() }
+    }
+
+    /// Returns the time by the source's clock in milliseconds, as far as it is known.
+    fn time(&self, now: Instant) -> Option<u64> {
+        if self.source == self.own.0 {
+            return Some(1 + now.as_nanos() / 1_000_000);
+        }
+        let (ms, at) = self.clock?;
+        let passed = u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX);
+        Some(ms.saturating_add(passed))
+    }
+
+    /// Returns the next message to send by itself, and to whom.
+    pub(super) fn poll(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        self.outbox.pop_front()
+    }
+
+    /// Returns whether the token seems to be wrong: the source is heard, and no stamp is right. Only
+    /// the first call says so.
+    pub(super) fn is_shut_out(&mut self, now: Instant) -> bool {
+        let shut_out = self.shut_out_at().is_some_and(|at| at <= now);
+        self.told |= shut_out;
+        shut_out
+    }
+
+    /// Returns when that may be said.
+    pub(super) fn shut_out_at(&self) -> Option<Instant> {
+        let (most, time) = SHUT_OUT;
+        let (_, since) = self.doubts.filter(|(count, _)| *count >= most)?;
+        (!self.proved && !self.told).then_some(since + time)
+    }
+
+    /// Returns a message with its stamp, as it goes to an address.
+    pub(super) fn seal(&mut self, now: Instant, to: Address, message: &Message) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        message.emit(&mut bytes);
+        let body = &message.body;
+        let (host, multicast) = match to {
+            Address::Host(host) => (host, false),
+            Address::Channel(channel) => (SocketAddr::new(channel.group, channel.port), true),
+            Address::Session(_) => return bytes,
+        };
+        if matches!(body, Body::TreePage(_) | Body::TreeQuery { .. }) {
+            return bytes;
+        }
+        if let Body::JoinRequest(request) = body {
+            let nonce = request.nonce;
+            let pairs = self.peers.get_mut(&host).map(|peer| [&mut peer.holds, &mut peer.asked]);
+            let mut pairs = pairs.into_iter().flatten().flatten();
+            if let Some(pair) = pairs.find(|pair| pair.nonce == nonce) {
+                pair.stamp(self.own.1, host, &mut bytes);
+                return bytes;
+            }
+            self.asking = Some(Asking { to: host, nonce, message: bytes.clone() });
+        } else if (needs_pair(body, multicast) || matches!(body, Body::Dismiss { .. }))
+            && let Some(peer) = self.peers.get_mut(&host)
+            && let Some(pair) = &mut peer.holds
+        {
+            peer.used = now;
+            pair.stamp(self.own.1, host, &mut bytes);
+            return bytes;
+        }
+        self.stamp(now, host, multicast, &mut bytes);
+        bytes
+    }
+
+    /// Appends a stamp with the tree key.
+    fn stamp(&mut self, now: Instant, to: SocketAddr, multicast: bool, message: &mut Vec<u8>) {
+        let time = self.time(now).unwrap_or(0) << PER_MS;
+        self.number = time.max(self.number.saturating_add(1));
+        let from = if multicast { without_port(self.own.1) } else { self.own.1 };
+        let (key, number) = (StampKey::Tree, self.number);
+        let code = code(&self.tree_key, (key, number), (from, to), message);
+        Stamp { key, number, code }.emit(message);
+    }
+
+    /// Lets a message in if its stamp is good.
+    ///
+    /// # Errors
+    ///
+    /// If it is not, or the message is malformed, of another feed, or this node's own.
+    pub(super) fn open(
+        &mut self,
+        now: Instant,
+        datagram: &Datagram<'_>,
+        node: &NodeConfig,
+    ) -> Result<Opened, DropReason> {
+        let Some((bytes, stamp)) = Stamp::split(datagram.payload) else {
+            let message = incoming::message(datagram.payload, node)?;
+            if let Body::TreeQuery { .. } = message.body {
+                return Ok(Opened::Message(message));
+            }
+            self.doubt(now, &message);
+            return Err(DropReason::NotAuthentic);
+        };
+        let message = incoming::message(bytes, node)?;
+        let (from, to, multicast) = match datagram.by {
+            Address::Host(from) => (from, self.own.1, false),
+            Address::Channel(by) => {
+                let from = SocketAddr::new(by.source.ok_or(DropReason::Unexpected)?, 0);
+                (from, SocketAddr::new(by.group, by.port), true)
+            }
+            Address::Session(_) => return Err(DropReason::Unexpected),
+        };
+        if stamp.key == StampKey::Pair {
+            return self.open_pair(now, from, (bytes, stamp), message);
+        }
+        let made = code(&self.tree_key, (StampKey::Tree, stamp.number), (from, to), bytes);
+        if !same(&made, &stamp.code) || needs_pair(&message.body, multicast) {
+            self.doubt(now, &message);
+            return Err(DropReason::NotAuthentic);
+        }
+        self.proved = true;
+        self.take_number(now, &message, stamp.number)?;
+        match message.body {
+            Body::JoinRequest(ref request) => {
+                let nonce = request.nonce;
+                self.on_request(now, (message.sender, from), nonce);
+                Ok(Opened::Answered)
+            }
+            Body::JoinChallenge { nonce, challenge } => {
+                self.on_challenge(now, (message.sender, from), nonce, challenge)?;
+                Ok(Opened::Answered)
+            }
+            _ => Ok(Opened::Message(message)),
+        }
+    }
+
+    /// Notes a heartbeat without a right stamp.
+    fn doubt(&mut self, now: Instant, message: &Message) {
+        if !self.proved && matches!(message.body, Body::Heartbeat(_)) {
+            let (count, _) = self.doubts.get_or_insert((0, now));
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Takes the number of a message under the tree key, once.
+    fn take_number(
+        &mut self,
+        now: Instant,
+        message: &Message,
+        number: u64,
+    ) -> Result<(), DropReason> {
+        let said = number >> PER_MS;
+        let timeless = said == 0 && may_be_timeless(&message.body);
+        let by_source = message.sender == self.source;
+        if let Some(time) = self.time(now)
+            && !timeless
+            && !by_source
+            && said.saturating_add(STALE.as_millis() as u64) < time
+        {
+            return Err(DropReason::Stale);
+        }
+        if self.senders.len() >= MAX_SENDERS && !self.senders.contains_key(&message.sender) {
+            self.forget_a_sender();
+        }
+        let seen = self.senders.entry(message.sender).or_default();
+        if !seen.is_fresh(number) {
+            return Err(DropReason::Replayed);
+        }
+        let latest = number > seen.last();
+        seen.note(number);
+        if by_source {
+            if latest {
+                self.clock = Some((said, now));
+            }
+        } else if let Body::Beacon(beacon) = &message.body {
+            self.learn_time(now, beacon.standing.epoch);
+        }
+        Ok(())
+    }
+
+    /// Learns from another node that the source's clock was so far.
+    fn learn_time(&mut self, now: Instant, epoch: u64) {
+        if self.time(now).is_none_or(|time| epoch > time) {
+            self.clock = Some((epoch, now));
+        }
+    }
+
+    /// Forgets the sender that was not heard for longest. O(n).
+    fn forget_a_sender(&mut self) {
+        let oldest = self.senders.iter().min_by_key(|(_, seen)| seen.last()).map(|(id, _)| *id);
+        if let Some(oldest) = oldest {
+            self.senders.remove(&oldest);
+        }
+    }
+
+    /// Returns what is known of the node at an address. If there are too many, the one that was used
+    /// least recently is forgotten, O(n).
+    fn peer(&mut self, now: Instant, at: SocketAddr) -> &mut Peer {
+        if self.peers.len() >= MAX_PEERS && !self.peers.contains_key(&at) {
+            let least = self.peers.iter().min_by_key(|(_, peer)| (peer.holds.is_some(), peer.used));
+            if let Some(least) = least.map(|(at, _)| *at) {
+                self.peers.remove(&least);
+            }
+        }
+        let peer = self.peers.entry(at).or_default();
+        peer.used = now;
+        peer
+    }
+
+    /// Answers a child's request with a challenge.
+    fn on_request(&mut self, now: Instant, child: End, nonce: u64) {
+        if self.outbox.len() >= MAX_OUTBOX {
+            return;
+        }
+        let offered = self.peers.get(&child.1).and_then(|peer| peer.offered.as_ref());
+        let same = offered.filter(|pair| (pair.id, pair.nonce) == (child.0, nonce));
+        let challenge = same.map(|pair| pair.challenge);
+        let challenge = challenge.unwrap_or_else(|| {
+            let drawn = blake3::keyed_hash(&self.secret, &self.drawn.to_be_bytes());
+            self.drawn += 1;
+            let pair_of = u64::from_be_bytes(*drawn.as_bytes().first_chunk().expect("32 bytes"));
+            let pair = self.pair(child, self.own, (nonce, pair_of));
+            self.peer(now, child.1).offered = Some(pair);
+            pair_of
+        });
+        let body = Body::JoinChallenge { nonce, challenge };
+        let message = Message { feed: self.feed, sender: self.own.0, body };
+        let bytes = self.seal(now, Address::Host(child.1), &message);
+        self.outbox.push_back((child.1, bytes));
+    }
+
+    /// Sends this node's own request again, under the key that the challenge gives.
+    fn on_challenge(
+        &mut self,
+        now: Instant,
+        parent: End,
+        nonce: u64,
+        challenge: u64,
+    ) -> Result<(), DropReason> {
+        let asked = |asking: &&Asking| (asking.to, asking.nonce) == (parent.1, nonce);
+        let asking = self.asking.as_ref().filter(asked).ok_or(DropReason::NotAsked)?;
+        let mut bytes = asking.message.clone();
+        let own = self.own;
+        let pair = self.pair(own, parent, (nonce, challenge));
+        let peer = self.peer(now, parent.1);
+        let known =
+            |pair: &Pair| (pair.id, pair.nonce, pair.challenge) == (parent.0, nonce, challenge);
+        if !peer.asked.as_ref().is_some_and(known) {
+            peer.asked = Some(pair);
+        }
+        if let Some(pair) = &mut peer.asked {
+            pair.stamp(own.1, parent.1, &mut bytes);
+            self.outbox.push_back((parent.1, bytes));
+        }
+        Ok(())
+    }
+
+    /// Lets in what has the stamp of a pair.
+    fn open_pair(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        (bytes, stamp): (&[u8], Stamp),
+        message: Message,
+    ) -> Result<Opened, DropReason> {
+        let own = self.own.1;
+        let fits = |pair: &Pair| {
+            let made = code(&pair.key, (StampKey::Pair, stamp.number), (from, own), bytes);
+            pair.id == message.sender && same(&made, &stamp.code)
+        };
+        let Some(peer) = self.peers.get_mut(&from) else {
+            return stranger(&message, from);
+        };
+        if peer.offered.as_ref().is_some_and(fits) {
+            peer.holds = peer.offered.take();
+        } else if peer.asked.as_ref().is_some_and(fits) {
+            peer.holds = peer.asked.take();
+            if self.asking.as_ref().is_some_and(|asking| asking.to == from) {
+                self.asking = None;
+            }
+        }
+        let Some(pair) = &mut peer.holds else { return stranger(&message, from) };
+        if !fits(pair) {
+            return Err(DropReason::NotAuthentic);
+        }
+        if !pair.seen.is_fresh(stamp.number) {
+            return Err(DropReason::Replayed);
+        }
+        // Of a request only the one that the pair is for counts.
+        if matches!(&message.body, Body::JoinRequest(request) if request.nonce != pair.nonce) {
+            return Err(DropReason::NotAsked);
+        }
+        pair.seen.note(stamp.number);
+        (peer.used, self.proved) = (now, true);
+        if let Body::JoinConfirm(confirm) = &message.body {
+            self.learn_time(now, confirm.beacon.standing.epoch);
+        }
+        Ok(Opened::Message(message))
+    }
+}
+
+/// Returns what to do with the message of a pair that is not known here.
+fn stranger(message: &Message, from: SocketAddr) -> Result<Opened, DropReason> {
+    let token = match &message.body {
+        Body::Ack(ack) => ack.token,
+        Body::Report(report) => report.token,
+        _ => return Err(DropReason::NotAuthentic),
+    };
+    Ok(Opened::Stranger { id: message.sender, from, token })
+}
+
+/// Returns the message in a datagram, or what became of it.
+///
+/// # Errors
+///
+/// If it is discarded.
+pub(super) fn open(
+    authentic: &mut Option<Authentic>,
+    now: Instant,
+    datagram: &Datagram<'_>,
+    node: &NodeConfig,
+) -> Result<Opened, DropReason> {
+    match authentic {
+        Some(authentic) => authentic.open(now, datagram, node),
+        None => incoming::message(datagram.payload, node).map(Opened::Message),
+    }
+}
+
+/// Returns the bytes of a message that goes to an address.
+pub(super) fn seal(
+    authentic: &mut Option<Authentic>,
+    now: Instant,
+    to: Address,
+    message: &Message,
+) -> Vec<u8> {
+    if let Some(authentic) = authentic {
+        return authentic.seal(now, to, message);
+    }
+    let mut bytes = Vec::new();
+    message.emit(&mut bytes);
+    bytes
+}
+
+impl Pair {
+    /// Appends a stamp with the key of the pair.
+    fn stamp(&mut self, from: SocketAddr, to: SocketAddr, message: &mut Vec<u8>) {
+        let (key, number) = (StampKey::Pair, self.number);
+        self.number += 1;
+        let code = code(&self.key, (key, number), (from, to), message);
+        Stamp { key, number, code }.emit(message);
+    }
+}
+
+fn expand(root: &hkdf::Prk, parts: &[&[u8]]) -> hmac::Key {
+    let mut key = [0; 32];
+    let filled = root.expand(parts, KeyLen).and_then(|okm| okm.fill(&mut key));
+    filled.expect("HKDF gives up to 255 times 32 bytes");
+    hmac::Key::new(hmac::HMAC_SHA256, &key)
+}

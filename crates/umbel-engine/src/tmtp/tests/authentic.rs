@@ -1,0 +1,237 @@
+//! Feeds with a token: all that is said has a stamp, and what has none is not heard.
+
+use std::time::Duration;
+
+use umbel_wire::Channel;
+use umbel_wire::feed::Recovery;
+use umbel_wire::lms::Message as Lms;
+use umbel_wire::tmtp::{Body, Message, Stamp};
+
+use super::delivery::{LONG, complete, rate};
+use super::failures::managers;
+use super::world::{Sent, Weather, World};
+use crate::Address;
+use crate::testing::seeds;
+use crate::tmtp::{DropReason, ReceiverEvent};
+
+const KEY: [u8; 32] = [7; 32];
+
+/// Creates a feed with a token, and receivers in subnets, of which not all have joined yet.
+fn world(seed: u64, recovery: Recovery, subnets: &[usize]) -> World {
+    let shape = World::shape(4, true);
+    let mut world = World::new(seed, vec![4; 30], shape, rate(1_000_000), |mut config| {
+        config.node.recovery = recovery;
+        config.node.admission = Some(KEY);
+        config
+    });
+    world.log = Some(Vec::new());
+    for (subnet, &receivers) in subnets.iter().enumerate() {
+        for _ in 0..receivers {
+            world.add_receiver(subnet, shape, |config| config);
+            world.run_for(Duration::from_millis(20));
+        }
+    }
+    world
+}
+
+fn expect_repeats(world: &mut World) {
+    world.may_drop(DropReason::Replayed);
+    world.may_drop(DropReason::NotAuthentic);
+    world.may_drop(DropReason::Own);
+}
+
+#[test]
+fn every_message_has_a_stamp_and_everyone_gets_all() {
+    for recovery in [Recovery::Tree, Recovery::Srm, Recovery::Source] {
+        let subnets: &[usize] = if recovery == Recovery::Tree { &[2, 3, 2] } else { &[4] };
+        let mut world = world(1, recovery, subnets);
+        let members = world.receivers().len() as u32;
+        world.may_drop(DropReason::NoCookie);
+        world.run_until(LONG, |world| world.source().stats().totals.members == members);
+        world.extend_all();
+        world.run_until(LONG, complete);
+        assert!(world.everyone_has_all());
+        let log = world.log.take().unwrap();
+        let messages: Vec<_> = log
+            .iter()
+            .filter(|sent| sent.payload.starts_with(&umbel_wire::control::MAGIC))
+            .filter(|sent| !Lms::is_lms(&sent.payload))
+            .collect();
+        assert!(messages.len() > 20);
+        for sent in messages {
+            assert!(Stamp::split(&sent.payload).is_some(), "{:?}", Message::parse(&sent.payload));
+        }
+    }
+}
+
+#[test]
+fn everyone_gets_all_though_packets_are_lost_and_managers_are_killed() {
+    for seed in seeds(8) {
+        let mut world = world(seed, Recovery::Tree, &[1, 4, 3]);
+        world.set_weather(Weather::loss(0.1));
+        expect_repeats(&mut world);
+        world.run_until(LONG, |world| world.source().stats().totals.members == 8);
+        world.extend_all();
+        world.run_for(Duration::from_millis(300));
+        let managers = managers(&mut world);
+        let killed = managers[seed as usize % managers.len()];
+        world.crash(killed);
+        world.run_until(LONG, World::everyone_has_all);
+        world.run_until(LONG, complete);
+    }
+}
+
+#[test]
+fn who_has_another_token_or_none_is_told_so_and_takes_no_place() {
+    for admission in [Some([8; 32]), None] {
+        let mut world = world(2, Recovery::Tree, &[2]);
+        world.expect_faults();
+        world.may_drop(DropReason::NotAuthentic);
+        // Who has no token does not know stamps.
+        world.may_drop(DropReason::Malformed);
+        let shape = World::shape(4, true);
+        let stranger = world.add_receiver(0, shape, |mut config| {
+            config.node.admission = admission;
+            config
+        });
+        let refused = ReceiverEvent::Refused(umbel_wire::tmtp::Refusal::NotAdmitted);
+        world.run_for(Duration::from_millis(3_500));
+        // The source need not be heard until then.
+        world.crash(0);
+        world.run_for(Duration::from_secs(20));
+        let told = world.receiver_events(stranger).contains(&refused);
+        assert_eq!(told, admission.is_some());
+        assert!(world.receiver(stranger).tree().parent.is_none());
+        for honest in [1, 2] {
+            assert!(!world.receiver_events(honest).contains(&refused));
+        }
+    }
+}
+
+/// Says again what was said before: to whom it was said or to another, with the address from which it
+/// came or another's, as it was or altered.
+fn say_again(world: &mut World, turns: u64) {
+    let log = world.log.as_ref().unwrap();
+    if log.is_empty() {
+        return;
+    }
+    let Sent { from, to, payload } = log[(turns * 7_919) as usize % log.len()].clone();
+    let hosts = world.receivers().end;
+    let mut bytes = payload.to_vec();
+    if turns % 5 == 3 {
+        let at = turns as usize % bytes.len();
+        bytes[at] ^= 1 << (turns % 8);
+    }
+    // Data have no stamps. What is wrong with them is not this test's.
+    if !bytes.starts_with(&umbel_wire::control::MAGIC) {
+        return;
+    }
+    let liar = if turns % 4 == 1 { (turns as usize) % hosts } else { from };
+    let source = Some(world.address_of(liar).ip());
+    let (by, everyone) = match to {
+        Address::Channel(channel) => (Address::Channel(Channel { source, ..channel }), true),
+        _ => (Address::Host(world.address_of(liar)), turns.is_multiple_of(3)),
+    };
+    let one = (0..hosts).find(|&host| to == Address::Host(world.address_of(host)));
+    for host in 0..hosts {
+        if host != from && world.is_up(host) && (everyone || one == Some(host)) {
+            world.give(host, by, &bytes);
+        }
+    }
+}
+
+#[test]
+fn an_attacker_with_all_addresses_who_repeats_and_alters_all_it_hears_stops_nobody() {
+    for seed in seeds(10) {
+        let mut world = world(seed, Recovery::Tree, &[2, 3, 1]);
+        world.set_weather(Weather::loss(0.02));
+        expect_repeats(&mut world);
+        for reason in [
+            DropReason::Malformed,
+            DropReason::ForgedSource,
+            DropReason::Unexpected,
+            DropReason::OtherSession,
+            DropReason::AbsurdHops,
+            DropReason::OverLimit,
+        ] {
+            world.may_drop(reason);
+        }
+        let mut turns = seed;
+        let mut attack = |world: &mut World, ms: u64| {
+            for _ in 0..ms {
+                turns += 1;
+                say_again(world, turns);
+                world.run_for(Duration::from_millis(1));
+            }
+        };
+        attack(&mut world, 1_500);
+        // They come into the middle of it.
+        for subnet in [0, 2] {
+            world.add_receiver(subnet, World::shape(4, true), |config| config);
+            attack(&mut world, 100);
+        }
+        world.extend_all();
+        let mut tried = 0;
+        while !(world.everyone_has_all() && complete(&mut world)) {
+            attack(&mut world, 50);
+            tried += 1;
+            assert!(tried < 600, "seed {seed}: {}", world.state());
+        }
+        let all = world.receivers();
+        let replayed: u64 =
+            all.map(|host| world.receiver(host).drops().of(DropReason::Replayed)).sum();
+        assert!(replayed > 100, "seed {seed}: {replayed}");
+        // Nobody was made to leave its parent.
+        for host in world.receivers() {
+            let orphaned = |event: &&ReceiverEvent| **event == ReceiverEvent::Orphaned;
+            let times = world.receiver_events(host).iter().filter(orphaned).count();
+            assert!(times <= 2, "seed {seed}: {host} lost its parent {times} times");
+        }
+    }
+}
+
+#[test]
+fn a_stranger_who_forges_every_address_fetches_and_ends_nothing() {
+    let mut world = world(3, Recovery::Tree, &[2, 2]);
+    expect_repeats(&mut world);
+    world.run_until(LONG, |world| world.source().stats().totals.members == 4);
+    let before: Vec<u64> = world
+        .receivers()
+        .map(|host| world.receiver(host).drops().of(DropReason::NotAuthentic))
+        .collect();
+    let runs = vec![umbel_wire::tmtp::BlockRun { first: 0, count: 30 }];
+    let forged = [
+        Body::FetchGone { nonce: 1, runs: runs.clone() },
+        Body::FetchCookie { nonce: 1, cookie: 2 },
+        Body::Fetch { nonce: 1, cookie: 0, runs },
+        Body::LeaveTree { token: 1, nonce: 1 },
+        Body::FindNewParent { token: 1, nonce: 1 },
+        Body::Dismiss { token: 1, reason: umbel_wire::tmtp::Dismissal::Slow },
+        Body::ReportAck { token: 1, before: 1 },
+        Body::JoinChallenge { nonce: 1, challenge: 1 },
+    ];
+    let count = forged.len() as u64;
+    for body in forged {
+        for host in 0..world.receivers().end {
+            let liar = usize::from(host == 0);
+            let (sender, mut payload) = (world.id(liar), Vec::new());
+            Message { feed: super::world::FEED, sender, body: body.clone() }.emit(&mut payload);
+            for stamped in [false, true] {
+                let mut payload = payload.clone();
+                if stamped {
+                    let key = umbel_wire::tmtp::StampKey::Tree;
+                    Stamp { key, number: u64::MAX, code: [7; 16] }.emit(&mut payload);
+                }
+                let by = Address::Host(world.address_of(liar));
+                world.give(host, by, &payload);
+            }
+        }
+    }
+    for (host, before) in world.receivers().zip(before) {
+        let dropped = world.receiver(host).drops().of(DropReason::NotAuthentic) - before;
+        assert_eq!(dropped, 2 * count, "{host}");
+    }
+    world.extend_all();
+    world.run_until(LONG, complete);
+    assert_eq!(world.source().stats().fetched_sent, 0);
+}
