@@ -330,7 +330,8 @@ fn h7_without_a_token_nobody_speaks_in_anothers_name() {
 
 #[test]
 fn h5_a_feed_with_a_token_withstands_what_an_open_one_does() {
-    let mut attacks: Vec<Box<dyn FnMut(&mut Voice, &[Heard]) + Send>> = vec![
+    type Attack = Box<dyn FnMut(&mut Voice, &[Heard]) + Send>;
+    let mut attacks: Vec<Attack> = vec![
         Box::new(forgeries::refuser()),
         Box::new(forgeries::truncator()),
         Box::new(forgeries::usurper()),

@@ -133,6 +133,9 @@ pub(super) fn run(args: ReproArgs, output: &Output) -> anyhow::Result<ExitCode> 
     }
 }
 
+/// Computes the report of a paper.
+type Experiments<'a> = &'a dyn Fn(&dyn Progress) -> Report;
+
 /// Makes the whole reports of all papers, one after the other.
 fn run_all(common: &Common, output: &Output) -> anyhow::Result<ExitCode> {
     let seeds = common.seeds;
@@ -142,7 +145,7 @@ fn run_all(common: &Common, output: &Output) -> anyhow::Result<ExitCode> {
     let tmtp = umbel_repro::tmtp::Options { seeds, threads, ..Default::default() };
     let rlm = umbel_repro::rlm::Options { seeds, threads, ..Default::default() };
     let smo = umbel_repro::smo::Options { seeds, threads, ..Default::default() };
-    let papers: [(&str, &dyn Fn(&dyn Progress) -> Report); 5] = [
+    let papers: [(&str, Experiments<'_>); 5] = [
         ("repository", &|progress| repository::run(&repository, progress)),
         ("lms", &|progress| umbel_repro::lms::run(&lms, progress)),
         ("tmtp", &|progress| umbel_repro::tmtp::run(&tmtp, progress)),
