@@ -18,6 +18,8 @@ const LEN: u64 = 1 << 20;
 
 /// A segment of a capture.
 struct Segment {
+    /// Seconds since 1970.
+    at: f64,
     to: String,
     port: u16,
     from: String,
@@ -29,7 +31,8 @@ struct Segment {
     flags: u32,
 }
 
-/// Reads the segments of a capture with `tshark`.
+/// Reads the segments of a capture with `tshark`, in the order of their times. What comes may be
+/// captured after what it has made the server send, since the server may see it first.
 fn segments(capture: &std::path::Path) -> Vec<Segment> {
     let fields = [
         "ip.dst",
@@ -41,6 +44,7 @@ fn segments(capture: &std::path::Path) -> Vec<Segment> {
         "tcp.ack_raw",
         "tcp.window_size",
         "tcp.flags",
+        "frame.time_epoch",
     ];
     let mut command = Command::new("tshark");
     command.arg("-r").arg(capture).args(["-Y", "tcp", "-T", "fields"]);
@@ -52,6 +56,7 @@ fn segments(capture: &std::path::Path) -> Vec<Segment> {
         let number = |n: usize| words[n].parse().unwrap();
         let flags = u32::from_str_radix(words[8].trim_start_matches("0x"), 16).unwrap();
         Segment {
+            at: words[9].parse().unwrap(),
             to: words[0].to_owned(),
             port: words[1].parse().unwrap(),
             from: words[2].to_owned(),
@@ -63,7 +68,9 @@ fn segments(capture: &std::path::Path) -> Vec<Segment> {
             flags,
         }
     };
-    text.lines().map(segment).collect()
+    let mut segments: Vec<Segment> = text.lines().map(segment).collect();
+    segments.sort_by(|a, b| a.at.total_cmp(&b.at));
+    segments
 }
 
 /// Returns how far `a` is ahead of `b`.
@@ -125,7 +132,7 @@ fn no_segment_is_malformed_or_out_of_window() {
     let mut permitted: BTreeMap<(String, u16), (u32, u32)> = BTreeMap::new();
     let (mut multicast, mut unicast) = (0, 0);
     for segment in &all {
-        let Segment { to, port, from, from_port, seq, len, ack, window, flags } = segment;
+        let Segment { to, port, from, from_port, seq, len, ack, window, flags, .. } = segment;
         if from != &server {
             let edge = ack.wrapping_add(*window);
             // The window of a SYN is not scaled, and RST has none.

@@ -20,7 +20,7 @@ const SIZE: (u32, u32) = (160, 90);
 /// Runs a line of shell commands on a host, with `$UMBEL`, for 60 s at most.
 fn shell(streams: &Streams<'_>, host: &str, line: &str) -> Child {
     let mut command = streams.host(host).command("timeout");
-    command.args(["60", "bash", "-o", "pipefail", "-c", line]);
+    command.args(["360", "bash", "-o", "pipefail", "-c", line]);
     command.current_dir(streams.directory.path());
     command.env("UMBEL", env!("CARGO_BIN_EXE_umbel"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -214,8 +214,8 @@ fn a_reader_that_stops_ends_the_watch_and_one_that_sleeps_costs_no_memory() {
     assert_eq!(output.stdout, b"1000000\n");
     assert_eq!(said.lines().filter(|line| line.starts_with("umbel: ")).count(), 0, "{said}");
     // 8 s of pictures are 83 MB; nobody reads them.
-    let line = "\"$UMBEL\" watch live --for 8s -o - | (sleep 5; \
-                grep VmHWM /proc/$(pidof -s umbel)/status >&2; sleep 6)";
+    let line = "bash -c 'echo $$ > id; exec \"$UMBEL\" watch live --for 8s -o -' | \
+                (sleep 5; grep VmHWM /proc/$(cat id)/status >&2; sleep 6)";
     let output = shell(&streams, "h2", line).wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("pictures are left out"), "{said}");

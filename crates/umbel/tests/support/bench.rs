@@ -14,7 +14,7 @@ use super::process::{Logs, Process};
 pub(crate) const EVERYTHING: &[&str] = &[];
 
 /// Timeout for short operations on a busy machine.
-pub(crate) const SOON: Duration = Duration::from_secs(45);
+pub(crate) const SOON: Duration = Duration::from_mins(2);
 
 /// A lab with directories: one to serve, one for the server's key, one for each client.
 pub(crate) struct Bench<'lab> {

@@ -23,6 +23,7 @@ use umbel_lab::{Lab, Node};
 use umbel_wire::lms::{Message, TurningPoint};
 use umbel_wire::{Channel, Parsed, Tsi};
 
+use super::process::BUSY;
 use super::tap::{self, Sight};
 
 /// The channel's group and port.
@@ -302,7 +303,7 @@ impl Told {
 /// Waits until something holds. Fails with a description if that takes too long.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, timeout: Duration, mut holds: impl FnMut() -> bool) {
-    let until = time::Instant::now() + timeout;
+    let until = time::Instant::now() + BUSY * timeout;
     while !holds() {
         assert!(time::Instant::now() < until, "not within {timeout:?}: {what}");
         std::thread::sleep(Duration::from_millis(20));

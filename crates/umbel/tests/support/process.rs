@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+/// Times are those of a machine that has nothing else to do. A busy one may take so many times as
+/// long; only a test that fails waits for it.
+pub(crate) const BUSY: u32 = 6;
+
 /// Output of all programs of a test, for messages of failure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Logs(Arc<Mutex<Vec<Log>>>);
@@ -139,7 +143,7 @@ impl Process {
         timeout: Duration,
         is_it: impl Fn(&Value) -> bool,
     ) -> Value {
-        let until = Instant::now() + timeout;
+        let until = Instant::now() + BUSY * timeout;
         let mut said = self.heard.said.lock().unwrap();
         loop {
             if let Some(event) = said.events.iter().find(|event| is_it(event)) {
@@ -167,7 +171,7 @@ impl Process {
         if let Some(status) = self.status {
             return status;
         }
-        let until = Instant::now() + timeout;
+        let until = Instant::now() + BUSY * timeout;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 self.status = Some(status);

@@ -8,7 +8,7 @@ use umbel_lab::{Lab, NodeKind};
 
 use super::bench::SOON;
 use super::lms::wait_until;
-use super::process::{Logs, Process};
+use super::process::{BUSY, Logs, Process};
 
 /// Intervals so short that a test need not wait.
 pub(crate) const FAST: [&str; 4] = ["--query-interval", "2s", "--hello-interval", "1s"];
@@ -133,7 +133,7 @@ impl<'lab> Routers<'lab> {
         peers: &[&str],
         timeout: Duration,
     ) {
-        let until = std::time::Instant::now() + timeout;
+        let until = std::time::Instant::now() + BUSY * timeout;
         while self.outputs(name, group) != peers {
             if std::time::Instant::now() > until {
                 let status = self.status(name);

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use umbel_lab::{Impairment, Lab, Node, Topology};
 
 use super::bench::SOON;
-use super::process::{Logs, Process};
+use super::process::{BUSY, Logs, Process};
 use super::skip;
 
 /// The channel of the server.
@@ -203,7 +203,7 @@ impl Download {
     /// Waits until it ends.
     #[track_caller]
     pub(crate) fn wait(&mut self, site: &Site<'_>, timeout: Duration) -> ExitStatus {
-        let until = Instant::now() + timeout;
+        let until = Instant::now() + BUSY * timeout;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
