@@ -2,7 +2,8 @@
 //!
 //! One module at the boundary of the engines: it stamps each message that leaves, and lets in what
 //! has a good stamp, once. The rest of the protocol knows nothing of it. Without a token there is
-//! none, and messages are as they were.
+//! none, and messages are as they were. `keys.rs` has the keys and codes, `numbers.rs` what makes a
+//! message count once.
 //!
 //! # Joining
 //!
@@ -40,9 +41,9 @@
 //! tree key is for searches, beacons, heartbeats and NACKs in the group, and for FETCH, whose answers
 //! repeat its nonce. A dismissal of who is no child any more has the tree key too.
 //!
-//! Each number is taken once from each sender: of the last [`REMEMBERED`] one remembers which, and
+//! Each number is taken once from each sender: of the last [`numbers::REMEMBERED`] one remembers which, and
 //! older ones are refused. Numbers under the tree key begin with the time by the source's clock, so
-//! that those older than [`STALE`] are refused also by who never heard their sender. Who has not heard
+//! that those older than [`numbers::STALE`] are refused also by who never heard their sender. Who has not heard
 //! the source yet may search, ask for a place and FETCH.
 //!
 //! # Limitations
@@ -51,32 +52,28 @@
 //! - Data packets have no stamps; digests, signatures and seals show whether blocks are right. Nor
 //!   have messages of LMS, which routers change, TREE_QUERY and TREE_PAGE, which are for all.
 //! - An attacker on the path can drop and delay. One who sends with others' addresses can repeat, to
-//!   who comes new, what was said in the last [`STALE`].
+//!   who comes new, what was said in the last [`numbers::STALE`].
 
+mod keys;
+mod numbers;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use ring::{hkdf, hmac};
 use umbel_wire::Tsi;
-use umbel_wire::tmtp::{Body, CODE_LEN, Message, NodeId, Stamp, StampKey};
+use umbel_wire::tmtp::{Body, Message, NodeId, Stamp, StampKey};
+
+use self::keys::{End, Keys, Pair, code, same, without_port};
+use self::numbers::Numbers;
 
 use super::config::NodeConfig;
 use super::drops::DropReason;
 use super::incoming;
 use crate::{Address, Datagram, Instant};
 
-/// Number of messages of one sender that may come in any order.
-const REMEMBERED: usize = 32;
-/// Age from which messages under the tree key are refused.
-const STALE: Duration = Duration::from_secs(30);
-/// Bits of a number under the tree key below its milliseconds.
-const PER_MS: u32 = 20;
-/// Most senders whose numbers are remembered.
-const MAX_SENDERS: usize = 1 << 16;
 /// Most nodes with which there is a pair.
 const MAX_PEERS: usize = 1 << 17;
 /// Most answers that may wait.
@@ -102,50 +99,6 @@ pub(super) enum Opened {
         /// Token that it names.
         token: u64,
     },
-}
-
-/// Numbers of one sender that were seen.
-#[derive(Clone, Debug, Default)]
-struct Seen {
-    /// Smaller ones are too old to know.
-    floor: u64,
-    recent: Vec<u64>,
-}
-
-impl Seen {
-    fn is_fresh(&self, number: u64) -> bool {
-        number >= self.floor && self.recent.binary_search(&number).is_err()
-    }
-
-    fn note(&mut self, number: u64) {
-        if let Err(place) = self.recent.binary_search(&number) {
-            self.recent.insert(place, number);
-        }
-        if self.recent.len() > REMEMBERED {
-            self.floor = self.recent.remove(0).saturating_add(1);
-        }
-    }
-
-    fn last(&self) -> u64 {
-        self.recent.last().copied().unwrap_or(self.floor)
-    }
-}
-
-/// A node and its address.
-type End = (NodeId, SocketAddr);
-
-/// What two nodes share of which one asked the other for a place.
-#[derive(Clone, Debug)]
-struct Pair {
-    /// The other node.
-    id: NodeId,
-    /// The child's number and the parent's.
-    nonce: u64,
-    challenge: u64,
-    key: hmac::Key,
-    /// Number of the next message to the other node.
-    number: u64,
-    seen: Seen,
 }
 
 /// Another node, at its address.
@@ -174,18 +127,11 @@ struct Asking {
 pub(super) struct Authentic {
     feed: Tsi,
     own: End,
-    source: NodeId,
-    tree_key: hmac::Key,
-    /// What pair keys are derived from.
-    root: hkdf::Prk,
+    keys: Keys,
     /// What challenges are derived from, and the number of those drawn.
     secret: [u8; 32],
     drawn: u64,
-    /// Last number under the tree key.
-    number: u64,
-    /// The source's clock in milliseconds, at a time.
-    clock: Option<(u64, Instant)>,
-    senders: BTreeMap<NodeId, Seen>,
+    numbers: Numbers,
     peers: BTreeMap<SocketAddr, Peer>,
     asking: Option<Asking>,
     /// Whether anything ever had a right stamp.
@@ -195,61 +141,6 @@ pub(super) struct Authentic {
     /// Whether that was told.
     told: bool,
     outbox: VecDeque<(SocketAddr, Vec<u8>)>,
-}
-
-/// Length of a key.
-struct KeyLen;
-
-impl hkdf::KeyType for KeyLen {
-    fn len(&self) -> usize {
-        32
-    }
-}
-
-/// Returns an address as it is authenticated. The group does not show the port of a sender.
-fn bytes_of(address: SocketAddr) -> [u8; 18] {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    };
-    let mut bytes = [0; 18];
-    bytes[..16].copy_from_slice(&ip.octets());
-    bytes[16..].copy_from_slice(&address.port().to_be_bytes());
-    bytes
-}
-
-fn without_port(mut address: SocketAddr) -> SocketAddr {
-    address.set_port(0);
-    address
-}
-
-/// Returns the code of a message on its way between two addresses.
-fn code(
-    key: &hmac::Key,
-    (kind, number): (StampKey, u64),
-    (from, to): (SocketAddr, SocketAddr),
-    message: &[u8],
-) -> [u8; CODE_LEN] {
-    let mut context = hmac::Context::with_key(key);
-    context.update(&[u8::from(kind == StampKey::Pair)]);
-    context.update(&number.to_be_bytes());
-    context.update(&bytes_of(from));
-    context.update(&bytes_of(to));
-    context.update(message);
-    let tag = context.sign();
-    let mut code = [0; CODE_LEN];
-    code.copy_from_slice(&tag.as_ref()[..CODE_LEN]);
-    code
-}
-
-/// Compares codes in the same time for every wrong one.
-fn same(a: &[u8; CODE_LEN], b: &[u8; CODE_LEN]) -> bool {
-    u128::from_be_bytes(*a) ^ u128::from_be_bytes(*b) == 0
-}
-
-/// Returns whether a message of a node that has not heard the source's clock is taken.
-fn may_be_timeless(body: &Body) -> bool {
-    matches!(body, Body::Search(_) | Body::JoinRequest(_) | Body::Fetch { .. })
 }
 
 /// Returns whether a message between child and parent needs the key of their pair.
@@ -274,20 +165,14 @@ impl Authentic {
     /// number, and `secret` what nobody else knows.
     pub(super) fn new(node: &NodeConfig, source: NodeId, secret: &[u8; 32]) -> Option<Authentic> {
         let admission = node.admission?;
-        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"umbel 2026 control tree of a feed");
-        let root = salt.extract(&[&node.feed.0.to_be_bytes()[..], &admission].concat());
         let secret = blake3::derive_key("umbel 2026 challenges of joining nodes", secret);
         Some(Authentic {
             feed: node.feed,
             own: (node.id, node.address),
-            source,
-            tree_key: expand(&root, &[b"tree"]),
-            root,
+            keys: Keys::new(node.feed, &admission),
             secret,
             drawn: 0,
-            number: 0,
-            clock: None,
-            senders: BTreeMap::new(),
+            numbers: Numbers::new(node.id, source),
             peers: BTreeMap::new(),
             asking: None,
             proved: false,
@@ -295,38 +180,6 @@ impl Authentic {
             told: false,
             outbox: VecDeque::new(),
         })
-    }
-
-    /// Returns the key of a child and its parent.
-    fn pair(&self, child: End, parent: End, (nonce, challenge): (u64, u64)) -> Pair {
-        let ends = [child, parent].map(|(id, address)| (id.0.to_be_bytes(), bytes_of(address)));
-        let [(child_id, child_at), (parent_id, parent_at)] = &ends;
-        let (nonces, feed) = ([nonce.to_be_bytes(), challenge.to_be_bytes()], self.feed.0);
-        let key = expand(
-            &self.root,
-            &[
-                b"pair",
-                &feed.to_be_bytes(),
-                child_id,
-                child_at,
-                parent_id,
-                parent_at,
-                &nonces[0],
-                &nonces[1],
-            ],
-        );
-        let id = if child.0 == self.own.0 { parent.0 } else { child.0 };
-        Pair { id, nonce, challenge, key, number: 0, seen: Seen::default() }
-    }
-
-    /// Returns the time by the source's clock in milliseconds, as far as it is known.
-    fn time(&self, now: Instant) -> Option<u64> {
-        if self.source == self.own.0 {
-            return Some(1 + now.as_nanos() / 1_000_000);
-        }
-        let (ms, at) = self.clock?;
-        let passed = u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX);
-        Some(ms.saturating_add(passed))
     }
 
     /// Returns the next message to send by itself, and to whom.
@@ -385,11 +238,9 @@ impl Authentic {
 
     /// Appends a stamp with the tree key.
     fn stamp(&mut self, now: Instant, to: SocketAddr, multicast: bool, message: &mut Vec<u8>) {
-        let time = self.time(now).unwrap_or(0) << PER_MS;
-        self.number = time.max(self.number.saturating_add(1));
         let from = if multicast { without_port(self.own.1) } else { self.own.1 };
-        let (key, number) = (StampKey::Tree, self.number);
-        let code = code(&self.tree_key, (key, number), (from, to), message);
+        let (key, number) = (StampKey::Tree, self.numbers.next(now));
+        let code = code(&self.keys.tree, (key, number), (from, to), message);
         Stamp { key, number, code }.emit(message);
     }
 
@@ -424,13 +275,13 @@ impl Authentic {
         if stamp.key == StampKey::Pair {
             return self.open_pair(now, from, (bytes, stamp), message);
         }
-        let made = code(&self.tree_key, (StampKey::Tree, stamp.number), (from, to), bytes);
+        let made = code(&self.keys.tree, (StampKey::Tree, stamp.number), (from, to), bytes);
         if !same(&made, &stamp.code) || needs_pair(&message.body, multicast) {
             self.doubt(now, &message);
             return Err(DropReason::NotAuthentic);
         }
         self.proved = true;
-        self.take_number(now, &message, stamp.number)?;
+        self.numbers.take(now, &message, stamp.number)?;
         match message.body {
             Body::JoinRequest(ref request) => {
                 let nonce = request.nonce;
@@ -450,57 +301,6 @@ impl Authentic {
         if !self.proved && matches!(message.body, Body::Heartbeat(_)) {
             let (count, _) = self.doubts.get_or_insert((0, now));
             *count = count.saturating_add(1);
-        }
-    }
-
-    /// Takes the number of a message under the tree key, once.
-    fn take_number(
-        &mut self,
-        now: Instant,
-        message: &Message,
-        number: u64,
-    ) -> Result<(), DropReason> {
-        let said = number >> PER_MS;
-        let timeless = said == 0 && may_be_timeless(&message.body);
-        let by_source = message.sender == self.source;
-        if let Some(time) = self.time(now)
-            && !timeless
-            && !by_source
-            && said.saturating_add(STALE.as_millis() as u64) < time
-        {
-            return Err(DropReason::Stale);
-        }
-        if self.senders.len() >= MAX_SENDERS && !self.senders.contains_key(&message.sender) {
-            self.forget_a_sender();
-        }
-        let seen = self.senders.entry(message.sender).or_default();
-        if !seen.is_fresh(number) {
-            return Err(DropReason::Replayed);
-        }
-        let latest = number > seen.last();
-        seen.note(number);
-        if by_source {
-            if latest {
-                self.clock = Some((said, now));
-            }
-        } else if let Body::Beacon(beacon) = &message.body {
-            self.learn_time(now, beacon.standing.epoch);
-        }
-        Ok(())
-    }
-
-    /// Learns from another node that the source's clock was so far.
-    fn learn_time(&mut self, now: Instant, epoch: u64) {
-        if self.time(now).is_none_or(|time| epoch > time) {
-            self.clock = Some((epoch, now));
-        }
-    }
-
-    /// Forgets the sender that was not heard for longest. O(n).
-    fn forget_a_sender(&mut self) {
-        let oldest = self.senders.iter().min_by_key(|(_, seen)| seen.last()).map(|(id, _)| *id);
-        if let Some(oldest) = oldest {
-            self.senders.remove(&oldest);
         }
     }
 
@@ -530,7 +330,7 @@ impl Authentic {
             let drawn = blake3::keyed_hash(&self.secret, &self.drawn.to_be_bytes());
             self.drawn += 1;
             let pair_of = u64::from_be_bytes(*drawn.as_bytes().first_chunk().expect("32 bytes"));
-            let pair = self.pair(child, self.own, (nonce, pair_of));
+            let pair = self.keys.pair((child, self.own), child.0, (nonce, pair_of));
             self.peer(now, child.1).offered = Some(pair);
             pair_of
         });
@@ -552,7 +352,7 @@ impl Authentic {
         let asking = self.asking.as_ref().filter(asked).ok_or(DropReason::NotAsked)?;
         let mut bytes = asking.message.clone();
         let own = self.own;
-        let pair = self.pair(own, parent, (nonce, challenge));
+        let pair = self.keys.pair((own, parent), parent.0, (nonce, challenge));
         let peer = self.peer(now, parent.1);
         let known =
             |pair: &Pair| (pair.id, pair.nonce, pair.challenge) == (parent.0, nonce, challenge);
@@ -604,7 +404,7 @@ impl Authentic {
         pair.seen.note(stamp.number);
         (peer.used, self.proved) = (now, true);
         if let Body::JoinConfirm(confirm) = &message.body {
-            self.learn_time(now, confirm.beacon.standing.epoch);
+            self.numbers.learn_time(now, confirm.beacon.standing.epoch);
         }
         Ok(Opened::Message(message))
     }
@@ -650,21 +450,4 @@ pub(super) fn seal(
     let mut bytes = Vec::new();
     message.emit(&mut bytes);
     bytes
-}
-
-impl Pair {
-    /// Appends a stamp with the key of the pair.
-    fn stamp(&mut self, from: SocketAddr, to: SocketAddr, message: &mut Vec<u8>) {
-        let (key, number) = (StampKey::Pair, self.number);
-        self.number += 1;
-        let code = code(&self.key, (key, number), (from, to), message);
-        Stamp { key, number, code }.emit(message);
-    }
-}
-
-fn expand(root: &hkdf::Prk, parts: &[&[u8]]) -> hmac::Key {
-    let mut key = [0; 32];
-    let filled = root.expand(parts, KeyLen).and_then(|okm| okm.fill(&mut key));
-    filled.expect("HKDF gives up to 255 times 32 bytes");
-    hmac::Key::new(hmac::HMAC_SHA256, &key)
 }
